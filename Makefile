@@ -1,0 +1,50 @@
+# Every target sets up what it needs: on a fresh machine `make demo` or `make test` alone is enough.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+
+.PHONY: help setup demo test test-local test-spark check layers format bench lock clean
+
+help:  ## say what the targets do
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 22
+
+setup: $(STAMP)  ## create .venv with everything, find or install Java 17+
+	@scripts/java --find >/dev/null || scripts/java
+
+$(STAMP): pyproject.toml requirements.lock scripts/setup scripts/java
+	@scripts/setup $(VENV)
+	@touch $@
+
+demo: $(STAMP)  ## a live pipeline in the terminal, about a minute
+	@. scripts/env && $(BIN)/windrow demo $(ARGS)
+
+test: $(STAMP)  ## all tests: two processes, then the Spark tests in one
+	@scripts/test $(BIN) all $(ARGS)
+
+test-local: $(STAMP)  ## the tests that need no Spark
+	@scripts/test $(BIN) local $(ARGS)
+
+test-spark: $(STAMP)  ## the tests that need Spark
+	@scripts/test $(BIN) spark $(ARGS)
+
+check: $(STAMP)  ## lint, format, types, layers
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/test_layers.py
+
+format: $(STAMP)  ## rewrite the tree as `make check` wants it
+	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests
+
+bench: $(STAMP)  ## run experiments: make bench [NAME=patterns] [ARGS="--quick"]
+	@. scripts/env && $(BIN)/windrow bench $(or $(NAME),patterns) $(ARGS)
+
+lock: ## write requirements.lock anew from the newest versions the ranges allow
+	@scripts/lock
+
+clean:  ## remove what tests and builds leave; keeps .venv
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
