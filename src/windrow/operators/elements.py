@@ -1,0 +1,115 @@
+"""Elements: Arrow columns whose rows carry a lifetime and a sign.
+
+An element with lifetime `[ts, exp)` and sign `s` adds `s` copies of its row to the relation at every
+instant t with `ts <= t < exp`. The relation of an edge at t is the sum over all elements sent on it:
+
+    Q(t) = sum of sign * row  over elements with  ts <= t < exp
+
+Everything follows from this one law. A window is elements with `exp = ts + T`. A negative element
+`-[t, e)` ends the rest of an earlier `+[s, e)`. A join of two elements is the intersection of their
+lifetimes with the product of their signs, whatever the signs are; selection, projection and union are
+linear. `exp = INF` means "never, or not known yet": if it is not known, a negative element will say.
+
+Invariant: `ts < exp` for every element, and within one edge an element is sent no later than the
+advance whose frontier covers its `ts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+INF: int = np.iinfo(np.int64).max
+"""The end of a lifetime that nothing bounds."""
+
+BEGINNING: int = np.iinfo(np.int64).min
+"""Before every instant: the last frontier of an operator that has seen nothing."""
+
+Int64s = NDArray[np.int64]
+Columns = Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """A batch of elements; all arrays have one length."""
+
+    ts: Int64s
+    exp: Int64s
+    sign: NDArray[np.int8]
+    columns: dict[str, pa.Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    @classmethod
+    def empty(cls, types: Mapping[str, pa.DataType]) -> Elements:
+        """No elements, with the given columns."""
+        none = np.empty(0, np.int64)
+        return cls(none, none, np.empty(0, np.int8), {n: pa.array([], t) for n, t in types.items()})
+
+    @classmethod
+    def positive(cls, ts: Int64s, exp: Int64s | int, columns: Mapping[str, pa.Array]) -> Elements:
+        """Elements with sign +1; a scalar `exp` is shared."""
+        ends = np.broadcast_to(np.asarray(exp, np.int64), ts.shape)
+        return cls(ts, ends, np.ones(len(ts), np.int8), dict(columns))
+
+    def take(self, index: NDArray[np.integer]) -> Elements:
+        """The elements at `index`, in that order."""
+        picks = pa.array(index)
+        return Elements(
+            self.ts[index],
+            self.exp[index],
+            self.sign[index],
+            {n: a.take(picks) for n, a in self.columns.items()},
+        )
+
+    def filter(self, mask: NDArray[np.bool_]) -> Elements:
+        """The elements where `mask` holds; self when all do."""
+        if mask.all():
+            return self
+        return self.take(np.flatnonzero(mask))
+
+    def with_columns(self, columns: Mapping[str, pa.Array]) -> Elements:
+        """The same lifetimes and signs over other columns."""
+        return Elements(self.ts, self.exp, self.sign, dict(columns))
+
+    def with_lifetimes(self, ts: Int64s, exp: Int64s) -> Elements:
+        """The same rows and signs over other lifetimes."""
+        return Elements(ts, exp, self.sign, self.columns)
+
+    def negated(self) -> Elements:
+        """The same elements with opposite signs."""
+        return Elements(self.ts, self.exp, -self.sign, self.columns)
+
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.ts.nbytes + self.exp.nbytes + self.sign.nbytes + sum(a.nbytes for a in self.columns.values())
+
+
+def concat(parts: Sequence[Elements]) -> Elements:
+    """All elements of `parts` in order; at least one part is needed for the columns.
+
+    >>> one = Elements.positive(np.array([1]), 5, {"a": pa.array([7])})
+    >>> len(concat([one, one]))
+    2
+    """
+    filled = [p for p in parts if len(p)]
+    if len(filled) <= 1:
+        return filled[0] if filled else parts[0]
+    return Elements(
+        np.concatenate([p.ts for p in filled]),
+        np.concatenate([p.exp for p in filled]),
+        np.concatenate([p.sign for p in filled]),
+        {n: concat_arrays([p.columns[n] for p in filled]) for n in filled[0].columns},
+    )
+
+
+def concat_arrays(parts: Sequence[pa.Array]) -> pa.Array:
+    """One contiguous array from several of the same type."""
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_arrays(parts)

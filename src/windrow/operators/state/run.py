@@ -1,0 +1,63 @@
+"""A run: an immutable Arrow table that is part of an operator's state.
+
+A run is written once and never changes; sliding a window is an edit of the list of runs. The identity
+of a run (`uid`) names its file in a store, so an unchanged run is never written again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.elements import Elements
+
+
+def _new_uid() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """An immutable table with an identity."""
+
+    table: pa.Table
+    uid: str = field(default_factory=_new_uid)
+
+    @property
+    def nbytes(self) -> int:
+        return self.table.nbytes
+
+
+def run_of(elements: Elements, **extra: np.ndarray) -> Run:
+    """A run that holds elements: `_ts`, `_exp`, `_sign`, any extra arrays, then the columns."""
+    arrays = {"_ts": elements.ts, "_exp": elements.exp, "_sign": elements.sign, **extra}
+    named = {n: pa.array(a) for n, a in arrays.items()} | elements.columns
+    return Run(pa.table(named))
+
+
+def elements_of(run: Run, *extra: str) -> Elements:
+    """The elements of a run made by `run_of` with the same extra names."""
+    table = run.table.combine_chunks()
+    hidden = {"_ts", "_exp", "_sign", *extra}
+    return Elements(
+        ints(table, "_ts"),
+        ints(table, "_exp"),
+        ints(table, "_sign"),
+        {n: chunk(table, n) for n in table.column_names if n not in hidden},
+    )
+
+
+def chunk(table: pa.Table, name: str) -> pa.Array:
+    """A column as one array."""
+    column = table.column(name)
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
+
+
+def ints(table: pa.Table, name: str) -> np.ndarray:
+    """A null-free fixed-width column as a NumPy view."""
+    return chunk(table, name).to_numpy(zero_copy_only=False)
