@@ -1,0 +1,367 @@
+"""The algebra: small frozen nodes, checked when built, so an invalid tree cannot exist.
+
+A node's `schema` maps internal column names to Arrow types. Internal names are unique within a query
+(`alias.column` for scanned columns). Adding an operator touches four places: a node here, its pattern
+rule (`plan/patterns.py`), its lowering, and the operator itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.plan.expr import Expr
+
+Schema = Mapping[str, pa.DataType]
+
+
+class WindowKind(Enum):
+    """How a window chooses the rows it holds."""
+
+    RANGE = "range"          # rows with t - size < ts <= t
+    ROWS = "rows"            # the newest `size` rows (of each partition)
+    UNBOUNDED = "unbounded"  # all rows so far
+    NOW = "now"              # rows of this instant
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """A window: `size` and `slide` in ticks of the clock (RANGE) or in rows (ROWS)."""
+
+    kind: WindowKind
+    size: int | None = None
+    slide: int | None = None
+    partition: tuple[str, ...] = ()   # internal column names
+    internal: bool = False
+    text: str = ""                    # as the user wrote it, for EXPLAIN
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the plan; subclasses say what it means."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes whose output this one reads."""
+        raise NotImplementedError
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        """Internal column names and types of the output."""
+        raise NotImplementedError
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        """The same node over other inputs."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Leaf(Node):
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        assert not inputs
+        return self
+
+
+@dataclass(frozen=True)
+class Unary(Node):
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return self.input.schema
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        (only,) = inputs
+        return replace(self, input=only)
+
+
+@dataclass(frozen=True)
+class Scan(Leaf):
+    """Rows of a stream as they arrive: append-only. Columns are named `alias.column`."""
+
+    stream: str
+    alias: str
+    columns: tuple[tuple[str, str, pa.DataType], ...]  # (internal name, stream column, type)
+    time: str                                          # the stream's time column (stream column name)
+
+    @cached_property
+    def _schema(self) -> dict[str, pa.DataType]:
+        return {internal: type_ for internal, _, type_ in self.columns}
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return self._schema
+
+
+@dataclass(frozen=True)
+class TableScan(Leaf):
+    """Rows of a table. `valid` names the internal columns of its active interval `[from, to)`, if declared.
+
+    The binder turns `valid` into predicates on the stream rows the table is linked to, so the operators
+    see a plain input whose rows are always alive. A retroactive table's updates are signed elements.
+    """
+
+    table: str
+    alias: str
+    columns: tuple[tuple[str, str, pa.DataType], ...]
+    retroactive: bool = False
+    valid: tuple[str, str] | None = None
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return {internal: type_ for internal, _, type_ in self.columns}
+
+
+@dataclass(frozen=True)
+class Window(Unary):
+    """A window over an append-only input. `derived`: the input is a query's output stream, whose rows of
+    one instant have no arrival order and are ordered by their values instead."""
+
+    spec: WindowSpec = field(default_factory=lambda: WindowSpec(WindowKind.UNBOUNDED))
+    derived: bool = False
+
+
+@dataclass(frozen=True)
+class Quantise(Unary):
+    """Move both ends of every lifetime up to the next multiple of `period`: what a periodic query sees."""
+
+    period: int = 1
+
+
+@dataclass(frozen=True)
+class Filter(Unary):
+    """Keep rows for which `predicate` is true."""
+
+    predicate: Expr = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Project(Unary):
+    """Compute the output columns, each an expression over the input's."""
+
+    outputs: tuple[tuple[str, Expr], ...] = ()
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return {name: e.type for name, e in self.outputs}
+
+
+@dataclass(frozen=True)
+class Call(Unary):
+    """Add one column: a user's vectorised function applied to columns of the input."""
+
+    output: str = ""
+    function: str = ""
+    arguments: tuple[str, ...] = ()
+    type: pa.DataType = field(default_factory=pa.null)
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return {**self.input.schema, self.output: self.type}
+
+
+@dataclass(frozen=True)
+class Equality:
+    """`left = right` between columns of two inputs; `null_safe` also matches null with null."""
+
+    left: str
+    right: str
+    null_safe: bool = False
+
+
+@dataclass(frozen=True)
+class Join(Node):
+    """The n-way join: equalities between columns of different inputs, then residual predicates.
+
+    `internal[i]`: input i's window bounds matching but not the result's lifetime. An input pair with no
+    path of equalities between them is a product filtered by `residual`.
+    """
+
+    parts: tuple[Node, ...]
+    equalities: tuple[Equality, ...] = ()
+    residual: tuple[Expr, ...] = ()
+    internal: tuple[bool, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return {n: t for p in self.parts for n, t in p.schema.items()}
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        return replace(self, parts=inputs)
+
+
+@dataclass(frozen=True)
+class Binary(Node):
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return self.left.schema
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        left, right = inputs
+        return replace(self, left=left, right=right)
+
+
+@dataclass(frozen=True)
+class Semi(Binary):
+    """EXISTS (or NOT EXISTS when `anti`): left rows that have (no) matching right row."""
+
+    equalities: tuple[Equality, ...] = ()
+    residual: tuple[Expr, ...] = ()
+    anti: bool = False
+
+
+@dataclass(frozen=True)
+class LeftJoin(Binary):
+    """Inner join results, and left rows without a match padded with nulls."""
+
+    equalities: tuple[Equality, ...] = ()
+    residual: tuple[Expr, ...] = ()
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return {**self.left.schema, **self.right.schema}
+
+
+@dataclass(frozen=True)
+class Distinct(Unary):
+    """One copy of every distinct row."""
+
+
+@dataclass(frozen=True)
+class Union(Node):
+    """The merge of inputs with equal schemas (same internal names)."""
+
+    parts: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return self.parts[0].schema
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        return replace(self, parts=inputs)
+
+
+@dataclass(frozen=True)
+class Difference(Binary):
+    """EXCEPT ALL: bag difference of inputs with equal schemas."""
+
+
+@dataclass(frozen=True)
+class Intersection(Binary):
+    """INTERSECT ALL: bag intersection of inputs with equal schemas."""
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """One aggregate: `kind(column)` into `output`. `column` None is COUNT(*)."""
+
+    kind: str                        # count sum avg min max variance stddev var_pop stddev_pop median quantile top_k
+    column: str | None
+    output: str
+    type: pa.DataType
+    distinct: bool = False
+    parameters: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Aggregate(Unary):
+    """GROUP BY `keys` (none: one row, even over nothing); keys and aggregate arguments are plain columns."""
+
+    keys: tuple[str, ...] = ()
+    calls: tuple[AggregateCall, ...] = ()
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        types = self.input.schema
+        return {**{k: types[k] for k in self.keys}, **{c.output: c.type for c in self.calls}}
+
+
+@dataclass(frozen=True)
+class Append(Unary):
+    """INTERNAL: rows that appear in the input's relation, kept for ever."""
+
+
+class StreamOp(Enum):
+    """How a relation leaves as a stream."""
+
+    RELATION = "relation"
+    ISTREAM = "istream"
+    DSTREAM = "dstream"
+    RSTREAM = "rstream"
+    ISTREAM_RESTORE = "istream_restore"
+    RSTREAM_RESTORE = "rstream_restore"
+
+
+@dataclass(frozen=True)
+class Emit(Unary):
+    """Turn a relation into a stream (append-only elements `[t, INF)`), or leave it a relation.
+
+    `period`: evaluate at its multiples only. For RESTORE the input is continuous; for the others it has
+    been quantised below."""
+
+    op: StreamOp = StreamOp.RELATION
+    period: int | None = None
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """A registered query: its tree (rooted at an Emit) and how its answer is shown.
+
+    `output`: (shown name, internal column) in SELECT order. `has_op`: the answer is a change log.
+    `time_type`: the type of `_ts`.
+    """
+
+    name: str
+    root: Emit
+    output: tuple[tuple[str, str], ...]
+    time_type: pa.DataType
+    text: str = ""
+
+    @property
+    def has_op(self) -> bool:
+        return self.root.op is StreamOp.RELATION
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Names of the streams read, once each."""
+        return tuple(dict.fromkeys(n.stream for n in walk(self.root) if isinstance(n, Scan)))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables read, once each."""
+        return tuple(dict.fromkeys(n.table for n in walk(self.root) if isinstance(n, TableScan)))
+
+
+def walk(node: Node):
+    """The node and everything below it, inputs first."""
+    for child in node.inputs:
+        yield from walk(child)
+    yield node
