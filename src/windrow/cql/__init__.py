@@ -1,0 +1,39 @@
+"""CQL: text to checked statements. The only package that imports sqlglot.
+
+    parse(script)                  syntax: the statements of a script, each with its place
+    bind(statement, catalog)       meaning: definitions and plans, or an error with line, column and hint
+
+sqlglot and DuckDB load on first use, so that importing windrow stays fast.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from windrow.cql.binding import Bound, CreateQuery, CreateStream, CreateTable, Drop, Explain, bind, compile_select
+    from windrow.cql.statements import Declaration, Statement, parse
+
+__all__ = [
+    "Bound",
+    "CreateQuery",
+    "CreateStream",
+    "CreateTable",
+    "Declaration",
+    "Drop",
+    "Explain",
+    "Statement",
+    "bind",
+    "compile_select",
+    "parse",
+]
+
+_HOMES = {"Declaration": "statements", "Statement": "statements", "parse": "statements"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'binding')}"), name)

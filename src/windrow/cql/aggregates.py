@@ -1,0 +1,210 @@
+"""GROUP BY: keys and arguments computed below one `Aggregate`, everything else above it.
+
+    Project(keys, arguments) -> Aggregate(keys, calls) -> [Filter HAVING] -> Project(select list)
+
+A select item is rewritten from the top: a part equal to a key becomes the key's column, an aggregate call
+becomes its output column, and a plain column that is left over is not grouped: an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from windrow.cql import types
+from windrow.cql.dialect import DIALECT
+from windrow.cql.expressions import AGGREGATES, Context, Pipeline, find_aggregate, is_aggregate
+from windrow.cql.scope import Scope, is_resolved, operand, resolved, span_of
+from windrow.errors import BindingError, UnsupportedError
+from windrow.plan.expr import Expr, quote
+from windrow.plan.nodes import Aggregate, AggregateCall, Project
+
+_PARAMETERS = {"quantile": 1, "quantile_cont": 1, "top_k": 1}
+_DUCKDB_NAMES = {"quantile": "quantile_disc"}
+
+
+def text_of(tree: exp.Expr) -> str:
+    """A text by which equal expressions are recognised."""
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    return str(tree.sql(dialect=DIALECT, comments=False))
+
+
+class Grouping:
+    """Collects the keys and calls of one block while its expressions are rewritten."""
+
+    def __init__(self, pipeline: Pipeline, scope: Scope, keys: list[exp.Expr]) -> None:
+        self.below = pipeline
+        self.context: Context = pipeline.context
+        self.scope = scope
+        self.columns: dict[str, Expr] = {}  # what the Project below computes
+        self.keys: dict[str, str] = {}  # key text -> column
+        self.calls: dict[tuple[Any, ...], AggregateCall] = {}
+        for key in keys:
+            if (aggregate := find_aggregate(key, self.context.catalog)) is not None:
+                raise BindingError(
+                    "an aggregate in GROUP BY",
+                    hint="group by columns; filter aggregates with HAVING",
+                    span=span_of(aggregate, self.context.source),
+                )
+            self.keys[text_of(key)] = self._compute(key)
+
+    def rewrite(self, tree: exp.Expr) -> exp.Expr:
+        """The tree over the aggregate's output."""
+        return tree.copy().transform(self._replace, copy=False)
+
+    def finish(self) -> Pipeline:
+        """Build the nodes and go on above them."""
+        keys = tuple(dict.fromkeys(self.keys.values()))
+        node = self.below.node
+        if self.columns and tuple(self.columns) != tuple(node.schema):
+            node = Project(node, tuple(self.columns.items()))
+        return Pipeline(self.context, Aggregate(node, keys, tuple(self.calls.values())))
+
+    def _replace(self, node: exp.Expr) -> exp.Expr:
+        if isinstance(node, (exp.Literal, exp.DataType, exp.Identifier, exp.Var)):
+            return node
+        if (key := self.keys.get(text_of(node))) is not None:
+            return resolved(key, node)
+        if is_aggregate(node, self.context.catalog):
+            return resolved(self._call(node), node)
+        if isinstance(node, exp.Column) and is_resolved(node):
+            written = node.meta.get("written", node.name)
+            raise BindingError(
+                f'column "{written}" is neither grouped nor aggregated',
+                hint=f"add {written} to GROUP BY, or aggregate it: MAX({written})",
+                span=span_of(node, self.context.source),
+            )
+        return node
+
+    def _compute(self, tree: exp.Expr) -> str:
+        """The column below the aggregate that holds a key or an argument."""
+        expr = self.below.expr(tree)
+        name = expr.column
+        if name is None:
+            same = next((n for n, e in self.columns.items() if e == expr), None)
+            name = same or self.context.fresh(expr.sql(lambda n: n), expr.type)
+        self.columns[name] = expr
+        return name
+
+    def _call(self, node: exp.Expr) -> str:
+        """The output column of an aggregate call; equal calls share one."""
+        condition = None
+        call = node
+        if isinstance(node, exp.Filter):
+            call, condition = node.this, node.expression.this
+        kind = self._kind(call)
+        arguments, distinct = self._arguments(call)
+        for inner in (*arguments, *([condition] if condition is not None else [])):
+            if (nested := find_aggregate(inner, self.context.catalog)) is not None:
+                raise BindingError(
+                    "aggregates cannot be nested",
+                    hint="aggregate a subquery in FROM, or write SUM(WSTREAM(SUM(a))[ROWS 10])",
+                    span=span_of(nested, self.context.source),
+                )
+        argument, parameters = self._split(call, kind, arguments)
+        argument = self._filtered(argument, condition)
+        column = self._compute(argument) if argument is not None else None
+        distinct = distinct and kind not in ("min", "max") and column is not None
+        key = (kind, column, distinct, parameters)
+        if key not in self.calls:
+            type_ = self._type(call, kind, column, parameters)
+            shown = f"{kind}({'DISTINCT ' if distinct else ''}{column or '*'}{''.join(f', {p}' for p in parameters)})"
+            self.calls[key] = AggregateCall(kind, column, self.context.fresh(shown, type_), type_, distinct, parameters)
+        return self.calls[key].output
+
+    def _kind(self, call: exp.Expr) -> str:
+        name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
+        if name not in AGGREGATES:
+            raise UnsupportedError(
+                f"the aggregate {name or call.sql()}",
+                hint=f"use one of {', '.join(a.upper() for a in AGGREGATES)}",
+                span=span_of(call, self.context.source),
+            )
+        return AGGREGATES[name]
+
+    def _arguments(self, call: exp.Expr) -> tuple[list[exp.Expr], bool]:
+        arguments = list(call.expressions)
+        distinct = bool(arguments) and isinstance(arguments[0], exp.Distinct)
+        if distinct:
+            arguments = list(arguments[0].expressions) + arguments[1:]
+        for argument in arguments:
+            if isinstance(argument, (exp.Order, exp.Limit, exp.IgnoreNulls, exp.RespectNulls, exp.Alias)):
+                raise UnsupportedError(
+                    "ORDER BY, LIMIT, names or null options inside an aggregate",
+                    span=span_of(argument, self.context.source),
+                )
+        return arguments, distinct
+
+    def _split(self, call: exp.Expr, kind: str, arguments: list[exp.Expr]) -> tuple[exp.Expr | None, tuple[Any, ...]]:
+        """The one column argument (None: COUNT(*)) and the constant parameters."""
+        if kind == "count" and (not arguments or self._is_star(arguments[0])):
+            return None, ()
+        wanted = 1 + _PARAMETERS.get(kind, 0)
+        if kind == "quantile" and len(arguments) == 1 and call.name.lower() != "quantile":
+            arguments = [*arguments, exp.Literal.number("0.5")]
+        if len(arguments) != wanted:
+            raise BindingError(
+                f"{call.name.upper()} takes {wanted} argument{'s' * (wanted > 1)}, not {len(arguments)}",
+                hint=f"write {call.name.upper()}(a{', 0.9' if wanted > 1 else ''})",
+                span=span_of(call, self.context.source),
+            )
+        return arguments[0], tuple(self._parameter(kind, call, p) for p in arguments[1:])
+
+    def _is_star(self, argument: exp.Expr) -> bool:
+        if isinstance(argument, exp.Star):
+            return True
+        if not (isinstance(argument, exp.Column) and isinstance(argument.this, exp.Star)):
+            return False
+        entry = self.scope.entry(argument.table)
+        if entry is None:
+            raise self.scope.unknown(argument)
+        if entry.nullable:
+            raise UnsupportedError(
+                f"COUNT({argument.table}.*) of the padded side of an outer join",
+                hint="count one of its columns",
+                span=span_of(argument, self.context.source),
+            )
+        return True
+
+    def _parameter(self, kind: str, call: exp.Expr, node: exp.Expr) -> int | float:
+        text = text_of(node)
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        good = value == int(value) and value >= 1 if kind == "top_k" else 0 <= value <= 1
+        if not good:
+            wanted = "a whole number of at least 1" if kind == "top_k" else "a number between 0 and 1"
+            raise BindingError(
+                f"the second argument of {call.name.upper()} must be {wanted}",
+                hint="write TOP_K(a, 10)" if kind == "top_k" else f"write {call.name.upper()}(a, 0.9)",
+                span=span_of(node, self.context.source) or span_of(call, self.context.source),
+            )
+        return int(value) if kind == "top_k" else value
+
+    def _filtered(self, argument: exp.Expr | None, condition: exp.Expr | None) -> exp.Expr | None:
+        """FILTER (WHERE p): the argument where p holds, null elsewhere; aggregates skip nulls."""
+        if condition is None:
+            return argument
+        self.context.predicate(self.below.hoist(condition), "FILTER")
+        value = operand(argument.copy()) if argument is not None else exp.Literal.number(1)
+        return exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
+
+    def _type(self, call: exp.Expr, kind: str, column: str | None, parameters: tuple[Any, ...]) -> pa.DataType:
+        if column is None or kind == "count":
+            return pa.int64()
+        type_ = self.context.types[column]
+        if kind == "top_k":
+            return pa.list_(type_)
+        extra = "".join(f", {p}" for p in parameters)
+        try:
+            return types.expression_type(f"{_DUCKDB_NAMES.get(kind, kind)}({quote(column)}{extra})", {column: type_})
+        except types.DuckDBRefusal:
+            raise BindingError(
+                f"type mismatch: {call.name.upper()} of a {types.sql_name(type_)}",
+                hint="CAST the argument to a type that can be aggregated so",
+                span=span_of(call, self.context.source),
+            ) from None

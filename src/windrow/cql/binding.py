@@ -1,0 +1,143 @@
+"""Statements against a catalog: what each asks for, checked.
+
+`bind` reads the catalog and never changes it, so a statement that fails leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from windrow.catalog import Catalog, StreamDef, TableDef
+from windrow.cql.ddl import bind_stream, bind_table
+from windrow.cql.scope import did_you_mean
+from windrow.cql.select import bind_select
+from windrow.cql.statements import Declaration, DropStatement, ExplainStatement, Select, Statement, parse
+from windrow.errors import BindingError, Span, WindrowError
+from windrow.plan.nodes import QueryPlan
+
+
+@dataclass(frozen=True)
+class CreateStream:
+    """Declare a stream."""
+
+    definition: StreamDef
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """Declare a table."""
+
+    definition: TableDef
+
+
+@dataclass(frozen=True)
+class CreateQuery:
+    """Register a query."""
+
+    plan: QueryPlan
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Remove a declaration; `kind` is stream, table or query. `name` is as the catalog has it."""
+
+    kind: str
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Show a plan; `format` is text, json, dot or svg."""
+
+    plan: QueryPlan
+    format: str
+
+
+Bound = CreateStream | CreateTable | CreateQuery | Drop | Explain
+
+
+def bind(statement: Statement, catalog: Catalog) -> Bound:
+    """Check a statement against the catalog."""
+    match statement:
+        case Declaration():
+            return _declaration(statement, catalog)
+        case Select():
+            return _select(statement, catalog)
+        case DropStatement():
+            return _drop(statement, catalog)
+        case ExplainStatement():
+            return _explain(statement, catalog)
+    raise TypeError(f"not a statement: {statement!r}")
+
+
+def _declaration(statement: Declaration, catalog: Catalog) -> CreateStream | CreateTable:
+    syntax = statement.syntax
+    span = statement.source.span(syntax.offset)
+    try:
+        if syntax.kind == "stream":
+            stream = bind_stream(syntax, statement.source)
+            catalog.add(stream)
+            return CreateStream(stream)
+        table = bind_table(syntax, statement.source)
+        catalog.add(table)
+        return CreateTable(table)
+    except WindrowError as error:
+        raise error.at(span) from None
+
+
+def _select(statement: Select, catalog: Catalog) -> CreateQuery:
+    plan = bind_select(statement.tree, catalog, statement.source, statement.name, statement.text, statement.span)
+    try:
+        catalog.add(plan)
+    except WindrowError as error:
+        raise error.at(statement.name_span) from None
+    return CreateQuery(plan)
+
+
+def _drop(statement: DropStatement, catalog: Catalog) -> Drop:
+    kinds: dict[str, Mapping[str, StreamDef | TableDef | QueryPlan]]
+    kinds = {"stream": catalog.streams, "table": catalog.tables, "query": catalog.queries}
+    known = kinds[statement.kind]
+    item = known.get(statement.name.lower())
+    if item is None:
+        if statement.if_exists:
+            return Drop(statement.kind, statement.name, True)
+        raise _unknown(statement.kind, statement.name, [d.name for d in known.values()], statement.name_span)
+    readers = [
+        q.name
+        for q in catalog.queries.values()
+        if statement.kind != "query" and item.name in (q.streams if statement.kind == "stream" else q.tables)
+    ]
+    if readers:
+        raise BindingError(
+            f'{statement.kind} "{item.name}" is read by {", ".join(readers)}',
+            hint=f"DROP QUERY {readers[0]} first",
+            span=statement.name_span,
+        )
+    return Drop(statement.kind, item.name, statement.if_exists)
+
+
+def _explain(statement: ExplainStatement, catalog: Catalog) -> Explain:
+    if statement.tree is not None:
+        plan = bind_select(statement.tree, catalog, statement.source, "explain", statement.text, statement.span)
+        return Explain(plan, statement.format)
+    name = statement.name or ""
+    if name.lower() not in catalog.queries:
+        raise _unknown("query", name, [q.name for q in catalog.queries.values()], statement.name_span)
+    return Explain(catalog.queries[name.lower()], statement.format)
+
+
+def _unknown(kind: str, name: str, choices: list[str], span: Span) -> BindingError:
+    hint = did_you_mean(name, choices) or (f"known are {', '.join(choices)}" if choices else f"there is no {kind}")
+    return BindingError(f'unknown {kind} "{name}"', hint=hint, span=span)
+
+
+def compile_select(text: str, catalog: Catalog, name: str, one_time: bool = False) -> QueryPlan:
+    """Parse and bind one SELECT; a one-time query may read tables alone."""
+    statements = parse(text)
+    statement = statements[0] if len(statements) == 1 else None
+    if not isinstance(statement, Select):
+        raise BindingError("expected one SELECT", span=statements[0].span if statements else None)
+    return bind_select(statement.tree, catalog, statement.source, name, statement.text, statement.span, one_time)

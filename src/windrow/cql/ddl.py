@@ -1,0 +1,278 @@
+"""CREATE STREAM and CREATE TABLE: from tokens to definitions.
+
+    CREATE STREAM bid (auction BIGINT, price DOUBLE, ts TIMESTAMP)
+        TIMESTAMP BY ts WITHIN 5 SECONDS IDLE AFTER 10 SECONDS RETAIN 10 MINUTES FROM kafka (topic => 'bids')
+    CREATE TABLE person (id BIGINT, name VARCHAR, since TIMESTAMP, till TIMESTAMP) RETROACTIVE VALID FROM since TO till
+
+Clauses come in any order, each at most once. A type is any type DuckDB knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from windrow.catalog import StreamDef, TableDef
+from windrow.cql import types
+from windrow.cql.scope import did_you_mean
+from windrow.cql.source import Cursor, Source
+from windrow.cql.windows import Amount, Clock, parse_amount
+from windrow.errors import BindingError, CQLSyntaxError, UnsupportedError
+
+_CONSTRAINTS = frozenset(
+    ("NOT", "NULL", "PRIMARY", "PRIMARY KEY", "UNIQUE", "DEFAULT", "CHECK", "REFERENCES", "GENERATED", "CONSTRAINT")
+)
+# fmt: off
+_TYPES = (
+    "BIGINT", "BLOB", "BOOLEAN", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "HUGEINT", "INT", "INTEGER", "INTERVAL", "JSON",
+    "REAL", "SMALLINT", "STRING", "TEXT", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TINYINT", "UBIGINT", "UUID", "VARCHAR",
+)
+# fmt: on
+
+
+@dataclass(frozen=True)
+class ColumnSyntax:
+    """A column as written: `type_text` is uninterpreted."""
+
+    name: str
+    type_text: str
+    offset: int
+    type_offset: int
+
+
+@dataclass
+class DeclarationSyntax:
+    """A stream or table as written."""
+
+    kind: str
+    name: str
+    offset: int
+    columns: tuple[ColumnSyntax, ...] = ()
+    time: tuple[str, int] | None = None
+    within: Amount | None = None
+    idle_after: Amount | None = None
+    retain: Amount | None = None
+    retroactive: bool = False
+    valid: tuple[tuple[str, int], tuple[str, int]] | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+
+def parse_declaration(cursor: Cursor, kind: str) -> DeclarationSyntax:
+    """Parse what follows CREATE STREAM or CREATE TABLE."""
+    offset = cursor.offset
+    name = cursor.name(f"the name of the {kind}")
+    declaration = DeclarationSyntax(kind, name, offset)
+    declaration.columns = _columns(cursor, kind, name)
+    seen: set[str] = set()
+    while cursor.current is not None:
+        start = cursor.offset
+        clause = _clause(cursor, declaration)
+        if clause in seen:
+            raise CQLSyntaxError(f"{clause} stands twice", hint="write it once", span=cursor.source.span(start))
+        seen.add(clause)
+    return declaration
+
+
+def _columns(cursor: Cursor, kind: str, name: str) -> tuple[ColumnSyntax, ...]:
+    cursor.expect("(", hint=f"write CREATE {kind.upper()} {name} (a BIGINT, ts TIMESTAMP)")
+    columns = []
+    while True:
+        offset = cursor.offset
+        column = cursor.name("a column name")
+        columns.append(_column(cursor, column, offset))
+        if not cursor.accept(","):
+            break
+    cursor.expect(")", hint="separate columns with commas")
+    return tuple(columns)
+
+
+def _column(cursor: Cursor, name: str, offset: int) -> ColumnSyntax:
+    text, start = _type_text(cursor, name)
+    return ColumnSyntax(name, text, offset, start)
+
+
+def _type_text(cursor: Cursor, column: str) -> tuple[str, int]:
+    """The text up to the comma or parenthesis that ends the column."""
+    start, end, depth = cursor.offset, cursor.offset, 0
+    while cursor.current is not None and (depth or cursor.word not in (",", ")")):
+        if not depth and cursor.word in _CONSTRAINTS:
+            raise UnsupportedError(
+                f"{cursor.word} on a column",
+                detail="constraints would not be checked",
+                hint="remove it",
+                span=cursor.source.span(cursor.offset),
+            )
+        depth += (cursor.word in ("(", "[")) - (cursor.word in (")", "]"))
+        end = int(cursor.take().end) + 1
+    if end == start:
+        raise cursor.unexpected(f'the type of column "{column}"', hint=f"write {column} BIGINT")
+    return cursor.source.text[start:end], start
+
+
+def _clause(cursor: Cursor, declaration: DeclarationSyntax) -> str:
+    """Parse one clause and return its name."""
+    stream = declaration.kind == "stream"
+    if stream and cursor.word in ("TIMESTAMP", "TIME", "ORDER BY"):
+        declaration.time = _time_column(cursor)
+        return "TIMESTAMP BY"
+    if stream and cursor.accept("WITHIN"):
+        declaration.within = parse_amount(cursor, "WITHIN")
+        return "WITHIN"
+    if stream and cursor.accept("IDLE", "AFTER"):
+        declaration.idle_after = parse_amount(cursor, "IDLE AFTER")
+        return "IDLE AFTER"
+    if stream and cursor.accept("RETAIN"):
+        declaration.retain = parse_amount(cursor, "RETAIN")
+        return "RETAIN"
+    if not stream and cursor.accept("RETROACTIVE"):
+        declaration.retroactive = True
+        return "RETROACTIVE"
+    if not stream and cursor.accept("VALID"):
+        cursor.expect("FROM", hint="write VALID FROM since TO till")
+        begin = (cursor.name("a column"), cursor.tokens[cursor.index - 1].start)
+        cursor.expect("TO", hint="write VALID FROM since TO till")
+        declaration.valid = (begin, (cursor.name("a column"), cursor.tokens[cursor.index - 1].start))
+        return "VALID"
+    if cursor.accept("FROM"):
+        declaration.options["source"] = cursor.name("the kind of source").lower()
+        declaration.options.update(_options(cursor) if cursor.word == "(" else {})
+        return "FROM"
+    if cursor.accept("WITH"):
+        declaration.options.update(_options(cursor))
+        return "WITH"
+    if stream:
+        raise cursor.unexpected("TIMESTAMP BY, WITHIN, IDLE AFTER, RETAIN, FROM or WITH")
+    raise cursor.unexpected("RETROACTIVE, VALID FROM, FROM or WITH")
+
+
+def _time_column(cursor: Cursor) -> tuple[str, int]:
+    if not cursor.accept("ORDER BY"):
+        cursor.take()
+        cursor.accept("BY")
+    wrapped = cursor.accept("(")
+    offset = cursor.offset
+    name = cursor.name("the time column", hint="write TIMESTAMP BY ts")
+    if wrapped:
+        cursor.expect(")")
+    return name, offset
+
+
+def _options(cursor: Cursor) -> dict[str, str]:
+    cursor.expect("(", hint="write (option => 'value')")
+    options: dict[str, str] = {}
+    while not cursor.accept(")"):
+        if cursor.kind == "STRING":
+            key = str(cursor.take().text)
+        else:
+            key = cursor.name("an option's name")
+        while cursor.accept("."):
+            key += "." + cursor.name("an option's name")
+        if cursor.accept("="):
+            cursor.accept(">")
+        else:
+            cursor.expect("=>", hint=f"write {key} => 'value'")
+        sign = "-" if cursor.accept("-") else ""
+        options[key] = sign + str(cursor.take().text)
+        if not cursor.accept(","):
+            cursor.expect(")")
+            break
+    return options
+
+
+def bind_stream(declaration: DeclarationSyntax, source: Source) -> StreamDef:
+    """The definition of a stream."""
+    columns = _bind_columns(declaration, source)
+    time, offset = _bind_time(declaration, columns, source)
+    try:
+        types.check_time(time, columns[time])
+    except BindingError as error:
+        raise error.at(source.span(offset)) from None
+    clock = Clock.MICROSECONDS if pa.types.is_timestamp(columns[time]) else Clock.TICKS
+    within = _length(declaration.within, clock, source, "WITHIN", least=0)
+    return StreamDef(
+        declaration.name,
+        columns,
+        time,
+        slack=within or 0,
+        idle_after=_length(declaration.idle_after, Clock.MICROSECONDS, source, "IDLE AFTER", least=1),
+        retain=_length(declaration.retain, clock, source, "RETAIN", least=0),
+        options=dict(declaration.options),
+    )
+
+
+def bind_table(declaration: DeclarationSyntax, source: Source) -> TableDef:
+    """The definition of a table."""
+    columns = _bind_columns(declaration, source)
+    valid = None
+    if declaration.valid is not None:
+        begin, end = (_find(c, columns, source) for c in declaration.valid)
+        if types.instant_type(columns[begin]) != types.instant_type(columns[end]):
+            raise BindingError(
+                f'VALID FROM "{begin}" TO "{end}" has two types',
+                hint="declare both columns with the type of the streams' time",
+                span=source.span(declaration.valid[0][1]),
+            )
+        for name, (_, offset) in zip((begin, end), declaration.valid, strict=True):
+            try:
+                types.check_time(name, columns[name])
+            except BindingError as error:
+                raise error.at(source.span(offset)) from None
+        valid = (begin, end)
+    return TableDef(declaration.name, columns, declaration.retroactive, valid, dict(declaration.options))
+
+
+def _bind_columns(declaration: DeclarationSyntax, source: Source) -> dict[str, pa.DataType]:
+    columns: dict[str, pa.DataType] = {}
+    for column in declaration.columns:
+        if column.name.lower() in (c.lower() for c in columns):
+            raise BindingError(
+                f'column "{column.name}" stands twice', hint="give it another name", span=source.span(column.offset)
+            )
+        try:
+            columns[column.name] = types.arrow_type(column.type_text)
+        except types.DuckDBRefusal:
+            raise BindingError(
+                f'unknown type "{column.type_text}"',
+                hint=did_you_mean(column.type_text, _TYPES) or f"write a SQL type: {column.name} BIGINT",
+                span=source.span(column.type_offset),
+            ) from None
+    return columns
+
+
+def _bind_time(declaration: DeclarationSyntax, columns: dict[str, pa.DataType], source: Source) -> tuple[str, int]:
+    """The time column: the one declared, else `ts`, else the only timestamp."""
+    if declaration.time is not None:
+        return _find(declaration.time, columns, source), declaration.time[1]
+    offsets = {c.name: c.offset for c in declaration.columns}
+    stamps = [n for n, t in columns.items() if pa.types.is_timestamp(t)]
+    for name in [n for n in columns if n.lower() == "ts"] or (stamps if len(stamps) == 1 else []):
+        return name, offsets[name]
+    raise BindingError(
+        f'stream "{declaration.name}" has no time column',
+        detail="several columns are timestamps" if stamps else "no column is a timestamp or named ts",
+        hint=f"write TIMESTAMP BY {stamps[0] if stamps else 'ts'} after the columns",
+        span=source.span(declaration.offset),
+    )
+
+
+def _find(name: tuple[str, int], columns: dict[str, pa.DataType], source: Source) -> str:
+    for column in columns:
+        if column.lower() == name[0].lower():
+            return column
+    raise BindingError(
+        f'unknown column "{name[0]}"',
+        hint=did_you_mean(name[0], columns) or f"columns are {', '.join(columns)}",
+        span=source.span(name[1]),
+    )
+
+
+def _length(amount: Amount | None, clock: Clock, source: Source, what: str, least: int) -> int | None:
+    if amount is None:
+        return None
+    value = amount.on(clock, source, what)
+    if value < least:
+        raise BindingError(
+            f"{what} {amount.text} is too short", hint=f"write {what} 5 SECONDS", span=source.span(amount.offset)
+        )
+    return value

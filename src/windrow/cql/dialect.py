@@ -1,0 +1,214 @@
+"""The CQL dialect: DuckDB's SQL, plus windows in brackets and stream operators.
+
+The parser leaves three marks on sqlglot's tree. A table or subquery with a window has the `WindowClause`
+in its alias' meta under "window". A select list under a stream operator is one `StreamItems` node. A
+`WSTREAM(...)[...]` inside an expression is a function call with the window in its meta.
+
+Functions stay calls of the name that was written: what a function means is DuckDB's business, so sqlglot
+must not translate any. Only functions with a syntax of their own keep their parsers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.generators.duckdb import DuckDBGenerator
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokens import Token, TokenType
+
+from windrow.cql.source import Cursor, Source
+from windrow.cql.windows import FORMS, at_window, parse_window
+from windrow.errors import CQLSyntaxError
+from windrow.plan.nodes import StreamOp
+
+WSTREAM = "WSTREAM"
+OPERATORS: dict[str, StreamOp | None] = {op.name: op for op in StreamOp if op is not StreamOp.RELATION}
+OPERATORS[WSTREAM] = None  # rewritten into a window on a subquery
+WINDOW = "window"  # meta key: the WindowClause
+TEXT = "text"  # meta key: the expression as written
+_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
+_HOLE_OPEN, _HOLE_CLOSE = "\ue000", "\ue001"
+
+
+class StreamItems(exp.Expression):
+    """A select list under a stream operator: `this` is the operator's name."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": True, "distinct": False}
+
+
+class CQL(DuckDB):
+    """DuckDB with windows and stream operators."""
+
+    class Tokenizer(DuckDB.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()  # no keyword swallows the rest of a statement
+
+    class Parser(DuckDBParser):
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: parser for name, parser in DuckDBParser.FUNCTION_PARSERS.items() if name in _SYNTAX
+        }
+
+        def raise_error(self, message: str, token: Token | None = None) -> None:
+            token = token or self._curr or None
+            start = token.start if token else (self._prev.end + 1 if self._prev else len(self.sql))
+            found = f'"{token.text}"' if token else "the end"
+            error = ParseError(message, [{"description": message, "start": start, "highlight": found}])
+            if self.error_level == ErrorLevel.IMMEDIATE:
+                raise error
+            self.errors.append(error)
+
+        def _cursor(self) -> Cursor:
+            return Cursor(Source(self.sql), self._tokens, self._index)
+
+        def _parse_cql_window(self) -> Any:
+            cursor = self._cursor()
+            clause = parse_window(cursor)
+            self._advance(cursor.index - self._index)
+            return clause
+
+        def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
+            before = self._parse_cql_window() if self._curr.token_type == TokenType.L_BRACKET else None
+            alias = super()._parse_table_alias(alias_tokens)
+            after = self._parse_cql_window() if self._curr.token_type == TokenType.L_BRACKET else None
+            if before and after:
+                raise CQLSyntaxError(
+                    "two windows on one stream", hint="write one window", span=Source(self.sql).span(after.offset)
+                )
+            if clause := before or after:
+                alias = alias or exp.TableAlias()
+                alias.meta[WINDOW] = clause
+            return alias
+
+        def _parse_bracket(self, this: Any = None) -> Any:
+            if isinstance(this, exp.Table):
+                return this  # a window: `_parse_table_alias` reads it
+            if isinstance(this, exp.Anonymous) and this.name.upper() == WSTREAM and at_window(self._cursor()):
+                this.meta[WINDOW] = self._parse_cql_window()
+                return this
+            return super()._parse_bracket(this)
+
+        def _parse_projections(self) -> Any:
+            return self._parse_stream_items() or super()._parse_projections()
+
+        def _parse_stream_items(self) -> Any:
+            start, first = self._index, self._curr
+            name = self._parse_operator_name()
+            if name is None:
+                return None
+            wrapped = self._match(TokenType.L_PAREN)
+            if not wrapped and (name == WSTREAM or not self._starts_item()):
+                self._retreat(start)
+                return None
+            distinct = self._match(TokenType.DISTINCT)
+            items, _ = super()._parse_projections()
+            if wrapped and not self._match(TokenType.R_PAREN):
+                self.raise_error("Expecting )")
+            node = StreamItems(this=name, expressions=items, distinct=distinct)
+            node.update_positions(first)
+            if name == WSTREAM:
+                if self._curr.token_type != TokenType.L_BRACKET:
+                    raise CQLSyntaxError(
+                        "WSTREAM needs a window",
+                        hint="write WSTREAM(*)[ROWS 10]",
+                        span=Source(self.sql).span(first.start),
+                    )
+                node.meta[WINDOW] = self._parse_cql_window()
+            if (
+                wrapped
+                and self._curr
+                and self._curr.token_type
+                not in (TokenType.FROM, TokenType.R_PAREN, TokenType.SEMICOLON, TokenType.WHERE)
+            ):
+                raise CQLSyntaxError(
+                    f"{name}(...) must be the whole select list",
+                    hint=f"write SELECT {name}(a, b) FROM ...",
+                    span=Source(self.sql).span(self._curr.start),
+                )
+            return [node], None
+
+        def _parse_operator_name(self) -> str | None:
+            """Consume `RSTREAM`, `RSTREAM_RESTORE` or `RSTREAM-RESTORE`."""
+            if self._curr.token_type == TokenType.IDENTIFIER:
+                return None
+            name = str(self._curr.text).upper()
+            dashed = f"{name}_RESTORE"
+            if dashed in OPERATORS and self._next.token_type == TokenType.DASH:
+                self._advance(2)
+                if self._match_text_seq("RESTORE"):
+                    return dashed
+                self._advance(-2)
+            if name not in OPERATORS:
+                return None
+            self._advance()
+            return name
+
+        def _starts_item(self) -> bool:
+            """After a bare operator word: does a select item follow (else the word was a column)?"""
+            kind, first = self._curr.token_type, str(self._curr.text)[:1]
+            if kind in (TokenType.FROM, TokenType.ALIAS):
+                return False
+            starts = (TokenType.STAR, TokenType.DISTINCT, TokenType.NUMBER, TokenType.STRING, TokenType.IDENTIFIER)
+            return kind in starts or first.isalpha() or first == "_"
+
+        def _parse_expression(self) -> Any:
+            start = self._index
+            node = super()._parse_expression()
+            if node is not None and self._index > start:
+                node.meta[TEXT] = self._find_sql(self._tokens[start], self._tokens[self._index - 1])
+            return node
+
+    class Generator(DuckDBGenerator):
+        def column_sql(self, expression: exp.Column) -> str:
+            """A resolved column is a hole in the text."""
+            return f"{_HOLE_OPEN}{expression.name}{_HOLE_CLOSE}"
+
+
+DIALECT = CQL()
+
+
+def tokenize(text: str) -> list[Token]:
+    """Tokens of a script, with offsets."""
+    return list(DIALECT.tokenize(text))
+
+
+def render(tree: exp.Expr) -> list[tuple[bool, str]]:
+    """DuckDB text of a resolved tree, cut into (is a hole, text) pieces."""
+    text = tree.sql(dialect=DIALECT, comments=False)
+    pieces: list[tuple[bool, str]] = []
+    for part in text.split(_HOLE_OPEN):
+        name, closed, rest = part.rpartition(_HOLE_CLOSE)
+        if closed:
+            pieces.append((True, name))
+        if rest:
+            pieces.append((False, rest))
+    return pieces
+
+
+def parse_query(source: Source, tokens: list[Token]) -> exp.Query:
+    """Parse the tokens of one SELECT."""
+    try:
+        trees = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, source.text)
+    except ParseError as error:
+        raise _syntax_error(error, source) from None
+    tree = trees[0] if trees else None
+    if not isinstance(tree, exp.Query):
+        raise CQLSyntaxError("expected a SELECT", span=source.span(tokens[0].start if tokens else 0))
+    return tree
+
+
+def _syntax_error(error: ParseError, source: Source) -> CQLSyntaxError:
+    info = error.errors[0]
+    message = str(info["description"]).strip()
+    found = info["highlight"]
+    window = found == '"["'
+    return CQLSyntaxError(
+        f"syntax error at {found}",
+        detail=None if "<class" in message else message[:1].lower() + message[1:],
+        hint=f"a window is written {FORMS}"
+        if window
+        else "a query is SELECT ... FROM s [window] WHERE ... GROUP BY ...",
+        span=source.span(int(info["start"])),
+    )

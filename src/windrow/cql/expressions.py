@@ -1,0 +1,286 @@
+"""From resolved trees to `Expr`: rendering, types, and user functions hoisted into `Call` nodes.
+
+A `Pipeline` is the chain of one-input nodes above a join: expressions are bound at its top, and a call of a
+user's function adds the nodes that compute it, so that the rest of the expression sees a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from sqlglot import exp
+
+from windrow.catalog import Catalog
+from windrow.cql import types
+from windrow.cql.dialect import WSTREAM, render
+from windrow.cql.scope import did_you_mean, resolved, span_of
+from windrow.cql.source import Source
+from windrow.cql.types import DuckDBRefusal
+from windrow.errors import BindingError, UnsupportedError
+from windrow.plan.expr import Expr, Ref, column, quote
+from windrow.plan.nodes import Call, Filter, Node, Project
+
+AGGREGATES: Mapping[str, str] = {
+    "count": "count", "count_star": "count", "sum": "sum", "avg": "avg", "mean": "avg", "min": "min", "max": "max",
+    "variance": "variance", "var_samp": "variance", "stddev": "stddev", "stddev_samp": "stddev",
+    "var_pop": "var_pop", "stddev_pop": "stddev_pop", "median": "median",
+    "quantile": "quantile", "quantile_disc": "quantile", "quantile_cont": "quantile_cont", "top_k": "top_k",
+}  # fmt: skip
+"""Aggregate functions by the name written, with the kind the plan calls them."""
+
+_VOLATILE = {
+    "now", "current_timestamp", "transaction_timestamp", "get_current_timestamp", "today", "current_date",
+    "get_current_time", "current_localtime", "current_localtimestamp", "random", "uuid", "gen_random_uuid", "uuidv4",
+    "uuidv7", "nextval", "currval", "setseed", "txid_current",
+}  # fmt: skip
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_COMPLETE = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Null, exp.Boolean, exp.Case)
+
+
+@dataclass
+class Context:
+    """What binding one query knows: the catalog, the text, the types of all internal columns, the names taken."""
+
+    catalog: Catalog
+    source: Source
+    types: dict[str, pa.DataType] = field(default_factory=dict)  # of every internal column
+    taken: set[str] = field(default_factory=set)
+    offsets: dict[str, int] = field(default_factory=dict)  # where each alias of FROM was written
+
+    def fresh(self, name: str, type_: pa.DataType) -> str:
+        """A unique internal name like `name`, with its type noted."""
+        unique, n = name, 1
+        while unique.lower() in self.taken:
+            n += 1
+            unique = f"{name}#{n}"
+        self.taken.add(unique.lower())
+        self.types[unique] = type_
+        return unique
+
+    def expr(self, tree: exp.Expr) -> Expr:
+        """The expression of a resolved tree, with the type DuckDB gives it."""
+        if has_user_function(tree, self.catalog):
+            raise UnsupportedError(
+                "a user function in the condition of an outer join or between a subquery and the query around it",
+                hint="compute it in a subquery in FROM",
+                span=span_of(tree, self.source),
+            )
+        check_functions(tree, self)
+        return self._typed(tree)
+
+    def _typed(self, tree: exp.Expr) -> Expr:
+        if isinstance(tree, exp.Column):
+            return column(tree.name, self.types[tree.name])
+        pieces = render(tree if isinstance(tree, _COMPLETE) else exp.Paren(this=tree.copy()))
+        parts: list[str | Ref] = []
+        for hole, text in pieces:
+            parts += self._hole(text) if hole else [text]
+        columns = {text: self.types[text] for hole, text in pieces if hole}
+        sql = "".join(quote(text) if hole else text for hole, text in pieces)
+        try:
+            return Expr(tuple(parts), types.expression_type(sql, columns))
+        except DuckDBRefusal as refusal:
+            raise self._mismatch(tree, refusal) from None
+
+    def _hole(self, name: str) -> list[str | Ref]:
+        hugeint = self.types[name] == types.HUGEINT
+        return ["CAST(", Ref(name), " AS HUGEINT)"] if hugeint else [Ref(name)]
+
+    def _mismatch(self, tree: exp.Expr, refusal: DuckDBRefusal) -> BindingError:
+        """Place DuckDB's refusal at the smallest part that it refuses."""
+        for call in tree.find_all(exp.Anonymous):
+            if call.name.lower() == refusal.missing:
+                return unknown_function(call, self)
+        for part in tree.iter_expressions():
+            if not isinstance(part, exp.Condition) or isinstance(part, exp.Interval) or part.find(exp.Lambda):
+                continue
+            try:
+                self._typed(part)
+            except BindingError as inner:
+                return inner
+        return BindingError(
+            "type mismatch",
+            detail=refusal.short,
+            hint="CAST one side to the type that is meant",
+            span=span_of(tree, self.source),
+        )
+
+    def predicate(self, tree: exp.Expr, clause: str) -> Expr:
+        """The expression of a condition: a boolean."""
+        expr = self.expr(tree)
+        if pa.types.is_boolean(expr.type):
+            return expr
+        if pa.types.is_integer(expr.type) or pa.types.is_null(expr.type):
+            return Expr(("CAST(", *expr.parts, " AS BOOLEAN)"), pa.bool_())
+        raise BindingError(
+            f"{clause} needs a condition, not a {types.sql_name(expr.type)}",
+            hint="compare it with something, such as a > 0",
+            span=span_of(tree, self.source),
+        )
+
+
+@dataclass
+class Pipeline:
+    """A node that grows upwards, and the user-function calls it has computed."""
+
+    context: Context
+    node: Node
+    calls: dict[str, str] = field(default_factory=dict)
+
+    def expr(self, tree: exp.Expr) -> Expr:
+        """Bind a resolved tree at the top of the pipeline."""
+        return self.context.expr(self.hoist(tree))
+
+    def filter(self, tree: exp.Expr, clause: str) -> None:
+        """Keep the rows for which the condition holds."""
+        predicate = self.context.predicate(self.hoist(tree), clause)
+        self.node = Filter(self.node, predicate)
+
+    def hoist(self, tree: exp.Expr) -> exp.Expr:
+        """The tree with every call of a user function replaced by the column that a `Call` computes."""
+        if not has_user_function(tree, self.context.catalog):
+            return tree
+        return tree.copy().transform(self._hoist_call, copy=False)
+
+    def _is_user(self, node: exp.Expr) -> bool:
+        return isinstance(node, exp.Anonymous) and node.name.lower() in self.context.catalog.functions
+
+    def _hoist_call(self, node: exp.Expr) -> exp.Expr:
+        if not self._is_user(node):
+            return node
+        function = self.context.catalog.functions[node.name.lower()]
+        arguments = [self.hoist(a) for a in node.expressions]
+        key = f"{function.name}({', '.join(a.sql() for a in arguments)})"
+        if key not in self.calls:
+            names = tuple(self.materialise(a) for a in arguments)
+            output = self.context.fresh(f"{function.name}({', '.join(names)})", function.returns)
+            self.node = Call(self.node, output, function.name, names, function.returns)
+            self.calls[key] = output
+        return resolved(self.calls[key], node)
+
+    def materialise(self, tree: exp.Expr) -> str:
+        """The name of a column that holds the tree's value, added by a `Project` if there is none."""
+        expr = self.context.expr(tree)
+        if expr.column is not None and expr.column in self.node.schema:
+            return expr.column
+        name = self.context.fresh(expr.sql(lambda n: n), expr.type)
+        self.node = extend(self.node, {name: expr})
+        return name
+
+
+def extend(node: Node, added: Mapping[str, Expr]) -> Node:
+    """The node's columns and more."""
+    kept = tuple((n, column(n, t)) for n, t in node.schema.items())
+    return Project(node, kept + tuple(added.items()))
+
+
+def has_user_function(tree: exp.Expr, catalog: Catalog) -> bool:
+    """Does the tree call a function the user registered?"""
+    return bool(catalog.functions) and any(f.name.lower() in catalog.functions for f in tree.find_all(exp.Anonymous))
+
+
+def is_aggregate(node: exp.Expr, catalog: Catalog) -> bool:
+    """Is the node itself a call of an aggregate function (one we run or one only DuckDB knows)?"""
+    if isinstance(node, exp.Filter):
+        return True
+    if not isinstance(node, exp.Anonymous):
+        return False
+    name = node.name.lower()
+    if name in catalog.functions:
+        return False
+    return name in AGGREGATES or types.functions().get(name) == "aggregate"
+
+
+def find_aggregate(tree: exp.Expr, catalog: Catalog) -> exp.Expr | None:
+    """The first aggregate call in the tree, not looking into subqueries."""
+    for node in tree.walk(prune=lambda n: isinstance(n, (exp.Query, exp.Subquery))):
+        if is_aggregate(node, catalog):
+            return node
+    return None
+
+
+def check_functions(tree: exp.Expr, context: Context) -> None:
+    """Refuse what an expression may not hold: unknown or volatile functions, comparisons that cannot hold."""
+    for node in tree.walk():
+        span = span_of(node, context.source)
+        if isinstance(node, exp.Star):
+            raise BindingError("* cannot stand in an expression", hint="name the columns", span=span)
+        if isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime)):
+            raise _volatile(node.sql_name().lower(), context, node)
+        if isinstance(node, exp.Anonymous):
+            _check_call(node, context)
+        for one, other in _compared(node):
+            _check_comparison(one, other, context)
+
+
+def _volatile(name: str, context: Context, node: exp.Expr) -> UnsupportedError:
+    return UnsupportedError(
+        f"{name}() changes by itself, so an answer would not depend on the rows alone",
+        hint="use the stream's time column",
+        span=span_of(node, context.source),
+    )
+
+
+def _check_call(node: exp.Anonymous, context: Context) -> None:
+    name = node.name.lower()
+    if name in context.catalog.functions:
+        return
+    if name in _VOLATILE:
+        raise _volatile(name, context, node)
+    if name == WSTREAM.lower():
+        raise BindingError(
+            "WSTREAM stands around the whole select list or inside one aggregate",
+            hint="write SELECT WSTREAM(*)[ROWS 10] or SUM(WSTREAM(SUM(a))[ROWS 10])",
+            span=span_of(node, context.source),
+        )
+
+
+def unknown_function(node: exp.Anonymous, context: Context) -> BindingError:
+    """The error for a function that neither the user nor DuckDB has."""
+    choices = [*types.functions(), *AGGREGATES, *(f.name for f in context.catalog.functions.values())]
+    near = did_you_mean(node.name, choices)
+    return BindingError(
+        f'unknown function "{node.name}"',
+        hint=near or f'register it: windrow.function("{node.name}", fn, returns="boolean")',
+        span=span_of(node, context.source),
+    )
+
+
+def _compared(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
+    """The pairs of values that a node compares."""
+    if isinstance(node, _COMPARISONS):
+        yield node.this, node.expression
+    elif isinstance(node, exp.Between):
+        yield node.this, node.args["low"]
+        yield node.this, node.args["high"]
+    elif isinstance(node, exp.In):
+        for value in node.expressions:
+            yield node.this, value
+
+
+def _check_comparison(one: exp.Expr, other: exp.Expr, context: Context) -> None:
+    """DuckDB casts the string of a comparison row by row and fails on the first that is no number: refuse it here."""
+    if isinstance(one, exp.Literal):
+        one, other = other, one
+    if not isinstance(one, exp.Column) or one.name not in context.types:
+        return
+    left = context.types[one.name]
+    if isinstance(other, exp.Literal) and other.is_string and not types.is_string(left):
+        if types.can_cast(other.name, left):
+            return
+        shown = f"{types.sql_name(left)} with '{other.name}'"
+    elif isinstance(other, exp.Column) and other.name in context.types:
+        right = context.types[other.name]
+        if types.comparable(left, right):
+            return
+        shown = f"{types.sql_name(left)} with {types.sql_name(right)}"
+    else:
+        return
+    raise BindingError(
+        "type mismatch",
+        detail=f"cannot compare {shown}",
+        hint="CAST one side to the type that is meant",
+        span=span_of(one, context.source),
+    )

@@ -1,0 +1,135 @@
+"""EXISTS and IN as semi-joins.
+
+They stand between the ANDs of WHERE. A plain subquery may be correlated: conditions on its own rows stay inside it,
+the others go to the `Semi`. A grouped subquery or a set operation stands for itself, and only IN links it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from windrow.catalog import Catalog
+from windrow.cql.dialect import StreamItems
+from windrow.cql.expressions import Pipeline, find_aggregate
+from windrow.cql.joins import foreign, join, match, validity
+from windrow.cql.relations import Shape, bind_from, selects_of, unwrap
+from windrow.cql.scope import Scope, columns_of, resolve, resolved, span_of
+from windrow.errors import BindingError, UnsupportedError
+from windrow.plan.nodes import Node, Semi, StreamOp
+
+if TYPE_CHECKING:
+    from windrow.cql.select import Binder
+
+
+@dataclass(frozen=True)
+class Membership:
+    """[NOT] EXISTS (query), or value IN (query)."""
+
+    query: exp.Expr
+    anti: bool = False
+    value: exp.Expr | None = None
+
+
+def membership_of(condition: exp.Expr) -> Membership | None:
+    anti = False
+    while isinstance(condition, (exp.Not, exp.Paren)):
+        anti ^= isinstance(condition, exp.Not)
+        condition = condition.this
+    if isinstance(condition, exp.Exists):
+        return Membership(condition.this, anti)
+    if isinstance(condition, exp.In) and condition.args.get("query") is not None:
+        return Membership(condition.args["query"], anti, condition.this)
+    return None
+
+
+def check(membership: Membership, condition: exp.Expr, binder: Binder) -> None:
+    """Refuse NOT IN, and stream operators that look at changes."""
+    if membership.value is not None and membership.anti:
+        raise UnsupportedError(
+            "NOT IN (SELECT ...)",
+            hint="write NOT EXISTS (SELECT * FROM ... WHERE ...); NOT IN is never true once a null is there",
+            span=span_of(condition, binder.context.source),
+        )
+    for select in selects_of(membership.query):
+        listed = binder.select_list(select)
+        if listed.node is not None and listed.op is not StreamOp.RSTREAM:
+            raise UnsupportedError(
+                f"{listed.node.this} inside EXISTS or IN",
+                hint="remove the stream operator: a condition looks at the relation",
+                span=span_of(listed.node, binder.context.source),
+            )
+
+
+def semi_join(pipeline: Pipeline, scope: Scope, membership: Membership, shape: Shape, binder: Binder) -> None:
+    """Add a `Semi` for one EXISTS or IN."""
+    inner = unwrap(membership.query)
+    if isinstance(inner, exp.Select) and _is_plain(inner, binder.catalog):
+        right, correlated = _correlated(membership, inner, scope, shape, binder)
+    else:
+        right, correlated = _independent(membership, scope, shape, binder)
+    known = frozenset(pipeline.node.schema) | frozenset(right.schema)
+    for condition in correlated:
+        foreign(condition, known, binder.context)
+    matching = match([pipeline.node, right], correlated, binder.context)
+    residual = list(matching.residual)
+    residual += [binder.context.predicate(c, "EXISTS") for c in matching.rest]
+    pipeline.node = Semi(
+        matching.nodes[0], matching.nodes[1], tuple(matching.equalities), tuple(residual), membership.anti
+    )
+
+
+def _independent(membership: Membership, scope: Scope, shape: Shape, binder: Binder) -> tuple[Node, list[exp.Expr]]:
+    """A grouped subquery or a set operation: it stands for itself, only IN links it."""
+    block = binder.block(membership.query, replace(shape, append=False, mixed=False))
+    if membership.value is None:
+        return block.node, []
+    _one_column(len(block.outputs), membership, binder)
+    value = resolve(membership.value, scope)
+    return block.node, [exp.EQ(this=value, expression=resolved(block.outputs[0].column, membership.value))]
+
+
+def _correlated(
+    membership: Membership, inner: exp.Select, outer: Scope, shape: Shape, binder: Binder
+) -> tuple[Node, list[exp.Expr]]:
+    """A plain subquery: conditions on its own rows inside it, the others between the two."""
+    binder.refuse_clauses(inner)
+    scope = Scope(binder.context.source, outer=outer)
+    from_ = bind_from(inner, scope, shape, binder)
+    plain, nested = binder.where(inner, scope)
+    own_columns = frozenset(c for i in from_.inputs for c in i.columns)
+    conditions = from_.conditions + plain
+    if membership.value is not None:
+        items = binder.expand(binder.select_list(inner).items, scope)
+        _one_column(len(items), membership, binder)
+        conditions.append(exp.EQ(this=resolve(membership.value, outer), expression=items[0][1]))
+    outside = [e for e in outer.entries if not e.is_table]
+    tables = [e for e in scope.entries if e.valid is not None]
+    if tables and len(from_.inputs) == 1:
+        conditions += validity(tables, outside, conditions, binder.context)
+    own = [c for c in conditions if columns_of(c) <= own_columns and columns_of(c)]
+    correlated = [c for c in conditions if c not in own]
+    node, rest = join(from_.inputs, own, from_.crossed, False, binder.context)
+    pipeline = Pipeline(binder.context, node)
+    for condition in rest:
+        pipeline.filter(condition, "WHERE")
+    for membership_ in nested:
+        semi_join(pipeline, scope, membership_, shape, binder)
+    return pipeline.node, correlated
+
+
+def _one_column(count: int, membership: Membership, binder: Binder) -> None:
+    if count != 1:
+        raise BindingError(
+            f"IN needs a subquery with one column, not {count}", span=span_of(membership.query, binder.context.source)
+        )
+
+
+def _is_plain(tree: exp.Select, catalog: Catalog) -> bool:
+    """Is it a select without grouping, so that only its rows matter?"""
+    items = [i for e in tree.expressions for i in (e.expressions if isinstance(e, StreamItems) else [e])]
+    return not (
+        tree.args.get("group") or tree.args.get("having") or any(find_aggregate(i, catalog) is not None for i in items)
+    )

@@ -1,0 +1,279 @@
+"""Names in scope, and resolving columns to internal names.
+
+A resolved tree has every column replaced by one whose only name is the internal one. Resolution is the only
+step that looks at the names the user wrote; after it a tree can be compared, moved and rendered freely.
+Names match without regard to case; an exact match wins over the others.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from sqlglot import exp
+
+from windrow.cql.source import Source
+from windrow.cql.types import is_string
+from windrow.errors import BindingError, Span, UnsupportedError
+
+
+@dataclass(frozen=True)
+class ScopeColumn:
+    """A column that can be named: what the user calls it and what the plan calls it.
+
+    `also`: the thesis refers to a subquery's unnamed SUM(a) as `a`; that name is used when no other has it.
+    """
+
+    name: str
+    internal: str
+    type: pa.DataType
+    also: str | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A stream, table or subquery in FROM. `time`: the internal time column of a stream."""
+
+    alias: str
+    columns: tuple[ScopeColumn, ...]
+    time: str | None = None
+    valid: tuple[str, str] | None = None
+    is_table: bool = False
+    nullable: bool = False  # padded with nulls by an outer join
+
+    def named(self, name: str) -> bool:
+        return name.lower() == self.alias.lower()
+
+    def find(self, name: str) -> list[ScopeColumn]:
+        """The columns of that name: the exact ones, else those equal but for case."""
+        exact = [c for c in self.columns if c.name == name]
+        loose = exact or [c for c in self.columns if c.name.lower() == name.lower()]
+        return loose or [c for c in self.columns if c.also is not None and c.also.lower() == name.lower()]
+
+    @property
+    def internals(self) -> frozenset[str]:
+        return frozenset(c.internal for c in self.columns)
+
+
+@dataclass
+class Scope:
+    """The entries of one FROM, in order; `outer` is the enclosing query's for a correlated subquery.
+
+    `merged` holds the columns that USING made one. `aliases` are the select list's own names, the last resort.
+    """
+
+    source: Source
+    entries: list[Entry] = field(default_factory=list)
+    outer: Scope | None = None
+    merged: dict[str, ScopeColumn] = field(default_factory=dict)
+    aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
+
+    def span(self, node: exp.Expr) -> Span | None:
+        return span_of(node, self.source)
+
+    def column(self, node: exp.Column) -> ScopeColumn | None:
+        """The column a name means; None when nothing has that name; an error when two have."""
+        name, table = node.name, node.table
+        if not table and name.lower() in self.merged:
+            return self.merged[name.lower()]
+        found = [(e, c) for e in self.entries if not table or e.named(table) for c in e.find(name)]
+        if len({c.internal for _, c in found}) > 1:
+            raise self._ambiguous(node, found)
+        if found:
+            return found[0][1]
+        return self.outer.column(node) if self.outer is not None else None
+
+    def _ambiguous(self, node: exp.Column, found: list[tuple[Entry, ScopeColumn]]) -> BindingError:
+        choices = list(dict.fromkeys(f"{e.alias}.{c.name}" for e, c in found))
+        hint = f"write {' or '.join(choices)}"
+        if len(choices) == 1:
+            hint = "give the subquery's columns different names with AS"
+        return BindingError(f'ambiguous column "{node.name}"', hint=hint, span=self.span(node))
+
+    def entry(self, alias: str) -> Entry | None:
+        """The entry of that alias, here or outside."""
+        return next((e for e in self.everything() if e.named(alias)), None)
+
+    def unknown(self, node: exp.Column) -> BindingError:
+        """The error for a name that means nothing."""
+        table = node.table
+        if table and self.entry(table) is None:
+            aliases = [e.alias for e in self.everything()]
+            return BindingError(
+                f'unknown stream or alias "{table}"',
+                hint=did_you_mean(table, aliases) or f"FROM has {', '.join(aliases)}",
+                span=self.span(node),
+            )
+        entry = self.entry(table) if table else None
+        choices = [c.name for e in ([entry] if entry else self.everything()) for c in e.columns]
+        shown = f"{table}.{node.name}" if table else node.name
+        return BindingError(
+            f'unknown column "{shown}"',
+            hint=did_you_mean(node.name, choices) or f"columns are {', '.join(dict.fromkeys(choices))}",
+            span=self.span(node),
+        )
+
+    def everything(self) -> Iterator[Entry]:
+        yield from self.entries
+        if self.outer is not None:
+            yield from self.outer.everything()
+
+
+def resolve(tree: exp.Expr, scope: Scope, using_aliases: bool = True) -> exp.Expr:
+    """A copy of the tree with every column resolved."""
+    if (inner := tree.find(exp.Query)) is not None:
+        raise UnsupportedError(
+            "a subquery inside an expression",
+            hint="join with the subquery in FROM; EXISTS and IN stand alone between the ANDs of WHERE",
+            span=span_of(inner, scope.source),
+        )
+    if (over := tree.find(exp.Window)) is not None:
+        raise UnsupportedError(
+            "window functions (OVER)",
+            hint="put the window on the stream: FROM s [ROWS 10]",
+            span=span_of(over, scope.source),
+        )
+    return _Resolver(scope, using_aliases).visit(tree.copy())
+
+
+class _Resolver:
+    def __init__(self, scope: Scope, using_aliases: bool) -> None:
+        self.scope = scope
+        self.using_aliases = using_aliases
+        self.expanding: set[str] = set()
+
+    def visit(self, tree: exp.Expr) -> exp.Expr:
+        return tree.transform(self._replace, copy=False)
+
+    def _replace(self, node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or is_resolved(node) or isinstance(node.this, exp.Star):
+            return node
+        found = self.scope.column(node)
+        if found is not None:
+            return resolved(found.internal, node)
+        return self._field(node) or self._alias(node) or self._string(node) or self._fail(node)
+
+    def _field(self, node: exp.Column) -> exp.Expr | None:
+        """`s.f` where s is a struct column; `t.s.f` where t is an alias."""
+        parts = list(node.parts)
+        for depth in (2, 1):
+            if len(parts) <= depth:
+                continue
+            head = exp.Column(this=parts[depth - 1].copy(), table=parts[depth - 2].copy() if depth == 2 else None)
+            base = self.scope.column(head)
+            if base is not None and pa.types.is_struct(base.type):
+                tree: exp.Expr = resolved(base.internal, node)
+                for part in parts[depth:]:
+                    tree = exp.Dot(this=tree, expression=part.copy())
+                return tree
+        return None
+
+    def _alias(self, node: exp.Column) -> exp.Expr | None:
+        key = node.name.lower()
+        if node.table or not self.using_aliases or key not in self.scope.aliases or key in self.expanding:
+            return None
+        self.expanding.add(key)
+        try:
+            return operand(self.visit(self.scope.aliases[key].copy()))
+        finally:
+            self.expanding.discard(key)
+
+    def _string(self, node: exp.Column) -> exp.Expr | None:
+        """The papers write "VT" and protocol = ftp for strings: a quoted name that means nothing is a string,
+        and so is a bare one compared with a string column."""
+        if node.table:
+            return None
+        identifier = node.this
+        if isinstance(identifier, exp.Identifier) and identifier.quoted:
+            return _literal(node)
+        parent = node.parent
+        if isinstance(parent, (exp.EQ, exp.NEQ)) and node.arg_key == "expression":
+            other = parent.this
+            column = self._column_of(other)
+            if column is not None and is_string(column.type):
+                return _literal(node)
+        return None
+
+    def _column_of(self, node: exp.Expr) -> ScopeColumn | None:
+        if not isinstance(node, exp.Column):
+            return None
+        if not is_resolved(node):
+            return self.scope.column(node)
+        return next((c for e in self.scope.everything() for c in e.columns if c.internal == node.name), None)
+
+    def _fail(self, node: exp.Column) -> exp.Expr:
+        raise self.scope.unknown(node)
+
+
+def resolved(internal: str, at: exp.Expr | None = None) -> exp.Column:
+    """A column that needs no more resolving, placed where `at` was written."""
+    identifier = exp.Identifier(this=internal, quoted=True)
+    column = exp.Column(this=identifier)
+    column.meta["resolved"] = True
+    start = offset_of(at) if at is not None else None
+    if start is not None:
+        column.meta["start"] = start
+    if at is not None and isinstance(at, exp.Column):
+        column.meta["written"] = ".".join(p.name for p in at.parts)
+    return column
+
+
+def is_resolved(node: exp.Expr) -> bool:
+    return bool(node.meta.get("resolved"))
+
+
+def columns_of(tree: exp.Expr) -> frozenset[str]:
+    """Internal names of the columns a resolved tree reads."""
+    return frozenset(c.name for c in tree.find_all(exp.Column) if is_resolved(c))
+
+
+def operand(tree: exp.Expr) -> exp.Expr:
+    """The tree in parentheses, if it needs them to stand inside another."""
+    if isinstance(tree, (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Null, exp.Boolean)):
+        return tree
+    wrapped = exp.Paren(this=tree)
+    if (start := offset_of(tree)) is not None:
+        wrapped.meta["start"] = start
+    return wrapped
+
+
+def offset_of(node: exp.Expr) -> int | None:
+    """Where a tree was written: the least offset of its parts."""
+    starts = [int(n.meta["start"]) for n in node.walk() if "start" in n.meta]
+    return min(starts) if starts else None
+
+
+def span_of(node: exp.Expr, source: Source) -> Span | None:
+    offset = offset_of(node)
+    return source.span(offset) if offset is not None else None
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str | None:
+    """A hint with the nearest name, if one is near."""
+    by_lower = {c.lower(): c for c in choices}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return f'did you mean "{by_lower[near[0]]}"?' if near else None
+
+
+def conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """The operands of the top-level ANDs.
+
+    >>> [c.sql() for c in conjuncts(exp.condition("a = 1").and_("(b = 2 AND c = 3)"))]
+    ['a = 1', 'b = 2', 'c = 3']
+    """
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    if isinstance(tree, exp.And):
+        yield from conjuncts(tree.this)
+        yield from conjuncts(tree.expression)
+    else:
+        yield tree
+
+
+def _literal(node: exp.Column) -> exp.Literal:
+    literal = exp.Literal.string(node.name)
+    if (start := offset_of(node)) is not None:
+        literal.meta["start"] = start
+    return literal

@@ -1,0 +1,445 @@
+"""SELECT to plan nodes, one block at a time.
+
+    Scan -> Window [-> Quantise] -> Join -> Filter -> Semi -> [Aggregate -> Filter] -> Project [-> Distinct] -> Emit
+
+A block is a SELECT (or set operation) with its EXISTS subqueries: their windows share one SLIDE. Subqueries
+in FROM are blocks of their own. Rules 5 to 9 of the semantics (periods, INTERNAL, WSTREAM) are decided
+here and nowhere else; below this page the operators know only windows and lifetimes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlglot import exp
+
+from windrow.catalog import Catalog, StreamDef
+from windrow.cql import types
+from windrow.cql.aggregates import Grouping
+from windrow.cql.dialect import OPERATORS, TEXT, StreamItems
+from windrow.cql.expressions import Context, Pipeline, find_aggregate, has_user_function
+from windrow.cql.joins import join
+from windrow.cql.memberships import Membership, check, membership_of, semi_join
+from windrow.cql.relations import Shape, bind_from, selects_of, sources_of, unwrap, window_of
+from windrow.cql.scope import Entry, Scope, conjuncts, offset_of, resolve, resolved, span_of
+from windrow.cql.setops import combine
+from windrow.cql.source import Source
+from windrow.cql.windows import Clock, WindowClause
+from windrow.cql.wstream import INTERNAL, expand_wstream
+from windrow.errors import BindingError, CQLSyntaxError, Span, UnsupportedError, WindrowError
+from windrow.plan.expr import Expr
+from windrow.plan.nodes import Append, Distinct, Emit, Node, Project, Quantise, QueryPlan, StreamOp, WindowKind
+
+_RESTORE = (StreamOp.ISTREAM_RESTORE, StreamOp.RSTREAM_RESTORE)
+_CLAUSES = {
+    "order": ("ORDER BY", "sort the answer where it is read"),
+    "limit": ("LIMIT", "bound the rows with a window: [ROWS 10]"),
+    "offset": ("OFFSET", "remove it"),
+    "fetch": ("FETCH", "remove it"),
+    "qualify": ("QUALIFY", "filter in WHERE or HAVING"),
+    "windows": ("WINDOW clauses", "put the window on the stream: FROM s [ROWS 10]"),
+    "laterals": ("LATERAL", "join instead"),
+    "sample": ("TABLESAMPLE", "filter in WHERE"),
+    "into": ("INTO", "write CREATE QUERY name AS SELECT ..."),
+    "pivots": ("PIVOT", "write one aggregate with FILTER per column"),
+    "operation_modifiers": ("select modifiers", None),
+    "exclude": ("EXCLUDE", "name the columns"),
+}
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of an answer: the name shown and the internal one; `also` as in `ScopeColumn`."""
+
+    name: str
+    column: str
+    type: pa.DataType
+    also: str | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """A bound block before it becomes a stream: a relation, its columns, and how it leaves."""
+
+    node: Node
+    outputs: tuple[Output, ...]
+    shape: Shape
+    op: StreamOp | None = None
+    span: Span | None = None
+
+
+@dataclass
+class SelectList:
+    """A select list as written, without its stream operator."""
+
+    items: list[exp.Expr]
+    op: StreamOp | None
+    distinct: bool
+    node: StreamItems | None
+
+
+class Binder:
+    """Binds one query: the state that its blocks share."""
+
+    def __init__(self, catalog: Catalog, source: Source) -> None:
+        self.catalog = catalog
+        self.context = Context(catalog, source)
+        self.ctes: dict[str, exp.Expr] = {}
+        self.clock: Clock | None = None
+        self.time_type: pa.DataType | None = None
+        self._first_stream = ""
+        self._aliases: set[str] = set()
+
+    # -- the query ---------------------------------------------------------------------------------------
+
+    def query(self, tree: exp.Expr, name: str, text: str, one_time: bool = False) -> QueryPlan:
+        """The plan of a whole query; a one-time query may read tables alone."""
+        block = self.block(tree)
+        if one_time and self.time_type is None:
+            self.time_type = pa.int64()
+        if self.time_type is None:
+            raise BindingError(
+                "a query must read at least one stream",
+                hint="add a stream to FROM; tables alone do not change",
+                span=span_of(tree, self.context.source),
+            )
+        root = self.emit(block)
+        return QueryPlan(name, root, tuple((o.name, o.column) for o in block.outputs), self.time_type, text)
+
+    def emit(self, block: Block) -> Emit:
+        """How a block's answer leaves."""
+        op, period = block.op, block.shape.period
+        if op in _RESTORE and period is None:
+            raise BindingError(
+                f"{op.name} needs a periodic query",
+                hint="write a SLIDE in the window: [RANGE 1 MINUTE SLIDE 10 SECONDS]",
+                span=block.span,
+            )
+        if op is None:
+            op = StreamOp.RELATION if period is None else StreamOp.RSTREAM
+        node = block.node
+        # ISTREAM of the append-only relation is ISTREAM of the block itself
+        if block.shape.append and op is not StreamOp.ISTREAM:
+            node = Append(node)
+        return Emit(node, op, period)
+
+    def stream(self, block: Block) -> Emit | None:
+        """A block as a stream; None when its answer is a relation."""
+        if block.op is not None or block.shape.period is not None:
+            return self.emit(block)
+        return Emit(block.node, StreamOp.ISTREAM) if block.shape.append else None
+
+    def use_clock(self, stream: StreamDef, span: Span | None) -> Clock:
+        """Note a stream's clock; all streams of a query must have the same."""
+        clock = Clock.MICROSECONDS if pa.types.is_timestamp(stream.time_type) else Clock.TICKS
+        if self.clock is None:
+            self.clock, self._first_stream = clock, stream.name
+            self.time_type = types.instant_type(stream.time_type)
+        elif clock is not self.clock:
+            raise BindingError(
+                f'"{self._first_stream}" counts {self.clock.value} and "{stream.name}" counts {clock.value}',
+                detail="one query cannot mix streams whose time is an integer with streams whose time is a timestamp",
+                hint="declare both time columns with the same kind of type",
+                span=span,
+            )
+        return clock
+
+    def unique_alias(self, alias: str) -> str:
+        """An alias for internal names that no other part of the query has."""
+        unique, n = alias, 1
+        while unique.lower() in self._aliases:
+            n += 1
+            unique = f"{alias}#{n}"
+        self._aliases.add(unique.lower())
+        return unique
+
+    def unused_alias(self, alias: str, entries: list[Entry]) -> str:
+        """A name for a subquery that has none."""
+        shown, n = alias, 1
+        while any(e.named(shown) for e in entries):
+            n += 1
+            shown = f"{alias}{n}"
+        return shown
+
+    def not_internal(self, what: str, span: Span | None) -> UnsupportedError:
+        """The error for an INTERNAL window where results would have to expire."""
+        return UnsupportedError(
+            f"{what} over INTERNAL windows",
+            detail="results of INTERNAL windows never expire, and this operator must take results back",
+            hint="remove INTERNAL, or put the INTERNAL part in a subquery",
+            span=span,
+        )
+
+    # -- blocks ------------------------------------------------------------------------------------------
+
+    def block(self, tree: exp.Expr, shape: Shape | None = None) -> Block:
+        """Bind a SELECT or a set operation."""
+        tree = unwrap(tree)
+        self.refuse_clauses(tree)
+        saved = dict(self.ctes)
+        if (with_ := tree.args.get("with_")) is not None:
+            if with_.args.get("recursive"):
+                raise UnsupportedError("WITH RECURSIVE", span=span_of(with_, self.context.source))
+            self.ctes.update({cte.alias.lower(): cte.this for cte in with_.expressions})
+        try:
+            if isinstance(tree, exp.SetOperation):
+                return combine(tree, shape or self.shape(tree), self)
+            if isinstance(tree, exp.Select):
+                return self._select(tree, shape)
+            raise UnsupportedError(f"{tree.key.upper()} as a query", span=span_of(tree, self.context.source))
+        finally:
+            self.ctes = saved
+
+    def shape(self, tree: exp.Expr) -> Shape:
+        """What the windows of a block make of it, before anything is bound."""
+        source = self.context.source
+        clauses = list(self._clauses(tree))
+        periods = [(c.period, c) for c in clauses if c is not None and c.period is not None]
+        for amount, _ in periods[1:]:
+            first = periods[0][0]
+            if amount.value != first.value:
+                raise BindingError(
+                    f"SLIDE {amount.text} differs from SLIDE {first.text} in one query",
+                    hint="use one SLIDE for all windows of a SELECT; put the other in a subquery",
+                    span=source.span(amount.offset),
+                )
+        internal = [c is not None and c.internal for c in clauses]
+        feeds = any(s.meta.get(INTERNAL) for s in selects_of(tree))
+        period = periods[0][0].value if periods else None
+        every = feeds or (bool(internal) and all(internal))
+        mixed = any(internal) and not every
+        ops = {self.select_list(s).op for s in selects_of(tree)}
+        return Shape(period, every and period is None, mixed, not ops & set(_RESTORE))
+
+    def _clauses(self, tree: exp.Expr) -> Iterator[WindowClause | None]:
+        """The windows of all stream references of a block; None for a stream without one."""
+        for select in selects_of(tree):
+            for table in sources_of(select):
+                name = table.name.lower() if isinstance(table, exp.Table) else ""
+                is_table = name in self.catalog.tables and name not in self.ctes
+                if not is_table and (isinstance(table, exp.Table) or window_of(table)):
+                    yield window_of(table)
+            where = select.args.get("where")
+            for condition in conjuncts(where.this) if where is not None else ():
+                subquery = membership_of(condition)
+                if subquery is not None:
+                    yield from self._clauses(subquery.query)
+
+    def refuse_clauses(self, tree: exp.Expr) -> None:
+        for key, (clause, hint) in _CLAUSES.items():
+            if tree.args.get(key):
+                part = tree.args[key]
+                span = span_of(part, self.context.source) if isinstance(part, exp.Expr) else None
+                raise UnsupportedError(clause, hint=hint, span=span or span_of(tree, self.context.source))
+
+    def select_list(self, select: exp.Select) -> SelectList:
+        items = select.expressions
+        distinct = select.args.get("distinct")
+        if distinct is not None and distinct.args.get("on"):
+            raise UnsupportedError(
+                "DISTINCT ON", hint="use PARTITION BY a ROWS 1", span=span_of(distinct, self.context.source)
+            )
+        node = items[0] if len(items) == 1 and isinstance(items[0], StreamItems) else None
+        if node is None:
+            return SelectList(items, None, distinct is not None, None)
+        either = distinct is not None or bool(node.args.get("distinct"))
+        return SelectList(node.expressions, OPERATORS[node.this], either, node)
+
+    def _select(self, select: exp.Select, shape: Shape | None) -> Block:
+        select = expand_wstream(select, self.context.source)
+        self.refuse_clauses(select)
+        shape = shape or self.shape(select)
+        listed = self.select_list(select)
+        if not listed.items:
+            raise CQLSyntaxError("an empty select list", hint="write SELECT * FROM ... or name columns")
+        scope = Scope(self.context.source)
+        self._check_shape(select, listed, shape)
+        self.context.offsets[""] = offset_of(select) or 0
+        from_ = bind_from(select, scope, shape, self)
+        scope.aliases = {i.alias.lower(): i.this for i in listed.items if isinstance(i, exp.Alias)}
+        plain, memberships = self.where(select, scope)
+        node, rest = join(from_.inputs, from_.conditions + plain, from_.crossed, shape.mixed, self.context)
+        if shape.mixed and shape.period is not None and shape.quantise:
+            node = Quantise(node, shape.period)
+        pipeline = Pipeline(self.context, node)
+        for condition in sorted(rest, key=lambda c: has_user_function(c, self.catalog)):
+            pipeline.filter(condition, "WHERE")
+        for membership in memberships:
+            semi_join(pipeline, scope, membership, shape, self)
+        outputs = self._outputs(select, listed, scope, pipeline)
+        span = span_of(listed.node, self.context.source) if listed.node is not None else None
+        return Block(pipeline.node, outputs, shape, listed.op, span or span_of(select, self.context.source))
+
+    def _check_shape(self, select: exp.Select, listed: SelectList, shape: Shape) -> None:
+        """Refuse what INTERNAL windows cannot express."""
+        if not (shape.append or shape.mixed):
+            return
+        span = span_of(select, self.context.source)
+        if listed.distinct:
+            raise self.not_internal("DISTINCT", span)
+        where = select.args.get("where")
+        if where is not None and any(membership_of(c) is not None for c in conjuncts(where.this)):
+            raise self.not_internal("EXISTS", span_of(where, self.context.source))
+        if not shape.mixed:
+            return
+        clauses = list(self._clauses(select))
+        grouped = select.args.get("group") or select.args.get("having")
+        if grouped or any(find_aggregate(i, self.catalog) for i in listed.items):
+            raise UnsupportedError(
+                "aggregates over a mix of INTERNAL and other windows",
+                hint="make all windows INTERNAL, or none",
+                span=span,
+            )
+        rows = next((c for c in clauses if c is not None and c.kind is WindowKind.ROWS), None)
+        if rows is not None:
+            raise UnsupportedError(
+                "ROWS windows in a mix of INTERNAL and other windows",
+                hint="make all windows INTERNAL, or none",
+                span=self.context.source.span(rows.offset),
+            )
+
+    # -- WHERE -------------------------------------------------------------------------------------------
+
+    def where(self, select: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[Membership]]:
+        """The resolved plain conditions, and the EXISTS and IN conditions as written."""
+        plain: list[exp.Expr] = []
+        memberships: list[Membership] = []
+        where = select.args.get("where")
+        for condition in conjuncts(where.this) if where is not None else ():
+            membership = membership_of(condition)
+            if membership is not None:
+                check(membership, condition, self)
+                memberships.append(membership)
+                continue
+            tree = resolve(condition, scope)
+            if (aggregate := find_aggregate(tree, self.catalog)) is not None:
+                raise BindingError(
+                    "an aggregate in WHERE",
+                    hint="filter groups with HAVING",
+                    span=span_of(aggregate, self.context.source),
+                )
+            plain.append(tree)
+        return plain, memberships
+
+    # -- the select list ---------------------------------------------------------------------------------
+
+    def _outputs(self, select: exp.Select, listed: SelectList, scope: Scope, pipeline: Pipeline) -> tuple[Output, ...]:
+        """Compute the select list at the top of the pipeline."""
+        items = self.expand(listed.items, scope)
+        starless = len(items) == len(listed.items)
+        also = {name: _argument(i) for (name, _), i in zip(items, listed.items, strict=False)} if starless else {}
+        group, having = select.args.get("group"), select.args.get("having")
+        keys = self._keys(group, items, scope) if group is not None else []
+        condition = resolve(having.this, scope) if having is not None else None
+        grouped = group is not None or having is not None or any(find_aggregate(t, self.catalog) for _, t in items)
+        if grouped:
+            grouping = Grouping(pipeline, scope, keys)
+            items = [(name, grouping.rewrite(tree)) for name, tree in items]
+            conditions = [grouping.rewrite(c) for c in conjuncts(condition)] if condition is not None else []
+            above = grouping.finish()
+            for tree in conditions:
+                above.filter(tree, "HAVING")
+            pipeline.node, pipeline.calls = above.node, {}
+        columns: dict[str, Expr] = {}
+        outputs = []
+        for name, tree in items:
+            expr = pipeline.expr(tree)
+            internal = expr.column or next((n for n, e in columns.items() if e == expr), None)
+            internal = internal or self.context.fresh(expr.sql(lambda n: n), expr.type)
+            columns[internal] = expr
+            outputs.append(Output(name, internal, expr.type, also.get(name)))
+        if tuple(columns) != tuple(pipeline.node.schema):
+            pipeline.node = Project(pipeline.node, tuple(columns.items()))
+        if listed.distinct:
+            pipeline.node = Distinct(pipeline.node)
+        return tuple(outputs)
+
+    def expand(self, items: list[exp.Expr], scope: Scope) -> list[tuple[str, exp.Expr]]:
+        """The select list with * expanded: (shown name, resolved tree)."""
+        found: list[tuple[str, exp.Expr]] = []
+        for item in items:
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+                found.extend(self._star(item, scope))
+                continue
+            tree = resolve(item.this if isinstance(item, exp.Alias) else item, scope)
+            found.append((self._name(item, tree, scope), tree))
+        return found
+
+    def _star(self, item: exp.Expr, scope: Scope) -> Iterator[tuple[str, exp.Expr]]:
+        star = item if isinstance(item, exp.Star) else item.this
+        if any(star.args.values()):
+            raise UnsupportedError(
+                "* with EXCLUDE, REPLACE or RENAME", hint="name the columns", span=span_of(item, self.context.source)
+            )
+        entries = scope.entries
+        if isinstance(item, exp.Column):
+            entry = next((e for e in scope.entries if e.named(item.table)), None)
+            if entry is None:
+                raise scope.unknown(item)
+            entries = [entry]
+        merged = set()
+        for entry in entries:
+            for c in entry.columns:
+                one = scope.merged.get(c.name.lower()) if isinstance(item, exp.Star) else None
+                if one is not None and c.name.lower() in merged:
+                    continue
+                merged.add(c.name.lower() if one is not None else "")
+                yield c.name, resolved(one.internal if one is not None else c.internal, item)
+
+    def _name(self, item: exp.Expr, tree: exp.Expr, scope: Scope) -> str:
+        if isinstance(item, exp.Alias):
+            return str(item.alias)
+        if isinstance(item, exp.Column) and isinstance(tree, exp.Column):
+            return next(
+                (c.name for e in scope.everything() for c in e.columns if c.internal == tree.name), str(item.name)
+            )
+        text = item.meta.get(TEXT) or item.sql(dialect="duckdb")
+        tables = {e.alias: {c.name: c.type for c in e.columns} for e in scope.entries}
+        return types.shown_name(text, tables)
+
+    def _keys(self, group: exp.Group, items: list[tuple[str, exp.Expr]], scope: Scope) -> list[exp.Expr]:
+        """The trees to group by: columns, expressions, ordinals, select aliases, or ALL."""
+        for key in ("grouping_sets", "cube", "rollup", "totals"):
+            if group.args.get(key):
+                raise UnsupportedError(
+                    key.replace("_", " ").upper(),
+                    hint="write one query per grouping",
+                    span=span_of(group, self.context.source),
+                )
+        if group.args.get("all"):
+            return [t for _, t in items if find_aggregate(t, self.catalog) is None]
+        keys = []
+        for tree in group.expressions:
+            if isinstance(tree, exp.Literal) and not tree.is_string:
+                keys.append(self._ordinal(tree, items))
+            else:
+                keys.append(resolve(tree, scope))
+        return keys
+
+    def _ordinal(self, tree: exp.Literal, items: list[tuple[str, exp.Expr]]) -> exp.Expr:
+        position = int(tree.name) if tree.name.isdigit() else 0
+        if not 1 <= position <= len(items):
+            raise BindingError(
+                f"GROUP BY {tree.name}: the select list has {len(items)} items",
+                hint="count from 1",
+                span=span_of(tree, self.context.source),
+            )
+        return items[position - 1][1]
+
+
+def _argument(item: exp.Expr) -> str | None:
+    """The column's name when an unnamed item is a function of just that column."""
+    only = item.expressions[0] if isinstance(item, exp.Anonymous) and len(item.expressions) == 1 else None
+    return str(only.name) if isinstance(only, exp.Column) and not isinstance(only.this, exp.Star) else None
+
+
+def bind_select(
+    tree: exp.Expr, catalog: Catalog, source: Source, name: str, text: str, span: Span, one_time: bool = False
+) -> QueryPlan:
+    """Bind a query; an error that names no place gets the statement's."""
+    try:
+        return Binder(catalog, source).query(tree, name, text, one_time)
+    except WindrowError as error:
+        raise error.at(span) from None

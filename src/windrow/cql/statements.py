@@ -1,0 +1,206 @@
+"""A script as statements: split at semicolons that are tokens, recognised by their first words.
+
+Parsing is syntax only and looks at no catalog. A bare SELECT is named q1, q2, ... by its position among the
+queries of the script.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot.errors import TokenError
+
+from windrow.cql.ddl import DeclarationSyntax, parse_declaration
+from windrow.cql.dialect import parse_query, tokenize
+from windrow.cql.source import Cursor, Source
+from windrow.errors import CQLSyntaxError, Span
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+KINDS = ("stream", "table", "query")
+FORMATS = ("text", "json", "dot", "svg")
+_STARTS = "CREATE STREAM, CREATE TABLE, CREATE QUERY, DROP, EXPLAIN or SELECT"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement: its place, its text, and the script it stands in."""
+
+    span: Span
+    text: str
+    source: Source
+
+
+@dataclass(frozen=True)
+class Declaration(Statement):
+    """CREATE STREAM or CREATE TABLE."""
+
+    syntax: DeclarationSyntax
+
+
+@dataclass(frozen=True)
+class Select(Statement):
+    """CREATE QUERY name AS SELECT, or a bare SELECT with the name its position gives."""
+
+    name: str
+    tree: exp.Query
+    name_span: Span
+
+
+@dataclass(frozen=True)
+class DropStatement(Statement):
+    """DROP kind [IF EXISTS] name."""
+
+    kind: str
+    name: str
+    if_exists: bool
+    name_span: Span
+
+
+@dataclass(frozen=True)
+class ExplainStatement(Statement):
+    """EXPLAIN of a SELECT (`tree`) or of a registered query (`name`)."""
+
+    format: str
+    tree: exp.Query | None
+    name: str | None
+    name_span: Span
+
+
+def parse(script: str) -> tuple[Statement, ...]:
+    """Parse a script into statements."""
+    source = Source(script)
+    statements: list[Statement] = []
+    queries = 0
+    for cursor in _split(source):
+        queries += _is_query(cursor)
+        statements.append(_statement(cursor, queries))
+    return tuple(statements)
+
+
+def _split(source: Source) -> Iterator[Cursor]:
+    """One cursor per statement that has any token."""
+    try:
+        tokens = tokenize(source.text)
+    except TokenError as error:
+        raise _token_error(error, source) from None
+    start = 0
+    for i, token in enumerate([*tokens, None]):
+        if token is None or token.token_type.name == "SEMICOLON":
+            if i > start:
+                yield Cursor(source, tokens[start:i])
+            start = i + 1
+
+
+def _token_error(error: TokenError, source: Source) -> CQLSyntaxError:
+    """Place an unterminated string or comment at its opening quote."""
+    text = f"{error} {error.__cause__ or ''}"
+    delimiter = re.search(r"Missing (\S+) from", text)
+    opener = delimiter.group(1) if delimiter else "'"
+    opener = {"*/": "/*"}.get(opener, opener)
+    offset = _open_quote(source.text, opener)
+    return CQLSyntaxError(
+        "unterminated comment" if opener == "/*" else "unterminated string or name",
+        hint=f"close it with {delimiter.group(1) if delimiter else opener}",
+        span=source.span(offset),
+    )
+
+
+def _open_quote(text: str, opener: str) -> int:
+    """Where the quote that never closes opens: the first whose rest does not tokenize, from the end backwards."""
+    starts = [m.start() for m in re.finditer(re.escape(opener), text)]
+    for start in starts:
+        try:
+            tokenize(text[:start])
+        except TokenError:
+            continue
+        try:
+            tokenize(text[start:])
+        except TokenError:
+            end = text.find(opener, start + len(opener))
+            if end < 0 or not _tokenizes(text[: end + len(opener)]):
+                return start
+    return starts[-1] if starts else 0
+
+
+def _tokenizes(text: str) -> bool:
+    try:
+        tokenize(text)
+    except TokenError:
+        return False
+    return True
+
+
+def _is_query(cursor: Cursor) -> bool:
+    words = [str(t.text).upper() for t in cursor.tokens[:2]]
+    return words[0] in ("SELECT", "WITH", "(", "FROM") or words == ["CREATE", "QUERY"]
+
+
+def _statement(cursor: Cursor, position: int) -> Statement:
+    start = cursor.offset
+    end = int(cursor.tokens[cursor.end - 1].end) + 1
+    source = cursor.source
+    place = (source.span(start), source.text[start:end], source)
+    if cursor.word in ("SELECT", "WITH", "(", "FROM"):
+        return Select(*place, f"q{position}", _query(cursor), source.span(start))
+    if cursor.accept("CREATE"):
+        return _create(cursor, place)
+    if cursor.accept("DROP"):
+        return _drop(cursor, place)
+    if cursor.accept("EXPLAIN"):
+        return _explain(cursor, place)
+    raise cursor.unexpected("a statement", hint=f"start with {_STARTS}")
+
+
+def _query(cursor: Cursor) -> exp.Query:
+    if cursor.current is None:
+        raise cursor.unexpected("a SELECT")
+    return parse_query(cursor.source, list(cursor.tokens[cursor.index : cursor.end]))
+
+
+def _create(cursor: Cursor, place: tuple[Span, str, Source]) -> Statement:
+    kind = cursor.word.lower()
+    if kind not in KINDS:
+        raise cursor.unexpected("STREAM, TABLE or QUERY", hint="write CREATE STREAM, CREATE TABLE or CREATE QUERY")
+    cursor.take()
+    if kind != "query":
+        return Declaration(*place, parse_declaration(cursor, kind))
+    name_span = cursor.source.span(cursor.offset)
+    name = cursor.name("the name of the query", hint="write CREATE QUERY name AS SELECT ...")
+    cursor.expect("AS", hint=f"write CREATE QUERY {name} AS SELECT ...")
+    return Select(*place, name, _query(cursor), name_span)
+
+
+def _drop(cursor: Cursor, place: tuple[Span, str, Source]) -> Statement:
+    kind = cursor.word.lower()
+    if kind not in KINDS:
+        raise cursor.unexpected("STREAM, TABLE or QUERY", hint="write DROP QUERY name")
+    cursor.take()
+    if_exists = cursor.accept("IF", "EXISTS")
+    name_span = cursor.source.span(cursor.offset)
+    name = cursor.name(f"the name of the {kind}")
+    if cursor.current is not None:
+        raise cursor.unexpected("the end of the statement")
+    return DropStatement(*place, kind, name, if_exists, name_span)
+
+
+def _explain(cursor: Cursor, place: tuple[Span, str, Source]) -> Statement:
+    format_ = "text"
+    if cursor.word == "(" and str(cursor.tokens[cursor.index + 1].text).upper() == "FORMAT":
+        cursor.expect("(", "FORMAT")
+        format_ = cursor.word.lower()
+        if format_ not in FORMATS:
+            raise cursor.unexpected("TEXT, JSON, DOT or SVG", hint="write EXPLAIN (FORMAT JSON) SELECT ...")
+        cursor.take()
+        cursor.expect(")")
+    name_span = cursor.source.span(cursor.offset)
+    if cursor.word in ("SELECT", "WITH", "(", "FROM"):
+        return ExplainStatement(*place, format_, _query(cursor), None, name_span)
+    name = cursor.name("a SELECT or the name of a query")
+    if cursor.current is not None:
+        raise cursor.unexpected("the end of the statement")
+    return ExplainStatement(*place, format_, None, name, name_span)

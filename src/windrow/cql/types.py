@@ -1,0 +1,206 @@
+"""What DuckDB says: types of expressions, names of columns, known functions.
+
+Types are never computed here. An expression is bound by DuckDB over one row of nulls of the right types,
+in one in-memory connection that can reach no file; the answer's Arrow type is the expression's type. One
+question costs about a millisecond and is remembered.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.errors import BindingError
+from windrow.plan.expr import quote
+
+HUGEINT = pa.decimal128(38, 0)
+"""DuckDB's HUGEINT, the SUM of integers, in Arrow. Read back it would be a DECIMAL, whose products overflow."""
+
+_LOCK = threading.RLock()  # a DuckDB connection serves one thread at a time
+
+
+class DuckDBRefusal(Exception):
+    """DuckDB would not bind an expression; `short` is the one line that matters.
+
+    `missing`: the function that DuckDB does not know, when that is why.
+    """
+
+    def __init__(self, short: str) -> None:
+        super().__init__(short)
+        self.short = short
+        found = re.search(r"function with name (\S+) does not exist", short, re.IGNORECASE)
+        self.missing = found.group(1).strip('"').lower() if found else None
+
+
+@lru_cache(maxsize=1)
+def _connection() -> Any:
+    import duckdb
+
+    connection = duckdb.connect(":memory:")
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET threads = 1")
+    connection.execute("SET enable_external_access = false")
+    return connection
+
+
+def _ask(query: str) -> pa.Schema:
+    import duckdb
+
+    try:
+        with _LOCK:
+            return _connection().sql(query).to_arrow_table().schema
+    except duckdb.Error as error:
+        raise DuckDBRefusal(_short(str(error))) from None
+
+
+def _short(message: str) -> str:
+    """The first line of DuckDB's message without its kind.
+
+    >>> _short("Binder Error: No function matches the given name and argument types 'sum(VARCHAR)'. You might\\nx")
+    "no function matches the given name and argument types 'sum(VARCHAR)'"
+    """
+    line = re.sub(r"^[\w ]+ Error: ", "", message.strip()).split("\n", 1)[0]
+    line = re.split(r"(?<=[\w')\"!])\. ", line, maxsplit=1)[0].rstrip(".!")
+    line = line.replace("INTEGER_LITERAL", "INTEGER").replace("STRING_LITERAL", "VARCHAR")
+    return line[:1].lower() + line[1:]
+
+
+@lru_cache(maxsize=512)
+def sql_name(type_: pa.DataType) -> str:
+    """DuckDB's name of an Arrow type.
+
+    >>> sql_name(pa.int64()), sql_name(HUGEINT)
+    ('BIGINT', 'HUGEINT')
+    """
+    import duckdb
+
+    if type_ == HUGEINT:
+        return "HUGEINT"
+    with _LOCK:
+        connection = _connection()
+        try:
+            connection.register("windrow_type", pa.table({"c": pa.nulls(1, type_)}))
+            name = connection.sql("SELECT typeof(c) FROM windrow_type").fetchall()[0][0]
+        except (duckdb.Error, pa.ArrowException):
+            raise BindingError(
+                f"columns of type {type_} cannot be used in expressions", hint="cast them when reading the source"
+            ) from None
+        finally:
+            connection.unregister("windrow_type")
+    return str(name).replace('"NULL"', "INTEGER")
+
+
+@lru_cache(maxsize=512)
+def arrow_type(name: str) -> pa.DataType:
+    """The Arrow type of a DuckDB type name, as DuckDB exports it."""
+    return _ask(f"SELECT CAST(NULL AS {name}) AS c").field(0).type
+
+
+def _null_row(columns: Iterable[tuple[str, str]]) -> str:
+    """A SELECT of one row of nulls of given types."""
+    return "SELECT " + ", ".join(f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_ in columns)
+
+
+@lru_cache(maxsize=8192)
+def _expression_type(text: str, columns: tuple[tuple[str, str], ...]) -> pa.DataType:
+    source = f" FROM ({_null_row(columns)})" if columns else ""
+    return _ask(f"SELECT {text} AS c{source}").field(0).type
+
+
+def expression_type(text: str, columns: Mapping[str, pa.DataType]) -> pa.DataType:
+    """The type of an expression over columns of given types.
+
+    >>> expression_type('"a" + 1', {"a": pa.int64()})
+    DataType(int64)
+    """
+    return _expression_type(text, tuple((n, sql_name(t)) for n, t in sorted(columns.items())))
+
+
+def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """The type that both are cast to when they meet in one column."""
+    if left == right:
+        return left
+    text = f"CASE WHEN true THEN CAST(NULL AS {sql_name(left)}) ELSE CAST(NULL AS {sql_name(right)}) END"
+    return _expression_type(text, ())
+
+
+def comparable(left: pa.DataType, right: pa.DataType) -> bool:
+    """Can two columns be compared with no cast that may fail on some row?"""
+    if pa.types.is_null(left) or pa.types.is_null(right):
+        return True
+    try:
+        common_type(left, right)
+    except DuckDBRefusal:
+        return False
+    return is_string(left) == is_string(right)
+
+
+@lru_cache(maxsize=512)
+def can_cast(text: str, type_: pa.DataType) -> bool:
+    """Does a string literal have a value of this type?"""
+    literal = text.replace("'", "''")
+    try:
+        _ask(f"SELECT CAST('{literal}' AS {sql_name(type_)})")
+    except DuckDBRefusal:
+        return False
+    return True
+
+
+def shown_name(text: str, tables: Mapping[str, Mapping[str, pa.DataType]]) -> str:
+    """The name DuckDB gives to an unnamed select item; its text in lower case when DuckDB cannot say."""
+    try:
+        relations = ", ".join(
+            f"({_null_row((n, sql_name(t)) for n, t in columns.items())}) AS {quote(alias)}"
+            for alias, columns in tables.items()
+            if columns
+        )
+        with _LOCK:
+            return str(_connection().sql(f"SELECT {text} FROM {relations}").columns[0])
+    except Exception:  # a user function, an aggregate DuckDB lacks: any failure means "cannot say"
+        return " ".join(text.split()).lower()
+
+
+@lru_cache(maxsize=1)
+def functions() -> Mapping[str, str]:
+    """Names of DuckDB's functions in lower case, with their kind."""
+    with _LOCK:
+        rows = _connection().sql("SELECT function_name, function_type FROM duckdb_functions()").fetchall()
+    kinds: dict[str, str] = {}
+    for name, kind in rows:
+        if kinds.get(name.lower()) != "aggregate":
+            kinds[name.lower()] = kind
+    return kinds
+
+
+def is_string(type_: pa.DataType) -> bool:
+    """Is it a character type?"""
+    value = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return bool(pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value))
+
+
+def is_time(type_: pa.DataType) -> bool:
+    """Can a column of this type be a stream's time?"""
+    return bool(pa.types.is_timestamp(type_) or pa.types.is_integer(type_))
+
+
+def instant_type(type_: pa.DataType) -> pa.DataType:
+    """The type of `_ts` for a time column: microseconds, or plain ticks.
+
+    >>> instant_type(pa.timestamp("ms", "UTC")), instant_type(pa.int32())
+    (TimestampType(timestamp[us, tz=UTC]), DataType(int64))
+    """
+    return pa.timestamp("us", type_.tz) if pa.types.is_timestamp(type_) else pa.int64()
+
+
+def check_time(name: str, type_: pa.DataType) -> None:
+    """Refuse a time column that does not order instants."""
+    if not is_time(type_):
+        raise BindingError(
+            f'time column "{name}" has type {sql_name(type_)}',
+            hint="a time column is a TIMESTAMP or an integer; CAST it when reading the source",
+        )
