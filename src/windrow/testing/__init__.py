@@ -1,0 +1,28 @@
+"""Test your own queries: an oracle that recomputes answers from the definition, and random data and queries.
+
+    from windrow.testing import assert_same, oracle
+    assert_same(windrow.run(script, streams)["hot"], oracle(script, streams)["hot"])
+
+`cases`, `queries`, `streams` and `tables` are Hypothesis strategies, `seeded_case` makes a case from a number and
+`smaller` reduces one that fails. Hypothesis is imported when one of them is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from windrow.testing.compare import assert_same
+from windrow.testing.oracle import oracle
+
+if TYPE_CHECKING:
+    from windrow.testing.strategies import cases, queries, seeded_case, smaller, streams, tables
+
+__all__ = ["assert_same", "cases", "oracle", "queries", "seeded_case", "smaller", "streams", "tables"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from windrow.testing import strategies
+
+        return getattr(strategies, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,41 @@
+"""Aggregates that DuckDB lacks or leaves to the order of rows, defined on the list of a group's values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+TOP_K = """
+CREATE MACRO __top_k(l, k) AS list_transform(list_slice(list_sort(list_transform(
+    list_distinct(l), lambda v: {n: -len(list_filter(l, lambda w: w = v)), v: v})), 1, k), lambda s: s.v)
+"""
+
+
+def variance(values: Sequence[float] | None, sample: bool) -> float | None:
+    """The variance, computed exactly and rounded once: equal data give equal answers in any order.
+
+    >>> variance([1.0, 2.0, 3.0], sample=True), variance([1.0], sample=True), variance([1.0], sample=False)
+    (1.0, None, 0.0)
+    """
+    if values is None or len(values) <= sample:
+        return None
+    if not all(math.isfinite(v) for v in values):
+        return math.nan
+    exact = [Fraction(v) for v in values]
+    mean = sum(exact) / len(exact)
+    return float(sum((v - mean) ** 2 for v in exact) / (len(exact) - sample))
+
+
+def deviation(values: Sequence[float] | None, sample: bool) -> float | None:
+    """The square root of the variance."""
+    squared = variance(values, sample)
+    return None if squared is None else math.sqrt(squared)
+
+
+VARIANCES = {
+    "__var_samp": lambda v: variance(v, True),
+    "__var_pop": lambda v: variance(v, False),
+    "__stddev_samp": lambda v: deviation(v, True),
+    "__stddev_pop": lambda v: deviation(v, False),
+}

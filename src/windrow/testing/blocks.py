@@ -1,0 +1,80 @@
+"""What rewriting passes around: the sources of a FROM clause, and a block of SQL with a hole for the instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from windrow.testing.lifetimes import Window
+from windrow.testing.tokens import Tokens
+
+NOW = "\x00now\x00"
+"""The hole in a block's SQL where the instant goes."""
+
+
+def quote(name: str) -> str:
+    """A name as SQL, whatever it contains."""
+    return name if name.startswith('"') else '"' + name.replace('"', '""') + '"'
+
+
+@dataclass
+class Source:
+    """One item of a FROM clause: a stream or derived stream (it has a `table` of lifetimes), a table, or a relation."""
+
+    alias: str
+    columns: list[str]
+    sql: str = ""  # a relation's or a table's SQL
+    stream: bool = False
+    window: Window = field(default_factory=Window)
+    windowed: bool = False  # a window is written
+    table: str = ""  # of lifetimes, when a stream
+    time: str | None = None
+    valid: tuple[str, str] | None = None
+    renamed: str = ""  # (x, y) after the alias
+    instants: set[int] = field(default_factory=set)  # of a relation: when it can change
+
+
+@dataclass
+class Block:
+    """A query as SQL with the hole NOW, what can change its answer and when, and how it leaves as a stream."""
+
+    sql: str
+    instants: set[int] = field(default_factory=set)
+    period: int | None = None
+    op: str | None = None
+    internal: bool = False
+
+    def absorb(self, other: Block) -> None:
+        """Take over what a block inside this one depends on."""
+        self.instants |= other.instants
+        self.join_period(other.period)
+
+    def join_period(self, period: int | None) -> None:
+        """Evaluate at multiples of `period`, if it is one."""
+        if period is not None and self.period not in (None, period):
+            raise ValueError("all SLIDEs of a block must be equal")
+        self.period = period if period is not None else self.period
+
+
+class Context(Protocol):
+    """What rewriting asks of the oracle."""
+
+    def source(self, name: str) -> Source:
+        """The declared stream or table of this name, without a window."""
+        ...
+
+    def subquery(self, tokens: Tokens, scope: frozenset[str]) -> Source:
+        """A subquery of a FROM clause: a relation's SQL, or a derived stream."""
+        ...
+
+    def window_on(self, source: Source, block: Block) -> None:
+        """Give a stream source its table of lifetimes and note its instants in the block."""
+        ...
+
+    def mixed(self, sql: str, block: Block) -> str:
+        """Answer SQL that yields rows with their lifetimes; return SQL for the rows alive now."""
+        ...
+
+    def wstream(self, block: Block, window: Window) -> tuple[str, list[str], Block]:
+        """Window the output stream of a block: SQL for its contents now, its columns, and a block to absorb."""
+        ...

@@ -1,0 +1,73 @@
+"""Expressions of CQL as DuckDB reads them: our aggregates spelled out, the papers' bare words quoted as strings.
+
+Everything else is handed on as it is written; a subquery is rewritten by whoever knows the streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+
+from windrow.testing.tokens import Tokens, closing, is_at, render, split
+
+Names = Set[str]
+Subquery = Callable[[Tokens], str]
+
+_COMPARISONS = frozenset({"=", "<>", "!=", "<", ">", "<=", ">="})
+_NOT_STRINGS = frozenset(
+    {"TRUE", "FALSE", "NULL", "CASE", "NOT", "CAST", "INTERVAL", "DATE", "TIMESTAMP", "TIME", "ANY", "ALL"}
+)
+_VARIANCES = {
+    "VARIANCE": "var_samp", "VAR_SAMP": "var_samp", "VAR_POP": "var_pop",
+    "STDDEV": "stddev_samp", "STDDEV_SAMP": "stddev_samp", "STDDEV_POP": "stddev_pop",
+}  # fmt: skip
+
+
+def rewrite_expression(tokens: Tokens, names: Names, subquery: Subquery) -> str:
+    """An expression for DuckDB: subqueries rewritten, our aggregates spelled out, the papers' bare strings quoted."""
+    out: list[str] = []
+    i = 0
+    while i < len(tokens):
+        token = tokens[i]
+        if token.text == "(" and (is_at(tokens, i + 1, "SELECT") or is_at(tokens, i + 1, "(", "SELECT")):
+            end = closing(tokens, i)
+            out.append(f"({subquery(tokens[i + 1 : end])})")
+            i = end + 1
+        elif token.upper in ("TOP_K", *_VARIANCES) and is_at(tokens, i + 1, "("):
+            text, i = _aggregate(tokens, i, names, subquery)
+            out.append(text)
+        elif token.upper == "COUNT" and is_at(tokens, i + 1, "(") and is_at(tokens, i + 3, ".", "*", ")"):
+            out.append("count(*)")
+            i += 6
+        else:
+            out.append(_string_or_name(tokens, i, names))
+            i += 1
+    return " ".join(out)
+
+
+def _string_or_name(tokens: Tokens, i: int, names: Names) -> str:
+    token = tokens[i]
+    qualified = is_at(tokens, i + 1, ".") or (i > 0 and tokens[i - 1].text in (".", "AS"))
+    if token.name is None or token.name in names or qualified or is_at(tokens, i + 1, "("):
+        return token.text
+    compared = i > 0 and tokens[i - 1].text in _COMPARISONS and token.upper not in _NOT_STRINGS
+    if token.kind == "quoted" and not (i > 0 and tokens[i - 1].upper == "AS"):
+        return "'" + token.text[1:-1].replace("'", "''") + "'"
+    return f"'{token.text}'" if compared else token.text
+
+
+def _aggregate(tokens: Tokens, i: int, names: Names, subquery: Subquery) -> tuple[str, int]:
+    """TOP_K and the variances over the list of the group's values, where they have an exact definition."""
+    end = closing(tokens, i + 1)
+    argument, *parameters = split(tokens[i + 2 : end], ",")
+    distinct = "DISTINCT " if is_at(argument, 0, "DISTINCT") else ""
+    value = rewrite_expression(argument[1:] if distinct else argument, names, subquery)
+    predicates = [f"({value}) IS NOT NULL"]
+    function, after = tokens[i].upper, end + 1
+    if is_at(tokens, after, "FILTER", "(", "WHERE"):
+        filter_end = closing(tokens, after + 1)
+        predicates.append(f"({rewrite_expression(tokens[after + 3 : filter_end], names, subquery)})")
+        after = filter_end + 1
+    where = "FILTER (WHERE " + " AND ".join(predicates) + ")"
+    if function == "TOP_K":
+        return f"__top_k(list({value}) {where}, {render(parameters[0])})", after
+    return f"__{_VARIANCES[function]}(list({distinct}CAST({value} AS DOUBLE)) {where})", after

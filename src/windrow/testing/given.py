@@ -1,0 +1,149 @@
+"""The data of a replay as the oracle holds it: rows in order of time, late ones gone, and a DuckDB to ask.
+
+A row is late when its time is more than the slack behind the greatest time that arrived before it on its stream.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from windrow.testing.aggregates import TOP_K, VARIANCES
+from windrow.testing.blocks import quote
+from windrow.testing.lifetimes import FOREVER
+from windrow.testing.script import Declaration
+
+Row = tuple[Any, ...]
+Functions = Mapping[str, tuple[Callable[..., Any], str]]
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+_kept: list[duckdb.DuckDBPyConnection] = []
+_lock = threading.Lock()
+
+
+@contextmanager
+def connected(functions: Functions) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB with nothing left of an earlier call: opening one costs more than a small replay, so one is kept."""
+    with _lock:
+        connection = _kept.pop() if _kept and not functions else _connect()
+        try:
+            for name, (function, returns) in functions.items():
+                connection.create_function(
+                    name, _arrays(function), None, returns, type="arrow", null_handling="special"
+                )
+            # Not a transaction that is rolled back: a statement that fails to bind would end it, and one may.
+            connection.execute("CREATE SCHEMA scratch; USE scratch")
+            yield connection
+            connection.execute("USE main; DROP SCHEMA scratch CASCADE")
+        except BaseException:
+            connection.close()
+            raise
+        if functions or _kept:
+            connection.close()
+        else:
+            _kept.append(connection)
+
+
+def _connect() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("PRAGMA disable_optimizer")  # planning is most of the cost of a small query
+    connection.execute(TOP_K)
+    for name, function in VARIANCES.items():
+        connection.create_function(name, function, ["DOUBLE[]"], "DOUBLE", null_handling="special")
+    return connection
+
+
+def _arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as DuckDB calls it: chunked arrays in, one array out."""
+
+    def call(*columns: pa.ChunkedArray) -> pa.Array:
+        result = function(*(pa.concat_arrays(c.chunks) if isinstance(c, pa.ChunkedArray) else c for c in columns))
+        return result if isinstance(result, pa.Array | pa.ChunkedArray) else pa.array(result)
+
+    return call
+
+
+@dataclass
+class Stream:
+    """A stream's rows that take part (late ones are gone), in order of time and arrival, and their times."""
+
+    names: list[str]
+    types: list[str]
+    rows: list[Row]
+    times: list[int]
+    time: str | None = None
+    time_type: pa.DataType = field(default_factory=pa.int64)
+    append_only: bool = False  # a relation all the same: what INTERNAL windows give
+
+
+def _conform(connection: duckdb.DuckDBPyConnection, declared: Declaration | None, data: pa.Table | None) -> pa.Table:
+    """The data with the declared columns and types."""
+    if declared is None:
+        assert data is not None
+        return data
+    if data is None:
+        columns = ", ".join(f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_ in declared.columns.items())
+        return connection.sql(f"SELECT {columns} LIMIT 0").to_arrow_table()
+    connection.register("__given", data)
+    columns = ", ".join(f"CAST({quote(n)} AS {t}) AS {quote(n)}" for n, t in declared.columns.items())
+    return connection.sql(f"SELECT {columns} FROM __given").to_arrow_table()
+
+
+def _time_column(declared: Declaration | None, schema: pa.Schema, stream: str) -> str:
+    if declared is not None and declared.time is not None:
+        return next(n for n in schema.names if n.lower() == (declared.time or "").lower())
+    named = [n for n in schema.names if n.lower() == "ts"]
+    stamps = [f.name for f in schema if pa.types.is_timestamp(f.type)]
+    if named or len(stamps) == 1:
+        return (named or stamps)[0]
+    raise ValueError(f"stream {stream} has no time column")
+
+
+def load_stream(
+    connection: duckdb.DuckDBPyConnection, declared: Declaration | None, name: str, data: pa.Table | None
+) -> Stream:
+    table = _conform(connection, declared, data)
+    time = _time_column(declared, table.schema, name)
+    time_type = table.schema.field(time).type
+    if pa.types.is_timestamp(time_type):
+        time_type = pa.timestamp("us", time_type.tz)
+        times = table[time].cast(time_type).cast(pa.int64()).to_pylist()
+    else:
+        time_type = pa.int64()
+        times = table[time].cast(time_type).to_pylist()
+    connection.register("__given", table)
+    relation = connection.sql("SELECT * FROM __given")
+    rows = relation.fetchall()
+    slack = declared.slack if declared is not None else 0
+    kept, greatest = [], -FOREVER
+    for position, ts in enumerate(times):
+        if ts is None:
+            raise ValueError(f"row {position} of stream {name} has no time")
+        if ts >= greatest - slack:
+            kept.append(position)
+        greatest = max(greatest, ts)
+    kept.sort(key=lambda position: times[position])  # stable: equal times keep their arrival order
+    types = [str(t) for t in relation.types]
+    return Stream(list(table.schema.names), types, [rows[p] for p in kept], [times[p] for p in kept], time, time_type)
+
+
+def load_table(connection: duckdb.DuckDBPyConnection, declared: Declaration | None, name: str, data: pa.Table) -> None:
+    connection.register("__given", _conform(connection, declared, data))
+    connection.execute(f"CREATE TABLE {quote('__table_' + name)} AS SELECT * FROM __given")
+
+
+def end_of_clock(until: int | datetime.datetime | None, streams: Iterable[Stream]) -> int | None:
+    if isinstance(until, datetime.datetime):
+        moment = until if until.tzinfo else until.replace(tzinfo=datetime.UTC)
+        return (moment - EPOCH) // datetime.timedelta(microseconds=1)
+    if until is not None:
+        return int(until)
+    return max((s.times[-1] for s in streams if s.times), default=None)

@@ -1,0 +1,210 @@
+"""From CQL to ordinary SQL over the window contents at one instant.
+
+Every stream in a FROM clause becomes `(SELECT its columns FROM w WHERE it is in the window now) AS alias`, where `w` is
+a DuckDB table of the stream's rows with their lifetimes and "now" is the hole `NOW`. Stream operators are cut out and
+remembered. What remains is plain SQL: DuckDB says what it means.
+
+A subquery that is a relation stays in place as text. One that is a stream is answered first, and its rows become one
+more table with lifetimes (`Context.window_on`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windrow.testing.blocks import Block, Context, Source, quote
+from windrow.testing.expressions import rewrite_expression
+from windrow.testing.from_clause import read_from, source_sql, validity
+from windrow.testing.lifetimes import Window, read_window
+from windrow.testing.tokens import Tokens, closing, is_at, render, tokenize, top_level
+
+OPERATORS = frozenset({"ISTREAM", "DSTREAM", "RSTREAM", "ISTREAM_RESTORE", "RSTREAM_RESTORE"})
+SET_OPERATIONS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
+_CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING")
+
+
+def rewrite_query(tokens: Tokens, context: Context, scope: frozenset[str] = frozenset()) -> list[tuple[str, Block]]:
+    """The SELECT blocks of a query, each with the set operation before it ('' for the first)."""
+    tokens, wrapper = _unwrap(tokens)
+    cuts = [i for i in top_level(tokens) if tokens[i].upper in SET_OPERATIONS]
+    found: list[tuple[str, Block]] = []
+    for a, b in zip([None, *cuts], [*cuts, len(tokens)], strict=True):
+        start, operation = 0, ""
+        if a is not None:
+            start, operation = a + 1, tokens[a].upper
+            if tokens[start].upper in ("ALL", "DISTINCT"):
+                operation, start = f"{operation} {tokens[start].upper}", start + 1
+        part = tokens[start:b]
+        if is_at(part, 0, "("):
+            found.append((operation, combine(rewrite_query(part[1 : closing(part, 0)], context, scope))))
+        else:
+            found.append((operation, _select(part, context, scope)))
+    if wrapper:
+        whole = combine(found)
+        whole.op = wrapper
+        return [("", whole)]
+    return found
+
+
+def combine(parts: Sequence[tuple[str, Block]]) -> Block:
+    """Blocks without operators as one block."""
+    if len(parts) == 1:
+        return parts[0][1]
+    # INTERSECT binds tighter than the others; that is left to DuckDB by keeping the text flat.
+    whole = Block(" ".join(f"{operation} ({block.sql})" for operation, block in parts))
+    for _, block in parts:
+        whole.absorb(block)
+        if block.op is not None or block.internal:
+            raise ValueError("stream operators inside a set operation")
+    if len({block.period for _, block in parts}) > 1:
+        raise ValueError("all SLIDEs of a set operation must be equal")
+    return whole
+
+
+def _unwrap(tokens: Tokens) -> tuple[Tokens, str | None]:
+    """Strip brackets around a whole query and an operator before them: `ISTREAM (SELECT ...)`."""
+    wrapper = None
+    while tokens:
+        op, i = _operator(tokens, 0)
+        if not (is_at(tokens, i, "(") and closing(tokens, i) == len(tokens) - 1):
+            break
+        wrapper, tokens = op or wrapper, tokens[i + 1 : -1]
+    return tokens, wrapper
+
+
+def _operator(tokens: Tokens, i: int) -> tuple[str | None, int]:
+    """The stream operator at `i`, and the index after it."""
+    if i >= len(tokens) or tokens[i].upper not in OPERATORS:
+        return None, i
+    if is_at(tokens, i + 1, "-", "RESTORE"):
+        return tokens[i].upper + "_RESTORE", i + 3
+    return tokens[i].upper, i + 1
+
+
+# One SELECT --------------------------------------------------------------------------------------------------------
+
+
+def _select(tokens: Tokens, context: Context, scope: frozenset[str]) -> Block:
+    clauses = _clauses(tokens)
+    items, distinct, op = _items(clauses["SELECT"])
+    if any(t.upper == "WSTREAM" for t in items):
+        return _wstream(items, clauses, context, scope)
+    block = Block("", op=op)
+    parts, conditions = read_from(clauses["FROM"], context, scope)
+    sources = [p for p in parts if isinstance(p, Source)]
+    streams = [s for s in sources if s.stream]
+    for source in streams:
+        block.join_period(source.window.period)
+    windowed = [s for s in streams if s.windowed]
+    flags = [s.window.internal for s in windowed]
+    mixed = any(flags) and not all(flags) and block.period is None
+    block.internal = bool(flags) and all(flags) and block.period is None
+    names = scope | {c.lower() for s in sources for c in s.columns} | {s.alias.lower() for s in sources}
+    names |= {items[i + 1].name or "" for i in range(len(items) - 1) if items[i].upper == "AS"}
+    where = list(clauses["WHERE"])
+    valid = validity(sources, where, conditions)
+
+    def inside(part: Tokens) -> str:
+        """A subquery of an expression: the block depends on what it depends on."""
+        found = rewrite_query(part, context, frozenset(names))
+        for _, branch in found:
+            branch.op = None  # in EXISTS and IN an operator says nothing
+        inner = combine(found)
+        block.absorb(inner)
+        return inner.sql
+
+    def expression(part: Tokens) -> str:
+        return rewrite_expression(part, names, inside)
+
+    text = []
+    for part in parts:
+        if isinstance(part, Source):
+            text.append(source_sql(part, context, block, lifetimes=mixed))
+        elif isinstance(part, int):  # the ON condition of this number
+            text.append(_and([f"({expression(conditions[part])})", *valid.get(part, [])]))
+        else:
+            text.append(part)
+    selected = expression(items)
+    predicates = [f"({expression(where)})"] if where else []
+    predicates += valid.get(-1, [])
+    if mixed:
+        appears = _extreme("greatest", [f'"{s.alias}".__from_{s.table}' for s in streams])
+        in_window = _extreme("least", [f'"{s.alias}".__to_{s.table}' for s in streams])
+        outside = [f'"{s.alias}".__to_{s.table}' for s in streams if not s.window.internal]
+        predicates.append(f"{appears} < {in_window}")
+        selected += f", {appears} AS __from, {_extreme('least', outside)} AS __to"
+    sql = f"SELECT {'DISTINCT ' if distinct else ''}{selected} FROM {' '.join(text)}"
+    sql += f" WHERE {_and(predicates)}" if predicates else ""
+    sql += f" GROUP BY {expression(clauses['GROUP'])}" if clauses["GROUP"] else ""
+    sql += f" HAVING {expression(clauses['HAVING'])}" if clauses["HAVING"] else ""
+    if mixed and (distinct or clauses["GROUP"] or len(block.instants)):
+        raise ValueError("INTERNAL and other windows mix only in select-project-join blocks")
+    block.sql = context.mixed(sql, block) if mixed else sql
+    return block
+
+
+def _and(predicates: Sequence[str]) -> str:
+    return " AND ".join(predicates)
+
+
+def _extreme(function: str, values: Sequence[str]) -> str:
+    return f"{function}({', '.join(values)})"
+
+
+def _clauses(tokens: Tokens) -> dict[str, Tokens]:
+    """Tokens of each clause of one SELECT, without the keywords."""
+    found: dict[str, Tokens] = {"SELECT": [], **{c: [] for c in _CLAUSES}}
+    if not is_at(tokens, 0, "SELECT"):
+        raise ValueError(f"not a SELECT: {render(tokens)}")
+    starts = [("SELECT", 1, 0)]
+    for i in top_level(tokens):
+        if tokens[i].upper in ("ORDER", "LIMIT"):
+            raise ValueError(f"{tokens[i].upper} has no meaning here")
+        if tokens[i].upper in _CLAUSES:
+            starts.append((tokens[i].upper, i + 1 + (tokens[i].upper == "GROUP"), i))
+    for (clause, start, _), (_, _, end) in zip(starts, [*starts[1:], ("", 0, len(tokens))], strict=True):
+        found[clause] = tokens[start:end]
+    return found
+
+
+def _items(tokens: Tokens) -> tuple[Tokens, bool, str | None]:
+    """The SELECT list without its stream operator, whether it is DISTINCT, and the operator."""
+    distinct = is_at(tokens, 0, "DISTINCT")
+    tokens = tokens[distinct:]
+    op, i = _operator(tokens, 0)
+    if op is None:
+        return tokens, distinct, None
+    tokens = tokens[i:]
+    if is_at(tokens, 0, "(") and closing(tokens, 0) == len(tokens) - 1:
+        tokens = tokens[1:-1]
+    if is_at(tokens, 0, "DISTINCT"):
+        return tokens[1:], True, op
+    return tokens, distinct, op
+
+
+def _wstream(items: Tokens, clauses: dict[str, Tokens], context: Context, scope: frozenset[str]) -> Block:
+    """`outer(WSTREAM(inner)[window])`: the outer SELECT list over the windowed output of the inner block."""
+    start = next(i for i, t in enumerate(items) if t.upper == "WSTREAM")
+    inner_end = closing(items, start + 1)
+    inner = list(items[start + 2 : inner_end])
+    end, window = inner_end + 1, Window()
+    if is_at(items, end, "["):
+        window_end = closing(items, end)
+        window, end = read_window(items[end + 1 : window_end]), window_end + 1
+    rest = [*tokenize("FROM"), *clauses["FROM"]]
+    for clause, words in (("WHERE", "WHERE"), ("GROUP", "GROUP BY"), ("HAVING", "HAVING")):
+        if clauses[clause]:
+            rest += [*tokenize(words), *clauses[clause]]
+    ((_, block),) = rewrite_query([*tokenize("SELECT"), *inner, *rest], context, scope)
+    sql, columns, depends = context.wstream(block, window)
+    if start == 0:
+        name = items[end + (items[end].upper == "AS")].text if end < len(items) else None
+        columns = [name] if name else columns
+        return Block(f"SELECT * FROM ({sql}) AS w{_columns(columns)}", depends.instants)
+    column = '"__w"'
+    outer = f"{render(items[:start])} {column} {render(items[end:])}"
+    return Block(f"SELECT {outer} FROM ({sql}) AS w({column})", depends.instants)
+
+
+def _columns(names: Sequence[str]) -> str:
+    return "(" + ", ".join(quote(n) for n in names) + ")"

@@ -1,0 +1,153 @@
+"""Random streams, tables, queries, and whole cases of a script with its data, as Hypothesis strategies.
+
+`seeded_case(seed)` makes the same kind of case from a number: for runs of many different cases. `smaller` then takes
+rows away from a failing one as long as it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from windrow.testing.choices import Choices, Chooser, Drawn, Seeded
+from windrow.testing.random_data import (
+    BASE,
+    SECOND,
+    STREAM_TYPES,
+    TABLE_TYPES,
+    TICKS,
+    TIMESTAMPS,
+    random_stream,
+    random_table,
+    sql_time_type,
+)
+from windrow.testing.random_queries import SHAPES, random_query
+from windrow.testing.tokens import tokenize
+
+__all__ = [
+    "SHAPES", "TICKS", "TIMESTAMPS", "Case", "cases", "queries", "seeded_case", "smaller", "streams", "tables",
+]  # fmt: skip
+
+
+class Case(NamedTuple):
+    """The arguments of `windrow.run` and of `oracle`; `until` in ticks or microseconds."""
+
+    script: str
+    streams: dict[str, pa.Table]
+    tables: dict[str, pa.Table]
+    until: int | None
+
+
+@st.composite
+def streams(
+    draw: st.DrawFn,
+    clock: str = TICKS,
+    max_rows: int = 40,
+    slack: int = 0,
+    late: bool = False,
+    specials: bool = True,
+    extremes: bool = True,
+) -> pa.Table:
+    """A stream's rows in arrival order, with the columns a, b, x, s, f and ts.
+
+    `slack` (in ticks) lets rows be out of order, `late` makes one later than that; `specials` adds NaN and infinities
+    to x, `extremes` the ends of int64 to b.
+    """
+    return random_stream(Chooser(Drawn(draw)), clock, max_rows, slack, late, specials, extremes)
+
+
+@st.composite
+def tables(draw: st.DrawFn, clock: str = TICKS, max_rows: int = 6) -> pa.Table:
+    """A table with the columns k, v, w and an active interval [since, til)."""
+    return random_table(Chooser(Drawn(draw)), clock, max_rows)
+
+
+@st.composite
+def queries(
+    draw: st.DrawFn,
+    clock: str = TICKS,
+    shapes: Sequence[str] = SHAPES,
+    specials: bool = False,
+    extremes: bool = False,
+) -> str:
+    """One query over the streams S, T, U and the tables P (plain) and V (valid from since to til)."""
+    return random_query(Drawn(draw), clock, shapes, specials, extremes)
+
+
+@st.composite
+def cases(draw: st.DrawFn, clock: str | None = None, shapes: Sequence[str] = SHAPES, max_rows: int = 25) -> Case:
+    """A script of one query `q1` with data for everything it may read."""
+    return _case(Drawn(draw), clock, shapes, max_rows)
+
+
+def seeded_case(seed: int, clock: str | None = None, shapes: Sequence[str] = SHAPES, max_rows: int = 25) -> Case:
+    """The case that follows from a seed."""
+    return _case(Seeded(seed), clock, shapes, max_rows)
+
+
+def smaller(case: Case, fails: Callable[[Case], bool]) -> Case:
+    """The case with as many rows taken away, from streams and tables, as leave it failing."""
+    for name in (*case.streams, *case.tables):
+        case = _with(case, name, _fewest(case, name, fails))
+    return case
+
+
+def _with(case: Case, name: str, table: pa.Table) -> Case:
+    if name in case.streams:
+        return case._replace(streams={**case.streams, name: table})
+    return case._replace(tables={**case.tables, name: table})
+
+
+def _fewest(case: Case, name: str, fails: Callable[[Case], bool]) -> pa.Table:
+    """Take away stretches of rows, half the table first, single rows last, as long as the case fails."""
+    table = {**case.streams, **case.tables}[name]
+    step = max(1, table.num_rows // 2)
+    while step:
+        start = 0
+        while start < table.num_rows:
+            less = pa.concat_tables([table.slice(0, start), table.slice(start + step)])
+            if fails(_with(case, name, less)):
+                table = less
+            else:
+                start += step
+        step //= 2
+    return table
+
+
+def declarations(clock: str, slack: int) -> str:
+    """CREATE statements for S, T, U, P and V."""
+    columns = ", ".join(f"{n} {t}" for n, t in STREAM_TYPES.items()) + f", ts {sql_time_type(clock)}"
+    unit = "" if clock == TICKS else " SECONDS"
+    within = f" WITHIN {slack}{unit}" if slack else ""
+    found = [f"CREATE STREAM {name} ({columns}) TIMESTAMP BY ts{within};" for name in ("S", "T", "U")]
+    columns = ", ".join(f"{n} {t}" for n, t in TABLE_TYPES.items())
+    columns += f", since {sql_time_type(clock)}, til {sql_time_type(clock)}"
+    found += [f"CREATE TABLE P ({columns});", f"CREATE TABLE V ({columns}) VALID FROM since TO til;"]
+    return "\n".join(found)
+
+
+def _case(choices: Choices, clock: str | None, shapes: Sequence[str], max_rows: int) -> Case:
+    choose = Chooser(choices)
+    clock = clock or choose.pick(TICKS, TICKS, TIMESTAMPS)
+    specials, extremes = choose.chance(4), choose.chance(4)
+    query = random_query(choices, clock, shapes, specials, extremes)
+    slack = choose.pick(0, 0, 0, 2, 5)
+    late = choose.chance(4)
+    words = {t.text for t in tokenize(query)}
+    read: list[str] = [name for name in ("S", "T", "U") if name in words]
+    joined: list[str] = [name for name in ("P", "V") if name in words]
+    rows = {1: max_rows, 2: min(max_rows, 18)}.get(len(read), min(max_rows, 12))
+    data = {n: random_stream(choose, clock, rows, slack, late, specials, extremes) for n in read}
+    relations = {n: random_table(choose, clock, 6) for n in joined}
+    after = choose.pick(None, None, None, 0, 4, 15)
+    until = None if after is None else _last(data, clock) + after * (1 if clock == TICKS else SECOND)
+    return Case(f"{declarations(clock, slack)}\n{query}", data, relations, until)
+
+
+def _last(data: dict[str, pa.Table], clock: str) -> int:
+    """The greatest time of the data, as an integer."""
+    times = [t for table in data.values() for t in table["ts"].cast(pa.int64()).to_pylist()]
+    return max(times, default=0 if clock == TICKS else BASE)
