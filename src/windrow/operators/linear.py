@@ -1,0 +1,115 @@
+"""The linear operators: selection, projection, user calls and union.
+
+Each maps elements one by one and keeps lifetimes and signs, so it is right for every update pattern and needs no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from windrow.errors import RuntimeFailure
+from windrow.operators import scalar
+from windrow.operators.elements import Elements, concat
+from windrow.operators.protocol import Stateless
+
+
+@dataclass(frozen=True)
+class Formula:
+    """An expression ready to run: SQL, its type, the columns it reads, and the column it merely copies, if so."""
+
+    sql: str
+    type: pa.DataType
+    reads: tuple[str, ...]
+    copies: str | None = None
+
+
+class Select(Stateless):
+    """Keep the elements whose row satisfies all predicates."""
+
+    def __init__(self, predicates: Sequence[Formula]) -> None:
+        self.predicates = tuple(predicates)
+        self._reads = tuple(dict.fromkeys(c for p in predicates for c in p.reads))
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        if not len(rows):
+            return rows
+        columns = {n: rows.columns[n] for n in self._reads}
+        return rows.filter(scalar.holds(columns, len(rows), [p.sql for p in self.predicates]))
+
+
+class Project(Stateless):
+    """Compute each output column."""
+
+    def __init__(self, outputs: Sequence[tuple[str, Formula]]) -> None:
+        self.outputs = tuple(outputs)
+        self._computed = [(n, f) for n, f in outputs if f.copies is None]
+        self._reads = tuple(dict.fromkeys(c for _, f in self._computed for c in f.reads))
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        computed: dict[str, pa.Array] = {}
+        if self._computed:
+            columns = {n: rows.columns[n] for n in self._reads}
+            arrays = scalar.evaluate(columns, len(rows), [(f.sql, f.type) for _, f in self._computed])
+            computed = dict(zip((n for n, _ in self._computed), arrays, strict=True))
+        return rows.with_columns({n: rows.columns[f.copies] if f.copies else computed[n] for n, f in self.outputs})
+
+
+class Call(Stateless):
+    """Add a column computed by a user's vectorised function."""
+
+    def __init__(
+        self, output: str, name: str, fn: Callable[..., object], arguments: Sequence[str], type_: pa.DataType
+    ) -> None:
+        self.output, self.name, self.fn, self.arguments, self.type = output, name, fn, tuple(arguments), type_
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        if not len(rows):
+            return rows.with_columns({**rows.columns, self.output: pa.array([], self.type)})
+        return rows.with_columns({**rows.columns, self.output: self._apply(rows)})
+
+    def _apply(self, rows: Elements) -> pa.Array:
+        try:
+            result = self.fn(*(rows.columns[a] for a in self.arguments))
+            if isinstance(result, pa.ChunkedArray):
+                result = result.combine_chunks()
+            array = result.cast(self.type) if isinstance(result, pa.Array) else pa.array(result, self.type)
+        except Exception as error:
+            raise RuntimeFailure(
+                f"function {self.name} failed",
+                detail=f"{type(error).__name__}: {error}",
+                hint="the function gets one Arrow array per argument and returns an array of the declared type",
+            ) from error
+        if len(array) != len(rows):
+            raise RuntimeFailure(
+                f"function {self.name} returned {len(array)} values for {len(rows)} rows",
+                hint="a vectorised function returns one value per row",
+            )
+        return array
+
+
+class Pad(Stateless):
+    """Add columns of nulls: the missing side of a left join."""
+
+    def __init__(self, columns: Mapping[str, pa.DataType]) -> None:
+        self.columns = dict(columns)
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        return rows.with_columns({**rows.columns, **{c: pa.nulls(len(rows), t) for c, t in self.columns.items()}})
+
+
+class Union(Stateless):
+    """The merge of its inputs; inputs listed in `negated` count with opposite sign."""
+
+    def __init__(self, negated: Sequence[bool] = ()) -> None:
+        self.negated = tuple(negated)
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        flips = self.negated or (False,) * len(inputs)
+        return concat([e.negated() if flip else e for e, flip in zip(inputs, flips, strict=True)])

@@ -1,0 +1,79 @@
+"""The standing answer: a change log passes through, and the rows that are there now stay behind.
+
+Keeps the relation that a change log describes, so that a snapshot can be read from state at any time without asking the operators below. Rows are kept in merged runs in
+which each departure cancels an arrival (`state/keyed.py`), so a tick costs its changes, not the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from windrow.operators.elements import BEGINNING, Elements, concat
+from windrow.operators.protocol import State
+from windrow.operators.state.keyed import KeyedRuns, surviving
+from windrow.operators.state.run import Run, elements_of
+
+
+class Standing:
+    """Remember the relation of a change log."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._rows = KeyedRuns(columns, strict=True)
+        self._last = BEGINNING
+
+    def start(self, ts: int) -> None:
+        """Nothing to do."""
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (log,) = inputs
+        self._rows.insert(log, frontier)
+        self._last = frontier
+        return log
+
+    def relation(self) -> Elements | None:
+        """The rows that are there now."""
+        return net(self._rows.everything())
+
+    def state(self) -> State:
+        return {"rows": self._rows.runs()}
+
+    def restore(self, state: State, frontier: int) -> None:
+        self._last = frontier
+        self._rows.restore(state["rows"])
+
+
+class Kept:
+    """A stream's history: rows stay until their lifetime ends; nothing comes out."""
+
+    def __init__(self) -> None:
+        self._rows = KeyedRuns(())
+
+    def start(self, ts: int) -> None:
+        """Nothing to do."""
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        self._rows.expire(frontier)
+        self._rows.insert(rows, frontier)
+        return rows.take(np.zeros(0, np.int64))
+
+    def state(self) -> State:
+        return {"rows": self._rows.runs()}
+
+    def restore(self, state: State, frontier: int) -> None:
+        self._rows.restore(state["rows"])
+
+
+def net(parts: Sequence[Elements]) -> Elements | None:
+    """What remains of changes when every departure has cancelled its arrival."""
+    if not parts:
+        return None
+    rows = concat(list(parts))
+    return rows.take(surviving(rows, rows.ts.max() if len(rows) else 0))
+
+
+def relation_of(runs: Sequence[Run]) -> Elements | None:
+    """The relation kept by the runs of one or several `Standing` operators."""
+    return net([elements_of(r, "_hash") for r in runs])

@@ -1,0 +1,110 @@
+"""Windows: how long each row of a stream lives.
+
+A time window needs no state: a row's end is known when it arrives. A count window's is not: row i is pushed out by row i + n,
+so its element is open (`exp = INF`) until that row comes, and then a negative element ends it.
+
+    [RANGE 5]        row at 3:   [3, 8)
+    [ROWS 2]         rows at 1, 4, 6:   [1, 6)  [4, INF)  [6, INF)
+    [ROWS 2 SLIDE 2] rows 1..4 at 1, 4, 6, 7:   rows 1, 2: [4, 7)   rows 3, 4: [7, INF)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.operators.elements import INF, Elements, Int64s, concat
+from windrow.operators.keys import factorize
+from windrow.operators.protocol import State, Stateless
+from windrow.operators.state.run import elements_of, ints, run_of
+
+_SEQ = "_seq"
+
+
+class RangeWindow(Stateless):
+    """`[RANGE size]`: every row lives `size` ticks."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        fits = rows.ts < INF - self.size
+        return rows.with_lifetimes(rows.ts, np.where(fits, rows.ts + self.size, INF))
+
+
+class RowsWindow:
+    """`[PARTITION BY columns ROWS size SLIDE slide]`: the newest rows (of each partition), moving every `slide` rows.
+
+    Row number i (from 1, per partition) is visible from the arrival of row `up(i)` to that of row `up(i + size)`, where
+    `up` rounds to a multiple of `slide`. State: the rows that have not ended, with their numbers.
+    Cost per advance: new rows plus the rows still in the window of the touched stream.
+    """
+
+    def __init__(self, size: int, slide: int = 1, partition: Sequence[str] = (), derived: bool = False) -> None:
+        self.size, self.slide, self.partition, self.derived = size, slide, tuple(partition), derived
+        self._open: tuple[Elements, Int64s] | None = None  # rows not ended yet, and their numbers; ts is the arrival
+
+    def start(self, ts: int) -> None:
+        """Nothing to do."""
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        if not len(rows):
+            return rows
+        rows = in_value_order(rows) if self.derived else rows.take(np.argsort(rows.ts, kind="stable"))
+        held, old = self._open or (rows.take(np.zeros(0, np.int64)), np.zeros(0, np.int64))
+        both = concat([held, rows])
+        codes, first = factorize([both.columns[c] for c in self.partition], len(both))
+        is_new = np.arange(len(both)) >= len(held)
+        seen = np.zeros(len(first), np.int64)  # rows of each partition so far
+        np.maximum.at(seen, codes[: len(held)], old)
+        order = np.argsort(codes[is_new], kind="stable")  # new rows by partition, then arrival
+        counts = np.bincount(codes[is_new], minlength=len(first))
+        begins = np.cumsum(counts) - counts
+        rank = np.empty(len(rows), np.int64)
+        rank[order] = np.arange(len(rows)) - np.repeat(begins, counts)
+        number = np.concatenate([old, seen[codes[is_new]] + rank + 1])
+        appears, ends = self._up(number), self._up(number + self.size)
+
+        def arrival(r: Int64s) -> Int64s:
+            """When row r of the same partition arrives, if it is new; INF if it is still to come."""
+            step = r - seen[codes] - 1
+            known = (step >= 0) & (step < counts[codes])
+            return np.where(known, rows.ts[order[np.where(known, begins[codes] + step, 0)]], INF)
+
+        begin_ts, end_ts = arrival(appears), arrival(ends)
+        was_shown = appears <= seen[codes]
+        gone = both.with_lifetimes(end_ts, np.full(len(both), INF)).filter(was_shown & (end_ts < INF)).negated()
+        shown = both.with_lifetimes(begin_ts, end_ts).filter(~was_shown & (begin_ts < end_ts))
+        # the newest row of a partition stays for its number, even when no window shows it
+        newest = number == (seen + counts)[codes]
+        unended = (appears < ends) & (end_ts == INF)
+        keep = unended | newest
+        self._open = (both.filter(keep), number[keep])
+        return concat([shown, gone])
+
+    def _up(self, number: Int64s) -> Int64s:
+        return -(-number // self.slide) * self.slide
+
+    def state(self) -> State:
+        if self._open is None:
+            return {"open": ()}
+        return {"open": (run_of(self._open[0], **{_SEQ: self._open[1]}),)}
+
+    def restore(self, state: State, frontier: int) -> None:
+        self._open = None
+        for run in state["open"]:
+            self._open = (elements_of(run, _SEQ), ints(run.table, _SEQ))
+
+
+def in_value_order(rows: Elements) -> Elements:
+    """Rows by time, and within an instant by their values, column by column, nulls last."""
+    keys = {"_ts": pa.array(rows.ts), **{f"c{i}": c for i, c in enumerate(rows.columns.values())}}
+    order = pc.sort_indices(pa.table(keys), sort_keys=[(n, "ascending", "at_end") for n in keys])
+    return rows.take(order.to_numpy())
+
+
