@@ -64,6 +64,19 @@ def _as(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
     return array if array.type == type_ else array.cast(type_)
 
 
+def ordered(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
+    """Row numbers in the order of the values, column by column, nulls last; for types that Arrow does not sort.
+
+    >>> ordered([pa.array([[2], [1, 5], None])], 3).tolist()
+    [1, 0, 2]
+    """
+    source = pa.table({**{f"c{i}": c for i, c in enumerate(columns)}, "_row": np.arange(length)})
+    by = ", ".join(f"c{i} ASC NULLS LAST" for i in range(len(columns)))
+    relation = _connection().from_arrow(source)
+    found = relation.query("_batch", f"SELECT _row FROM _batch ORDER BY {by}, _row").to_arrow_table()
+    return found.column(0).to_numpy()
+
+
 def holds(columns: Mapping[str, pa.Array], length: int, predicates: Sequence[str]) -> NDArray[np.bool_]:
     """Where all predicates are true (not false, not null).
 

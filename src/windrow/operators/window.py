@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.operators import scalar
 from windrow.operators.elements import INF, Elements, Int64s, concat
 from windrow.operators.keys import factorize
 from windrow.operators.protocol import State, Stateless
@@ -103,8 +104,9 @@ class RowsWindow:
 
 def in_value_order(rows: Elements) -> Elements:
     """Rows by time, and within an instant by their values, column by column, nulls last."""
-    keys = {"_ts": pa.array(rows.ts), **{f"c{i}": c for i, c in enumerate(rows.columns.values())}}
-    order = pc.sort_indices(pa.table(keys), sort_keys=[(n, "ascending", "at_end") for n in keys])
+    columns = [pa.array(rows.ts), *rows.columns.values()]
+    if any(pa.types.is_nested(c.type) for c in columns):
+        return rows.take(scalar.ordered(columns, len(rows)))
+    table = pa.table(columns, names=[str(i) for i in range(len(columns))])
+    order = pc.sort_indices(table, sort_keys=[(n, "ascending", "at_end") for n in table.column_names])
     return rows.take(order.to_numpy())
-
-
