@@ -7,7 +7,7 @@ rule (`plan/patterns.py`), its lowering, and the operator itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -23,10 +23,10 @@ Schema = Mapping[str, pa.DataType]
 class WindowKind(Enum):
     """How a window chooses the rows it holds."""
 
-    RANGE = "range"          # rows with t - size < ts <= t
-    ROWS = "rows"            # the newest `size` rows (of each partition)
+    RANGE = "range"  # rows with t - size < ts <= t
+    ROWS = "rows"  # the newest `size` rows (of each partition)
     UNBOUNDED = "unbounded"  # all rows so far
-    NOW = "now"              # rows of this instant
+    NOW = "now"  # rows of this instant
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class WindowSpec:
     kind: WindowKind
     size: int | None = None
     slide: int | None = None
-    partition: tuple[str, ...] = ()   # internal column names
+    partition: tuple[str, ...] = ()  # internal column names
     internal: bool = False
-    text: str = ""                    # as the user wrote it, for EXPLAIN
+    text: str = ""  # as the user wrote it, for EXPLAIN
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Scan(Leaf):
     stream: str
     alias: str
     columns: tuple[tuple[str, str, pa.DataType], ...]  # (internal name, stream column, type)
-    time: str                                          # the stream's time column (stream column name)
+    time: str  # the stream's time column (stream column name)
 
     @cached_property
     def _schema(self) -> dict[str, pa.DataType]:
@@ -283,7 +283,7 @@ class Intersection(Binary):
 class AggregateCall:
     """One aggregate: `kind(column)` into `output`. `column` None is COUNT(*)."""
 
-    kind: str                        # count sum avg min max variance stddev var_pop stddev_pop median quantile top_k
+    kind: str  # count sum avg min max variance stddev var_pop stddev_pop median quantile top_k
     column: str | None
     output: str
     type: pa.DataType
@@ -360,7 +360,7 @@ class QueryPlan:
         return tuple(dict.fromkeys(n.table for n in walk(self.root) if isinstance(n, TableScan)))
 
 
-def walk(node: Node):
+def walk(node: Node) -> Iterator[Node]:
     """The node and everything below it, inputs first."""
     for child in node.inputs:
         yield from walk(child)

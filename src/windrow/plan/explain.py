@@ -1,0 +1,203 @@
+"""EXPLAIN: a plan as text, JSON, DOT or SVG.
+
+All four show the same `Report`: for every operator its arguments, the update pattern of its output edge, its state
+structure and its estimates. The caller optimises first; `rules` names the rules that changed the plan.
+
+The JSON has these keys, and they stay:
+
+    query, pattern, strategy, rules, text
+    clock       {"kind": "continuous" | "periodic", "period": ticks or null, "unit": "microsecond" | "tick"}
+    output      [{"name", "type"}]
+    cost        rows touched per second (per tick for tick streams) by the whole plan
+    plan        {"operator", "arguments", "pattern", "state", "estimate", "inputs": [...]}
+    estimate    {"rows_in", "rows_out", "negatives_out": per second or tick, "rows", "state_rows", "cost"}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from windrow.errors import BindingError
+from windrow.plan import drawing
+from windrow.plan.cost import Estimate, Statistics, estimate, unit_of
+from windrow.plan.nodes import Node, QueryPlan
+from windrow.plan.patterns import Pattern, annotate, state_structure
+from windrow.plan.words import duration, words
+
+FORMATS = ("text", "json", "dot", "svg")
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator as EXPLAIN shows it."""
+
+    name: str
+    arguments: str
+    pattern: Pattern
+    state: str
+    estimate: Estimate
+    inputs: tuple[Operator, ...]
+
+    @property
+    def cost(self) -> float:
+        """The cost of the operator and of everything below it."""
+        return self.estimate.cost + sum(i.cost for i in self.inputs)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What EXPLAIN shows of a query."""
+
+    plan: QueryPlan
+    strategy: str
+    rules: tuple[str, ...]
+    root: Operator
+
+    @property
+    def per(self) -> str:
+        """The unit of time of all rates."""
+        return "s" if unit_of(self.plan) > 1 else "tick"
+
+    @property
+    def clock(self) -> str:
+        """When the query is evaluated."""
+        period = self.plan.root.period
+        return "continuous" if period is None else f"periodic, every {duration(period, unit_of(self.plan))}"
+
+
+def explain(
+    plan: QueryPlan,
+    format: str = "text",
+    strategy: str = "upa",
+    statistics: Statistics | None = None,
+    rules: Sequence[str] = (),
+) -> str:
+    """Show a plan in one of FORMATS."""
+    renderers = {"text": as_text, "json": as_json, "dot": as_dot, "svg": as_svg}
+    if format.lower() not in renderers:
+        raise BindingError(f'unknown EXPLAIN format "{format}"', hint=f"one of {', '.join(FORMATS)}")
+    return renderers[format.lower()](report(plan, strategy, statistics, rules))
+
+
+def report(
+    plan: QueryPlan, strategy: str = "upa", statistics: Statistics | None = None, rules: Sequence[str] = ()
+) -> Report:
+    """Gather everything that EXPLAIN shows."""
+    patterns = annotate(plan.root, strategy)
+    unit = unit_of(plan)
+    estimates = estimate(plan.root, statistics, strategy, unit)
+
+    def operator(node: Node) -> Operator:
+        name, arguments = words(node, unit)
+        inputs = tuple(operator(i) for i in node.inputs)
+        return Operator(name, arguments, patterns[node], state_structure(node, strategy), estimates[node], inputs)
+
+    return Report(plan, strategy, tuple(rules), operator(plan.root))
+
+
+def as_text(shown: Report) -> str:
+    """An indented tree, one operator per line, figures in columns."""
+    rows = [("", "pattern", "state", f"rows/{shown.per}", "state rows", "cost")]
+    for prefix, o in _lines(shown.root):
+        e = o.estimate
+        title = f"{prefix}{o.name} {o.arguments}".rstrip()
+        rows.append((title, o.pattern.word, o.state, figure(e.rate_out), figure(e.state), figure(e.cost)))
+    widths = [max(len(r[i]) for r in rows) for i in range(6)]
+    table = [
+        "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip()
+        for r in rows
+    ]
+    return "\n".join([*header(shown), "", *table, ""])
+
+
+def header(shown: Report) -> list[str]:
+    """What holds for the whole plan."""
+    return [
+        f"query {shown.plan.name}: {shown.root.pattern.word}, {shown.clock}",
+        f"strategy {shown.strategy}, cost {figure(shown.root.cost)} rows/{shown.per}",
+        f"rules applied: {', '.join(shown.rules) or 'none'}",
+    ]
+
+
+def _lines(o: Operator, lead: str = "", branch: str = "") -> Iterator[tuple[str, Operator]]:
+    yield lead + branch, o
+    below = lead + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
+    for i, child in enumerate(o.inputs):
+        yield from _lines(child, below, "└─ " if i == len(o.inputs) - 1 else "├─ ")
+
+
+def as_json(shown: Report) -> str:
+    """The report with the keys the module's docstring lists."""
+    plan, unit = shown.plan, unit_of(shown.plan)
+    types = plan.root.schema
+    document = {
+        "query": plan.name,
+        "pattern": shown.root.pattern.word,
+        "clock": {
+            "kind": "continuous" if plan.root.period is None else "periodic",
+            "period": plan.root.period,
+            "unit": "microsecond" if unit > 1 else "tick",
+        },
+        "strategy": shown.strategy,
+        "rules": list(shown.rules),
+        "cost": round(shown.root.cost, 3),
+        "output": [{"name": name, "type": str(types[column])} for name, column in plan.output],
+        "text": plan.text,
+        "plan": _json(shown.root),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _json(o: Operator) -> dict[str, Any]:
+    e = o.estimate
+    return {
+        "operator": o.name,
+        "arguments": o.arguments,
+        "pattern": o.pattern.word,
+        "state": o.state,
+        "estimate": {
+            "rows_in": round(e.rate_in, 3),
+            "rows_out": round(e.rate_out, 3),
+            "negatives_out": round(e.negative, 3),
+            "rows": round(e.size, 3),
+            "state_rows": round(e.state, 3),
+            "cost": round(e.cost, 3),
+        },
+        "inputs": [_json(i) for i in o.inputs],
+    }
+
+
+def as_dot(shown: Report) -> str:
+    """A Graphviz drawing."""
+    return drawing.dot(_box(shown.root, shown.per), header(shown))
+
+
+def as_svg(shown: Report) -> str:
+    """A drawing that needs no other program."""
+    return drawing.svg(_box(shown.root, shown.per), header(shown))
+
+
+def _box(o: Operator, per: str) -> drawing.Box:
+    e = o.estimate
+    figures = f"{figure(e.rate_out)} rows/{per} · cost {figure(e.cost)}"
+    state = "" if o.state == "none" else f"{o.state}: {figure(e.state)} rows"
+    lines = tuple(line for line in (o.arguments, state, figures) if line)
+    return drawing.Box(o.name, lines, o.pattern.word, tuple(_box(i, per) for i in o.inputs))
+
+
+def figure(number: float) -> str:
+    """A number with three digits that matter.
+
+    >>> figure(0), figure(0.0123), figure(12.34), figure(1234.5), figure(5.6e7)
+    ('0', '0.012', '12.3', '1,234', '5.6e+07')
+    """
+    if number == 0:
+        return "0"
+    if number >= 1e7 or number < 1e-3:
+        return f"{number:.2g}"
+    if number >= 100:
+        return f"{number:,.0f}"
+    return f"{number:.1f}".removesuffix(".0") if number >= 1 else f"{number:.2g}"

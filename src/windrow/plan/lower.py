@@ -1,0 +1,349 @@
+"""From a plan to running operators.
+
+Lowering chooses, for each node, the operator and state structure that fit the update patterns of its inputs and the
+strategy:
+
+    upa        lifetimes travel with elements; state by pattern (FIFO, calendar, keyed)
+    negative   windows spell every end as a negative element; all state is keyed
+    direct     lifetimes travel with elements; state is searched whole to expire
+
+EXISTS, NOT EXISTS and LEFT JOIN need no operators of their own. With signed lifetimes, a semi-join is a join with the
+distinct keys of the right side, an anti-join is the left side minus that, and a left join is the inner join plus the
+anti-join padded with nulls. When the correlation is more than equalities, the distinct correlated values of the left
+side are first joined to the right, and the left side meets those that found a partner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.aggregate import ContinuousAggregate
+from windrow.operators.aggregates import Aggregation
+from windrow.operators.bag import Bag
+from windrow.operators.changes import Changes, Entering, Leaving, Retract
+from windrow.operators.delta_star import DeltaStar
+from windrow.operators.grid_aggregate import GridAggregate
+from windrow.operators.join import Join, Part
+from windrow.operators.linear import Call, Formula, Pad, Project, Select, Union
+from windrow.operators.protocol import Operator
+from windrow.operators.quantise import Quantise, round_up
+from windrow.operators.sample import Restore, Sample, Snapshots
+from windrow.operators.standing import Kept, Standing
+from windrow.operators.state.pending import Calendar, Fifo, Pending, Scan
+from windrow.operators.window import RangeWindow, RowsWindow
+from windrow.plan import nodes as n
+from windrow.plan.expr import Expr, quote
+from windrow.plan.patterns import Pattern, annotate
+
+STRATEGIES = ("upa", "negative", "direct")
+
+Functions = Mapping[str, Callable[..., object]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator of a dataflow, and the steps it reads. A source has no operator: its elements come from outside.
+
+    `signed`: its output may hold negative elements. `static`: it comes from tables that do not reach back, so its rows
+    only meet rows that come after them.
+    """
+
+    operator: Operator | None
+    inputs: tuple[int, ...]
+    node: n.Node
+    schema: Mapping[str, pa.DataType]
+    signed: bool = False
+    static: bool = False
+    period: int | None = None
+
+    def start(self, ts: int) -> None:
+        """Start the operator's clock; in a periodic block it starts at the first evaluation."""
+        if self.operator is not None:
+            at = ts if self.period is None else int(round_up(np.array([ts]), self.period)[0])
+            self.operator.start(at)
+
+
+SIGNED: tuple[type, ...] = (RowsWindow, Retract, Bag, ContinuousAggregate, Changes)
+"""Operators that make negative elements of their own; all others pass on those they get, or take none."""
+
+UNSIGNED: tuple[type, ...] = (DeltaStar, GridAggregate, Entering, Leaving, Snapshots, Sample, Restore)
+"""Operators that never send a negative element, whatever they get."""
+
+
+@dataclass
+class Dataflow:
+    """Operators in an order in which each reads only earlier ones; the last is the query's answer."""
+
+    steps: list[Step] = field(default_factory=list)
+
+    def add(
+        self, operator: Operator | None, inputs: Sequence[int], node: n.Node, schema: Mapping[str, pa.DataType]
+    ) -> int:
+        signed = isinstance(operator, SIGNED) or any(self.steps[i].signed for i in inputs)
+        if isinstance(operator, Union):
+            signed |= any(operator.negated)
+        signed |= isinstance(node, n.TableScan) and node.retroactive
+        signed &= not isinstance(operator, UNSIGNED)
+        static = isinstance(node, n.TableScan) and not node.retroactive
+        if isinstance(operator, Select | Project | Call):
+            static = self.steps[inputs[0]].static
+        period = _period(node) if isinstance(node, n.Aggregate) else None
+        self.steps.append(Step(operator, tuple(inputs), node, dict(schema), signed, static, period))
+        return len(self.steps) - 1
+
+
+def lower(plan: n.QueryPlan, functions: Functions, strategy: str = "upa", standing: bool = False) -> Dataflow:
+    """Build the dataflow of a query; `standing`: a relation's present rows are kept, for snapshots."""
+    builder = _Lowering(plan, functions, strategy)
+    last = builder.lower(plan.root)
+    if standing and plan.has_op:
+        schema = builder.flow.steps[last].schema
+        builder.flow.add(Standing(list(schema)), [last], plan.root, schema)
+    return builder.flow
+
+
+def lower_kept(plan: n.QueryPlan, retain: int) -> Dataflow:
+    """The dataflow that keeps a stream's rows for `retain` ticks; the plan is a bare scan."""
+    flow = Dataflow()
+    (scan,) = [node for node in n.walk(plan.root) if isinstance(node, n.Scan)]
+    source = flow.add(None, (), scan, scan.schema)
+    window = flow.add(RangeWindow(retain), [source], scan, scan.schema)
+    flow.add(Kept(), [window], scan, scan.schema)
+    return flow
+
+
+class _Lowering:
+    def __init__(self, plan: n.QueryPlan, functions: Functions, strategy: str) -> None:
+        self.flow = Dataflow()
+        self.functions = functions
+        self.strategy = strategy
+        self.pattern = annotate(plan.root, strategy)
+        self.grid = _grid_aggregate(plan.root)
+        self._made: dict[int, int] = {}
+
+    def lower(self, node: n.Node) -> int:
+        """The step that computes `node`."""
+        if id(node) not in self._made:
+            self._made[id(node)] = self._lower(node)
+        return self._made[id(node)]
+
+    def _lower(self, node: n.Node) -> int:
+        match node:
+            case n.Scan() | n.TableScan():
+                return self.flow.add(None, (), node, node.schema)
+            case n.Window():
+                return self._window(node)
+            case n.Quantise():
+                return self._unary(Quantise(node.period), node)
+            case n.Filter():
+                return self._filter(node)
+            case n.Project():
+                return self._unary(Project([(name, formula(e)) for name, e in node.outputs]), node)
+            case n.Call():
+                call = Call(node.output, node.function, self.functions[node.function], node.arguments, node.type)
+                return self._unary(call, node)
+            case n.Join():
+                return self._join(node)
+            case n.Semi():
+                return self._semi(node, node.anti)
+            case n.LeftJoin():
+                return self._left_join(node)
+            case n.Distinct():
+                return self._distinct(self.lower(node.input), node)
+            case n.Union():
+                return self.flow.add(Union(), [self.lower(p) for p in node.parts], node, node.schema)
+            case n.Difference() | n.Intersection():
+                rule = "difference" if isinstance(node, n.Difference) else "intersection"
+                sides = [self.lower(node.left), self.lower(node.right)]
+                return self.flow.add(Bag(rule, node.schema, self._pending()), sides, node, node.schema)
+            case n.Aggregate():
+                return self._aggregate(node)
+            case n.Append():
+                return self._append(self._unary(Changes(self._pending(node.input)), node), Entering(), node)
+            case n.Emit():
+                return self._emit(node)
+        raise NotImplementedError(type(node).__name__)
+
+    def _unary(self, operator: Operator, node: n.Unary) -> int:
+        return self.flow.add(operator, [self.lower(node.input)], node, node.schema)
+
+    def _append(self, step: int, operator: Operator, node: n.Node) -> int:
+        return self.flow.add(operator, [step], node, self.flow.steps[step].schema)
+
+    # state by pattern
+
+    def _signed(self, step: int) -> bool:
+        return self.flow.steps[step].signed
+
+    def _pending(self, node: n.Node | None = None) -> Callable[[], Pending]:
+        if self.strategy == "direct":
+            return Scan
+        return Fifo if node is not None and self.pattern[node] is Pattern.WEAKEST else Calendar
+
+    # operators
+
+    def _window(self, node: n.Window) -> int:
+        spec = node.spec
+        match spec.kind:
+            case n.WindowKind.UNBOUNDED:
+                return self.lower(node.input)
+            case n.WindowKind.ROWS:
+                assert spec.size is not None
+                return self._unary(RowsWindow(spec.size, spec.slide or 1, spec.partition, node.derived), node)
+        size = 1 if spec.kind is n.WindowKind.NOW else spec.size
+        assert size is not None
+        step = self._unary(RangeWindow(size), node)
+        return self._append(step, Retract(Fifo), node) if self.strategy == "negative" else step
+
+    def _filter(self, node: n.Filter) -> int:
+        predicates, below = [formula(node.predicate)], node.input
+        while isinstance(below, n.Filter):
+            predicates.insert(0, formula(below.predicate))
+            below = below.input
+        return self.flow.add(Select(predicates), [self.lower(below)], node, node.schema)
+
+    def _join(self, node: n.Join) -> int:
+        equalities = [(e.left, e.right, e.null_safe) for e in node.equalities]
+        residual = [formula(e) for e in node.residual]
+        if self.strategy == "negative" and any(node.internal):
+            # an internal window's ends must not undo results, so they stay lifetimes up to the join
+            self.strategy = "upa"
+            joined = self._join_steps([self.lower(p) for p in node.parts], equalities, residual, node, node.internal)
+            self.strategy = "negative"
+            return self._append(joined, Retract(Calendar), node)
+        return self._join_steps([self.lower(p) for p in node.parts], equalities, residual, node, node.internal)
+
+    def _join_steps(
+        self,
+        steps: Sequence[int],
+        equalities: Sequence[tuple[str, str, bool]],
+        residual: Sequence[Formula],
+        node: n.Node,
+        internal: Sequence[bool] = (),
+    ) -> int:
+        flags = internal or (False,) * len(steps)
+        read = [self.flow.steps[s] for s in steps]
+        parts = [Part(dict(r.schema), r.signed, i, r.static) for r, i in zip(read, flags, strict=True)]
+        join = Join(parts, equalities, residual, eager=self.strategy == "direct")
+        return self.flow.add(join, steps, node, {c: t for p in parts for c, t in p.columns.items()})
+
+    def _distinct(self, step: int, node: n.Node) -> int:
+        schema = self.flow.steps[step].schema
+        if self._signed(step) or self.strategy != "upa":
+            return self.flow.add(Bag("distinct", schema, self._pending()), [step], node, schema)
+        return self.flow.add(DeltaStar(schema), [step], node, schema)
+
+    def _project(self, step: int, columns: Mapping[str, str], node: n.Node) -> int:
+        """Keep and rename columns: output name -> input column."""
+        schema = self.flow.steps[step].schema
+        outputs = [(out, Formula("", schema[c], (c,), c)) for out, c in columns.items()]
+        return self.flow.add(Project(outputs), [step], node, {o: schema[c] for o, c in columns.items()})
+
+    def _semi(self, node: n.Semi | n.LeftJoin, anti: bool) -> int:
+        left = self.lower(node.left)
+        keys, equalities = self._matched(node)
+        both = self._join_steps([left, keys], equalities, (), node)
+        kept = self._project(both, {c: c for c in node.left.schema}, node)
+        if not anti:
+            return kept
+        return self.flow.add(Union((False, True)), [left, kept], node, node.left.schema)
+
+    def _matched(self, node: n.Semi | n.LeftJoin) -> tuple[int, list[tuple[str, str, bool]]]:
+        """The distinct keys that have a partner on the right, and how the left side meets them."""
+        right = self.lower(node.right)
+        if node.residual:
+            return self._matched_by_value(node, right)
+        if not node.equalities:  # no correlation: one row for as long as the right side has any
+            one = Project([("exists'", Formula("1", pa.int32(), ()))])
+            return self._distinct(self.flow.add(one, [right], node, {"exists'": pa.int32()}), node), []
+        keys = self._project(right, {f"{e.right}'": e.right for e in node.equalities}, node)
+        return self._distinct(keys, node), [(e.left, f"{e.right}'", e.null_safe) for e in node.equalities]
+
+    def _matched_by_value(self, node: n.Semi | n.LeftJoin, right: int) -> tuple[int, list[tuple[str, str, bool]]]:
+        used = {c for e in node.residual for c in e.columns} | {e.left for e in node.equalities}
+        rename = {c: f"{c}'" for c in node.left.schema if c in used}
+        correlated = self._project(self.lower(node.left), {new: c for c, new in rename.items()}, node)
+        if not rename:  # the residual speaks of the right side alone
+            one = Project([("exists'", Formula("1", pa.int32(), ()))])
+            correlated = self.flow.add(one, [self.lower(node.left)], node, {"exists'": pa.int32()})
+        values = self._distinct(correlated, node)
+        equalities = [(rename[e.left], e.right, e.null_safe) for e in node.equalities]
+        pairs = self._join_steps([values, right], equalities, [formula(e, rename) for e in node.residual], node)
+        columns = self.flow.steps[values].schema
+        found = self._distinct(self._project(pairs, {c: c for c in columns}, node), node)
+        return found, [(c, new, True) for c, new in rename.items()]
+
+    def _left_join(self, node: n.LeftJoin) -> int:
+        inner = self._join(n.Join((node.left, node.right), node.equalities, node.residual))
+        unmatched = self._semi(node, anti=True)
+        padded = self.flow.add(Pad(node.right.schema), [unmatched], node, node.schema)
+        return self.flow.add(Union(), [inner, padded], node, node.schema)
+
+    def _aggregate(self, node: n.Aggregate) -> int:
+        calls = [Aggregation(c.kind, c.column, c.output, c.type, c.distinct, c.parameters) for c in node.calls]
+        strict = self._signed(self.lower(node.input))
+        expiration = "scan" if self.strategy == "direct" else "calendar"
+        operator: Operator
+        if self.grid is not None and node is self.grid[0]:
+            operator = GridAggregate(
+                node.keys, calls, node.input.schema, self.grid[1], strict=strict, expiration=expiration
+            )
+        else:
+            operator = ContinuousAggregate(node.keys, calls, node.input.schema, strict=strict, expiration=expiration)
+        return self._unary(operator, node)
+
+    def _emit(self, node: n.Emit) -> int:
+        if node.op is n.StreamOp.RSTREAM and node.period is not None:
+            if self.grid is not None and self.grid[2] is node:
+                return self.lower(node.input)
+            return self._unary(Sample(node.period), node)
+        log = self._unary(Changes(self._pending(node.input)), node)
+        match node.op:
+            case n.StreamOp.RELATION:
+                return log
+            case n.StreamOp.ISTREAM:
+                return self._append(log, Entering(), node)
+            case n.StreamOp.DSTREAM:
+                return self._append(log, Leaving(), node)
+            case n.StreamOp.RSTREAM:
+                return self._append(log, Snapshots(), node)
+        assert node.period is not None
+        return self._append(log, Restore(node.period, node.op is n.StreamOp.RSTREAM_RESTORE), node)
+
+
+def _grid_aggregate(root: n.Node) -> tuple[n.Aggregate, int, n.Emit] | None:
+    """The aggregate whose periodic answers are emitted as they are: nothing but selections and projections on top.
+
+    Its operator then evaluates all instants at once, and RSTREAM has nothing left to do.
+    """
+    if not (isinstance(root, n.Emit) and root.op is n.StreamOp.RSTREAM and root.period is not None):
+        return None
+    node = root.input
+    while isinstance(node, n.Filter | n.Project | n.Call):
+        node = node.input
+    return (node, root.period, root) if isinstance(node, n.Aggregate) else None
+
+
+def _period(node: n.Node) -> int | None:
+    """The period of the block that a node is in, if it has one."""
+    if isinstance(node, n.Quantise):
+        return node.period
+    if isinstance(node, n.Window | n.Emit | n.Append):
+        return None
+    return next((p for i in node.inputs if (p := _period(i)) is not None), None)
+
+
+def formula(e: Expr, rename: Mapping[str, str] | None = None) -> Formula:
+    """An expression for the operators; `rename` maps columns to other names."""
+    names = rename or {}
+    sql = e.sql(lambda c: quote(names.get(c, c)))
+    reads = tuple(sorted(names.get(c, c) for c in e.columns))
+    copies = names.get(e.column, e.column) if e.column is not None else None
+    return Formula(sql, e.type, reads, copies)
+
+
+__all__ = ["STRATEGIES", "Dataflow", "Step", "formula", "lower"]

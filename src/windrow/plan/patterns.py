@@ -1,0 +1,238 @@
+"""Update patterns: in which order an edge's rows come and go.
+
+Every edge of a plan has one of four patterns, each a promise to whoever keeps its rows:
+
+    MONOTONIC   rows never leave
+    WEAKEST     every row lives equally long, so rows leave in the order they came
+    WEAK        a row's end is known when it comes, but ends have another order
+    STRICT      a row's end may depend on the future: a negative element announces it
+
+Computed bottom-up, one value per node, by the rules of the thesis (3.5.1), sharpened where they are coarse:
+a union of two windows is WEAKEST only if both are equally long, and an input that never changes (a table that is not
+retroactive) changes no lifetime, whatever the operator. A join with one external and one internal window is WEAK, not
+WEAKEST as 3.3.2 says: with both of length 10, rows at 0 (external) and 5 (internal) join on [5, 10), but rows at 0
+(internal) and 5 (external) on [5, 15).
+
+Law: on an edge below STRICT no row ends before the end it came with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from windrow.errors import BindingError
+from windrow.plan.nodes import (
+    Aggregate,
+    Append,
+    Call,
+    Difference,
+    Distinct,
+    Emit,
+    Filter,
+    Intersection,
+    Join,
+    LeftJoin,
+    Node,
+    Project,
+    Quantise,
+    Scan,
+    Semi,
+    StreamOp,
+    TableScan,
+    Union,
+    Window,
+    WindowKind,
+    walk,
+)
+
+STRATEGIES = ("upa", "negative", "direct")
+
+
+class Pattern(IntEnum):
+    """The update pattern of an edge; a greater one promises less."""
+
+    MONOTONIC = 0
+    WEAKEST = 1
+    WEAK = 2
+    STRICT = 3
+
+    @property
+    def word(self) -> str:
+        """How the pattern is written in EXPLAIN."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """What is known of an edge: its pattern, the one length of all lifetimes if WEAKEST, whether it never changes."""
+
+    pattern: Pattern
+    length: int | None = None
+    static: bool = False
+
+
+MONOTONIC = Lifetimes(Pattern.MONOTONIC)
+STATIC = Lifetimes(Pattern.MONOTONIC, static=True)
+WEAK = Lifetimes(Pattern.WEAK)
+STRICT = Lifetimes(Pattern.STRICT)
+
+
+def annotate(root: Node, strategy: str = "upa") -> dict[Node, Pattern]:
+    """The pattern of every node's output edge. Equal subtrees have equal patterns, so nodes are the keys.
+
+    With strategy "negative" windows announce each expiration, so every edge that is not monotonic is STRICT.
+    """
+    return {node: life.pattern for node, life in lifetimes(root, strategy).items()}
+
+
+def pattern(root: Node, strategy: str = "upa") -> Pattern:
+    """The pattern of a whole plan: that of its output edge."""
+    return lifetimes(root, strategy)[root].pattern
+
+
+def lifetimes(root: Node, strategy: str = "upa") -> dict[Node, Lifetimes]:
+    """What is known of the lifetimes on every node's output edge."""
+    if strategy not in STRATEGIES:
+        raise BindingError(f'unknown strategy "{strategy}"', hint=f"one of {', '.join(STRATEGIES)}")
+    found: dict[Node, Lifetimes] = {}
+    for node in walk(root):
+        if node not in found:
+            found[node] = _rule(node, [found[i] for i in node.inputs], strategy)
+    return found
+
+
+def _rule(node: Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
+    match node:
+        case Scan():
+            return MONOTONIC
+        case TableScan(retroactive=retroactive):
+            return STRICT if retroactive else STATIC
+        case Window():
+            return _window(node, strategy)
+        case Quantise(period=period):
+            return _quantise(inputs[0], period)
+        case Filter() | Project() | Call():
+            return inputs[0]
+        case Union():
+            return _union(inputs)
+        case Join(internal=internal):
+            return _join(inputs, internal)
+        case Distinct():
+            return WEAK if inputs[0].pattern is Pattern.WEAKEST else inputs[0]
+        case Semi(anti=anti):
+            left, right = inputs
+            if right.static:
+                return left
+            never_ends = left.pattern is right.pattern is Pattern.MONOTONIC and not anti
+            return MONOTONIC if never_ends else STRICT
+        case LeftJoin():
+            return inputs[0] if inputs[1].static else STRICT
+        case Aggregate() | Difference() | Intersection():
+            return STRICT
+        case Append():
+            return MONOTONIC
+        case Emit(op=op):
+            return inputs[0] if op is StreamOp.RELATION else MONOTONIC
+    raise NotImplementedError(f"no pattern rule for {type(node).__name__}")
+
+
+def _window(node: Window, strategy: str) -> Lifetimes:
+    if node.spec.kind is WindowKind.UNBOUNDED:
+        return MONOTONIC
+    if node.spec.kind is WindowKind.ROWS or strategy == "negative":
+        return STRICT
+    return Lifetimes(Pattern.WEAKEST, 1 if node.spec.kind is WindowKind.NOW else node.spec.size)
+
+
+def _quantise(life: Lifetimes, period: int) -> Lifetimes:
+    """[ts, ts + T) becomes a multiple of the period: T itself, or the multiples next to it (0 is never seen)."""
+    if life.pattern is not Pattern.WEAKEST or life.length is None:
+        return life
+    if life.length < period:
+        return Lifetimes(Pattern.WEAKEST, period)
+    return life if life.length % period == 0 else WEAK
+
+
+def _union(parts: list[Lifetimes]) -> Lifetimes:
+    if len(set(parts)) == 1:
+        return parts[0]
+    patterns = {p.pattern for p in parts}
+    if Pattern.STRICT in patterns:
+        return STRICT
+    return MONOTONIC if patterns == {Pattern.MONOTONIC} else WEAK
+
+
+def _join(parts: list[Lifetimes], internal: tuple[bool, ...]) -> Lifetimes:
+    flags = internal or (False,) * len(parts)
+    live = [(part, flag) for part, flag in zip(parts, flags, strict=True) if not part.static]
+    if not live:
+        return STATIC
+    if any(part.pattern is Pattern.STRICT for part, _ in live):
+        return STRICT
+    bounding = [part for part, flag in live if not flag and part.pattern is not Pattern.MONOTONIC]
+    if not bounding:
+        return MONOTONIC
+    return bounding[0] if len(live) == 1 else WEAK
+
+
+def state_structure(node: Node, strategy: str = "upa") -> str:
+    """What an operator keeps, in EXPLAIN's words; "none" if it keeps nothing.
+
+    Matching needs keyed runs whatever the pattern; the pattern says how rows that wait for their end are kept.
+    """
+    known = lifetimes(node, strategy)
+    inputs = [known[i] for i in node.inputs]
+    match node:
+        case TableScan():
+            return "table"
+        case Window(spec=spec):
+            if spec.kind is WindowKind.ROWS:
+                return "FIFO per partition" if spec.partition else "FIFO"
+            ends = spec.kind is not WindowKind.UNBOUNDED
+            return "FIFO" if ends and strategy == "negative" else "none"
+        case Quantise():
+            return "rows of one period"
+        case Join():
+            return " ⋈ ".join(_keyed(i, strategy) for i in inputs)
+        case Semi() | LeftJoin():
+            return f"{_keyed(inputs[0], strategy)} ⋈ {_distinct(inputs[1], strategy)}"
+        case Distinct():
+            return _distinct(inputs[0], strategy)
+        case Aggregate():
+            return _with("group array", _waiting(inputs[0], strategy, ordered=False))
+        case Difference() | Intersection():
+            return _with("counts", _waiting(max(inputs, key=lambda i: i.pattern), strategy, ordered=False))
+        case Emit(op=StreamOp.RSTREAM):
+            return "rows alive"
+        case Append() | Emit():
+            return _waiting(inputs[0], strategy)
+    return "none"
+
+
+def _waiting(life: Lifetimes, strategy: str, *, ordered: bool = True) -> str:
+    """The structure for rows that wait for a known end."""
+    if life.pattern is Pattern.MONOTONIC or strategy == "negative":
+        return "none"
+    if strategy == "direct":
+        return "list"
+    return "FIFO" if ordered and life.pattern is Pattern.WEAKEST else "calendar"
+
+
+def _keyed(life: Lifetimes, strategy: str) -> str:
+    """The structure for rows that are found by key."""
+    if life.static:
+        return "keyed table"
+    if life.pattern is Pattern.STRICT:
+        return "keyed + tombstones"
+    return "keyed list" if strategy == "direct" else "keyed runs"
+
+
+def _distinct(life: Lifetimes, strategy: str) -> str:
+    if life.pattern is Pattern.STRICT or strategy != "upa":
+        return _with("counts", _waiting(life, strategy, ordered=False))
+    return "delta-star"
+
+
+def _with(main: str, waiting: str) -> str:
+    return main if waiting == "none" else f"{main} + {waiting}"

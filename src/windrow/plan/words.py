@@ -1,0 +1,148 @@
+"""A plan in words: what each operator does, close to how the query was written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windrow.plan.expr import Expr
+from windrow.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    Append,
+    Call,
+    Difference,
+    Distinct,
+    Emit,
+    Equality,
+    Filter,
+    Intersection,
+    Join,
+    LeftJoin,
+    Node,
+    Project,
+    Quantise,
+    Scan,
+    Semi,
+    TableScan,
+    Union,
+    Window,
+    WindowKind,
+    WindowSpec,
+)
+
+
+def words(node: Node, unit: int = 1) -> tuple[str, str]:
+    """An operator's name and its arguments; `unit` is a second in ticks, or 1.
+
+    >>> words(Distinct(Union(())))
+    ('distinct', '')
+    """
+    match node:
+        case Scan(stream=name, alias=alias) | TableScan(table=name, alias=alias):
+            kind = "scan" if isinstance(node, Scan) else "retroactive table" if node.retroactive else "table"
+            shown = name if alias.lower() == name.lower() else f"{name} {alias}"
+            return kind, f"{shown} ({', '.join(c for _, c, _ in node.columns)})"
+        case Window(spec=spec):
+            return "window", window_words(spec)
+        case Quantise(period=period):
+            return "quantise", f"every {duration(period, unit)}"
+        case Filter(predicate=predicate):
+            return "filter", expression(predicate)
+        case Project(outputs=outputs):
+            return "project", ", ".join(e.column if e.column == n else f"{expression(e)} AS {n}" for n, e in outputs)
+        case Call():
+            return "call", f"{node.function}({', '.join(node.arguments)}) AS {node.output}"
+        case Join(equalities=equalities, residual=residual):
+            flags = [str(i + 1) for i, internal in enumerate(node.internal) if internal]
+            internal = f" (internal: {', '.join(flags)})" if flags else ""
+            return "join", condition(equalities, residual) + internal
+        case Semi(equalities=equalities, residual=residual, anti=anti):
+            return "anti join" if anti else "semi join", condition(equalities, residual)
+        case LeftJoin(equalities=equalities, residual=residual):
+            return "left join", condition(equalities, residual)
+        case Distinct():
+            return "distinct", ""
+        case Union():
+            return "union all", ""
+        case Difference():
+            return "except all", ""
+        case Intersection():
+            return "intersect all", ""
+        case Aggregate(keys=keys, calls=calls):
+            by = f" by {', '.join(keys)}" if keys else ""
+            return "aggregate", (", ".join(call_words(c) for c in calls) + by).strip()
+        case Append():
+            return "append", "results never expire"
+        case Emit(op=op, period=period):
+            return op.value, f"every {duration(period, unit)}" if period else ""
+    return type(node).__name__.lower(), ""
+
+
+def duration(ticks: int, unit: int) -> str:
+    """A length of time in the largest unit that divides it.
+
+    >>> duration(90_000_000, 1_000_000), duration(7, 1)
+    ('90 s', '7 ticks')
+    """
+    if unit == 1:
+        return f"{ticks} ticks"
+    for name, length in (("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1000)):
+        if ticks % length == 0:
+            return f"{ticks // length} {name}"
+    return f"{ticks} us"
+
+
+def window_words(spec: WindowSpec) -> str:
+    """A window as CQL writes it."""
+    if spec.text:
+        return spec.text if spec.text.startswith("[") else f"[{spec.text}]"
+    size = {WindowKind.UNBOUNDED: "RANGE UNBOUNDED", WindowKind.NOW: "NOW"}.get(spec.kind)
+    parts = [f"PARTITION BY {', '.join(spec.partition)}"] if spec.partition else []
+    parts.append(size or f"{spec.kind.name} {spec.size}")
+    parts += [f"SLIDE {spec.slide}"] if spec.slide else []
+    parts += ["INTERNAL"] if spec.internal else []
+    return f"[{' '.join(parts)}]"
+
+
+def call_words(call: AggregateCall) -> str:
+    """An aggregate as SQL writes it."""
+    arguments = [call.column or "*", *(str(p) for p in call.parameters)]
+    distinct = "DISTINCT " if call.distinct else ""
+    return f"{call.kind.upper()}({distinct}{', '.join(arguments)})"
+
+
+def condition(equalities: Sequence[Equality], residual: Sequence[Expr]) -> str:
+    """What a join demands, or "always"."""
+    signs = {True: "IS NOT DISTINCT FROM", False: "="}
+    terms = [f"{e.left} {signs[e.null_safe]} {e.right}" for e in equalities]
+    return " AND ".join([*terms, *(expression(r) for r in residual)]) or "always"
+
+
+def expression(e: Expr) -> str:
+    """An expression with bare column names, without the parentheses around the whole."""
+    text = e.sql(str)
+    while text.startswith("(") and _closes_at_end(text):
+        text = text[1:-1]
+    return text
+
+
+def _closes_at_end(text: str) -> bool:
+    depth, quoted = 0, False
+    for i, c in enumerate(text):
+        quoted ^= c == "'"
+        depth += 0 if quoted else (c == "(") - (c == ")")
+        if depth == 0:
+            return i == len(text) - 1
+    return False
+
+
+def sketch(node: Node) -> str:
+    """A plan on one line.
+
+    >>> sketch(Distinct(Union((Distinct(Union(())),))))
+    'distinct(union all(distinct(union all)))'
+    """
+    name, arguments = words(node)
+    shown = f"{name}[{arguments}]" if arguments else name
+    inputs = ", ".join(sketch(i) for i in node.inputs)
+    return f"{shown}({inputs})" if inputs else shown
