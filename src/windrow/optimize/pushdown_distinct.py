@@ -1,0 +1,121 @@
+"""Duplicate-elimination push-down: drop DISTINCT where rows are distinct already, else try it below joins and unions.
+
+At every instant δ(A ⋈ B) = δA ⋈ δB, and δ(A ∪ B) = δ(δA ∪ δB). Below a join DISTINCT shrinks what the join stores and
+makes, but it must then look at every input row. So the cost model decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from windrow.optimize.rule import Context, filtered, rewrite, with_root
+from windrow.optimize.totality import key_safe
+from windrow.plan.expr import Expr
+from windrow.plan.nodes import (
+    Aggregate,
+    Call,
+    Difference,
+    Distinct,
+    Filter,
+    Intersection,
+    Join,
+    LeftJoin,
+    Node,
+    Project,
+    Quantise,
+    QueryPlan,
+    Semi,
+    Union,
+)
+
+
+def pushdown_distinct(plan: QueryPlan, context: Context) -> QueryPlan:
+    """Drop needless DISTINCTs; move the others below joins and unions where that is cheaper.
+
+    >>> from windrow.plan.nodes import Scan
+    >>> from windrow.plan.words import sketch
+    >>> sketch(rewrite(Distinct(Distinct(Scan("s", "s", (), "ts"))), lambda n: _step(n, Context())))
+    'distinct(scan[s ()])'
+    """
+    return with_root(plan, rewrite(plan.root, lambda node: _step(node, context)))
+
+
+def _step(node: Node, context: Context) -> Node:
+    if not isinstance(node, Distinct):
+        return node
+    if key(node.input) is not None:
+        return node.input
+    for candidate in (_below_join(node), _below_union(node)):
+        if candidate is not None and context.cheaper(candidate, node):
+            return candidate
+    return node
+
+
+def key(node: Node) -> frozenset[str] | None:
+    """Columns on which no two rows of one instant agree; None if rows may repeat."""
+    match node:
+        case Distinct():
+            return frozenset(node.schema)
+        case Aggregate(keys=keys):
+            return frozenset(keys)
+        case Filter() | Quantise() | Call():
+            return key(node.input)
+        case Semi() | Difference():
+            return key(node.left)
+        case Intersection():
+            left = key(node.left)
+            return key(node.right) if left is None else left
+        case Project(outputs=outputs):
+            below = key(node.input)
+            copies = {e.column: n for n, e in outputs if e.column is not None}
+            return None if below is None or not below <= copies.keys() else frozenset(copies[c] for c in below)
+        case Join() | LeftJoin():
+            return None if isinstance(node, Join) and any(node.internal) else _union([key(p) for p in node.inputs])
+    return None
+
+
+def _union(keys: list[frozenset[str] | None]) -> frozenset[str] | None:
+    known = [k for k in keys if k is not None]
+    return frozenset().union(*known) if len(known) == len(keys) else None
+
+
+def _below_union(node: Distinct) -> Node | None:
+    match node.input:
+        case Union(parts=parts) as union if any(key(p) is None for p in parts):
+            return Distinct(replace(union, parts=tuple(p if key(p) is not None else Distinct(p) for p in parts)))
+    return None
+
+
+def _below_join(node: Distinct) -> Node | None:
+    """Over a join (under a projection and filters) whose columns the output determines: join distinct inputs."""
+    project = node.input if isinstance(node.input, Project) else None
+    below = project.input if project else node.input
+    predicates: list[Expr] = []
+    while isinstance(below, Filter):
+        predicates.insert(0, below.predicate)
+        below = below.input
+    if not isinstance(below, Join) or any(below.internal):
+        return None
+    types = below.schema
+    # a predicate or expression that tells 0.0 from -0.0 would see which of two equal rows was kept
+    if not all(key_safe(p, types) for p in (*predicates, *below.residual)):
+        return None
+    shown = {e.column for _, e in project.outputs if e.column} if project else set(types)
+    if project and not all(e.column or key_safe(e, types) for _, e in project.outputs):
+        return None
+    if not types.keys() <= determined(below, shown):
+        return None
+    parts = tuple(p if key(p) is not None else Distinct(p) for p in below.parts)
+    joined = filtered(replace(below, parts=parts), predicates)
+    return Project(joined, project.outputs) if project else joined
+
+
+def determined(join: Join, shown: set[str]) -> set[str]:
+    """The columns whose value follows from those shown: an equality gives the other side."""
+    known, size = set(shown), -1
+    while len(known) != size:
+        size = len(known)
+        for e in join.equalities:
+            if e.left in known or e.right in known:
+                known |= {e.left, e.right}
+    return known

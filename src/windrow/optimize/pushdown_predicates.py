@@ -1,0 +1,187 @@
+"""Selection push-down: test rows as early as possible.
+
+Selection commutes with everything that treats rows one by one or by value. It does not commute with `[ROWS n]` (other
+rows would be counted), nor with the padded side of a left join, nor with a continuous RSTREAM (which repeats the answer
+when anything in it changes).
+
+Order: predicates keep their relative order, except that one which can never raise (`totality`) may overtake others.
+One that may raise goes down only where it sees exactly the rows it saw before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from windrow.optimize.rule import Context, filtered, with_root
+from windrow.optimize.totality import key_safe, total
+from windrow.plan.expr import Expr, Ref
+from windrow.plan.nodes import (
+    Aggregate,
+    Append,
+    Call,
+    Difference,
+    Distinct,
+    Emit,
+    Equality,
+    Filter,
+    Intersection,
+    Join,
+    LeftJoin,
+    Node,
+    Project,
+    Quantise,
+    QueryPlan,
+    Semi,
+    StreamOp,
+    Union,
+    Window,
+    WindowKind,
+)
+
+
+def pushdown_predicates(plan: QueryPlan, context: Context) -> QueryPlan:
+    """Move every filter as far down as it goes, and make equalities across a join part of the join.
+
+    >>> from windrow.plan.nodes import Scan, WindowSpec
+    >>> from windrow.plan.words import sketch
+    >>> s = Scan("s", "s", (("s.a", "a", pa.int64()),), "ts")
+    >>> sketch(push(Filter(Window(s, WindowSpec(WindowKind.RANGE, 5)), Expr((Ref("s.a"), " > 1"), pa.bool_())), []))
+    'window[[RANGE 5]](filter[s.a > 1](scan[s (a)]))'
+    """
+    return with_root(plan, push(plan.root, []))
+
+
+def push(node: Node, predicates: Sequence[Expr]) -> Node:
+    """The node under the predicates (first innermost), each as far down as it goes."""
+    if isinstance(node, Filter):
+        return push(node.input, [node.predicate, *predicates])
+    if isinstance(node, Join):
+        return _push_join(node, predicates)
+    if isinstance(node, Semi | LeftJoin):
+        node = _push_right(node)
+    down, stay = _split(predicates, _passes(node), node)
+    inputs = [push(i, _into(node, i, k, down)) for k, i in enumerate(node.inputs)]
+    same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+    return filtered(node if same else node.with_inputs(*inputs), stay)
+
+
+def _split(predicates: Sequence[Expr], passes: Callable[[Expr], bool], node: Node) -> tuple[list[Expr], list[Expr]]:
+    """Predicates that go below the node, and those that stay above it."""
+    types = node.schema
+    down: list[Expr] = []
+    stay: list[Expr] = []
+    for p in predicates:
+        goes = passes(p) and (not stay or total(p, types))
+        (down if goes else stay).append(p)
+    return down, stay
+
+
+def _into(node: Node, child: Node, position: int, down: Sequence[Expr]) -> list[Expr]:
+    """The predicates in terms of one input of the node."""
+    if isinstance(node, Project):
+        outputs = dict(node.outputs)
+        return [p.substitute(outputs) for p in down]
+    if isinstance(node, Semi | LeftJoin) and position == 1:
+        return []
+    return list(down)
+
+
+def _passes(node: Node) -> Callable[[Expr], bool]:
+    """Whether a predicate on the node's output may be tested on its inputs instead."""
+    types = node.schema
+
+    def never_raises(p: Expr) -> bool:
+        return total(p, types)
+
+    def by_value(p: Expr) -> bool:
+        return key_safe(p, types)
+
+    match node:
+        case Call(output=output):
+            return lambda p: output not in p.columns
+        case Quantise() | Semi() | Append():
+            return never_raises
+        case Union() | Project():
+            return lambda p: True
+        case Window(spec=spec):
+            if spec.kind is not WindowKind.ROWS:
+                return lambda p: True
+            # whole partitions stay or go, so the rows counted in each are the same
+            return lambda p: bool(p.columns) and p.columns <= set(spec.partition) and by_value(p)
+        case Distinct():
+            return by_value
+        case Aggregate(keys=keys):
+            return lambda p: bool(keys) and p.columns <= set(keys) and by_value(p)
+        case LeftJoin(left=left):
+            names = left.schema.keys()
+            return lambda p: p.columns <= names
+        case Difference() | Intersection():
+            names = node.right.schema.keys()
+            return lambda p: p.columns <= names and never_raises(p)
+        case Emit(op=op, period=period):
+            by_row = op in (StreamOp.ISTREAM, StreamOp.DSTREAM) or (op is not StreamOp.RELATION and period is not None)
+            return never_raises if by_row or op is StreamOp.RELATION else lambda p: False
+    return lambda p: False
+
+
+def _push_join(node: Join, predicates: Sequence[Expr]) -> Node:
+    types = node.schema
+    owner = {name: k for k, part in enumerate(node.parts) for name in part.schema}
+    per_part: list[list[Expr]] = [[] for _ in node.parts]
+    equalities = list(node.equalities)
+
+    def absorbed(p: Expr) -> bool:
+        owners = {owner[c] for c in p.columns}
+        if len(owners) == 1 and total(p, types):
+            per_part[owners.pop()].append(p)
+            return True
+        equality = as_equality(p, types)
+        if equality is None or len(owners) != 2:
+            return False
+        if equality not in equalities:
+            equalities.append(equality)
+        return True
+
+    residual = tuple(p for p in node.residual if not absorbed(p))
+    above = [p for p in predicates if not absorbed(p)]
+    parts = tuple(push(part, mine) for part, mine in zip(node.parts, per_part, strict=True))
+    return filtered(replace(node, parts=parts, equalities=tuple(equalities), residual=residual), above)
+
+
+def _push_right(node: Semi | LeftJoin) -> Semi | LeftJoin:
+    """Test on the right input what the join condition asks of it alone, and find its equalities."""
+    left, right = node.left.schema, node.right.schema
+    types = {**left, **right}
+    equalities, residual, below = list(node.equalities), [], []
+    for p in node.residual:
+        equality = as_equality(p, types)
+        if p.columns and p.columns <= right.keys() and total(p, types):
+            below.append(p)
+        elif equality and equality.left in left and equality.right in right:
+            equalities.append(equality)
+        elif equality and equality.right in left and equality.left in right:
+            equalities.append(Equality(equality.right, equality.left, equality.null_safe))
+        else:
+            residual.append(p)
+    return replace(node, right=filtered(node.right, below), equalities=tuple(equalities), residual=tuple(residual))
+
+
+def as_equality(p: Expr, types: dict[str, pa.DataType]) -> Equality | None:
+    """`a = b` between two columns of one type, as a join sees it; None for anything else.
+
+    >>> as_equality(Expr(("(", Ref("a"), " = ", Ref("b"), ")"), pa.bool_()), {"a": pa.int64(), "b": pa.int64()})
+    Equality(left='a', right='b', null_safe=False)
+    """
+    text = "".join("?" if isinstance(part, Ref) else part for part in p.parts)
+    while text.startswith("(") and text.endswith(")"):
+        text = text[1:-1]
+    signs = {"? = ?": False, "? IS NOT DISTINCT FROM ?": True}
+    if text not in signs:
+        return None
+    left, right = (part.name for part in p.parts if isinstance(part, Ref))
+    if types[left] != types[right] or pa.types.is_nested(types[left]):
+        return None
+    return Equality(left, right, signs[text])

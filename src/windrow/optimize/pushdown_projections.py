@@ -1,0 +1,136 @@
+"""Projection push-down: carry only the columns that something above reads.
+
+A column can go wherever rows are treated one by one. It must stay where whole rows are compared: DISTINCT, EXCEPT,
+INTERSECT, the stream operators (whose consolidation compares whole rows), and `[ROWS n]` over a derived stream (whose
+order within an instant is the order of the values).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from windrow.optimize.rule import Context, keep, with_root
+from windrow.plan.nodes import (
+    Aggregate,
+    Call,
+    Emit,
+    Equality,
+    Filter,
+    Join,
+    LeftJoin,
+    Node,
+    Project,
+    Quantise,
+    QueryPlan,
+    Scan,
+    Semi,
+    StreamOp,
+    TableScan,
+    Union,
+    Window,
+    WindowKind,
+)
+
+Names = frozenset[str]
+
+
+def pushdown_projections(plan: QueryPlan, context: Context) -> QueryPlan:
+    """Drop columns, computed outputs, aggregates and user calls that nobody reads.
+
+    >>> from windrow.plan.words import sketch
+    >>> s = Scan("s", "s", (("s.a", "a", pa.int64()), ("s.b", "b", pa.int64())), "ts")
+    >>> sketch(prune(s, frozenset({"s.b"})))
+    'scan[s (b)]'
+    """
+    return with_root(plan, prune(plan.root, frozenset(c for _, c in plan.output)))
+
+
+def prune(node: Node, needed: Names) -> Node:
+    """The node with at least the `needed` of its columns, and as few others as it can."""
+    match node:
+        case Scan(columns=columns):
+            kept = pick(node.schema, needed)
+            return _same(node, replace(node, columns=tuple(c for c in columns if c[0] in kept)))
+        case TableScan(columns=columns):
+            kept = pick(node.schema, needed | frozenset(node.valid or ()))
+            return _same(node, replace(node, columns=tuple(c for c in columns if c[0] in kept)))
+        case Filter(predicate=predicate):
+            return _over(node, prune(node.input, needed | predicate.columns))
+        case Quantise():
+            return _over(node, prune(node.input, needed))
+        case Project(outputs=outputs):
+            kept = pick(node.schema, needed)
+            outputs = tuple((n, e) for n, e in outputs if n in kept)
+            below = frozenset(c for _, e in outputs for c in e.columns)
+            return _same(node, Project(prune(node.input, below), outputs))
+        case Call(output=output, arguments=arguments):
+            if output not in needed:
+                return prune(node.input, needed)
+            return _over(node, prune(node.input, (needed - {output}) | frozenset(arguments)))
+        case Window(spec=spec, derived=derived):
+            whole = derived and spec.kind is WindowKind.ROWS
+            return _over(node, prune(node.input, all_of(node.input) if whole else needed | frozenset(spec.partition)))
+        case Aggregate():
+            return _prune_aggregate(node, needed)
+        case Join() | Semi() | LeftJoin():
+            return _prune_join(node, needed)
+        case Union(parts=parts):
+            names = pick(node.schema, needed)
+            return _over(node, *(keep(prune(p, frozenset(names)), names) for p in parts))
+        case Emit(op=op, period=period) if op is StreamOp.RELATION or (op is StreamOp.RSTREAM and period is not None):
+            return _over(node, keep(prune(node.input, needed), pick(node.schema, needed)))
+    return _over(node, *(prune(i, all_of(i)) for i in node.inputs))
+
+
+def _prune_aggregate(node: Aggregate, needed: Names) -> Node:
+    calls = tuple(c for c in node.calls if c.output in needed)
+    if not calls and not node.keys:
+        calls = node.calls[:1]
+    below = frozenset(node.keys) | frozenset(c.column for c in calls if c.column is not None)
+    return _same(node, Aggregate(_narrow(node.input, below), node.keys, calls))
+
+
+def _prune_join(node: Join | Semi | LeftJoin, needed: Names) -> Node:
+    read = needed | _columns(node.equalities) | frozenset(c for r in node.residual for c in r.columns)
+    return _over(node, *(_narrow(i, read) for i in node.inputs))
+
+
+def _columns(equalities: Iterable[Equality]) -> Names:
+    return frozenset(c for e in equalities for c in (e.left, e.right))
+
+
+def _narrow(node: Node, needed: Names) -> Node:
+    """Exactly the needed columns of an input that will be stored."""
+    below = prune(node, needed)
+    return keep(below, pick(below.schema, needed))
+
+
+def pick(types: Mapping[str, pa.DataType], needed: Names) -> tuple[str, ...]:
+    """The needed columns in their order; one cheap column if none is, for rows must still be counted."""
+    names = tuple(n for n in types if n in needed)
+    if names or not types:
+        return names
+    return (min(types, key=lambda n: _width(types[n])),)
+
+
+def _width(t: pa.DataType) -> int:
+    try:
+        return t.bit_width
+    except ValueError:
+        return 1 << 20
+
+
+def all_of(node: Node) -> Names:
+    """All columns of a node."""
+    return frozenset(node.schema)
+
+
+def _same(old: Node, new: Node) -> Node:
+    return old if old == new else new
+
+
+def _over(node: Node, *inputs: Node) -> Node:
+    return node if all(a is b for a, b in zip(inputs, node.inputs, strict=True)) else node.with_inputs(*inputs)
