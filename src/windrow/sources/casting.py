@@ -1,0 +1,156 @@
+"""Columns to the types a schema declares, and text columns to the types their values show.
+
+Law: a cast of input data loses nothing that the reader would miss. Text becomes what DuckDB says it is, except that a
+fraction is not an integer; other values are cast safely. The first value that does not fit is named by column, row and
+value. Cost: one vectorised pass per column; naming a value that does not fit costs a logarithmic number more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.errors import SourceError
+
+if TYPE_CHECKING:
+    import duckdb
+
+INTEGER = r"\s*[+-]?\d+\s*"
+OFFSET = r".*\d\d:\d\d.*(Z|UTC|[+-]\d\d(:?\d\d)?)\s*"
+
+
+def scalar_engine() -> duckdb.DuckDBPyConnection:
+    """A connection for casts, in which a time without an offset is in UTC."""
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def conform(table: pa.Table, what: str, schema: Mapping[str, pa.DataType]) -> pa.Table:
+    """The declared columns of `table`, in the declared order, cast to the declared types; others are left out."""
+    exact = set(table.column_names)
+    folded = {n.lower(): n for n in reversed(table.column_names)}
+    columns = []
+    for name, type_ in schema.items():
+        source = name if name in exact else folded.get(name.lower())
+        if source is None:
+            found = ", ".join(table.column_names) or "none"
+            raise SourceError(f'{what}: the data has no column "{name}"', detail=f"its columns are: {found}")
+        columns.append(cast_column(table.column(source), type_, name, what))
+    return pa.table(columns, names=list(schema))
+
+
+def cast_column(column: pa.ChunkedArray, type_: pa.DataType, name: str, what: str) -> pa.ChunkedArray:
+    """Cast one column, or raise a SourceError that names the first row (from 1) whose value does not fit."""
+    if column.type.equals(type_):
+        return column
+    _check_meaning(column.type, type_, name, what)
+    if pa.types.is_string(column.type) and not pa.types.is_string(type_):
+        cast = _parse(column, type_)
+        unfit = pc.and_(pc.is_valid(column), pc.is_null(cast))
+        row = pc.index(unfit, True).as_py()
+        if row < 0:
+            return cast
+        raise _unfit(column, row, type_, name, what)
+    options = _options(column.type, type_)
+    try:
+        return column.cast(options=options)
+    except pa.ArrowInvalid:
+        raise _unfit(column, _first_unfit(column, options), type_, name, what) from None
+    except pa.ArrowNotImplementedError as error:
+        raise SourceError(f'{what}: column "{name}" is {column.type}, not {type_}', detail=str(error)) from None
+
+
+def infer_types(table: pa.Table) -> pa.Table:
+    """Type a table of text columns: integer, double, boolean, date or timestamp where every value is one.
+
+    >>> infer_types(pa.table({"a": ["1", "2"], "b": ["1", "2.5"], "c": ["x", None]})).schema.types
+    [DataType(int64), DataType(double), DataType(string)]
+    """
+    return pa.table({n: _infer(table.column(n)) for n in table.column_names}) if table.num_columns else table
+
+
+def _infer(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if column.null_count == len(column):
+        return column
+    counts = _count_fits(column)
+    values = len(column) - column.null_count
+    for type_ in (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us", "UTC")):
+        if counts[str(type_)] == values:
+            if pa.types.is_timestamp(type_) and not counts["offset"]:
+                type_ = pa.timestamp("us")
+            return _parse(column, type_)
+    return column
+
+
+def _count_fits(column: pa.ChunkedArray) -> dict[str, int]:
+    """How many values read as each candidate type."""
+    fits = {
+        pa.int64(): f"TRY_CAST(v AS BIGINT) IS NOT NULL AND regexp_full_match(v, '{INTEGER}')",
+        pa.float64(): "TRY_CAST(v AS DOUBLE) IS NOT NULL",
+        pa.bool_(): "lower(v) IN ('true', 'false')",
+        pa.date32(): "regexp_full_match(v, '\\d{4}-\\d\\d-\\d\\d') AND TRY_CAST(v AS DATE) IS NOT NULL",
+        pa.timestamp("us", "UTC"): "TRY_CAST(v AS TIMESTAMPTZ) IS NOT NULL",
+    }
+    counts = [f'count(*) FILTER (WHERE {p}) AS "{t}"' for t, p in fits.items()]
+    counts.append(f"count(*) FILTER (WHERE regexp_full_match(v, '{OFFSET}')) AS \"offset\"")
+    engine = scalar_engine()
+    engine.register("texts", pa.table({"v": column}))
+    row: dict[str, int] = engine.sql(f"SELECT {', '.join(counts)} FROM texts").to_arrow_table().to_pylist()[0]
+    return row
+
+
+def _parse(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Text to `type_` as DuckDB reads it, null where it does not."""
+    engine = scalar_engine()
+    # A plain TIMESTAMP cast would drop the offset that a text carries; through TIMESTAMPTZ it counts.
+    via = pa.timestamp("us", "UTC") if pa.types.is_timestamp(type_) else type_
+    target = engine.from_arrow(pa.table({"v": pa.array([], via)})).types[0]
+    value = f"CASE WHEN regexp_full_match(v, '{INTEGER}') THEN v END" if pa.types.is_integer(type_) else "v"
+    engine.register("texts", pa.table({"v": column}))
+    parsed = engine.sql(f"SELECT TRY_CAST({value} AS {target}) AS v FROM texts").to_arrow_table().column("v")
+    return parsed.cast(type_)
+
+
+def _check_meaning(source: pa.DataType, type_: pa.DataType, name: str, what: str) -> None:
+    """Refuse casts that have no one meaning: a number as a time has no unit."""
+    if pa.types.is_temporal(type_) and (pa.types.is_integer(source) or pa.types.is_floating(source)):
+        raise SourceError(
+            f'{what}: column "{name}" holds numbers ({source}), and is declared {type_}',
+            hint="declare it BIGINT to use plain ticks, or convert it to timestamps first",
+        )
+
+
+def _options(source: pa.DataType, type_: pa.DataType) -> pc.CastOptions:
+    """Safe, but an integer may become the nearest float, and time may lose what is finer than its unit."""
+    return pc.CastOptions(
+        type_,
+        allow_time_truncate=pa.types.is_timestamp(source),
+        allow_float_truncate=pa.types.is_integer(source) and pa.types.is_floating(type_),
+    )
+
+
+def _first_unfit(column: pa.ChunkedArray, options: pc.CastOptions) -> int:
+    """The index of the first value that cannot be cast, by bisection."""
+    low, high = 0, len(column)  # casting column[:low] works, casting column[:high] does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            column.slice(low, middle - low).cast(options=options)
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low
+
+
+def _unfit(column: pa.ChunkedArray, row: int, type_: pa.DataType, name: str, what: str) -> SourceError:
+    value = column[row].as_py()
+    return SourceError(
+        f'{what}: column "{name}", row {row + 1}: {value!r} is not {type_}',
+        hint=f'fix the value, or declare "{name}" with a type that holds it',
+    )

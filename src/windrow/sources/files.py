@@ -1,0 +1,153 @@
+"""Tables from files, by extension; a directory is its files in order of name.
+
+csv and its gzip are read as text and typed afterwards, on all rows: a reader that guesses from the first block fails
+on, or worse skips, what comes later. With a declared schema nothing is guessed. Cost: one pass to parse, one to type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from windrow.errors import SourceError
+from windrow.sources.casting import infer_types, scalar_engine
+
+Declared = Mapping[str, pa.DataType] | None
+Reader = Callable[[Path, Declared], pa.Table]
+
+
+def read_path(name: str, what: str, schema: Declared = None) -> pa.Table:
+    """Read a file, or all files of a directory, as one table."""
+    path = Path(name)
+    if not path.exists():
+        raise SourceError(f"{what}: no such file: {name}", hint=_nearby(path))
+    if path.is_dir():
+        return _read_directory(path, what, schema)
+    return _read_file(path, what, schema)
+
+
+def _read_file(path: Path, what: str, schema: Declared) -> pa.Table:
+    reader = _reader(path)
+    if reader is None:
+        raise SourceError(
+            f"{what}: unknown kind of file: {path}", hint=f"windrow reads {', '.join(READERS)}, and csv or json as .gz"
+        )
+    try:
+        return reader(path, schema)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"{what}: cannot read {path}", detail=_reason(error)) from error
+
+
+def _read_directory(path: Path, what: str, schema: Declared) -> pa.Table:
+    # Names that start with . or _ are what writers leave beside the data (_SUCCESS, checksums).
+    files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith((".", "_")))
+    if not files:
+        raise SourceError(f"{what}: no files in directory {path}", hint=f"windrow reads {', '.join(READERS)}")
+    tables = [_read_file(p, what, schema) for p in files]
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        hint = "declare the stream's columns, so that every file is read by one schema"
+        raise SourceError(
+            f"{what}: the files of {path} differ in their columns", detail=_reason(error), hint=hint
+        ) from error
+
+
+def _reader(path: Path) -> Reader | None:
+    suffixes = [s.lower() for s in path.suffixes]
+    if suffixes[-1:] == [".gz"]:
+        kind = suffixes[-2] if len(suffixes) > 1 else ""
+        return READERS.get(kind) if kind in COMPRESSED else None
+    return READERS.get(suffixes[-1]) if suffixes else None
+
+
+def _read_csv(path: Path, schema: Declared) -> pa.Table:
+    from pyarrow import csv
+
+    text = csv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
+    delimiter = "\t" if ".tsv" in (s.lower() for s in path.suffixes) else ","
+    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    try:
+        with csv.open_csv(str(path), parse_options=parse, convert_options=text) as head:
+            names = head.schema.names
+        text.column_types = dict.fromkeys(names, pa.string())
+        table = csv.read_csv(str(path), parse_options=parse, convert_options=text)
+    except pa.ArrowInvalid:
+        # Only the reader with one thread knows the number of the row it stumbles on.
+        table = csv.read_csv(str(path), csv.ReadOptions(use_threads=False), parse_options=parse, convert_options=text)
+    return table if schema is not None else infer_types(table)
+
+
+def _read_json(path: Path, schema: Declared) -> pa.Table:
+    """Read an array of objects or one object per line; declared columns that need it are kept as text."""
+    engine = scalar_engine()
+    import duckdb
+
+    try:
+        found = engine.sql("SELECT * FROM read_json(?, sample_size = -1)", params=[str(path)])
+        if schema is None:
+            return found.to_arrow_table()
+        declared = {n.lower(): t for n, t in schema.items()}
+        columns = {
+            n: _json_type(declared.get(n.lower()), str(t)) for n, t in zip(found.columns, found.types, strict=True)
+        }
+        return engine.sql("SELECT * FROM read_json(?, columns = ?)", params=[str(path), columns]).to_arrow_table()
+    except duckdb.Error as error:
+        raise pa.ArrowInvalid(_reason(error)) from error
+
+
+def _json_type(declared: pa.DataType | None, found: str) -> str:
+    """How to read a column: as text where the guess could have changed what was written."""
+    if declared is None or pa.types.is_nested(declared):
+        return found
+    guessed = (
+        found.startswith(("DATE", "TIME", "UUID")) or pa.types.is_string(declared) or pa.types.is_temporal(declared)
+    )
+    return "VARCHAR" if guessed else found
+
+
+def _read_parquet(path: Path, schema: Declared) -> pa.Table:
+    from pyarrow import parquet
+
+    # Not read_table: it would add columns from the names of the directories above.
+    with parquet.ParquetFile(path) as file:
+        return file.read()
+
+
+def _read_arrow(path: Path, schema: Declared) -> pa.Table:
+    with pa.OSFile(str(path)) as source:
+        try:
+            return pa.ipc.open_file(source).read_all()
+        except pa.ArrowInvalid:
+            source.seek(0)
+            return pa.ipc.open_stream(source).read_all()
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of a library's message: what follows is advice about its own options."""
+    return str(error).strip().split("\n", 1)[0]
+
+
+def _nearby(path: Path) -> str | None:
+    """Name a file of the same stem, when the extension is what is wrong."""
+    if not path.parent.is_dir():
+        return f"there is no directory {path.parent} either"
+    stem = path.name.split(".", 1)[0]
+    near = sorted(p.name for p in path.parent.iterdir() if stem and p.name.split(".", 1)[0] == stem)
+    return f"there is {near[0]} in that directory" if near else None
+
+
+READERS: Mapping[str, Reader] = {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".json": _read_json,
+    ".ndjson": _read_json,
+    ".jsonl": _read_json,
+    ".parquet": _read_parquet,
+    ".arrow": _read_arrow,
+    ".feather": _read_arrow,
+    ".ipc": _read_arrow,
+}
+COMPRESSED = frozenset({".csv", ".tsv", ".json", ".ndjson", ".jsonl"})

@@ -1,0 +1,106 @@
+"""Any bounded data as one Arrow table.
+
+`to_table` accepts Arrow tables, batches and readers, every frame that speaks the Arrow C stream protocol (pandas,
+polars, DuckDB relations; none of them is imported here), a mapping of columns, and paths to files or directories.
+
+Invariant: row order is arrival order and never changes; columns have the plain type that the operators work on: no
+dictionaries, views, extensions or large offsets. Cost: no copy for plain types that are already contiguous.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.errors import SourceError
+from windrow.sources.casting import conform
+from windrow.sources.files import read_path
+
+
+def to_table(data: Any, what: str, schema: Mapping[str, pa.DataType] | None = None) -> pa.Table:
+    """Return `data` as a table; `what` names it in errors, `schema` chooses, orders and casts its columns.
+
+    >>> to_table({"a": [1, 2]}, "stream s", {"A": pa.float64()}).to_pylist()
+    [{'A': 1.0}, {'A': 2.0}]
+    """
+    if isinstance(data, str | os.PathLike):
+        table = read_path(os.fspath(data), what, schema)
+    else:
+        table = _from_memory(data, what)
+    table = _plain(table, what)
+    return table if schema is None else conform(table, what, schema)
+
+
+def _from_memory(data: Any, what: str) -> pa.Table:
+    try:
+        match data:
+            case pa.Table():
+                return data
+            case pa.RecordBatch():
+                return pa.Table.from_batches([data])
+            case pa.RecordBatchReader():
+                return data.read_all()
+            case Mapping():
+                return pa.table(dict(data))
+        if (pandas := sys.modules.get("pandas")) and isinstance(data, pandas.DataFrame):
+            return _from_pandas(data)
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data).read_all()
+        if hasattr(data, "__arrow_c_array__"):
+            return pa.Table.from_batches([pa.record_batch(data)])
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SourceError(f"{what}: the data cannot be read as a table", detail=str(error)) from error
+    raise SourceError(
+        f"{what}: cannot read rows from {type(data).__name__}",
+        hint="give a pyarrow Table, a pandas or polars frame, a mapping of columns, or a path",
+    )
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    """A named index is data (its own C stream would lose it); unnamed row labels are not."""
+    named = any(n is not None for n in frame.index.names)
+    table = pa.Table.from_pandas(frame, preserve_index=named)
+    return table.drop_columns([n for n in table.column_names if n.startswith("__index_level_")])
+
+
+def _plain(table: pa.Table, what: str) -> pa.Table:
+    """The table with plain types, one chunk per column, distinct names and no metadata."""
+    names = table.column_names
+    repeated = sorted({n for n in names if names.count(n) > 1})
+    if repeated:
+        raise SourceError(f'{what}: column "{repeated[0]}" appears more than once', hint="rename one of them")
+    columns = []
+    for field in table.schema:
+        column = table.column(field.name)
+        if isinstance(field.type, pa.BaseExtensionType):
+            column = pa.chunked_array([c.storage for c in column.chunks], field.type.storage_type)
+        plain = plain_type(column.type)
+        try:
+            columns.append(column if column.type.equals(plain) else column.cast(plain))
+        except pa.ArrowException as error:
+            raise SourceError(f'{what}: column "{field.name}" cannot be read as {plain}', detail=str(error)) from error
+    return pa.table(columns, names=names).combine_chunks()
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """The plain type that holds the same values.
+
+    >>> plain_type(pa.dictionary(pa.int8(), pa.large_string()))
+    DataType(string)
+    """
+    t = pa.types
+    if t.is_dictionary(type_) or t.is_run_end_encoded(type_):
+        return plain_type(type_.value_type)
+    if t.is_large_string(type_) or t.is_string_view(type_):
+        return pa.string()
+    if t.is_large_binary(type_) or t.is_binary_view(type_):
+        return pa.binary()
+    if t.is_large_list(type_) or t.is_list(type_):
+        return pa.list_(plain_type(type_.value_type))
+    if t.is_null(type_):
+        return pa.int32()  # what DuckDB makes of a bare NULL
+    return type_
