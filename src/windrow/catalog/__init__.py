@@ -1,7 +1,7 @@
 """What has been declared: streams, tables, queries and user functions.
 
-Invariant: every name is unique among streams, tables and queries (case-insensitively), and nothing is half-registered: a
-catalog is a value that statements replace, not a place they mutate.
+Invariant: every name is unique among streams, tables and queries (case-insensitively), and nothing is half-registered:
+a catalog is a value that statements replace, not a place they mutate.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 import pyarrow as pa
 
 from windrow.errors import BindingError
 from windrow.plan.nodes import QueryPlan
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -24,9 +27,9 @@ class StreamDef:
     columns: Mapping[str, pa.DataType]
     time: str
     slack: int = 0
-    idle_after: int | None = None      # microseconds of wall time
-    retain: int | None = None          # ticks of history kept for queries that come later
-    options: Mapping[str, str] = field(default_factory=dict)   # FROM SOURCE (...) options, uninterpreted
+    idle_after: int | None = None  # microseconds of wall time
+    retain: int | None = None  # ticks of history kept for queries that come later
+    options: Mapping[str, str] = field(default_factory=dict)  # FROM SOURCE (...) options, uninterpreted
 
     @property
     def time_type(self) -> pa.DataType:
@@ -67,7 +70,10 @@ class Catalog:
         key = item.name.lower()
         for kind, names in (("stream", self.streams), ("table", self.tables), ("query", self.queries)):
             if key in names:
-                raise BindingError(f'{kind} "{item.name}" already exists', hint=f"DROP {kind.upper()} {item.name} first, or choose another name")
+                raise BindingError(
+                    f'{kind} "{item.name}" already exists',
+                    hint=f"DROP {kind.upper()} {item.name} first, or choose another name",
+                )
         match item:
             case StreamDef():
                 return replace(self, streams=MappingProxyType({**self.streams, key: item}))
@@ -88,16 +94,21 @@ class Catalog:
             readers = [q.name for q in self.queries.values() if key in {r.lower() for r in q.streams + q.tables}]
             if readers:
                 raise BindingError(
-                    f'{kind} "{name}" is in use', detail=f"read by {', '.join(readers)}", hint="drop those queries first"
+                    f'{kind} "{name}" is in use',
+                    detail=f"read by {', '.join(readers)}",
+                    hint="drop those queries first",
                 )
-        rest = MappingProxyType({k: v for k, v in names.items() if k != key})
         match kind:
             case "stream":
-                return replace(self, streams=rest)
+                return replace(self, streams=_without(self.streams, key))
             case "table":
-                return replace(self, tables=rest)
+                return replace(self, tables=_without(self.tables, key))
             case _:
-                return replace(self, queries=rest)
+                return replace(self, queries=_without(self.queries, key))
+
+
+def _without(names: Mapping[str, T], key: str) -> Mapping[str, T]:
+    return MappingProxyType({k: v for k, v in names.items() if k != key})
 
 
 def _known(kind: str, names: Mapping[str, object]) -> str:

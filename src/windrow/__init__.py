@@ -1,0 +1,65 @@
+"""windrow: many continuous queries over data streams, one pass, exact answers, on Spark.
+
+>>> import pyarrow as pa
+>>> trades = pa.table({"symbol": ["A", "B", "A"], "price": [10, 20, 12], "ts": [1, 2, 3]})
+>>> answers = run("CREATE QUERY top AS SELECT MAX(price) AS top FROM trades [RANGE 2]",
+...               streams={"trades": trades}, runtime="local")
+>>> answers["top"].to_pylist()
+[{'_ts': 1, '_op': 1, 'top': 10}, {'_ts': 2, '_op': -1, 'top': 10}, {'_ts': 2, '_op': 1, 'top': 20}]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from windrow.errors import (
+    BindingError,
+    CQLSyntaxError,
+    RuntimeFailure,
+    SourceError,
+    StateError,
+    UnsupportedError,
+    WindrowError,
+)
+
+if TYPE_CHECKING:
+    from windrow.engine import Engine, Query
+    from windrow.functions import function
+    from windrow.replay import Answers, run
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Answers",
+    "BindingError",
+    "CQLSyntaxError",
+    "Engine",
+    "Query",
+    "RuntimeFailure",
+    "SourceError",
+    "StateError",
+    "UnsupportedError",
+    "WindrowError",
+    "__version__",
+    "function",
+    "run",
+]
+
+_LAZY = {
+    "Answers": "windrow.replay",
+    "Engine": "windrow.engine",
+    "Query": "windrow.engine",
+    "function": "windrow.functions",
+    "run": "windrow.replay",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the engine when it is first used, so that `import windrow` stays cheap."""
+    if name in _LAZY:
+        from importlib import import_module
+
+        value = getattr(import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'windrow' has no attribute {name!r}")

@@ -1,0 +1,101 @@
+"""A query running in this process: its dataflow, driven frontier by frontier.
+
+Sources hand in elements; every operator advances once per frontier, in order; what the last one returns is the answer's
+part for the interval. The driver decides what a frontier is (see `replay.py`); the circuit only keeps the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.elements import BEGINNING, INF, Elements
+from windrow.plan.lower import Dataflow, lower
+from windrow.plan.nodes import QueryPlan, Scan, TableScan
+
+Feed = Callable[[str], tuple[np.ndarray, Mapping[str, pa.Array]]]
+
+
+class Circuit:
+    """One query's operators and their state."""
+
+    def __init__(
+        self,
+        plan: QueryPlan,
+        functions: Mapping[str, Callable[..., object]],
+        tables: Mapping[str, pa.Table],
+        strategy: str = "upa",
+        standing: bool = False,
+    ) -> None:
+        self.plan = plan
+        self.flow: Dataflow = lower(plan, functions, strategy, standing)
+        self.tables = tables
+        self.started = False
+        self.frontier = BEGINNING
+
+    def start(self, ts: int) -> None:
+        """Start the clock at `ts`; tables are there from then on."""
+        self.started = True
+        self.start_ts = ts
+        for step in self.flow.steps:
+            step.start(ts)
+
+    def advance(self, feed: Feed, frontier: int) -> Elements:
+        """Run every operator up to `frontier`; `feed` gives each stream's new rows as (ts, columns)."""
+        outputs: list[Elements] = []
+        for step in self.flow.steps:
+            if step.operator is not None:
+                outputs.append(step.operator.advance([outputs[i] for i in step.inputs], frontier))
+            elif isinstance(step.node, Scan):
+                outputs.append(_scan(step.node, feed))
+            elif isinstance(step.node, TableScan):
+                outputs.append(self._table(step.node))
+        self.frontier = frontier
+        return outputs[-1]
+
+    def _table(self, node: TableScan) -> Elements:
+        """A table's rows enter once, when the clock starts."""
+        if self.frontier != BEGINNING:
+            return Elements.empty(node.schema)
+        table = self.tables[node.table.lower()]
+        columns = {internal: one_chunk(table, name) for internal, name, _ in node.columns}
+        return Elements.positive(np.full(table.num_rows, self.start_ts), INF, columns)
+
+    def state_bytes(self) -> int:
+        """Bytes of all operators' state."""
+        operators = [s.operator for s in self.flow.steps if s.operator is not None]
+        return sum(run.nbytes for o in operators for runs in o.state().values() for run in runs)
+
+    def answer(self, elements: Elements) -> pa.Table:
+        """The elements of the last step as the rows a user sees."""
+        return answer(self.plan, elements)
+
+
+def _scan(node: Scan, feed: Feed) -> Elements:
+    ts, columns = feed(node.stream.lower())
+    return Elements.positive(ts, INF, {internal: columns[name] for internal, name, _ in node.columns})
+
+
+def answer(plan: QueryPlan, elements: Elements) -> pa.Table:
+    """`_ts`, `_op` for a change log, then the SELECT list; sorted by time."""
+    if len(elements) and (np.diff(elements.ts) < 0).any():
+        elements = elements.take(np.argsort(elements.ts, kind="stable"))
+    arrays: list[pa.Array] = [pa.array(elements.ts).cast(plan.time_type)]
+    names = ["_ts"]
+    if plan.has_op:
+        arrays.append(pa.array(elements.sign))
+        names.append("_op")
+    for shown, internal in plan.output:
+        arrays.append(elements.columns[internal])
+        names.append(shown)
+    return pa.Table.from_arrays(arrays, names=names)
+
+
+def one_chunk(table: pa.Table, name: str) -> pa.Array:
+    """A column as one contiguous array."""
+    column = table.column(name)
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
