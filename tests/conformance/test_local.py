@@ -19,20 +19,20 @@ WAYS = (
     {"batch_rows": 3, "strategy": "direct"},
     {"batch_rows": 2, "without": names()},
 )
-"""Ways to run a case, none of which may change an answer."""
+"""Ways to run a case, none of which may change an answer; each rule in turn is also switched off alone."""
 
 FOUND = (
     # a periodic ISTREAM's first answer belongs to the first evaluation, not to the clock's start
-    """SELECT Istream(COUNT(*) AS n) FROM (SELECT RSTREAM(COUNT(*) AS a) FROM S AS i [ROWS 2]) AS q [RANGE 4 SLIDE 4]""",
+    "SELECT Istream(COUNT(*) AS n) FROM (SELECT RSTREAM(COUNT(*) AS a) FROM S AS i [ROWS 2]) q [RANGE 4 SLIDE 4]",
     # negative tuples of an INTERNAL window must not undo results of a join with an ordinary one
-    """SELECT Dstream(r.x AS c0, l.x AS c1) FROM S l [RANGE 7], S [RANGE 6 INTERNAL] AS r WHERE r.b = l.a""",
+    "SELECT Dstream(r.x AS c0, l.x AS c1) FROM S l [RANGE 7], S [RANGE 6 INTERNAL] AS r WHERE r.b = l.a",
 )
 
 
-def check(script, streams, tables, until):
+def check(script, streams, tables, until, seed=0):
     """Compare every way of running a case with the oracle."""
     want = oracle(script, streams, tables, until)
-    for way in WAYS:
+    for way in (*WAYS, {"without": [names()[seed % len(names())]]}):
         got = windrow.run(script, streams, tables, runtime="local", until=until, **way)
         for name in want:
             try:
@@ -45,7 +45,7 @@ def check(script, streams, tables, until):
 def test_random_cases_equal_the_oracle(first):
     """Random queries over random streams: five ways of running each agree with the definition."""
     for seed in range(first, first + GROUPS):
-        check(*seeded_case(seed))
+        check(*seeded_case(seed), seed)
 
 
 @pytest.mark.parametrize("query", FOUND)

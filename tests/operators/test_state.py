@@ -1,0 +1,110 @@
+"""State structures differ in cost, never in content."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windrow.operators.elements import INF, Elements
+from windrow.operators.keytable import KeyTable
+from windrow.operators.state.keyed import KeyedRuns, surviving
+from windrow.operators.state.pending import Calendar, Fifo, Scan
+
+
+def elements(ts, exp, sign=None, **columns):
+    sign = np.ones(len(ts), np.int8) if sign is None else np.array(sign, np.int8)
+    return Elements(np.array(ts, np.int64), np.array(exp, np.int64), sign, {n: pa.array(v) for n, v in columns.items()})
+
+
+def ids(found):
+    return [] if found is None else sorted(found.columns["id"].to_pylist())
+
+
+@given(
+    ends=st.lists(st.lists(st.integers(1, 300), max_size=6), max_size=12),
+    frontiers=st.lists(st.integers(0, 40), min_size=12, max_size=12),
+    restart=st.booleans(),
+)
+def test_calendar_and_scan_hand_out_the_same(ends, frontiers, restart):
+    """Whatever order ends come in, each element is due once, at the first frontier that reaches it."""
+    calendar, scan, frontier, row = Calendar(), Scan(), 0, 0
+    for batch, step in zip(ends, frontiers, strict=False):
+        exp = [frontier + e for e in batch]
+        new = elements([frontier] * len(exp), exp, id=pa.array(range(row, row + len(exp)), pa.int64()))
+        row += len(exp)
+        calendar.add(new)
+        scan.add(new)
+        if restart:
+            runs, calendar = calendar.runs(), Calendar()
+            calendar.restore(runs)
+        frontier += step
+        assert ids(calendar.due(frontier)) == ids(scan.due(frontier))
+
+
+@given(sizes=st.lists(st.integers(0, 5), max_size=10), step=st.integers(1, 9))
+def test_fifo_hands_out_in_order(sizes, step):
+    """When ends come in order, a queue does what a search of everything does."""
+    fifo, scan, t = Fifo(), Scan(), 0
+    for size in sizes:
+        new = elements([t] * size, [t + 20 + i for i in range(size)], id=pa.array(range(size), pa.int64()))
+        fifo.add(new)
+        scan.add(new)
+        t += step
+        assert ids(fifo.due(t)) == ids(scan.due(t))
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from([20, 30, INF]), st.sampled_from([1, 1, -1])), max_size=20
+    )
+)
+def test_cancelling_keeps_the_net_of_every_row(rows):
+    """Positives and negatives of one (row, end) cancel; what remains has the same sum."""
+    if not rows:
+        return
+    value, exp, sign = zip(*rows, strict=True)
+    e = elements([1] * len(rows), exp, sign, v=list(value))
+    kept = e.take(surviving(e, 5))
+    for key in {(v, x) for v, x, _ in rows}:
+        net = sum(s for v, x, s in rows if (v, x) == key)
+        left = [s for v, x, s in zip(kept.columns["v"].to_pylist(), kept.exp, kept.sign, strict=True) if (v, x) == key]
+        assert sum(left) == net
+        assert len(left) == abs(net)
+
+
+def test_expired_rows_leave_keyed_runs():
+    """State stays within a small factor of what is alive, however long it runs."""
+    runs, size = KeyedRuns(("k",)), 100
+    for tick in range(200):
+        ts = np.arange(tick * size, (tick + 1) * size)
+        runs.expire(tick * size - 1)
+        runs.insert(elements(ts, ts + 1000, k=ts % 37), tick * size - 1)
+        assert len(runs) <= 3 * 1000 + size
+
+
+@pytest.mark.parametrize("types", [{"a": pa.string()}, {"a": pa.string(), "b": pa.int64()}])
+def test_equal_hashes_do_not_make_rows_equal(types, monkeypatch):
+    """Two rows with one hash get two slots, and keep them."""
+    from windrow.operators import keytable
+
+    monkeypatch.setattr(keytable, "hash_rows", lambda columns, length: np.zeros(length, np.int64))
+    table = KeyTable(types)
+    columns = {"a": pa.array(["x", "y", "x", None, "z"]), "b": pa.array([1, 1, 1, 1, None])}
+    columns = {n: columns[n] for n in types}
+    slots = table.slots(columns, 5)
+    assert slots[0] == slots[2]
+    assert len(set(slots.tolist())) == 4
+    assert table.slots(columns, 5).tolist() == slots.tolist()
+    assert table.rows(slots)["a"].to_pylist() == ["x", "y", "x", None, "z"]
+
+
+def test_forgotten_rows_get_new_slots():
+    """After compaction the kept rows are found under their new numbers."""
+    table = KeyTable({"a": pa.int64()})
+    table.slots({"a": pa.array([10, 20, 30])}, 3)
+    kept = table.compact(np.array([False, True, True]))
+    assert kept.tolist() == [1, 2]
+    assert table.slots({"a": pa.array([30, 10, 20])}, 3).tolist() == [1, 2, 0]

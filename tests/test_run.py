@@ -1,0 +1,199 @@
+"""`windrow.run` from the outside: what it takes, what it refuses, and how it says so."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as csv
+import pytest
+
+import windrow
+
+INT64 = (-(2**63), 2**63 - 1)
+
+
+def run(script, until=None, tables=None, **streams):
+    return windrow.run(script, streams, tables, runtime="local", until=until)
+
+
+def rows(table):
+    return sorted((tuple(r.values()) for r in table.to_pylist()), key=repr)
+
+
+TRADES = pa.table({"a": [1, 2, 1], "x": [0.5, 1.5, 2.5], "ts": [1, 2, 4]})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [TRADES, TRADES.to_pandas(), pl.from_arrow(TRADES), TRADES.to_batches()[0], TRADES.to_pydict()],
+    ids=["arrow", "pandas", "polars", "batch", "mapping"],
+)
+def test_any_frame_is_a_stream(given):
+    """Arrow, pandas, polars and mappings of columns give one answer."""
+    assert rows(run("SELECT SUM(x) FROM s [RANGE 2]", s=given)["q1"])[0] == (1, 1, 0.5)
+
+
+def test_a_path_is_a_stream(tmp_path):
+    """A file by its path, typed by the declaration."""
+    csv.write_csv(TRADES, tmp_path / "s.csv")
+    script = "CREATE STREAM s (a INTEGER, x DOUBLE, ts BIGINT); SELECT a FROM s [NOW]"
+    assert rows(run(script, s=str(tmp_path / "s.csv"))["q1"])[0] == (1, 1, 1)
+
+
+def test_the_answer_has_time_and_op_first():
+    """`_ts`, `_op` for a relation, then the SELECT list; sorted by time."""
+    answer = run("SELECT a, x FROM s [RANGE 2]", s=TRADES)["q1"]
+    assert answer.column_names == ["_ts", "_op", "a", "x"]
+    assert answer["_ts"].to_pylist() == sorted(answer["_ts"].to_pylist())
+    assert run("SELECT ISTREAM(a) FROM s [RANGE 2]", s=TRADES)["q1"].column_names == ["_ts", "a"]
+    assert run("SELECT a FROM s [RANGE 2 SLIDE 2]", s=TRADES)["q1"].column_names == ["_ts", "a"]
+
+
+def test_until_moves_time_past_the_last_row():
+    """Rows leave their windows up to `until`, and no further; at 4 an equal row enters, so nothing leaves."""
+    script = "SELECT DSTREAM(a) FROM s [RANGE 3]"
+    assert [r[0] for r in rows(run(script, s=TRADES)["q1"])] == []
+    assert [r[0] for r in rows(run(script, until=6, s=TRADES)["q1"])] == [5]
+    assert [r[0] for r in rows(run(script, until=7, s=TRADES)["q1"])] == [5, 7]
+
+
+def test_until_may_be_a_datetime():
+    """For timestamp streams `until` is an instant of their clock."""
+    stream = pa.table({"a": [1], "ts": pa.array([datetime(2024, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))})
+    script = "SELECT a FROM s [RANGE 1 MINUTE]"
+    answer = run(script, until=datetime(2024, 1, 1, 0, 2, tzinfo=UTC), s=stream)["q1"]
+    assert answer["_op"].to_pylist() == [1, -1]
+    assert answer.schema.field("_ts").type == pa.timestamp("us", "UTC")
+
+
+def test_nanoseconds_are_read_as_microseconds():
+    """pandas' clocks fit."""
+    stream = pd.DataFrame({"a": [1], "ts": pd.to_datetime(["2024-01-01 00:00:00.000001500"])})
+    assert run("SELECT a FROM s [NOW]", s=stream)["q1"]["_ts"].to_pylist() == [datetime(2024, 1, 1, 0, 0, 0, 1)]
+
+
+def test_late_rows_are_set_aside_and_can_be_read():
+    """A row beyond the slack takes no part; within it, order of arrival does not matter."""
+    stream = pa.table({"a": [1, 2, 3, 4], "ts": [10, 8, 20, 14]})
+    script = "CREATE STREAM s (a BIGINT, ts BIGINT) WITHIN 5; SELECT COUNT(*) FROM s"
+    answers = run(script, s=stream)
+    assert answers.late["s"].to_pylist() == [{"a": 4, "ts": 14}]
+    assert rows(answers["q1"])[-1] == (8, 1, 1)
+    assert (20, 1, 3) in rows(answers["q1"])
+
+
+def test_lateness_does_not_depend_on_batches():
+    """The same rows are late however the replay is cut."""
+    stream = pa.table({"a": list(range(9)), "ts": [5, 3, 9, 1, 9, 8, 2, 12, 10]})
+    script = "CREATE STREAM s (a BIGINT, ts BIGINT) WITHIN 2; SELECT a FROM s"
+    wanted = run(script, s=stream)
+    for batch_rows in (1, 2, 5):
+        got = windrow.run(script, {"s": stream}, runtime="local", batch_rows=batch_rows)
+        assert got.late["s"].equals(wanted.late["s"])
+        assert rows(got["q1"]) == rows(wanted["q1"])
+
+
+def test_an_empty_stream_has_an_empty_answer():
+    """No rows, no clock: the columns and nothing else."""
+    answer = run("SELECT COUNT(*) AS n FROM s [RANGE 2]", s=TRADES.slice(0, 0))["q1"]
+    assert (answer.num_rows, answer.column_names) == (0, ["_ts", "_op", "n"])
+
+
+def test_null_columns_and_null_typed_columns():
+    """All-null columns group as one, join with nothing and sum to NULL."""
+    stream = pa.table({"a": pa.array([None, None], pa.int64()), "ts": [1, 1]})
+    assert rows(run("SELECT a, COUNT(*), COUNT(a), SUM(a) FROM s GROUP BY a", s=stream)["q1"]) == [
+        (1, 1, None, 2, 0, None)
+    ]
+    assert run("SELECT l.a FROM s l, s r WHERE l.a = r.a", s=stream)["q1"].num_rows == 0
+
+
+def test_nan_and_infinity():
+    """NaN equals itself and is the greatest number; infinities leave no trace when they expire."""
+    stream = pa.table({"x": [math.inf, math.nan, -math.inf, 1.5], "ts": [1, 2, 3, 9]})
+    answer = run("SELECT SUM(x) AS s, MAX(x) AS m FROM s [RANGE 3]", s=stream)["q1"]
+    at = {ts: (s, m) for ts, op, s, m in rows(answer) if op == 1}
+    assert at[1] == (math.inf, math.inf)
+    assert math.isnan(at[2][0]) and math.isnan(at[2][1])
+    assert at[9] == (1.5, 1.5)
+    distinct = pa.table({"x": [math.nan, math.nan, -0.0, 0.0], "ts": [1, 1, 1, 1]})
+    assert run("SELECT DISTINCT x FROM s", s=distinct)["q1"].num_rows == 2
+
+
+def test_sums_of_64_bit_extremes_do_not_overflow():
+    """SUM of integers is as wide as DuckDB's."""
+    stream = pa.table({"a": [INT64[1], INT64[1], INT64[0]], "ts": [1, 2, 3]})
+    answer = rows(run("SELECT SUM(a) FROM s [RANGE 2]", s=stream)["q1"])
+    assert (2, 1, Decimal(2 * INT64[1])) in answer
+    assert (3, 1, Decimal(-1)) in answer
+
+
+def test_time_may_be_negative_and_large():
+    """Ticks are 64-bit integers of either sign."""
+    stream = pa.table({"a": [1, 2], "ts": [-(2**40), 2**62]})
+    answer = rows(run("SELECT a FROM s [RANGE 10]", s=stream)["q1"])
+    assert sorted(r[0] for r in answer) == [-(2**40), -(2**40) + 10, 2**62]
+
+
+def test_duplicate_rows_count_twice():
+    """Bags, not sets."""
+    stream = pa.table({"a": [1, 1], "ts": [1, 1]})
+    assert rows(run("SELECT a FROM s [RANGE 2]", s=stream)["q1"]) == [(1, 1, 1), (1, 1, 1)]
+
+
+def test_user_functions_see_whole_batches():
+    """A vectorised function may stand anywhere a scalar may."""
+    import pyarrow.compute as pc
+
+    windrow.function("twice", lambda a: pc.multiply(a, 2), returns="bigint")
+    answer = run("SELECT twice(a) AS t, COUNT(*) AS n FROM s WHERE twice(a) > 2 GROUP BY twice(a)", s=TRADES)["q1"]
+    assert rows(answer) == [(2, 1, 4, 1)]
+
+
+def test_a_function_that_raises_is_named():
+    """The message says which function and what it said."""
+    windrow.function("broken", lambda a: 1 / 0, returns="bigint")
+    with pytest.raises(windrow.RuntimeFailure, match="broken"):
+        run("SELECT broken(a) FROM s", s=TRADES)
+
+
+def refuses(kind, script, match, hint=None, tables=None, **streams):
+    with pytest.raises(kind, match=match) as caught:
+        run(script, tables=tables, **streams)
+    assert caught.value.hint, "an error says what to do"
+    if hint:
+        assert hint in caught.value.hint
+
+
+def test_bad_data_is_refused_with_a_hint():
+    """Null times, times that are no times, streams without data or without a time column."""
+    null = pa.table({"a": [1, 2], "ts": pa.array([1, None], pa.int64())})
+    refuses(windrow.SourceError, "SELECT a FROM s", "without a time", s=null)
+    text = pa.table({"a": [1], "ts": ["noon"]})
+    refuses(windrow.WindrowError, "SELECT a FROM s", "time", s=text)
+    refuses(windrow.SourceError, "CREATE STREAM s (a BIGINT, ts BIGINT); SELECT a FROM s", "no data", "streams=")
+    refuses(windrow.BindingError, "SELECT a FROM s", "no time column", "TIMESTAMP BY", s=pa.table({"a": [1]}))
+    refuses(windrow.BindingError, "SELECT a FROM nobody", "nobody", s=TRADES)
+
+
+@pytest.mark.parametrize(
+    "options", [{"runtime": "flink"}, {"strategy": "fast"}, {"batch_rows": 0}, {"without": ["no_such_rule"]}]
+)
+def test_bad_options_are_refused(options):
+    """A word that means nothing is named, with those that do."""
+    with pytest.raises(windrow.WindrowError) as caught:
+        windrow.run("SELECT a FROM s", {"s": TRADES}, **{"runtime": "local", **options})
+    assert caught.value.hint
+
+
+def test_progress_is_reported():
+    """Rows done and rows in all, the last call with all of them."""
+    calls = []
+    windrow.run("SELECT a FROM s", {"s": TRADES}, runtime="local", batch_rows=1, progress=lambda *c: calls.append(c))
+    assert calls[-1] == (3, 3)
+    assert [c[0] for c in calls] == sorted(c[0] for c in calls)
