@@ -1,0 +1,369 @@
+"""Lanes: everything that is a sum, as integers that are added on arrival and subtracted on departure.
+
+A column has lanes only for what its rows need: how many are null, how many are NaN, +inf or -inf, and
+the 32-bit limbs (`limbs`) that its values, and for VARIANCE their squares, have touched so far. A missing lane is zero.
+
+Invariant: after an advance the limbs in state are balanced digits in [-2**31, 2**31), the only such digits of that
+number; so equal sums are equal lanes, whatever the order of the rows. Cost: one add per lane and event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.aggregates import limbs
+from windrow.operators.aggregates.answers import Answer, scalars, wides
+from windrow.operators.aggregates.call import Aggregation
+from windrow.operators.aggregates.kernels import sweep_lanes
+from windrow.operators.aggregates.sweep import Feed, Sweep
+from windrow.operators.aggregates.vectors import Bools, Int64s, raw, validity, words
+
+_MASK = np.int64(0xFFFFFFFF)
+_NONE = (0, 0)
+_NO_NULLS = np.ones(1, np.bool_)
+_NO_CELLS, _NO_SIGNS = np.zeros(1, np.int64), np.ones(1, np.int8)
+_SPECIALS = ("nan", "up", "down")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which lanes there are, in order: nulls, specials, limbs `[sums)`, limbs `[squares)`."""
+
+    nulls: bool = False
+    specials: bool = False
+    sums: tuple[int, int] = _NONE
+    squares: tuple[int, int] = _NONE
+
+    @property
+    def sums_at(self) -> int:
+        return self.nulls + 3 * self.specials
+
+    @property
+    def squares_at(self) -> int:
+        return self.sums_at + self.sums[1] - self.sums[0]
+
+    @property
+    def width(self) -> int:
+        return self.squares_at + self.squares[1] - self.squares[0]
+
+    def union(self, other: Layout) -> Layout:
+        """The least layout with the lanes of both."""
+        return Layout(
+            self.nulls or other.nulls,
+            self.specials or other.specials,
+            _hull(self.sums, other.sums),
+            _hull(self.squares, other.squares),
+        )
+
+    def names(self) -> list[str]:
+        """A name for every lane, for tables of state."""
+        names = ["null"] * self.nulls + list(_SPECIALS) * self.specials
+        names += [f"s{k}" for k in range(*self.sums)]
+        return names + [f"q{k}" for k in range(*self.squares)]
+
+    @staticmethod
+    def of_names(names: list[str]) -> Layout:
+        """The layout that has these names."""
+        return Layout("null" in names, "nan" in names, _named("s", names), _named("q", names))
+
+
+def _named(letter: str, names: list[str]) -> tuple[int, int]:
+    found = [int(n[1:]) for n in names if n[0] == letter and n[1:].isdigit()]
+    return (min(found), max(found) + 1) if found else _NONE
+
+
+def _hull(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    if a[0] == a[1]:
+        return b
+    return a if b[0] == b[1] else (min(a[0], b[0]), max(a[1], b[1]))
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Rows to be summed together: row i counts `sign[i]` times in cell `of_row[i]`."""
+
+    of_row: Int64s
+    sign: np.ndarray
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class Sums:
+    """The lanes of one column: per slot in state, per point after `advance`."""
+
+    def __init__(self, type_: pa.DataType, sums: bool, squares: bool) -> None:
+        self.type = type_
+        self._sums, self._squares = sums, squares
+        self.layout = Layout()
+        self.store = np.zeros((0, 0), np.int64)  # [slots, lanes]
+        self.points = np.zeros((0, 0), np.int64)  # [points, lanes]
+        self._advances = 0
+
+    @property
+    def is_float(self) -> bool:
+        return pa.types.is_floating(self.type)
+
+    def lift(self, column: pa.Array, cells: Cells | None = None) -> Int64s:
+        """The lanes of every row, or summed per cell; widens the layout, and the state, to what the rows need."""
+        if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)))
+        valid = validity(column)
+        if self.is_float:
+            return self._lift_floats(raw(column).astype(np.float64, copy=False).view(np.int64), valid, cells)
+        return self._lift_integers(column, valid, cells)
+
+    def _widen(self, needed: Layout, rows: int, valid: Bools | None, cells: Cells | None) -> Int64s:
+        self.widen(replace(needed, nulls=valid is not None))
+        matrix = np.zeros((rows if cells is None else len(cells), self.layout.width), np.int64)
+        if valid is not None:
+            _put(matrix, 0, (~valid)[:, None], cells)
+        return matrix
+
+    def _lift_floats(self, bits: Int64s, valid: Bools | None, cells: Cells | None) -> Int64s:
+        if not (self._sums or self._squares):
+            return self._widen(Layout(), len(bits), valid, cells)
+        mask, some_null = (_NO_NULLS, False) if valid is None else (valid, True)
+        low, high, *specials = limbs.float_span(bits, mask, some_null)
+        needed = Layout(specials=any(specials))
+        if high >= 0:
+            low, high = max(low - 1, 0), max(high - 1, 0)
+            needed = replace(needed, sums=(low >> 5, (high >> 5) + 3))
+            if self._squares:
+                needed = replace(needed, squares=(low >> 4, (high >> 4) + 5))
+        matrix = self._widen(needed, len(bits), valid, cells)
+        layout = self.layout
+        if any(specials):
+            values = bits.view(np.float64)
+            kinds = np.stack((np.isnan(values), values == np.inf, values == -np.inf), axis=1)
+            _put(matrix, int(layout.nulls), kinds if valid is None else kinds & valid[:, None], cells)
+        if high >= 0:
+            where = (_NO_CELLS, _NO_SIGNS, False) if cells is None else (cells.of_row, cells.sign, True)
+            limbs.float_limbs(bits, mask, some_null, *where, layout.sums[0], matrix, layout.sums_at)
+            if self._squares:
+                limbs.float_square_limbs(bits, mask, some_null, *where, layout.squares[0], matrix, layout.squares_at)
+        return matrix
+
+    def _lift_integers(self, column: pa.Array, valid: Bools | None, cells: Cells | None) -> Int64s:
+        n = len(column)
+        if n == 0 or not (self._sums or self._squares):
+            return self._widen(Layout(), n, valid, cells)
+        digits = integer_digits(column, valid)
+        needed = Layout(sums=(0, digits.shape[1]))
+        squares = _squares(digits, digits.shape[1]) if self._squares else None
+        if squares is not None:
+            needed = replace(needed, squares=(0, squares.shape[1]))
+        matrix = self._widen(needed, n, valid, cells)
+        _put(matrix, self.layout.sums_at, digits, cells)
+        if squares is not None:
+            _put(matrix, self.layout.squares_at, squares, cells)
+        return matrix
+
+    def advance(self, sweep: Sweep, feed: Feed, column: pa.Array) -> None:
+        """Add the events of `feed`, whose rows are `column`'s."""
+        self._advances += 1
+        if self.layout.width > 6 and self._advances % 16 == 0:
+            self.trim()
+        self.sweep(sweep, feed, self.lift(column))
+
+    def sweep(self, sweep: Sweep, feed: Feed, matrix: Int64s) -> None:
+        """Add the events of `feed`, whose rows have these lanes."""
+        self.points = sweep_lanes(matrix, feed.rows, feed.deltas, feed.ends, sweep.firsts, self.store[sweep.slots])
+        self.store[sweep.slots] = self.canonical(self.points[sweep.last])
+
+    def widen(self, layout: Layout) -> None:
+        """Have at least the lanes of `layout`."""
+        needed = layout.union(self.layout)
+        if needed != self.layout:
+            self.store = relaid(self.store, self.layout, needed)
+            self.layout = needed
+
+    def canonical(self, lanes: Int64s) -> Int64s:
+        """The same lanes with limbs carried to balanced digits."""
+        layout = self.layout
+        limbs.carry(lanes, layout.sums_at, layout.squares_at)
+        limbs.carry(lanes, layout.squares_at, layout.width)
+        return lanes
+
+    def trim(self) -> None:
+        """Forget lanes that are zero in every group."""
+        used = np.asarray(self.store.any(axis=0))
+        layout = self.layout
+        kept = Layout(
+            layout.nulls and bool(used[0]),
+            layout.specials and bool(used[layout.nulls : layout.nulls + 3].any()),
+            _used(used, layout.sums, layout.sums_at),
+            _used(used, layout.squares, layout.squares_at),
+        )
+        if kept != layout:
+            self.store, self.layout = relaid(self.store, layout, kept), kept
+
+    def grow(self, slots: int) -> None:
+        """Make room for `slots` groups."""
+        if slots > len(self.store):
+            more = np.zeros((slots - len(self.store), self.layout.width), np.int64)
+            self.store = np.concatenate((self.store, more))
+
+    def clear(self, slots: Int64s) -> None:
+        """Forget groups."""
+        self.store[slots] = 0
+
+
+def _put(matrix: Int64s, column: int, values: np.ndarray, cells: Cells | None) -> None:
+    """Values into `matrix[:, column:]`: row by row, or added per cell."""
+    if cells is None:
+        matrix[:, column : column + values.shape[1]] = values
+    else:
+        limbs.add_rows(values, cells.of_row, cells.sign, matrix, column)
+
+
+def _used(used: Bools, span: tuple[int, int], at: int) -> tuple[int, int]:
+    found = np.flatnonzero(used[at : at + span[1] - span[0]])
+    return (span[0] + int(found[0]), span[0] + int(found[-1]) + 1) if len(found) else _NONE
+
+
+def relaid(lanes: Int64s, old: Layout, new: Layout) -> Int64s:
+    """Lanes moved to another layout; lanes that `new` lacks must be zero."""
+    out = np.zeros((len(lanes), new.width), np.int64)
+    places = {name: k for k, name in enumerate(new.names())}
+    for k, name in enumerate(old.names()):
+        if name in places:
+            out[:, places[name]] = lanes[:, k]
+    return out
+
+
+def integer_digits(column: pa.Array, valid: Bools | None) -> Int64s:
+    """Integers (or unscaled decimals) as one lane if all are below 2**31, else as 32-bit digits, the top one signed."""
+    if pa.types.is_decimal(column.type):
+        low, high = words(column)
+        if valid is not None:
+            low, high = np.where(valid, low, np.uint64(0)), np.where(valid, high, 0)
+        if not np.array_equal(low.view(np.int64) >> 63, high):
+            bottom = low.view(np.int64)
+            return np.stack((bottom & _MASK, (bottom >> 32) & _MASK, high & _MASK, high >> 32), axis=1)
+        values = low.view(np.int64)
+    else:
+        values = raw(column)
+        if valid is not None:
+            values = np.where(valid, values, values.dtype.type(0))
+        if values.dtype == np.uint64 and len(values) and values.max() >= 2**63:
+            return np.stack(
+                ((values & np.uint64(_MASK)).astype(np.int64), (values >> np.uint64(32)).astype(np.int64)), axis=1
+            )
+        values = values.astype(np.int64, copy=False)
+    if len(values) == 0 or (values.min() >= -(2**31) and values.max() < 2**31):
+        return values.reshape(-1, 1)
+    return np.stack((values & _MASK, values >> 32), axis=1)
+
+
+def _squares(digits: Int64s, width: int) -> Int64s:
+    magnitude = digits
+    if width == 1:
+        if len(digits) == 0 or np.abs(digits).max() < 2**16:
+            return digits * digits
+        magnitude = np.abs(digits)
+    else:
+        negative = digits[:, -1] < 0
+        inverted = np.where(negative[:, None], ~digits & _MASK, digits & _MASK)
+        inverted[:, 0] += negative
+        for k in range(width - 1):
+            inverted[:, k + 1] += inverted[:, k] >> 32
+        magnitude = inverted & _MASK
+    out = np.zeros((len(digits), 2 * width + 1), np.int64)
+    limbs.square_limbs(magnitude, out, 0)
+    return out
+
+
+class Lowering:
+    """Final values of the functions over one column's lanes, at points."""
+
+    def __init__(self, lanes: Int64s, layout: Layout, type_: pa.DataType, rows: Int64s) -> None:
+        self._lanes, self._layout, self._type = lanes, layout, type_
+        self.count = rows - lanes[:, 0] if layout.nulls else rows
+
+    def answer(self, call: Aggregation) -> Answer:
+        """The answer of one call."""
+        if call.kind == "count":
+            return scalars(self.count, None, call.type)
+        if call.kind == "sum":
+            return self._sum(call.type)
+        if call.kind == "avg":
+            return self._mean(call.type)
+        return self._deviation(call)
+
+    @property
+    def _some(self) -> Bools | None:
+        some = self.count > 0
+        return None if some.all() else some
+
+    def _special(self, values: np.ndarray, infinite: bool = True) -> np.ndarray:
+        """Put NaN and infinities where the rows have them (VARIANCE: NaN for all of them)."""
+        if not self._layout.specials:
+            return values
+        nan, up, down = (self._lanes[:, self._layout.nulls + k] > 0 for k in range(3))
+        if not infinite:
+            return np.where(nan | up | down, np.nan, values)
+        values = np.where(up, np.inf, np.where(down, -np.inf, values))
+        return np.where(nan | (up & down), np.nan, values)
+
+    @property
+    def _bias(self) -> int:
+        return 32 * self._layout.sums[0] - (1074 if pa.types.is_floating(self._type) else 0)
+
+    def _bounds(self) -> tuple[int, int]:
+        return self._layout.sums_at, self._layout.squares_at
+
+    def _sum(self, type_: pa.DataType) -> Answer:
+        if pa.types.is_decimal(type_):
+            low, high = self._words()
+            return wides(low, high, self._some, type_)
+        values = limbs.round_sums(self._lanes, *self._bounds(), self._bias)
+        if pa.types.is_decimal(self._type):
+            values = values / 10.0**self._type.scale
+        return scalars(self._special(values), self._some, type_)
+
+    def _words(self) -> tuple[Int64s, Int64s | None]:
+        at, end = self._bounds()
+        if end == at:
+            return np.zeros(len(self.count), np.int64), None
+        if end - at == 1:
+            return np.ascontiguousarray(self._lanes[:, at]), None
+        digits, carried = [], np.zeros(len(self.count), np.int64)
+        for k in range(at, end):
+            total = self._lanes[:, k] + carried
+            digits.append(total & _MASK)
+            carried = total >> 32
+        while len(digits) < 4:
+            digits.append(carried & _MASK)
+            carried = carried >> 32
+        return digits[0] | (digits[1] << 32), digits[2] | (digits[3] << 32)
+
+    def _mean(self, type_: pa.DataType) -> Answer:
+        if pa.types.is_temporal(type_):
+            return scalars(limbs.truncated_means(self._lanes, *self._bounds(), self.count), self._some, type_)
+        scale = 10 ** (self._type.scale if pa.types.is_decimal(self._type) else 0)
+        if len(self.count) and int(self.count.max()) * scale < 2**31:
+            values = limbs.round_means(self._lanes, *self._bounds(), self._bias, self.count * scale)
+        else:
+            values = limbs.round_means(self._lanes, *self._bounds(), self._bias, self.count) / float(scale)
+        return scalars(self._special(values), self._some, type_)
+
+    def _deviation(self, call: Aggregation) -> Answer:
+        layout, n = self._layout, self.count
+        pop = call.kind in ("var_pop", "stddev_pop")
+        divisors = n * (n if pop else n - 1.0)
+        sums = (layout.sums_at, layout.squares_at, layout.sums[0])
+        squares = (layout.squares_at, layout.width, layout.squares[0])
+        unit = -2148 if pa.types.is_floating(self._type) else 0
+        values = limbs.deviations(self._lanes, *sums, *squares, unit, n, divisors)
+        if pa.types.is_decimal(self._type):
+            values = values / 10.0 ** (2 * self._type.scale)
+        values = np.where(n == 1, 0.0, self._special(values, infinite=False))
+        if call.kind.startswith("stddev"):
+            values = np.sqrt(values)
+        valid = n > (0 if pop else 1)
+        return scalars(values, None if valid.all() else valid, call.type)

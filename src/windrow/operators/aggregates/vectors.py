@@ -1,0 +1,92 @@
+"""Between Arrow arrays and NumPy vectors, without copies where the layout allows.
+
+Nulls travel beside the values as a boolean vector `valid`, or None when all values are there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+
+DAY_US = 86_400_000_000
+
+
+def validity(array: pa.Array) -> Bools | None:
+    """Where there is a value; None when everywhere."""
+    if array.null_count == 0:
+        return None
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), np.bool_)
+    packed = np.frombuffer(array.buffers()[0], np.uint8)
+    return np.unpackbits(packed, count=array.offset + len(array), bitorder="little")[array.offset :].view(np.bool_)
+
+
+def raw(array: pa.Array) -> np.ndarray:
+    """The values of a fixed-width array as its buffer holds them; what stands at nulls is arbitrary.
+
+    >>> raw(pa.array([1, 2, 3])[1:]).tolist()
+    [2, 3]
+    """
+    type_, n = array.type, len(array)
+    if pa.types.is_null(type_):
+        return np.zeros(n, np.int64)
+    if pa.types.is_boolean(type_):
+        packed = np.frombuffer(array.buffers()[1], np.uint8)
+        return np.unpackbits(packed, count=array.offset + n, bitorder="little")[array.offset :].astype(np.int64)
+    if n == 0:
+        return np.zeros(0, _dtype(type_))
+    return np.frombuffer(array.buffers()[1], _dtype(type_))[array.offset : array.offset + n]
+
+
+def _dtype(type_: pa.DataType) -> np.dtype:
+    if pa.types.is_floating(type_):
+        return np.dtype(f"f{type_.bit_width // 8}")
+    kind = "u" if pa.types.is_unsigned_integer(type_) else "i"
+    return np.dtype(f"{kind}{type_.bit_width // 8}")
+
+
+def words(array: pa.Array) -> tuple[NDArray[np.uint64], Int64s]:
+    """Low and high 64 bits of 128-bit decimals (narrower decimals are widened)."""
+    if array.type.bit_width != 128:
+        array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
+    buffer = array.buffers()[1]
+    both = (
+        np.frombuffer(buffer, np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
+        if len(array)
+        else np.zeros(0, np.int64)
+    )
+    return both[0::2].view(np.uint64), both[1::2]
+
+
+def fixed(values: np.ndarray, valid: Bools | None, type_: pa.DataType) -> pa.Array:
+    """An array of a fixed-width type over the bits of `values`.
+
+    >>> fixed(np.array([7, 8]), np.array([True, False]), pa.int32()).to_pylist()
+    [7, None]
+    """
+    if pa.types.is_boolean(type_):
+        data = pa.py_buffer(np.packbits(values.astype(np.bool_), bitorder="little"))
+    else:
+        data = pa.py_buffer(np.ascontiguousarray(values.astype(_dtype(type_), copy=False)))
+    return pa.Array.from_buffers(type_, len(values), [bitmap(valid), data])
+
+
+def decimals(low: np.ndarray, high: np.ndarray, valid: Bools | None, type_: pa.DataType) -> pa.Array:
+    """128-bit decimals from their words."""
+    both = np.empty((len(low), 2), np.int64)
+    both[:, 0] = low.view(np.int64)
+    both[:, 1] = high
+    wide = pa.decimal128(type_.precision, type_.scale)
+    array = pa.Array.from_buffers(wide, len(low), [bitmap(valid), pa.py_buffer(both)])
+    return array if wide == type_ else array.cast(type_)
+
+
+def bitmap(valid: Bools | None) -> pa.Buffer | None:
+    """Arrow's validity bitmap."""
+    if valid is None:
+        return None
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))
