@@ -1,0 +1,231 @@
+"""`windrow demo`: simulated trades at a steady rate, and monitoring queries that are registered while they flow.
+
+Trades carry the time at which they are made, so the lag that is shown is the true one: how far the answers are behind
+the wall clock. On Spark a thread writes them as small parquet files, which the engine reads as it would anyone's; in
+process they are pushed. A few queries are there from the start; the others join while it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from windrow.cli.inputs import RUNTIMES, positive
+
+if TYPE_CHECKING:
+    from windrow.engine import Engine
+
+FIRST = 8
+"""Queries that are there when the first trade comes."""
+
+STEP = 0.5
+"""Seconds of trades in one file or push."""
+
+SLACK = "100 MILLISECONDS"
+RETAIN = "30 SECONDS"
+SPOTLIGHTS = ("volume", "venues", "vwap", "swings", "heavy", "blocks", "both")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; return the exit code."""
+    options = _parser().parse_args(argv)
+    logging.getLogger("windrow").setLevel(logging.ERROR)
+    with tempfile.TemporaryDirectory(prefix="windrow-demo-", ignore_cleanup_errors=True) as temporary:
+        place = Path(options.keep or temporary)
+        try:
+            code = Demo(options, place).run()
+        except KeyboardInterrupt:  # before there was anything to see
+            code = 0
+        if options.keep:
+            _write_script(place, options.queries)
+    if code == 0:
+        _next(options)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="windrow demo", description=__doc__.split("\n", 1)[0], allow_abbrev=False)
+    parser.add_argument("--runtime", choices=RUNTIMES, default="spark", help="default: spark; local needs no Java")
+    parser.add_argument("--seconds", type=positive, default=60, metavar="N", help="how long to run (default: 60)")
+    parser.add_argument("--queries", type=positive, default=64, metavar="N", help="queries in the end (default: 64)")
+    parser.add_argument("--rate", type=positive, default=4000, metavar="N", help="trades per second (default: 4000)")
+    parser.add_argument("--plain", action="store_true", help="a line now and then; the default when not on a terminal")
+    parser.add_argument("--keep", metavar="DIR", help="keep the trades, the script and the engine's home here")
+    return parser
+
+
+class Demo:
+    """One run: the engine, the trades, the queries that join, and what is shown of them."""
+
+    def __init__(self, options: argparse.Namespace, place: Path) -> None:
+        from windrow.bench.trades import monitors
+
+        self.options, self.place = options, place
+        self.queries = monitors(options.queries)
+        self.waiting = list(self.queries)
+        self.newest: dict[str, Any] = {}
+        self._made = 0
+        self._stop = threading.Event()
+
+    def run(self) -> int:
+        """Start, watch until the time is up or Ctrl-C, stop."""
+        from windrow.cli.monitor import Monitor
+
+        monitor = Monitor(self.options, self.queries, SPOTLIGHTS)
+        with monitor.waiting("starting Spark" if self.options.runtime == "spark" else "starting"):
+            engine = self._engine()
+        with _interrupts(self._stop):  # after the start: Spark sets a handler of its own, which would cancel the tick
+            try:
+                with monitor.waiting("waiting for the first tick"):
+                    self._begin(engine)
+                self._watch(engine, monitor)
+            finally:
+                self._stop.set()
+                monitor.close()
+                with monitor.waiting("stopping"):
+                    engine.stop()
+        return monitor.farewell()
+
+    def _engine(self) -> Engine:
+        from windrow.bench.trades import DECLARATION
+        from windrow.engine import Engine
+
+        source, options = "", {}
+        if self.options.runtime == "spark":
+            folder = self.place / "trades"
+            folder.mkdir(parents=True, exist_ok=True)
+            source = f"FROM parquet (path => '{folder}')"
+            options = {"home": str(self.place / "home")}
+        engine = Engine(self.options.runtime, **options)
+        if "trade" not in engine.catalog.streams:  # else a kept home that goes on
+            engine.execute(f"CREATE STREAM trade {DECLARATION} WITHIN {SLACK} RETAIN {RETAIN} {source}")
+        return engine
+
+    def _begin(self, engine: Engine) -> None:
+        self._register(engine, FIRST)
+        self._made_us = _now_us()
+        self._more(engine)
+        engine.start()
+        threading.Thread(target=self._feed, args=(engine,), name="windrow-demo-trades", daemon=True).start()
+        while not self._stop.is_set() and engine.status()["frontier"] is None and not engine.status().get("error"):
+            self._stop.wait(0.1)
+
+    def _register(self, engine: Engine, count: int) -> None:
+        """Let the next few queries join, all at once."""
+        names, self.waiting = self.waiting[:count], self.waiting[count:]
+        engine.execute("".join(f"CREATE QUERY {n} AS {self.queries[n]};" for n in names if n not in engine))
+        for name in set(names) & set(SPOTLIGHTS):
+            engine[name].subscribe(partial(self.newest.__setitem__, name))
+
+    def _feed(self, engine: Engine) -> None:
+        while not self._stop.wait(max(0.0, STEP - (_now_us() - self._made_us) / 1e6)):
+            self._more(engine)
+
+    def _more(self, engine: Engine) -> None:
+        """Make the trades of the time since the last ones."""
+        from pyarrow import parquet
+
+        from windrow.bench.trades import trades
+
+        begin_us, self._made_us = self._made_us, max(_now_us(), self._made_us + 1)
+        rows = trades(
+            max(1, round(self.options.rate * (self._made_us - begin_us) / 1e6)), begin_us, self._made_us, seed=begin_us
+        )
+        if self.options.runtime == "local":
+            engine.push("trade", rows)
+            return
+        self._made += 1
+        name = f"{begin_us}.parquet"
+        hidden = self.place / "trades" / f".{name}"  # Spark skips it until it is whole
+        parquet.write_table(rows, hidden)
+        hidden.rename(self.place / "trades" / name)
+
+    def _watch(self, engine: Engine, monitor: Any) -> None:
+        begin = time.monotonic()
+        joining = len(self.waiting)
+        while not self._stop.is_set():
+            past = time.monotonic() - begin
+            # All have joined when two thirds of the time are over.
+            due = round(joining * min(1.0, past / (0.66 * self.options.seconds))) - (joining - len(self.waiting))
+            if due > 0:
+                self._register(engine, due)
+            status = engine.status()
+            monitor.show(past, status, _now_us(), len(self.queries) - len(self.waiting), self.newest)
+            if past >= self.options.seconds or status.get("error"):
+                return
+            self._stop.wait(0.1)
+
+
+@contextmanager
+def _interrupts(stop: threading.Event) -> Iterator[None]:
+    """Let Ctrl-C and a polite kill end the demo between two looks, not in the middle of a tick."""
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: dict[int, Any] = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _write_script(place: Path, count: int) -> None:
+    from windrow.bench.trades import DECLARATION, monitors
+
+    queries = "".join(f"CREATE QUERY {name} AS\n  {text};\n" for name, text in monitors(count).items())
+    place.joinpath("demo.cql").write_text(
+        f"CREATE STREAM trade {DECLARATION} WITHIN {SLACK};\n{queries}", encoding="utf-8"
+    )
+
+
+def _next(options: argparse.Namespace) -> None:
+    """Say what to try now, in commands that work as they stand."""
+    here = (
+        "windrow"
+        if shutil.which("windrow")
+        else sys.argv[0]
+        if sys.argv[0].endswith("windrow")
+        else "python -m windrow"
+    )
+    if options.keep and options.runtime == "spark":
+        first = (
+            f"{here} run {options.keep}/demo.cql --stream trade={options.keep}/trades --query volume",
+            "the same trades again, as a replay",
+        )
+        second = (f"{here} state {options.keep}/home", "what the engine has kept")
+    else:
+        first = (
+            f"{here} demo --keep demo-run --seconds 20",
+            "keep trades, queries and state, to look at",
+        )
+        second = (f"{here} demo --queries 200 --rate 20000", "more queries, more trades")
+    if Path("docs/examples/top.cql").exists() and not options.keep:
+        first = (
+            f"{here} run docs/examples/top.cql --stream bid=docs/examples/bids.csv --runtime local",
+            "a query over a file, every answer",
+        )
+    third = (f"{here} bench ticks --quick", "where the time of a tick goes")
+    print("\nTry next:")
+    for command, why in (first, second, third):
+        print(f"  {command}\n      {why}")

@@ -1,0 +1,93 @@
+"""`windrow explain`: show the plan of every query of a script, without running it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from windrow.cli.inputs import add_inputs, read_script
+
+if TYPE_CHECKING:
+    from windrow.catalog import Catalog
+    from windrow.cql import Explain
+    from windrow.plan.nodes import QueryPlan
+
+FORMATS = ("text", "json", "dot", "svg")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; return the exit code."""
+    parser = argparse.ArgumentParser(prog="windrow explain", description=__doc__, allow_abbrev=False)
+    add_inputs(parser)
+    parser.add_argument("--format", choices=FORMATS, help="default: text")
+    parser.add_argument("--json", action="store_true", help="the same as --format json")
+    parser.add_argument("--query", metavar="NAME", help="this query only")
+    options = parser.parse_args(argv)
+    if options.json and options.format not in (None, "json"):
+        parser.error(f"--json contradicts --format {options.format}")
+    format_ = "json" if options.json else options.format or "text"
+
+    plans = bound(read_script(options.file), dict(options.stream), dict(options.table))
+    if options.query:
+        named = {name.lower(): plan for name, plan in plans.items()}
+        if options.query.lower() not in named:
+            parser.error(f"no query named {options.query} in the script; it has {', '.join(plans) or 'none'}")
+        plans = {options.query: named[options.query.lower()]}
+    if format_ == "svg" and len(plans) > 1:
+        parser.error(f"the script has {len(plans)} queries and a drawing shows one: choose it with --query")
+    shown = [_explain(plan, format_, options.strategy, options.no_rule) for plan in plans.values()]
+    if format_ == "json" and not options.query:
+        shown = ["[" + ",\n".join(shown) + "]"]  # a list, however many there are
+    print("\n".join(text.rstrip("\n") + "\n" for text in shown), end="", file=sys.stdout)
+    return 0
+
+
+def bound(script: str, streams: Mapping[str, str], tables: Mapping[str, str]) -> dict[str, QueryPlan]:
+    """Plans by name: of every query, and of what EXPLAIN statements show. Data gives schemas that are not declared."""
+    catalog = _catalog(script, streams, tables)
+    plans = {plan.name: plan for plan in catalog.queries.values()}
+    for number, statement in enumerate(_explained(script, catalog), 1):
+        if statement.plan not in plans.values():
+            plans[f"{statement.plan.name}{number}"] = replace(statement.plan, name=f"{statement.plan.name}{number}")
+    return plans
+
+
+def explanations(
+    script: str, streams: Mapping[str, str], tables: Mapping[str, str], strategy: str, without: Sequence[str]
+) -> list[str]:
+    """What the EXPLAIN statements of a script show, each in its own format."""
+    from windrow import cql
+    from windrow.cql.statements import ExplainStatement
+
+    if not any(isinstance(s, ExplainStatement) for s in cql.parse(script)):
+        return []  # data is read for its schema only where it is needed
+    catalog = _catalog(script, streams, tables)
+    return [_explain(e.plan, e.format, strategy, without) for e in _explained(script, catalog)]
+
+
+def _catalog(script: str, streams: Mapping[str, str], tables: Mapping[str, str]) -> Catalog:
+    from windrow.catalog import Catalog
+    from windrow.functions import registered
+    from windrow.replay import bind_script
+
+    given = ({name.lower(): (name, path) for name, path in data.items()} for data in (streams, tables))
+    return bind_script(script, Catalog(functions=registered()), *given)
+
+
+def _explained(script: str, catalog: Catalog) -> list[Explain]:
+    from windrow import cql
+    from windrow.cql.statements import ExplainStatement
+
+    found = (cql.bind(s, catalog) for s in cql.parse(script) if isinstance(s, ExplainStatement))
+    return [e for e in found if isinstance(e, cql.Explain)]
+
+
+def _explain(plan: QueryPlan, format_: str, strategy: str, without: Sequence[str]) -> str:
+    from windrow.optimize import trace
+    from windrow.plan.explain import explain
+
+    best, rules = trace(plan, off=without, strategy=strategy)
+    return explain(best, format_, strategy, rules=rules)

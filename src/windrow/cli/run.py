@@ -1,0 +1,143 @@
+"""`windrow run`: replay bounded streams through a script and show every answer.
+
+Answers go to standard output (or to files), everything else to standard error, so the output can be piped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windrow.cli.inputs import RUNTIMES, add_inputs, instant, positive, read_script
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMATS = ("table", "csv", "json", "parquet")
+Progress = Callable[[int, int], None]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; return the exit code."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    _check(parser, options)
+    script = read_script(options.file)
+
+    import windrow
+
+    start = time.perf_counter()
+    with _progress(quiet=options.json) as progress:
+        answers = windrow.run(script, progress=progress, **_arguments(options))
+    seconds = time.perf_counter() - start
+    if options.format == "table" and not options.json:
+        for text in _explanations(script, options):
+            print(text)
+    _show(parser, options, answers, answers.late, seconds)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="windrow run", description=__doc__.split("\n", 1)[0], allow_abbrev=False)
+    add_inputs(parser)
+    parser.add_argument("--runtime", choices=RUNTIMES, default="spark", help="default: spark; local needs no Java")
+    parser.add_argument("--batch-rows", type=positive, metavar="N", help="rows per batch; never changes an answer")
+    parser.add_argument("--until", type=instant, metavar="T", help="advance time to T (default: the last row's time)")
+    parser.add_argument(
+        "--query", action="append", default=[], metavar="NAME", help="show this query only; may be repeated"
+    )
+    parser.add_argument("--output", type=Path, metavar="DIR", help="write one file per query here")
+    parser.add_argument("--format", choices=FORMATS, help="default: table; with --output, parquet")
+    parser.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="rows of each table shown (default: 50; 0: all)"
+    )
+    parser.add_argument("--late", type=Path, metavar="DIR", help="write late rows here, one file per stream")
+    parser.add_argument("--json", action="store_true", help="print one JSON document: answers, late rows, seconds")
+    return parser
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Settle the format, and refuse options that contradict each other."""
+    if options.output and options.format == "table":
+        parser.error("--output needs --format csv, json or parquet")
+    if options.format == "parquet" and not options.output:
+        parser.error("--format parquet needs --output DIR")
+    if options.json and options.format and not options.output:
+        parser.error("--json is a format of its own; leave --format out, or write files with --output")
+    options.format = options.format or ("parquet" if options.output else "table")
+
+
+def _arguments(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "streams": dict(options.stream),
+        "tables": dict(options.table),
+        "runtime": options.runtime,
+        "strategy": options.strategy,
+        "batch_rows": options.batch_rows,
+        "until": options.until,
+        "without": tuple(options.no_rule),
+    }
+
+
+def _explanations(script: str, options: argparse.Namespace) -> list[str]:
+    from windrow.cli.explain import explanations
+
+    return explanations(script, dict(options.stream), dict(options.table), options.strategy, options.no_rule)
+
+
+def _show(
+    parser: argparse.ArgumentParser,
+    options: argparse.Namespace,
+    answers: Mapping[str, pa.Table],
+    late: Mapping[str, pa.Table],
+    seconds: float,
+) -> None:
+    from windrow.cli import answers as shown
+
+    unknown = [q for q in options.query if q not in answers]
+    if unknown:
+        parser.error(f"no query named {unknown[0]} in the script; it has {', '.join(answers)}")
+    if options.query:
+        answers = {q: answers[q] for q in options.query}
+    late = {name: rows for name, rows in late.items() if len(rows)}
+    files: dict[str, str] = {}
+    if options.output:
+        files = shown.write_files(answers, options.output, options.format)
+    if options.late and late:
+        kind = "csv" if options.format == "table" else options.format
+        shown.write_files(late, options.late, kind)
+    if options.json:
+        sys.stdout.write(shown.document(answers, late, seconds, files))
+    elif options.output:
+        for name, path in files.items():
+            print(f"{path}\t{len(answers[name])} rows")
+    elif options.format == "table":
+        shown.print_tables(answers, options.limit)
+    elif len(answers) > 1:
+        parser.error(f"the script has {len(answers)} queries: choose one with --query, or write files with --output")
+    else:
+        shown.print_rows(next(iter(answers.values())), options.format)
+    for name, rows in late.items():
+        kept = f"written to {options.late}" if options.late else "--late DIR keeps them"
+        count = f"{len(rows)} late row{'s' if len(rows) > 1 else ''}"
+        print(f"note: {count} of stream {name} took no part ({kept})", file=sys.stderr)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Progress | None]:
+    """A bar on standard error while the replay runs, when a person is watching."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("replay"), BarColumn(), MofNCompleteColumn(), TextColumn("rows"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("replay", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

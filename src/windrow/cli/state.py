@@ -1,0 +1,152 @@
+"""`windrow state HOME`: show what an engine keeps in its home, while it runs or not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from windrow.spark.manifest import Manifest
+from windrow.spark.store import Store
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; return the exit code."""
+    parser = argparse.ArgumentParser(prog="windrow state", description=__doc__, allow_abbrev=False)
+    parser.add_argument("home", metavar="HOME", help="the directory or address given to Engine(home=...)")
+    parser.add_argument("--json", action="store_true", help="for a program to read")
+    options = parser.parse_args(argv)
+    store = Store.open(options.home, read_only=True)
+    described = describe(store, store.latest())
+    if options.json:
+        json.dump(described, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        _draw(described)
+    return 0
+
+
+def describe(store: Store, manifest: Manifest | None) -> dict[str, Any]:
+    """What a home holds, as plain JSON."""
+    files = store.place.names("runs", recursive=True)
+    described: dict[str, Any] = {
+        "home": store.place.uri,
+        "identity": store.identity,
+        "files": len(files),
+        "file_bytes": sum(files.values()),
+    }
+    if manifest is None:
+        return described | {"version": None, "tick": None}
+    return described | {
+        "version": manifest.version,
+        "tick": manifest.tick,
+        "frontier": manifest.frontier,
+        "catalog": manifest.catalog,
+        "streams": {
+            name: {"batch": manifest.batches.get(name), "mark": manifest.marks.get(name)}
+            for name in sorted({*manifest.batches, *manifest.marks})
+        },
+        "queries": {
+            name: {"clock": manifest.clocks.get(name), "sink": manifest.sinks.get(name)}
+            for name in sorted({*manifest.clocks, *manifest.sinks})
+        },
+        "stages": _stages(manifest),
+        "counters": dict(manifest.counters),
+        "pending": len(manifest.outputs),
+        "runs": len({ref.uid for ref in manifest.refs()}),
+        "run_bytes": sum({ref.uid: ref.bytes for ref in manifest.refs()}.values()),
+    }
+
+
+def _stages(manifest: Manifest) -> list[dict[str, Any]]:
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for (stage, partition, operator, slot), refs in manifest.runs.items():
+        entry = found.setdefault(
+            (stage, operator, slot),
+            {"stage": stage, "operator": operator, "slot": slot, "partitions": set(), "runs": 0, "rows": 0, "bytes": 0},
+        )
+        entry["partitions"].add(partition)
+        entry["runs"] += len(refs)
+        entry["rows"] += sum(r.rows for r in refs)
+        entry["bytes"] += sum(r.bytes for r in refs)
+    return [entry | {"partitions": len(entry["partitions"])} for _, entry in sorted(found.items())]
+
+
+def _draw(described: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console()
+    console.print(f"home {escape(described['home'])}, {_bytes(described['file_bytes'])} in {described['files']} files")
+    if described["version"] is None:
+        console.print("no tick has been committed yet")
+        return
+    console.print(
+        f"manifest {described['version']}, tick {described['tick']}, frontier {_instant(described['frontier'])}, "
+        f"{described['runs']} runs, {_bytes(described['run_bytes'])}"
+    )
+    _table(
+        console,
+        "streams",
+        ("stream", "batch", "greatest time"),
+        [(n, s["batch"], _instant(s["mark"])) for n, s in described["streams"].items()],
+    )
+    _table(
+        console,
+        "queries",
+        ("query", "clock started", "last tick in its sink"),
+        [(n, _instant(q["clock"]), q["sink"]) for n, q in described["queries"].items()],
+    )
+    _table(
+        console,
+        "state",
+        ("stage", "operator", "slot", "partitions", "runs", "rows", "size"),
+        [
+            (s["stage"], s["operator"], s["slot"], s["partitions"], s["runs"], s["rows"], _bytes(s["bytes"]))
+            for s in described["stages"]
+        ],
+    )
+
+
+def _table(console: Any, title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    if not rows:
+        return
+    drawn = Table(title=title, title_justify="left")
+    for name in header:
+        drawn.add_column(name)
+    for row in rows:
+        drawn.add_row(*("" if v is None else escape(str(v)) for v in row))
+    console.print(drawn)
+
+
+def _instant(value: int | None) -> str:
+    """An instant as written by a clock when it can only be microseconds, else the plain number.
+
+    >>> _instant(1_700_000_000_000_000), _instant(42), _instant(None)
+    ('2023-11-14 22:13:20+00:00', '42', '-')
+    """
+    if value is None:
+        return "-"
+    if not 10**14 < abs(value) < 10**16:
+        return str(value)
+    return str(datetime.fromtimestamp(value / 1_000_000, UTC))
+
+
+def _bytes(count: int) -> str:
+    """A size for people.
+
+    >>> _bytes(512), _bytes(5_000_000)
+    ('512 B', '4.8 MiB')
+    """
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
