@@ -1,11 +1,11 @@
 """windrow: many continuous queries over data streams, one pass, exact answers, on Spark.
 
->>> import pyarrow as pa
->>> trades = pa.table({"symbol": ["A", "B", "A"], "price": [10, 20, 12], "ts": [1, 2, 3]})
->>> answers = run("CREATE QUERY top AS SELECT MAX(price) AS top FROM trades [RANGE 2]",
-...               streams={"trades": trades}, runtime="local")
->>> answers["top"].to_pylist()
-[{'_ts': 1, '_op': 1, 'top': 10}, {'_ts': 2, '_op': -1, 'top': 10}, {'_ts': 2, '_op': 1, 'top': 20}]
+>>> import windrow
+>>> trades = {"symbol": ["A", "B", "A"], "price": [10, 20, 12], "ts": [1, 2, 3]}
+>>> query = "CREATE QUERY top AS SELECT MAX(price) AS top FROM trades [RANGE 2]"
+>>> answers = windrow.run(query, streams={"trades": trades}, runtime="local")
+>>> sorted(tuple(row.values()) for row in answers["top"].to_pylist())  # _ts, _op, top
+[(1, 1, 10), (2, -1, 10), (2, 1, 20)]
 """
 
 from __future__ import annotations
