@@ -1,12 +1,13 @@
 """Bag operators by counting: DISTINCT over a strict input, EXCEPT ALL, INTERSECT ALL.
 
-For each distinct row keep how many copies each input has now. The output has f(counts) copies, so it changes exactly when a count
-does:
+For each distinct row keep how many copies each input has now. The output has f(counts) copies, so it changes exactly
+when a count does:
 
     distinct       min(1, a)          difference     max(0, a - b)          intersection   min(a, b)
 
-The changes of an advance (arrivals, negatives, and the ends that came due) are sorted by row and instant, summed, and accumulated per row: no loop over
-rows. This is the counting version of duplicate elimination and of negation in the thesis (2.2.2, 3.2.2); its output is strict.
+The changes of an advance (arrivals, negatives, and the ends that came due) are sorted by row and instant, summed, and
+accumulated per row: no loop over rows. This is the counting version of duplicate elimination and of negation in the
+thesis (2.2.2, 3.2.2); its output is strict.
 
 State: counts per live row, and the pending ends. Cost per advance: its changes, sorted.
 """
@@ -36,9 +37,7 @@ RULES: Mapping[str, Rule] = {
 class Bag:
     """Keep `rule(copies in the first input, copies in the second)` copies of every row."""
 
-    def __init__(
-        self, rule: str, types: Mapping[str, pa.DataType], pending: Callable[[], Pending] = Calendar
-    ) -> None:
+    def __init__(self, rule: str, types: Mapping[str, pa.DataType], pending: Callable[[], Pending] = Calendar) -> None:
         self.rule, self.types = RULES[rule], dict(types)
         self._rows = KeyTable(types)
         self._counts = np.zeros((0, 3), np.int64)  # by slot: copies in a, copies in b, pending ends
@@ -117,7 +116,7 @@ class Bag:
 
     def _forget(self) -> None:
         """Drop rows without copies or pending ends, once they are the majority."""
-        live = self._counts[: len(self._rows)].any(axis=1)
+        live = np.logical_or.reduce(self._counts[: len(self._rows)] != 0, axis=1)
         if len(live) < 1024 or 2 * np.count_nonzero(live) > len(live):
             return
         renumber = np.cumsum(live) - 1

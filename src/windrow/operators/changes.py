@@ -1,10 +1,10 @@
 """A relation as a change log, consolidated.
 
-Turns lifetimes into what happens at each instant: +1 when an element starts, -1 when it ends (the reverse for negative elements), and cancels,
-within one instant, rows that leave with equal rows that enter. The output is open elements `[t, INF)` with signs: the same relation, spelled as
-a log.
+Turns lifetimes into what happens at each instant: +1 when an element starts, -1 when it ends (the reverse for negative
+elements), and cancels, within one instant, rows that leave with equal rows that enter. The output is open elements `[t,
+INF)` with signs: the same relation, spelled as a log.
 
-Only instants with changes of both signs can cancel anything; all other changes pass through uncompared.
+Only equal hashes with both signs can cancel anything; all other changes pass through uncompared.
 State: pending ends, in the structure that the input's update pattern allows. Cost per advance: its changes.
 """
 
@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
+from numba import njit
 
-from windrow.operators.elements import BEGINNING, INF, Elements, concat
-from windrow.operators.keys import factorize
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
+from windrow.operators.keys import factorize, hash_rows, mix
 from windrow.operators.protocol import State, Stateless
 from windrow.operators.state.pending import Calendar, Pending
 
@@ -33,14 +34,17 @@ class Changes:
         self._start = ts
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
-        new = self._from_start(inputs[0])
+        new = cancel(self._from_start(inputs[0]))  # what cancels for its whole life need not wait for its end
         self._pending.add(new.filter(new.exp != INF))
-        parts = [as_log(new, new.ts, 1)]
+        log = as_log(new, new.ts, 1)
         due = self._pending.due(frontier)
         if due is not None:
-            parts.append(as_log(due, due.exp, -1))
-        log = cancel(concat(parts))
-        return log.take(np.argsort(log.ts, kind="stable"))
+            log = concat([log, as_log(due, due.exp, -1)])
+        if due is not None or (new.exp != INF).any():  # else the first look saw all there is
+            log = cancel(log)
+        if (log.ts[1:] >= log.ts[:-1]).all():
+            return log
+        return log.take(np.argsort(log.ts))
 
     def _from_start(self, new: Elements) -> Elements:
         if len(new) and new.ts.min() < self._start:
@@ -94,25 +98,64 @@ def as_log(elements: Elements, at: np.ndarray, factor: int) -> Elements:
     return Elements(at, np.full(len(elements), INF), sign, elements.columns)
 
 
-def cancel(log: Elements) -> Elements:
-    """Net the changes of each (instant, row); k copies remain as k elements.
+def cancel(elements: Elements) -> Elements:
+    """Net the signs of equal rows with equal lifetimes; k copies remain as k elements.
 
-    >>> log = Elements(np.array([5, 5, 5]), np.array([INF] * 3), np.array([1, -1, 1], np.int8), {"a": pa.array([1, 1, 2])})
+    >>> ones, rows = np.array([1, -1, 1], np.int8), {"a": pa.array([1, 1, 2])}
+    >>> log = Elements(np.array([5, 5, 5]), np.array([INF] * 3), ones, rows)
     >>> cancel(log).columns["a"].to_pylist()
     [2]
     """
-    entering = log.sign > 0
-    if entering.all() or not entering.any():
-        return log
-    both = np.intersect1d(log.ts[entering], log.ts[~entering])
-    if not len(both):
-        return log
-    mixed = np.isin(log.ts, both)
-    index = np.flatnonzero(mixed)
-    part = log.take(index)
-    codes, first = factorize([pa.array(part.ts), *part.columns.values()], len(part))
+    index = _opposed(elements)
+    if not len(index):
+        return elements
+    part = elements.take(index)
+    codes, first = factorize([pa.array(part.ts), pa.array(part.exp), *part.columns.values()], len(part))
     net = np.bincount(codes, part.sign, minlength=len(first)).astype(np.int64)
     kept = np.repeat(np.arange(len(first)), np.abs(net))
     rows = part.take(first[kept])
     netted = Elements(rows.ts, rows.exp, np.sign(net[kept]).astype(np.int8), rows.columns)
-    return concat([log.take(np.flatnonzero(~mixed)), netted])
+    rest = np.ones(len(elements), np.bool_)
+    rest[index] = False
+    return concat([elements.take(np.flatnonzero(rest)), netted])
+
+
+def _opposed(elements: Elements) -> Int64s:
+    """Indices of elements that may have an equal one of the other sign: all that have, and few others.
+
+    Compares hashes, column by column, of those that are still in doubt: most logs are done after one column.
+    """
+    index = np.arange(len(elements))
+    positive = elements.sign > 0
+    if positive.all() or not positive.any():
+        return index[:0]
+    hashes = mix(mix(elements.ts.view(np.uint64)) + elements.exp.view(np.uint64))
+    for column in elements.columns.values():
+        hashes = mix(hashes ^ hash_rows([column.take(pa.array(index))], len(index)).view(np.uint64))
+        keep = _has_both(hashes, positive)
+        index, hashes, positive = index[keep], hashes[keep], positive[keep]
+        if not len(index):
+            break
+    return index
+
+
+@njit(cache=True)
+def _has_both(hashes, positive):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """Where a hash occurs with both signs."""
+    size = 16
+    while size < 2 * len(hashes):
+        size *= 2
+    table = np.zeros(size, np.uint64)
+    seen = np.zeros(size, np.uint8)  # bit 0: negative, bit 1: positive; 0: free
+    home = np.empty(len(hashes), np.int64)
+    for i in range(len(hashes)):
+        at = np.int64(hashes[i] & np.uint64(size - 1))
+        while seen[at] and table[at] != hashes[i]:
+            at = (at + 1) & (size - 1)
+        table[at] = hashes[i]
+        seen[at] |= 2 if positive[i] else 1
+        home[i] = at
+    keep = np.empty(len(hashes), np.bool_)
+    for i in range(len(hashes)):
+        keep[i] = seen[home[i]] == 3
+    return keep

@@ -1,14 +1,14 @@
 """Duplicate elimination that stores at most twice its output (the thesis's delta-star, 3.5.2).
 
-When no element ends early, it is enough to know for each distinct row two ends: that of the copy now in the output, and that of the copy in the
-window which lives longest (the auxiliary). When the output's copy ends and the auxiliary outlives it, the auxiliary takes over from that
-instant.
+When no element ends early, it is enough to know for each distinct row two ends: that of the copy now in the output, and
+that of the copy in the window which lives longest (the auxiliary). When the output's copy ends and the auxiliary
+outlives it, the auxiliary takes over from that instant.
 
     window     [1 ───── 6)  [3 ───── 8)  [7 ──── 12)
     output     [1 ───── 6)[6 ─ 8)[8 ──── 12)
 
-The output is weak: ends are known, not in order. Rows arrive per key in time order, one after another, so the core is a compiled loop.
-Cost per advance: new elements and keys that end; state: one slot with two ends per distinct live row.
+The output is weak: ends are known, not in order. Rows arrive one after another, so the core is a compiled loop.
+Cost per advance: new elements, and a look at each slot's end; state: one slot with two ends per distinct live row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from windrow.operators.elements import BEGINNING, Elements, Int64s
+from windrow.operators.elements import BEGINNING, Elements
 from windrow.operators.keytable import KeyTable
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run, chunk, ints
@@ -40,14 +40,13 @@ class DeltaStar:
         (new,) = inputs
         slots = self._rows.slots(new.columns, len(new))
         self._grow()
-        ends = self._ends[: len(self._rows)]
-        order = np.lexsort((new.ts, slots))
-        touched = np.zeros(len(ends), np.bool_)
-        touched[slots] = True
-        ending = np.flatnonzero((ends[:, 0] > BEGINNING) & (ends[:, 0] <= frontier) & ~touched)
-        slot, ts, exp = _cover(ends, slots[order], new.ts[order], new.exp[order], ending, frontier)
+        ts, exp = new.ts, new.exp
+        if (ts[1:] < ts[:-1]).any():
+            order = np.argsort(ts, kind="stable")
+            slots, ts, exp = slots[order], ts[order], exp[order]
+        slot, ts, exp, live = _cover(self._ends[: len(self._rows)], slots, ts, exp, frontier)
         out = Elements.positive(ts, exp, self._rows.rows(slot))
-        self._forget(frontier)
+        self._forget(frontier, live)
         return out
 
     def _grow(self) -> None:
@@ -56,10 +55,10 @@ class DeltaStar:
             grown[: len(self._ends)] = self._ends
             self._ends = grown
 
-    def _forget(self, frontier: int) -> None:
-        live = self._ends[: len(self._rows), 0] > frontier
-        if len(live) >= 64 and 4 * np.count_nonzero(live) < 3 * len(live):
-            self._ends = self._ends[self._rows.compact(live)].copy()
+    def _forget(self, frontier: int, live: int) -> None:
+        if len(self._rows) >= 64 and 4 * live < 3 * len(self._rows):
+            keep = self._ends[: len(self._rows), 0] > frontier
+            self._ends = self._ends[self._rows.compact(keep)].copy()
 
     @property
     def size(self) -> int:
@@ -68,50 +67,49 @@ class DeltaStar:
 
     def state(self) -> State:
         ends = self._ends[: len(self._rows)]
-        named = {"_end0": pa.array(ends[:, 0]), "_end1": pa.array(ends[:, 1])}
-        return {"rows": (Run(pa.table({**named, **self._rows.arrays()})),)}
+        rows = {n: a for n, a in self._rows.arrays().items() if n in self.types}
+        return {"rows": (Run(pa.table({"_end0": pa.array(ends[:, 0]), "_end1": pa.array(ends[:, 1]), **rows})),)}
 
     def restore(self, state: State, frontier: int) -> None:
         (run,) = state["rows"]
-        self._ends = np.stack([ints(run.table, "_end0"), ints(run.table, "_end1")], axis=1)
-        self._rows.restore(ints(run.table, "_hash"), {n: chunk(run.table, n) for n in self.types})
+        self._rows, self._ends = KeyTable(self.types), np.zeros((0, 2), np.int64)
+        slots = self._rows.slots({n: chunk(run.table, n) for n in self.types}, run.table.num_rows)
+        self._grow()
+        self._ends[slots, 0], self._ends[slots, 1] = ints(run.table, "_end0"), ints(run.table, "_end1")
 
 
 @njit(cache=True)
-def _cover(ends, slots, ts, exp, ending, frontier):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    """Walk arrivals by (slot, ts), then the untouched slots that end; returns the output's (slot, ts, exp)."""
-    limit = 2 * len(slots) + 2 * len(ending) + 16
+def _cover(ends, slots, ts, exp, frontier):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """Walk arrivals in time order, then the slots that end; returns the output's (slot, ts, exp) and the live slots."""
+    ending = 0
+    for s in range(len(ends)):
+        ending += ends[s, 0] <= frontier and ends[s, 1] > ends[s, 0]
+    limit = 3 * len(slots) + ending
     out_slot = np.empty(limit, np.int64)
     out_ts = np.empty(limit, np.int64)
     out_exp = np.empty(limit, np.int64)
     n = 0
-    i = 0
-    while i < len(slots):
+    for i in range(len(slots)):
         s = slots[i]
         now, aux = ends[s, 0], ends[s, 1]
-        while i < len(slots) and slots[i] == s:
-            if now <= ts[i] and aux > now:  # the auxiliary took over before this arrival
-                out_slot[n], out_ts[n], out_exp[n] = s, now, aux
-                n += 1
-                now = aux
-            if now <= ts[i]:
-                out_slot[n], out_ts[n], out_exp[n] = s, ts[i], exp[i]
-                n += 1
-                now = exp[i]
-            elif exp[i] > aux:
-                aux = exp[i]
-            i += 1
+        if now <= ts[i] and aux > now:  # the auxiliary took over before this arrival
+            out_slot[n], out_ts[n], out_exp[n] = s, now, aux
+            n += 1
+            now = aux
+        if now <= ts[i]:
+            out_slot[n], out_ts[n], out_exp[n] = s, ts[i], exp[i]
+            n += 1
+            now = exp[i]
+        elif exp[i] > aux:
+            aux = exp[i]
+        ends[s, 0], ends[s, 1] = now, aux
+    live = 0
+    for s in range(len(ends)):
+        now, aux = ends[s, 0], ends[s, 1]
         if now <= frontier and aux > now:
             out_slot[n], out_ts[n], out_exp[n] = s, now, aux
             n += 1
             now = aux
         ends[s, 0], ends[s, 1] = now, aux if aux > now else np.iinfo(np.int64).min
-    for k in range(len(ending)):
-        s = ending[k]
-        now, aux = ends[s, 0], ends[s, 1]
-        if aux > now:
-            out_slot[n], out_ts[n], out_exp[n] = s, now, aux
-            n += 1
-            ends[s, 0] = aux
-        ends[s, 1] = np.iinfo(np.int64).min
-    return out_slot[:n], out_ts[:n], out_exp[:n]
+        live += now > frontier
+    return out_slot[:n], out_ts[:n], out_exp[:n], live

@@ -1,8 +1,8 @@
 """Rows as keys: exact dense codes within a batch, and 64-bit hashes across batches.
 
-`factorize` numbers the distinct rows of a batch, exactly. `hash_rows` maps rows to 64-bit codes that are equal for equal rows in
-every process; for one integer-like column the map is a bijection, otherwise two different rows may
-share a hash and whoever matches by hash compares the rows themselves (`same_rows`).
+`factorize` numbers the distinct rows of a batch, exactly. `hash_rows` maps rows to 64-bit codes that are equal for
+equal rows in every process; for one integer-like column the map is a bijection, otherwise two different rows may share
+a hash and whoever matches by hash compares the rows themselves (`same_rows`).
 
 Equality is SQL's for grouping: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0.
 """
@@ -84,11 +84,12 @@ def hash_rows(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
         return np.zeros(length, np.int64)
     result = _hash_column(columns[0])
     for column in columns[1:]:
-        result = _mix((result ^ (result >> np.uint64(29))) * _SEED + _hash_column(column))
+        result = mix((result ^ (result >> np.uint64(29))) * _SEED + _hash_column(column))
     return result.view(np.int64)
 
 
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A bijection of 64-bit codes that spreads every bit over all."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -107,7 +108,7 @@ def _hash_values(column: pa.Array) -> NDArray[np.uint64]:
     if pa.types.is_null(type_):
         return np.full(len(column), _NULL)
     if pa.types.is_boolean(type_):
-        return _mix(np.asarray(column.fill_null(False)).astype(np.uint64))
+        return mix(np.asarray(column.fill_null(False)).astype(np.uint64))
     if pa.types.is_decimal(type_):
         column, type_ = column.cast(pa.string()), pa.string()
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
@@ -118,7 +119,7 @@ def _hash_values(column: pa.Array) -> NDArray[np.uint64]:
     width = type_.bit_width
     signed = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[width]
     raw = np.frombuffer(column.buffers()[1], signed)[column.offset : column.offset + len(column)]
-    return _mix(raw.astype(np.int64).view(np.uint64))
+    return mix(raw.astype(np.int64).view(np.uint64))
 
 
 def _hash_text(column: pa.Array) -> NDArray[np.uint64]:
@@ -146,10 +147,17 @@ def is_bijective(columns: Sequence[pa.Array | pa.DataType]) -> bool:
     if len(columns) != 1:
         return False
     type_ = columns[0].type if isinstance(columns[0], pa.Array) else columns[0]
-    return pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_temporal(type_) or pa.types.is_boolean(type_)
+    return (
+        pa.types.is_integer(type_)
+        or pa.types.is_floating(type_)
+        or pa.types.is_temporal(type_)
+        or pa.types.is_boolean(type_)
+    )
 
 
-def same_rows(left: Sequence[pa.Array], right: Sequence[pa.Array], length: int, null_safe: bool = True) -> NDArray[np.bool_]:
+def same_rows(
+    left: Sequence[pa.Array], right: Sequence[pa.Array], length: int, null_safe: bool = True
+) -> NDArray[np.bool_]:
     """Where the rows are equal, pairwise; NULLs are equal to each other only when `null_safe`."""
     same = np.ones(length, np.bool_)
     for a, b in zip(left, right, strict=True):

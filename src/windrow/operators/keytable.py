@@ -1,8 +1,9 @@
 """A table from rows to slots: exact, growing, with rows that can be forgotten.
 
-Each distinct row gets a small integer, its slot, for as long as someone remembers it; per-slot facts (counts, ends) live in NumPy arrays of the
-caller, indexed by slot. Lookup is an open-addressing hash table over 64-bit row hashes, compiled; rows with equal hashes but
-different values are told apart by comparing the rows (the later one is moved to another hash).
+Each distinct row gets a small integer, its slot, for as long as someone remembers it; per-slot facts (counts, ends)
+live in NumPy arrays of the caller, indexed by slot. Lookup is an open-addressing hash table over 64-bit row hashes,
+compiled; rows with equal hashes but different values are told apart by comparing the rows (the later one is moved to
+another hash).
 
 Cost: O(1) per row looked up; forgetting is a rebuild, made when half of the slots are free.
 """

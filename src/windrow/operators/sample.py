@@ -1,7 +1,8 @@
 """RSTREAM and the RESTORE operators: the whole answer, again and again.
 
-RSTREAM of a periodic query repeats each row at every multiple of the period inside its lifetime; of a continuous query, at every instant at which
-the answer changes. RESTORE adds, at each evaluation, the rows that lived and died since the one before.
+RSTREAM of a periodic query repeats each row at every multiple of the period inside its lifetime; of a continuous query,
+at every instant at which the answer changes. RESTORE adds, at each evaluation, the rows that lived and died since the
+one before.
 
 State: the elements that are alive (their number is that of one answer). Cost: the rows it emits.
 """
@@ -79,8 +80,11 @@ class Snapshots(_Alive):
 
 
 class Restore(_Alive):
-    """ISTREAM_RESTORE / RSTREAM_RESTORE over a change log: at each multiple of `period`, what is new (or all that is there)
-    and what came and went since the previous one. Equal rows leave oldest first."""
+    """ISTREAM_RESTORE / RSTREAM_RESTORE over a change log.
+
+    At each multiple of `period`: what is new (or, for `whole`, all that is there), and what came and went since the
+    previous one. Equal rows leave oldest first.
+    """
 
     def __init__(self, period: int, whole: bool) -> None:
         super().__init__()
@@ -117,7 +121,9 @@ class Restore(_Alive):
         rows, _ = factorize(list(both.columns.values()), len(both))
         order = np.lexsort((when, rows))
         rows, when, sign = rows[order], when[order], both.sign[order].astype(np.int64)
-        begins = np.flatnonzero(np.concatenate([[True], (np.diff(rows) != 0) | (np.diff(when) != 0)])) if len(rows) else rows
+        begins = (
+            np.flatnonzero(np.concatenate([[True], (np.diff(rows) != 0) | (np.diff(when) != 0)])) if len(rows) else rows
+        )
         if not len(begins):
             return log
         net = np.add.reduceat(sign, begins)
@@ -162,5 +168,3 @@ def at_instants(elements: Elements, instants: Int64s) -> Elements:
     if (log.sign < 0).any():
         log = cancel(log)
     return log.take(np.argsort(log.ts, kind="stable"))
-
-

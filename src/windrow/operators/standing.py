@@ -1,7 +1,8 @@
 """The standing answer: a change log passes through, and the rows that are there now stay behind.
 
-Keeps the relation that a change log describes, so that a snapshot can be read from state at any time without asking the operators below. Rows are kept in merged runs in
-which each departure cancels an arrival (`state/keyed.py`), so a tick costs its changes, not the answer.
+Keeps the relation that a change log describes, so that a snapshot can be read from state at any time without asking the
+operators below. Rows are kept in merged runs in which each departure cancels an arrival (`state/keyed.py`), so a tick
+costs its changes, not the answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Windows: how long each row of a stream lives.
 
-A time window needs no state: a row's end is known when it arrives. A count window's is not: row i is pushed out by row i + n,
-so its element is open (`exp = INF`) until that row comes, and then a negative element ends it.
+A time window needs no state: a row's end is known when it arrives. A count window's is not: row i is pushed out by row
+i + n, so its element is open (`exp = INF`) until that row comes, and then a negative element ends it.
 
     [RANGE 5]        row at 3:   [3, 8)
     [ROWS 2]         rows at 1, 4, 6:   [1, 6)  [4, INF)  [6, INF)

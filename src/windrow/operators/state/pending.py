@@ -1,7 +1,7 @@
 """Pending ends: elements waiting for the instant at which they expire.
 
-`add` takes elements with a known end; `due(frontier)` removes and returns those with `exp <= frontier`. What differs is the
-order in which ends come, the update pattern of the edge:
+`add` takes elements with a known end; `due(frontier)` removes and returns those with `exp <= frontier`. What differs is
+the order in which ends come, the update pattern of the edge:
 
     Fifo       weakest   ends come in arrival order: drop a prefix               cost: what is due
     Calendar   weak      runs partitioned by expiration; open the days that came  cost: what is due
@@ -17,15 +17,16 @@ from collections import deque
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
-from windrow.operators.elements import BEGINNING, INF, Elements, concat
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.state.run import Run, elements_of, run_of
 
 DAYS = 64
 """Partitions of a calendar year: more make due() finer, fewer make add() cheaper."""
 
-NEW_RUNS, NEW_ROWS = 16, 1 << 13
-"""So many runs, or rows, wait before a calendar deals them to its days."""
+NEW_BATCHES, NEW_ROWS = 16, 1 << 15
+"""So many batches, or rows, wait before a calendar deals them to its days."""
 
 
 class Pending(Protocol):
@@ -48,41 +49,91 @@ class Pending(Protocol):
 
 
 class _Waiting:
-    """Elements in the order of their ends, spent up to `head`; and, once asked for, the run that holds the rest."""
+    """Rows, spent up to `head` in the order of their ends; and, once asked for, the run that holds the rest.
 
-    __slots__ = ("_run", "_run_head", "elements", "head")
+    Rows are record batches with `_ts`, `_exp` and `_sign` before their columns: cut and joined in one call, however
+    many columns there are. They are put in order only as they are taken.
+    """
 
-    def __init__(self, elements: Elements, run: Run | None = None) -> None:
-        self.elements, self.head = elements, 0
+    __slots__ = ("_ends", "_order", "_run", "_run_head", "head", "rows")
+
+    def __init__(self, rows: pa.RecordBatch, run: Run | None = None) -> None:
+        self.rows, self.head = rows, 0
+        self._ends, self._order = _ends(rows), None
+        if (self._ends[1:] < self._ends[:-1]).any():
+            self._order = np.argsort(self._ends)
+            self._ends = self._ends[self._order]
         self._run, self._run_head = run, 0
 
     def __len__(self) -> int:
-        return len(self.elements) - self.head
+        return len(self._ends) - self.head
 
-    def take_due(self, frontier: int) -> Elements | None:
-        """Move the head past what is due, and return that; nothing is copied."""
+    @property
+    def first(self) -> int:
+        """When the first row ends."""
+        return int(self._ends[0])
+
+    @property
+    def last(self) -> int:
+        """When the last row ends."""
+        return int(self._ends[-1])
+
+    def take_due(self, frontier: int) -> pa.RecordBatch | None:
+        """Move the head past what is due, and return that."""
         begin = self.head
-        if not len(self) or self.elements.exp[begin] > frontier:
+        if begin == len(self._ends) or self._ends[begin] > frontier:
             return None
-        self.head = int(np.searchsorted(self.elements.exp, frontier, "right"))
-        return _slice(self.elements, begin, self.head)
+        self.head = int(np.searchsorted(self._ends, frontier, "right"))
+        return self.between(begin, self.head)
 
-    def rest(self) -> Elements:
-        """What still waits."""
-        return _slice(self.elements, self.head, len(self.elements)) if self.head else self.elements
+    def between(self, begin: int, end: int) -> pa.RecordBatch:
+        """Rows `[begin, end)` in the order of their ends."""
+        if self._order is None:
+            return self.rows.slice(begin, end - begin)
+        return self.rows.take(pa.array(self._order[begin:end]))
+
+    def count_until(self, end: int) -> int:
+        """How many rows end before `end`."""
+        return int(np.searchsorted(self._ends, end))
+
+    def rest(self) -> pa.RecordBatch:
+        """What still waits, in no order."""
+        return self.between(self.head, len(self._ends)) if self.head else self.rows
 
     def run(self) -> Run:
         """What still waits as a run: the same one until more is due."""
         if self._run is None or self._run_head != self.head:
-            self._run, self._run_head = run_of(self.rest()), self.head
+            self._run, self._run_head = _run(self.rest()), self.head
         return self._run
 
 
-def _by_end(elements: Elements) -> Elements:
-    """The elements in the order of their ends."""
-    if (elements.exp[1:] >= elements.exp[:-1]).all():
-        return elements
-    return elements.take(np.argsort(elements.exp, kind="stable"))
+def _pack(elements: Elements) -> pa.RecordBatch:
+    named = {"_ts": elements.ts, "_exp": elements.exp, "_sign": elements.sign}
+    arrays = [*(pa.array(a) for a in named.values()), *elements.columns.values()]
+    return pa.RecordBatch.from_arrays(arrays, names=[*named, *elements.columns])
+
+
+def _unpack(parts: list[pa.RecordBatch]) -> Elements | None:
+    if not parts:
+        return None
+    rows = pa.concat_batches(parts) if len(parts) > 1 else parts[0]
+    ts, exp, sign, *columns = rows.columns
+    return Elements(
+        ts.to_numpy(), exp.to_numpy(), sign.to_numpy(), dict(zip(rows.schema.names[3:], columns, strict=True))
+    )
+
+
+def _ends(rows: pa.RecordBatch) -> Int64s:
+    ends: Int64s = rows.column(1).to_numpy()
+    return ends
+
+
+def _run(rows: pa.RecordBatch) -> Run:
+    return Run(pa.Table.from_batches([rows]))
+
+
+def _rows(run: Run) -> pa.RecordBatch:
+    return _pack(elements_of(run))
 
 
 class Scan:
@@ -128,10 +179,10 @@ class Fifo:
 
     def add(self, elements: Elements) -> None:
         if len(elements):
-            self._queue.append(_Waiting(_by_end(elements)))
+            self._queue.append(_Waiting(_pack(elements)))
 
     def due(self, frontier: int) -> Elements | None:
-        due: list[Elements] = []
+        due = []
         while self._queue:
             part = self._queue[0].take_due(frontier)
             if part is not None:
@@ -139,61 +190,67 @@ class Fifo:
             if len(self._queue[0]):  # the first that waits for longer; so does all behind it
                 break
             self._queue.popleft()
-        return concat(due) if due else None
+        return _unpack(due)
 
     def parts(self) -> list[Elements]:
-        return [b.rest() for b in self._queue]
+        return [e for b in self._queue if (e := _unpack([b.rest()])) is not None]
 
     def runs(self) -> tuple[Run, ...]:
         return tuple(b.run() for b in self._queue)
 
     def restore(self, runs: tuple[Run, ...]) -> None:
-        self._queue = deque(_Waiting(elements_of(r), r) for r in runs)
+        self._queue = deque(_Waiting(_rows(r), r) for r in runs)
 
 
 class Calendar:
-    """Elements partitioned by the day on which they end.
+    """Rows partitioned by the day on which they end.
 
-    New elements wait in a few runs until there are enough to deal to their days; a day is sorted when it comes. So an element is copied a few times
-    in its life, and what is due is a few prefixes of runs.
+    New rows wait in a few batches until there are enough to deal to their days; a day is put in order when it comes.
+    So a row is copied three times in its life, and what is due is the heads of a few batches.
 
-    The length of a day is set by the first deal (its span of ends over DAYS) and grows when a later deal would need more
-    than four years of days.
+    The length of a day is set by the first deal (its span of ends over DAYS) and grows when a later deal would need
+    more than four years of days.
     """
 
     def __init__(self) -> None:
-        self.restore(())
+        self._new: list[_Waiting] = []
+        self._today: list[_Waiting] = []
+        self._tomorrow = BEGINNING  # every day holds ends from here on only
+        self._length = 0
+        self._days: dict[int, list[pa.RecordBatch]] = {}
+        self._runs: dict[int, Run] = {}  # of days that have not changed since they were asked for
 
     def add(self, elements: Elements) -> None:
-        if not len(elements):
-            return
-        self._new.append(_Waiting(_by_end(elements)))
-        if len(self._new) > NEW_RUNS or sum(map(len, self._new)) > NEW_ROWS:
+        if len(elements):
+            self._new.append(_Waiting(_pack(elements)))
             self._deal()
 
     def _deal(self) -> None:
         """Send what is new to its days, if it is much."""
-        rows = _merged(self._new)
-        if len(rows) <= NEW_ROWS:
-            self._new = [_Waiting(rows)]
+        if len(self._new) <= NEW_BATCHES and sum(len(b) for b in self._new) <= NEW_ROWS:
+            return
+        new = _merged(self._new)
+        if len(new) <= NEW_ROWS:
+            self._new = [new]
             return
         self._new = []
-        begin = int(np.searchsorted(rows.exp, self._tomorrow))
+        begin = new.count_until(self._tomorrow)
         if begin:
-            self._today.append(_Waiting(_slice(rows, 0, begin)))
-            if len(self._today) > NEW_RUNS:
-                self._today = [_Waiting(_merged(self._today))]
-        if begin < len(rows):
-            self._put(_slice(rows, begin, len(rows)))
+            self._today.append(_Waiting(new.between(0, begin)))
+            if len(self._today) > NEW_BATCHES:
+                self._today = [_merged(self._today)]
+        if begin < len(new):
+            self._put(new.between(begin, len(new)))
 
-    def _put(self, rows: Elements) -> None:
-        """Cut elements in the order of their ends into days."""
-        self._stretch(int(rows.exp[-1]) - int(rows.exp[0]))
-        days = rows.exp // self._length
+    def _put(self, rows: pa.RecordBatch) -> None:
+        """Cut rows in the order of their ends into days."""
+        ends = _ends(rows)
+        self._stretch(int(ends[-1]) - int(ends[0]))
+        days = ends // self._length
         edges = (np.flatnonzero(np.diff(days)) + 1).tolist()
         for begin, end in zip([0, *edges], [*edges, len(days)], strict=True):
             day = int(days[begin])
-            self._days.setdefault(day, []).append(_slice(rows, begin, end))
+            self._days.setdefault(day, []).append(rows.slice(begin, end - begin))
             self._runs.pop(day, None)
 
     def _stretch(self, span: int) -> None:
@@ -202,57 +259,47 @@ class Calendar:
         parts = [p for day in sorted(self._days) for p in self._days[day]]
         self._length, self._days, self._runs = max(1, span // DAYS, 2 * self._length), {}, {}
         if parts:
-            self._put(_by_end(concat(parts)))
+            rows = _Waiting(pa.concat_batches(parts))
+            self._put(rows.between(0, len(rows)))
 
     def due(self, frontier: int) -> Elements | None:
         if self._days and frontier >= self._tomorrow:
             self._open(frontier // self._length)
         due = [part for w in (*self._today, *self._new) if (part := w.take_due(frontier)) is not None]
-        if not due:
-            return None
-        self._today = [w for w in self._today if len(w)]
-        self._new = [w for w in self._new if len(w)]
-        return concat(due)
+        if due:
+            self._today = [w for w in self._today if len(w)]
+            self._new = [w for w in self._new if len(w)]
+        return _unpack(due)
 
     def _open(self, today: int) -> None:
-        """Sort the days that have come."""
+        """Bring the days that have come."""
         self._tomorrow = min((today + 1) * self._length, INF)
         for day in sorted(d for d in self._days if d <= today):
-            self._today.append(_Waiting(_by_end(concat(self._days.pop(day)))))
-            self._runs.pop(day, None)
+            self._today.append(_Waiting(pa.concat_batches(self._days.pop(day)), self._runs.pop(day, None)))
 
     def parts(self) -> list[Elements]:
+        near = [w.rest() for w in (*self._today, *self._new)]
         later = [p for day in sorted(self._days) for p in self._days[day]]
-        return [w.rest() for w in (*self._today, *self._new)] + later
+        return [e for p in (*near, *later) if (e := _unpack([p])) is not None]
 
     def runs(self) -> tuple[Run, ...]:
         """What is near, and one run per day; the parts of a day are merged when they are written."""
         for day, parts in self._days.items():
             if day not in self._runs:
-                whole = concat(parts)
-                self._days[day], self._runs[day] = [whole], run_of(whole)
+                whole = pa.concat_batches(parts)
+                self._days[day], self._runs[day] = [whole], _run(whole)
         near = (w.run() for w in (*self._today, *self._new))
         return (*near, *(self._runs[day] for day in sorted(self._days)))
 
     def restore(self, runs: tuple[Run, ...]) -> None:
-        self._new: list[_Waiting] = []
-        self._today: list[_Waiting] = []
-        self._tomorrow = BEGINNING  # every day holds ends from here on only
-        self._length = 0
-        self._days: dict[int, list[Elements]] = {}
-        self._runs: dict[int, Run] = {}  # of days that have not changed since they were asked for
-        for run in runs:
-            self.add(elements_of(run))
+        self._new = [_Waiting(_rows(run), run) for run in runs]
+        self._today, self._tomorrow, self._length, self._days, self._runs = [], BEGINNING, 0, {}, {}
+        if len(self._new) > NEW_BATCHES or sum(len(b) for b in self._new) > NEW_ROWS:
+            batches, self._new = self._new, []
+            self._stretch(max(b.last for b in batches) - min(b.first for b in batches))
+            for batch in batches:  # most were days, so each goes to a day or two
+                self._put(batch.between(0, len(batch)))
 
 
-def _merged(waiting: list[_Waiting]) -> Elements:
-    return _by_end(concat([w.rest() for w in waiting]))
-
-
-def _slice(elements: Elements, begin: int, end: int) -> Elements:
-    return Elements(
-        elements.ts[begin:end],
-        elements.exp[begin:end],
-        elements.sign[begin:end],
-        {n: a.slice(begin, end - begin) for n, a in elements.columns.items()},
-    )
+def _merged(waiting: list[_Waiting]) -> _Waiting:
+    return _Waiting(pa.concat_batches([w.rest() for w in waiting]))
