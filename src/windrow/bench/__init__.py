@@ -1,0 +1,1 @@
+"""Experiments, one per file, each with `main(argv) -> exit code`; `windrow bench NAME` runs them."""

@@ -1,0 +1,274 @@
+"""What every experiment shares: its options, its result as one document, and how that is shown.
+
+A result says what was run, on which machine, from which commit and seed, and holds rows (one per measured point) and
+ratios (one per target). Only ratios are compared with anything: times depend on the machine, and two sides of a ratio
+are measured in one run, in turns, each at its best of several repetitions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+LIBRARIES = ("windrow", "duckdb", "numba", "numpy", "pyarrow")
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A measured ratio and the target it should meet; `least`: the target is a lower bound."""
+
+    name: str
+    value: float
+    target: float
+    least: bool = False
+
+    @property
+    def met(self) -> bool:
+        return self.value >= self.target if self.least else self.value <= self.target
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot: a line per label through (x, y) points."""
+
+    name: str
+    caption: str
+    x: str
+    y: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an experiment found."""
+
+    experiment: str
+    about: str
+    seed: int
+    parameters: Mapping[str, Any]
+    rows: Sequence[Mapping[str, Any]]
+    ratios: Sequence[Ratio]
+    figures: Sequence[Figure] = field(default=())
+
+    def document(self) -> dict[str, Any]:
+        """The result for a program to read."""
+        return {
+            "experiment": self.experiment,
+            "machine": machine(),
+            "commit": commit(),
+            "seed": self.seed,
+            "parameters": dict(self.parameters),
+            "rows": [dict(r) for r in self.rows],
+            "ratios": [{"name": r.name, "value": r.value, "target": _target(r), "met": r.met} for r in self.ratios],
+        }
+
+
+def _target(ratio: Ratio) -> str:
+    return f"{'>=' if ratio.least else '<='} {ratio.target:g}"
+
+
+# -- options ---------------------------------------------------------------------------------------------------------
+
+
+def parser(name: str, about: str) -> argparse.ArgumentParser:
+    """The options that every experiment has."""
+    made = argparse.ArgumentParser(
+        prog=f"windrow bench {name}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--quick", action="store_true", help="small sizes: a look in seconds, not a result")
+    made.add_argument("--seed", type=int, default=1, help="of all generated data (default: 1)")
+    made.add_argument("--repeat", type=int, default=3, help="repetitions, of which the best counts (default: 3)")
+    made.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="on a busy machine, cpu (default: wall)")
+    made.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
+    made.add_argument("--out", type=Path, metavar="DIR", help="save JSON, page and plots here (default: docs/results)")
+    return made
+
+
+def results_directory() -> Path | None:
+    """Where results are kept in a checkout; None in an installed package, or for quick looks."""
+    root = Path(__file__).parents[3]
+    return root / "docs" / "results" if (root / "pyproject.toml").exists() else None
+
+
+# -- measuring -------------------------------------------------------------------------------------------------------
+
+
+def _children_time() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+CLOCKS: Mapping[str, Callable[[], float]] = {
+    "wall": time.perf_counter,
+    "cpu": time.process_time,
+    "children": _children_time,
+}
+"""Time on the wall, or time that this process, or those it started, had a processor: that a busy machine can repeat."""
+
+
+def best_of(repeat: int, sides: Mapping[str, Callable[[], object]], clock: str = "wall") -> dict[str, float]:
+    """The least time in seconds of each side; the sides take turns, so that a busy moment meets all of them."""
+    best, now = dict.fromkeys(sides, float("inf")), CLOCKS[clock]
+    for _ in range(max(1, repeat)):
+        for name, run in sides.items():
+            begin = now()
+            run()
+            best[name] = min(best[name], now() - begin)
+    return best
+
+
+def progress() -> Progress:
+    """A line on the terminal that says what is being measured."""
+    parts = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    return Progress(*parts, console=Console(stderr=True), transient=True)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on: processor, memory, system, Python and libraries; nothing that names the host."""
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "os": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "libraries": {name: _version(name) for name in LIBRARIES},
+    }
+
+
+def _cpu() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def commit() -> str | None:
+    """The commit that was measured, with `+` when files differ from it; None outside a repository."""
+    here = Path(__file__).parent
+    try:
+        head = _git(here, "rev-parse", "--short=12", "HEAD")
+        return head + ("+" if _git(here, "status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(where: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=where, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+# -- showing ---------------------------------------------------------------------------------------------------------
+
+
+def report(result: Result, options: argparse.Namespace) -> int:
+    """Print the tables, write what was asked for; 0 when every target is met, 1 otherwise."""
+    document = result.document()
+    if options.json == "-":
+        print(json.dumps(document, indent=1))
+    else:
+        console = Console()
+        console.print(_table(result.experiment, result.rows))
+        console.print(_table("targets", document["ratios"]))
+        if options.json:
+            Path(options.json).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    directory = options.out or (None if options.quick else results_directory())
+    if directory is not None:
+        save(result, document, directory)
+    return 0 if all(r.met for r in result.ratios) else 1
+
+
+def save(result: Result, document: Mapping[str, Any], directory: Path) -> None:
+    """Write NAME.json, NAME.md and a plot for each figure."""
+    directory.mkdir(parents=True, exist_ok=True)
+    stem = directory / result.experiment
+    stem.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    drawn = [f for f in result.figures if _draw(f, directory / f"{result.experiment}-{f.name}.svg")]
+    stem.with_suffix(".md").write_text(_page(result, document, drawn), encoding="utf-8")
+
+
+def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title=title)
+    names = list(dict.fromkeys(n for row in rows for n in row))
+    for name in names:
+        table.add_column(name, justify="left" if any(isinstance(r.get(name), str) for r in rows) else "right")
+    for row in rows:
+        table.add_row(*(_shown(row.get(n)) for n in names))
+    return table
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else "" if value is None else str(value)
+
+
+def _page(result: Result, document: Mapping[str, Any], figures: Sequence[Figure]) -> str:
+    host, parameters = document["machine"], ", ".join(f"{k} {_shown(v)}" for k, v in result.parameters.items())
+    libraries = ", ".join(f"{k} {v}" for k, v in host["libraries"].items() if v)
+    lines = [
+        f"# {result.experiment}", "", result.about, "",
+        f"Machine: {host['cpu']}, {host['cores']} cores, {host['memory_gb']} GB, {host['os']}, "
+        f"Python {host['python']}, {libraries}.",
+        f"Commit {document['commit'] or 'unknown'}, seed {result.seed}. Data: {parameters}.",
+        "", "## Targets", "", *_markdown(document["ratios"]), "", "## Measured", "", *_markdown(result.rows), "",
+    ]  # fmt: skip
+    for figure in figures:
+        lines += [f"![{figure.caption}]({result.experiment}-{figure.name}.svg)", "", f"*{figure.caption}*", ""]
+    return "\n".join(lines)
+
+
+def _markdown(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = list(dict.fromkeys(n for row in rows for n in row))
+    body = ["| " + " | ".join(_shown(row.get(n)) for n in names) + " |" for row in rows]
+    return ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names), *body]
+
+
+def _draw(figure: Figure, path: Path) -> bool:
+    """Save a plot; False, with a word about it, when matplotlib is not there."""
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        print("no plots: pip install 'windrow[bench]' brings matplotlib", file=sys.stderr)
+        return False
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    with matplotlib.rc_context({"svg.hashsalt": figure.name, "svg.fonttype": "none"}):
+        canvas, axes = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
+        for label, points in figure.lines.items():
+            axes.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=3, label=label)
+        axes.set(xlabel=figure.x, ylabel=figure.y, xscale="log", yscale="log")
+        axes.grid(True, which="major", alpha=0.3)
+        axes.legend()
+        canvas.savefig(path, metadata={"Date": None})
+        pyplot.close(canvas)
+    return True
+
+
+__all__ = ["CLOCKS", "Figure", "Ratio", "Result", "best_of", "parser", "progress", "report"]

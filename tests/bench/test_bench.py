@@ -1,0 +1,93 @@
+"""The experiments run on tiny data, and their results have the promised shape; no time is judged here."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windrow.bench import engine, flows, harness, patterns
+from windrow.bench.harness import Figure, Ratio, Result
+from windrow.cli.bench import experiments
+
+FIELDS = {"experiment", "machine", "commit", "seed", "parameters", "rows", "ratios"}
+
+
+def document(path: Path) -> dict[str, Any]:
+    """A saved result, with the shape that every result has."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    assert found.keys() == FIELDS
+    assert all(r.keys() == {"name", "value", "target", "met"} for r in found["ratios"])
+    return found
+
+
+def test_experiments_are_listed() -> None:
+    """`windrow bench` finds the experiments and takes no shared module for one."""
+    assert {"patterns", "engine"} <= experiments().keys()
+    assert not {"harness", "flows", "drive"} & experiments().keys()
+
+
+def test_patterns_measures_every_query_under_every_strategy(tmp_path: Path) -> None:
+    """One row per query, window and strategy, all strategies with the same changes; a page and plots beside."""
+    patterns.main(["--quick", "--windows", "60", "--batch", "20", "--repeat", "1", "--out", str(tmp_path)])
+    found = document(tmp_path / "patterns.json")
+    names = [v.name for v in patterns.variants("ftp", "telnet")]
+    assert {(r["query"], r["strategy"]) for r in found["rows"]} == {(n, s) for n in names for s in patterns.STRATEGIES}
+    for name in names:
+        assert len({r["changes_per_1000"] for r in found["rows"] if r["query"] == name}) == 1
+    assert len(found["ratios"]) == len(names)
+    assert "figure 3.9 of the thesis" in (tmp_path / "patterns.md").read_text(encoding="utf-8")
+
+
+def test_patterns_reads_a_capture(tmp_path: Path) -> None:
+    """Flows of a capture are split into links by destination; the result is kept under its own name."""
+    header = "StartTime,Dur,Proto,SrcAddr,Sport,Dir,DstAddr,Dport,State,sTos,dTos,TotPkts,TotBytes,SrcBytes,Label"
+    lines = [f"x,0.5,tcp,s{i % 7},1,->,d{i % 5},{(80, 443)[i % 2]},A,0,0,1,{i},1,y" for i in range(900)]
+    capture = tmp_path / "flows.csv.gz"
+    capture.write_bytes(gzip.compress("\n".join([header, *lines]).encode()))
+    arguments = ["--quick", "--windows", "40", "--batch", "5", "--repeat", "1", "--queries", "1 many", "2 sources"]
+    patterns.main([*arguments, "--data", str(capture), "--out", str(tmp_path)])
+    found = document(tmp_path / "patterns-ctu13.json")
+    assert {r["query"] for r in found["rows"]} == {"1 many", "2 sources"}
+    assert "Garcia" in found["parameters"]["flows"]
+
+
+def test_generated_flows_come_from_the_seed() -> None:
+    """The same seed gives the same flows on the same links, one per tick."""
+    once, again = (flows.generate(50, 3) for _ in range(2))
+    assert once == again
+    assert list(once) == list(flows.LINKS)
+    assert once["link1"].column("ts").to_pylist() == list(range(50))
+
+
+def test_engine_measures_every_line(tmp_path: Path) -> None:
+    """Every line leaves rows and ratios; delta-star keeps at most two ends for each row of its output."""
+    lines = [name for name in engine.LINES if name != "start"]
+    engine.main(["--quick", "--rows", "400", "--repeat", "1", "--lines", *lines, "--out", str(tmp_path)])
+    found = document(tmp_path / "engine.json")
+    values = {r["name"]: r for r in found["ratios"]}
+    assert values["delta-star ends kept / rows of its output"]["met"]
+    assert len(found["rows"]) == len(found["ratios"]) >= 15
+
+
+def test_json_goes_where_it_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--json -` prints the document and nothing else; the exit code says whether all targets are met."""
+    figure = Figure("f", "caption", "x", "y", {"fast": [(1.0, 2.0), (10.0, 3.0)]})
+    result = Result("e", "about", 7, {"rows": 1}, [{"a": 1.5}], [Ratio("r", 3.0, 2.0)], [figure])
+    options = argparse.Namespace(json="-", out=tmp_path, quick=True)
+    assert harness.report(result, options) == 1
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["ratios"] == [{"name": "r", "value": 3.0, "target": "<= 2", "met": False}]
+    assert (tmp_path / "e-f.svg").exists()
+    assert harness.Ratio("r", 3.0, 2.0, least=True).met
+
+
+def test_result_names_no_host_and_no_path() -> None:
+    """The machine is described by what matters to times."""
+    text = json.dumps(harness.machine())
+    assert harness.platform.node() not in text or not harness.platform.node()
+    assert str(Path.home()) not in text
