@@ -1,0 +1,66 @@
+"""What a sink is, and from options to a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from windrow.errors import SourceError
+
+
+class Sink(Protocol):
+    """Takes answers, tick by tick, in order for each query."""
+
+    def write(self, query: str, tick: int, table: pa.Table) -> None:
+        """Take the answer of a query at a tick; taking the same one again changes nothing."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+def parse_sink(options: Mapping[str, str], *, owner: str = "") -> Sink:
+    """The sink that options describe. `owner`: the identity of the home whose ticks these are.
+
+    parquet | json (path), memory ([rows]), terminal ([rows]), postgres (dsn, [table], [retry])
+    """
+    given = {k.lower(): str(v) for k, v in options.items()}
+    kind = given.get("sink", given.get("source", "")).lower()
+    if kind in {"parquet", "json"}:
+        from windrow.sinks.directory import DirectorySink
+
+        return DirectorySink(_need(given, "path", kind), kind)
+    if kind == "memory":
+        from windrow.sinks.memory import MemorySink
+
+        return MemorySink(_count(given, "rows", None))
+    if kind == "terminal":
+        from windrow.sinks.terminal import TerminalSink
+
+        return TerminalSink(_count(given, "rows", 20) or 20)
+    if kind in {"postgres", "postgresql"}:
+        from windrow.sinks.postgres import PostgresSink
+
+        return PostgresSink(
+            _need(given, "dsn", kind), given.get("table"), owner=owner, patience=float(_count(given, "retry", 300) or 0)
+        )
+    raise SourceError(
+        f'there is no sink "{kind}"' if kind else "the options name no sink",
+        hint="sinks are parquet, json, memory, terminal and postgres; a Python function subscribes to a query",
+    )
+
+
+def _need(options: Mapping[str, str], name: str, kind: str) -> str:
+    if not options.get(name):
+        raise SourceError(f"the {kind} sink needs the option {name}", hint=f"TO {kind} ({name} => '...')")
+    return options[name]
+
+
+def _count(options: Mapping[str, str], name: str, default: int | None) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal():
+        raise SourceError(f'{name} is "{text}"', hint=f"{name} is a whole number")
+    return int(text)
