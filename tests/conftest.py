@@ -1,9 +1,13 @@
-"""Settings that every test shares."""
+"""Settings and fixtures that every test shares."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Examples are small but build tables and plans: time per example says nothing, so there is no deadline.
@@ -12,3 +16,41 @@ settings.register_profile("dev", deadline=None, max_examples=50, suppress_health
 settings.register_profile("ci", deadline=None, max_examples=50, suppress_health_check=_quiet, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=2000, suppress_health_check=_quiet)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+def _load(name: str):  # type: ignore[no-untyped-def]
+    """A module beside this file: tests are no package, so it is loaded by its path."""
+    spec = importlib.util.spec_from_file_location(f"windrow_tests_{name}", Path(__file__).parent / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+_postgres = _load("postgres")
+postgres, postgres_server = _postgres.postgres, _postgres.postgres_server
+
+
+def pytest_collection_modifyitems(items):  # type: ignore[no-untyped-def]
+    """mapInArrow warns about pandas, which it imports and we do not use; pytest forgets the filter the session set."""
+    quiet = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(quiet)
+
+
+@pytest.fixture(scope="session")
+def spark():  # type: ignore[no-untyped-def]
+    """One session for all Spark tests, as windrow starts it, on two cores."""
+    from windrow.spark.session import session
+
+    started = session(master="local[2]")
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def in_process_job():  # type: ignore[no-untyped-def]
+    """The class that runs a tick's tasks in this process."""
+    return _load("in_process").InProcessJob

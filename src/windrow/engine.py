@@ -1,0 +1,293 @@
+"""The engine: streams and queries that come and go, in front of a runtime.
+
+    engine = windrow.Engine(runtime="spark", home="state/")
+    engine.execute("CREATE STREAM ...; CREATE QUERY hot AS SELECT ...")
+    engine.start()
+    engine["hot"].results()
+
+A script takes effect as a whole or not at all: everything is parsed, bound and planned before the first change is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.catalog import Catalog, StreamDef, TableDef
+from windrow.errors import BindingError, WindrowError
+from windrow.functions import registered
+from windrow.plan.nodes import QueryPlan
+from windrow.replay import applied
+from windrow.runtime import View
+
+__all__ = ["Engine", "Query"]
+
+
+class Engine:
+    """Continuous queries over live streams."""
+
+    def __init__(
+        self,
+        runtime: str = "spark",
+        home: str | None = None,
+        spark: Any = None,
+        *,
+        strategy: str = "upa",
+        without: Iterable[str] = (),
+        **options: Any,
+    ) -> None:
+        self.catalog = Catalog(functions=registered())
+        self._without = frozenset(without)
+        self._strategy = strategy
+        if runtime == "local":
+            from windrow.local.live import LocalRuntime
+
+            self.runtime: Any = LocalRuntime(self._functions(self.catalog), strategy)
+        elif runtime == "spark":
+            from windrow.spark.live import SparkRuntime
+
+            made = SparkRuntime(self._functions(self.catalog), home=home, spark=spark, strategy=strategy, **options)
+            self.runtime = made
+            try:
+                self.catalog = made.restore(self.catalog, self._without)
+            except BaseException:
+                made.stop()
+                raise
+        else:
+            raise WindrowError(f"unknown runtime {runtime!r}", hint="use one of spark, local")
+
+    @staticmethod
+    def _functions(catalog: Catalog) -> dict[str, Callable[..., object]]:
+        return {n: f.fn for n, f in catalog.functions.items()}
+
+    def execute(self, script: str) -> list[str]:
+        """Run CQL statements; returns what each EXPLAIN shows. Nothing happens if any statement is wrong."""
+        from windrow import cql
+        from windrow.optimize import optimize
+        from windrow.plan.explain import explain
+
+        catalog, actions, shown = replace(self.catalog, functions=registered()), [], []
+        for statement in cql.parse(script):
+            bound = cql.bind(statement, catalog)
+            match bound:
+                case cql.CreateQuery(plan):
+                    bound = cql.CreateQuery(optimize(plan, catalog, off=self._without, strategy=self._strategy))
+                case cql.Explain(plan, form):
+                    shown.append(explain(optimize(plan, catalog, off=self._without), form, strategy=self._strategy))
+            after = applied(bound, catalog)
+            if after is not catalog:  # EXPLAIN, or DROP IF EXISTS of nothing
+                actions.append(bound)
+            catalog = after
+        if actions:
+            self._change(catalog, *(partial(self._act, bound) for bound in actions))
+        return shown
+
+    def _change(self, catalog: Catalog, *changes: Callable[[], object]) -> None:
+        """Make changes that lead to a catalog: all of them or none."""
+        with self.runtime.changing():
+            self.runtime.keep(catalog, self._functions(catalog))
+            for change in changes:
+                change()
+        self.catalog = catalog
+
+    def _act(self, bound: Any) -> None:
+        from windrow import cql
+
+        match bound:
+            case cql.CreateStream(definition):
+                self.runtime.add_stream(definition)
+            case cql.CreateTable(definition):
+                self.runtime.add_table(definition)
+            case cql.CreateQuery(plan):
+                self.runtime.add_query(plan)
+            case cql.Drop(kind, name, _):
+                drop = {
+                    "query": self.runtime.drop_query,
+                    "stream": self.runtime.drop_stream,
+                    "table": self.runtime.drop_table,
+                }
+                drop[kind](name)
+
+    def stream(self, name: str, data: Any, timestamp: str | None = None, slack: Any = None, **options: Any) -> None:
+        """Declare a stream from a streaming DataFrame (Spark) or an example table (local).
+
+        After a restart, give the DataFrame of a stream that was declared so again: it goes on from where it was.
+        """
+        definition = _with(self.runtime.describe(name, data), timestamp, slack, options)
+        known = self.catalog.streams.get(name.lower())
+        if known is not None and _same(known, definition) and self.runtime.attach(name, data):
+            return
+        self._change(self.catalog.add(definition), lambda: self.runtime.add_stream(definition, data))
+
+    def table(self, name: str, data: Any, *, retroactive: bool = False, valid: tuple[str, str] | None = None) -> None:
+        """Declare a table from data, or replace what a declared table holds."""
+        known = self.catalog.tables.get(name.lower())
+        if known is not None:
+            self._change(self.catalog, lambda: self.runtime.add_table(known, data))
+            return
+        definition = TableDef(name, self.runtime.columns(data), retroactive, valid)
+        self._change(self.catalog.add(definition), lambda: self.runtime.add_table(definition, data))
+
+    def refresh(self, table: str) -> None:
+        """Read a table again now."""
+        if table.lower() not in self.catalog.tables:
+            raise BindingError(f'table "{table}" does not exist')
+        self.runtime.refresh(table)
+
+    def push(self, stream: str, rows: Any) -> None:
+        """Hand in rows (local runtime)."""
+        self._local("push").push(stream, rows)
+
+    def advance(self, until: int) -> None:
+        """Move time to `until` (local runtime)."""
+        self._local("advance").advance(until)
+
+    def _local(self, what: str) -> Any:
+        if not hasattr(self.runtime, what):
+            raise WindrowError(f"{what} is for the local runtime", hint="on Spark rows come from sources")
+        return self.runtime
+
+    def start(self) -> None:
+        """Begin reading streams."""
+        self.runtime.start()
+
+    def stop(self) -> None:
+        """Stop; with a `home`, a later engine goes on from here."""
+        self.runtime.stop()
+
+    def status(self) -> dict[str, Any]:
+        """Rates, tick times, frontier and lag, late rows, state and per-query counters."""
+        found: dict[str, Any] = self.runtime.status()
+        return found
+
+    def sink(self, query: str, kind: str, **options: Any) -> None:
+        """Write a query's answers to `kind` (parquet, json, postgres, terminal, memory) as well.
+
+        `callback` takes a function: `sink("hot", "callback", fn=f)` calls `f(query, tick, table)`.
+        """
+        from windrow.sinks import Sink, parse_sink
+        from windrow.sinks.memory import CallbackSink
+
+        key = self._known(query)
+        made: Sink
+        if kind == "callback":
+            made = CallbackSink(options["fn"])
+        else:  # a home's ticks are its own, whoever else writes to the same server
+            made = parse_sink({"sink": kind, **options}, owner=getattr(self.runtime, "identity", ""))
+        self.runtime.outlets[key].sinks.append(made)
+
+    def ask(self, text: str) -> pa.Table:
+        """Answer a one-time SELECT over the streams' kept windows and the relation-valued answers, as of now."""
+        from windrow.local.ask import ask
+
+        with self.runtime.view() as view:
+            return ask(text, self.catalog, view, self.runtime.tables(), self._functions(self.catalog))
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until the engine stops; what made it fail is raised."""
+        self.runtime.wait(seconds)
+
+    def drain(self, seconds: float = 60.0) -> None:
+        """Wait until every stream has handed over all that its source has now."""
+        self.runtime.drain(seconds)
+
+    def late(self, stream: str) -> pa.Table:
+        """Rows of a stream that came too late."""
+        table: pa.Table = self.runtime.late(stream)
+        return table
+
+    def _known(self, name: str) -> str:
+        if name.lower() not in self.catalog.queries:
+            raise BindingError(
+                f'query "{name}" does not exist', hint=f"queries are {', '.join(self.catalog.queries) or 'none yet'}"
+            )
+        return name.lower()
+
+    def __getitem__(self, name: str) -> Query:
+        return Query(self, self._known(name))
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self.catalog.queries
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class Query:
+    """A registered query."""
+
+    def __init__(self, engine: Engine, key: str) -> None:
+        self._engine, self._key = engine, key
+
+    @property
+    def plan(self) -> QueryPlan:
+        return self._engine.catalog.queries[self._key]
+
+    def results(self) -> pa.Table:
+        """The newest rows of the answer (the last 100,000; attach a sink for all of them)."""
+        table: pa.Table = self._engine.runtime.outlets[self._key].recent.table()
+        return table
+
+    def snapshot(self) -> pa.Table:
+        """The rows of the relation now; for a stream-valued query, the rows of its newest instant."""
+        if self.plan.has_op:
+            with self._engine.runtime.view() as view:
+                return cast(View, view).snapshot(self._key)
+        rows = self.results()
+        if not rows.num_rows:
+            return rows
+        ts = rows.column("_ts")
+        return rows.filter(pc.equal(ts, ts[rows.num_rows - 1]))
+
+    def explain(self, format: str = "text") -> str:
+        """The plan as it runs."""
+        from windrow.plan.explain import explain
+
+        return explain(self.plan, format, strategy=self._engine._strategy)
+
+    def subscribe(self, callback: Callable[[pa.Table], None]) -> None:
+        """Call `callback` with each new part of the answer."""
+        self._engine.runtime.outlets[self._key].recent.subscribers.append(callback)
+
+
+def _with(stream: StreamDef, timestamp: str | None, slack: Any, options: Mapping[str, Any]) -> StreamDef:
+    """The definition with a caller's options, which mean what the clauses of CREATE STREAM mean."""
+    if timestamp is not None:
+        named = {c.lower(): c for c in stream.columns}
+        if timestamp.lower() not in named:
+            raise BindingError(
+                f'stream "{stream.name}" has no column "{timestamp}"',
+                hint=f"its columns are {', '.join(stream.columns)}",
+            )
+        stream = replace(stream, time=named[timestamp.lower()])
+    unknown = set(options) - {"retain", "idle_after"}
+    if unknown:
+        raise WindrowError(f"unknown option {sorted(unknown)[0]!r}", hint="use timestamp, slack, retain, idle_after")
+    clauses = {"WITHIN": slack, "RETAIN": options.get("retain"), "IDLE AFTER": options.get("idle_after")}
+    said = " ".join(f"{clause} {value}" for clause, value in clauses.items() if value is not None)
+    clock = "BIGINT" if pa.types.is_integer(stream.time_type) else "TIMESTAMP"
+    from windrow import cql
+
+    (statement,) = cql.parse(f"CREATE STREAM given (t {clock}) TIMESTAMP BY t {said}")
+    bound = cql.bind(statement, Catalog())
+    assert isinstance(bound, cql.CreateStream)
+    given = bound.definition
+    return replace(stream, slack=given.slack, retain=given.retain, idle_after=given.idle_after)
+
+
+def _same(a: StreamDef, b: StreamDef) -> bool:
+    """Whether two definitions differ in nothing but their spelling."""
+    return replace(a, name="", columns=dict(a.columns)) == replace(
+        b, name="", columns=dict(b.columns), options=a.options
+    )

@@ -1,0 +1,105 @@
+"""Elements on the wire: whole batches as opaque blobs, routed by partition.
+
+A shuffle moves envelopes: (to, sender, kind, name, body). The body is an Arrow IPC stream of many elements, so the JVM
+handles a few fat rows instead of every element, and each batch is encoded once per (edge, partition). A shuffle
+delivers in any order; `sender` numbers the sending tasks, so receivers put the parts of an edge in the order of arrival
+at the sources.
+
+    kind     name                     body
+    rows     stage:exchange:query     elements for an operator of that stage
+    mark     stream                   least and greatest time a task saw, rows and late rows
+    first    query                    least time of the history given to a new query
+    control  -                        frontier and clocks, for the next stage
+    answer   query                    elements of a query's last step
+    state    -                        references of the runs a task wrote, its timings and counters
+    late     stream                   rows that came too late
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.elements import Elements, Int64s
+from windrow.operators.keys import hash_rows
+from windrow.operators.state.run import chunk, ints
+from windrow.spark.spread import How, Spread
+
+SCHEMA = pa.schema(
+    [("to", pa.int32()), ("sender", pa.int32()), ("kind", pa.string()), ("name", pa.string()), ("body", pa.binary())]
+)
+
+Envelope = tuple[int, int, str, str, bytes | pa.Buffer]
+
+
+def pack(envelopes: list[Envelope]) -> Iterator[pa.RecordBatch]:
+    """Envelopes as one record batch."""
+    if envelopes:
+        columns = zip(*envelopes, strict=True)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(list(c), f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+        )
+
+
+def unpack(batch: pa.RecordBatch) -> Iterator[Envelope]:
+    """The envelopes of a record batch; bodies are not copied."""
+    *plain, body = batch.columns
+    for i, (to, sender, kind, name) in enumerate(zip(*(c.to_pylist() for c in plain), strict=True)):
+        yield to, sender, kind, name, body[i].as_buffer()
+
+
+def encode_table(table: pa.Table) -> bytes:
+    """An Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def decode_table(body: bytes | pa.Buffer) -> pa.Table:
+    """The table of an Arrow IPC stream, without copying."""
+    return pa.ipc.open_stream(body).read_all()
+
+
+def encode(elements: Elements) -> bytes:
+    """Elements as bytes. Columns are numbered: their names are the receiver's business."""
+    columns = [pa.array(elements.ts), pa.array(elements.exp), pa.array(elements.sign), *elements.columns.values()]
+    return encode_table(pa.table(columns, names=[str(i) for i in range(len(columns))]))
+
+
+def decode(body: bytes | pa.Buffer, names: list[str]) -> Elements:
+    """Elements from bytes, with the receiver's column names."""
+    table = decode_table(body)
+    columns = {n: chunk(table, str(i + 3)) for i, n in enumerate(names)}
+    return Elements(ints(table, "0"), ints(table, "1"), ints(table, "2"), columns)
+
+
+def route(elements: Elements, spread: Spread, partitions: int, here: int) -> Iterator[tuple[int, Elements]]:
+    """The elements for each partition that gets any; their order is kept."""
+    if not len(elements):
+        return
+    if spread.how is How.ONE or partitions == 1:
+        yield 0, elements
+        return
+    to = _targets(elements, spread, partitions, here)
+    order = np.argsort(to, kind="stable")
+    bounds = np.searchsorted(to[order], np.arange(partitions + 1))
+    for p in range(partitions):
+        if bounds[p] < bounds[p + 1]:
+            yield p, elements.take(order[bounds[p] : bounds[p + 1]])
+
+
+def share(elements: Elements, spread: Spread, partitions: int, here: int) -> Elements:
+    """The part of rows that every partition has, which `here` is to count: each row in one partition only."""
+    if spread.how is not How.COLUMNS:
+        return elements if here == 0 else elements.take(np.zeros(0, np.int64))
+    return elements.filter(_targets(elements, spread, partitions, here) == here)
+
+
+def _targets(elements: Elements, spread: Spread, partitions: int, here: int) -> Int64s:
+    if spread.how is How.ANY:
+        return (np.arange(len(elements)) + here) % partitions
+    hashes = hash_rows([elements.columns[c] for c in spread.columns], len(elements))
+    return (hashes.view(np.uint64) % np.uint64(partitions)).astype(np.int64)

@@ -1,0 +1,24 @@
+"""Places where a crash is worth a test.
+
+`WINDROW_CRASH_AT="after manifest:3"` kills this process, as a power failure would, when it reaches that point for the
+third time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+POINTS = ("before manifest", "after manifest", "after sinks")
+
+_reached: Counter[str] = Counter()
+
+
+def reach(point: str) -> None:
+    """Die here, if that was asked for."""
+    asked, _, times = os.environ.get("WINDROW_CRASH_AT", "").partition(":")
+    if asked == point:
+        _reached[point] += 1
+        if _reached[point] == int(times or 1):
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,116 @@
+"""Figures about a run: recent rates, phases of the last ticks, state, and a line per stream, table and query."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from windrow.runtime import Outlet
+from windrow.spark.manifest import Manifest
+from windrow.spark.reader import Reader
+from windrow.spark.tables import LiveTable
+from windrow.spark.tick import Tick, Ticker
+
+RECENT_SECONDS = 30.0
+RECENT_TICKS = 20
+
+
+class Figures:
+    """What recent ticks were like; ticks are added by one thread and read by others."""
+
+    def __init__(self) -> None:
+        self._ticks: deque[Tick] = deque(maxlen=1000)
+        self._began = time.time()
+
+    def add(self, tick: Tick) -> None:
+        """Remember a tick's figures, not its rows."""
+        self._ticks.append(Tick(tick.number, tick.frontier, {}, {}, tick.counters, tick.seconds, tick.ended))
+
+    def status(
+        self,
+        ticker: Ticker,
+        readers: Mapping[str, Reader],
+        tables: Mapping[str, LiveTable],
+        outlets: Mapping[str, Outlet],
+    ) -> dict[str, Any]:
+        """Everything but whether the engine runs."""
+        manifest, ticks = ticker.manifest, list(self._ticks)
+        state = _state(manifest)
+        return {
+            "ticks": manifest.tick,
+            "frontier": manifest.frontier,
+            "partitions": ticker.partitions,
+            "rows_per_second": self._rate(ticks, "rows."),
+            "tick_ms": _phases(ticks[-RECENT_TICKS:]),
+            "state": {"runs": sum(r for r, _ in state.values()), "bytes": sum(b for _, b in state.values())},
+            "streams": {
+                r.definition.name: self._stream(r, manifest, ticks, state.get(f"~{k}", (0, 0)))
+                for k, r in readers.items()
+            },
+            "tables": {t.definition.name: _table(t) for t in tables.values()},
+            "queries": {
+                ticker.queries[k].plan.name: self._query(k, o, manifest, ticks, state.get(k, (0, 0)))
+                for k, o in dict(outlets).items()
+                if k in ticker.queries
+            },
+        }
+
+    def _rate(self, ticks: list[Tick], counter: str) -> float:
+        """Rows per second over the recent past."""
+        now = time.time()
+        since = max(now - RECENT_SECONDS, self._began)
+        rows = sum(n for t in ticks if t.ended >= since for c, n in t.counters.items() if c.startswith(counter))
+        return round(rows / max(now - since, 1e-3), 1)
+
+    def _stream(self, reader: Reader, manifest: Manifest, ticks: list[Tick], kept: tuple[int, int]) -> dict[str, Any]:
+        mark = manifest.marks.get(reader.key)
+        lag = None if mark is None or manifest.frontier is None else max(0, mark - manifest.frontier)
+        return {
+            "rows": reader.rows,
+            "rows_per_second": self._rate(ticks, f"rows.{reader.key}"),
+            "late": reader.late,
+            "batch": manifest.batches.get(reader.key),
+            "greatest": mark,
+            "lag": lag,
+            "idle": reader.idle(),
+            "kept_bytes": kept[1],
+        }
+
+    def _query(
+        self, key: str, outlet: Outlet, manifest: Manifest, ticks: list[Tick], state: tuple[int, int]
+    ) -> dict[str, Any]:
+        return {
+            "answers": outlet.recent.rows,
+            "answers_per_second": self._rate(ticks, f"answers.{key}"),
+            "clock": manifest.clocks.get(key),
+            "runs": state[0],
+            "state_bytes": state[1],
+            "sinks": len(outlet.sinks),
+        }
+
+
+def _state(manifest: Manifest) -> dict[str, tuple[int, int]]:
+    """Runs and bytes by query."""
+    found: dict[str, tuple[int, int]] = {}
+    for (_, _, query, _), refs in manifest.runs.items():
+        runs, size = found.get(query, (0, 0))
+        found[query] = (runs + len(refs), size + sum(r.bytes for r in refs))
+    return found
+
+
+def _phases(ticks: list[Tick]) -> dict[str, float]:
+    """Mean milliseconds of each phase."""
+    phases = dict.fromkeys(p for t in ticks for p in t.seconds)
+    return {p: round(1000 * sum(t.seconds.get(p, 0.0) for t in ticks) / len(ticks), 1) for p in phases}
+
+
+def _table(table: LiveTable) -> dict[str, Any]:
+    reading = table.reading
+    return {
+        "rows": reading.table.num_rows,
+        "version_us": reading.version_us,
+        "failing_since_us": reading.failing_since_us,
+        "error": reading.error,
+    }

@@ -1,0 +1,250 @@
+"""What a task does: one stage of one tick, for one partition, for all queries.
+
+A task is a pure function of its envelopes, the program of the tick and the runs it names, so a retried or speculative
+task does no harm: it writes run files of its own and reports them, and only the manifest makes one attempt's files
+real.
+
+Between ticks a worker process keeps the operators it ran last. They are used again only if the program says that
+exactly that attempt was accepted (`generations`); otherwise the state is read back from its runs.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.changes import cancel
+from windrow.operators.elements import BEGINNING, INF, Elements, concat
+from windrow.plan.nodes import TableScan
+from windrow.sources.intake import one
+from windrow.spark.exchange import Envelope, decode, encode, pack, route, share, unpack
+from windrow.spark.held import Held, restored, written
+from windrow.spark.program import Program, frontier
+from windrow.spark.runs import RunRef
+from windrow.spark.spread import Exchange
+
+_held: dict[tuple[str, int, int], tuple[str, dict[str, Held]]] = {}
+"""(home, stage, partition) -> (generation, queries): the operators of this worker's last attempt."""
+
+
+class Stage:
+    """One attempt of one task."""
+
+    def __init__(self, program: Program, stage: int, partition: int, last: bool) -> None:
+        self.program, self.stage, self.partition, self.last = program, stage, partition, last
+        self.queries = {n: q for n, q in program.parts.queries.items() if stage <= q.layout.placement.last_stage}
+        self.out: list[Envelope] = []
+        self.marks = dict(program.marks)
+        self.firsts: dict[str, int] = {}  # by stream: the least new time; by "query?": of its history
+        self.control: dict[str, Any] | None = None
+        self.frontier = program.previous
+        self.starts: dict[str, int] = dict(program.starts)
+        self.inbox: dict[tuple[str, int], list[tuple[int, bytes | pa.Buffer]]] = {}
+        self.counters: dict[str, int] = {}
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take in all envelopes, advance every query, write what changed, and report."""
+        times = [time.perf_counter()]
+
+        def lap() -> None:
+            times.append(time.perf_counter())
+
+        for batch in batches:
+            for envelope in unpack(batch):
+                self._receive(envelope)
+        lap()
+        self._clock()
+        held = self._recall()
+        lap()
+        for name in self.queries:
+            if name in self.starts:
+                self._advance(name, held[name])
+        lap()
+        refs = written(self.program, self.stage, self.partition, held)
+        generation = uuid.uuid4().hex
+        _held[self._key] = (generation, held)
+        lap()
+        report = {
+            "stage": self.stage, "partition": self.partition, "generation": generation,
+            "frontier": self.frontier, "marks": self.marks, "starts": self.starts,
+            "refs": refs, "counters": self.counters,
+            "seconds": dict(zip(("receive", "recall", "advance", "write"), np.diff(times).tolist(), strict=True)),
+        }  # fmt: skip
+        self._send(self.partition, "state", "", pickle.dumps(report))
+        if not self.last:
+            control = {"frontier": self.frontier, "starts": self.starts, "marks": self.marks}
+            self._send(self.partition, "control", "", json.dumps(control).encode())
+        yield from pack(self.out)
+
+    @property
+    def _key(self) -> tuple[str, int, int]:
+        return (self.program.home, self.stage, self.partition)
+
+    def _send(self, to: int, kind: str, name: str, body: bytes) -> None:
+        self.out.append((to, self.partition, kind, name, body))
+
+    def _receive(self, envelope: Envelope) -> None:
+        _, sender, kind, name, body = envelope
+        match kind:
+            case "rows" if int(name.partition(":")[0]) == self.stage:
+                _, number, query = name.split(":", 2)
+                self.inbox.setdefault((query, int(number)), []).append((sender, body))
+            case "mark":
+                low, high, count, late = json.loads(bytes(body))
+                if low is not None:
+                    self.marks[name] = max(self.marks.get(name, BEGINNING), high)
+                    self.firsts[name] = min(self.firsts.get(name, INF), low)
+                for what, n in (("rows", count), ("late", late)):
+                    self.counters[f"{what}.{name}"] = self.counters.get(f"{what}.{name}", 0) + n
+            case "first":
+                self.firsts[f"{name}?"] = min(self.firsts.get(f"{name}?", INF), json.loads(bytes(body)))
+            case "control":
+                self.control = json.loads(bytes(body))
+            case _:
+                self.out.append((self.partition, sender, kind, name, bytes(body)))
+
+    def _clock(self) -> None:
+        """The frontier of this tick and the clock of each query: the same in every task.
+
+        A clock that has not been reached starts at the earliest row known so far; all rows up to the frontier are.
+        """
+        program = self.program
+        if self.control is not None:
+            self.frontier, self.starts, self.marks = (self.control[k] for k in ("frontier", "starts", "marks"))
+            return
+        streams = program.parts.streams
+        self.frontier = (
+            program.until
+            if program.until is not None
+            else frontier(streams, self.marks, program.idle, program.previous)
+        )
+        for name, query in program.parts.queries.items():
+            if name not in self.starts:
+                firsts = [self.firsts[s] for s in (*query.streams, f"{name}?") if s in self.firsts]
+                firsts += [program.firsts[name]] if name in program.firsts else []
+                self.starts |= {name: min(firsts)} if firsts else {}
+
+    def _recall(self) -> dict[str, Held]:
+        """The operators as of the last accepted tick."""
+        generation, known = _held.pop(self._key, ("", {}))
+        if generation != self.program.generations.get((self.stage, self.partition), "none"):
+            known = {}
+        found = {}
+        for name, query in self.queries.items():
+            held = known.get(name)
+            same = held is not None and held.query.uid == query.uid
+            found[name] = (
+                held if held is not None and same else restored(self.program, name, query, self.stage, self.partition)
+            )
+        return found
+
+    def _advance(self, name: str, held: Held) -> None:
+        start = self.starts[name]
+        if self.frontier < start or (held.started and self.frontier <= self.program.previous):
+            self._hold(name, held)
+            return
+        steps, placement = held.flow.steps, held.layout.placement
+        if not held.started:
+            held.started = True
+            for i, step in enumerate(steps):
+                if placement.runs(i, self.stage, self.partition):
+                    step.start(start)
+        values: dict[int, Elements] = {}
+        arrived: dict[Exchange, Elements] = {}
+        for i, step in enumerate(steps):
+            if not placement.runs(i, self.stage, self.partition):
+                continue
+            if step.operator is not None:
+                inputs = [self._input(name, held, i, port, values, arrived) for port in range(len(step.inputs))]
+                values[i] = step.operator.advance(inputs, self.frontier)
+            elif isinstance(step.node, TableScan):
+                values[i] = self._table(step.node, held, start)
+        held.tables = {t: self.program.tables[t] for t in held.query.tables}
+        self._leave(name, held, values)
+
+    def _input(
+        self,
+        name: str,
+        held: Held,
+        step: int,
+        port: int,
+        values: dict[int, Elements],
+        arrived: dict[Exchange, Elements],
+    ) -> Elements:
+        """What one input of a step brings: through an exchange, from a table, or from a step of this task."""
+        placement, source = held.layout.placement, held.flow.steps[step].inputs[port]
+        exchange = placement.reads.get((step, port))
+        if exchange is not None:
+            if exchange not in arrived:
+                arrived[exchange] = self._take(name, exchange, held)
+            return arrived[exchange]
+        found = values.get(source)
+        if found is None:  # it lies in one place, which is not here
+            return Elements.empty(held.flow.steps[source].schema)
+        part = placement.shares.get((step, port))
+        return found if part is None else share(found, part, self.program.partitions, self.partition)
+
+    def _table(self, node: TableScan, held: Held, start: int) -> Elements:
+        """A table's rows when the clock starts; later, what another version changes, from the next instant on."""
+        name = node.table.lower()
+        now, seen = self.program.tables[name], held.tables.get(name)
+        if seen is None:
+            return self._rows(node, now, start)
+        if seen.uid == now.uid:
+            return Elements.empty(node.schema)
+        at = self.program.previous + 1
+        return cancel(concat([self._rows(node, seen, at).negated(), self._rows(node, now, at)]))
+
+    def _rows(self, node: TableScan, version: RunRef, at: int) -> Elements:
+        table = self.program.store.read(version).table
+        columns = {internal: one(table.column(c)) for internal, c, _ in node.columns}
+        return Elements.positive(np.full(table.num_rows, at), INF, columns)
+
+    def _take(self, name: str, exchange: Exchange, held: Held) -> Elements:
+        """What an exchange delivers up to the frontier; the rest waits."""
+        rows = self._arrived(name, exchange, held)
+        due = rows.ts <= self.frontier
+        if due.all():
+            held.waiting.pop(exchange, None)
+            return rows
+        held.waiting[exchange] = rows.filter(~due)
+        return rows.filter(due)
+
+    def _arrived(self, name: str, exchange: Exchange, held: Held) -> Elements:
+        """What waited, then what is new, in the order of arrival."""
+        schema = held.flow.steps[exchange.source].schema
+        new = self.inbox.pop((name, held.layout.exchanges.index(exchange)), [])
+        parts = [decode(body, list(schema)) for _, body in sorted(new, key=lambda part: part[0])]
+        if exchange in held.waiting:
+            parts.insert(0, held.waiting[exchange])
+        return concat(parts) if parts else Elements.empty(schema)
+
+    def _hold(self, name: str, held: Held) -> None:
+        """Nothing is due: keep what came."""
+        for number, exchange in enumerate(held.layout.exchanges):
+            if exchange.stage == self.stage and (name, number) in self.inbox:
+                held.waiting[exchange] = self._arrived(name, exchange, held)
+
+    def _leave(self, name: str, held: Held, values: dict[int, Elements]) -> None:
+        placement = held.layout.placement
+        for number, exchange in enumerate(held.layout.exchanges):
+            if placement.stages[exchange.source] != self.stage or exchange.source not in values:
+                continue
+            elements, address = values[exchange.source], f"{exchange.stage}:{number}:{name}"
+            if exchange.keep:
+                parts = iter([(self.partition, elements)] if len(elements) else [])
+            else:
+                parts = route(elements, exchange.spread, self.program.partitions, self.partition)
+            for to, part in parts:
+                self._send(to, "rows", address, encode(part))
+        final = len(held.flow.steps) - 1
+        if placement.stages[final] == self.stage and final in values and len(values[final]):
+            self._send(self.partition, "answer", name, encode(values[final]))
+            self.counters[f"answers.{name}"] = len(values[final])

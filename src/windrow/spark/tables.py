@@ -1,0 +1,229 @@
+"""Tables that live elsewhere: read, kept, and read again.
+
+A reading is an Arrow table and the time at which its content was first seen; reading the same content again is the
+same version, so nothing downstream is disturbed. A server that goes away takes nothing with it: the last reading
+stays in force, `failing_since` says how long, and reading is tried again after 1, 2, 4, ... seconds, at most a minute
+apart. Only the first reading must succeed.
+
+    FROM parquet | csv | json (path => 'f', every => '30 seconds')
+    FROM postgres (dsn => '...', table => 'person', every => '30 seconds')      or query => 'SELECT ...'
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from windrow.catalog import TableDef
+from windrow.errors import SourceError, WindrowError
+from windrow.sinks.pg import Postgres
+from windrow.sources.casting import conform
+from windrow.sources.files import read_path
+from windrow.spark.unwrap import unwrap
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FIRST_RETRY, LAST_RETRY = 1.0, 60.0
+
+
+class TableSource(Protocol):
+    """Something that can be read whole."""
+
+    def read(self) -> pa.Table | None:
+        """All rows, or None when nothing can have changed since the last read."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a table holds, when this content was first seen, and since when reading it again fails."""
+
+    table: pa.Table
+    version_us: int
+    read_us: int
+    failing_since_us: int | None = None
+    error: str | None = None
+
+
+class LiveTable:
+    """A table's newest known content; `current` reads again when the period has passed.
+
+    `last`: what it held when it was last known, which stands in when the first reading fails.
+    """
+
+    def __init__(
+        self,
+        definition: TableDef,
+        source: TableSource,
+        every: float | None = None,
+        clock: Callable[[], float] = time.time,
+        last: pa.Table | None = None,
+    ) -> None:
+        self.definition = definition
+        self.every = every
+        self._source = source
+        self._clock = clock
+        self._failures = 0
+        if last is None:
+            self.reading = Reading(self._read() or pa.table({}), self._now(), self._now())
+            self._schedule()
+        else:
+            self.reading = Reading(last, self._now(), self._now())
+            self.refresh()
+
+    def current(self) -> Reading:
+        """The reading in force, after reading again if that is due."""
+        return self.refresh() if self._clock() >= self._due else self.reading
+
+    def refresh(self) -> Reading:
+        """Read now; when that fails, the last reading stays in force and says since when."""
+        try:
+            table = self._read()
+        except WindrowError as error:
+            self._failures += 1
+            since = self.reading.failing_since_us or self._now()
+            self.reading = replace(self.reading, failing_since_us=since, error=error.primary)
+            self._due = self._clock() + min(LAST_RETRY, FIRST_RETRY * 2 ** (self._failures - 1))
+            return self.reading
+        self._failures = 0
+        same = table is None or table.equals(self.reading.table)
+        kept = self.reading.version_us if same else self._now()
+        self.reading = Reading(self.reading.table if same else table, kept, self._now())
+        self._schedule()
+        return self.reading
+
+    def _read(self) -> pa.Table | None:
+        try:
+            found = self._source.read()
+        except WindrowError:
+            raise
+        except Exception as error:
+            raise SourceError(f'cannot read table "{self.definition.name}": {unwrap(error).primary}') from error
+        return None if found is None else conform(found, f'table "{self.definition.name}"', self.definition.columns)
+
+    def _schedule(self) -> None:
+        self._due = float("inf") if self.every is None else self._clock() + self.every
+
+    def _now(self) -> int:
+        return int(self._clock() * 1_000_000)
+
+
+class FixedTable:
+    """Rows given once."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def read(self) -> pa.Table:
+        return self._table
+
+
+class FrameTable:
+    """A Spark DataFrame, collected as Arrow."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        if frame.isStreaming:
+            raise SourceError(
+                "a table cannot be a streaming DataFrame", hint="declare it as a stream: engine.stream(name, df, ...)"
+            )
+        self._frame = frame
+
+    def read(self) -> pa.Table:
+        return self._frame.toArrow()
+
+
+class FileTable:
+    """A file or a directory of files; read again only when a name, size or time of change differs."""
+
+    def __init__(self, path: str, columns: Mapping[str, pa.DataType] | None = None) -> None:
+        self._path = path
+        self._columns = columns
+        self._seen: object = None
+
+    def read(self) -> pa.Table | None:
+        seen = _fingerprint(self._path)
+        if seen == self._seen:
+            return None
+        table = read_path(self._path, "table", self._columns)
+        self._seen = seen
+        return table
+
+
+class PostgresTable:
+    """A table or a query of a PostgreSQL server."""
+
+    def __init__(self, dsn: str, query: str) -> None:
+        self._postgres = Postgres(dsn)
+        self._query = query
+
+    def read(self) -> pa.Table:
+        return self._postgres.read(self._query)
+
+
+def open_table(
+    definition: TableDef,
+    frame: DataFrame | None = None,
+    clock: Callable[[], float] = time.time,
+    last: pa.Table | None = None,
+) -> LiveTable:
+    """The live table of a declaration, read once; with `last`, what it held stands in for a source that is away."""
+    options = {k.lower(): str(v) for k, v in definition.options.items()}
+    every = seconds(options["every"]) if "every" in options else None
+    source = FrameTable(frame) if frame is not None else _source(definition, options)
+    return LiveTable(definition, source, every, clock, last)
+
+
+def fixed(definition: TableDef, table: pa.Table) -> LiveTable:
+    """A table whose rows were given, and change when others are given."""
+    return LiveTable(definition, FixedTable(table))
+
+
+def _source(definition: TableDef, options: Mapping[str, str]) -> TableSource:
+    kind = options.get("source", "").lower()
+    if kind in {"csv", "json", "parquet", "file"} and options.get("path"):
+        return FileTable(options["path"], definition.columns)
+    if kind in {"postgres", "postgresql"} and options.get("dsn"):
+        from psycopg import sql
+
+        table = options.get("table", definition.name)
+        query = options.get("query") or sql.SQL("SELECT * FROM {}").format(sql.Identifier(*table.split("."))).as_string(
+            None
+        )
+        return PostgresTable(options["dsn"], query)
+    raise SourceError(
+        f'table "{definition.name}" has no source that windrow knows' + (f': "{kind}"' if kind else ""),
+        hint="write FROM parquet (path => '...'), FROM postgres (dsn => '...', table => '...'), or give a DataFrame",
+    )
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds(text: str) -> float:
+    """The length of a written period.
+
+    >>> seconds("30 seconds"), seconds("5 min"), seconds("2")
+    (30.0, 300.0, 2.0)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|milli\w*|s|sec\w*|m|min\w*|h|hour\w*|d|day\w*)?\s*", text.lower())
+    if match is None or float(match[1]) <= 0:
+        raise SourceError(f"'{text}' is no period", hint="write for example '30 seconds' or '5 minutes'")
+    unit = match[2] or "s"
+    return float(match[1]) * _UNITS["ms" if unit.startswith(("ms", "milli")) else unit[0]]
+
+
+def _fingerprint(path: str) -> object:
+    try:
+        if os.path.isdir(path):
+            entries = sorted(os.scandir(path), key=lambda e: e.name)
+            return [(e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in entries]
+        found = os.stat(path)
+        return (found.st_size, found.st_mtime_ns, found.st_ino)
+    except OSError as error:
+        raise SourceError(f"cannot read {path}", detail=str(error)) from error

@@ -1,0 +1,75 @@
+"""The tasks of the Spark runtime, without a JVM: local answers, whatever the partitions, the batches and the faults."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import windrow
+from windrow.replay import Replay
+from windrow.spark.bounded import run_on
+from windrow.testing import assert_same, seeded_case
+
+CASES, GROUPS = 120, 12
+
+WAYS = ((1, None, "upa"), (2, 5, "upa"), (3, 3, "negative"), (2, 4, "direct"))
+"""(partitions, rows per batch, strategy), none of which may change an answer."""
+
+TABLE_QUERIES = (
+    "SELECT a AS c FROM S [RANGE 4] UNION ALL SELECT k AS c FROM P",
+    "SELECT a AS c FROM S [RANGE 4] UNION SELECT k AS c FROM P",
+    "SELECT k AS c FROM P EXCEPT ALL SELECT a AS c FROM S [ROWS 3]",
+    "SELECT a AS c FROM S [ROWS 3] EXCEPT ALL SELECT k AS c FROM P",
+    "SELECT a AS c FROM S [RANGE 3] INTERSECT SELECT k AS c FROM P",
+    "SELECT p.v FROM P p WHERE NOT EXISTS (SELECT * FROM S [RANGE 3] s WHERE s.a = p.k)",
+    "SELECT p.v FROM P p WHERE EXISTS (SELECT * FROM S [RANGE 3] s WHERE s.b > p.k)",
+    "SELECT s.a, d.n FROM S [ROWS 2] s, (SELECT k, COUNT(*) AS n FROM P GROUP BY k) d WHERE s.a = d.k",
+    "SELECT s.a FROM S [RANGE 5] s WHERE EXISTS (SELECT * FROM P p WHERE p.k = s.a)",
+    "SELECT s.a, p.v FROM S [RANGE 5] s LEFT JOIN P p ON p.k = s.a",
+    "SELECT p.v, s.a FROM P p LEFT JOIN S [RANGE 5] s ON p.k = s.a",
+    "SELECT COUNT(*) AS n FROM S [RANGE 2] s CROSS JOIN P p",
+)
+"""Tables are in every partition: each row must count once all the same."""
+
+
+def check(job, home, case, ways=WAYS):
+    """Compare ticks of tasks with the local answer."""
+    script, streams, tables, until = case
+    want = windrow.run(script, streams, tables, runtime="local", until=until)
+    for number, (partitions, rows, strategy) in enumerate(ways):
+        replay = Replay.of(script, streams, tables, until, strategy=strategy)
+        got = run_on(job(2, chaos=number), str(home / f"{number}"), replay, rows, strategy, partitions)
+        for name in want:
+            try:
+                assert_same(got[name], want[name])
+            except AssertionError as error:
+                raise AssertionError(f"{script}\n{partitions} partitions, batches of {rows}: {error}") from error
+
+
+@pytest.mark.parametrize("first", range(5000, 5000 + CASES, GROUPS))
+def test_random_cases_equal_the_local_answer(first, in_process_job, tmp_path):
+    """Envelopes in any order, repeated tasks and forgetful workers change nothing."""
+    for seed in range(first, first + GROUPS):
+        check(in_process_job, tmp_path / str(seed), seeded_case(seed))
+
+
+@pytest.mark.parametrize("query", TABLE_QUERIES)
+def test_rows_of_tables_count_once(query, in_process_job, tmp_path):
+    """What comes from tables alone is computed everywhere and counted once."""
+    rows = [(1, 2, 9), (2, 1, 9), (2, 2, 10), (None, 1, 13), (1, 1, 17), (3, 3, 30)]
+    a, b, ts = zip(*rows, strict=True)
+    tables = {"P": pa.table({"k": [1, 2, 2, 5], "v": ["x", "y", "z", "w"]})}
+    check(in_process_job, tmp_path, (query, {"S": pa.table({"a": a, "b": b, "ts": ts})}, tables, 41))
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 5])
+def test_ties_in_time_keep_their_order_of_arrival(pieces, in_process_job, tmp_path):
+    """A ROWS window sees equal times in the order of the source's partitions, however envelopes travel."""
+    rows = {"a": list(range(12)), "ts": [1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3]}
+    script = "SELECT SUM(a) AS s FROM S [ROWS 3]; SELECT a FROM S [ROWS 2 SLIDE 2]"
+    want = windrow.run(script, {"S": pa.table(rows)}, runtime="local")
+    got = run_on(
+        in_process_job(pieces, chaos=1), str(tmp_path), Replay.of(script, {"S": pa.table(rows)}, {}), 5, "upa", 3
+    )
+    for name in want:
+        assert_same(got[name], want[name])

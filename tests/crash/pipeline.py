@@ -1,0 +1,52 @@
+"""A pipeline to be killed: joins and aggregates over two streams and a table, into files and a PostgreSQL table.
+
+    python pipeline.py FOLDER DSN
+
+reads FOLDER/bid and FOLDER/ask, goes on from FOLDER/home, and ends when all input is consumed. Says "started" once it
+runs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pyarrow as pa
+
+import windrow
+
+ROWS, STEP = 300, 100
+
+SCRIPT = """
+CREATE STREAM bid (k BIGINT, v DOUBLE, ts BIGINT) TIMESTAMP BY ts WITHIN 7 {bid};
+CREATE STREAM ask (k BIGINT, w DOUBLE, ts BIGINT) TIMESTAMP BY ts WITHIN 7 {ask};
+"""
+QUERIES = """
+CREATE QUERY pairs AS SELECT b.k, b.v, a.w FROM bid [RANGE 20] b, ask [RANGE 20] a WHERE a.k = b.k AND a.w > b.v;
+CREATE QUERY totals AS SELECT b.k, n.name, COUNT(*) AS n, SUM(b.v) AS s FROM bid [RANGE 50 SLIDE 10] b, names n
+  WHERE n.k = b.k GROUP BY b.k, n.name;
+CREATE QUERY best AS SELECT k, MAX(v) AS top FROM bid [RANGE 30] GROUP BY k;
+CREATE QUERY last AS SELECT k, v FROM bid [PARTITION BY k ROWS 2];
+"""
+NAMES = pa.table({"k": list(range(8)), "name": [f"n{i}" for i in range(8)]})
+
+
+def main(folder: str, dsn: str) -> None:
+    """Run to the end of the input."""
+    engine = windrow.Engine(home=f"{folder}/home")
+    if "best" not in engine:
+        sources = {s: f"FROM parquet (path => '{folder}/{s}', maxFilesPerTrigger => 1)" for s in ("bid", "ask")}
+        for name in list(engine.catalog.tables):
+            engine.execute(f"DROP TABLE {name}")
+        engine.table("names", NAMES)
+        engine.execute(SCRIPT.format(**sources) + QUERIES)
+    for query in ("pairs", "totals", "best", "last"):
+        engine.sink(query, "parquet", path=f"{folder}/out")
+        engine.sink(query, "postgres", dsn=dsn)
+    engine.start()
+    print("started", flush=True)
+    engine.drain(300)
+    engine.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
