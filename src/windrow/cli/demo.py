@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -34,14 +34,15 @@ STEP = 0.5
 """Seconds of trades in one file or push."""
 
 SLACK = "100 MILLISECONDS"
-RETAIN = "30 SECONDS"
 SPOTLIGHTS = ("volume", "venues", "vwap", "swings", "heavy", "blocks", "both")
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit code."""
     options = _parser().parse_args(argv)
-    logging.getLogger("windrow").setLevel(logging.ERROR)
+    logging.getLogger("windrow").setLevel(
+        logging.CRITICAL
+    )  # what matters is shown; an error ends the demo and is told then
     with tempfile.TemporaryDirectory(prefix="windrow-demo-", ignore_cleanup_errors=True) as temporary:
         place = Path(options.keep or temporary)
         try:
@@ -76,8 +77,9 @@ class Demo:
         self.queries = monitors(options.queries)
         self.waiting = list(self.queries)
         self.newest: dict[str, Any] = {}
-        self._made = 0
         self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._failure: Exception | None = None
 
     def run(self) -> int:
         """Start, watch until the time is up or Ctrl-C, stop."""
@@ -90,13 +92,18 @@ class Demo:
             try:
                 with monitor.waiting("waiting for the first tick"):
                     self._begin(engine)
+                self._thread(self._join, engine)
                 self._watch(engine, monitor)
             finally:
                 self._stop.set()
                 monitor.close()
                 with monitor.waiting("stopping"):
+                    for thread in self._threads:  # none may be in the engine when it stops
+                        thread.join()
                     engine.stop()
-        return monitor.farewell()
+        if self._failure is not None:
+            raise self._failure
+        return monitor.farewell(len(self.queries) - len(self.waiting))
 
     def _engine(self) -> Engine:
         from windrow.bench.trades import DECLARATION
@@ -106,11 +113,12 @@ class Demo:
         if self.options.runtime == "spark":
             folder = self.place / "trades"
             folder.mkdir(parents=True, exist_ok=True)
-            source = f"FROM parquet (path => '{folder}')"
+            quoted = str(folder).replace("'", "''")
+            source = f"FROM parquet (path => '{quoted}')"
             options = {"home": str(self.place / "home")}
         engine = Engine(self.options.runtime, **options)
         if "trade" not in engine.catalog.streams:  # else a kept home that goes on
-            engine.execute(f"CREATE STREAM trade {DECLARATION} WITHIN {SLACK} RETAIN {RETAIN} {source}")
+            engine.execute(f"CREATE STREAM trade {DECLARATION} WITHIN {SLACK} {source}")
         return engine
 
     def _begin(self, engine: Engine) -> None:
@@ -118,14 +126,15 @@ class Demo:
         self._made_us = _now_us()
         self._more(engine)
         engine.start()
-        threading.Thread(target=self._feed, args=(engine,), name="windrow-demo-trades", daemon=True).start()
+        self._thread(self._feed, engine)
         while not self._stop.is_set() and engine.status()["frontier"] is None and not engine.status().get("error"):
             self._stop.wait(0.1)
 
     def _register(self, engine: Engine, count: int) -> None:
         """Let the next few queries join, all at once."""
-        names, self.waiting = self.waiting[:count], self.waiting[count:]
+        names = self.waiting[:count]
         engine.execute("".join(f"CREATE QUERY {n} AS {self.queries[n]};" for n in names if n not in engine))
+        self.waiting = self.waiting[count:]
         for name in set(names) & set(SPOTLIGHTS):
             engine[name].subscribe(partial(self.newest.__setitem__, name))
 
@@ -146,26 +155,40 @@ class Demo:
         if self.options.runtime == "local":
             engine.push("trade", rows)
             return
-        self._made += 1
         name = f"{begin_us}.parquet"
         hidden = self.place / "trades" / f".{name}"  # Spark skips it until it is whole
         parquet.write_table(rows, hidden)
         hidden.rename(self.place / "trades" / name)
 
-    def _watch(self, engine: Engine, monitor: Any) -> None:
-        begin = time.monotonic()
-        joining = len(self.waiting)
-        while not self._stop.is_set():
-            past = time.monotonic() - begin
-            # All have joined when two thirds of the time are over.
-            due = round(joining * min(1.0, past / (0.66 * self.options.seconds))) - (joining - len(self.waiting))
+    def _join(self, engine: Engine) -> None:
+        """Let queries join; all are in when two thirds of the time are over."""
+        begin, joining = time.monotonic(), len(self.waiting)
+        while self.waiting and not self._stop.wait(0.2):
+            past = (time.monotonic() - begin) / (0.66 * self.options.seconds)
+            due = round(joining * min(1.0, past)) - (joining - len(self.waiting))
             if due > 0:
                 self._register(engine, due)
-            status = engine.status()
+
+    def _thread(self, work: Callable[[Engine], None], engine: Engine) -> None:
+        """Work beside the view; a failure ends the demo, and the main thread tells."""
+
+        def run() -> None:
+            try:
+                work(engine)
+            except Exception as error:
+                self._failure = error
+                self._stop.set()
+
+        self._threads.append(threading.Thread(target=run, name=f"windrow-demo{work.__name__}", daemon=True))
+        self._threads[-1].start()
+
+    def _watch(self, engine: Engine, monitor: Any) -> None:
+        begin = time.monotonic()
+        while True:
+            past, status = time.monotonic() - begin, engine.status()
             monitor.show(past, status, _now_us(), len(self.queries) - len(self.waiting), self.newest)
-            if past >= self.options.seconds or status.get("error"):
+            if past >= self.options.seconds or status.get("error") or self._stop.wait(0.1):
                 return
-            self._stop.wait(0.1)
 
 
 @contextmanager
@@ -193,6 +216,7 @@ def _now_us() -> int:
 def _write_script(place: Path, count: int) -> None:
     from windrow.bench.trades import DECLARATION, monitors
 
+    place.mkdir(parents=True, exist_ok=True)
     queries = "".join(f"CREATE QUERY {name} AS\n  {text};\n" for name, text in monitors(count).items())
     place.joinpath("demo.cql").write_text(
         f"CREATE STREAM trade {DECLARATION} WITHIN {SLACK};\n{queries}", encoding="utf-8"
@@ -201,13 +225,7 @@ def _write_script(place: Path, count: int) -> None:
 
 def _next(options: argparse.Namespace) -> None:
     """Say what to try now, in commands that work as they stand."""
-    here = (
-        "windrow"
-        if shutil.which("windrow")
-        else sys.argv[0]
-        if sys.argv[0].endswith("windrow")
-        else "python -m windrow"
-    )
+    here = sys.argv[0] if sys.argv[0].endswith("windrow") and not shutil.which("windrow") else "windrow"
     if options.keep and options.runtime == "spark":
         first = (
             f"{here} run {options.keep}/demo.cql --stream trade={options.keep}/trades --query volume",

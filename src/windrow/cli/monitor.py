@@ -10,6 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ EVERY = 3.0
 """Seconds between two plain lines."""
 
 BARS = "▁▂▃▄▅▆▇█"
-PHASES = {"plan": "plan", "job": "job", "collect": "collect", "commit": "commit", "sinks": "sinks", "sweep": "sweep"}
+PHASES = ("plan", "job", "collect", "commit", "sinks", "sweep")
 
 
 class Monitor:
@@ -50,7 +51,6 @@ class Monitor:
         self._seen = -1
         self._said = -EVERY
         self._last: dict[str, Any] = {}
-        self._registered = 0
         self._answers = 0
 
     @contextmanager
@@ -84,12 +84,11 @@ class Monitor:
         before, rows = self._looks[0]
         rate = (stream["rows"] - rows) / (past - before) if past - before > 0.5 else 0.0
         phases = status.get("tick_ms", {})
-        tick = sum(v for p, v in phases.items() if p in PHASES)
+        tick = phases.get("total", 0.0)
         if status["ticks"] != self._seen:
             self._seen = status["ticks"]
             self._rates.append(rate)
             self._ticks.append(tick)
-        self._registered = registered
         self._answers = sum(q["answers"] for q in status["queries"].values())
         state = status.get("state") or {"bytes": sum(q.get("state_bytes", 0) for q in status["queries"].values())}
         self._last = {
@@ -99,7 +98,7 @@ class Monitor:
             "rate": rate,
             "ticks": status["ticks"],
             "tick_ms": tick,
-            "phases": {name: phases[p] for p, name in PHASES.items() if p in phases},
+            "phases": {p: phases[p] for p in PHASES if p in phases},
             "lag": None if status["frontier"] is None else (now_us - status["frontier"]) / 1e6,
             "bytes": state["bytes"],
             "runs": state.get("runs"),
@@ -111,7 +110,8 @@ class Monitor:
 
     def _line(self, f: Mapping[str, Any], newest: Mapping[str, pa.Table]) -> str:
         runs = f" in {f['runs']:,} runs" if f["runs"] is not None else ""
-        timed = f", {f['tick_ms']:,.0f} ms" if f["tick_ms"] else ""
+        job = f" (job {f['phases']['job']:,.0f})" if "job" in f["phases"] else ""
+        timed = f", {f['tick_ms']:,.0f} ms{job}" if f["tick_ms"] else ""
         line = (
             f"{f['past']:5.1f} s  {f['rate']:,.0f} rows/s  tick {f['ticks']}{timed}  lag {_seconds(f['lag'])}  "
             f"state {_bytes(f['bytes'])}{runs}  {f['registered']} of {len(self.queries)} queries  "
@@ -146,8 +146,8 @@ class Monitor:
     def _answers_table(self, newest: Mapping[str, pa.Table]) -> Table:
         table = Table(expand=True, title_justify="left", show_edge=False)
         table.add_column("query", no_wrap=True)
-        table.add_column("asks", ratio=1, style="dim")
-        table.add_column("newest answer", ratio=1)
+        table.add_column("asks", ratio=1, style="dim", no_wrap=True, overflow="ellipsis")
+        table.add_column("newest answer", ratio=1, no_wrap=True, overflow="ellipsis")
         for name in self.spotlights:
             if name in self.queries:
                 rows = newest.get(name)
@@ -161,7 +161,7 @@ class Monitor:
             self._live.stop()
             self._live = None
 
-    def farewell(self) -> int:
+    def farewell(self, registered: int) -> int:
         """Say how it went; the exit code."""
         f = self._last
         if f.get("error"):
@@ -169,7 +169,7 @@ class Monitor:
             return 1
         if f:
             self.console.print(
-                f"done: {f['rows']:,} trades in {f['ticks']:,} ticks, {self._registered} queries, "
+                f"done: {f['rows']:,} trades in {f['ticks']:,} ticks, {registered} queries, "
                 f"{f['answers']:,} answer rows" + (f", {f['late']:,} late rows" if f["late"] else ""),
                 highlight=False,
             )
@@ -198,7 +198,13 @@ def brief(rows: pa.Table, most: int) -> str:
 
 
 def _value(value: object) -> str:
-    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        f"{value:,.2f}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int | Decimal)
+        else str(value)
+    )
 
 
 def _bars(values: Sequence[float] | deque[float]) -> str:
