@@ -1,32 +1,49 @@
 """The n-way window join, one operator with no materialised intermediate results.
 
-A result is one element of each input, with equal keys and all residual predicates true; it lives on the intersection of their lifetimes
-with the product of their signs. New elements of input i probe what all other inputs remember, step by step along the join graph, then are
-remembered themselves; the inputs take turns, so each combination is found exactly once (thesis 5.2.1).
+A result is one element of each input, with equal keys and all residual predicates true; it lives on the intersection of
+their lifetimes with the product of their signs. New elements of input i probe what all other inputs remember, step by
+step along the join graph, then are remembered themselves; the inputs take turns, so each combination is found exactly
+once (thesis 5.2.1).
 
-Equalities fall into classes of columns that must all be equal. A step binds input j by the columns of j whose class is already bound; j keeps one index
-(`KeyedRuns`) for each such set of columns. A step without any is a product, filtered by the residual predicates it completes.
+Equalities fall into classes of columns that must all be equal. A step binds input j by the columns of j whose class is
+already bound, and by one band (`state/bands.py`) if there is one; j keeps one index (`KeyedRuns`) for each such choice.
+A step without any is a product, filtered by the residual predicates it completes.
 
-Cost per advance: new elements times the steps, plus the matches at each step.
+Each input has its own order of steps. A `planner` chooses them from what is measured (`windrow.statistics`) and may
+choose again while the join runs: an order only says in which sequence the same windows are visited, so no answer
+changes. Whatever an order needs is built from what another index of the same input holds.
+
+Cost per advance: new elements times the steps, plus the matches at each step. Pairs are made at most `PART_ROWS` at a
+time, depth first, so what lies between the steps stays small however large the result; `parts` hands the result out in
+pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from windrow.operators import scalar
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.keys import hash_rows, is_bijective, same_rows
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
-from windrow.operators.state.keyed import KeyedRuns
+from windrow.operators.state.bands import Band, range_of
+from windrow.operators.state.keyed import KeyedRuns, Needles, intersected
+from windrow.statistics.inputs import InputStatistics, Observed, class_columns
 
-PRODUCT_ROWS = 1 << 20
-"""A product is formed in parts of at most this many pairs."""
+PART_ROWS = 1 << 20
+"""Pairs are formed in parts of at most this many candidates (one row's candidates at least)."""
+
+DRIFT = 1.5
+"""Orders are thought over when some statistic has changed by this factor since they were chosen."""
+
+Orders = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -39,20 +56,51 @@ class Part:
     internal: bool = False
     static: bool = False
 
+    @property
+    def name(self) -> str:
+        """How the input is called in explanations: what stands before the dot of its columns."""
+        return next(iter(self.columns), "?").split(".")[0]
+
 
 @dataclass(frozen=True)
 class Step:
-    """Bind input `part`: its columns `keys` equal the already bound columns `bound`; then `residual` can be checked."""
+    """Bind input `part`: its columns `keys` equal the already bound columns `bound`; then `residual` can be checked.
+
+    `band`: the part's column, the bound column, and the least and greatest difference between them.
+    """
 
     part: int
     keys: tuple[str, ...]
     bound: tuple[str, ...]
     null_safe: tuple[bool, ...]
     residual: tuple[Formula, ...]
+    band: tuple[str, str, float, float] | None = None
+
+    @property
+    def index(self) -> tuple[int, tuple[str, ...], str | None]:
+        """Which index of the part it looks into."""
+        return self.part, self.keys, self.band[0] if self.band else None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Orders, one for each input; their cost per tick; and what else was priced, by name."""
+
+    orders: Orders
+    cost: float
+    alternatives: Mapping[str, tuple[Orders, float]] = field(default_factory=dict)
+
+
+Planner = Callable[[Sequence[Observed], Orders], Choice]
+"""From what is measured and the orders in use to the orders to use."""
 
 
 class Join:
-    """Join `parts` on equalities (left, right, null_safe) and residual predicates; `eager`: search all state to expire."""
+    """Join `parts` on equalities (left, right, null_safe), bands and residual predicates.
+
+    A band must also be among the residual predicates: it only finds candidates. `eager`: search all state to expire;
+    `interval`: look for ended elements only after so many ticks.
+    """
 
     def __init__(
         self,
@@ -61,41 +109,58 @@ class Join:
         residual: Sequence[Formula] = (),
         orders: Sequence[Sequence[int]] | None = None,
         eager: bool = False,
+        *,
+        bands: Sequence[Band] = (),
+        planner: Planner | None = None,
+        interval: int = 0,
     ) -> None:
         self.parts = tuple(parts)
         self.classes = _classes(equalities)
         self.residual = tuple(residual)
-        # a static input never looks for partners, so nobody need be remembered for it
-        self.paths = [
-            () if p.static else self._path(i, orders[i] if orders else None) for i, p in enumerate(parts)
-        ]
-        self._turns = sorted(range(len(parts)), key=lambda i: not parts[i].static)
-        self._self_equal = [self._own_classes(i) for i in range(len(parts))]
-        wanted = {(s.part, s.keys) for path in self.paths for s in path}
-        self._indexes = {
-            (p, keys): KeyedRuns(keys, self.parts[p].strict, eager) for p, keys in sorted(wanted)
-        }
-        self._last = BEGINNING
+        self.bands = tuple(bands)
+        self.eager, self.interval, self.planner = eager, interval, planner
+        self._owner = {c: i for i, p in enumerate(parts) for c in p.columns}
+        everyone = tuple(range(len(parts)))
+        self.orders: Orders = tuple(tuple(o) for o in orders) if orders else (everyone,) * len(parts)
+        self.paths = self._paths(self.orders)
+        self._turns = sorted(everyone, key=lambda i: not parts[i].static)
+        self._self_equal = [self._own_classes(i) for i in everyone]
+        self._indexes = {s.index: self._index(s.index) for path in self.paths for s in path}
+        self._last = self._expired = BEGINNING
+        self._statistics = [InputStatistics(class_columns(self.classes, p.columns)) for p in parts] if planner else []
+        self._planned: list[Observed] = []
+        self._choice: Choice | None = None
+        self.reorderings = 0
+        self._probes: dict[tuple[int, int], tuple[int, int]] = {}  # (from, to) -> probes, matches
 
     def start(self, ts: int) -> None:
         """Nothing to do."""
 
-    def _path(self, first: int, order: Sequence[int] | None) -> tuple[Step, ...]:
+    # orders
+
+    def _paths(self, orders: Orders) -> list[tuple[Step, ...]]:
+        # a static input never looks for partners, so nobody need be remembered for it
+        return [() if p.static else self._path(i, orders[i]) for i, p in enumerate(self.parts)]
+
+    def _index(self, which: tuple[int, tuple[str, ...], str | None]) -> KeyedRuns:
+        part, keys, band = which
+        return KeyedRuns(keys, self.parts[part].strict, self.eager, band)
+
+    def _path(self, first: int, order: Sequence[int]) -> tuple[Step, ...]:
         """The steps that complete a new element of input `first`, along the join graph where there is one."""
-        owner = {c: i for i, p in enumerate(self.parts) for c in p.columns}
         bound, steps = {first}, []
         checked: set[int] = set()
-        rest = [i for i in (order or range(len(self.parts))) if i != first]
+        rest = [i for i in order if i != first]
         while rest:
-            linked = [j for j in rest if self._links(j, bound, owner)]
+            linked = [j for j in rest if self._links(j, bound)] or [j for j in rest if self._band(j, bound)]
             part = (linked or rest)[0]
             rest.remove(part)
-            links = self._links(part, bound, owner)
+            links, band = self._links(part, bound), self._band(part, bound)
             bound.add(part)
             ready = [
                 i
                 for i, f in enumerate(self.residual)
-                if i not in checked and all(owner[c] in bound for c in f.reads)
+                if i not in checked and all(self._owner[c] in bound for c in f.reads)
             ]
             checked.update(ready)
             steps.append(
@@ -105,122 +170,272 @@ class Join:
                     tuple(b for _, b, _ in links),
                     tuple(n for _, _, n in links),
                     tuple(self.residual[i] for i in ready),
+                    band,
                 )
             )
         return tuple(steps)
 
-    def _links(self, part: int, bound: set[int], owner: dict[str, int]) -> list[tuple[str, str, bool]]:
+    def _links(self, part: int, bound: set[int]) -> list[tuple[str, str, bool]]:
         """(own column, bound column, null safe) for each class that reaches from `part` into `bound`."""
         links = []
         for columns, null_safe in self.classes:
-            own = [c for c in columns if owner[c] == part]
-            other = [c for c in columns if owner[c] in bound]
+            own = [c for c in columns if self._owner[c] == part]
+            other = [c for c in columns if self._owner[c] in bound]
             if own and other:
                 links.append((own[0], other[0], null_safe))
         return links
 
+    def _band(self, part: int, bound: set[int]) -> tuple[str, str, float, float] | None:
+        """The narrowest band that reaches from `part` into `bound`; bands over the same two columns act together."""
+        found: dict[tuple[str, str], tuple[float, float]] = {}
+        for band in self.bands:
+            for own in (band.left, band.right):
+                other, low, high = band.seen_from(own)
+                if self._owner[own] == part and self._owner[other] in bound:
+                    known = found.get((own, other), (float("-inf"), float("inf")))
+                    found[own, other] = (max(known[0], low), min(known[1], high))
+        if not found:
+            return None
+        (own, other), (low, high) = min(found.items(), key=lambda f: f[1][1] - f[1][0])
+        return own, other, low, high
+
     def _own_classes(self, part: int) -> list[tuple[list[str], bool]]:
         """Classes with columns of this input; several columns of one class must be equal within the row."""
         mine = self.parts[part].columns
-        return [([c for c in columns if c in mine], safe) for columns, safe in self.classes if any(c in mine for c in columns)]
+        own = [([c for c in columns if c in mine], safe) for columns, safe in self.classes]
+        return [(columns, safe) for columns, safe in own if columns]
+
+    def reorder(self, orders: Sequence[Sequence[int]]) -> None:
+        """Follow other orders from now on; indexes they need are built from those there are."""
+        self.orders = tuple(tuple(o) for o in orders)
+        self.paths = self._paths(self.orders)
+        wanted = {s.index for path in self.paths for s in path}
+        held, self._indexes = self._indexes, {}
+        for which in sorted(wanted, key=str):
+            self._indexes[which] = held[which] if which in held else self._built(which, held)
+        self.reorderings += 1
+
+    def _built(self, which: tuple[int, tuple[str, ...], str | None], held: Mapping[Any, KeyedRuns]) -> KeyedRuns:
+        index = self._index(which)
+        # an index by a band leaves out rows with a null there, so one without is the better source
+        sources = sorted((k for k in held if k[0] == which[0]), key=lambda k: k[2] is not None)
+        if sources:
+            for elements in held[sources[0]].everything():
+                index.insert(elements, self._last)
+        return index
+
+    # advancing
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
-        for index in self._indexes.values():
-            index.expire(self._last)
-        results = []
+        results = list(self.parts_of(inputs, frontier))
+        if not results:
+            return Elements.empty({n: t for p in self.parts for n, t in p.columns.items()})
+        return concat(results)
+
+    def parts_of(self, inputs: Sequence[Elements], frontier: int) -> Iterator[Elements]:
+        """The output of one advance in pieces; it must be read to its end."""
+        self._expire()
         for i in self._turns:
             new = self._eligible(i, inputs[i])
+            if self._statistics:
+                self._statistics[i].observe(new, frontier)
             if len(new):
                 if not self.parts[i].static:
-                    results.append(self._complete(i, new))
-                for (part, _), index in self._indexes.items():
+                    yield from self._complete(i, new)
+                for (part, _, _), index in self._indexes.items():
                     if part == i:
                         index.insert(new, self._last)
                         if self.parts[i].static and (new.sign < 0).any():
                             index.settle()  # a table row that is gone must meet nobody who comes now
         self._last = frontier
-        if not results:
-            return Elements.empty({n: t for p in self.parts for n, t in p.columns.items()})
-        return concat(results)
+        if self.planner is not None:
+            self._think_over()
+
+    def _expire(self) -> None:
+        if self.interval and self._expired != BEGINNING and self._last < self._expired + self.interval:
+            return
+        self._expired = self._last
+        for index in self._indexes.values():
+            index.expire(self._last)
 
     def _eligible(self, part: int, new: Elements) -> Elements:
         """Elements that can match at all: no null in a plain equality, equal columns where a class repeats."""
-        keep = np.ones(len(new), np.bool_)
+        keep: np.ndarray | None = None
         for columns, null_safe in self._self_equal[part]:
             if not null_safe and new.columns[columns[0]].null_count:
-                keep &= np.asarray(new.columns[columns[0]].is_valid())
+                valid = np.asarray(new.columns[columns[0]].is_valid())
+                keep = valid if keep is None else keep & valid
             for other in columns[1:]:
-                keep &= same_rows([new.columns[columns[0]]], [new.columns[other]], len(new), null_safe)
-        return new.filter(keep)
+                same = same_rows([new.columns[columns[0]]], [new.columns[other]], len(new), null_safe)
+                keep = same if keep is None else keep & same
+        return new if keep is None else new.filter(keep)
 
-    def _complete(self, first: int, new: Elements) -> Elements:
+    def _complete(self, first: int, new: Elements) -> Iterator[Elements]:
         internal = self.parts[first].internal
         # `alive` bounds matching, `exp` bounds the result; they differ for internal windows only
-        alive = new.exp
         found = new.with_lifetimes(new.ts, np.full(len(new), INF)) if internal else new
-        for step in self.paths[first]:
-            found, alive = self._step(step, found, alive)
-        order = [n for p in self.parts for n in p.columns]
-        return found.with_columns({n: found.columns[n] for n in order})
+        names = [n for p in self.parts for n in p.columns]
+        for result in self._extend(first, 0, found, new.exp):
+            yield result.with_columns({n: result.columns[n] for n in names})
 
-    def _step(self, step: Step, found: Elements, alive: Int64s) -> tuple[Elements, Int64s]:
-        part = self.parts[step.part]
-        index = self._indexes[step.part, step.keys]
-        outputs: list[tuple[Elements, Int64s]] = []
-        for other, left, right in self._pairs(step, index, found):
-            ts = np.maximum(found.ts[left], other.ts[right])
-            ends = np.minimum(alive[left], other.exp[right])
-            meet = ts < ends
-            if not meet.all():
-                keep = np.flatnonzero(meet)
-                left, right, ts, ends = left[keep], right[keep], ts[keep], ends[keep]
-            if not len(left):
-                continue
-            exp = found.exp[left] if part.internal else np.minimum(found.exp[left], other.exp[right])
-            lefts, rights = pa.array(left), pa.array(right)
-            columns = {n: a.take(lefts) for n, a in found.columns.items()}
-            columns |= {n: a.take(rights) for n, a in other.columns.items()}
-            pairs = Elements(ts, exp, found.sign[left] * other.sign[right], columns)
-            pairs, ends = self._check(step, pairs, ends)
-            outputs.append((pairs, ends))
-        if not outputs:
-            return Elements.empty({n: a.type for n, a in found.columns.items()} | part.columns), np.zeros(0, np.int64)
-        return concat([p for p, _ in outputs]), np.concatenate([e for _, e in outputs])
-
-    def _pairs(self, step: Step, index: KeyedRuns, found: Elements):  # type: ignore[no-untyped-def]
-        """Candidate pairs: (remembered elements, indices into found, indices into remembered)."""
-        if step.keys:
-            hashes = hash_rows([found.columns[b] for b in step.bound], len(found))
-            yield from index.probe(hashes)
+    def _extend(self, first: int, k: int, found: Elements, alive: Int64s) -> Iterator[Elements]:
+        if k == len(self.paths[first]):
+            yield found
             return
-        for other in index.everything():
-            per_part = max(1, PRODUCT_ROWS // max(1, len(other)))
-            for begin in range(0, len(found), per_part):
-                left = np.arange(begin, min(begin + per_part, len(found)))
-                yield other, np.repeat(left, len(other)), np.tile(np.arange(len(other)), len(left))
+        step = self.paths[first][k]
+        matches = 0
+        for pairs, ends in self._step(step, found, alive):
+            matches += len(pairs)
+            yield from self._extend(first, k + 1, pairs, ends)
+        if self._statistics:
+            known = self._probes.get((first, step.part), (0, 0))
+            self._probes[first, step.part] = (known[0] + len(found), known[1] + matches)
+
+    def _step(self, step: Step, found: Elements, alive: Int64s) -> Iterator[tuple[Elements, Int64s]]:
+        """Pairs of `found` and the step's input, in parts."""
+        waiting: list[tuple[Elements, Int64s]] = []
+        size = 0
+        for other, left, right in self._indexes[step.index].probe(self._needles(step, found, alive), PART_ROWS):
+            pairs, ends = self._paired(step, found, alive, other, left, right)
+            if not len(pairs):
+                continue
+            if size + len(pairs) > PART_ROWS and waiting:
+                yield _joined(waiting)
+                waiting, size = [], 0
+            waiting.append((pairs, ends))
+            size += len(pairs)
+        if waiting:
+            yield _joined(waiting)
+
+    def _needles(self, step: Step, found: Elements, alive: Int64s) -> Needles:
+        hashes = hash_rows([found.columns[c] for c in step.bound], len(found))
+        if step.band is None:
+            return Needles(hashes, found.ts, alive)
+        _, other, low, high = step.band
+        return Needles(hashes, found.ts, alive, *range_of(found.columns[other], low, high))
+
+    def _paired(
+        self, step: Step, found: Elements, alive: Int64s, other: Elements, left: Int64s, right: Int64s
+    ) -> tuple[Elements, Int64s]:
+        ts, ends, sign = intersected(left, right, found.ts, alive, found.sign, other.ts, other.exp, other.sign)
+        if self.parts[step.part].internal:
+            exp = found.exp[left]
+        else:
+            exp = ends if alive is found.exp else np.minimum(found.exp[left], other.exp[right])
+        lefts, rights = pa.array(left), pa.array(right)
+        columns = {n: pc.take(a, lefts, boundscheck=False) for n, a in found.columns.items()}
+        columns |= {n: pc.take(a, rights, boundscheck=False) for n, a in other.columns.items()}
+        return self._check(step, Elements(ts, exp, sign, columns), ends)
 
     def _check(self, step: Step, pairs: Elements, ends: Int64s) -> tuple[Elements, Int64s]:
         """Keep pairs whose keys are truly equal and whose residual predicates hold."""
-        keep = np.ones(len(pairs), np.bool_)
         types = [self.parts[step.part].columns[k] for k in step.keys]
-        if not is_bijective(types) or step.null_safe[0]:
+        if step.keys and (not is_bijective(types) or step.null_safe[0]):
+            keep = np.ones(len(pairs), np.bool_)
             for key, bound, safe in zip(step.keys, step.bound, step.null_safe, strict=True):
                 keep &= same_rows([pairs.columns[key]], [pairs.columns[bound]], len(pairs), safe)
-        if step.residual:
-            if not keep.all():
-                pairs, ends = pairs.filter(keep), ends[keep]
+            pairs, ends = _kept(pairs, ends, keep)
+        if step.residual and len(pairs):
             reads = {c: pairs.columns[c] for f in step.residual for c in f.reads}
-            keep = scalar.holds(reads, len(pairs), [f.sql for f in step.residual])
-        return (pairs, ends) if keep.all() else (pairs.filter(keep), ends[keep])
+            pairs, ends = _kept(pairs, ends, scalar.holds(reads, len(pairs), [f.sql for f in step.residual]))
+        return pairs, ends
+
+    # statistics
+
+    def observed(self) -> list[Observed]:
+        """What is measured of each input."""
+        held = [next((len(x) for (p, _, _), x in self._indexes.items() if p == i), 0) for i in range(len(self.parts))]
+        return [s.observed(rows) for s, rows in zip(self._statistics, held, strict=True)]
+
+    def _think_over(self) -> None:
+        """Choose orders again if what they rest on has drifted."""
+        assert self.planner is not None
+        if len(self.parts) < 3:
+            return
+        now = self.observed()
+        if self._planned and max(a.drift(b) for a, b in zip(now, self._planned, strict=True)) < DRIFT:
+            return
+        self._planned = now
+        self._choice = self.planner(now, self.orders)
+        if self._choice.orders != self.orders:
+            self.reorder(self._choice.orders)
+
+    def describe(self) -> dict[str, Any]:
+        """For EXPLAIN: the order of each input, its cost, what else was priced, and the statistics it rests on."""
+        names = [p.name for p in self.parts]
+
+        def shown(orders: Orders) -> dict[str, list[str]]:
+            paths = zip(names, self._paths(orders), strict=True)
+            return {name: [names[s.part] for s in path] for name, path in paths}
+
+        described: dict[str, Any] = {"orders": shown(self.orders), "reorderings": self.reorderings}
+        described["methods"] = {
+            name: [_method(s) for s in path] for name, path in zip(names, self.paths, strict=True) if path
+        }
+        if self._choice is not None:
+            described["cost"] = self._choice.cost
+            described["alternatives"] = {
+                label: {"orders": shown(orders), "cost": cost}
+                for label, (orders, cost) in self._choice.alternatives.items()
+            }
+        if self._statistics:
+            described["statistics"] = {
+                name: {"rate": o.rate, "rows": o.rows, "distinct": dict(o.values)}
+                for name, o in zip(names, self.observed(), strict=True)
+            }
+            described["matches per probe"] = {
+                f"{names[a]} -> {names[b]}": m / n for (a, b), (n, m) in sorted(self._probes.items()) if n
+            }
+        return described
+
+    # state
 
     def state(self) -> State:
-        slots = {f"{p}:{','.join(k)}": index.runs() for (p, k), index in self._indexes.items()}
-        return slots
+        return {_slot(which): index.runs() for which, index in self._indexes.items()}
 
     def restore(self, state: State, frontier: int) -> None:
-        self._last = frontier
-        for (p, k), index in self._indexes.items():
-            index.restore(state[f"{p}:{','.join(k)}"])
+        self._last = self._expired = frontier
+        missing = []
+        for which, index in self._indexes.items():
+            if _slot(which) in state:
+                index.restore(state[_slot(which)])
+            else:
+                missing.append(which)
+        for which in missing:  # the state is from other orders: build from an index of the same input
+            part = f"{which[0]}:"
+            slot = min((s for s in state if s.startswith(part)), key=lambda s: ("~" in s, s))
+            source = KeyedRuns((), self.parts[which[0]].strict)
+            source.restore(state[slot])
+            for elements in source.everything():
+                self._indexes[which].insert(elements, frontier)
+
+
+def _slot(which: tuple[int, tuple[str, ...], str | None]) -> str:
+    part, keys, band = which
+    return f"{part}:{','.join(keys)}" + (f"~{band}" if band else "")
+
+
+def _method(step: Step) -> str:
+    how = [f"{k} = {b}" for k, b in zip(step.keys, step.bound, strict=True)]
+    if step.band is not None:
+        how.append(f"{step.band[0]} near {step.band[1]}")
+    return " and ".join(how) or "every row"
+
+
+def _joined(parts: list[tuple[Elements, Int64s]]) -> tuple[Elements, Int64s]:
+    if len(parts) == 1:
+        return parts[0]
+    pairs = concat([p for p, _ in parts])
+    if all(p.exp is e for p, e in parts):
+        return pairs, pairs.exp
+    return pairs, np.concatenate([e for _, e in parts])
+
+
+def _kept(pairs: Elements, ends: Int64s, keep: np.ndarray) -> tuple[Elements, Int64s]:
+    if keep.all():
+        return pairs, ends
+    chosen = pairs.filter(keep)
+    return chosen, chosen.exp if ends is pairs.exp else ends[keep]
 
 
 def _classes(equalities: Sequence[tuple[str, str, bool]]) -> list[tuple[list[str], bool]]:

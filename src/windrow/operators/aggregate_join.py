@@ -1,0 +1,503 @@
+"""Aggregation over a join, computed from aggregation sets (Tran and Lee, figure 4).
+
+Every input is kept as an aggregation set (`aggregation_sets.py`), grouped (an early aggregation) or row by row (the
+window itself). A plan is a string of bits, one per input: "00" aggregates late, "01" early on the second input, "11" on
+both; for m inputs there are 2**m.
+
+A change of an entry of input i at instant t meets the entries of the other inputs as they are at t: inputs before i
+with their changes of that instant, inputs after i without. So the changes of the product telescope:
+
+    d(X * Y * Z) = dX * Y_old * Z_old  +  X_new * dY * Z_old  +  X_new * Y_new * dZ
+
+Each meeting changes the sums of one output group: the count by the product of counts, the sum of an attribute of input
+j by the sum in j's entry times the counts of the others (the coalescing property). All are integers, so the answer
+equals that of the aggregate over the join exactly. MIN, MAX and the other functions that are no sums work on
+multiplicities of values, which are products of counts as well: nothing is ever scanned again.
+
+The late aggregation on top stays (the paper keeps it too): it is the same output state for all plans, which is why a
+running operator can change its plan: only the grain of the sets changes.
+
+Invariant: the output is Aggregate(Join(inputs)) at every instant. Cost per advance: the changes times the entries they
+meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.errors import RuntimeFailure
+from windrow.operators import scalar
+from windrow.operators.aggregate import ContinuousAggregate, Grouping, Swept
+from windrow.operators.aggregates import Aggregation
+from windrow.operators.aggregates.call import LINEAR, MOMENTS
+from windrow.operators.aggregates.sums import Layout, relaid
+from windrow.operators.aggregates.sweep import Feed, sweep_of
+from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.aggregation_sets import VALUE, AggregationSet, Side, Versions, combined
+from windrow.operators.elements import BEGINNING, Elements, concat_arrays
+from windrow.operators.grid_aggregate import GridAggregate
+from windrow.operators.join import Join, Part, Step
+from windrow.operators.keys import hash_rows
+from windrow.operators.keytable import KeyTable
+from windrow.operators.linear import Formula
+from windrow.operators.protocol import State
+from windrow.operators.state.run import Run
+from windrow.statistics.inputs import InputStatistics, class_columns
+from windrow.statistics.sketch import Distinct
+
+PART_ROWS = 1 << 20
+"""Meetings are formed in parts of about this many."""
+
+LIMIT = 2**31
+"""A group of so many join results at once would overflow its lanes."""
+
+DRIFT = 1.5
+
+
+@dataclass(frozen=True)
+class SideFigures:
+    """What is measured of one input: events per tick, rows alive, entries if grouped, distinct values by class."""
+
+    rate: float
+    rows: float
+    entries: float
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    def drift(self, other: SideFigures) -> float:
+        """The greatest ratio between the two, in any figure."""
+        pairs = [(self.rate, other.rate), (self.rows, other.rows), (self.entries, other.entries)]
+        pairs += [(v, other.values.get(c, v)) for c, v in self.values.items()]
+        return max((max(a, b) + 1e-9) / (min(a, b) + 1e-9) for a, b in pairs)
+
+
+@dataclass(frozen=True)
+class PlanChoice:
+    """A plan and what each plan costs per tick."""
+
+    plan: str
+    costs: Mapping[str, float]
+
+
+PlanPlanner = Callable[[Sequence[SideFigures], str, int | None], PlanChoice]
+"""From figures, the plan in use and the period of evaluation (if any) to the plan to use."""
+
+
+@dataclass(frozen=True)
+class Deltas:
+    """Changes of output groups: when, how many rows, by how much the lanes; `groups`: slots of grouping attributes."""
+
+    ts: Int64s
+    rows: Int64s
+    lanes: dict[str, Int64s]
+    groups: list[Int64s]
+    values: dict[str, pa.Array]
+
+
+class AggregateJoin:
+    """GROUP BY `keys` with `aggregations` over the join of `parts`; `period`: answers at its multiples only.
+
+    `plan`: bits that say which inputs aggregate early; without it a `planner` chooses, at first early wherever it can.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        equalities: Sequence[tuple[str, str, bool]],
+        residual: Sequence[Formula],
+        keys: Sequence[str],
+        aggregations: Sequence[Aggregation],
+        *,
+        period: int | None = None,
+        plan: str | None = None,
+        planner: PlanPlanner | None = None,
+    ) -> None:
+        # tables keep still here, so they may look for partners like everyone
+        self.parts = tuple(Part(p.columns, p.strict) for p in parts)
+        self._join = Join(self.parts, equalities, residual)
+        self.classes = self._join.classes
+        self.residual = tuple(residual)
+        self.keys, self.aggregations, self.period = tuple(keys), tuple(aggregations), period
+        self._owner = {c: i for i, p in enumerate(self.parts) for c in p.columns}
+        types = {c: t for p in self.parts for c, t in p.columns.items()}
+        self._sides = [self._side(p) for p in self.parts]
+        self._tables = {members[0]: KeyTable({VALUE: types[members[0]]}) for members, _ in self.classes}
+        self._coders = [self._coder(side) for side in self._sides]
+        self.plan = plan or "1" * len(self.parts)
+        if len(self.plan) != len(self.parts) or set(self.plan) - {"0", "1"}:
+            raise ValueError(f"a plan for {len(self.parts)} inputs has as many bits, not {self.plan!r}")
+        self.planner = None if plan else planner
+        self.sets = [
+            AggregationSet(s, bit == "1", c) for s, bit, c in zip(self._sides, self.plan, self._coders, strict=True)
+        ]
+        kind = _Continuous if period is None else _Grid
+        extra = () if period is None else (period,)
+        self._output = kind(self.keys, self.aggregations, types, *extra, strict=True)
+        self.schema = self._output.schema
+        self._grouping = [i for i, s in enumerate(self._sides) if s.group]
+        self._values = tuple(dict.fromkeys(str(a.column) for a in self.aggregations if not _is_sum(a) and a.column))
+        self._statistics = [InputStatistics(class_columns(self.classes, p.columns)) for p in self.parts]
+        self._entries = [Distinct() for _ in self.parts]
+        self._known = [(0.0, BEGINNING)] * len(
+            self.parts
+        )  # entries when a set was taken apart, and until when they count
+        self._planned: list[SideFigures] = []
+        self._choice: PlanChoice | None = None
+        self.switches = 0
+        self._last = BEGINNING
+
+    def _side(self, part: Part) -> Side:
+        mine = part.columns
+        read = [c for f in self.residual for c in f.reads if c in mine]
+        plain = [str(a.column) for a in self.aggregations if a.column in mine and not _is_sum(a)]
+        sums: dict[str, tuple[bool, bool]] = {}
+        for a in self.aggregations:
+            if a.column in mine and _is_sum(a):
+                known = sums.get(str(a.column), (False, False))
+                sums[str(a.column)] = (known[0] or a.kind != "count", known[1] or a.kind in MOMENTS)
+        joined = tuple(c for members, _ in self.classes for c in members if c in mine)
+        group = tuple(k for k in self.keys if k in mine)
+        return Side(mine, group, joined, tuple(dict.fromkeys((*read, *plain))), sums, part.strict)
+
+    def _coder(self, side: Side) -> dict[str, KeyTable]:
+        return {c: self._tables[members[0]] for members, _ in self.classes for c in members if c in side.types}
+
+    def start(self, ts: int) -> None:
+        """The clock starts at `ts`."""
+        self._output.start(ts)
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        """What Aggregate(Join(inputs)) sends in this advance."""
+        versions = []
+        for i, given in enumerate(inputs):
+            new = self._join._eligible(i, given)
+            self._measure(i, new, frontier)
+            versions.append(self.sets[i].update(new, frontier))
+        deltas = [d for i in range(len(self.sets)) for d in self._changes(i, versions)]
+        output = self._output.absorb(self._slots(deltas), _joined(deltas), self._layouts(), frontier)
+        for known, version in zip(self.sets, versions, strict=True):
+            known.settle(version)
+        self._forget()
+        self._last = frontier
+        if self.planner is not None:
+            self._think_over()
+        return output
+
+    # AS join
+
+    def _changes(self, i: int, versions: Sequence[Versions]) -> Iterator[Deltas]:
+        """The changes of output groups that the events of input i make."""
+        events = versions[i].events
+        some = events.count != 0
+        for m in events.lanes.values():
+            some |= m.any(axis=1)
+        event = np.flatnonzero(some)
+        if len(event):
+            yield from self._extend(i, 0, versions, event, {i: events.entry[event]}, {}, {})
+
+    def _extend(
+        self,
+        i: int,
+        k: int,
+        versions: Sequence[Versions],
+        event: Int64s,
+        entries: dict[int, Int64s],
+        counts: dict[int, Int64s],
+        seen: dict[int, Int64s],
+    ) -> Iterator[Deltas]:
+        path = self._join.paths[i]
+        if k == len(path):
+            yield self._delta(i, versions, event, entries, counts, seen)
+            return
+        step = path[k]
+        j = step.part
+        needles = combined([self._codes(c, entries) for c in step.bound], len(event))
+        for left, found in self.sets[j].index(step.keys).probe(needles, PART_ROWS):
+            at = versions[i].events.ts[event[left]]
+            version = versions[j].at(found, at, j < i)
+            count = versions[j].counts(found, version)
+            keep = count != 0
+            if len(step.keys) > 1:
+                for own, bound in zip(step.keys, step.bound, strict=True):
+                    mine = self.sets[j].codes[own][found]
+                    keep &= mine == self._codes(bound, {s: e[left] for s, e in entries.items()})
+            if not keep.all():
+                left, found, version, count = left[keep], found[keep], version[keep], count[keep]
+            if not len(left):
+                continue
+            met = {s: e[left] for s, e in entries.items()} | {j: found}
+            if step.residual:
+                keep = self._holds(step, met, len(left))
+                left, version, count = left[keep], version[keep], count[keep]
+                met = {s: e[keep] for s, e in met.items()}
+            if len(left):
+                yield from self._extend(
+                    i,
+                    k + 1,
+                    versions,
+                    event[left],
+                    met,
+                    {s: c[left] for s, c in counts.items()} | {j: count},
+                    {s: v[left] for s, v in seen.items()} | {j: version},
+                )
+
+    def _codes(self, column: str, entries: Mapping[int, Int64s]) -> Int64s:
+        side = self._owner[column]
+        return self.sets[side].codes[column][entries[side]]
+
+    def _column(self, column: str, entries: Mapping[int, Int64s]) -> pa.Array:
+        side = self._owner[column]
+        return self.sets[side].table._column(column).take(pa.array(entries[side]))
+
+    def _holds(self, step: Step, entries: Mapping[int, Int64s], length: int) -> np.ndarray:
+        reads = {c: self._column(c, entries) for f in step.residual for c in f.reads}
+        return scalar.holds(reads, length, [f.sql for f in step.residual])
+
+    def _delta(
+        self,
+        i: int,
+        versions: Sequence[Versions],
+        event: Int64s,
+        entries: dict[int, Int64s],
+        counts: dict[int, Int64s],
+        seen: dict[int, Int64s],
+    ) -> Deltas:
+        events = versions[i].events
+        own = events.count[event]
+        others = np.ones(len(event), np.int64)
+        for c in counts.values():
+            others = others * c
+        lanes = {c: m[event] * others[:, None] for c, m in events.lanes.items()}
+        for j in counts:
+            if self._sides[j].sums:
+                rest = own.copy()
+                for other, c in counts.items():
+                    if other != j:
+                        rest *= c
+                for column in self._sides[j].sums:
+                    lanes[column] = versions[j].lanes_of(column, entries[j], seen[j]) * rest[:, None]
+        groups = [self.sets[s].group[entries[s]] for s in self._grouping]
+        values = {c: self._column(c, entries) for c in self._values}
+        return Deltas(events.ts[event], own * others, lanes, groups, values)
+
+    # the output
+
+    def _slots(self, deltas: Sequence[Deltas]) -> Int64s:
+        """The output group of each change."""
+        length = sum(len(d.ts) for d in deltas)
+        if not self.keys or not length:
+            return np.zeros(length, np.int64)
+        parts = [np.concatenate([d.groups[k] for d in deltas]) for k in range(len(self._grouping))]
+        sizes = [len(self.sets[s].groups) for s in self._grouping]
+        code = parts[0]
+        for part, size in zip(parts[1:], sizes[1:], strict=True):
+            code = code * size + part
+        bound = int(np.prod([float(s) for s in sizes]))
+        if bound <= 4 * length + 1024:
+            there = np.zeros(bound, np.bool_)
+            there[code] = True
+            distinct = np.flatnonzero(there)
+            number = np.cumsum(there) - 1
+            which = number[code]
+        else:
+            distinct, which = np.unique(code, return_inverse=True)
+        columns: dict[str, pa.Array] = {}
+        for s, size in reversed(list(zip(self._grouping, sizes, strict=True))):
+            columns |= self.sets[s].groups.rows(distinct % size)
+            distinct = distinct // size
+        slots = self._output._groups.lookup([columns[k] for k in self.keys], len(next(iter(columns.values()))))
+        return slots[which]
+
+    def _layouts(self) -> dict[str, Layout]:
+        return {c: layout for s in self.sets for c, layout in s.layouts.items()}
+
+    def _forget(self) -> None:
+        """Drop values of join columns that no entry has any more."""
+        live = max(len(s.table) for s in self.sets)
+        for name, table in self._tables.items():
+            if len(table) > 8192 and len(table) > 4 * live * len(self.sets):
+                self._tables[name] = KeyTable(table.types)
+                for s, side in zip(self.sets, self._sides, strict=True):
+                    s.classes = self._coder(side)
+                for s in self.sets:
+                    s.recode()
+
+    # the choice of plan
+
+    def _measure(self, i: int, new: Elements, frontier: int) -> None:
+        if self.planner is None:
+            return
+        self._statistics[i].observe(new, frontier)
+        if len(new) and not self.sets[i].grouped:
+            columns = [new.columns[c] for c in self._sides[i].entry]
+            self._entries[i].add(hash_rows(columns, len(new)), int(new.exp.max()))
+        self._entries[i].expire(frontier)
+
+    def figures(self) -> list[SideFigures]:
+        """What is measured of each input."""
+        found = []
+        for s, statistics, sketch, known in zip(self.sets, self._statistics, self._entries, self._known, strict=True):
+            rows = float(np.abs(s.count[: len(s.table)]).sum())
+            seen = statistics.observed(rows)
+            before = known[0] if self._last < known[1] else 0.0  # the sketch has not seen all of the window yet
+            entries = float(len(s)) if s.grouped else min(max(sketch.estimate(), before), rows)
+            found.append(SideFigures(seen.rate, max(rows, 1.0), max(entries, 1.0), seen.values))
+        return found
+
+    def _think_over(self) -> None:
+        assert self.planner is not None
+        now = self.figures()
+        if self._planned and max(a.drift(b) for a, b in zip(now, self._planned, strict=True)) < DRIFT:
+            return
+        self._planned = now
+        self._choice = self.planner(now, self.plan, self.period)
+        if self._choice.plan != self.plan:
+            self.switch(self._choice.plan)
+
+    def switch(self, plan: str) -> None:
+        """Follow another plan from now on; the state is carried over."""
+        for i, (s, bit) in enumerate(zip(self.sets, plan, strict=True)):
+            if s.grouped and bit == "0":
+                self._known[i] = (float(len(s)), s.ends.latest())
+        self.sets = [s.regrouped(bit == "1") for s, bit in zip(self.sets, plan, strict=True)]
+        self.plan = "".join("1" if s.grouped else "0" for s in self.sets)
+        self.switches += 1
+
+    def describe(self) -> dict[str, Any]:
+        """For EXPLAIN: the plan, the cost of each, the aggregation sets and the figures they rest on."""
+        names = [p.name for p in self.parts]
+        described: dict[str, Any] = {"plan": self.plan, "switches": self.switches}
+        described["aggregation sets"] = {
+            name: {
+                "early": s.grouped,
+                "grouped by": list(s.side.entry),
+                "sums": list(s.side.sums),
+                "entries": len(s),
+            }
+            for name, s in zip(names, self.sets, strict=True)
+        }
+        if self._choice is not None:
+            described["costs"] = dict(self._choice.costs)
+        if self.planner is not None:
+            described["statistics"] = {
+                name: {"rate": f.rate, "rows": f.rows, "entries": f.entries, "distinct": dict(f.values)}
+                for name, f in zip(names, self.figures(), strict=True)
+            }
+        return described
+
+    # state
+
+    def state(self) -> State:
+        """The plan, each input's entries and ends, and the output."""
+        slots: dict[str, tuple[Run, ...]] = {f"set {i}": s.runs() for i, s in enumerate(self.sets)}
+        slots |= {f"output {name}": runs for name, runs in self._output.state().items()}
+        return {**slots, "plan": (Run(pa.table({"plan": [self.plan]})),)}
+
+    def restore(self, state: State, frontier: int) -> None:
+        """Go on from a state."""
+        self.plan = state["plan"][0].table.column("plan")[0].as_py()
+        self.sets = [
+            AggregationSet(s, bit == "1", c) for s, bit, c in zip(self._sides, self.plan, self._coders, strict=True)
+        ]
+        for i, s in enumerate(self.sets):
+            s.restore(state[f"set {i}"])
+        output = {name.removeprefix("output "): runs for name, runs in state.items() if name.startswith("output ")}
+        self._output.restore(output, frontier)
+
+
+def _is_sum(call: Aggregation) -> bool:
+    return call.kind in LINEAR and not call.distinct
+
+
+def _joined(deltas: Sequence[Deltas]) -> Deltas | None:
+    if len(deltas) <= 1:
+        return deltas[0] if deltas else None
+    first = deltas[0]
+    return Deltas(
+        np.concatenate([d.ts for d in deltas]),
+        np.concatenate([d.rows for d in deltas]),
+        {c: np.concatenate([d.lanes[c] for d in deltas]) for c in first.lanes},
+        [],
+        {c: concat_arrays([d.values[c] for d in deltas]) for c in first.values},
+    )
+
+
+class _Weighted(Grouping):
+    """Groups whose events have weights and lanes of their own."""
+
+    def take_in(
+        self, slots: Int64s, deltas: Deltas | None, layouts: Mapping[str, Layout], frontier: int, every_group: bool
+    ) -> Swept | None:
+        """Apply changes; None when nothing happens to any group."""
+        begins = not self.keys and not self._begun and BEGINNING < self._start <= frontier
+        if deltas is None and not begins and not every_group:
+            return None
+        if not self.keys and not (self._begun or begins):
+            return None
+        if self.keys:
+            self._partials.grow(self._groups.capacity)
+        none = np.zeros(0, np.int64)
+        ts, weights = (none, none) if deltas is None else (np.maximum(deltas.ts, self._start), deltas.rows)
+        sweep = sweep_of(slots, ts, np.arange(len(ts)), weights)
+        sweep = self._mark(sweep, begins, self._groups.slots if every_group and self.keys else None)
+        partials, feed = self._partials, sweep.feed
+        total = np.concatenate(([0], np.cumsum(feed.deltas)))
+        rows = total[feed.ends] - (total[feed.ends[sweep.firsts[:-1]]] - partials.rows[sweep.slots])[sweep.group]
+        if len(rows) and rows.max() >= LIMIT:
+            raise RuntimeFailure(
+                "too many join results in one group",
+                detail=f"{int(rows.max())} rows are joined at once",
+                hint="make a window shorter, or group by more columns",
+            )
+        partials.rows[sweep.slots] = rows[sweep.last]
+        position = partials._position(sweep.slots) if partials.values else rows
+        members = {c: v.advance(sweep, self._value(deltas, c), position) for c, v in partials.values.items()}
+        once = Feed(feed.rows, np.ones(len(feed.rows), np.int64), feed.ends)
+        for (column, distinct), sums in partials.sums.items():
+            if distinct:
+                sums.advance(sweep, members[column].distinct.feed, members[column].values)
+                continue
+            sums.widen(layouts[column])
+            lanes = np.zeros((0, layouts[column].width), np.int64) if deltas is None else deltas.lanes[column]
+            sums.sweep(sweep, once, relaid(lanes, layouts[column], sums.layout))
+        alive = rows > 0
+        if not self.keys:
+            alive[:] = True
+            alive[0] = self._begun
+        self._begun = self._begun or begins
+        self._saved = {}
+        return Swept(sweep, alive, partials._lower(sweep, rows, members, {}))
+
+    def _value(self, deltas: Deltas | None, column: str) -> pa.Array:
+        return pa.array([], self._types[column]) if deltas is None else deltas.values[column]
+
+    def _done(self, swept: Swept) -> None:
+        self._release(swept.sweep.slots[~swept.alive[swept.sweep.last]])
+
+
+class _Continuous(ContinuousAggregate, _Weighted):
+    def absorb(self, slots: Int64s, deltas: Deltas | None, layouts: Mapping[str, Layout], frontier: int) -> Elements:
+        """The stretches of constant answer that the changes make."""
+        swept = self.take_in(slots, deltas, layouts, frontier, False)
+        self._previous = frontier
+        if swept is None:
+            return Elements.empty(self.schema)
+        output = self._stretches(swept)
+        self._done(swept)
+        return output
+
+
+class _Grid(GridAggregate, _Weighted):
+    def absorb(self, slots: Int64s, deltas: Deltas | None, layouts: Mapping[str, Layout], frontier: int) -> Elements:
+        """The answers at the evaluation instants."""
+        looks = frontier // self.period > self._previous // self.period
+        swept = self.take_in(slots, deltas, layouts, frontier, looks)
+        output = Elements.empty(self.schema) if swept is None else self._instants(swept, frontier)
+        self._previous = frontier
+        if swept is not None:
+            self._done(swept)
+        return output

@@ -1,0 +1,174 @@
+"""In which order a multi-way join visits its inputs (TR CS-2003-01 section 5, thesis 5.3.2).
+
+Three ways, from the papers' to the best:
+
+* `heuristic_order`: one global order. Inputs in descending order of binary join selectivity, then the fast streams
+  moved up to every place (the augmentation; of the order of n**f orders for f fast streams), then, past the papers,
+  single inputs moved while that helps. Each candidate is priced by the model.
+* `exhaustive_order`: the cheapest of all n! global orders, the yardstick.
+* `best_orders`: an order for each input (the general join), exact by dynamic programming over subsets, because the size
+  of an intermediate join depends on its set of inputs alone. 2**n * n steps per input; greedy beyond `EXACT` inputs.
+
+`plan_orders` is what a running join asks when its statistics have drifted.
+
+All orders respect the join graph: an input that shares a column with those before it goes before one that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import permutations
+
+from windrow.operators.join import Choice, Orders
+from windrow.plan.join_cost import Input, JoinModel
+from windrow.statistics import Observed
+
+EXACT = 10
+FAST = 2.0
+"""A stream is fast when it is at least so many times faster than the median stream."""
+
+GAIN = 0.9
+"""A running join changes its orders when the new ones cost less than this share of the old."""
+
+Order = tuple[int, ...]
+
+
+def respects(model: JoinModel, order: Sequence[int]) -> bool:
+    """Whether no step of a global order makes a product that another order of its rest would avoid."""
+    for k in range(1, len(order)):
+        bound, rest = order[:k], order[k:]
+        if not model.linked(bound, rest[0]) and any(model.linked(bound, j) for j in rest):
+            return False
+    return True
+
+
+def exhaustive_order(model: JoinModel, cost: Callable[[Order], float] | None = None) -> Order:
+    """The cheapest global order that respects the join graph."""
+    price = cost or model.global_cost
+    everyone = range(len(model.inputs))
+    return min((o for o in permutations(everyone) if respects(model, o)), key=price)
+
+
+def selective_order(model: JoinModel) -> Order:
+    """Descending order of binary join selectivity: the most selective pair, then the most selective next input."""
+    n = len(model.inputs)
+    if n < 2:
+        return tuple(range(n))
+    pairs = [(model.phi((i, j)), i, j) for i in range(n) for j in range(n) if i != j]
+    linked = [p for p in pairs if model.linked((p[1],), p[2])]
+    _, first, second = min(linked or pairs, key=lambda p: (p[0], model.inputs[p[1]].size(), p[1]))
+    order = [first, second]
+    while len(order) < n:
+        rest = [j for j in range(n) if j not in order]
+        near = [j for j in rest if model.linked(order, j)] or rest
+        # the result with the smallest pair, as the papers choose; the whole prefix decides ties
+        order.append(min(near, key=lambda j: (min(_pairs(model, order, j)), model.phi([*order, j]))))
+    return tuple(order)
+
+
+def _pairs(model: JoinModel, bound: Sequence[int], j: int) -> list[float]:
+    return [model.phi((i, j)) for i in bound if model.linked((i,), j)] or [model.phi((bound[-1], j))]
+
+
+def fast_streams(model: JoinModel) -> list[int]:
+    """Inputs much faster than the median."""
+    rates = sorted(i.rate for i in model.inputs)
+    median = rates[(len(rates) - 1) // 2]
+    return [i for i, given in enumerate(model.inputs) if given.rate >= FAST * max(median, 1e-300)]
+
+
+def augmented(model: JoinModel, order: Order) -> set[Order]:
+    """The order, and all with some fast streams moved up."""
+    found = {order}
+    for stream in sorted(fast_streams(model), key=order.index):
+        for known in list(found):
+            found |= {m for m in _moved(known, stream, range(known.index(stream))) if respects(model, m)}
+    return found
+
+
+def _moved(order: Order, which: int, places: Iterable[int]) -> set[Order]:
+    rest = [j for j in order if j != which]
+    return {(*rest[:p], which, *rest[p:]) for p in places}
+
+
+def paper_order(model: JoinModel) -> Order:
+    """The papers' heuristic with its augmentation, and nothing more."""
+    return min(sorted(augmented(model, selective_order(model))), key=model.global_cost)
+
+
+def heuristic_order(model: JoinModel) -> Order:
+    """A cheap global order without looking at all of them."""
+    best = paper_order(model)
+    price = model.global_cost(best)
+    while True:
+        moves = {m for j in best for m in _moved(best, j, range(len(best))) if m != best and respects(model, m)}
+        nearby = min(sorted(moves), key=model.global_cost, default=best)
+        cost = model.global_cost(nearby)
+        if cost >= price:
+            return best
+        best, price = nearby, cost
+
+
+def best_orders(model: JoinModel, anywhere: bool = False) -> tuple[Order, ...]:
+    """The cheapest order of each input; `anywhere`: its new tuples need not come first (general lazy join)."""
+    n = len(model.inputs)
+    if n > EXACT:
+        first = heuristic_order(model)
+        return tuple((i, *(j for j in first if j != i)) for i in range(n))
+    return tuple(_best_path(model, i, anywhere) for i in range(n))
+
+
+def _best_path(model: JoinModel, i: int, anywhere: bool) -> Order:
+    """Dynamic programming over the sets of inputs bound so far."""
+    n = len(model.inputs)
+    new = model.interval * model.inputs[i].rate if model.interval else 1.0
+    sizes = {j: model.inputs[j].size(model.interval) for j in range(n)} | {i: new}
+    starts = range(n) if anywhere and model.interval else [i]
+    paths: dict[frozenset[int], tuple[float, Order]] = {frozenset((s,)): (0.0, (s,)) for s in starts}
+    for _ in range(n - 1):
+        longer: dict[frozenset[int], tuple[float, Order]] = {}
+        for bound, (cost, order) in paths.items():
+            rest = [j for j in range(n) if j not in bound]
+            near = [j for j in rest if model.linked(order, j)] or rest
+            held = model.phi(order, sizes)
+            for j in near:
+                total = cost + held * model.scanned(order, j, sizes)
+                key = bound | {j}
+                if key not in longer or (total, (*order, j)) < longer[key]:
+                    longer[key] = (total, (*order, j))
+        paths = longer
+    return next(iter(paths.values()))[1]
+
+
+def model_of(observed: Sequence[Observed]) -> JoinModel:
+    """The cost model of a running join, whose windows are found by key."""
+    inputs = [Input(o.rate, o.rows / max(o.rate, 1e-9), o.values, rows=o.rows) for o in observed]
+    return JoinModel(tuple(inputs), "keyed")
+
+
+def plan_orders(observed: Sequence[Observed], current: Orders) -> Choice:
+    """The orders a running join should follow; those it follows unless others are clearly cheaper."""
+    model = model_of(observed)
+    n = len(observed)
+    best = best_orders(model)
+    whole = heuristic_order(model)
+    candidates: dict[str, Orders] = {
+        "an order for each input": best,
+        "one global order": tuple((i, *(j for j in whole if j != i)) for i in range(n)),
+        "in use": tuple(followed(model, i, o) for i, o in enumerate(current)),
+    }
+    priced = {name: (orders, model.general_cost(orders)) for name, orders in candidates.items()}
+    cost = priced["an order for each input"][1]
+    if cost < GAIN * priced["in use"][1]:
+        return Choice(best, cost, priced)
+    return Choice(current, priced["in use"][1], priced)
+
+
+def followed(model: JoinModel, first: int, order: Sequence[int]) -> Order:
+    """The order that a join really takes: its own input first, then along the join graph."""
+    done, rest = [first], [j for j in order if j != first]
+    while rest:
+        near = [j for j in rest if model.linked(done, j)] or rest
+        done.append(near[0])
+        rest.remove(near[0])
+    return tuple(done)
