@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from windrow.catalog import Catalog, FunctionDef, StreamDef, TableDef
 from windrow.errors import BindingError, SourceError, WindrowError
-from windrow.operators.elements import Int64s
+from windrow.operators.elements import Elements, Int64s
 from windrow.plan.nodes import QueryPlan
 from windrow.sources.intake import Arrivals, arrivals, one
 from windrow.sources.tabular import to_table
@@ -43,6 +43,7 @@ def run(
     until: Any = None,
     *,
     strategy: str = "upa",
+    sharing: str = "auto",
     without: Iterable[str] = (),
     functions: Mapping[str, FunctionDef] | None = None,
     progress: Progress | None = None,
@@ -50,9 +51,9 @@ def run(
 ) -> Answers:
     """Run every query of `script` over bounded input and return the complete answers.
 
-    `batch_rows` and `strategy` ("upa", "negative" or "direct") never change an answer, nor do optimizer rules, which
-    `without` switches off by name. `until` advances time past the last row. `progress` is called with rows done and
-    rows in all.
+    `batch_rows`, `strategy` ("upa", "negative" or "direct") and `sharing` ("auto", "off", "slices", "fragments" or
+    "shards") never change an answer, nor do optimizer rules, which `without` switches off by name. `until` advances
+    time past the last row. `progress` is called with rows done and rows in all.
     """
     _check_options(runtime, strategy, batch_rows)
     replay = Replay.of(
@@ -62,7 +63,7 @@ def run(
         from windrow.spark.bounded import run_on_spark
 
         return run_on_spark(replay, batch_rows=batch_rows, strategy=strategy, progress=progress, spark=spark)
-    return replay.run_local(batch_rows, strategy, progress)
+    return replay.run_local(batch_rows, strategy, progress, sharing)
 
 
 def _check_options(runtime: str, strategy: str, batch_rows: int | None) -> None:
@@ -133,17 +134,27 @@ class Replay:
                 previous = frontier
         yield len(ts), self.until
 
-    def run_local(self, batch_rows: int | None, strategy: str, progress: Progress | None) -> Answers:
-        """All queries, in this process."""
+    def run_local(
+        self, batch_rows: int | None, strategy: str, progress: Progress | None, sharing: str = "auto"
+    ) -> Answers:
+        """All queries, in this process: those that share in one group, the others each in a circuit."""
         from windrow.local.circuit import Circuit
+        from windrow.sharing.group import share
 
         calls = {name: f.fn for name, f in self.catalog.functions.items()}
-        circuits = [Circuit(p, calls, self.tables, strategy) for p in self.catalog.queries.values()]
-        parts: dict[str, list[pa.Table]] = {c.plan.name: [] for c in circuits}
+        plans = self.catalog.queries.values()
+        group, alone = share(plans, calls, self.tables, sharing if strategy == "upa" else "off", rate=self.rate)
+        circuits = [Circuit(p, calls, self.tables, strategy) for p in alone]
+        parts: dict[str, list[pa.Table]] = {p.name: [] for p in alone}
+        shared: dict[str, list[Elements]] = {name: [] for name in group.served}
         begin = dict.fromkeys(self.data, 0)
         total = sum(len(a.ts) for a in self.data.values())
         for done, frontier in self.frontiers(batch_rows):
             new = {k: self._slice(k, begin, frontier) for k in self.data}
+            for name, elements in group.advance(new.__getitem__, frontier, self.starts).items():
+                shared[name].append(elements)
+            for failure in group.failures.values():
+                raise failure
             for circuit in circuits:
                 start = self.starts(circuit.plan)
                 if start is None or start > frontier:
@@ -156,7 +167,13 @@ class Replay:
             if progress is not None:
                 progress(done, total)
         answers = {c.plan.name: _concat(c, parts[c.plan.name]) for c in circuits}
-        return Answers(answers, self.late())
+        answers |= {name: group.answer(name, *found) for name, found in shared.items()}
+        return Answers({p.name: answers[p.name] for p in plans}, self.late())
+
+    def rate(self, stream: str) -> float:
+        """Rows per tick of a stream's clock."""
+        ts = self.data[stream].ts
+        return len(ts) / (int(ts[-1]) - int(ts[0]) + 1) if len(ts) else 0.0
 
     def late(self) -> dict[str, pa.Table]:
         """Late rows by stream name."""
@@ -272,6 +289,6 @@ def _concat(circuit: Any, parts: list[pa.Table]) -> pa.Table:
     from windrow.operators.elements import Elements
 
     if parts:
-        return pa.concat_tables(parts).combine_chunks()
+        return pa.concat_tables(parts)
     last = circuit.flow.steps[-1]
     return circuit.answer(Elements.empty(last.schema))

@@ -12,10 +12,18 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.elements import BEGINNING, INF, Elements
-from windrow.plan.lower import Dataflow, lower
+from windrow.plan.lower import Dataflow, Tuning, lower
 from windrow.plan.nodes import QueryPlan, Scan, TableScan
 
 Feed = Callable[[str], tuple[np.ndarray, Mapping[str, pa.Array]]]
+
+
+def adaptive() -> Tuning:
+    """Joins that choose their orders, and where to aggregate, by what they measure; tables keep still in a circuit."""
+    from windrow.optimize.order_joins import plan_orders
+    from windrow.plan.aggregate_join_cost import choose_plan
+
+    return Tuning(plan_orders, "auto", choose_plan)
 
 
 class Circuit:
@@ -28,9 +36,10 @@ class Circuit:
         tables: Mapping[str, pa.Table],
         strategy: str = "upa",
         standing: bool = False,
+        tuning: Tuning | None = None,
     ) -> None:
         self.plan = plan
-        self.flow: Dataflow = lower(plan, functions, strategy, standing)
+        self.flow: Dataflow = lower(plan, functions, strategy, standing, tuning or adaptive())
         self.tables = tables
         self.started = False
         self.frontier = BEGINNING
@@ -38,7 +47,6 @@ class Circuit:
     def start(self, ts: int) -> None:
         """Start the clock at `ts`; tables are there from then on."""
         self.started = True
-        self.start_ts = ts
         for step in self.flow.steps:
             step.start(ts)
 
@@ -56,12 +64,12 @@ class Circuit:
         return outputs[-1]
 
     def _table(self, node: TableScan) -> Elements:
-        """A table's rows enter once, when the clock starts."""
+        """A table's rows enter once; they have always been there, so that history given to a new query meets them."""
         if self.frontier != BEGINNING:
             return Elements.empty(node.schema)
         table = self.tables[node.table.lower()]
         columns = {internal: one_chunk(table, name) for internal, name, _ in node.columns}
-        return Elements.positive(np.full(table.num_rows, self.start_ts), INF, columns)
+        return Elements.positive(np.full(table.num_rows, BEGINNING), INF, columns)
 
     def state_bytes(self) -> int:
         """Bytes of all operators' state."""

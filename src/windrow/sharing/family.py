@@ -1,0 +1,559 @@
+"""A family: the aggregate queries over the same rows, advanced together.
+
+    rows ── attributes, arguments, keys ── places ── per plot: cell ──┬─ ledger    no GROUP BY: entries, differences
+            (one call of the scalar engine)  (index)                  └─ shards    GROUP BY, values: blocks, matrices
+
+Queries join and leave between advances. The index is made anew at the next advance with rows; plots whose predicates
+did not change are kept. A query answers from the rows that came after it joined, and from the history it was given.
+
+The family is an operator (`advance`, `state`, `restore`) over plain arrays. In parts, any number of processes
+`reduce` the rows they see to partials, and those who `absorb` them (all entries, or the shards of some keys) answer.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.errors import RuntimeFailure
+from windrow.operators import scalar
+from windrow.operators.aggregates import Aggregation
+from windrow.operators.aggregates.call import EXTREMES
+from windrow.operators.aggregates.order import has_fixed_codes
+from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.elements import BEGINNING, Elements
+from windrow.operators.linear import Call as CallOperator
+from windrow.operators.linear import Formula
+from windrow.operators.protocol import State
+from windrow.operators.state.run import Run
+from windrow.sharing.cells import Index, Plot
+from windrow.sharing.conditions import Condition
+from windrow.sharing.edges import Edges
+from windrow.sharing.ledger import Accounts, Ledger, Sliced
+from windrow.sharing.shards import Due, Shards
+from windrow.sharing.windows import PAIRED, Window
+
+_Key = tuple[tuple[str, ...], tuple[str, ...]]
+"""Which shards: the keys, and the columns whose values are kept."""
+
+
+@dataclass(frozen=True)
+class UserCall:
+    """A user's function as a column: its name, the function, and its arguments as formulas."""
+
+    column: str
+    function: str
+    arguments: tuple[Formula, ...]
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Member:
+    """A query of a family, in the family's own names.
+
+    `steps`: predicates and user calls in the order in which the plan has them; only when one of them raises is that
+    order followed. `keys` and the columns of `calls` are SQL over the family's rows, found in `formulas`.
+    """
+
+    name: str
+    window: Window
+    condition: Condition
+    keys: tuple[str, ...]
+    calls: tuple[Aggregation, ...]
+    formulas: Mapping[str, Formula]
+    steps: tuple[Formula | UserCall, ...] = ()
+
+    @property
+    def user_calls(self) -> tuple[UserCall, ...]:
+        return tuple(s for s in self.steps if isinstance(s, UserCall))
+
+
+@dataclass
+class Joined:
+    """A member and since when: its clock, its epoch, and its account or its shards."""
+
+    member: Member
+    start: int
+    epoch: int
+    account: int | None = None
+    shards: _Key | None = None
+
+
+@dataclass
+class Counters:
+    """What was done so far: rows seen, rows put into cells, partials formed, partials or entries read, answers."""
+
+    rows: int = 0
+    lifted: int = 0
+    partials: int = 0
+    reads: int = 0
+    answers: int = 0
+
+
+class Family:
+    """Queries over the rows of one stream (joined with tables or not)."""
+
+    def __init__(self, functions: Mapping[str, Callable[..., object]] | None = None, technique: str = PAIRED) -> None:
+        self.functions, self.technique = functions or {}, technique
+        self.joined: dict[str, Joined] = {}
+        self.failed: dict[str, RuntimeFailure] = {}
+        self.ledger = Ledger()
+        self.shards: dict[_Key, Shards] = {}
+        self.index = Index()
+        self.epoch = 0
+        self.counters = Counters()
+        self.last = BEGINNING
+        self._dirty, self._used = True, False  # the index is stale; rows have come in this epoch
+        self._accounts: dict[tuple[Condition, int], int] = {}
+        self._known: dict[Condition, Condition] = {}
+        self._next_account = 0
+        self._rows_per_slice = 0.0
+        self._feeds: list[_Feed] = []
+        self._types: dict[str, pa.DataType] = {}
+        self._reach: tuple[dict[int, int], dict[_Key, int], dict[_Key, set[Condition]]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.joined)
+
+    # -- joining and leaving -----------------------------------------------------------------------------------------
+
+    def join(self, member: Member, start: int = BEGINNING) -> None:
+        """Serve one more query from now on; its clock starts at `start` (or with the first row)."""
+        if member.name in self.joined:
+            raise ValueError(f"{member.name} has joined already")
+        if self._used:
+            self.epoch, self._used = self.epoch + 1, False
+        types = {name: f.type for name, f in member.formulas.items()}
+        self._types |= types
+        member = replace(member, condition=self._known.setdefault(member.condition, member.condition))
+        entry = Joined(member, start, self.epoch)
+        if not member.keys and Ledger.takes(member.calls, types):
+            key = (member.condition, self.epoch)
+            if key not in self._accounts:
+                self._accounts[key] = self._next_account
+                self._next_account += 1
+            entry.account = self._accounts[key]
+        else:
+            entry.shards = (member.keys, _valued(member.calls, types))
+        self._provide(entry)
+        self.joined[member.name] = entry
+        self._dirty, self._reach = True, None
+
+    def _provide(self, entry: Joined) -> None:
+        """Keep what the query's aggregates need."""
+        calls = entry.member.calls
+        if entry.shards is None:
+            self.ledger.provide(calls, self._types)
+            return
+        if entry.shards not in self.shards:
+            self.shards[entry.shards] = Shards(entry.shards[0], self._types, entry.shards[1])
+        self.shards[entry.shards].provide(calls)
+
+    def leave(self, name: str) -> None:
+        """Serve a query no longer."""
+        self.joined.pop(name, None)
+        self._dirty, self._reach = True, None
+
+    def remember(self, name: str, ts: Int64s, columns: Mapping[str, pa.Array]) -> None:
+        """Give a query that has just joined rows from before, sorted by time."""
+        if not len(ts):
+            return
+        entry = self.joined[name]
+        index = Index([entry.member.condition])
+        values = self._evaluate([entry], columns, len(ts))
+        if name in self.failed:
+            return
+        if entry.account is not None:  # others with this predicate may not know that history
+            entry.account, self._next_account = self._next_account, self._next_account + 1
+            self._feeds = []
+            self._dirty, self._reach = True, None
+        self._settle(index, [entry], ts, values, int(ts[-1]), only=name)
+
+    # -- advancing ---------------------------------------------------------------------------------------------------
+
+    def advance(self, ts: Int64s, columns: Mapping[str, pa.Array], frontier: int) -> dict[str, Elements]:
+        """Take in the rows up to `frontier`, sorted by time; the aggregate's elements of every query that is due."""
+        self.take(ts, columns, frontier)
+        return self.finish(frontier)
+
+    def take(self, ts: Int64s, columns: Mapping[str, pa.Array], frontier: int) -> None:
+        """Partial aggregation: the rows up to `frontier` into partials and entries."""
+        if len(ts):
+            entries = list(self.joined.values())
+            for entry in entries:
+                if entry.start == BEGINNING:
+                    entry.start = int(ts[0])
+            values = self._evaluate(entries, columns, len(ts))
+            entries = list(self.joined.values())
+            if self._dirty and entries:
+                self._reindex(entries, ts, frontier)
+            self.counters.rows += len(ts)
+            if entries:
+                self._used = True
+                self._settle(self.index, entries, ts, values, frontier)
+
+    def finish(self, frontier: int) -> dict[str, Elements]:
+        """Final aggregation: the answers of all that is due by `frontier`."""
+        found = self.due(self.last, frontier)
+        self.last = frontier
+        self._forget()
+        return found
+
+    def _reindex(self, entries: Sequence[Joined], ts: Int64s, frontier: int) -> None:
+        slices = Edges(((0, e.member.window) for e in entries), 1, self.technique).count(int(ts[0]) - 1, frontier)
+        self._rows_per_slice = max(self._rows_per_slice, len(ts) / slices)
+        self.prepare(0.0)
+
+    def _layout(self, entries: Sequence[Joined]) -> None:
+        """Which accounts and shards each plot feeds, until queries join or leave."""
+        fed: list[list[Joined]] = [[] for _ in self.index.plots]
+        for entry in entries:
+            fed[self.index.home[entry.member.condition][0]].append(entry)
+        old = {(f.plot, f.who): f for f in self._feeds}
+        self._feeds = [
+            old.get((p, tuple(map(id, mine)))) or _Feed(self.index, p, mine, self.technique)
+            for p, mine in zip(self.index.plots, fed, strict=True)
+        ]
+
+    def _settle(
+        self, index: Index, entries: Sequence[Joined], ts: Int64s, values: Mapping[str, pa.Array], frontier: int,
+        only: str | None = None,
+    ) -> None:  # fmt: skip
+        feeds = self._feeds if only is None else [_Feed(index, index.plots[0], entries, self.technique)]
+        places = index.places(values)
+        for k, (plot, feed) in enumerate(zip(index.plots, feeds, strict=True)):
+            cell = index.cells(k, places, len(ts))
+            if feed.accounts is not None:
+                own = feed.edges.own(ts, frontier)
+                rows = _sliced(ts, own[1], frontier)
+                self.counters.lifted += len(ts)
+                self.counters.partials += self.ledger.settle(plot, feed.accounts, own, cell, rows, values, feed.needed)
+            for key, (edges, wanted) in feed.shards.items():
+                rows = _sliced(ts, edges.own(ts, frontier)[1], frontier)
+                self.counters.lifted += len(ts)
+                self.counters.partials += self.shards[key].settle(plot, self.epoch, cell, rows, values, wanted, only)
+
+    # -- in parts, and state -----------------------------------------------------------------------------------------
+
+    def reduce(self, ts: Int64s, columns: Mapping[str, pa.Array], frontier: int) -> dict[str, tuple[pa.Table, ...]]:
+        """The partials of some of the rows, to be added up elsewhere: nothing is kept here.
+
+        `ledger`: entries, few; `shards i`: partials with their keys in columns `key|...`. The index must have been made
+        (`prepare`) where the queries join, and the same family must be asked everywhere.
+        """
+        part = copy(self)
+        part.ledger, part.shards, part.counters = Ledger(), {}, Counters()
+        for entry in self.joined.values():
+            part._provide(entry)
+        if len(ts):
+            values = part._evaluate(list(self.joined.values()), columns, len(ts))
+            part._settle(part.index, list(self.joined.values()), ts, values, frontier)
+        return part.partials()
+
+    def prepare(self, rows_per_slice: float) -> None:
+        """Make the index now, for rows that come at this rate."""
+        entries = list(self.joined.values())
+        self._rows_per_slice = max(self._rows_per_slice, rows_per_slice)
+        wanted = dict.fromkeys(e.member.condition for e in entries)
+        new = [c for c in wanted if c not in self.index.home]
+        gone = len(self.index.home) + len(new) - len(wanted)
+        if 8 * (len(new) + gone) > len(self.index.home):  # much has changed: plan anew
+            self.index = Index(wanted, self._rows_per_slice, old=self.index)
+        elif new:
+            self.index = self.index.extended(new)
+        self._dirty = False
+        self._layout(entries)
+
+    def partials(self) -> dict[str, tuple[pa.Table, ...]]:
+        """All entries and partials as tables, under the names that `absorb` knows."""
+        found = {"ledger": (self.ledger.run().table,)}
+        return found | {f"shards {i}": tuple(self.shards[k].tables()) for i, k in enumerate(sorted(self.shards))}
+
+    def absorb(self, partials: Mapping[str, Sequence[pa.Table]]) -> None:
+        """Add up partials that `reduce` made; the answers come with the next `advance`, with no rows of its own."""
+        self._used = True
+        for table in partials.get("ledger", ()):
+            self.ledger.add(table)
+        known = {(p.conditions, p.solo): p for p in self.index.plots}
+        for i, key in enumerate(sorted(self.shards)):
+            for table in partials.get(f"shards {i}", ()):
+                self.shards[key].add(table, known)
+
+    def state(self) -> State:
+        """Partials, and who has joined since when."""
+        about = {n: (e.start, e.epoch, e.account) for n, e in self.joined.items()}
+        kept = pickle.dumps((about, self.epoch, self._used, self._next_account, self._accounts, self._rows_per_slice))
+        clock = Run(pa.table({"last": [self.last]}).replace_schema_metadata({b"family": kept}))
+        return {"clock": (clock,), **{n: tuple(map(Run, tables)) for n, tables in self.partials().items()}}
+
+    def restore(self, state: State, frontier: int) -> None:
+        """Go on from a state; the same queries have joined."""
+        clock = state["clock"][0].table
+        about, self.epoch, self._used, self._next_account, self._accounts, self._rows_per_slice = pickle.loads(
+            clock.schema.metadata[b"family"]
+        )
+        for name, (start, epoch, account) in about.items():
+            entry = self.joined[name]
+            entry.start, entry.epoch, entry.account = start, epoch, account
+        used = self._used
+        self.absorb({n: [run.table for run in runs] for n, runs in state.items()})
+        self._used, self._dirty, self._reach, self.last = used, True, None, frontier
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def due(
+        self, after: int, upto: int, names: frozenset[str] | None = None, start: int | None = None
+    ) -> dict[str, Elements]:
+        """The answers at all instants in `(after, upto]`, of all queries or those named; `start` overrides clocks."""
+        entries = [e for n, e in self.joined.items() if (names is None or n in names) and e.start != BEGINNING]
+        if not entries:
+            return {}
+        slide = np.array([e.member.window.slide for e in entries], np.int64)
+        starts = [e.start if start is None else start for e in entries]
+        begin = np.maximum(np.array(starts, np.int64), after + 1)
+        first, last = -(-begin // slide), upto // slide
+        found: dict[str, Elements] = {}
+        live = np.flatnonzero(last >= first)
+        held = [i for i in live if entries[i].account is not None]
+        if held:
+            at = np.array(held, np.int64)
+            found |= self._from_ledger([entries[i] for i in held], slide[at], first[at], last[at])
+        for i in live:
+            entry = entries[i]
+            if entry.shards is not None:
+                m = entry.member
+                due = Due(
+                    m.condition,
+                    m.keys,
+                    m.calls,
+                    m.window.range,
+                    m.window.slide,
+                    int(first[i]),
+                    int(last[i]),
+                    entry.epoch,
+                )
+                found[m.name], read = self.shards[entry.shards].answer(due, m.name)
+                self.counters.reads += read
+        self.counters.answers += sum(map(len, found.values()))
+        return found
+
+    def _from_ledger(
+        self, entries: Sequence[Joined], slide: Int64s, first: Int64s, last: Int64s
+    ) -> dict[str, Elements]:
+        counts = last - first + 1
+        which = np.repeat(np.arange(len(entries)), counts)
+        begins = np.cumsum(counts) - counts
+        ts = (first[which] + np.arange(len(which)) - begins[which]) * slide[which]
+        reach = np.array([e.member.window.range for e in entries], np.int64)[which]
+        account = np.array([e.account for e in entries], np.int64)[which]
+        low, high = self.ledger.between(account, ts - reach, ts)
+        self.counters.reads += int((high - low).sum())
+        exp = ts + slide[which]
+        sign = np.ones(len(ts), np.int8)
+        columns: dict[str, list[tuple[str, pa.Array]]] = {e.member.name: [] for e in entries}
+        users: dict[Aggregation, list[int]] = {}
+        for i, e in enumerate(entries):
+            for call in e.member.calls:
+                users.setdefault(call, []).append(i)
+        for together in _alike(users):
+            mine = np.array(sorted({i for call in together for i in users[call]}), np.int64)
+            size = counts[mine]
+            starts = np.cumsum(size) - size
+            if len(mine) == len(entries):
+                at: Int64s | slice = slice(None)
+            else:
+                at = np.repeat(begins[mine] - starts, size) + np.arange(int(size.sum()))
+            answers = self.ledger.answers(together, low[at], high[at])
+            place = dict(zip(mine.tolist(), starts.tolist(), strict=True))
+            for call, answer in answers.items():
+                array = answer.build(slice(None))
+                for i in users[call]:
+                    columns[entries[i].member.name].append((call.output, array.slice(place[i], int(counts[i]))))
+        found = {}
+        for i, e in enumerate(entries):
+            part = slice(int(begins[i]), int(begins[i] + counts[i]))
+            found[e.member.name] = Elements(ts[part], exp[part], sign[part], dict(columns[e.member.name]))
+        return found
+
+    def _reaches(self) -> tuple[dict[int, int], dict[_Key, int], dict[_Key, set[Condition]]]:
+        """The longest window of each account and of each shards, and the predicates that read these."""
+        if self._reach is None:
+            reach: dict[int, int] = {}
+            longest: dict[_Key, int] = {}
+            alive: dict[_Key, set[Condition]] = {}
+            for e in self.joined.values():
+                if e.account is not None:
+                    reach[e.account] = max(reach.get(e.account, 0), e.member.window.range)
+                elif e.shards is not None:
+                    longest[e.shards] = max(longest.get(e.shards, 0), e.member.window.range)
+                    alive.setdefault(e.shards, set()).add(e.member.condition)
+            self._reach = (reach, longest, alive)
+        return self._reach
+
+    def _forget(self) -> None:
+        """Drop what no window will look at again."""
+        if self.last == BEGINNING:
+            return
+        reach, longest, alive = self._reaches()
+        self.ledger.forget({a: self.last - r for a, r in reach.items()})
+        names = frozenset(self.joined)
+        for key, shards in list(self.shards.items()):
+            if key in longest:
+                shards.forget(self.last - longest[key], frozenset(alive[key]), names)
+            else:
+                del self.shards[key]
+
+    # -- columns -----------------------------------------------------------------------------------------------------
+
+    def _evaluate(self, entries: Sequence[Joined], columns: Mapping[str, pa.Array], rows: int) -> dict[str, pa.Array]:
+        """All attributes, arguments and keys; queries whose expressions raise are taken out."""
+        formulas = {sql: f for e in entries for sql, f in e.member.formulas.items()}
+        calls = {c.column: c for e in entries for c in e.member.user_calls}
+        try:
+            return _computed(formulas, self._called(calls, columns, rows), rows)
+        except RuntimeFailure:
+            return self._evaluate_apart(entries, columns, rows)
+
+    def _called(self, calls: Mapping[str, UserCall], columns: Mapping[str, pa.Array], rows: int) -> dict[str, pa.Array]:
+        found = dict(columns)
+        for call in calls.values():
+            found[call.column] = self._call(call, columns, rows)
+        return found
+
+    def _call(self, call: UserCall, columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
+        given = _computed({f.sql: f for f in call.arguments}, columns, rows)
+        named = {f"a{i}": given[f.sql] for i, f in enumerate(call.arguments)}
+        operator = CallOperator(call.column, call.function, self.functions[call.function], list(named), call.type)
+        batch = Elements.positive(np.zeros(rows, np.int64), 1, named)
+        return operator.advance([batch], 0).columns[call.column]
+
+    def _evaluate_apart(
+        self, entries: Sequence[Joined], columns: Mapping[str, pa.Array], rows: int
+    ) -> dict[str, pa.Array]:
+        """Something raised: follow each plan's own order, take out those that raise there too, and use NULL for the
+        rest.
+
+        A row on which an expression raises fails an earlier predicate of every query that is left, so NULL there does
+        no harm.
+        """
+        results: dict[str, pa.Array] = dict(columns)
+        for entry in entries:
+            try:
+                called = self._alone(entry.member, columns, rows)
+            except RuntimeFailure as error:
+                self.failed[entry.member.name] = error
+                self.leave(entry.member.name)
+            else:
+                for name, (at, values) in called.items():
+                    results[name] = _filled(results.get(name), at, values, rows)
+        left = [e for e in entries if e.member.name in self.joined]
+        formulas = {sql: f for e in left for sql, f in e.member.formulas.items()}
+        return _computed(formulas, results, rows, attempt=True)
+
+    def _alone(self, member: Member, columns: Mapping[str, pa.Array], rows: int) -> dict[str, tuple[Int64s, pa.Array]]:
+        at = np.arange(rows)
+        mine = dict(columns)
+        called: dict[str, tuple[Int64s, pa.Array]] = {}
+        for step in member.steps:
+            if isinstance(step, UserCall):
+                mine[step.column] = self._call(step, mine, len(at))
+                called[step.column] = (at, mine[step.column])
+                continue
+            keep = np.flatnonzero(scalar.holds({c: mine[c] for c in step.reads}, len(at), [step.sql]))
+            if len(keep) < len(at):
+                picks = pa.array(keep)
+                at, mine = at[keep], {c: a.take(picks) for c, a in mine.items()}
+        wanted = {*member.keys, *(c.column for c in member.calls if c.column is not None)}
+        _computed({s: f for s, f in member.formulas.items() if s in wanted}, mine, len(at))
+        return called
+
+
+class _Feed:
+    """What one plot feeds: accounts of the ledger, and shards."""
+
+    def __init__(self, index: Index, plot: Plot, mine: Sequence[Joined], technique: str) -> None:
+        # holding on to the entries keeps their identities from being given to others
+        self.plot, self.mine, self.who = plot, tuple(mine), tuple(map(id, mine))
+        numbers: dict[int, int] = {}  # account -> predicate of the plot
+        for e in mine:
+            if e.account is not None:
+                numbers[e.account] = index.home[e.member.condition][1]
+        order = sorted(numbers, key=lambda a: (numbers[a], a))
+        position = {a: i for i, a in enumerate(order)}
+        self.accounts = Accounts(plot, order, [numbers[a] for a in order]) if order else None
+        windows = ((position[e.account], e.member.window) for e in mine if e.account is not None)
+        self.edges = Edges(windows, len(order), technique)
+        self.needed = frozenset(n for e in mine if e.account is not None for n in _needs(e.member.calls))
+        self.shards: dict[_Key, tuple[Edges, Bools]] = {}
+        grouped: dict[_Key, list[Joined]] = {}
+        for e in mine:
+            if e.shards is not None:
+                grouped.setdefault(e.shards, []).append(e)
+        for key, users in grouped.items():
+            rows = sorted({index.home[e.member.condition][1] for e in users})
+            edges = Edges(((0, e.member.window) for e in users), 1, technique)
+            self.shards[key] = (edges, np.logical_or.reduce(plot.membership[rows], axis=0))
+
+
+def _needs(calls: Sequence[Aggregation]) -> set[tuple[str, str]]:
+    found = set()
+    for call in calls:
+        if call.column is not None:
+            kind = {"min": "least", "max": "greatest"}.get(call.kind, "sums")
+            found.add((call.column, kind))
+    return found
+
+
+def _alike(users: Mapping[Aggregation, list[int]]) -> list[list[Aggregation]]:
+    """Calls that the same queries make, so that they are answered together."""
+    groups: dict[tuple[int, ...], list[Aggregation]] = {}
+    for call, who in users.items():
+        groups.setdefault(tuple(who), []).append(call)
+    return list(groups.values())
+
+
+def _valued(calls: Sequence[Aggregation], types: Mapping[str, pa.DataType]) -> tuple[str, ...]:
+    """The columns whose values must be kept; none when lanes and codes say everything."""
+    plain = all(
+        c.column is None
+        or (c.kind in EXTREMES and has_fixed_codes(types[c.column]))
+        or (c.kind not in EXTREMES and Ledger.takes([c], types))
+        for c in calls
+    )
+    return () if plain else tuple(dict.fromkeys(c.column for c in calls if c.column is not None))
+
+
+def _sliced(ts: Int64s, edges: Int64s, frontier: int) -> Sliced:
+    """Rows cut at the edges up to `frontier`; the rest is in the slice that is still open."""
+    every = np.unique(edges)
+    closed = int(np.searchsorted(every, frontier, "right"))
+    every = every[: closed + 1]
+    first = np.concatenate(([0], np.searchsorted(ts, every, "right")))
+    return Sliced(first.astype(np.int64), every)
+
+
+def _computed(
+    formulas: Mapping[str, Formula], columns: Mapping[str, pa.Array], rows: int, attempt: bool = False
+) -> dict[str, pa.Array]:
+    """Every formula by its SQL; `attempt`: NULL where it raises."""
+    found = {sql: columns[f.copies] for sql, f in formulas.items() if f.copies is not None}
+    computed = [(sql, f) for sql, f in formulas.items() if f.copies is None]
+    if computed:
+        reads = {c: columns[c] for _, f in computed for c in f.reads}
+        asked = [(f"TRY({f.sql})" if attempt else f.sql, f.type) for _, f in computed]
+        found |= zip((sql for sql, _ in computed), scalar.evaluate(reads, rows, asked), strict=True)
+    return found
+
+
+def _filled(known: pa.Array | None, at: Int64s, values: pa.Array, rows: int) -> pa.Array:
+    """Values at some rows, over what is known elsewhere."""
+    picks = np.full(rows, -1, np.int64) if known is None else np.arange(rows)
+    base = 0 if known is None else rows
+    picks[at] = base + np.arange(len(at))
+    source = values if known is None else pa.concat_arrays([known, values])
+    return source.take(pa.array(picks, mask=picks < 0))

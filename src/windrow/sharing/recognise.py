@@ -1,0 +1,254 @@
+"""Which queries can share, and how a plan splits into what is shared and what stays above.
+
+A plan can share when its root is periodic and one chain leads from it to an aggregate over one stream's `[RANGE r
+SLIDE s]` window, filtered, projected, and joined by equality with tables or not:
+
+    emit ── (filter, project, distinct) ── aggregate ── project / filter / call / quantise / window ── scan
+    └────────── above, unchanged ────────┘ └────────────────────────── the member ─────────────────────┘
+
+Tables of the join are read as they stand, so predicates on them test attributes of the joined row. Names are the
+family's own, `stream.column` and `table.column`, so that queries with other aliases meet. `None` never means a wrong
+answer: a query that is not recognised runs by itself, and `reason` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from windrow.operators.aggregates import Aggregation
+from windrow.operators.linear import Formula
+from windrow.plan import nodes as n
+from windrow.plan.expr import Expr, column, quote
+from windrow.sharing.conditions import And, Attribute, Condition, Constant, attributes, simplify
+from windrow.sharing.family import Member, UserCall
+from windrow.sharing.windows import Window
+
+SHARED = "#shared"
+"""The stream that stands for the shared aggregate in what remains of a plan."""
+
+
+class NotShared(Exception):
+    """Why a query runs by itself."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The rows of a family: a stream, and the tables it is joined with by equality."""
+
+    stream: str
+    tables: tuple[str, ...] = ()
+    equalities: frozenset[tuple[str, str, bool]] = frozenset()
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A query that can share."""
+
+    plan: n.QueryPlan
+    source: Source
+    member: Member
+    columns: Mapping[str, pa.DataType]  # of the family's rows that the member reads
+    shown: tuple[tuple[str, str], ...]  # the aggregate's columns: (name in the plan, name in the member)
+    aggregate: n.Aggregate
+
+    @property
+    def above(self) -> n.QueryPlan:
+        """The plan over the shared aggregate: a stream whose rows live for one period."""
+        leaf = n.Scan(SHARED, SHARED, tuple((c, c, t) for c, t in self.aggregate.schema.items()), "")
+        window = n.Window(leaf, n.WindowSpec(n.WindowKind.RANGE, self.member.window.slide))
+        root = _replaced(self.plan.root, self.aggregate, window)
+        assert isinstance(root, n.Emit)
+        return replace(self.plan, root=root)
+
+    @property
+    def chain(self) -> tuple[n.Node, ...] | None:
+        """What stands above the aggregate, lowest first, if it is rows in, rows out, and RSTREAM; else None."""
+        node, found = self.plan.root.input, []
+        while node is not self.aggregate:
+            if not isinstance(node, n.Filter | n.Project | n.Call):
+                return None
+            found.append(node)
+            node = node.input
+        return tuple(reversed(found)) if self.plan.root.op is n.StreamOp.RSTREAM else None
+
+
+def recognise(plan: n.QueryPlan) -> Recognised:
+    """The query as a member of a family; raises `NotShared` with the reason if it cannot be one."""
+    if plan.root.period is None:
+        raise NotShared("it is not periodic")
+    if plan.root.op in (n.StreamOp.ISTREAM_RESTORE, n.StreamOp.RSTREAM_RESTORE):
+        raise NotShared("it restores what comes and goes between evaluations")
+    node: n.Node = plan.root.input
+    while isinstance(node, n.Filter | n.Project | n.Call | n.Distinct):
+        node = node.input
+    if not isinstance(node, n.Aggregate):
+        raise NotShared(f"it is no aggregate of one window ({type(node).__name__.lower()})")
+    rows = _Rows(period=1 if plan.root.period == 1 else None)  # every instant is a multiple of 1: nothing to quantise
+    rows.read(node.input)
+    if rows.window is None or rows.period != plan.root.period:
+        raise NotShared("its window is no RANGE with a SLIDE")
+    return _member(plan, node, rows)
+
+
+@dataclass
+class _Rows:
+    """The input of an aggregate, read from the top down: columns as expressions over the family's rows."""
+
+    columns: dict[str, Expr] = field(default_factory=dict)
+    types: dict[str, pa.DataType] = field(default_factory=dict)  # of the family's columns
+    steps: list[Expr | UserCall] = field(default_factory=list)
+    stream: str = ""
+    tables: list[str] = field(default_factory=list)
+    equalities: set[tuple[str, str, bool]] = field(default_factory=set)
+    window: Window | None = None
+    period: int | None = None
+
+    def read(self, node: n.Node) -> None:
+        match node:
+            case n.Project():
+                self.read(node.input)
+                self.columns = {name: e.substitute(self.columns) for name, e in node.outputs}
+            case n.Filter():
+                self.read(node.input)
+                self.steps.append(node.predicate.substitute(self.columns))
+            case n.Call():
+                self.read(node.input)
+                self._call(node)
+            case n.Quantise():
+                self.period = node.period
+                self.read(node.input)
+            case n.Window():
+                self._window(node)
+            case n.Join():
+                self._join(node)
+            case n.Scan():
+                self.stream = node.stream.lower()
+                for internal, name, type_ in node.columns:
+                    self._column(internal, f"{self.stream}.{name.lower()}", type_)
+            case _:
+                raise NotShared(f"its rows come from a {type(node).__name__.lower()}")
+
+    def _column(self, internal: str, name: str, type_: pa.DataType) -> None:
+        self.columns[internal] = column(name, type_)
+        self.types[name] = type_
+
+    def _window(self, node: n.Window) -> None:
+        spec = node.spec
+        if spec.kind is not n.WindowKind.RANGE or spec.size is None or spec.internal or node.derived:
+            raise NotShared("its window is no RANGE with a SLIDE")
+        self.read(node.input)
+        if self.period is not None:
+            self.window = Window(spec.size, self.period)
+
+    def _call(self, node: n.Call) -> None:
+        arguments = tuple(_formula(self.columns[a]) for a in node.arguments)
+        if any(c not in self.types for a in node.arguments for c in self.columns[a].columns):
+            raise NotShared("a user function is applied to another's result")
+        name = f"{node.function}({', '.join(a.sql for a in arguments)})"
+        call = UserCall(name, node.function, arguments, node.type)
+        if call not in self.steps:
+            self.steps.append(call)
+        self.columns[node.output] = column(name, node.type)
+
+    def _join(self, node: n.Join) -> None:
+        if any(node.internal):
+            raise NotShared("it joins INTERNAL windows")
+        streams = [p for p in node.parts if any(isinstance(x, n.Scan) for x in n.walk(p))]
+        if len(streams) != 1:
+            raise NotShared("it joins streams")
+        self.read(streams[0])
+        found, below = dict(self.columns), list(self.steps)
+        tested: list[Expr | UserCall] = []
+        for part in node.parts:
+            if part is not streams[0]:
+                self.columns, self.steps = {}, []
+                self._table(part)
+                found |= self.columns
+                tested += self.steps
+        self.columns, self.steps = found, below + tested
+        for e in node.equalities:
+            left, right = self.columns[e.left].column, self.columns[e.right].column
+            if left is None or right is None or left not in self.types or right not in self.types:
+                raise NotShared("it joins on expressions")
+            self.equalities.add((*sorted((left, right)), e.null_safe))  # type: ignore[arg-type]
+        self.steps += [e.substitute(self.columns) for e in node.residual]
+
+    def _table(self, node: n.Node) -> None:
+        match node:
+            case n.Project():
+                self._table(node.input)
+                self.columns = {name: e.substitute(self.columns) for name, e in node.outputs}
+            case n.Filter():
+                self._table(node.input)
+                self.steps.append(node.predicate.substitute(self.columns))
+            case n.TableScan() if not node.retroactive:
+                name = node.table.lower()
+                seen = sum(1 for t in self.tables if t.partition("#")[0] == name)
+                label = f"{name}#{seen + 1}" if seen else name
+                self.tables.append(label)
+                for internal, own, type_ in node.columns:
+                    self._column(internal, f"{label}.{own.lower()}", type_)
+            case _:
+                raise NotShared(f"it joins a {type(node).__name__.lower()}")
+
+
+def _formula(e: Expr) -> Formula:
+    return Formula(e.sql(), e.type, tuple(sorted(e.columns)), e.column)
+
+
+def _member(plan: n.QueryPlan, aggregate: n.Aggregate, rows: _Rows) -> Recognised:
+    from windrow.cql.predicates import condition
+
+    called = {s.column: s.type for s in rows.steps if isinstance(s, UserCall)}
+    types = {**rows.types, **called}
+    filters = [s for s in rows.steps if isinstance(s, Expr)]
+    tests: list[Condition] = [condition(f, types) for f in filters]
+    whole = simplify(And(tuple(tests))) if tests else Constant(True)
+    formulas = {a.sql: _tested(a) for a in attributes(whole).values()}
+    shown: list[tuple[str, str]] = []
+    keys = []
+    for key in aggregate.keys:
+        f = _formula(rows.columns[key])
+        formulas[f.sql] = f
+        keys.append(f.sql)
+        shown.append((key, f.sql))
+    calls: list[Aggregation] = []
+    for c in aggregate.calls:
+        argument = None
+        if c.column is not None:
+            f = _formula(rows.columns[c.column])
+            formulas[f.sql] = f
+            argument = f.sql
+        name = (
+            f"{c.kind}{'(DISTINCT ' if c.distinct else '('}{argument or '*'}{''.join(f', {p}' for p in c.parameters)})"
+        )
+        call = Aggregation(c.kind, argument, name, c.type, c.distinct, c.parameters)
+        if call not in calls:
+            calls.append(call)
+        shown.append((c.output, name))
+    steps = tuple(s if isinstance(s, UserCall) else _formula(s) for s in rows.steps)
+    assert rows.window is not None
+    member = Member(plan.name, rows.window, whole, tuple(dict.fromkeys(keys)), tuple(calls), formulas, steps)
+    source = Source(rows.stream, tuple(sorted(rows.tables)), frozenset(rows.equalities))
+    read = {c for f in (*formulas.values(), *(s for s in steps if isinstance(s, Formula))) for c in f.reads}
+    read |= {c for s in steps if isinstance(s, UserCall) for f in s.arguments for c in f.reads}
+    read |= {c for left, right, _ in rows.equalities for c in (left, right)}
+    columns = {c: rows.types[c] for c in sorted(read) if c in rows.types}
+    return Recognised(plan, source, member, columns, tuple(shown), aggregate)
+
+
+def _tested(a: Attribute) -> Formula:
+    plain = len(a.reads) == 1 and a.sql == quote(a.reads[0])
+    return Formula(a.sql, a.type, a.reads, a.reads[0] if plain else None)
+
+
+def _replaced(node: n.Node, old: n.Node, new: n.Node) -> n.Node:
+    if node is old:
+        return new
+    return node.with_inputs(*(_replaced(i, old, new) for i in node.inputs))
+
+
+__all__ = ["SHARED", "NotShared", "Recognised", "Source", "recognise"]

@@ -1,0 +1,431 @@
+"""Shards: shared partials with GROUP BY, and for functions that need the values themselves.
+
+A partial is one (slice, cell, group) that occurs, kept once for all queries over the same group keys, whatever their
+windows and predicates. Partials of one advance are a block; blocks of the same index are merged as they age, so there
+are few. A query that is due reads the partials whose cells its predicate has and whose edges lie in its windows; all
+its instants in the advance are answered together, as differences on a matrix of instants by groups.
+
+DISTINCT, order statistics, TOP_K and extremes of text need values: their partials are (slice, cell, group, values) with
+a multiplicity, and the final aggregation is `aggregates.Partials` over them, one group per (instant, group).
+
+State: partials younger than the longest window, at most one per row. Cost: rows once per plot and set of keys; per
+due query the partials in its windows.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.aggregates import Aggregation, limbs
+from windrow.operators.aggregates.answers import Answer, coded, scalars
+from windrow.operators.aggregates.call import EXTREMES, MOMENTS
+from windrow.operators.aggregates.groups import Groups
+from windrow.operators.aggregates.kernels import accumulate
+from windrow.operators.aggregates.order import Order
+from windrow.operators.aggregates.partials import Partials
+from windrow.operators.aggregates.sums import Cells, Layout, Lowering, relaid
+from windrow.operators.aggregates.sweep import sweep_of, with_groups
+from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.elements import Elements, concat, concat_arrays
+from windrow.operators.keys import factorize
+from windrow.operators.state.run import chunk, ints
+from windrow.sharing.cells import Plot
+from windrow.sharing.conditions import Condition
+from windrow.sharing.kernels import carry_to_grid, greatest, instants_best, number, tally
+from windrow.sharing.ledger import Best, Lanes, Sliced, lanes_of
+
+MOST_STAMPS = 1 << 20
+MOST_POINTS = 1 << 22
+_NO_NULLS = np.ones(1, np.bool_)
+_NONE: Int64s = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Due:
+    """A query that has instants `first..last` (times its slide) to answer."""
+
+    condition: Condition
+    keys: tuple[str, ...]
+    calls: tuple[Aggregation, ...]
+    range: int
+    slide: int
+    first: int
+    last: int
+    since: int  # the epoch it joined in: older blocks are not for it
+
+
+@dataclass
+class Block:
+    """Partials of one plot; `epoch` counts the indexes, and a query reads none older than the one it joined in."""
+
+    plot: Plot
+    epoch: int
+    edge: Int64s
+    cell: Int64s
+    slot: Int64s
+    rows: Int64s  # [partials, 1]
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    lanes: dict[str, Int64s] = field(default_factory=dict)
+    bests: dict[tuple[str, bool], tuple[Int64s, Bools]] = field(default_factory=dict)
+    values: dict[str, pa.Array] = field(default_factory=dict)
+    only: str | None = None  # history that one query alone may read
+    table: pa.Table | None = None  # once asked for
+
+    def __len__(self) -> int:
+        return len(self.edge)
+
+    def take(self, at: Int64s) -> Block:
+        picks = pa.array(at)
+        return Block(
+            self.plot, self.epoch, self.edge[at], self.cell[at], self.slot[at], self.rows[at], self.layouts,
+            {c: m[at] for c, m in self.lanes.items()},
+            {k: (c[at], f[at]) for k, (c, f) in self.bests.items()},
+            {c: v.take(picks) for c, v in self.values.items()},
+            self.only,
+        )  # fmt: skip
+
+
+class Shards:
+    """Blocks over one set of keys: with lanes and best codes, or (`values`) with the values of some columns."""
+
+    def __init__(self, keys: Sequence[str], types: Mapping[str, pa.DataType], values: Sequence[str] = ()) -> None:
+        self.keys, self.types, self.values = tuple(keys), types, tuple(values)
+        self.groups = Groups([types[k] for k in keys])
+        self.sums: dict[str, Lanes] = {}
+        self.bests: dict[tuple[str, bool], Best] = {}
+        self.blocks: list[Block] = []
+
+    def provide(self, calls: Sequence[Aggregation]) -> None:
+        """Keep what these aggregates need from now on."""
+        for call in calls:
+            if call.column is None or self.values:
+                continue
+            if call.kind in EXTREMES:
+                least = call.kind == "min"
+                self.bests.setdefault((call.column, least), Best(self.types[call.column], least))
+            else:
+                lanes = self.sums.setdefault(call.column, Lanes(self.types[call.column], False, False))
+                lanes.require(sums=call.kind != "count", squares=call.kind in MOMENTS)
+
+    # -- taking rows in ----------------------------------------------------------------------------------------------
+
+    def settle(
+        self, plot: Plot, epoch: int, cell: Int64s, rows: Sliced, columns: Mapping[str, pa.Array],
+        wanted: Bools, only: str | None = None,
+    ) -> int:  # fmt: skip
+        """Form the partials of rows in cells that are `wanted`; returns how many."""
+        inside = wanted[cell]
+        if not inside.all():
+            kept = np.flatnonzero(inside)
+            first = np.searchsorted(kept, rows.first)
+            picks = pa.array(kept)
+            columns = {c: columns[c].take(picks) for c in self._reads()}
+            cell, rows = cell[kept], Sliced(first, rows.edges)
+        n = len(cell)
+        if n == 0:
+            return 0
+        slot = self.groups.lookup([columns[k] for k in self.keys], n) if self.keys else np.zeros(n, np.int64)
+        block = (
+            self._valued(cell, slot, rows, columns) if self.values else self._summed(cell, slot, rows, columns, plot)
+        )
+        block.plot, block.epoch, block.only = plot, epoch, only
+        self.blocks.append(block)
+        self._merge()
+        return len(block)
+
+    def _reads(self) -> list[str]:
+        return list(dict.fromkeys([*self.keys, *self.values, *self.sums, *(c for c, _ in self.bests)]))
+
+    def _summed(self, cell: Int64s, slot: Int64s, rows: Sliced, columns: Mapping[str, pa.Array], plot: Plot) -> Block:
+        groups = max(self.groups.capacity, 1)
+        of_row, edge, cells, slots = _numbered(cell, slot, rows, plot.cells, groups)
+        count = len(edge)
+        placed = Cells(of_row, np.ones(len(of_row), np.int8), count)
+        block = Block(plot, 0, edge, cells, slots, tally(of_row, count))
+        for column, sums in self.sums.items():
+            block.lanes[column] = sums.lift(columns[column], placed)
+            block.layouts[column] = sums.layout
+        for key, best in self.bests.items():
+            codes, valid = best.codes_of(columns[key[0]])
+            block.bests[key] = greatest(of_row, codes, _NO_NULLS if valid is None else valid, valid is not None, count)
+        return block
+
+    def _valued(self, cell: Int64s, slot: Int64s, rows: Sliced, columns: Mapping[str, pa.Array]) -> Block:
+        lengths = np.diff(rows.first)
+        edge = np.repeat(rows.edges, lengths)
+        keys = [pa.array(edge), pa.array(cell), pa.array(slot), *(columns[v] for v in self.values)]
+        codes, first = factorize(keys, len(cell))
+        picks = pa.array(first)
+        values = {v: columns[v].take(picks) for v in self.values}
+        return Block(None, 0, edge[first], cell[first], slot[first], tally(codes, len(first)), values=values)  # type: ignore[arg-type]
+
+    def _merge(self) -> None:
+        """Merge the newest blocks of one index while they are of similar size."""
+        while len(self.blocks) > 1:
+            a, b = self.blocks[-2:]
+            if a.plot is not b.plot or a.epoch != b.epoch or a.only != b.only or len(a) > 2 * len(b):
+                return
+            self.blocks[-2:] = [self._merged(a, b)]
+
+    def _merged(self, a: Block, b: Block) -> Block:
+        keys: list[pa.Array] = [
+            pa.array(np.concatenate((getattr(a, n), getattr(b, n)))) for n in ("edge", "cell", "slot")
+        ]
+        values = {v: concat_arrays([a.values[v], b.values[v]]) for v in a.values}
+        codes, first = factorize([*keys, *values.values()], len(a) + len(b))
+        count, picks = len(first), pa.array(first)
+        edge, cell, slot = (k.to_numpy()[first] for k in keys)
+
+        def added(x: Int64s, y: Int64s) -> Int64s:
+            out = np.zeros((count, x.shape[1]), np.int64)
+            both = np.concatenate((x, y))
+            np.add.at(out, codes, both)
+            return out
+
+        block = Block(a.plot, a.epoch, edge, cell, slot, added(a.rows, b.rows), only=a.only)
+        block.values = {v: c.take(picks) for v, c in values.items()}
+        for column in self.sums:
+            if column in a.lanes and column in b.lanes:
+                layout = a.layouts[column].union(b.layouts[column])
+                x, y = (relaid(z.lanes[column], z.layouts[column], layout) for z in (a, b))
+                block.lanes[column], block.layouts[column] = _carried(added(x, y), layout), layout
+        for key in self.bests:
+            if key in a.bests and key in b.bests:
+                codes_, filled = (np.concatenate((x, y)) for x, y in zip(a.bests[key], b.bests[key], strict=True))
+                block.bests[key] = greatest(codes, codes_, filled, True, count)
+        return block
+
+    def forget(self, oldest: int, alive: frozenset[Condition], names: frozenset[str]) -> None:
+        """Drop partials at or before `oldest`, and those that no query reads any more."""
+        kept = []
+        for block in self.blocks:
+            if block.only is not None and block.only not in names:
+                continue
+            if not any(c in alive for c in block.plot.conditions):
+                continue
+            young = block.edge > oldest
+            share = int(young.sum())
+            if share:
+                kept.append(block if 2 * share > len(block) else block.take(np.flatnonzero(young)))
+        self.blocks = kept
+        if self.keys and len(self.groups) > 2 * sum(map(len, kept)) + 1024:
+            used = np.zeros(self.groups.capacity, np.bool_)
+            for block in kept:
+                used[block.slot] = True
+            dead = self.groups.slots[~used[self.groups.slots]]
+            self.groups.release(dead)
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    def tables(self) -> list[pa.Table]:
+        """Every block as a table with its keys in full; the plot travels in the metadata."""
+        return [self._table(block) for block in self.blocks]
+
+    def _table(self, block: Block) -> pa.Table:
+        if block.table is None:
+            columns: dict[str, pa.Array | np.ndarray] = {
+                "edge": block.edge,
+                "cell": block.cell,
+                "rows": block.rows[:, 0],
+            }
+            columns |= {f"key|{k}": c for k, c in self._key_columns(block.slot).items()}
+            for column, lanes in block.lanes.items():
+                names = block.layouts[column].names()
+                columns |= {f"{name}|{column}": np.ascontiguousarray(lanes[:, i]) for i, name in enumerate(names)}
+            for (column, least), (codes, filled) in block.bests.items():
+                mark = "least" if least else "greatest"
+                columns |= {f"{mark}|{column}": codes, f"{mark}?|{column}": filled}
+            columns |= {f"value|{v}": c for v, c in block.values.items()}
+            about = (block.plot.conditions, block.plot.solo, block.epoch, block.only)
+            block.table = pa.table(columns).replace_schema_metadata({b"plot": pickle.dumps(about)})
+        return block.table
+
+    def add(self, table: pa.Table, plots: Mapping[tuple[tuple[Condition, ...], bool], Plot]) -> None:
+        """Add the block of a table; `plots`: those that are known, by their conditions."""
+        conditions, solo, epoch, only = pickle.loads(table.schema.metadata[b"plot"])
+        plot = plots.get((conditions, solo)) or Plot(conditions, solo)
+        keys = [chunk(table, f"key|{k}") for k in self.keys]
+        slot = self.groups.lookup(keys, table.num_rows) if keys else np.zeros(table.num_rows, np.int64)
+        rows = ints(table, "rows").reshape(-1, 1)
+        block = Block(plot, epoch, ints(table, "edge"), ints(table, "cell"), slot, rows, only=only)
+        for column, sums in self.sums.items():
+            block.lanes[column], block.layouts[column] = lanes_of(table, column)
+            sums.widen(block.layouts[column])
+        for column, least in self.bests:
+            mark = "least" if least else "greatest"
+            if f"{mark}|{column}" in table.column_names:
+                block.bests[column, least] = (ints(table, f"{mark}|{column}"), ints(table, f"{mark}?|{column}"))
+        block.values = {v: chunk(table, f"value|{v}") for v in self.values}
+        self.blocks.append(block)
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def answer(self, due: Due, name: str) -> tuple[Elements, int]:
+        """One element per live group and instant, and how many partials were read."""
+        chosen = [c for b in self.blocks if (c := _chosen(b, due, name)) is not None]
+        read = sum(len(c.at) for c in chosen)
+        types = {**{k: self.types[k] for k in self.keys}, **{c.output: c.type for c in due.calls}}
+        if self.keys and not read:
+            return Elements.empty(types), 0
+        if self.values:
+            return self._answer_values(due, chosen), read
+        local, slots = self._local(chosen)
+        step = max(1, MOST_POINTS // max(len(slots), 1))
+        parts = [
+            self._answer_sums(due, chosen, local, slots, first, min(first + step - 1, due.last))
+            for first in range(due.first, due.last + 1, step)
+        ]
+        return concat(parts), read
+
+    def _local(self, chosen: Sequence[Chosen]) -> tuple[Int64s, Int64s]:
+        """Slots that occur, numbered without gaps: (number of each slot, slots)."""
+        if not self.keys:
+            return np.zeros(1, np.int64), np.zeros(1, np.int64)
+        table = np.zeros(self.groups.capacity, np.int64)
+        for c in chosen:
+            table[c.block.slot[c.at]] = 1
+        return np.cumsum(table) - table, np.flatnonzero(table)
+
+    def _answer_sums(
+        self, due: Due, chosen: Sequence[Chosen], local: Int64s, slots: Int64s, first: int, last: int
+    ) -> Elements:
+        height, groups = last - first + 1, len(slots)
+        points = height * groups
+        clipped = [_clipped(c, local, first, last) for c in chosen]
+
+        def summed(lanes: Sequence[Int64s], width: int) -> Int64s:
+            grid = np.zeros((points, width), np.int64)
+            for (row, begin, end, slot), matrix in zip(clipped, lanes, strict=True):
+                carry_to_grid(row, begin, end, slot, groups, matrix, grid)
+            accumulate(grid.reshape(height, -1), np.zeros(groups * width, np.int64))
+            return grid
+
+        rows = summed([c.block.rows for c in chosen], 1)[:, 0]
+        shown = np.flatnonzero(rows > 0) if self.keys else np.arange(points)
+        lowered: dict[str, Lowering] = {}
+        columns = self._key_columns(slots[shown % groups])
+        for call in due.calls:
+            columns[call.output] = self._lowered(call, chosen, clipped, summed, rows, groups, height, lowered).build(
+                shown
+            )
+        ts = (first + shown // groups) * due.slide
+        return Elements(ts, ts + due.slide, np.ones(len(ts), np.int8), columns)
+
+    def _lowered(self, call: Aggregation, chosen, clipped, summed, rows, groups, height, lowered) -> Answer:  # type: ignore[no-untyped-def]
+        if call.column is None:
+            return scalars(rows, None, call.type)
+        if call.kind in EXTREMES:
+            key = (call.column, call.kind == "min")
+            best, some = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
+            for (row, begin, end, slot), c in zip(clipped, chosen, strict=True):
+                codes, filled = c.block.bests[key]
+                b, s = instants_best(row, begin, end, slot, groups, codes, filled, height)
+                best = np.where(s & (~some | (b > best)), b, best)
+                some |= s
+            return coded(
+                ~best if key[1] else best, None if some.all() else some, Order(self.types[call.column]), call.type
+            )
+        if call.column not in lowered:
+            layout = Layout()
+            for c in chosen:
+                layout = layout.union(c.block.layouts[call.column])
+            lanes = [relaid(c.block.lanes[call.column], c.block.layouts[call.column], layout) for c in chosen]
+            lowered[call.column] = Lowering(summed(lanes, layout.width), layout, self.types[call.column], rows)
+        return lowered[call.column].answer(call)
+
+    def _key_columns(self, slots: Int64s) -> dict[str, pa.Array]:
+        return dict(zip(self.keys, self.groups.keys(slots), strict=True)) if self.keys else {}
+
+    def _answer_values(self, due: Due, chosen: Sequence[Chosen]) -> Elements:
+        """Multiplicities of values, one group per (instant, group)."""
+        local, slots = self._local(chosen)
+        height, groups = due.last - due.first + 1, len(slots)
+        group, row, delta, base = [_NONE], [_NONE], [_NONE], 0
+        for c in chosen:
+            at, begin, end, slot = _clipped(c, local, due.first, due.last)
+            counts = end - begin + 1
+            which = np.repeat(np.arange(len(at)), counts)
+            instant = np.repeat(begin, counts) + np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+            group.append(instant * groups + slot[which])
+            row.append(at[which] + base)
+            delta.append(c.block.rows[at[which], 0])
+            base += len(c.block)
+        groups_of, rows_of = np.concatenate(group), np.concatenate(row)
+        sweep = sweep_of(groups_of, np.zeros(len(groups_of), np.int64), rows_of, np.concatenate(delta))
+        if not self.keys:
+            missing = np.ones(height, np.bool_)
+            missing[sweep.slots] = False
+            sweep = with_groups(sweep, np.flatnonzero(missing))
+        partials = Partials(due.calls, self.types, strict=True)
+        partials.grow(height * groups)
+        columns = {
+            v: concat_arrays([pa.array([], self.types[v]), *(c.block.values[v] for c in chosen)]) for v in self.values
+        }
+        _, answers = partials.advance(sweep, columns, None, 0)
+        order = np.argsort(sweep.slots, kind="stable")
+        shown, points = sweep.slots[order], sweep.last[order]
+        found = self._key_columns(slots[shown % groups])
+        found |= {c.output: a.build(points) for c, a in zip(due.calls, answers, strict=True)}
+        ts = (due.first + shown // groups) * due.slide
+        return Elements(ts, ts + due.slide, np.ones(len(ts), np.int8), found)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Partials of a block that a query reads, each at instants `first..last`."""
+
+    block: Block
+    at: Int64s
+    first: Int64s
+    last: Int64s
+
+
+def _chosen(block: Block, due: Due, name: str) -> Chosen | None:
+    if block.only is not None and block.only != name:
+        return None
+    if block.only is None and block.epoch < due.since:
+        return None
+    if due.condition not in block.plot.conditions:
+        return None
+    member = block.plot.membership[block.plot.conditions.index(due.condition)]
+    first = np.maximum(-(-block.edge // due.slide), due.first)
+    last = np.minimum(-(-(block.edge + due.range) // due.slide) - 1, due.last)
+    at = np.flatnonzero(member[block.cell] & (first <= last))
+    return Chosen(block, at, first[at], last[at]) if len(at) else None
+
+
+def _clipped(c: Chosen, local: Int64s, first: int, last: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """(partials, first instant, last instant, local group) within `first..last`, instants counted from `first`."""
+    begin, end = np.maximum(c.first, first) - first, np.minimum(c.last, last) - first
+    seen = begin <= end
+    at, begin, end = (c.at, begin, end) if seen.all() else (c.at[seen], begin[seen], end[seen])
+    return at, begin, end, local[c.block.slot[at]]
+
+
+def _numbered(
+    cell: Int64s, slot: Int64s, rows: Sliced, cells: int, groups: int
+) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Number the (slice, cell, slot) that occur: (of each row, then edge, cell and slot of each)."""
+    code = cell * groups + slot
+    if cells * groups <= MOST_STAMPS:
+        of_row, begin, codes = number(rows.first, code, cells * groups)
+        return of_row, np.repeat(rows.edges, np.diff(begin)), codes // groups, codes % groups
+    slice_ = np.repeat(np.arange(len(rows.edges)), np.diff(rows.first))
+    if len(rows.edges) * cells * groups < 2**62:
+        found, of_row = np.unique(slice_ * (cells * groups) + code, return_inverse=True)
+        codes = found % (cells * groups)
+        return of_row.astype(np.int64), rows.edges[found // (cells * groups)], codes // groups, codes % groups
+    of_row, first = factorize([pa.array(slice_), pa.array(code)], len(code))
+    return of_row, rows.edges[slice_[first]], cell[first], slot[first]
+
+
+def _carried(lanes: Int64s, layout: Layout) -> Int64s:
+    """Limbs carried, so that merging again and again does not overflow."""
+    limbs.carry(lanes, layout.sums_at, layout.squares_at)
+    limbs.carry(lanes, layout.squares_at, layout.width)
+    return lanes

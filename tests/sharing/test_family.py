@@ -1,0 +1,90 @@
+"""A family in parts and across restarts: partials add up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from windrow.operators.elements import Elements, concat
+from windrow.replay import Replay
+from windrow.sharing.family import Family
+from windrow.sharing.recognise import recognise
+
+
+def families(case: Any, count: int) -> tuple[list[Family], np.ndarray, dict[str, pa.Array]]:
+    """Like families of the case's queries that join no table, and all rows of the stream."""
+    alone = {n: t for n, t in case.queries.items() if ", k" not in t}
+    script = (
+        ";".join(f"CREATE QUERY {n} AS {t}" for n, t in alone.items()) or "SELECT count(*) FROM st [RANGE 3 SLIDE 2]"
+    )
+    replay = Replay.of(script, {"st": case.stream}, {})
+    made = []
+    for _ in range(count):
+        family = Family()
+        for plan in replay.catalog.queries.values():
+            family.join(recognise(plan).member)
+        made.append(family)
+    ts, columns = replay._slice("st", {"st": 0}, 1000)
+    return made, ts, {f"st.{n}": a for n, a in columns.items()}
+
+
+def part(columns: dict[str, pa.Array], at: np.ndarray) -> dict[str, pa.Array]:
+    picks = pa.array(at)
+    return {n: a.take(picks) for n, a in columns.items()}
+
+
+def bag(elements: Elements) -> list[str]:
+    """Rows of elements in a comparable form."""
+    columns = [c.to_pylist() for c in elements.columns.values()]
+    return sorted(map(repr, zip(elements.ts.tolist(), elements.exp.tolist(), *columns, strict=True)))
+
+
+@pytest.mark.parametrize("seed", range(300, 308))
+def test_partials_of_parts_add_up(make_case: Callable[[int], Any], seed: int) -> None:
+    """Rows dealt to any number of tasks, reduced there and absorbed in one place, give the answers of one pass."""
+    (whole, parts), ts, columns = families(make_case(seed), 2)
+    r = np.random.default_rng(seed)
+    frontier = int(ts[-1]) + 30
+    want = whole.advance(ts, columns, frontier)
+    parts.prepare(5.0)
+    for entry in parts.joined.values():
+        entry.start = int(ts[0])
+    task = r.integers(0, 3, len(ts))
+    for k in range(3):
+        at = np.flatnonzero(task == k)
+        parts.absorb(parts.reduce(ts[at], part(columns, at), frontier))
+    got = parts.advance(np.zeros(0, np.int64), {}, frontier)
+    assert want.keys() == got.keys()
+    for name in want:
+        assert bag(got[name]) == bag(want[name])
+
+
+@pytest.mark.parametrize("seed", range(310, 318))
+def test_state_and_restore(make_case: Callable[[int], Any], seed: int) -> None:
+    """A family restored from runs goes on as if nothing had happened."""
+    (whole, before, after), ts, columns = families(make_case(seed), 3)
+    r = random.Random(seed)
+    cut = r.randint(0, len(ts))
+    middle = int(ts[cut - 1]) if cut else int(ts[0]) - 1
+    cut = int(np.searchsorted(ts, middle, "right"))
+    first, second = np.arange(cut), np.arange(cut, len(ts))
+    frontier = int(ts[-1]) + 30
+    want = whole.advance(ts, columns, frontier)
+    one = before.advance(ts[first], part(columns, first), middle)
+    after.restore(before.state(), middle)
+    two = after.advance(ts[second], part(columns, second), frontier)
+    for name in want:
+        found = [f[name] for f in (one, two) if name in f]
+        assert bag(concat(found)) == bag(want[name])
+
+
+def test_a_name_joins_once(make_case: Callable[[int], Any]) -> None:
+    """Two queries of one name are an error, not a mixture."""
+    (family,), _, _ = families(make_case(1), 1)
+    with pytest.raises(ValueError, match="joined already"):
+        family.join(next(iter(family.joined.values())).member)
