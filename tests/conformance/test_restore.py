@@ -40,7 +40,7 @@ def restarted(circuit, plan, tables, strategy):
         if old.operator is not None:
             state = {slot: tuple(through_bytes(r) for r in runs) for slot, runs in old.operator.state().items()}
             new.operator.restore(state, circuit.frontier)
-    fresh.started, fresh.start_ts, fresh.frontier = True, circuit.start_ts, circuit.frontier
+    fresh.started, fresh.frontier = True, circuit.frontier
     return fresh
 
 

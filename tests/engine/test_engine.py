@@ -109,3 +109,16 @@ def test_unknown_names_say_what_there_is(engine):
         engine["nothing"]
     with pytest.raises(WindrowError, match="unknown runtime"):
         windrow.Engine(runtime="quantum")
+
+
+def test_history_meets_tables_in_a_periodic_query():
+    """A periodic query over a table join that comes late counts the kept rows from its first evaluation."""
+    engine = windrow.Engine(runtime="local")
+    engine.table("p", {"k": [1, 2], "v": ["a", "b"]})
+    engine.execute("CREATE STREAM s (k BIGINT, ts BIGINT) RETAIN 100")
+    engine.start()
+    engine.push("s", {"k": [1, 2, 1], "ts": [25, 30, 33]})
+    engine.advance(33)
+    engine.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 20 SLIDE 4], p WHERE s.k = p.k")
+    engine.advance(36)
+    assert [tuple(r.values()) for r in engine["q"].results().to_pylist()] == [(36, 3)]

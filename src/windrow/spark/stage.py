@@ -165,7 +165,7 @@ class Stage:
                 inputs = [self._input(name, held, i, port, values, arrived) for port in range(len(step.inputs))]
                 values[i] = step.operator.advance(inputs, self.frontier)
             elif isinstance(step.node, TableScan):
-                values[i] = self._table(step.node, held, start)
+                values[i] = self._table(step.node, held)
         held.tables = {t: self.program.tables[t] for t in held.query.tables}
         self._leave(name, held, values)
 
@@ -191,12 +191,12 @@ class Stage:
         part = placement.shares.get((step, port))
         return found if part is None else share(found, part, self.program.partitions, self.partition)
 
-    def _table(self, node: TableScan, held: Held, start: int) -> Elements:
-        """A table's rows when the clock starts; later, what another version changes, from the next instant on."""
+    def _table(self, node: TableScan, held: Held) -> Elements:
+        """A table's rows at first; later, what another version changes, from the next instant on."""
         name = node.table.lower()
         now, seen = self.program.tables[name], held.tables.get(name)
         if seen is None:
-            return self._rows(node, now, start)
+            return self._rows(node, now, BEGINNING)  # always there: history given to a new query meets them
         if seen.uid == now.uid:
             return Elements.empty(node.schema)
         at = self.program.previous + 1
