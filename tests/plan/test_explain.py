@@ -59,7 +59,7 @@ def test_text_shows_one_operator_per_line_with_its_edge() -> None:
     assert lines[1].startswith("strategy upa, cost ")
     assert lines[2] == "rules applied: pushdown_predicates"
     assert re.search(r"^relation +strict +calendar ", lines[5])
-    assert re.search(r"^└─ anti join s1.a = s3.a +strict +keyed runs ⋈ delta-star ", lines[6])
+    assert re.search(r"^└─ anti join s1.a = s3.a +strict +keyed runs ⋈ counts \+ calendar ", lines[6])
     assert re.search(r"^   ├─ join s1.a = s2.a +weak +keyed runs ⋈ keyed runs ", lines[7])
     assert re.search(r"│  │  └─ window \[RANGE 1 MINUTE\] +weakest +none ", lines[9])
     assert re.search(r"scan s3 \(a, b\) +monotonic +none +100 +0 +0$", lines[-1])

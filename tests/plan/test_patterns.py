@@ -202,7 +202,7 @@ def test_unknown_strategy_is_refused() -> None:
         ),
         (
             Semi(ranged("s"), ranged("u"), on("s", "u"), anti=True),
-            "keyed runs ⋈ delta-star",
+            "keyed runs ⋈ counts + calendar",
             "keyed + tombstones ⋈ counts",
             "keyed list ⋈ counts + list",
         ),

@@ -1,8 +1,9 @@
 """The CQL dialect: DuckDB's SQL, plus windows in brackets and stream operators.
 
-The parser leaves three marks on sqlglot's tree. A table or subquery with a window has the `WindowClause`
+The parser leaves marks on sqlglot's tree. A table or subquery with a window has the `WindowClause`
 in its alias' meta under "window". A select list under a stream operator is one `StreamItems` node. A
-`WSTREAM(...)[...]` inside an expression is a function call with the window in its meta.
+`WSTREAM(...)[...]` inside an expression is a function call with the window in its meta. A SELECT that ends in
+SHED has the `ShedClause` in its meta.
 
 Functions stay calls of the name that was written: what a function means is DuckDB's business, so sqlglot
 must not translate any. Only functions with a syntax of their own keep their parsers.
@@ -19,6 +20,7 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
 
+from windrow.cql.shed_syntax import SHED, at_shed, parse_shed
 from windrow.cql.source import Cursor, Source
 from windrow.cql.windows import FORMS, at_window, parse_window
 from windrow.errors import CQLSyntaxError
@@ -71,7 +73,7 @@ class CQL(DuckDB):
 
         def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
             before = self._parse_cql_window() if self._curr.token_type == TokenType.L_BRACKET else None
-            alias = super()._parse_table_alias(alias_tokens)
+            alias = None if at_shed(self._cursor()) else super()._parse_table_alias(alias_tokens)
             after = self._parse_cql_window() if self._curr.token_type == TokenType.L_BRACKET else None
             if before and after:
                 raise CQLSyntaxError(
@@ -81,6 +83,20 @@ class CQL(DuckDB):
                 alias = alias or exp.TableAlias()
                 alias.meta[WINDOW] = clause
             return alias
+
+        def _parse_query_modifiers(self, this: Any) -> Any:
+            this = super()._parse_query_modifiers(this)
+            if isinstance(this, exp.Select) and at_shed(self._cursor()):
+                this.meta[SHED] = parse_shed(self._cursor(), self._parse_from_cursor)
+                self._advance(this.meta[SHED].end - self._index)
+            return this
+
+        def _parse_from_cursor(self, cursor: Cursor) -> Any:
+            """An expression at a cursor, which moves behind it."""
+            self._advance(cursor.index - self._index)
+            node = self._parse_assignment()  # without an alias: SHED may follow
+            cursor.index = self._index
+            return node
 
         def _parse_bracket(self, this: Any = None) -> Any:
             if isinstance(this, exp.Table):

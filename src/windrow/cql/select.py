@@ -10,7 +10,7 @@ here and nowhere else; below this page the operators know only windows and lifet
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from sqlglot import exp
@@ -25,12 +25,24 @@ from windrow.cql.memberships import Membership, check, membership_of, semi_join
 from windrow.cql.relations import Shape, bind_from, selects_of, sources_of, unwrap, window_of
 from windrow.cql.scope import Entry, Scope, conjuncts, offset_of, resolve, resolved, span_of
 from windrow.cql.setops import combine
+from windrow.cql.shed import Importance, bind_importance, shed_clause, shed_join, tick_budget, with_importance
 from windrow.cql.source import Source
 from windrow.cql.windows import Clock, WindowClause
 from windrow.cql.wstream import INTERNAL, expand_wstream
 from windrow.errors import BindingError, CQLSyntaxError, Span, UnsupportedError, WindrowError
 from windrow.plan.expr import Expr
-from windrow.plan.nodes import Append, Distinct, Emit, Node, Project, Quantise, QueryPlan, StreamOp, WindowKind
+from windrow.plan.nodes import (
+    Append,
+    Distinct,
+    Emit,
+    Node,
+    Project,
+    Quantise,
+    QueryPlan,
+    StreamOp,
+    TickBudget,
+    WindowKind,
+)
 
 _RESTORE = (StreamOp.ISTREAM_RESTORE, StreamOp.RSTREAM_RESTORE)
 _CLAUSES = {
@@ -89,6 +101,7 @@ class Binder:
         self.ctes: dict[str, exp.Expr] = {}
         self.clock: Clock | None = None
         self.time_type: pa.DataType | None = None
+        self.budget: TickBudget | None = None
         self._first_stream = ""
         self._aliases: set[str] = set()
 
@@ -106,7 +119,8 @@ class Binder:
                 span=span_of(tree, self.context.source),
             )
         root = self.emit(block)
-        return QueryPlan(name, root, tuple((o.name, o.column) for o in block.outputs), self.time_type, text)
+        output = tuple((o.name, o.column) for o in block.outputs)
+        return QueryPlan(name, root, output, self.time_type, text, self.budget)
 
     def emit(self, block: Block) -> Emit:
         """How a block's answer leaves."""
@@ -257,11 +271,23 @@ class Binder:
         scope = Scope(self.context.source)
         self._check_shape(select, listed, shape)
         self.context.offsets[""] = offset_of(select) or 0
-        from_ = bind_from(select, scope, shape, self)
+        shed = shed_clause(select)
+        sheds = shed is not None and shed.heuristic is not None
+        # rows are shed at their own times, so a shed join is looked at periodically, not its inputs
+        from_ = bind_from(select, scope, replace(shape, quantise=False) if sheds else shape, self)
+        importance = bind_importance(shed, from_, self.context) if shed is not None else Importance()
+        select = with_importance(select, importance, self.context)
+        listed = self.select_list(select)
         scope.aliases = {i.alias.lower(): i.this for i in listed.items if isinstance(i, exp.Alias)}
         plain, memberships = self.where(select, scope)
-        node, rest = join(from_.inputs, from_.conditions + plain, from_.crossed, shape.mixed, self.context)
-        if shape.mixed and shape.period is not None and shape.quantise:
+        conditions = from_.conditions + plain
+        if shed is not None and sheds:
+            node, rest = shed_join(shed, from_, conditions, importance, shape, self.context)
+        else:
+            node, rest = join(from_.inputs, conditions, from_.crossed, shape.mixed, self.context)
+        if shed is not None:
+            self.budget = tick_budget(shed, from_, importance) or self.budget
+        if (shape.mixed or sheds) and shape.period is not None and shape.quantise:
             node = Quantise(node, shape.period)
         pipeline = Pipeline(self.context, node)
         for condition in sorted(rest, key=lambda c: has_user_function(c, self.catalog)):

@@ -38,6 +38,7 @@ from windrow.plan.nodes import (
     QueryPlan,
     Scan,
     Semi,
+    StarJoin,
     StreamOp,
     TableScan,
     Union,
@@ -167,6 +168,12 @@ class _Model:
                 return _merged(inputs), 0.0, sum(e.flow for e in inputs)
             case Join():
                 return self._join(node, inputs)
+            case StarJoin(shedding=shedding):
+                exact = Join(node.parts, node.equalities, node.residual)
+                edge, state, cost = self._join(exact, inputs)
+                held = shedding.keep[0] if shedding.shared else sum(shedding.keep)
+                share = min(1.0, held / max(1.0, sum(i.size for i in inputs if i.rate)))
+                return edge.scaled(share), min(state, held + sum(i.size for i in inputs if not i.rate)), cost
             case Semi() | LeftJoin():
                 return self._match(node, inputs[0], inputs[1])
             case Distinct():

@@ -22,20 +22,24 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregate import ContinuousAggregate
+from windrow.operators.aggregate_join import AggregateJoin, PlanPlanner
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.bag import Bag
 from windrow.operators.changes import Changes, Entering, Leaving, Retract
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.grid_aggregate import GridAggregate
-from windrow.operators.join import Join, Part
+from windrow.operators.join import Join, Part, Planner
 from windrow.operators.linear import Call, Formula, Pad, Project, Select, Union
 from windrow.operators.protocol import Operator
 from windrow.operators.quantise import Quantise, round_up
 from windrow.operators.sample import Restore, Sample, Snapshots
 from windrow.operators.standing import Kept, Standing
+from windrow.operators.star_join import FactTable, Policy, StarJoin, StarStream
 from windrow.operators.state.pending import Calendar, Fifo, Pending, Scan
 from windrow.operators.window import RangeWindow, RowsWindow
 from windrow.plan import nodes as n
+from windrow.plan.aggregation_joins import AggregationJoin, aggregation_join
+from windrow.plan.bands import bands
 from windrow.plan.expr import Expr, quote
 from windrow.plan.patterns import Pattern, annotate
 
@@ -88,6 +92,8 @@ class Dataflow:
             signed |= any(operator.negated)
         signed |= isinstance(node, n.TableScan) and node.retroactive
         signed &= not isinstance(operator, UNSIGNED)
+        if isinstance(operator, AggregateJoin):
+            signed = operator.period is None
         static = isinstance(node, n.TableScan) and not node.retroactive
         if isinstance(operator, Select | Project | Call):
             static = self.steps[inputs[0]].static
@@ -96,9 +102,27 @@ class Dataflow:
         return len(self.steps) - 1
 
 
-def lower(plan: n.QueryPlan, functions: Functions, strategy: str = "upa", standing: bool = False) -> Dataflow:
+@dataclass(frozen=True)
+class Tuning:
+    """How joins choose while they run; by default they keep the order they are written in, and aggregate late.
+
+    `aggregation`: "late", "auto" (`plans` chooses, and tables must keep still), or the bits of a plan, one per input.
+    """
+
+    orders: Planner | None = None
+    aggregation: str = "late"
+    plans: PlanPlanner | None = None
+
+
+def lower(
+    plan: n.QueryPlan,
+    functions: Functions,
+    strategy: str = "upa",
+    standing: bool = False,
+    tuning: Tuning | None = None,
+) -> Dataflow:
     """Build the dataflow of a query; `standing`: a relation's present rows are kept, for snapshots."""
-    builder = _Lowering(plan, functions, strategy)
+    builder = _Lowering(plan, functions, strategy, tuning or Tuning())
     last = builder.lower(plan.root)
     if standing and plan.has_op:
         schema = builder.flow.steps[last].schema
@@ -117,8 +141,9 @@ def lower_kept(plan: n.QueryPlan, retain: int) -> Dataflow:
 
 
 class _Lowering:
-    def __init__(self, plan: n.QueryPlan, functions: Functions, strategy: str) -> None:
+    def __init__(self, plan: n.QueryPlan, functions: Functions, strategy: str, tuning: Tuning) -> None:
         self.flow = Dataflow()
+        self.tuning = tuning
         self.functions = functions
         self.strategy = strategy
         self.pattern = annotate(plan.root, strategy)
@@ -148,6 +173,8 @@ class _Lowering:
                 return self._unary(call, node)
             case n.Join():
                 return self._join(node)
+            case n.StarJoin():
+                return self._star_join(node)
             case n.Semi():
                 return self._semi(node, node.anti)
             case n.LeftJoin():
@@ -208,28 +235,64 @@ class _Lowering:
 
     def _join(self, node: n.Join) -> int:
         equalities = [(e.left, e.right, e.null_safe) for e in node.equalities]
-        residual = [formula(e) for e in node.residual]
         if self.strategy == "negative" and any(node.internal):
             # an internal window's ends must not undo results, so they stay lifetimes up to the join
             self.strategy = "upa"
-            joined = self._join_steps([self.lower(p) for p in node.parts], equalities, residual, node, node.internal)
+            parts = [self.lower(p) for p in node.parts]
+            joined = self._join_steps(parts, equalities, node.residual, node, node.internal)
             self.strategy = "negative"
             return self._append(joined, Retract(Calendar), node)
-        return self._join_steps([self.lower(p) for p in node.parts], equalities, residual, node, node.internal)
+        return self._join_steps([self.lower(p) for p in node.parts], equalities, node.residual, node, node.internal)
 
     def _join_steps(
         self,
         steps: Sequence[int],
         equalities: Sequence[tuple[str, str, bool]],
-        residual: Sequence[Formula],
+        residual: Sequence[Expr],
         node: n.Node,
         internal: Sequence[bool] = (),
+        rename: Mapping[str, str] | None = None,
     ) -> int:
         flags = internal or (False,) * len(steps)
         read = [self.flow.steps[s] for s in steps]
         parts = [Part(dict(r.schema), r.signed, i, r.static) for r, i in zip(read, flags, strict=True)]
-        join = Join(parts, equalities, residual, eager=self.strategy == "direct")
-        return self.flow.add(join, steps, node, {c: t for p in parts for c, t in p.columns.items()})
+        types = {c: t for p in parts for c, t in p.columns.items()}
+        join = Join(
+            parts,
+            equalities,
+            [formula(e, rename) for e in residual],
+            eager=self.strategy == "direct",
+            bands=bands(residual, types, rename),
+            planner=self.tuning.orders,
+        )
+        return self.flow.add(join, steps, node, types)
+
+    def _counted(self, step: int, node: n.Node) -> int:
+        """Distinct keys by counting: one element while a key is there, where delta-star would hand over from copy to
+        copy and make every live row on the left meet each of them."""
+        schema = self.flow.steps[step].schema
+        return self.flow.add(Bag("distinct", schema, self._pending()), [step], node, schema)
+
+    def _star_join(self, node: n.StarJoin) -> int:
+        # rows wait in memory for their end, so windows must not spell it as a negative element
+        strategy, self.strategy = self.strategy, "upa"
+        steps = [self.lower(p) for p in node.parts]
+        self.strategy = strategy
+        count = len(node.keys)
+        names = [next((s.stream for s in n.walk(p) if isinstance(s, n.Scan)), "") for p in node.parts[:count]]
+        schemas = [dict(self.flow.steps[s].schema) for s in steps]
+        streams = [StarStream(*part) for part in zip(names, schemas, node.keys, node.importance, strict=False)]
+        facts = None
+        if node.facts:
+            table = next(t.table for t in n.walk(node.parts[-1]) if isinstance(t, n.TableScan))
+            facts = FactTable(table, schemas[-1], node.facts, node.valid)
+        shedding = node.shedding
+        policy = Policy(
+            shedding.heuristic, shedding.keep, shedding.shared, shedding.alpha, shedding.beta, shedding.seed
+        )
+        join = StarJoin(streams, facts, policy, [formula(e) for e in node.residual])
+        joined = self.flow.add(join, steps, node, node.schema)
+        return self._append(joined, Retract(Calendar), node) if strategy == "negative" else joined
 
     def _distinct(self, step: int, node: n.Node) -> int:
         schema = self.flow.steps[step].schema
@@ -259,9 +322,9 @@ class _Lowering:
             return self._matched_by_value(node, right)
         if not node.equalities:  # no correlation: one row for as long as the right side has any
             one = Project([("exists'", Formula("1", pa.int32(), ()))])
-            return self._distinct(self.flow.add(one, [right], node, {"exists'": pa.int32()}), node), []
+            return self._counted(self.flow.add(one, [right], node, {"exists'": pa.int32()}), node), []
         keys = self._project(right, {f"{e.right}'": e.right for e in node.equalities}, node)
-        return self._distinct(keys, node), [(e.left, f"{e.right}'", e.null_safe) for e in node.equalities]
+        return self._counted(keys, node), [(e.left, f"{e.right}'", e.null_safe) for e in node.equalities]
 
     def _matched_by_value(self, node: n.Semi | n.LeftJoin, right: int) -> tuple[int, list[tuple[str, str, bool]]]:
         used = {c for e in node.residual for c in e.columns} | {e.left for e in node.equalities}
@@ -272,9 +335,9 @@ class _Lowering:
             correlated = self.flow.add(one, [self.lower(node.left)], node, {"exists'": pa.int32()})
         values = self._distinct(correlated, node)
         equalities = [(rename[e.left], e.right, e.null_safe) for e in node.equalities]
-        pairs = self._join_steps([values, right], equalities, [formula(e, rename) for e in node.residual], node)
+        pairs = self._join_steps([values, right], equalities, node.residual, node, rename=rename)
         columns = self.flow.steps[values].schema
-        found = self._distinct(self._project(pairs, {c: c for c in columns}, node), node)
+        found = self._counted(self._project(pairs, {c: c for c in columns}, node), node)
         return found, [(c, new, True) for c, new in rename.items()]
 
     def _left_join(self, node: n.LeftJoin) -> int:
@@ -285,6 +348,11 @@ class _Lowering:
 
     def _aggregate(self, node: n.Aggregate) -> int:
         calls = [Aggregation(c.kind, c.column, c.output, c.type, c.distinct, c.parameters) for c in node.calls]
+        shape = aggregation_join(node) if self.tuning.aggregation != "late" and self.strategy == "upa" else None
+        if shape is not None:
+            joined = self._aggregate_join(node, calls, shape)
+            if joined is not None:
+                return joined
         strict = self._signed(self.lower(node.input))
         expiration = "scan" if self.strategy == "direct" else "calendar"
         operator: Operator
@@ -295,6 +363,31 @@ class _Lowering:
         else:
             operator = ContinuousAggregate(node.keys, calls, node.input.schema, strict=strict, expiration=expiration)
         return self._unary(operator, node)
+
+    def _aggregate_join(self, node: n.Aggregate, calls: Sequence[Aggregation], shape: AggregationJoin) -> int | None:
+        """Aggregate from aggregation sets, unless the shape has another number of inputs than the plan asked for."""
+        forced = None if self.tuning.aggregation == "auto" else self.tuning.aggregation
+        if forced is not None and len(forced) != len(shape.join.parts):
+            return None
+        steps, parts = [], []
+        for part, outputs in zip(shape.join.parts, shape.outputs, strict=True):
+            step = self.lower(part)
+            if any(e.column != name for name, e in outputs) or len(outputs) != len(part.schema):
+                project = Project([(name, formula(e)) for name, e in outputs])
+                step = self.flow.add(project, [step], part, {name: e.type for name, e in outputs})
+            steps.append(step)
+            parts.append(Part(dict(self.flow.steps[step].schema), self.flow.steps[step].signed))
+        operator = AggregateJoin(
+            parts,
+            [(e.left, e.right, e.null_safe) for e in shape.join.equalities],
+            [formula(e) for e in shape.residual],
+            node.keys,
+            calls,
+            period=self.grid[1] if self.grid is not None and node is self.grid[0] else None,
+            plan=forced,
+            planner=self.tuning.plans,
+        )
+        return self.flow.add(operator, steps, node, node.schema)
 
     def _emit(self, node: n.Emit) -> int:
         if node.op is n.StreamOp.RSTREAM and node.period is not None:
@@ -346,4 +439,4 @@ def formula(e: Expr, rename: Mapping[str, str] | None = None) -> Formula:
     return Formula(sql, e.type, reads, copies)
 
 
-__all__ = ["STRATEGIES", "Dataflow", "Step", "formula", "lower"]
+__all__ = ["STRATEGIES", "Dataflow", "Step", "Tuning", "formula", "lower"]

@@ -208,6 +208,71 @@ class Join(Node):
 
 
 @dataclass(frozen=True)
+class Shedding:
+    """How a join sheds rows when memory is short. `keep`: rows for each stream, or in all when `shared`."""
+
+    heuristic: str  # a name of shedding.memory.HEURISTICS
+    keep: tuple[int, ...]
+    shared: bool = False
+    alpha: float = 10.0
+    beta: float = 1.0
+    seed: int = 0
+    text: str = ""  # as the user wrote it, for EXPLAIN
+
+
+@dataclass(frozen=True)
+class StarJoin(Node):
+    """A join in bounded memory: streams meet through the rows of a fact table, or through equal keys.
+
+    `parts`: the streams, then the fact table if there is one. `keys[i]`: the key columns of stream i; `facts[i]`: the
+    table's columns that equal them (empty without a table, where the streams' keys equal each other). `importance[i]`:
+    the column of stream i's importance, None for 1 each. No rule may move a filter through it: which rows are shed
+    depends on the rows that come.
+    """
+
+    parts: tuple[Node, ...]
+    keys: tuple[tuple[str, ...], ...]
+    facts: tuple[tuple[str, ...], ...]
+    importance: tuple[str | None, ...]
+    shedding: Shedding
+    valid: tuple[str, str] | None = None
+    residual: tuple[Expr, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return {n: t for p in self.parts for n, t in p.schema.items()}
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        return replace(self, parts=inputs)
+
+    @property
+    def equalities(self) -> tuple[Equality, ...]:
+        """What the exact join would equate."""
+        if self.facts:
+            return tuple(
+                Equality(*p) for k, f in zip(self.keys, self.facts, strict=True) for p in zip(k, f, strict=True)
+            )
+        first = self.keys[0]
+        return tuple(Equality(*p) for k in self.keys[1:] for p in zip(first, k, strict=True))
+
+
+@dataclass(frozen=True)
+class TickBudget:
+    """SHED WHEN TICK OVER: when ticks take longer than `us`, rows are shed before they are processed.
+
+    `importance`: for each stream that has one, an expression over the stream's own columns; rows of the others are shed
+    uniformly.
+    """
+
+    us: int
+    importance: tuple[tuple[str, Expr], ...] = ()
+
+
+@dataclass(frozen=True)
 class Binary(Node):
     left: Node
     right: Node
@@ -344,6 +409,7 @@ class QueryPlan:
     output: tuple[tuple[str, str], ...]
     time_type: pa.DataType
     text: str = ""
+    budget: TickBudget | None = None
 
     @property
     def has_op(self) -> bool:

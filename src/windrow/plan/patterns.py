@@ -38,6 +38,7 @@ from windrow.plan.nodes import (
     Quantise,
     Scan,
     Semi,
+    StarJoin,
     StreamOp,
     TableScan,
     Union,
@@ -118,6 +119,8 @@ def _rule(node: Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
             return _union(inputs)
         case Join(internal=internal):
             return _join(inputs, internal)
+        case StarJoin():
+            return _join(inputs, ())
         case Distinct():
             return WEAK if inputs[0].pattern is Pattern.WEAKEST else inputs[0]
         case Semi(anti=anti):
@@ -195,8 +198,15 @@ def state_structure(node: Node, strategy: str = "upa") -> str:
             return "rows of one period"
         case Join():
             return " ⋈ ".join(_keyed(i, strategy) for i in inputs)
+        case StarJoin(shedding=shedding):
+            kept = (
+                f"{shedding.keep[0]:,} rows shared"
+                if shedding.shared
+                else " ⋈ ".join(f"{k:,} rows" for k in shedding.keep)
+            )
+            return f"{kept} ⋈ keyed table" if node.facts else kept
         case Semi() | LeftJoin():
-            return f"{_keyed(inputs[0], strategy)} ⋈ {_distinct(inputs[1], strategy)}"
+            return f"{_keyed(inputs[0], strategy)} ⋈ {_counts(inputs[1], strategy)}"
         case Distinct():
             return _distinct(inputs[0], strategy)
         case Aggregate():
@@ -229,9 +239,11 @@ def _keyed(life: Lifetimes, strategy: str) -> str:
 
 
 def _distinct(life: Lifetimes, strategy: str) -> str:
-    if life.pattern is Pattern.STRICT or strategy != "upa":
-        return _with("counts", _waiting(life, strategy, ordered=False))
-    return "delta-star"
+    return _counts(life, strategy) if life.pattern is Pattern.STRICT or strategy != "upa" else "delta-star"
+
+
+def _counts(life: Lifetimes, strategy: str) -> str:
+    return _with("counts", _waiting(life, strategy, ordered=False))
 
 
 def _with(main: str, waiting: str) -> str:

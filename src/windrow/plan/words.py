@@ -23,6 +23,7 @@ from windrow.plan.nodes import (
     Quantise,
     Scan,
     Semi,
+    StarJoin,
     TableScan,
     Union,
     Window,
@@ -56,6 +57,9 @@ def words(node: Node, unit: int = 1) -> tuple[str, str]:
             flags = [str(i + 1) for i, internal in enumerate(node.internal) if internal]
             internal = f" (internal: {', '.join(flags)})" if flags else ""
             return "join", condition(equalities, residual) + internal
+        case StarJoin(equalities=equalities, residual=residual, shedding=shedding, valid=valid):
+            active = " AND active at every row's time" if valid else ""
+            return "star join", f"{condition(equalities, residual)}{active}; {shedding.text}"
         case Semi(equalities=equalities, residual=residual, anti=anti):
             return "anti join" if anti else "semi join", condition(equalities, residual)
         case LeftJoin(equalities=equalities, residual=residual):

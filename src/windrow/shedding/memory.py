@@ -1,0 +1,447 @@
+"""The memory of a star join that has too little of it: which rows stay, instant by instant.
+
+Rows of n streams meet through facts. A row holds the facts that match it at its own time; rows of all n streams that
+hold one fact join through it. What happens at an instant at which rows arrive, in this order:
+
+    1  expired rows leave (`exp <= t`), and rows whose facts have all ended by t (condition 8) 2  new rows that hold no
+    fact are dropped (pre-filtering); the others join what is there: the results of this instant 3  priorities are given
+    to the new rows and recalculated for the others, where the heuristic does that 4  while a memory holds more rows
+    than it may, the row of least priority leaves it; new rows compete like any other
+
+With `evict_first` step 2's joining comes after step 4, as in the offline algorithm (3.1): a row that must leave at t
+joins nothing at t, but rows of one instant always meet. `mn(r)`, the matches of r at t, are the combinations of rows of
+the other streams, in memory or new at t, that meet r through facts active at t. Steps 3 and 4 use counts taken before
+any row leaves.
+
+    heuristic   priority                                             ties: who leaves first
+    SIMP        imp                                                  the oldest
+    SIMPPROB    imp * mn on arrival                                  least imp, fewest mn, oldest
+    DIMPPROB    imp * mn at t                                        the same
+    DGL         imp * mn on arrival; at every later instant          the same
+                + imp * mn * (exp - t) / alpha if it joined at t, else - beta, not below 0
+    RANDOM      -                                                    any row, equally likely
+    FIFO        -                                                    the oldest
+
+RANDOM's k-th departure from a memory takes the row number `splitmix64(seed, k) mod rows` counted from the oldest, so it
+depends on nothing but the rows.
+
+Cost per instant: the results, plus a scan of a memory when a row must leave it; DGL scans all memories at every
+instant. A scan of 1,000 rows takes about a microsecond, which a heap of changing priorities does not beat until
+memories are far larger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+HEURISTICS = ("SIMP", "SIMPPROB", "DIMPPROB", "DGL", "RANDOM", "FIFO")
+_SIMP, _SIMPPROB, _DIMPPROB, _DGL, _RANDOM, _FIFO = range(6)
+
+SEEN, FILTERED, SHED, RESULTS = range(4)
+"""Counters of rows: arrived, dropped by pre-filtering, shed; and of results."""
+
+IMPORTANCE_SEEN, IMPORTANCE_SHED, LIFE_SEEN, LIFE_SHED = range(4)
+"""Sums: importance of rows with a fact, of those shed before they expired; lifetime of rows with a fact, and how much
+of it was cut off."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Who leaves when memory is full. `keep`: rows per stream, or in all when `shared`."""
+
+    heuristic: str
+    keep: tuple[int, ...]
+    shared: bool = False
+    alpha: float = 10.0
+    beta: float = 1.0
+    seed: int = 0
+    evict_first: bool = False
+
+
+@dataclass
+class Rows:
+    """Rows of all streams in one numbering: those in memory first, oldest first within a stream, then new ones by (ts,
+    stream, arrival).
+
+    Row i holds the facts `facts[ptr[i]:ptr[i + 1]]`, numbered from 0; `fact_end` says when each fact ends.
+    """
+
+    stream: Ints
+    ts: Ints
+    exp: Ints
+    imp: Floats
+    prio: Floats
+    matches: Ints
+    ptr: Ints
+    facts: Ints
+    fact_end: Ints
+    stored: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`results`: per result one row of each stream, then the fact (a position in `Rows.facts`). `kept`: rows in
+    memory, by stream, oldest first."""
+
+    results: Ints
+    kept: Ints
+
+
+def advance(rows: Rows, streams: int, policy: Policy, drops: Ints, counts: Ints, sums: Floats) -> Outcome:
+    """Run all instants of the new rows. Updates `rows.prio`, `rows.matches`, the departures `drops` of each memory,
+    and the counters."""
+    results, kept = _advance(
+        streams, rows.stream, rows.ts, rows.exp, rows.imp, rows.prio, rows.matches, rows.ptr, rows.facts,
+        rows.fact_end, rows.stored,
+        HEURISTICS.index(policy.heuristic), np.asarray(policy.keep, np.int64), policy.shared, policy.alpha, policy.beta,
+        np.uint64(policy.seed & (2**64 - 1)), policy.evict_first, drops, counts, sums,
+    )  # fmt: skip
+    return Outcome(results, kept)
+
+
+@njit(cache=True)
+def _draw(seed, count):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """The count-th number of the splitmix64 sequence of a seed."""
+    x = seed + np.uint64(count + 1) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True)
+def _matches(row, t, streams, stream, ptr, facts, fact_end, held):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """mn: the combinations of other streams' rows that meet a row through facts active at t."""
+    total = 0
+    for p in range(ptr[row], ptr[row + 1]):
+        f = facts[p]
+        if fact_end[f] > t:
+            ways = 1
+            for other in range(streams):
+                if other != stream[row]:
+                    ways *= held[other, f]
+            total += ways
+    return total
+
+
+@njit(cache=True)
+def _link(row, stream, ptr, facts, head, after, before, held):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    s = stream[row]
+    for p in range(ptr[row], ptr[row + 1]):
+        f = facts[p]
+        after[p] = head[s, f]
+        before[p] = -1
+        if head[s, f] >= 0:
+            before[head[s, f]] = p
+        head[s, f] = p
+        held[s, f] += 1
+
+
+@njit(cache=True)
+def _unlink(row, stream, ptr, facts, head, after, before, held):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    s = stream[row]
+    for p in range(ptr[row], ptr[row + 1]):
+        f = facts[p]
+        if before[p] >= 0:
+            after[before[p]] = after[p]
+        else:
+            head[s, f] = after[p]
+        if after[p] >= 0:
+            before[after[p]] = before[p]
+        held[s, f] -= 1
+
+
+@njit(cache=True)
+def _join(
+    row, streams, stream, ptr, facts, row_of, head, after, joined, instant, emit, out, size, pick, cursor, others
+):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """Combine a new row with the earlier rows of all other streams; `out` may be replaced by a longer one."""
+    count = 0
+    for other in range(streams):
+        if other != stream[row]:
+            others[count] = other
+            count += 1
+    pick[stream[row]] = row
+    for p in range(ptr[row], ptr[row + 1]):
+        f = facts[p]
+        depth = 0
+        cursor[0] = head[others[0], f]
+        while depth >= 0:
+            q = cursor[depth]
+            if q < 0:
+                depth -= 1
+                if depth >= 0:
+                    cursor[depth] = after[cursor[depth]]
+                continue
+            x = row_of[q]
+            if x > row:  # a newer row of this instant: it will find this one
+                cursor[depth] = after[q]
+                continue
+            pick[others[depth]] = x
+            if depth < count - 1:
+                depth += 1
+                cursor[depth] = head[others[depth], f]
+                continue
+            for other in range(count):
+                joined[pick[others[other]]] = instant
+            if emit:
+                if size == len(out):
+                    longer = np.empty((2 * len(out), streams + 1), np.int64)
+                    longer[:size] = out
+                    out = longer
+                for other in range(streams):
+                    out[size, other] = pick[other]
+                out[size, streams] = p
+                size += 1
+            cursor[depth] = after[q]
+    return out, size
+
+
+@njit(cache=True)
+def _advance(
+    streams,
+    stream,
+    ts,
+    exp,
+    imp,
+    prio,
+    matches,
+    ptr,
+    facts,
+    fact_end,
+    stored,
+    heuristic,
+    keep,
+    shared,
+    alpha,
+    beta,
+    seed,
+    evict_first,
+    drops,
+    counts,
+    sums,
+):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    total = len(stream)
+    number = len(fact_end)
+    head = np.full((streams, number), -1, np.int64)
+    held = np.zeros((streams, number), np.int64)
+    after = np.full(len(facts), -1, np.int64)
+    before = np.full(len(facts), -1, np.int64)
+    row_of = np.empty(len(facts), np.int64)
+    last_end = np.empty(total, np.int64)  # when the last of a row's facts ends
+    sizes = np.zeros(streams, np.int64)
+    for i in range(total):
+        sizes[stream[i]] += 1
+        last_end[i] = -(2**63)
+        for p in range(ptr[i], ptr[i + 1]):
+            row_of[p] = i
+            last_end[i] = max(last_end[i], fact_end[facts[p]])
+    memory = np.empty((streams, max(1, sizes.max() if streams else 1)), np.int64)
+    low = np.zeros(streams, np.int64)  # memory[s, low[s]:high[s]] are the rows of stream s, oldest first
+    high = np.zeros(streams, np.int64)
+    next_end = np.full(streams, 2**63 - 1, np.int64)  # no row of the stream has its last fact end before this
+    for i in range(stored):
+        s = stream[i]
+        memory[s, high[s]] = i
+        high[s] += 1
+        next_end[s] = min(next_end[s], last_end[i])
+        _link(i, stream, ptr, facts, head, after, before, held)
+    joined = np.full(total, -1, np.int64)
+    leaving = np.empty(total, np.int64)
+    out = np.empty((1024, streams + 1), np.int64)
+    size = 0
+    pick = np.zeros(streams, np.int64)
+    cursor = np.zeros(streams, np.int64)
+    others = np.zeros(streams, np.int64)
+    group = stored
+    while group < total:
+        t = ts[group]
+        end = group
+        while end < total and ts[end] == t:
+            end += 1
+        # 1: expired rows, and rows whose facts have all ended
+        for s in range(streams):
+            while low[s] < high[s] and exp[memory[s, low[s]]] <= t:
+                _unlink(memory[s, low[s]], stream, ptr, facts, head, after, before, held)
+                low[s] += 1
+            if next_end[s] <= t:
+                next_end[s] = 2**63 - 1
+                write = low[s]
+                for k in range(low[s], high[s]):
+                    row = memory[s, k]
+                    if last_end[row] <= t:
+                        _unlink(row, stream, ptr, facts, head, after, before, held)
+                    else:
+                        memory[s, write] = row
+                        write += 1
+                        next_end[s] = min(next_end[s], last_end[row])
+                high[s] = write
+        # 2: new rows enter, if they hold a fact, and join
+        for row in range(group, end):
+            counts[0] += 1
+            if ptr[row] == ptr[row + 1]:
+                counts[1] += 1
+                continue
+            s = stream[row]
+            sums[0] += imp[row]
+            sums[2] += float(exp[row]) - float(t)
+            memory[s, high[s]] = row
+            high[s] += 1
+            next_end[s] = min(next_end[s], last_end[row])
+            _link(row, stream, ptr, facts, head, after, before, held)
+        if heuristic == 3 or not evict_first:
+            for row in range(group, end):
+                out, size = _join(
+                    row,
+                    streams,
+                    stream,
+                    ptr,
+                    facts,
+                    row_of,
+                    head,
+                    after,
+                    joined,
+                    group,
+                    not evict_first,
+                    out,
+                    size,
+                    pick,
+                    cursor,
+                    others,
+                )
+        # 3: priorities
+        full = False
+        rows = 0
+        for s in range(streams):
+            rows += high[s] - low[s]
+            full = full or (not shared and high[s] - low[s] > keep[s])
+        full = full or (shared and rows > keep[0])
+        for row in range(group, end):
+            if heuristic == 0:
+                prio[row] = imp[row]
+            elif 1 <= heuristic <= 3:
+                matches[row] = _matches(row, t, streams, stream, ptr, facts, fact_end, held)
+                prio[row] = imp[row] * matches[row]
+        if heuristic == 3:
+            for s in range(streams):
+                for k in range(low[s], high[s]):
+                    row = memory[s, k]
+                    if row >= group:
+                        continue
+                    if joined[row] == group:
+                        mn = _matches(row, t, streams, stream, ptr, facts, fact_end, held)
+                        prio[row] += imp[row] * mn * (float(exp[row]) - float(t)) / alpha
+                    else:
+                        prio[row] = max(0.0, prio[row] - beta)
+        elif heuristic == 2 and full:
+            for s in range(streams):
+                for k in range(low[s], high[s]):
+                    row = memory[s, k]
+                    matches[row] = _matches(row, t, streams, stream, ptr, facts, fact_end, held)
+                    prio[row] = imp[row] * matches[row]
+        # 4: who leaves
+        gone = 0
+        while full:
+            full = False
+            for s in range(streams):
+                first, last = (0, streams) if shared else (s, s + 1)
+                rows = 0
+                for m in range(first, last):
+                    rows += high[m] - low[m]
+                if rows <= keep[s] or (shared and s > 0):
+                    continue
+                full = True
+                where, at = -1, -1
+                if heuristic == 4:
+                    at = np.int64(
+                        _draw(seed + np.uint64(s) * np.uint64(0xD1B54A32D192ED03), drops[s]) % np.uint64(rows)
+                    )
+                    where = first
+                    while at >= high[where] - low[where]:
+                        at -= high[where] - low[where]
+                        where += 1
+                    at += low[where]
+                else:
+                    least = -1
+                    fewest = -1
+                    for m in range(first, last):
+                        for k in range(low[m], high[m]):
+                            row = memory[m, k]
+                            if least >= 0:
+                                if heuristic == 5:
+                                    if ts[row] >= ts[least]:
+                                        break  # rows of one stream are in order of time
+                                elif prio[row] > prio[least]:
+                                    continue
+                                elif prio[row] == prio[least]:
+                                    if heuristic == 0:
+                                        if ts[row] >= ts[least]:
+                                            continue
+                                    elif imp[row] > imp[least]:
+                                        continue
+                                    elif imp[row] == imp[least]:
+                                        if heuristic == 3:
+                                            if fewest < 0:
+                                                fewest = _matches(least, t, streams, stream, ptr, facts, fact_end, held)
+                                            mn = _matches(row, t, streams, stream, ptr, facts, fact_end, held)
+                                        else:
+                                            fewest = matches[least]
+                                            mn = matches[row]
+                                        if mn > fewest or (mn == fewest and ts[row] >= ts[least]):
+                                            continue
+                            least, where, at = row, m, k
+                            fewest = -1
+                drops[s] += 1
+                row = memory[where, at]
+                leaving[gone] = row
+                gone += 1
+                if at == low[where]:
+                    low[where] += 1
+                else:
+                    for k in range(at, high[where] - 1):
+                        memory[where, k] = memory[where, k + 1]
+                    high[where] -= 1
+                counts[2] += 1
+                sums[1] += imp[row]
+                sums[3] += float(exp[row]) - float(t)
+        for g in range(gone):
+            if leaving[g] < group or not evict_first:
+                _unlink(leaving[g], stream, ptr, facts, head, after, before, held)
+        if evict_first:
+            for row in range(group, end):
+                out, size = _join(
+                    row,
+                    streams,
+                    stream,
+                    ptr,
+                    facts,
+                    row_of,
+                    head,
+                    after,
+                    joined,
+                    group,
+                    True,
+                    out,
+                    size,
+                    pick,
+                    cursor,
+                    others,
+                )
+            for g in range(gone):
+                if leaving[g] >= group:
+                    _unlink(leaving[g], stream, ptr, facts, head, after, before, held)
+        group = end
+    counts[3] += size
+    kept = np.empty(int((high - low).sum()), np.int64)
+    write = 0
+    for s in range(streams):
+        for k in range(low[s], high[s]):
+            kept[write] = memory[s, k]
+            write += 1
+    return out[:size].copy(), kept

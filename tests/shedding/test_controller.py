@@ -1,0 +1,119 @@
+"""Shedding when time is short: the controller by simulation, the choice of rows, and the scaling of aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from windrow.shedding.controller import Controller, choose
+from windrow.shedding.estimate import Quality, scaled_average, scaled_count, scaled_sum, shares
+
+
+def simulate(
+    loads: list[int], time: Callable[[int], float], budget: float = 2.0
+) -> tuple[list[float], list[float], Controller]:
+    """Tick times and shares kept for so many rows per tick; `time` says how long a tick of kept rows takes."""
+    controller = Controller(budget)
+    times, kept_shares = [], []
+    for rows in loads:
+        share = controller.keep(rows)
+        kept = round(share * rows)
+        seconds = time(kept)
+        controller.observe(rows, kept, seconds)
+        times.append(seconds)
+        kept_shares.append(share)
+    return times, kept_shares, controller
+
+
+@pytest.mark.parametrize("fixed", [0.0, 0.3, 1.0])
+def test_overload_settles_within_the_budget(fixed: float) -> None:
+    """At three times what fits, every tick after the first five takes at most 1.2 budgets, and most of the budget is
+    used."""
+    fits = 100_000
+    cost = (2.0 - fixed) / fits
+    times, kept, _ = simulate([3 * fits] * 60, lambda n: fixed + cost * n)
+    assert all(t <= 1.2 * 2.0 for t in times[5:])
+    assert all(t >= 0.7 * 2.0 for t in times[10:])
+    assert all(0.2 < k < 0.4 for k in kept[10:])
+
+
+def test_noise_does_not_break_it() -> None:
+    """With tick times that vary by a fifth, the mean stays below the budget."""
+    rng = np.random.default_rng(4)
+    times, _, _ = simulate([300_000] * 200, lambda n: (0.3 + 1.7e-5 * n) * rng.uniform(0.9, 1.1))
+    assert np.mean(times[5:]) <= 2.0
+    assert max(times[5:]) <= 1.2 * 2.0
+
+
+def test_it_goes_back_to_keeping_everything() -> None:
+    """Within five ticks of the load's end nothing is shed any more."""
+    loads = [300_000] * 30 + [60_000] * 10
+    _, kept, controller = simulate(loads, lambda n: 0.3 + 1.7e-5 * n)
+    assert all(k == 1.0 for k in kept[35:])
+    assert not controller.shedding
+
+
+def test_no_load_no_shedding() -> None:
+    """While ticks fit, every row is kept."""
+    _, kept, controller = simulate([50_000] * 20 + [0] * 5, lambda n: 0.3 + 1.7e-5 * n)
+    assert set(kept) == {1.0}
+    assert controller.capacity is None
+
+
+def test_rising_load_is_followed() -> None:
+    """A load that rises slowly beyond the budget never takes much longer than it."""
+    loads = list(range(50_000, 400_000, 5_000))
+    times, _, _ = simulate(loads, lambda n: 0.3 + 1.7e-5 * n)
+    assert max(times) <= 1.2 * 2.0
+
+
+def test_the_least_important_rows_go_first() -> None:
+    """At a third of the rows, at least 1.5 times the importance that random dropping would keep."""
+    rng = np.random.default_rng(1)
+    importance = rng.integers(1, 11, 30_000).astype(float)
+    chosen = choose(len(importance), 1 / 3, importance, seed=3, tick=7)
+    assert len(chosen.rows) == 10_000
+    assert chosen.importance_kept / chosen.importance_seen >= 1.5 / 3
+    again = choose(len(importance), 1 / 3, importance, seed=3, tick=7)
+    assert (again.rows == chosen.rows).all()
+    assert (np.diff(chosen.rows) > 0).all()
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_scaled_aggregates_are_right_on_average(weighted: bool) -> None:
+    """COUNT, SUM and AVG over shed rows have no bias, and the truth lies within the bound as often as promised."""
+    rng = np.random.default_rng(2)
+    values = rng.gamma(2.0, 10.0, 5_000)
+    importance = rng.integers(1, 6, len(values)).astype(float) if weighted else None
+    inside, sums, averages = 0, [], []
+    for tick in range(300):
+        chosen = choose(len(values), 0.3, importance, tick=tick)
+        total = scaled_sum(values[chosen.rows], chosen.probability)
+        average = scaled_average(values[chosen.rows], chosen.probability)
+        assert average is not None
+        assert scaled_count(chosen.probability).value == pytest.approx(len(values))
+        inside += total.interval[0] <= values.sum() <= total.interval[1]
+        sums.append(total.value)
+        averages.append(average.value)
+    assert np.mean(sums) == pytest.approx(values.sum(), rel=0.02)
+    assert np.mean(averages) == pytest.approx(values.mean(), rel=0.02)
+    assert inside >= 0.9 * 300
+
+
+def test_nothing_shed_is_exact() -> None:
+    """With all rows kept the estimates are the values, with no error."""
+    chosen = choose(5, 1.0)
+    total = scaled_sum(np.arange(5.0), chosen.probability)
+    assert (total.value, total.bound, total.exact) == (10.0, 0.0, True)
+    assert scaled_average(np.empty(0), np.empty(0)) is None
+    assert shares([4, 0], [1, 0]).tolist() == [0.25, 1.0]
+
+
+def test_quality_of_nothing_and_of_half() -> None:
+    """Quality is 1 when nothing came, and the kept share otherwise."""
+    assert Quality().importance_kept == 1.0
+    half = Quality(10, 2, 4, 7, importance_seen=8.0, importance_shed=4.0, life_seen=80.0, life_shed=20.0)
+    assert (half.importance_kept, half.recall, half.exact) == (0.5, 0.75, False)
+    assert half.as_dict()["estimated_recall"] == 0.75
