@@ -31,6 +31,8 @@ def put(folder, number, table=None):
     """A file appears whole, as sources want it."""
     os.makedirs(folder, exist_ok=True)
     pq.write_table(rows(number) if table is None else table, f"{folder}/.{number}")
+    # Spark takes files by their time of change, in milliseconds: two of one millisecond have no order
+    os.utime(f"{folder}/.{number}", (1_700_000_000 + number, 1_700_000_000 + number))
     os.rename(f"{folder}/.{number}", f"{folder}/{number:03d}.parquet")
 
 
