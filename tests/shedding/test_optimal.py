@@ -11,6 +11,7 @@ import pytest
 
 from windrow.errors import SourceError, UnsupportedError, WindrowError
 from windrow.shedding import optimal
+from windrow.shedding.timeline import place_tokens
 
 R = pa.table({"ts": [0, 1, 2, 3, 4, 5], "a": [1, 0, 1, 0, 2, 5], "imp": [5, 1, 4, 8, 3, 2]})
 S = pa.table({"ts": [0, 1, 2, 3, 4, 5], "b": [1, 3, 3, 8, 3, 5], "imp": [1, 5, 2, 6, 4, 3]})
@@ -88,6 +89,20 @@ def test_the_flow_equals_the_dynamic_program(objective: str, evict_first: bool) 
         assert value(flow) == value(states), trial
         for held in (held for _, held in flow.states()):
             assert all(len(rows) <= memory // 2 for rows in held.values()), trial
+
+
+def test_windows_of_the_search_change_nothing() -> None:
+    """A search that sees little of the line at first finds the same optimum as one that sees all of it."""
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        tokens, length, capacity = int(rng.integers(5, 60)), int(rng.integers(2, 8)), int(rng.integers(1, 4))
+        start = np.sort(rng.integers(0, tokens, tokens))
+        chosen = [np.flatnonzero(rng.random(length) < rng.random()) + 1 for _ in range(tokens)]
+        stop = np.concatenate([s + c for s, c in zip(start, chosen, strict=True)])
+        profit = np.concatenate([np.cumsum(rng.integers(1, 6, len(c))) for c in chosen]).astype(float)
+        ptr = np.concatenate([[0], np.cumsum([len(c) for c in chosen])])
+        line = (start, ptr, stop, profit, tokens + length, capacity)
+        assert place_tokens(*line, window=1)[1] == place_tokens(*line, window=10**6)[1], seed
 
 
 def test_more_memory_is_never_worse_and_shared_memory_is_better() -> None:

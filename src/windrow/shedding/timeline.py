@@ -37,17 +37,20 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 TIE = 2.0**-20
-"""What a path through the outside of the window counts more, so that at equal length one inside is found. Less than
-one,
-and exact beside any
-integer below 2**32; profits that are not integers lose at most this much per row."""
+"""What a path through the outside of the window counts more, so that at equal length one inside is found.
+
+Less than one, and exact beside any integer below 2**32; profits that are not integers lose at most this much per row.
+"""
 
 
-def place_tokens(start: Ints, ptr: Ints, stop: Ints, profit: Floats, cells: int, capacity: int) -> tuple[Ints, float]:
+def place_tokens(
+    start: Ints, ptr: Ints, stop: Ints, profit: Floats, cells: int, capacity: int, window: int | None = None
+) -> tuple[Ints, float]:
     """The stop of each token (an index into `stop`, or -1: not kept) and the total profit.
 
     Token l starts at `start[l]`; its stops are `stop[ptr[l]:ptr[l + 1]]`, ascending and right of the start, with
-    cumulated profits `profit`. Tokens are in order of start.
+    cumulated profits `profit`. Tokens are in order of start. `window`: how far a search looks at first, twice the
+    longest token if not given; it changes no total.
 
     >>> stops, total = place_tokens(np.array([0, 0]), np.array([0, 1, 2]), np.array([2, 2]), np.array([3.0, 5.0]), 2, 1)
     >>> stops.tolist(), total
@@ -60,6 +63,7 @@ def place_tokens(start: Ints, ptr: Ints, stop: Ints, profit: Floats, cells: int,
         profit,
         cells,
         capacity,
+        window or 0,
         np.zeros(2, np.int64),
     )  # the kernel lets go of the interpreter's lock, so two lines can be solved at once
     return chosen, float(profit[chosen[chosen >= 0]].sum())
@@ -126,7 +130,7 @@ def _improves(stop, profit, first, last, here, price, dist, reach):  # type: ign
 
 
 @njit(cache=True, nogil=True)
-def _place(start, ptr, stop, profit, cells, capacity, effort):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+def _place(start, ptr, stop, profit, cells, capacity, window, effort):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
     tokens = len(start)
     at = np.full(tokens, -1, np.int64)  # where each token stands: an index into stop, -1 at its start
     price = np.zeros(cells + 1)
@@ -150,7 +154,8 @@ def _place(start, ptr, stop, profit, cells, capacity, effort):  # type: ignore[n
     for token in range(tokens):
         if ptr[token + 1] > ptr[token]:
             longest = max(longest, np.int64(stop[ptr[token + 1] - 1]) - start[token])
-    width = 2 * longest
+    least = max(longest + 1, window if window > 0 else 2 * longest)
+    width = least
     low = cells
     search = -1
     for new in range(tokens - 1, -1, -1):
@@ -162,7 +167,7 @@ def _place(start, ptr, stop, profit, cells, capacity, effort):  # type: ignore[n
         best = 0.0
         for k in range(first, last):
             best = max(best, profit[k] - price[stop[k]] + price[home])
-        width = max(2 * longest, width // 2)
+        width = max(least, width // 2)
         while best > 0.0:
             search += 1
             edge = min(cells, home + width)
@@ -219,13 +224,13 @@ def _place(start, ptr, stop, profit, cells, capacity, effort):  # type: ignore[n
                                             keys, nodes = _room(keys, nodes, size + 8)
                                         size = _push(keys, nodes, size, e, v)
                             token = after[token]
-                    if cover[edge] < capacity and dist[edge] > TIE and reach > TIE:
-                        dist[edge] = TIE
+                    if edge < cells and cover[edge] < capacity and beyond + TIE < min(dist[edge], reach):
+                        dist[edge] = beyond + TIE
                         outside[edge] = True
                         from_node[edge] = -1
                         if size + 1 >= len(keys):
                             keys, nodes = _room(keys, nodes, size + 8)
-                        size = _push(keys, nodes, size, TIE, edge)
+                        size = _push(keys, nodes, size, dist[edge], edge)
                 if size == 0 or keys[0] >= reach:
                     break
                 u = nodes[0]
