@@ -114,7 +114,7 @@ def figure4(seeds: Sequence[int], rows: int) -> tuple[list[dict[str, Any]], Figu
         found.append(row)
     lines = {n: [(r["memory"], r[n]) for r in found] for n in ("EXACT", "OSSJ", "SJA-S", "RAND-S")}
     return found, Figure(
-        "star-figure4", "Offline: total importance by memory (lifetime 10)", "memory, rows", "importance", lines
+        "figure4", "Offline: total importance by memory (lifetime 10)", "memory, rows", "importance", lines
     )
 
 
@@ -136,10 +136,19 @@ def figure5(seed: int, rows: int, clock: str) -> tuple[list[dict[str, Any]], Fig
             row[name] = round(now() - begin, 4)
         found.append(row)
     lines = {n: [(r["facts"], r[n]) for r in found] for n in ("without pre-filtering", "with pre-filtering", "flow")}
-    return found, Figure("star-figure5", f"Time of the offline optimum, {rows} rows", "facts", "seconds", lines)
+    return found, Figure("figure5", f"Time of the offline optimum, {rows} rows", "facts", "seconds", lines)
 
 
-ONLINE = ("DGL", "DIMPPROB", "SIMPPROB", "SIMP", "RANDOM", "FIFO")
+ONLINE = {
+    "DGL": ("DGL", 10.0),
+    "DGL, alpha 100": ("DGL", 100.0),
+    "DIMPPROB": ("DIMPPROB", 10.0),
+    "SIMPPROB": ("SIMPPROB", 10.0),
+    "SIMP": ("SIMP", 10.0),
+    "RANDOM": ("RANDOM", 10.0),
+    "FIFO": ("FIFO", 10.0),
+}
+"""What figure 6 compares: heuristic and alpha. The order of curves is judged with alpha 10; 100 is for comparison."""
 
 
 def figure6(
@@ -151,8 +160,9 @@ def figure6(
         totals: dict[str, list[float]] = {n: [] for n in (*ONLINE, "OPTIMUM", "EXACT")}
         for seed in seeds:
             data = generate(seed, rows, values=values)
-            for name in ONLINE:
-                totals[name].append(online(data, 50, Policy(name, (memory // 2,) * 2, seed=seed))[0])
+            for name, (heuristic, alpha) in ONLINE.items():
+                policy = Policy(heuristic, (memory // 2,) * 2, alpha=alpha, seed=seed)
+                totals[name].append(online(data, 50, policy)[0])
             totals["OPTIMUM"].append(best(data, 50, memory, evict_first=False).importance)
             totals["EXACT"].append(best(data, 50, 100, evict_first=False).importance)
         row: dict[str, Any] = {"figure": "6", "values": values, "memory": memory}
@@ -161,7 +171,7 @@ def figure6(
         found.append(row)
     lines = {n: [(r["memory"], r[n]) for r in found] for n in ("EXACT", "OPTIMUM", *ONLINE)}
     caption = f"Online: total importance by memory (lifetime 50, {values} values)"
-    return found, Figure(f"star-figure6-{values}", caption, "memory, rows", "importance", lines)
+    return found, Figure(f"figure6-{values}", caption, "memory, rows", "importance", lines)
 
 
 def _orders(totals: Mapping[str, Sequence[float]]) -> dict[str, str]:
