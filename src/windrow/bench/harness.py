@@ -30,15 +30,17 @@ LIBRARIES = ("windrow", "duckdb", "numba", "numpy", "pyarrow")
 
 @dataclass(frozen=True)
 class Ratio:
-    """A measured ratio and the target it should meet; `least`: the target is a lower bound."""
+    """A measured ratio and the target it should meet, if there is one; `least`: the target is a lower bound."""
 
     name: str
     value: float
-    target: float
+    target: float | None
     least: bool = False
 
     @property
     def met(self) -> bool:
+        if self.target is None:
+            return True
         return self.value >= self.target if self.least else self.value <= self.target
 
 
@@ -79,6 +81,8 @@ class Result:
 
 
 def _target(ratio: Ratio) -> str:
+    if ratio.target is None:
+        return "-"
     return f"{'>=' if ratio.least else '<='} {ratio.target:g}"
 
 

@@ -30,7 +30,7 @@ from windrow.operators.aggregates.sweep import in_order
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat_arrays
 from windrow.operators.keys import mix
 from windrow.operators.keytable import KeyTable
-from windrow.operators.state.keyed import _parts, _ranges, expand, merge_order
+from windrow.operators.state.ranges import expand, merge_order, parts, ranges
 from windrow.operators.state.run import Run, chunk, ints
 
 VALUE = "value"
@@ -211,8 +211,8 @@ class EntryIndex:
         order = np.argsort(hashes)
         needles = hashes[order]
         for run, entries in self._runs:
-            low, count = _ranges(needles, needles, needles, run, run, run, False)
-            for begin, stop in _parts(count, limit):
+            low, count = ranges(needles, run)
+            for begin, stop in parts(count, limit):
                 left = np.repeat(order[begin:stop], count[begin:stop])
                 if len(left):
                     yield left, entries[expand(low[begin:stop], count[begin:stop])]

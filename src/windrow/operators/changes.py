@@ -23,10 +23,13 @@ from windrow.operators.state.pending import Calendar, Pending
 
 
 class Changes:
-    """The consolidated change log of its input, in time order."""
+    """The consolidated change log of its input, in time order.
 
-    def __init__(self, pending: Callable[[], Pending] = Calendar) -> None:
-        self._pending = pending()
+    `dated`: equal elements have equal lifetimes and are positive (`plan/dated.py`), so there is nothing to cancel.
+    """
+
+    def __init__(self, pending: Callable[[], Pending] = Calendar, dated: bool = False) -> None:
+        self._pending, self.dated = pending(), dated
         self._start = BEGINNING
 
     def start(self, ts: int) -> None:
@@ -34,23 +37,17 @@ class Changes:
         self._start = ts
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
-        new = cancel(self._from_start(inputs[0]))  # what cancels for its whole life need not wait for its end
+        new = from_start(inputs[0], self._start)
+        if not self.dated:
+            new = cancel(new)  # what cancels for its whole life need not wait for its end
         self._pending.add(new.filter(new.exp != INF))
         log = as_log(new, new.ts, 1)
         due = self._pending.due(frontier)
         if due is not None:
             log = concat([log, as_log(due, due.exp, -1)])
-        if due is not None or (new.exp != INF).any():  # else the first look saw all there is
+        if not self.dated and (due is not None or (new.exp != INF).any()):  # else the first look saw all there is
             log = cancel(log)
-        if (log.ts[1:] >= log.ts[:-1]).all():
-            return log
-        return log.take(np.argsort(log.ts))
-
-    def _from_start(self, new: Elements) -> Elements:
-        if len(new) and new.ts.min() < self._start:
-            new = new.filter(new.exp > self._start)
-            return new.with_lifetimes(np.maximum(new.ts, self._start), new.exp)
-        return new
+        return in_order(log)
 
     def state(self) -> State:
         return {"pending": self._pending.runs()}
@@ -86,10 +83,39 @@ class Entering(Stateless):
         return Elements.positive(rows.ts, INF, rows.columns)
 
 
+class Starting(Stateless):
+    """ISTREAM of dated rows: what starts, for ever; no end is waited for."""
+
+    def __init__(self) -> None:
+        self._start = BEGINNING
+
+    def start(self, ts: int) -> None:
+        """What began before `ts` appears at `ts`, if it is still there then."""
+        self._start = ts
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        rows = from_start(inputs[0], self._start)
+        return in_order(Elements.positive(rows.ts, INF, rows.columns))
+
+
 class Leaving(Entering):
     """DSTREAM of a change log: rows that disappear."""
 
     sign = -1
+
+
+def from_start(elements: Elements, start: int) -> Elements:
+    """What lives at `start` or later, none of it from before."""
+    if len(elements) and elements.ts.min() < start:
+        elements = elements.filter(elements.exp > start)
+        return elements.with_lifetimes(np.maximum(elements.ts, start), elements.exp)
+    return elements
+
+
+def in_order(elements: Elements) -> Elements:
+    """The elements in the order of their starts."""
+    ts = elements.ts
+    return elements if (ts[1:] >= ts[:-1]).all() else elements.take(np.argsort(ts))
 
 
 def as_log(elements: Elements, at: np.ndarray, factor: int) -> Elements:

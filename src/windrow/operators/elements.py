@@ -73,6 +73,11 @@ class Elements:
             return self
         return self.take(np.flatnonzero(mask))
 
+    def slice(self, begin: int) -> Elements:
+        """The elements from `begin` on, without copying them."""
+        columns = {n: a.slice(begin) for n, a in self.columns.items()}
+        return Elements(self.ts[begin:], self.exp[begin:], self.sign[begin:], columns)
+
     def with_columns(self, columns: Mapping[str, pa.Array]) -> Elements:
         """The same lifetimes and signs over other columns."""
         return Elements(self.ts, self.exp, self.sign, dict(columns))

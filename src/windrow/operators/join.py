@@ -127,7 +127,9 @@ class Join:
         self._self_equal = [self._own_classes(i) for i in everyone]
         self._indexes = {s.index: self._index(s.index) for path in self.paths for s in path}
         self._last = self._expired = BEGINNING
-        self._statistics = [InputStatistics(class_columns(self.classes, p.columns)) for p in parts] if planner else []
+        # two inputs have one order only: their keys need not be counted
+        counted = self.classes if len(parts) > 2 else []
+        self._statistics = [InputStatistics(class_columns(counted, p.columns)) for p in parts] if planner else []
         self._planned: list[Observed] = []
         self._choice: Choice | None = None
         self.reorderings = 0

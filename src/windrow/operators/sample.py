@@ -18,7 +18,8 @@ from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.keys import factorize
 from windrow.operators.protocol import State
 from windrow.operators.quantise import round_up
-from windrow.operators.state.keyed import expand, surviving
+from windrow.operators.state.keyed import surviving
+from windrow.operators.state.ranges import expand
 from windrow.operators.state.run import elements_of, run_of
 
 

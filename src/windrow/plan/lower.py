@@ -25,7 +25,7 @@ from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateJoin, PlanPlanner
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.bag import Bag
-from windrow.operators.changes import Changes, Entering, Leaving, Retract
+from windrow.operators.changes import Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.join import Join, Part, Planner
@@ -40,6 +40,7 @@ from windrow.operators.window import RangeWindow, RowsWindow
 from windrow.plan import nodes as n
 from windrow.plan.aggregation_joins import AggregationJoin, aggregation_join
 from windrow.plan.bands import bands
+from windrow.plan.dated import dates
 from windrow.plan.expr import Expr, quote
 from windrow.plan.patterns import Pattern, annotate
 
@@ -74,7 +75,7 @@ class Step:
 SIGNED: tuple[type, ...] = (RowsWindow, Retract, Bag, ContinuousAggregate, Changes)
 """Operators that make negative elements of their own; all others pass on those they get, or take none."""
 
-UNSIGNED: tuple[type, ...] = (DeltaStar, GridAggregate, Entering, Leaving, Snapshots, Sample, Restore)
+UNSIGNED: tuple[type, ...] = (DeltaStar, GridAggregate, Entering, Leaving, Starting, Snapshots, Sample, Restore)
 """Operators that never send a negative element, whatever they get."""
 
 
@@ -190,7 +191,7 @@ class _Lowering:
             case n.Aggregate():
                 return self._aggregate(node)
             case n.Append():
-                return self._append(self._unary(Changes(self._pending(node.input)), node), Entering(), node)
+                return self._entering(node)
             case n.Emit():
                 return self._emit(node)
         raise NotImplementedError(type(node).__name__)
@@ -394,18 +395,26 @@ class _Lowering:
             if self.grid is not None and self.grid[2] is node:
                 return self.lower(node.input)
             return self._unary(Sample(node.period), node)
-        log = self._unary(Changes(self._pending(node.input)), node)
+        if node.op is n.StreamOp.ISTREAM:
+            return self._entering(node)
+        log = self._unary(Changes(self._pending(node.input), self._dated(node.input)), node)
         match node.op:
             case n.StreamOp.RELATION:
                 return log
-            case n.StreamOp.ISTREAM:
-                return self._append(log, Entering(), node)
             case n.StreamOp.DSTREAM:
                 return self._append(log, Leaving(), node)
             case n.StreamOp.RSTREAM:
                 return self._append(log, Snapshots(), node)
         assert node.period is not None
         return self._append(log, Restore(node.period, node.op is n.StreamOp.RSTREAM_RESTORE), node)
+
+    def _entering(self, node: n.Append | n.Emit) -> int:
+        if self._dated(node.input):
+            return self._unary(Starting(), node)
+        return self._append(self._unary(Changes(self._pending(node.input)), node), Entering(), node)
+
+    def _dated(self, node: n.Node) -> bool:
+        return dates(node) is not None and not self._signed(self.lower(node))
 
 
 def _grid_aggregate(root: n.Node) -> tuple[n.Aggregate, int, n.Emit] | None:

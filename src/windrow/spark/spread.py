@@ -21,7 +21,7 @@ from enum import Enum
 
 from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.bag import Bag
-from windrow.operators.changes import Changes, Entering, Leaving, Retract
+from windrow.operators.changes import Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.join import Join
@@ -200,13 +200,14 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Spread], monotonic: set
             return _union(inputs)
         case Snapshots():
             return [ONE]
-        case Retract() | Quantise() | Kept():
+        case Retract() | Quantise() | Kept() | Starting():
             return [ANY]
         case Standing():
             return [_by(tuple(step.schema), inputs[0])]
         case Changes() | Sample() | Restore():
             source = flow.steps[step.inputs[0]]
             ends = source.node not in monotonic or source.signed
+            ends &= not (isinstance(operator, Changes) and operator.dated)
             return [_by(tuple(source.schema), inputs[0]) if ends else ANY]
     # an operator that nothing is known of must see everything
     return [ANY if isinstance(operator, STATELESS) else ONE] * len(inputs)

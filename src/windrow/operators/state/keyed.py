@@ -1,14 +1,13 @@
 """Keyed runs: what a join remembers of one input, found by key, and by a range of one column within the key.
 
-Elements are kept in a few runs, each sorted by the hash of its key (then by the code of the band column, if there is
-one, else by arrival). New runs are small; runs of similar size are merged (as in a log-structured merge tree), so a
-probe looks into O(log n) runs by binary search and an element is copied O(log n) times in its life. Merging drops what
-has expired and cancels each negative element with the positive element it ends (the tombstones of a strict input).
+Elements are kept in a few runs, each in the order of arrival under a sorted index: the hash of each key (then the code
+of the band column, if there is one) and the row it belongs to. New runs are small; runs of similar size are merged (as
+in a log-structured merge tree), so a probe looks into O(log n) indexes and an element is copied O(log n) times in its
+life: whole columns at once, since only the index is put in order. Merging drops what has expired and cancels each
+negative element with the positive element it ends (the tombstones of a strict input).
 
-Three laws make that right. Elements older than the last frontier meet only newer ones, so their start no longer matters
-and only `(row, exp)` does; an element with `exp <= frontier` meets nobody; and where starts and ends ascend together
-within each key (`fifo`), the elements alive during an interval are neighbours, so a probe finds them by binary search
-too.
+Two laws make that right. Elements older than the last frontier meet only newer ones, so their start no longer matters
+and only `(row, exp)` does; and an element with `exp <= frontier` meets nobody.
 
 Cost: per element O(log n) amortised; per probe O(log n) per run plus its matches; expiring nothing, O(runs).
 """
@@ -17,168 +16,76 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 from numba import njit
+from numpy.typing import NDArray
 
-from windrow.operators.elements import INF, Elements, Int64s, concat
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.keys import hash_rows, same_rows
 from windrow.operators.state.bands import codes_of
+from windrow.operators.state.ranges import band_ranges, merge_order, parts, ranges
 from windrow.operators.state.run import Run, elements_of, run_of
 
-_HASH = "_hash"
 FANOUT = 2
 """A run is merged into its neighbour when the neighbour is at most FANOUT times larger."""
 
+Int32s = NDArray[np.int32]
+
 
 @dataclass(slots=True, eq=False)
-class Sorted:
-    """Elements sorted by the hash of their key, and by `codes` where there is a band column."""
+class Page:
+    """One run: elements in the order of arrival, and the index that finds them."""
 
     elements: Elements
-    hashes: Int64s
-    codes: Int64s | None
+    hashes: Int64s  # sorted
+    codes: Int64s | None  # of the band column, sorted within a hash
+    rows: Int32s  # whose they are
+    fifo: bool  # ends ascend
     half_life: int  # half of the elements have ended by then
     last: int
-    fifo: bool
     run: Run | None = None
 
     def __len__(self) -> int:
-        return len(self.hashes)
-
-
-def _sorted(elements: Elements, hashes: Int64s, codes: Int64s | None) -> Sorted:
-    exp = elements.exp
-    half = int(np.partition(exp, len(exp) // 2)[len(exp) // 2])
-    fifo = codes is None and bool(_ascending(hashes, elements.ts, exp))
-    return Sorted(elements, hashes, codes, half, int(exp.max()), fifo)
-
-
-class KeyedRuns:
-    """Elements by the key columns `keys`, then by `band`; `strict`: negatives come; `eager`: search all to expire."""
-
-    def __init__(self, keys: Sequence[str], strict: bool = False, eager: bool = False, band: str | None = None) -> None:
-        self.keys, self.strict, self.eager, self.band = tuple(keys), strict, eager, band
-        self._runs: list[Sorted] = []
-
-    def __len__(self) -> int:
-        return sum(len(r) for r in self._runs)
+        return len(self.rows)
 
     @property
     def nbytes(self) -> int:
-        return sum(r.elements.nbytes() + r.hashes.nbytes for r in self._runs)
+        codes = 0 if self.codes is None else self.codes.nbytes
+        return self.elements.nbytes() + self.hashes.nbytes + codes + self.rows.nbytes
 
-    def hash(self, elements: Elements) -> Int64s:
-        """The hash of each element's key."""
-        return hash_rows([elements.columns[k] for k in self.keys], len(elements))
+    def alive(self, frontier: int) -> Page:
+        """What has not ended by `frontier`."""
+        exp = self.elements.exp
+        if self.fifo:  # the ended ones are a prefix: no element need be moved
+            begin = int(np.searchsorted(exp, frontier, "right"))
+            return self if not begin else self._indexed(self.elements.slice(begin), self.rows - np.int32(begin))
+        keep = exp > frontier
+        if keep.all():
+            return self
+        return self.kept(np.flatnonzero(keep))
 
-    def insert(self, elements: Elements, frontier: int) -> None:
-        """Add elements; `frontier` is the last one reached, for what merging may drop."""
-        if self.band is not None and elements.columns[self.band].null_count:
-            elements = elements.filter(np.asarray(elements.columns[self.band].is_valid()))  # no range has a null in it
-        if not len(elements):
-            return
-        self._runs.append(self._ordered(elements))
-        while len(self._runs) > 1 and len(self._runs[-2]) <= FANOUT * len(self._runs[-1]):
-            newer, older = self._runs.pop(), self._runs.pop()
-            self._push(*self._merge([older, newer], frontier))
+    def kept(self, index: Int64s) -> Page:
+        """The elements at `index`, which ascends."""
+        renumbered = np.full(len(self.elements), -1, np.int32)
+        renumbered[index] = np.arange(len(index), dtype=np.int32)
+        return self._indexed(self.elements.take(index), renumbered[self.rows])
 
-    def _ordered(self, elements: Elements) -> Sorted:
-        hashes, codes = self.hash(elements), self._codes(elements)
-        order = np.argsort(hashes, kind="stable") if codes is None else np.lexsort((codes, hashes))
-        return _sorted(elements.take(order), hashes[order], None if codes is None else codes[order])
+    def _indexed(self, elements: Elements, rows: Int32s) -> Page:
+        """The same index over fewer elements: negative rows are gone."""
+        keep = rows >= 0
+        return _page(elements, self.hashes[keep], None if self.codes is None else self.codes[keep], rows[keep])
 
-    def _codes(self, elements: Elements) -> Int64s | None:
-        return None if self.band is None else codes_of(elements.columns[self.band])
 
-    def expire(self, frontier: int) -> None:
-        """Drop runs that have ended, and rewrite those of which half has."""
-        if self.eager:  # the direct approach: look at every element, every time
-            runs, self._runs = self._runs, []
-            for run in runs:
-                keep = run.elements.exp > frontier
-                self._push(*self._kept(run, keep) if not keep.all() else (run.elements, run.hashes, run.codes))
-            return
-        if any(r.half_life <= frontier for r in self._runs):
-            runs, self._runs = self._runs, []
-            for run in runs:
-                if run.half_life > frontier:
-                    self._runs.append(run)
-                elif run.last > frontier:
-                    self._push(*self._merge([run], frontier))
-
-    @staticmethod
-    def _kept(run: Sorted, keep: np.ndarray) -> tuple[Elements, Int64s, Int64s | None]:
-        return run.elements.filter(keep), run.hashes[keep], None if run.codes is None else run.codes[keep]
-
-    def _push(self, elements: Elements, hashes: Int64s, codes: Int64s | None) -> None:
-        if len(elements):
-            self._runs.append(_sorted(elements, hashes, codes))
-
-    def _merge(self, runs: Sequence[Sorted], frontier: int) -> tuple[Elements, Int64s, Int64s | None]:
-        live = [np.flatnonzero(r.elements.exp > frontier) for r in runs]
-        hashes = [r.hashes[m] for r, m in zip(runs, live, strict=True)]
-        codes = [r.codes[m] for r, m in zip(runs, live, strict=True) if r.codes is not None]
-        offsets = np.cumsum([0, *(len(r) for r in runs[:-1])])
-        order = merge_order(hashes) if not codes else np.lexsort((np.concatenate(codes), np.concatenate(hashes)))
-        index = np.concatenate([m + o for m, o in zip(live, offsets, strict=True)])[order]
-        elements = concat([r.elements for r in runs]).take(index)
-        merged, coded = np.concatenate(hashes)[order], np.concatenate(codes)[order] if codes else None
-        if self.strict:
-            keep = surviving(elements, frontier)
-            elements, merged = elements.take(keep), merged[keep]
-            coded = None if coded is None else coded[keep]
-        return elements, merged, coded
-
-    def settle(self) -> None:
-        """Merge everything and cancel every negative element now, wherever its positive one is."""
-        runs, self._runs = self._runs, []
-        if runs:
-            elements = concat([r.elements for r in runs])
-            elements = elements.take(surviving(elements, INF))
-            if len(elements):
-                self._runs.append(self._ordered(elements))
-
-    def probe(self, needles: Needles, limit: int) -> Iterator[tuple[Elements, Int64s, Int64s]]:
-        """(remembered elements, indices into the needles, indices into the remembered) of pairs that match.
-
-        Only pairs that live together. At most `limit` candidates at a time, and one needle's at least.
-        """
-        order = np.argsort(needles.hashes)  # sorted needles walk the runs in order, which caches like
-        hashes, ts, end = needles.hashes[order], needles.ts[order], needles.end[order]
-        for run in list(self._runs):
-            there = run.elements
-            if run.codes is None:
-                low, count = _ranges(hashes, ts, end, run.hashes, there.ts, there.exp, run.fifo)
-            else:
-                assert needles.low is not None and needles.high is not None
-                low, count = _band_ranges(hashes, needles.low[order], needles.high[order], run.hashes, run.codes)
-            for begin, stop in _parts(count, limit):
-                left, right = _expand(
-                    low[begin:stop], count[begin:stop], ts[begin:stop], end[begin:stop], there.ts, there.exp, run.fifo
-                )
-                if len(left):
-                    yield there, order[left + begin] if begin else order[left], right
-
-    def everything(self) -> list[Elements]:
-        """All elements, run by run."""
-        return [r.elements for r in self._runs]
-
-    def runs(self) -> tuple[Run, ...]:
-        for r in self._runs:
-            if r.run is None:
-                r.run = run_of(r.elements, **{_HASH: r.hashes})
-        return tuple(r.run for r in self._runs if r.run is not None)
-
-    def restore(self, runs: tuple[Run, ...]) -> None:
-        self._runs = []
-        for run in runs:
-            elements = elements_of(run, _HASH)
-            restored = _sorted(elements, run.table.column(_HASH).to_numpy(), self._codes(elements))
-            restored.run = run
-            self._runs.append(restored)
+def _page(elements: Elements, hashes: Int64s, codes: Int64s | None, rows: Int32s) -> Page:
+    exp, middle = elements.exp, len(elements) // 2
+    if not len(exp):
+        return Page(elements, hashes, codes, rows, True, INF, BEGINNING)
+    if (exp[1:] >= exp[:-1]).all():
+        return Page(elements, hashes, codes, rows, True, int(exp[middle]), int(exp[-1]))
+    half = int(np.partition(exp, middle)[middle])
+    return Page(elements, hashes, codes, rows, False, half, int(exp.max()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,131 +99,151 @@ class Needles:
     high: Int64s | None = None
 
 
-def _parts(count: Int64s, limit: int) -> list[tuple[int, int]]:
-    """Cut needles with so many candidates each into pieces of at most `limit` candidates.
+class KeyedRuns:
+    """Elements by the key columns `keys`, then by `band`; `strict`: negatives come; `eager`: search all to expire."""
 
-    >>> _parts(np.array([3, 3, 9, 1]), 6)
-    [(0, 2), (2, 3), (3, 4)]
-    """
-    ends = np.cumsum(count)
-    if not len(ends) or not ends[-1]:
-        return []
-    cuts = [0]
-    while cuts[-1] < len(count):
-        done = int(ends[cuts[-1] - 1]) if cuts[-1] else 0
-        cuts.append(max(int(np.searchsorted(ends, done + limit, side="right")), cuts[-1] + 1))
-    return list(pairwise(cuts))
+    def __init__(self, keys: Sequence[str], strict: bool = False, eager: bool = False, band: str | None = None) -> None:
+        self.keys, self.strict, self.eager, self.band = tuple(keys), strict, eager, band
+        self._pages: list[Page] = []
 
+    def __len__(self) -> int:
+        return sum(len(p) for p in self._pages)
 
-@njit(cache=True)
-def _ascending(hashes, ts, exp):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    """Whether starts and ends ascend within every run of equal hashes."""
-    for i in range(1, len(hashes)):
-        if hashes[i] == hashes[i - 1] and (ts[i] < ts[i - 1] or exp[i] < exp[i - 1]):
-            return False
-    return True
+    @property
+    def nbytes(self) -> int:
+        return sum(p.nbytes for p in self._pages)
 
+    def hash(self, elements: Elements) -> Int64s:
+        """The hash of each element's key."""
+        return hash_rows([elements.columns[k] for k in self.keys], len(elements))
 
-@njit(cache=True)
-def _ranges(needles, ts, end, haystack, starts, ends, fifo):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    """For each of the sorted needles, where its equals begin in the sorted haystack and how many there are; gallops.
+    def insert(self, elements: Elements, frontier: int) -> None:
+        """Add elements; `frontier` is the last one reached, for what merging may drop."""
+        if self.band is not None and elements.columns[self.band].null_count:
+            elements = elements.filter(np.asarray(elements.columns[self.band].is_valid()))  # no range has a null in it
+        if not len(elements):
+            return
+        self._add(elements)
+        size, count = len(self._pages[-1]), 1
+        while count < len(self._pages) and len(self._pages[-count - 1]) <= FANOUT * size:
+            size, count = size + len(self._pages[-count - 1]), count + 1
+        if count > 1:  # all at once: what would be merged again is not merged in between
+            merged, self._pages = self._pages[-count:], self._pages[:-count]
+            self._merge(merged, frontier)
 
-    Where `fifo`, only those that live at some instant of `[ts, end)`.
-    """
-    low = np.zeros(len(needles), np.int64)
-    count = np.zeros(len(needles), np.int64)
-    at, n = 0, len(haystack)
-    first = last = 0
-    for i in range(len(needles)):
-        x = needles[i]
-        if i == 0 or x != needles[i - 1]:
-            step = 1
-            while at + step < n and haystack[at + step] < x:
-                step *= 2
-            left, right = at + step // 2, min(at + step, n)
-            if at < n and haystack[at] >= x:
-                left = right = at
-            while left < right:
-                middle = (left + right) // 2
-                if haystack[middle] < x:
-                    left = middle + 1
+    def _add(self, elements: Elements, run: Run | None = None) -> None:
+        """A page of elements in the order of their arrival."""
+        if not len(elements):
+            return
+        hashes, codes = self.hash(elements), None
+        if self.band is None:
+            rows = np.argsort(hashes)
+        else:
+            codes = codes_of(elements.columns[self.band])
+            rows = np.lexsort((codes, hashes))
+            codes = codes[rows]
+        self._pages.append(_page(elements, hashes[rows], codes, rows.astype(np.int32)))
+        self._pages[-1].run = run
+
+    def expire(self, frontier: int) -> None:
+        """Drop runs that have ended, and rewrite those of which half has."""
+        if not self.eager and all(p.half_life > frontier for p in self._pages):
+            return
+        pages, self._pages = self._pages, []
+        for page in pages:
+            if self.eager:  # the direct approach: look at every element, every time
+                if (page.elements.exp > frontier).all():
+                    self._pages.append(page)
                 else:
-                    right = middle
-            first = at = left
-            step = 1
-            while at + step < n and haystack[at + step] == x:
-                step *= 2
-            left, right = first, min(at + step, n)
-            while left < right:
-                middle = (left + right) // 2
-                if haystack[middle] <= x:
-                    left = middle + 1
-                else:
-                    right = middle
-            last = left
-        if not fifo:
-            low[i], count[i] = first, last - first
-            continue
-        left, right = first, last
-        while left < right:
-            middle = (left + right) // 2
-            if ends[middle] <= ts[i]:
-                left = middle + 1
+                    self._merge([page], frontier)
+            elif page.half_life > frontier:
+                self._pages.append(page)
+            elif page.last > frontier:
+                self._merge([page], frontier)
+
+    def _merge(self, pages: Sequence[Page], frontier: int) -> None:
+        """One page of what is alive in several, less what cancels."""
+        merged = pages[-1].alive(frontier)
+        for page in reversed(pages[:-1]):  # the newest, which are small, first
+            merged = _merged(page.alive(frontier), merged)
+        if self.strict:
+            keep = surviving(merged.elements, frontier)
+            if len(keep) < len(merged):
+                merged = merged.kept(keep)
+        if len(merged):
+            self._pages.append(merged)
+
+    def settle(self) -> None:
+        """Merge everything and cancel every negative element now, wherever its positive one is."""
+        pages, self._pages = self._pages, []
+        if pages:
+            elements = concat([p.elements for p in pages])
+            self._add(elements.take(surviving(elements, INF)))
+
+    def probe(self, needles: Needles, limit: int) -> Iterator[tuple[Elements, Int64s, Int64s]]:
+        """(remembered elements, indices into the needles, indices into the remembered) of pairs that match.
+
+        Only pairs that live together. At most `limit` candidates at a time, and one needle's at least.
+        """
+        order = np.argsort(needles.hashes)  # sorted needles walk the indexes in order, which caches like
+        hashes, ts, end = needles.hashes[order], needles.ts[order], needles.end[order]
+        for page in list(self._pages):
+            there = page.elements
+            if page.codes is None:
+                low, count = ranges(hashes, page.hashes)
             else:
-                right = middle
-        low[i] = left
-        right = last
-        while left < right:
-            middle = (left + right) // 2
-            if starts[middle] < end[i]:
-                left = middle + 1
-            else:
-                right = middle
-        count[i] = left - low[i]
-    return low, count
+                assert needles.low is not None and needles.high is not None
+                low, count = band_ranges(hashes, needles.low[order], needles.high[order], page.hashes, page.codes)
+            for begin, stop in parts(count, limit):
+                cut = slice(begin, stop)
+                left, right = _living(
+                    order[cut], low[cut], count[cut], ts[cut], end[cut], page.rows, there.ts, there.exp
+                )
+                if len(left):
+                    yield there, left, right
+
+    def everything(self) -> list[Elements]:
+        """All elements, run by run."""
+        return [p.elements for p in self._pages]
+
+    def runs(self) -> tuple[Run, ...]:
+        for page in self._pages:
+            if page.run is None:
+                page.run = run_of(page.elements)
+        return tuple(p.run for p in self._pages if p.run is not None)
+
+    def restore(self, runs: tuple[Run, ...]) -> None:
+        self._pages = []
+        for run in runs:
+            self._add(elements_of(run), run)
+
+
+def _merged(older: Page, newer: Page) -> Page:
+    """Two pages as one."""
+    if not len(older) or not len(newer):
+        return older if len(older) else newer
+    elements = concat([older.elements, newer.elements])
+    rows = np.concatenate([older.rows, newer.rows + np.int32(len(older))])
+    hashes = np.concatenate([older.hashes, newer.hashes])
+    if older.codes is None or newer.codes is None:
+        order = merge_order([older.hashes, newer.hashes])
+        return _page(elements, hashes[order], None, rows[order])
+    codes = np.concatenate([older.codes, newer.codes])
+    order = np.lexsort((codes, hashes))
+    return _page(elements, hashes[order], codes[order], rows[order])
 
 
 @njit(cache=True)
-def _band_ranges(needles, lows, highs, haystack, codes):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    """For each needle, where the haystack has its hash and a code in `[low, high]`: two binary searches."""
-    low = np.zeros(len(needles), np.int64)
-    count = np.zeros(len(needles), np.int64)
-    n = len(haystack)
-    for i in range(len(needles)):
-        if lows[i] > highs[i]:
-            continue
-        x, bound = needles[i], lows[i]
-        left, right = 0, n
-        while left < right:
-            middle = (left + right) // 2
-            if haystack[middle] < x or (haystack[middle] == x and codes[middle] < bound):
-                left = middle + 1
-            else:
-                right = middle
-        low[i] = left
-        bound, right = highs[i], n
-        while left < right:
-            middle = (left + right) // 2
-            if haystack[middle] < x or (haystack[middle] == x and codes[middle] <= bound):
-                left = middle + 1
-            else:
-                right = middle
-        count[i] = left - low[i]
-    return low, count
-
-
-@njit(cache=True)
-def _expand(low, count, ts, end, starts, ends, fifo):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    """The pairs of the ranges whose lifetimes meet, as two arrays of indices."""
+def _living(needles, low, count, ts, end, rows, starts, ends):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """The pairs of needles and the rows in their ranges whose lifetimes meet, as two arrays of indices."""
     total = count.sum()
-    found = np.empty(total, np.int64)
-    there = np.empty(total, np.int64)
+    found, there = np.empty(total, np.int64), np.empty(total, np.int64)
     k = 0
     for i in range(len(low)):
-        for j in range(low[i], low[i] + count[i]):
-            if fifo or (starts[j] < end[i] and ts[i] < ends[j]):
-                found[k] = i
-                there[k] = j
+        for at in range(low[i], low[i] + count[i]):
+            j = rows[at]
+            if starts[j] < end[i] and ts[i] < ends[j]:
+                found[k], there[k] = needles[i], j
                 k += 1
     return found[:k], there[:k]
 
@@ -332,43 +259,6 @@ def intersected(left, right, ts, end, sign, starts, ends, signs):  # type: ignor
         out_end[k] = min(end[i], ends[j])
         out_sign[k] = sign[i] * signs[j]
     return out_ts, out_end, out_sign
-
-
-def merge_order(parts: Sequence[Int64s]) -> Int64s:
-    """The order that merges one or two sorted arrays, given end to end.
-
-    >>> merge_order([np.array([1, 5]), np.array([3])]).tolist()
-    [0, 2, 1]
-    """
-    if len(parts) == 1:
-        return np.arange(len(parts[0]))
-    merged: Int64s = _merge_two(parts[0], parts[1])
-    return merged
-
-
-@njit(cache=True)
-def _merge_two(a, b):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    order = np.empty(len(a) + len(b), np.int64)
-    i = j = 0
-    for k in range(len(order)):
-        if j >= len(b) or (i < len(a) and a[i] <= b[j]):
-            order[k] = i
-            i += 1
-        else:
-            order[k] = len(a) + j
-            j += 1
-    return order
-
-
-def expand(low: Int64s, count: Int64s) -> Int64s:
-    """`low[i], low[i] + 1, ... (count[i] of them)` for each i, in one array.
-
-    >>> expand(np.array([5, 9]), np.array([2, 1])).tolist()
-    [5, 6, 9]
-    """
-    total = int(count.sum())
-    ends = np.cumsum(count)
-    return np.arange(total) + np.repeat(low - (ends - count), count)
 
 
 def surviving(elements: Elements, frontier: int) -> Int64s:
