@@ -40,6 +40,7 @@ class Engine:
         *,
         strategy: str = "upa",
         without: Iterable[str] = (),
+        sharing: str = "auto",
         **options: Any,
     ) -> None:
         self.catalog = Catalog(functions=registered())
@@ -48,11 +49,13 @@ class Engine:
         if runtime == "local":
             from windrow.local.live import LocalRuntime
 
-            self.runtime: Any = LocalRuntime(self._functions(self.catalog), strategy)
+            self.runtime: Any = LocalRuntime(self._functions(self.catalog), strategy, sharing)
         elif runtime == "spark":
             from windrow.spark.live import SparkRuntime
 
-            made = SparkRuntime(self._functions(self.catalog), home=home, spark=spark, strategy=strategy, **options)
+            made = SparkRuntime(
+                self._functions(self.catalog), home=home, spark=spark, strategy=strategy, sharing=sharing, **options
+            )
             self.runtime = made
             try:
                 self.catalog = made.restore(self.catalog, self._without)

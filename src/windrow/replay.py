@@ -62,7 +62,9 @@ def run(
     if runtime == "spark":
         from windrow.spark.bounded import run_on_spark
 
-        return run_on_spark(replay, batch_rows=batch_rows, strategy=strategy, progress=progress, spark=spark)
+        return run_on_spark(
+            replay, batch_rows=batch_rows, strategy=strategy, progress=progress, spark=spark, sharing=sharing
+        )
     return replay.run_local(batch_rows, strategy, progress, sharing)
 
 

@@ -57,7 +57,7 @@ def test_partials_of_parts_add_up(make_case: Callable[[int], Any], seed: int) ->
     task = r.integers(0, 3, len(ts))
     for k in range(3):
         at = np.flatnonzero(task == k)
-        parts.absorb(parts.reduce(ts[at], part(columns, at), frontier))
+        parts.absorb(parts.reduce(ts[at], part(columns, at)))
     got = parts.advance(np.zeros(0, np.int64), {}, frontier)
     assert want.keys() == got.keys()
     for name in want:

@@ -19,6 +19,7 @@ Cost per row: log(cuts) per attribute, then a lookup per plot and attribute.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -197,6 +198,17 @@ class Plot:
     @cached_property
     def members(self) -> tuple[Int64s, Int64s]:
         return members_of(self.membership)
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The plot for another process."""
+        return pickle.dumps((self.conditions, self.solo))
+
+
+@lru_cache(maxsize=64)
+def unpacked(packed: bytes) -> Plot:
+    """The plot of another process; equal ones are one object."""
+    return Plot(*pickle.loads(packed))
 
 
 def runs_of(membership: Bools) -> tuple[Int64s, Int64s, Int64s]:

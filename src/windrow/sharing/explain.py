@@ -9,14 +9,14 @@ from windrow.plan.words import duration
 from windrow.sharing.cells import Index, Plot
 from windrow.sharing.conditions import Condition, Opaque, atoms
 from windrow.sharing.counters import least_rate, slice_rate
-from windrow.sharing.group import Group, Served
+from windrow.sharing.registry import Registry, Served
 from windrow.sharing.windows import Window, sliced
 
 SHOWN = 5
 """Names listed before the rest is only counted."""
 
 
-def explain_sharing(group: Group, plan: QueryPlan, unit: int = 1) -> str:
+def explain_sharing(group: Registry, plan: QueryPlan, unit: int = 1) -> str:
     """How a query shares, or why it does not; `unit`: ticks per second, 1 for plain ticks."""
     if plan.name not in group.served:
         why = group.reasons.get(plan.name, "sharing is off" if group.sharing == "off" else "it is not registered")
@@ -42,7 +42,7 @@ def _windows(served: Served) -> list[Window]:
     return [e.member.window for e in served.family.joined.values()]
 
 
-def _slices(group: Group, served: Served, unit: int) -> list[str]:
+def _slices(group: Registry, served: Served, unit: int) -> list[str]:
     window, windows = served.query.member.window, _windows(served)
     own = ", ".join(duration(s, unit) for s in sliced(window, group.slicing).slices[:SHOWN])
     common = slice_rate(windows, group.slicing) * window.range
@@ -106,7 +106,7 @@ def _others(served: Served) -> list[str]:
     ]
 
 
-def _saved(group: Group, served: Served, unit: int) -> list[str]:
+def _saved(group: Registry, served: Served, unit: int) -> list[str]:
     n, windows = len(served.family), _windows(served)
     if n < 2:
         return ["saves: nothing, it is alone"]

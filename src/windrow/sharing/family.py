@@ -12,6 +12,7 @@ The family is an operator (`advance`, `state`, `restore`) over plain arrays. In 
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -75,13 +76,15 @@ class Member:
 
 @dataclass
 class Joined:
-    """A member and since when: its clock, its epoch, and its account or its shards."""
+    """A member and since when: its clock, its epoch, and its account or its shards; `done`: answered up to here."""
 
     member: Member
     start: int
     epoch: int
     account: int | None = None
     shards: _Key | None = None
+    done: int = BEGINNING
+    uid: str = ""  # tells it from others that had its name
 
 
 @dataclass
@@ -109,7 +112,7 @@ class Family:
         self.counters = Counters()
         self.last = BEGINNING
         self._dirty, self._used = True, False  # the index is stale; rows have come in this epoch
-        self._accounts: dict[tuple[Condition, int], int] = {}
+        self._accounts: dict[Condition, int] = {}  # of this epoch
         self._known: dict[Condition, Condition] = {}
         self._next_account = 0
         self._rows_per_slice = 0.0
@@ -127,22 +130,36 @@ class Family:
         if member.name in self.joined:
             raise ValueError(f"{member.name} has joined already")
         if self._used:
-            self.epoch, self._used = self.epoch + 1, False
-        types = {name: f.type for name, f in member.formulas.items()}
-        self._types |= types
+            self.epoch, self._used, self._accounts = self.epoch + 1, False, {}
         member = replace(member, condition=self._known.setdefault(member.condition, member.condition))
         entry = Joined(member, start, self.epoch)
-        if not member.keys and Ledger.takes(member.calls, types):
-            key = (member.condition, self.epoch)
-            if key not in self._accounts:
-                self._accounts[key] = self._next_account
+        if shards_of(member) is None:
+            if member.condition not in self._accounts:
+                self._accounts[member.condition] = self._next_account
                 self._next_account += 1
-            entry.account = self._accounts[key]
-        else:
-            entry.shards = (member.keys, _valued(member.calls, types))
+            entry.account = self._accounts[member.condition]
+        self.seat(entry)
+
+    def seat(self, entry: Joined) -> None:
+        """Serve a query whose epoch and account have been settled, here or elsewhere."""
+        entry.shards = shards_of(entry.member)
+        self._types |= {name: f.type for name, f in entry.member.formulas.items()}
         self._provide(entry)
-        self.joined[member.name] = entry
+        self.joined[entry.member.name] = entry
         self._dirty, self._reach = True, None
+
+    @property
+    def next_account(self) -> int:
+        """The number of the next account that is opened; none is used twice."""
+        return self._next_account
+
+    def resume(self, epoch: int, next_account: int) -> None:
+        """Go on seating where another process, which may have seen rows since, has stopped."""
+        self.epoch, self._next_account, self._used = epoch, next_account, True
+
+    def used(self) -> None:
+        """Rows have come: who joins from now on has not seen them."""
+        self._used = True
 
     def _provide(self, entry: Joined) -> None:
         """Keep what the query's aggregates need."""
@@ -172,7 +189,7 @@ class Family:
             entry.account, self._next_account = self._next_account, self._next_account + 1
             self._feeds = []
             self._dirty, self._reach = True, None
-        self._settle(index, [entry], ts, values, int(ts[-1]), only=name)
+        self._settle(index, [entry], ts, values, int(ts[-1]), only=frozenset((name,)))
 
     # -- advancing ---------------------------------------------------------------------------------------------------
 
@@ -197,9 +214,12 @@ class Family:
                 self._used = True
                 self._settle(self.index, entries, ts, values, frontier)
 
-    def finish(self, frontier: int) -> dict[str, Elements]:
-        """Final aggregation: the answers of all that is due by `frontier`."""
-        found = self.due(self.last, frontier)
+    def finish(self, frontier: int, names: frozenset[str] | None = None) -> dict[str, Elements]:
+        """Final aggregation: the answers of all that is due by `frontier`, or of those named."""
+        found = self.due(frontier, names)
+        for entry in self.joined.values():
+            if entry.start <= frontier:
+                entry.done = frontier
         self.last = frontier
         self._forget()
         return found
@@ -211,20 +231,23 @@ class Family:
 
     def _layout(self, entries: Sequence[Joined]) -> None:
         """Which accounts and shards each plot feeds, until queries join or leave."""
-        fed: list[list[Joined]] = [[] for _ in self.index.plots]
+        self._feeds = self._laid_out(self.index, entries)
+
+    def _laid_out(self, index: Index, entries: Sequence[Joined]) -> list[_Feed]:
+        fed: list[list[Joined]] = [[] for _ in index.plots]
         for entry in entries:
-            fed[self.index.home[entry.member.condition][0]].append(entry)
+            fed[index.home[entry.member.condition][0]].append(entry)
         old = {(f.plot, f.who): f for f in self._feeds}
-        self._feeds = [
-            old.get((p, tuple(map(id, mine)))) or _Feed(self.index, p, mine, self.technique)
-            for p, mine in zip(self.index.plots, fed, strict=True)
+        return [
+            old.get((p, tuple(map(id, mine)))) or _Feed(index, p, mine, self.technique)
+            for p, mine in zip(index.plots, fed, strict=True)
         ]
 
     def _settle(
         self, index: Index, entries: Sequence[Joined], ts: Int64s, values: Mapping[str, pa.Array], frontier: int,
-        only: str | None = None,
+        only: frozenset[str] | None = None,
     ) -> None:  # fmt: skip
-        feeds = self._feeds if only is None else [_Feed(index, index.plots[0], entries, self.technique)]
+        feeds = self._feeds if only is None else self._laid_out(index, entries)
         places = index.places(values)
         for k, (plot, feed) in enumerate(zip(index.plots, feeds, strict=True)):
             cell = index.cells(k, places, len(ts))
@@ -240,19 +263,33 @@ class Family:
 
     # -- in parts, and state -----------------------------------------------------------------------------------------
 
-    def reduce(self, ts: Int64s, columns: Mapping[str, pa.Array], frontier: int) -> dict[str, tuple[pa.Table, ...]]:
-        """The partials of some of the rows, to be added up elsewhere: nothing is kept here.
+    def reduce(
+        self, ts: Int64s, columns: Mapping[str, pa.Array], only: frozenset[str] | None = None
+    ) -> dict[str, tuple[pa.Table, ...]]:
+        """The partials of some rows in time order, to be added up elsewhere: nothing is kept here.
 
-        `ledger`: entries, few; `shards i`: partials with their keys in columns `key|...`. The index must have been made
-        (`prepare`) where the queries join, and the same family must be asked everywhere.
+        `ledger`: entries, few; `shards ...`: partials with their keys in columns `key|...`. Both end at edges of
+        windows, whatever the frontier, so rows beyond it need not wait. `only`: history, which these queries alone may
+        read. Queries whose expressions raise are named in `failed`, and have nothing.
         """
         part = copy(self)
-        part.ledger, part.shards, part.counters = Ledger(), {}, Counters()
-        for entry in self.joined.values():
+        part.ledger, part.shards, part.counters = Ledger(), {}, self.counters
+        part.joined, part.failed, part._reach = dict(self.joined), self.failed, None
+        entries = [e for n, e in self.joined.items() if only is None or n in only]
+        for entry in entries:
             part._provide(entry)
-        if len(ts):
-            values = part._evaluate(list(self.joined.values()), columns, len(ts))
-            part._settle(part.index, list(self.joined.values()), ts, values, frontier)
+        if len(ts) and entries:
+            if only is None and self._dirty:
+                self._reindex(entries, ts, int(ts[-1]))
+                part.index, part._feeds, part._dirty = self.index, self._feeds, False
+            values = part._evaluate(entries, columns, len(ts))
+            entries = [e for e in entries if e.member.name in part.joined]
+            index = Index(dict.fromkeys(e.member.condition for e in entries)) if only is not None else part.index
+            if only is None and part._dirty:
+                part.prepare(0.0)
+                index = part.index
+            self.counters.rows += len(ts)
+            part._settle(index, entries, ts, values, int(ts[-1]), only)
         return part.partials()
 
     def prepare(self, rows_per_slice: float) -> None:
@@ -272,24 +309,35 @@ class Family:
     def partials(self) -> dict[str, tuple[pa.Table, ...]]:
         """All entries and partials as tables, under the names that `absorb` knows."""
         found = {"ledger": (self.ledger.run().table,)}
-        return found | {f"shards {i}": tuple(self.shards[k].tables()) for i, k in enumerate(sorted(self.shards))}
+        return found | {slot(key): tuple(r.table for r in shards.runs()) for key, shards in self.shards.items()}
 
     def absorb(self, partials: Mapping[str, Sequence[pa.Table]]) -> None:
-        """Add up partials that `reduce` made; the answers come with the next `advance`, with no rows of its own."""
+        """Add up partials that `reduce` made; the answers come with `finish`."""
         self._used = True
-        for table in partials.get("ledger", ()):
-            self.ledger.add(table)
-        known = {(p.conditions, p.solo): p for p in self.index.plots}
-        for i, key in enumerate(sorted(self.shards)):
-            for table in partials.get(f"shards {i}", ()):
-                self.shards[key].add(table, known)
+        self.ledger.add_all(partials.get("ledger", ()))
+        for key, shards in self.shards.items():
+            for table in partials.get(slot(key), ()):
+                shards.add(table)
+
+    def held(self) -> State:
+        """Entries and partials as runs; those that did not change are the same runs as before."""
+        found = {slot(key): tuple(shards.runs()) for key, shards in self.shards.items()}
+        return {"ledger": (self.ledger.run(),), **{n: runs for n, runs in found.items() if runs}}
+
+    def hold(self, state: State, frontier: int) -> None:
+        """Take entries and partials back that `held` named, answered up to `frontier`."""
+        self.ledger.add_all([run.table for run in state.get("ledger", ())])
+        for key, shards in self.shards.items():
+            for run in state.get(slot(key), ()):
+                shards.take_back(run)
+        self._dirty, self._reach, self.last = True, None, frontier
 
     def state(self) -> State:
         """Partials, and who has joined since when."""
-        about = {n: (e.start, e.epoch, e.account) for n, e in self.joined.items()}
+        about = {n: (e.start, e.epoch, e.account, e.done) for n, e in self.joined.items()}
         kept = pickle.dumps((about, self.epoch, self._used, self._next_account, self._accounts, self._rows_per_slice))
         clock = Run(pa.table({"last": [self.last]}).replace_schema_metadata({b"family": kept}))
-        return {"clock": (clock,), **{n: tuple(map(Run, tables)) for n, tables in self.partials().items()}}
+        return {"clock": (clock,), **self.held()}
 
     def restore(self, state: State, frontier: int) -> None:
         """Go on from a state; the same queries have joined."""
@@ -297,25 +345,24 @@ class Family:
         about, self.epoch, self._used, self._next_account, self._accounts, self._rows_per_slice = pickle.loads(
             clock.schema.metadata[b"family"]
         )
-        for name, (start, epoch, account) in about.items():
+        for name, (start, epoch, account, done) in about.items():
             entry = self.joined[name]
-            entry.start, entry.epoch, entry.account = start, epoch, account
-        used = self._used
-        self.absorb({n: [run.table for run in runs] for n, runs in state.items()})
-        self._used, self._dirty, self._reach, self.last = used, True, None, frontier
+            entry.start, entry.epoch, entry.account, entry.done = start, epoch, account, done
+        self.hold(state, frontier)
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    def due(
-        self, after: int, upto: int, names: frozenset[str] | None = None, start: int | None = None
-    ) -> dict[str, Elements]:
-        """The answers at all instants in `(after, upto]`, of all queries or those named; `start` overrides clocks."""
+    def due(self, upto: int, names: frozenset[str] | None = None, start: int | None = None) -> dict[str, Elements]:
+        """The answers at all instants up to `upto` that are not done, of all queries or those named.
+
+        `start` overrides clocks.
+        """
         entries = [e for n, e in self.joined.items() if (names is None or n in names) and e.start != BEGINNING]
         if not entries:
             return {}
         slide = np.array([e.member.window.slide for e in entries], np.int64)
-        starts = [e.start if start is None else start for e in entries]
-        begin = np.maximum(np.array(starts, np.int64), after + 1)
+        starts = [max(e.start, e.done + 1) if start is None else start for e in entries]
+        begin = np.array(starts, np.int64)
         first, last = -(-begin // slide), upto // slide
         found: dict[str, Elements] = {}
         live = np.flatnonzero(last >= first)
@@ -471,6 +518,19 @@ class Family:
         wanted = {*member.keys, *(c.column for c in member.calls if c.column is not None)}
         _computed({s: f for s, f in member.formulas.items() if s in wanted}, mine, len(at))
         return called
+
+
+def slot(key: _Key) -> str:
+    """The name of shards: the same in every process."""
+    return f"shards {hashlib.blake2b(repr(key).encode(), digest_size=8).hexdigest()}"
+
+
+def shards_of(member: Member) -> _Key | None:
+    """Which shards a query reads; None when entries of a ledger answer it."""
+    types = {name: f.type for name, f in member.formulas.items()}
+    if not member.keys and Ledger.takes(member.calls, types):
+        return None
+    return (member.keys, _valued(member.calls, types))
 
 
 class _Feed:

@@ -275,19 +275,32 @@ class Ledger:
             columns |= {f"{mark}|{column}": best.codes, f"{mark}?|{column}": best.filled}
         return Run(pa.table({n: pa.array(np.ascontiguousarray(v)) for n, v in columns.items()}))
 
-    def add(self, table: pa.Table) -> None:
-        """Add the entries of a table that `run` of a like ledger holds; what is to be kept has been provided."""
-        lanes = {"rows": ints(table, "rows").reshape(-1, 1)}
+    def add_all(self, tables: Sequence[pa.Table]) -> None:
+        """Add the entries of tables that `run` of like ledgers holds; what is to be kept has been provided."""
+        filled = [t for t in tables if t.num_rows]
+        if not filled:
+            return
+        found: dict[str, list[tuple[Int64s, Layout]]] = {}
         for column, sums in self.sums.items():
-            found, layout = lanes_of(table, column)
-            sums.widen(layout)
-            lanes[column] = relaid(found, layout, sums.layout)
+            found[column] = [lanes_of(t, column) for t in filled]
+            for _, layout in found[column]:
+                sums.widen(layout)
+        lanes = {"rows": np.concatenate([ints(t, "rows") for t in filled]).reshape(-1, 1)}
+        for column, parts in found.items():
+            lanes[column] = np.concatenate([relaid(m, old, self.sums[column].layout) for m, old in parts])
         bests = {}
-        for column, least in self.bests:
-            mark = "least" if least else "greatest"
-            if f"{mark}|{column}" in table.column_names:
-                bests[column, least] = (ints(table, f"{mark}|{column}"), ints(table, f"{mark}?|{column}"))
-        self._merge(ints(table, "account"), ints(table, "edge"), lanes, bests)
+        for key in self.bests:
+            codes = [_codes(t, *key) for t in filled]
+            bests[key] = (np.concatenate([c for c, _ in codes]), np.concatenate([f for _, f in codes]))
+        account, edge = (np.concatenate([ints(t, n) for t in filled]) for n in ("account", "edge"))
+        self._merge(account, edge, lanes, bests)
+
+
+def _codes(table: pa.Table, column: str, least: bool) -> tuple[Int64s, Bools]:
+    mark = "least" if least else "greatest"
+    if f"{mark}|{column}" not in table.column_names:
+        return np.zeros(table.num_rows, np.int64), np.zeros(table.num_rows, np.bool_)
+    return ints(table, f"{mark}|{column}"), ints(table, f"{mark}?|{column}")
 
 
 def lanes_of(table: pa.Table, column: str) -> tuple[Int64s, Layout]:

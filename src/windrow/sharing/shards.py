@@ -33,8 +33,8 @@ from windrow.operators.aggregates.sweep import sweep_of, with_groups
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import Elements, concat, concat_arrays
 from windrow.operators.keys import factorize
-from windrow.operators.state.run import chunk, ints
-from windrow.sharing.cells import Plot
+from windrow.operators.state.run import Run, chunk, ints
+from windrow.sharing.cells import Plot, unpacked
 from windrow.sharing.conditions import Condition
 from windrow.sharing.kernels import carry_to_grid, greatest, instants_best, number, tally
 from windrow.sharing.ledger import Best, Lanes, Sliced, lanes_of
@@ -73,8 +73,8 @@ class Block:
     lanes: dict[str, Int64s] = field(default_factory=dict)
     bests: dict[tuple[str, bool], tuple[Int64s, Bools]] = field(default_factory=dict)
     values: dict[str, pa.Array] = field(default_factory=dict)
-    only: str | None = None  # history that one query alone may read
-    table: pa.Table | None = None  # once asked for
+    only: frozenset[str] | None = None  # history that these queries alone may read
+    run: Run | None = None  # once asked for
 
     def __len__(self) -> int:
         return len(self.edge)
@@ -116,7 +116,7 @@ class Shards:
 
     def settle(
         self, plot: Plot, epoch: int, cell: Int64s, rows: Sliced, columns: Mapping[str, pa.Array],
-        wanted: Bools, only: str | None = None,
+        wanted: Bools, only: frozenset[str] | None = None,
     ) -> int:  # fmt: skip
         """Form the partials of rows in cells that are `wanted`; returns how many."""
         inside = wanted[cell]
@@ -134,8 +134,7 @@ class Shards:
             self._valued(cell, slot, rows, columns) if self.values else self._summed(cell, slot, rows, columns, plot)
         )
         block.plot, block.epoch, block.only = plot, epoch, only
-        self.blocks.append(block)
-        self._merge()
+        self._put(block)
         return len(block)
 
     def _reads(self) -> list[str]:
@@ -164,13 +163,16 @@ class Shards:
         values = {v: columns[v].take(picks) for v in self.values}
         return Block(None, 0, edge[first], cell[first], slot[first], tally(codes, len(first)), values=values)  # type: ignore[arg-type]
 
-    def _merge(self) -> None:
-        """Merge the newest blocks of one index while they are of similar size."""
-        while len(self.blocks) > 1:
-            a, b = self.blocks[-2:]
-            if a.plot is not b.plot or a.epoch != b.epoch or a.only != b.only or len(a) > 2 * len(b):
-                return
-            self.blocks[-2:] = [self._merged(a, b)]
+    def _put(self, block: Block) -> None:
+        """Keep a block, merged with those of the same index that are of similar size."""
+        alike = [
+            i
+            for i, b in enumerate(self.blocks)
+            if b.plot is block.plot and b.epoch == block.epoch and b.only == block.only
+        ]
+        while alike and len(self.blocks[alike[-1]]) <= 2 * len(block):
+            block = self._merged(self.blocks.pop(alike.pop()), block)
+        self.blocks.append(block)
 
     def _merged(self, a: Block, b: Block) -> Block:
         keys: list[pa.Array] = [
@@ -204,7 +206,7 @@ class Shards:
         """Drop partials at or before `oldest`, and those that no query reads any more."""
         kept = []
         for block in self.blocks:
-            if block.only is not None and block.only not in names:
+            if block.only is not None and not (block.only & names):
                 continue
             if not any(c in alive for c in block.plot.conditions):
                 continue
@@ -222,12 +224,12 @@ class Shards:
 
     # -- state -------------------------------------------------------------------------------------------------------
 
-    def tables(self) -> list[pa.Table]:
-        """Every block as a table with its keys in full; the plot travels in the metadata."""
-        return [self._table(block) for block in self.blocks]
+    def runs(self) -> list[Run]:
+        """Every block as a run with its keys in full; the plot travels in the metadata."""
+        return [self._run(block) for block in self.blocks]
 
-    def _table(self, block: Block) -> pa.Table:
-        if block.table is None:
+    def _run(self, block: Block) -> Run:
+        if block.run is None:
             columns: dict[str, pa.Array | np.ndarray] = {
                 "edge": block.edge,
                 "cell": block.cell,
@@ -241,14 +243,24 @@ class Shards:
                 mark = "least" if least else "greatest"
                 columns |= {f"{mark}|{column}": codes, f"{mark}?|{column}": filled}
             columns |= {f"value|{v}": c for v, c in block.values.items()}
-            about = (block.plot.conditions, block.plot.solo, block.epoch, block.only)
-            block.table = pa.table(columns).replace_schema_metadata({b"plot": pickle.dumps(about)})
-        return block.table
+            about = {b"plot": block.plot.packed, b"block": pickle.dumps((block.epoch, block.only))}
+            block.run = Run(pa.table(columns).replace_schema_metadata(about))
+        return block.run
 
-    def add(self, table: pa.Table, plots: Mapping[tuple[tuple[Condition, ...], bool], Plot]) -> None:
-        """Add the block of a table; `plots`: those that are known, by their conditions."""
-        conditions, solo, epoch, only = pickle.loads(table.schema.metadata[b"plot"])
-        plot = plots.get((conditions, solo)) or Plot(conditions, solo)
+    def add(self, table: pa.Table) -> None:
+        """Add the partials of a table that like shards made."""
+        if table.num_rows:
+            self._put(self._block(table))
+
+    def take_back(self, run: Run) -> None:
+        """Have a block again that `runs` named."""
+        block = self._block(run.table)
+        block.run = run
+        self.blocks.append(block)
+
+    def _block(self, table: pa.Table) -> Block:
+        epoch, only = pickle.loads(table.schema.metadata[b"block"])
+        plot = unpacked(table.schema.metadata[b"plot"])
         keys = [chunk(table, f"key|{k}") for k in self.keys]
         slot = self.groups.lookup(keys, table.num_rows) if keys else np.zeros(table.num_rows, np.int64)
         rows = ints(table, "rows").reshape(-1, 1)
@@ -261,7 +273,7 @@ class Shards:
             if f"{mark}|{column}" in table.column_names:
                 block.bests[column, least] = (ints(table, f"{mark}|{column}"), ints(table, f"{mark}?|{column}"))
         block.values = {v: chunk(table, f"value|{v}") for v in self.values}
-        self.blocks.append(block)
+        return block
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
@@ -386,7 +398,7 @@ class Chosen:
 
 
 def _chosen(block: Block, due: Due, name: str) -> Chosen | None:
-    if block.only is not None and block.only != name:
+    if block.only is not None and name not in block.only:
         return None
     if block.only is None and block.epoch < due.since:
         return None

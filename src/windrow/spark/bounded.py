@@ -33,13 +33,14 @@ def run_on_spark(
     progress: Progress | None = None,
     spark: SparkSession | None = None,
     partitions: int | None = None,
+    sharing: str = "auto",
 ) -> Answers:
     """Run every query of a replay on Spark and return the complete answers."""
     spark = session(spark)
     count = partitions or spark.sparkContext.defaultParallelism
     home = tempfile.mkdtemp(prefix="windrow-replay-")
     try:
-        return run_on(SparkJob(spark), home, replay, batch_rows, strategy, count, progress)
+        return run_on(SparkJob(spark), home, replay, batch_rows, strategy, count, progress, sharing)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -52,13 +53,14 @@ def run_on(
     strategy: str,
     partitions: int,
     progress: Progress | None = None,
+    sharing: str = "auto",
 ) -> Answers:
     """Run every query of a replay by ticks, with state in a new home."""
     functions = {n: f.fn for n, f in replay.catalog.functions.items()}
     parts: dict[str, list[pa.Table]] = {p.name: [] for p in replay.catalog.queries.values()}
     with Store.open(home) as store:
         store.runs = store.runs.unsynced()  # a replay that dies is started anew
-        ticker = Ticker(job, store, functions, partitions)
+        ticker = Ticker(job, store, functions, partitions, sharing if strategy == "upa" else "off")
         _register(ticker, replay, strategy)
         total = sum(len(a.ts) for a in replay.data.values())
         begin = dict.fromkeys(replay.data, 0)
@@ -70,6 +72,8 @@ def run_on(
                 if high > low:
                     feeds.append(Feed(stream, data.rows.slice(low, high - low)))
             tick = ticker.run(feeds, until=frontier)
+            for failure in tick.failed.values():
+                raise failure
             ticker.commit(tick)
             store.sweep()
             for name, table in tick.answers.items():
@@ -87,7 +91,12 @@ def _register(ticker: Ticker, replay: Replay, strategy: str) -> None:
     ticker.streams = dict(replay.catalog.streams)
     for name, table in replay.tables.items():
         ticker.set_table(name, table)
-    for plan in replay.catalog.queries.values():
-        start = replay.starts(plan)
-        if start is not None:
-            ticker.add_query(plan, strategy, start)
+    plans = [p for p in replay.catalog.queries.values() if replay.starts(p) is not None]
+    together = [q for p in plans if (q := ticker.sharing.recognised(p)) is not None]
+    if ticker.sharing.sharing == "auto":
+        together = ticker.sharing.chosen(together, replay.rate)
+    for query in together:
+        ticker.add_shared(ticker.sharing.seat(query), replay.starts(query.plan))
+    for plan in plans:
+        if plan.name not in ticker.sharing.served:
+            ticker.add_alone(plan, strategy, replay.starts(plan))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from windrow.catalog import Catalog, StreamDef, TableDef
+from windrow.errors import WindrowError
 from windrow.local.circuit import answer
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.plan.nodes import QueryPlan
@@ -38,6 +39,7 @@ class Declared:
         self.spark, self.store, self.ticker, self.strategy = spark, store, ticker, strategy
         self.home = store.place.uri
         self.outlets: dict[str, Outlet] = {}
+        self.failures: dict[str, WindrowError] = {}  # queries that cannot go on; the others do
         self.readers: dict[str, Reader] = {}
         self._tables: dict[str, LiveTable] = {}
         self._fresh: list[str] = []  # queries that have not had their history yet
@@ -82,17 +84,19 @@ class Declared:
         held: list[tuple[object, str, Any]] = [
             (owner, name, value.copy())
             for owner, names in (
-                (self, ("readers", "outlets", "_tables", "_fresh")),
+                (self, ("readers", "outlets", "failures", "_tables", "_fresh")),
                 (ticker, ("streams", "queries", "starts", "tables")),
             )
             for name in names
             for value in (getattr(owner, name),)
         ]
         held += [(ticker, "manifest", ticker.manifest), (ticker, "functions", ticker.functions)]
+        seated = ticker.sharing.undo()
 
         def undo() -> None:
             for owner, name, value in held:
                 setattr(owner, name, value)
+            seated()
             self._catalog = None
 
         return undo
@@ -101,7 +105,7 @@ class Declared:
         """Start new streams, then make the change durable."""
         self._start_readers()
         if self._catalog is not None:
-            version = self._keeper.write(self._catalog)
+            version = self._keeper.write(self._catalog, self.ticker.sharing.saved())
             checkpoints = {k: r.checkpoint for k, r in self.readers.items()}
             self.ticker.commit_catalog(version, {"checkpoints": checkpoints})
             self._catalog = None
@@ -109,7 +113,7 @@ class Declared:
     def keep(self, catalog: Catalog, functions: Mapping[str, Callable[..., object]]) -> None:
         """The catalog that the changes lead to."""
         self._catalog = catalog
-        self.ticker.functions = functions
+        self.ticker.functions = self.ticker.sharing.functions = functions
 
     @property
     def identity(self) -> str:
@@ -119,7 +123,9 @@ class Declared:
     def restore(self, catalog: Catalog, without: frozenset[str] = frozenset()) -> Catalog:
         """The catalog that this home was left with, and its queries, ready to go on; `without`: rules switched off."""
         manifest = self.ticker.manifest
-        restored = self._keeper.load(manifest, catalog, without)
+        restored, shared = self._keeper.load(manifest, catalog, without, self.ticker.sharing.sharing)
+        if shared is not None:
+            self.ticker.sharing.take_up(shared)
         checkpoints = manifest.extra.get("checkpoints", {})
         for stream in restored.streams.values():
             self._add_reader(stream, None, checkpoints.get(stream.name.lower()))
@@ -130,6 +136,7 @@ class Declared:
             self.ticker.set_table(key, self._tables[key].reading.table)
         for plan in restored.queries.values():
             self.add_query(plan)
+        self.ticker.sharing.settled()
         return restored
 
     def describe(self, name: str, frame: DataFrame) -> StreamDef:
@@ -210,8 +217,10 @@ class Declared:
         """Run a query from the next tick on; a new one begins with what its streams have kept."""
         key, manifest = plan.name.lower(), self.ticker.manifest
         known = key in manifest.clocks or key in manifest.extra.get("firsts", {})
-        self.ticker.add_query(plan, self.strategy, None if known else self._start(plan), standing=True)
-        empty = answer(plan, Elements.empty(self.ticker.queries[key].layout.flow.steps[-1].schema))
+        start = None if known else self._start(plan)
+        self.ticker.add_query(plan, self.strategy, start, standing=True, known=known)
+        self.failures.pop(key, None)
+        empty = answer(plan, Elements.empty(self.ticker.queries[key].schema))
         self.outlets[key] = Outlet(Recent(empty))
         if not known:
             self._fresh.append(key)
@@ -226,4 +235,5 @@ class Declared:
     def drop_query(self, name: str) -> None:
         """Stop a query."""
         self.ticker.drop_query(name)
+        self.failures.pop(name.lower(), None)
         del self.outlets[name.lower()]

@@ -13,6 +13,9 @@ at the sources.
     answer   query                    elements of a query's last step
     state    -                        references of the runs a task wrote, its timings and counters
     late     stream                   rows that came too late
+    part     family:slot              entries or partials of a family, or how many rows they are of
+    answers  family                   answers of many queries that share
+    failed   query                    why a query that shares cannot go on
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from windrow.plan.nodes import Scan
 from windrow.sources.intake import one, times
 from windrow.spark.exchange import Envelope, decode_table, encode, encode_table, pack, route
 from windrow.spark.program import Program, QueryProgram
+from windrow.spark.shared import reduced
 
 BLOBS = pa.schema([("stream", pa.string()), ("only", pa.string()), ("rows", pa.binary())])
 """Rows of several streams as Arrow streams: what the driver has, as it goes through the JVM."""
@@ -70,6 +71,8 @@ def _feed(
     for name, query in parts.queries.items() if len(ts) else ():
         if only in (None, name) and stream in query.streams:
             out += _leaves(program, name, query, stream, ts, columns, sender)
+    if len(ts) and parts.families:
+        out += reduced(program, stream, ts, columns, sender, only)
     return out
 
 

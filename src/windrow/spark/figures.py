@@ -10,6 +10,7 @@ from typing import Any
 from windrow.runtime import Outlet
 from windrow.spark.manifest import Manifest
 from windrow.spark.reader import Reader
+from windrow.spark.roster import SharedProgram
 from windrow.spark.tables import LiveTable
 from windrow.spark.tick import Tick, Ticker
 
@@ -52,6 +53,7 @@ class Figures:
             "tables": {t.definition.name: _table(t) for t in tables.values()},
             "queries": {
                 ticker.queries[k].plan.name: self._query(k, o, manifest, ticks, state.get(k, (0, 0)))
+                | _shared(ticker, k, state)
                 for k, o in dict(outlets).items()
                 if k in ticker.queries
             },
@@ -98,6 +100,20 @@ def _state(manifest: Manifest) -> dict[str, tuple[int, int]]:
         runs, size = found.get(query, (0, 0))
         found[query] = (runs + len(refs), size + sum(r.bytes for r in refs))
     return found
+
+
+def _shared(ticker: Ticker, key: str, state: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
+    """With how many others a query shares; the state is the family's."""
+    query = ticker.queries[key]
+    if not isinstance(query, SharedProgram):
+        return {}
+    runs, size = state.get(query.family, (0, 0))
+    return {
+        "shared_with": len(ticker.sharing.served[query.plan.name].family) - 1,
+        "runs": runs,
+        "state_bytes": size,
+        "family": query.family,
+    }
 
 
 def _phases(ticks: list[Tick]) -> dict[str, float]:

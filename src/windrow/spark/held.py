@@ -18,6 +18,7 @@ from windrow.operators.state.run import Run, elements_of, run_of
 from windrow.plan.lower import Dataflow
 from windrow.spark.program import Layout, Program, QueryProgram
 from windrow.spark.runs import RunRef
+from windrow.spark.shared import HeldFamily
 from windrow.spark.spread import Exchange
 
 WAITING, TABLE = "waiting", "table"
@@ -38,6 +39,26 @@ class Held:
     @property
     def layout(self) -> Layout:
         return self.query.layout
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is something to name in a manifest."""
+        return self.started or bool(self.waiting)
+
+    @property
+    def table_refs(self) -> Mapping[str, RunRef]:
+        """The versions of tables that the operators have seen."""
+        return self.tables
+
+    def slots(self, stage: int, partition: int) -> Iterator[tuple[str, tuple[Run, ...]]]:
+        """Named lists of runs: all that the query needs to go on."""
+        for i, step in enumerate(self.flow.steps):
+            if step.operator is not None and self.started and self.layout.placement.runs(i, stage, partition):
+                for slot, runs in step.operator.state().items():
+                    yield f"{i}/{slot}", runs
+        for number, exchange in enumerate(self.layout.exchanges):
+            if exchange in self.waiting:
+                yield f"{WAITING}/{number}", (run_of(self.waiting[exchange]),)
 
 
 def restored(program: Program, name: str, query: QueryProgram, stage: int, partition: int) -> Held:
@@ -64,13 +85,13 @@ def restored(program: Program, name: str, query: QueryProgram, stage: int, parti
 
 
 def written(
-    program: Program, stage: int, partition: int, queries: Mapping[str, Held]
+    program: Program, stage: int, partition: int, queries: Mapping[str, Held | HeldFamily]
 ) -> dict[str, dict[str, tuple[RunRef, ...]]]:
     """Write the runs that are new into one file, and name all that the state consists of."""
     fresh: list[Run] = []
     slots: dict[str, dict[str, tuple[Run, ...]]] = {}
     for name, held in queries.items():
-        slots[name] = {s: _unchanged(held.saved.get(s, ()), runs) for s, runs in _slots(held, stage, partition)}
+        slots[name] = {s: _unchanged(held.saved.get(s, ()), runs) for s, runs in held.slots(stage, partition)}
         fresh += [r for runs in slots[name].values() for r in runs if r.uid not in held.refs]
     found = {r.uid: r for r in program.store.write((stage, partition), program.tick, fresh)}
     refs: dict[str, dict[str, tuple[RunRef, ...]]] = {}
@@ -78,20 +99,10 @@ def written(
         known = held.refs | found
         held.saved = slots[name]
         held.refs = {r.uid: known[r.uid] for runs in slots[name].values() for r in runs}
-        if held.started or held.waiting:
+        if held.kept:
             refs[name] = {s: tuple(known[r.uid] for r in runs) for s, runs in slots[name].items()}
-            refs[name] |= {f"{TABLE}/{t}": (ref,) for t, ref in held.tables.items()}
+            refs[name] |= {f"{TABLE}/{t}": (ref,) for t, ref in held.table_refs.items()}
     return refs
-
-
-def _slots(held: Held, stage: int, partition: int) -> Iterator[tuple[str, tuple[Run, ...]]]:
-    for i, step in enumerate(held.flow.steps):
-        if step.operator is not None and held.started and held.layout.placement.runs(i, stage, partition):
-            for slot, runs in step.operator.state().items():
-                yield f"{i}/{slot}", runs
-    for number, exchange in enumerate(held.layout.exchanges):
-        if exchange in held.waiting:
-            yield f"{WAITING}/{number}", (run_of(held.waiting[exchange]),)
 
 
 def _unchanged(old: tuple[Run, ...], new: tuple[Run, ...]) -> tuple[Run, ...]:

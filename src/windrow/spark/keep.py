@@ -27,8 +27,8 @@ class Keeper:
         self.store, self.strategy = store, strategy
         self.version = (store.latest() or Manifest(version=-1, tick=0)).catalog
 
-    def write(self, catalog: Catalog) -> int:
-        """Write the next version, and return its number."""
+    def write(self, catalog: Catalog, shared: Mapping[str, Any]) -> int:
+        """Write the next version, and return its number; `shared`: who shares with whom."""
         self.version += 1
         self.store.write_catalog(
             self.version,
@@ -38,16 +38,20 @@ class Keeper:
                 "streams": [_stream(s) for s in catalog.streams.values()],
                 "tables": [_table(t) for t in catalog.tables.values()],
                 "queries": [{"name": q.name, "text": q.text} for q in catalog.queries.values()],
+                "sharing": shared["technique"],
+                "shared": dict(shared),
             },
         )
         return self.version
 
-    def load(self, manifest: Manifest, catalog: Catalog, without: frozenset[str] = frozenset()) -> Catalog:
-        """The catalog in force, with the functions of `catalog`; `without`: optimizer rules that are off."""
+    def load(
+        self, manifest: Manifest, catalog: Catalog, without: frozenset[str], sharing: str
+    ) -> tuple[Catalog, Mapping[str, Any] | None]:
+        """The catalog in force, with the functions of `catalog`, and who shares; `without`: rules that are off."""
         if not manifest.catalog:
-            return catalog
+            return catalog, None
         content = self.store.read_catalog(manifest.catalog)
-        for what, now in (("windrow", windrow.__version__), ("strategy", self.strategy)):
+        for what, now in (("windrow", windrow.__version__), ("strategy", self.strategy), ("sharing", sharing)):
             if content[what] != now:
                 raise StateError(
                     f"this home was written with {what} {content[what]}, and this is {now}",
@@ -66,7 +70,7 @@ class Keeper:
         for plain in content["queries"]:
             plan = cql.compile_select(plain["text"], catalog, plain["name"])
             catalog = catalog.add(optimize(plan, catalog, off=without, strategy=self.strategy))
-        return catalog
+        return catalog, content["shared"]
 
 
 def _stream(s: StreamDef) -> dict[str, Any]:

@@ -32,8 +32,9 @@ from windrow.spark.faults import reach
 from windrow.spark.figures import Figures
 from windrow.spark.job import Feed, SparkJob
 from windrow.spark.place import Place
-from windrow.spark.program import frontier
+from windrow.spark.program import QueryProgram, frontier
 from windrow.spark.reader import Batch, Reader, gather
+from windrow.spark.roster import SharedProgram
 from windrow.spark.session import session
 from windrow.spark.store import Store
 from windrow.spark.tick import Tick, Ticker
@@ -62,6 +63,7 @@ class SparkRuntime(Declared):
         spark: SparkSession | None = None,
         strategy: str = "upa",
         partitions: int | None = None,
+        sharing: str = "auto",
     ) -> None:
         self._temporary = tempfile.mkdtemp(prefix="windrow-home-") if home is None else None
         store = Store.open(home or self._temporary or "")
@@ -69,7 +71,8 @@ class SparkRuntime(Declared):
             spark = session(spark)
             store.sweep(orphans=True)
             count = partitions or spark.sparkContext.defaultParallelism
-            super().__init__(spark, store, Ticker(SparkJob(spark), store, functions, count), strategy)
+            how = sharing if strategy == "upa" else "off"
+            super().__init__(spark, store, Ticker(SparkJob(spark), store, functions, count, how), strategy)
         except BaseException:
             store.close()
             raise
@@ -165,11 +168,15 @@ class SparkRuntime(Declared):
     def _histories(self) -> list[Feed]:
         """What the streams of new queries have kept."""
         found = []
-        for query in (q for q in self._fresh if q in self.ticker.queries):
-            for stream in sorted(self.ticker.queries[query].streams):
+        owners: dict[str, frozenset[str]] = {}
+        for query in (self.ticker.queries[q] for q in self._fresh if q in self.ticker.queries):
+            # those who share have one history
+            owners[query.family if isinstance(query, SharedProgram) else query.plan.name.lower()] = query.streams
+        for owner, streams in owners.items():
+            for stream in sorted(streams):
                 rows = view.kept_rows(self.store, self.ticker.manifest, self.readers[stream].definition, waiting=True)
                 if rows.num_rows:
-                    found.append(Feed(stream, rows, query))
+                    found.append(Feed(stream, rows, owner))
         return found
 
     def _deliver(self, tick: Tick) -> None:
@@ -179,6 +186,9 @@ class SparkRuntime(Declared):
                 sink.write(name, tick.number, table)
             outlet.recent.add(table)
             LOG.debug("query %s, tick %d: %d rows", name, tick.number, table.num_rows)
+        for name, error in tick.failed.items():
+            LOG.error("query %s, tick %d: %s", name, tick.number, error)
+            self.failures[name] = error
         for stream, rows in tick.late.items():
             LOG.warning("stream %s, tick %d: %d late rows", stream, tick.number, rows.num_rows)
             self._late_sink.write(stream, tick.number, rows)
@@ -271,7 +281,8 @@ class SparkRuntime(Declared):
         """The state after the newest tick, while ticks go on."""
         self._check()
         with self.store.snapshot() as manifest:
-            queries, readers = dict(self.ticker.queries), dict(self.readers)
+            queries = {k: q for k, q in self.ticker.queries.items() if isinstance(q, QueryProgram)}
+            readers = dict(self.readers)
             if manifest is None:
                 raise StateError("no tick has been committed yet", hint="declare something, or start the engine")
             yield View(
@@ -302,6 +313,7 @@ class SparkRuntime(Declared):
             "home": self.home,
             "running": running,
             "error": None if self._error is None else str(self._error),
+            "failed": {name: str(error) for name, error in self.failures.items()},
             **self.figures.status(self.ticker, self.readers, self._tables, self.outlets),
         }
 

@@ -13,11 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import pyarrow as pa
+
 from windrow.catalog import StreamDef
 from windrow.operators.elements import BEGINNING
 from windrow.plan.lower import Dataflow, lower, lower_kept
 from windrow.plan.nodes import QueryPlan
 from windrow.spark.place import Place
+from windrow.spark.roster import Roster
 from windrow.spark.runs import RunRef, RunStore
 from windrow.spark.spread import Exchange, Placement, place
 
@@ -52,6 +55,11 @@ class QueryProgram:
         flow = self.flow()
         return Layout(flow, place(flow))
 
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        """The columns of the answer's elements."""
+        return dict(self.layout.flow.steps[-1].schema)
+
     @cached_property
     def streams(self) -> frozenset[str]:
         """The streams read."""
@@ -84,6 +92,8 @@ class Standing:
 
     streams: Mapping[str, StreamDef] = field(default_factory=dict)
     queries: Mapping[str, QueryProgram] = field(default_factory=dict)
+    families: Mapping[str, Roster] = field(default_factory=dict)  # queries that share
+    functions: Functions = field(default_factory=dict)
 
     def save(self, target: Place, name: str) -> None:
         """Write by value, with user functions that live in no module."""
@@ -107,6 +117,7 @@ class Program:
     starts: Mapping[str, int]  # where clocks start
     firsts: Mapping[str, int]  # where clocks would start that have not been reached: the earliest row so far
     tables: Mapping[str, RunRef]  # the present version of each table
+    fresh: frozenset[str] = frozenset()  # queries that share and have not had a tick
     runs: Mapping[tuple[str, int, int], Slots] = field(default_factory=dict)  # by (query, stage, partition)
     generations: Mapping[tuple[int, int], str] = field(
         default_factory=dict

@@ -28,9 +28,10 @@ from windrow.spark.exchange import Envelope, decode, encode, pack, route, share,
 from windrow.spark.held import Held, restored, written
 from windrow.spark.program import Program, frontier
 from windrow.spark.runs import RunRef
+from windrow.spark.shared import HeldFamily, recalled
 from windrow.spark.spread import Exchange
 
-_held: dict[tuple[str, int, int], tuple[str, dict[str, Held]]] = {}
+_held: dict[tuple[str, int, int], tuple[str, dict[str, Held | HeldFamily]]] = {}
 """(home, stage, partition) -> (generation, queries): the operators of this worker's last attempt."""
 
 
@@ -48,6 +49,8 @@ class Stage:
         self.starts: dict[str, int] = dict(program.starts)
         self.inbox: dict[tuple[str, int], list[tuple[int, bytes | pa.Buffer]]] = {}
         self.counters: dict[str, int] = {}
+        self.families = program.parts.families if stage == 1 else {}
+        self.partials: list[tuple[str, bytes | pa.Buffer]] = []  # for families
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take in all envelopes, advance every query, write what changed, and report."""
@@ -61,20 +64,26 @@ class Stage:
                 self._receive(envelope)
         lap()
         self._clock()
-        held = self._recall()
+        held, families = self._recall()
         lap()
         for name in self.queries:
             if name in self.starts:
                 self._advance(name, held[name])
+        for address, body in self.partials:
+            name, _, slot = address.partition(":")
+            families[name].receive(slot, body)
+        for family in families.values():
+            family.advance(self.frontier, self.starts, self.out)
         lap()
-        refs = written(self.program, self.stage, self.partition, held)
+        every: dict[str, Held | HeldFamily] = {**held, **families}
+        refs = written(self.program, self.stage, self.partition, every)
         generation = uuid.uuid4().hex
-        _held[self._key] = (generation, held)
+        _held[self._key] = (generation, every)
         lap()
         report = {
             "stage": self.stage, "partition": self.partition, "generation": generation,
             "frontier": self.frontier, "marks": self.marks, "starts": self.starts,
-            "refs": refs, "counters": self.counters,
+            "refs": refs, "counters": self.counters, "shared": {n: f.counted for n, f in families.items()},
             "seconds": dict(zip(("receive", "recall", "advance", "write"), np.diff(times).tolist(), strict=True)),
         }  # fmt: skip
         self._send(self.partition, "state", "", pickle.dumps(report))
@@ -105,6 +114,8 @@ class Stage:
                     self.counters[f"{what}.{name}"] = self.counters.get(f"{what}.{name}", 0) + n
             case "first":
                 self.firsts[f"{name}?"] = min(self.firsts.get(f"{name}?", INF), json.loads(bytes(body)))
+            case "part":
+                self.partials.append((name, body))
             case "control":
                 self.control = json.loads(bytes(body))
             case _:
@@ -130,8 +141,13 @@ class Stage:
                 firsts = [self.firsts[s] for s in (*query.streams, f"{name}?") if s in self.firsts]
                 firsts += [program.firsts[name]] if name in program.firsts else []
                 self.starts |= {name: min(firsts)} if firsts else {}
+        for roster in program.parts.families.values():
+            firsts = [self.firsts[s] for s in (roster.source.stream, f"{roster.name}?") if s in self.firsts]
+            for name in (n.lower() for n in roster.seats):
+                if name not in self.starts and (firsts or name in program.firsts):
+                    self.starts[name] = min([*firsts, program.firsts.get(name, INF)])
 
-    def _recall(self) -> dict[str, Held]:
+    def _recall(self) -> tuple[dict[str, Held], dict[str, HeldFamily]]:
         """The operators as of the last accepted tick."""
         generation, known = _held.pop(self._key, ("", {}))
         if generation != self.program.generations.get((self.stage, self.partition), "none"):
@@ -139,11 +155,18 @@ class Stage:
         found = {}
         for name, query in self.queries.items():
             held = known.get(name)
-            same = held is not None and held.query.uid == query.uid
+            same = isinstance(held, Held) and held.query.uid == query.uid
             found[name] = (
-                held if held is not None and same else restored(self.program, name, query, self.stage, self.partition)
+                held
+                if isinstance(held, Held) and same
+                else restored(self.program, name, query, self.stage, self.partition)
             )
-        return found
+        families = {}
+        for name, roster in self.families.items():
+            held = known.get(name)
+            family = held if isinstance(held, HeldFamily) else None
+            families[name] = recalled(self.program, roster, self.partition, family)
+        return found, families
 
     def _advance(self, name: str, held: Held) -> None:
         start = self.starts[name]

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
-from windrow.errors import RuntimeFailure
+from windrow.errors import RuntimeFailure, WindrowError
 from windrow.local.circuit import answer
 from windrow.operators.elements import BEGINNING, Elements, concat
 from windrow.operators.state.run import Run
@@ -28,7 +28,9 @@ from windrow.spark.faults import reach
 from windrow.spark.job import Feed, Job
 from windrow.spark.manifest import Manifest, SlotKey
 from windrow.spark.program import Functions, Program, QueryProgram, Slots, Standing
+from windrow.spark.roster import SharedProgram, Sharing
 from windrow.spark.runs import RunRef
+from windrow.spark.shared import answer_of, decoded
 from windrow.spark.store import Store
 
 TABLES = "tables"
@@ -46,15 +48,18 @@ class Tick:
     counters: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     ended: float = 0.0  # by the wall
+    failed: dict[str, WindrowError] = field(default_factory=dict)  # queries that cannot go on
 
 
 class Ticker:
     """Runs ticks against a store; the driver's side of the Spark runtime."""
 
-    def __init__(self, job: Job, store: Store, functions: Functions, partitions: int) -> None:
+    def __init__(self, job: Job, store: Store, functions: Functions, partitions: int, sharing: str = "auto") -> None:
         self.job, self.store, self.functions = job, store, functions
         self.streams: dict[str, StreamDef] = {}
-        self.queries: dict[str, QueryProgram] = {}
+        self.queries: dict[str, QueryProgram | SharedProgram] = {}
+        self.sharing = Sharing(functions, sharing, rate=self.rate)
+        self._seen: dict[str, tuple[int, int]] = {}  # rows of a stream so far, and its mark before them
         self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
         self.manifest = store.latest() or Manifest(version=-1, tick=0, extra={"partitions": partitions})
         store.runs = store.runs.trusting(self.manifest.tick + 1)
@@ -79,18 +84,53 @@ class Ticker:
         *,
         retain: int | None = None,
         standing: bool = False,
+        known: bool = False,
     ) -> None:
-        """Run a query from the next tick on; its tables must be known."""
+        """Run a query from the next tick on, with others if it can share; its tables must be known.
+
+        `known`: it goes on after a restart.
+        """
+        shared = self.sharing.add(plan, known) if retain is None else None
+        if shared is not None:
+            self.add_shared(shared, start)
+        else:
+            self.add_alone(plan, strategy, start, retain=retain, standing=standing)
+
+    def add_alone(
+        self,
+        plan: QueryPlan,
+        strategy: str,
+        start: int | None = None,
+        *,
+        retain: int | None = None,
+        standing: bool = False,
+    ) -> None:
+        """Run a query by itself."""
         made = QueryProgram(uuid.uuid4().hex, plan, strategy, self.functions, retain, standing)
         assert made.layout.flow.steps  # what cannot be lowered fails here, not in a tick
         self.queries[plan.name.lower()] = made
         if start is not None:
             self.starts[plan.name.lower()] = start
 
+    def add_shared(self, query: SharedProgram, start: int | None = None) -> None:
+        """Run a query that has been seated."""
+        key = query.plan.name.lower()
+        self.queries[key] = query
+        if start is not None:
+            self.starts[key] = start
+
+    def rate(self, stream: str) -> float | None:
+        """Rows of a stream per tick of its clock, as far as this process has seen any."""
+        rows, begin = self._seen.get(stream, (0, 0))
+        span = self.manifest.marks.get(stream, begin) - begin
+        return rows / span if rows and span > 0 else None
+
     def drop_query(self, name: str) -> None:
         """Stop a query and forget its state."""
         key = name.lower()
-        self.queries.pop(key)
+        dropped = self.queries.pop(key, None)  # one that failed is gone already
+        if isinstance(dropped, SharedProgram):
+            self.sharing.remove(dropped.plan.name)
         self.starts.pop(key, None)
         runs = {k: refs for k, refs in self.manifest.runs.items() if k[2] != key}
         clocks = {q: s for q, s in self.manifest.clocks.items() if q != key}
@@ -121,7 +161,8 @@ class Ticker:
         """Run one job over new rows; `until` sets the frontier from outside."""
         begin = time.perf_counter()
         program = self._program(until, idle)
-        stages = max((q.layout.placement.last_stage for q in self.queries.values()), default=1)
+        apart = [q for q in self.queries.values() if isinstance(q, QueryProgram)]
+        stages = max((q.layout.placement.last_stage for q in apart), default=1)
         planned = time.perf_counter()
         envelopes = self.job.run(feeds, program, stages)
         ran = time.perf_counter()
@@ -147,6 +188,9 @@ class Ticker:
         reach("before manifest")
         self._put(replace(manifest, batches={**self.manifest.batches, **(batches or {})}, outputs=kept))
         self._generations, self._next = generations, None
+        self.sharing.used()
+        for name in tick.failed:
+            self.drop_query(name)
         tick.seconds["commit"] = time.perf_counter() - begin
 
     def commit_catalog(self, version: int, extra: Mapping[str, Any]) -> None:
@@ -177,13 +221,19 @@ class Ticker:
             starts={**self.starts, **self.manifest.clocks},
             firsts=self.manifest.extra.get("firsts", {}),
             tables=dict(self.tables),
+            fresh=self._fresh(),
             runs=self._runs(),
             generations=self._generations,
         )
 
+    def _fresh(self) -> frozenset[str]:
+        known = self.manifest.clocks.keys() | self.manifest.extra.get("firsts", {}).keys()
+        return frozenset(k for k, q in self.queries.items() if isinstance(q, SharedProgram) and k not in known)
+
     def _ship(self) -> str:
         """The file of the standing part; written when it has changed."""
-        standing = Standing(dict(self.streams), dict(self.queries))
+        apart = {k: q for k, q in self.queries.items() if isinstance(q, QueryProgram)}
+        standing = Standing(dict(self.streams), apart, self.sharing.rosters(), dict(self.functions))
         if self._shipped is None or self._shipped[0] != standing:
             before, name = self._shipped, f"programs/{uuid.uuid4().hex}.pickle"
             standing.save(self.store.place, name)
@@ -194,22 +244,29 @@ class Ticker:
 
     def _runs(self) -> dict[tuple[str, int, int], Slots]:
         grouped: dict[tuple[str, int, int], dict[str, tuple[RunRef, ...]]] = {}
+        owners = self.queries.keys() | set(self.sharing.names.values())
         for (stage, partition, query, slot), refs in self.manifest.runs.items():
-            if query in self.queries and stage != TABLES:
+            if query in owners and stage != TABLES:
                 grouped.setdefault((query, int(stage), partition), {})[slot] = refs
         return dict(grouped)
 
     def _collect(self, tick: Tick, envelopes: pa.Table, stages: int) -> None:
         """Sort what came back, and prepare the manifest that would make it real."""
         answers: dict[str, list[tuple[int, Elements]]] = {}
+        shared: dict[str, list[tuple[int, pa.Table]]] = {}
         late: dict[str, list[pa.Table]] = {}
         reports = []
         plain = (envelopes.column(c).to_pylist() for c in ("sender", "kind", "name"))
         for sender, kind, name, body in zip(*plain, envelopes.column("body"), strict=True):
             match kind:
                 case "answer":
-                    schema = self.queries[name].layout.flow.steps[-1].schema
+                    schema = self.queries[name].schema
                     answers.setdefault(name, []).append((sender, decode(body.as_buffer(), list(schema))))
+                case "answers":
+                    for query, part in decoded(body.as_buffer()):
+                        shared.setdefault(query, []).append((sender, part))
+                case "failed":
+                    tick.failed.setdefault(name, pickle.loads(body.as_buffer()))
                 case "late":
                     late.setdefault(name, []).append(decode_table(body.as_buffer()))
                 case "state":
@@ -217,6 +274,10 @@ class Ticker:
         for name, parts in answers.items():
             whole = concat([part for _, part in sorted(parts, key=lambda p: p[0])])
             tick.answers[self.queries[name].plan.name] = answer(self.queries[name].plan, whole)
+        for name, tables in shared.items():
+            if name not in tick.failed:
+                plan = self.queries[name].plan
+                tick.answers[plan.name] = answer_of(plan, [t for _, t in sorted(tables, key=lambda p: p[0])])
         tick.late = {s: pa.concat_tables(t) for s, t in late.items()}
         if len(reports) != stages * self.partitions:
             raise RuntimeFailure(
@@ -238,13 +299,20 @@ class Ticker:
             for phase, seconds in report["seconds"].items():
                 key = f"task.{phase}"
                 tick.seconds[key] = max(tick.seconds.get(key, 0.0), seconds)
+            for family, counted in report["shared"].items():
+                self.sharing.count(family, counted)
             for counter, n in report["counters"].items():
                 # every partition of stage 1 counts the same rows
                 if where == (1, 0) or counter.startswith("answers."):
                     tick.counters[counter] = tick.counters.get(counter, 0) + n
+        for name, table in tick.answers.items():
+            if isinstance(self.queries[name.lower()], SharedProgram):
+                tick.counters[f"answers.{name.lower()}"] = table.num_rows
         first = reports[0]
+        self._count_rows(tick, first["marks"])
         tick.frontier = max(tick.frontier, first["frontier"])
-        starts = {q: s for q, s in {**self.manifest.clocks, **first["starts"]}.items() if q in self.queries}
+        running = self.queries.keys() - tick.failed.keys()
+        starts = {q: s for q, s in {**self.manifest.clocks, **first["starts"]}.items() if q in running}
         fixed = self.starts.keys() | self.manifest.clocks.keys()
         reached = {q: s for q, s in starts.items() if s <= tick.frontier or q in fixed}
         manifest = replace(
@@ -259,3 +327,13 @@ class Ticker:
             outputs={},
         )
         self._next = (manifest, generations)
+
+    def _count_rows(self, tick: Tick, marks: Mapping[str, int]) -> None:
+        """Remember how many rows have come over how much time; a stream's first batch only says where it begins."""
+        for stream in self.streams:
+            rows = tick.counters.get(f"rows.{stream}", 0)
+            if stream in self._seen:
+                seen, begin = self._seen[stream]
+                self._seen[stream] = (seen + rows, begin)
+            elif rows and stream in marks:
+                self._seen[stream] = (0, marks[stream])

@@ -1,0 +1,127 @@
+"""Who shares with whom: the queries that a runtime serves together, and why others run by themselves.
+
+Queries are put into families by their rows (stream and joined tables) and by the technique:
+
+    slices      same rows, predicate and keys; windows differ        (paper, section 3)
+    fragments   same rows and window; predicates differ              (section 4)
+    shards      same rows; windows and predicates differ             (section 5)
+    auto        shards, except for queries that are cheaper alone    (`counters.worth_sharing`)
+    off         nothing is shared
+
+`auto` decides when a query comes, by inequality 1 at the rate that its stream has shown so far; before there is one,
+and for the first query over some rows, it shares, because a family of one costs what a query by itself costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from windrow.errors import WindrowError
+from windrow.plan.nodes import QueryPlan
+from windrow.sharing.counters import least_rate, worth_sharing
+from windrow.sharing.family import Family
+from windrow.sharing.recognise import NotShared, Recognised, Source, recognise
+from windrow.sharing.windows import PAIRED, PANED
+
+TECHNIQUES = ("auto", "off", "slices", "fragments", "shards")
+FEW_ROWS = "rows are so few that sharing costs more"
+Functions = Mapping[str, Callable[..., object]]
+Rate = Callable[[str], float | None]
+"""A stream's rows per tick of its clock; None while nothing is known."""
+
+
+def check(sharing: str, slicing: str = PAIRED) -> None:
+    """Refuse a name that is no technique."""
+    for what, given, allowed in (("sharing", sharing, TECHNIQUES), ("slicing", slicing, (PAIRED, PANED))):
+        if given not in allowed:
+            raise WindrowError(f"unknown {what} {given!r}", hint=f"use one of {', '.join(allowed)}")
+
+
+@dataclass
+class Served:
+    """A query that shares, and its family."""
+
+    query: Recognised
+    family: Family
+
+
+class Registry:
+    """The families of a runtime; `served` and `reasons` say of every query where it is."""
+
+    def __init__(
+        self, functions: Functions, sharing: str = "auto", slicing: str = PAIRED, rate: Rate | None = None
+    ) -> None:
+        check(sharing, slicing)
+        self.functions, self.sharing, self.slicing, self.rate = functions, sharing, slicing, rate
+        self.families: dict[object, Family] = {}
+        self.served: dict[str, Served] = {}
+        self.reasons: dict[str, str] = {}  # queries that run by themselves, and why
+        self._least: dict[object, tuple[int, float]] = {}  # (members when it was computed, least rate) by family
+
+    def recognised(self, plan: QueryPlan) -> Recognised | None:
+        """The query as it would be served; None, and a reason, if it runs by itself."""
+        self.reasons.pop(plan.name, None)
+        if self.sharing == "off":
+            return None
+        try:
+            query = recognise(plan)
+        except NotShared as why:
+            self.reasons[plan.name] = str(why)
+            return None
+        if self.sharing == "auto" and not self._pays(query):
+            self.reasons[plan.name] = FEW_ROWS
+            return None
+        return query
+
+    def _pays(self, query: Recognised) -> bool:
+        """Whether one more query over these rows should share, as far as is known now."""
+        rate = self.rate(query.source.stream) if self.rate is not None else None
+        key = self.key(query)
+        family = self.families.get(key)
+        if rate is None or family is None or not len(family):
+            return True
+        known, least = self._least.get(key, (0, 0.0))
+        if len(family) + 1 >= 2 * known:  # the bound moves slowly: looking at all windows each time would be dear
+            windows = [e.member.window for e in family.joined.values()]
+            least = least_rate([*windows, query.member.window], self.slicing)
+            self._least[key] = (len(family) + 1, least)
+        return rate > least
+
+    def chosen(self, queries: Sequence[Recognised], rate: Callable[[str], float]) -> list[Recognised]:
+        """Of queries that come together, those that cost less together than apart (inequality 1)."""
+        families: dict[Source, list[Recognised]] = {}
+        for query in queries:
+            families.setdefault(query.source, []).append(query)
+        found: list[Recognised] = []
+        for source, members in families.items():
+            if worth_sharing([q.member.window for q in members], rate(source.stream), self.slicing):
+                found += members
+            else:
+                why = "it is alone" if len(members) == 1 else FEW_ROWS
+                self.reasons |= {q.plan.name: why for q in members}
+        return found
+
+    def key(self, query: Recognised) -> object:
+        """Which family a query belongs to."""
+        m = query.member
+        match self.sharing:
+            case "slices":
+                return (query.source, m.condition, m.keys)
+            case "fragments":
+                return (query.source, m.window)
+        return query.source
+
+    def family_of(self, query: Recognised) -> Family:
+        """The family of a query, new if nobody is in it."""
+        family = self.families.setdefault(self.key(query), Family(self.functions, self.slicing))
+        family.functions = self.functions
+        return family
+
+    def remove(self, name: str) -> None:
+        """Serve a query no longer."""
+        served = self.served.pop(name)
+        served.family.leave(name)
+        if not len(served.family):
+            self.families = {k: f for k, f in self.families.items() if f is not served.family}
+            self._least = {k: v for k, v in self._least.items() if k in self.families}

@@ -1,0 +1,344 @@
+"""Shared aggregation in the tasks of a tick.
+
+    stage 0   the rows of a task, joined with tables, reduced to entries and partials of all queries at once
+    stage 1   entries go to one partition, partials by their keys; added to the state, answered, finished
+
+Entries and partials end at window edges, so rows beyond the frontier are reduced at once and nothing waits; what is
+answered is what lies up to the frontier. A row meets the tables as they stand when it arrives. Only answers travel to
+the driver, those of all queries with the same columns in one envelope.
+
+Families are kept by worker processes: at stage 0 without state, at stage 1 with the state of the accepted attempt. Both
+follow the roster that the driver ships. Cost of a tick: one pass over rows per plot, then the answers.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.errors import RuntimeFailure
+from windrow.operators.elements import BEGINNING, Int64s, concat_arrays
+from windrow.operators.keys import hash_rows
+from windrow.operators.state.run import Run, chunk
+from windrow.plan.nodes import QueryPlan
+from windrow.sharing.family import Counters, Family, Joined
+from windrow.sharing.finish import Finish, finish
+from windrow.sharing.group import Rows
+from windrow.sharing.recognise import Recognised
+from windrow.sharing.registry import Functions
+from windrow.spark.exchange import Envelope, decode_table, encode_table
+from windrow.spark.program import Program
+from windrow.spark.roster import Roster, Seat
+from windrow.spark.runs import RunRef
+
+_FINISH = "finish "
+_known: OrderedDict[str, Recognised] = OrderedDict()
+"""Queries by the uid of their seat: a change of the roster unpacks only who is new."""
+
+
+def recognised(seat: Seat) -> Recognised:
+    """The query in a seat."""
+    found = _known.get(seat.uid)
+    if found is None:
+        found = _known[seat.uid] = pickle.loads(seat.packed)
+        while len(_known) > 1 << 14:
+            _known.popitem(last=False)
+    return found
+
+
+def follow(family: Family, roster: Roster) -> bool:
+    """Let those leave and join who did so on the driver; whether anybody has."""
+    gone = [n for n, e in family.joined.items() if n not in roster.seats or roster.seats[n].uid != e.uid]
+    for name in gone:
+        family.leave(name)
+    new = [n for n in roster.seats if n not in family.joined]
+    for name in new:
+        seat = roster.seats[name]
+        family.seat(Joined(recognised(seat).member, BEGINNING, seat.epoch, seat.account, uid=seat.uid))
+    family.epoch = roster.epoch
+    return bool(gone or new)
+
+
+# -- stage 0 -----------------------------------------------------------------------------------------------------------
+
+_reducers: OrderedDict[tuple[str, str], Reducer] = OrderedDict()
+
+
+class Reducer:
+    """A family without state: rows in, partials out."""
+
+    def __init__(self, roster: Roster, functions: Functions) -> None:
+        self.family = Family(functions, roster.slicing)
+        self.roster: Roster | None = None
+        self._rows: dict[frozenset[str] | None, tuple[tuple[str, ...], Rows]] = {}
+
+    def follow(self, roster: Roster, functions: Functions) -> None:
+        """Do what the driver's family does."""
+        if self.roster is not roster:
+            self.family.functions, self.roster = functions, roster
+            follow(self.family, roster)
+            self._rows = {}
+
+    def rows(self, program: Program, only: frozenset[str] | None) -> Rows:
+        """The rows of the source, joined with the present versions of its tables."""
+        assert self.roster is not None
+        source = self.roster.source
+        labels = {t.partition("#")[0] for t in source.tables}
+        versions = tuple(program.tables[t].uid for t in sorted(labels))
+        known = self._rows.get(only)
+        if known is None or known[0] != versions:
+            rows = Rows(source, {t: program.store.read(program.tables[t]).table for t in labels})
+            for name, seat in self.roster.seats.items():
+                if only is None or name in only:
+                    rows.read(recognised(seat).columns)
+            known = self._rows[only] = (versions, rows)
+        return known[1]
+
+
+def _reducer(program: Program, roster: Roster) -> Reducer:
+    key = (program.home, roster.name)
+    if key not in _reducers:
+        _reducers[key] = Reducer(roster, program.parts.functions)
+        while len(_reducers) > 64:
+            _reducers.popitem(last=False)
+    found = _reducers[key]
+    found.follow(roster, program.parts.functions)
+    return found
+
+
+def reduced(
+    program: Program, stream: str, ts: Int64s, columns: Mapping[str, pa.Array], sender: int, only: str | None
+) -> Iterator[Envelope]:
+    """The partials of new rows for all families over a stream; `only`: history, for the new queries of one family."""
+    taken: dict[object, tuple[Int64s, dict[str, pa.Array]]] = {}
+    in_order = bool((np.diff(ts) >= 0).all())
+    order = None if in_order else np.argsort(ts, kind="stable")
+    for roster in program.parts.families.values():
+        if roster.source.stream != stream or only not in (None, roster.name):
+            continue
+        names = None if only is None else frozenset(n for n in roster.seats if n.lower() in program.fresh)
+        reducer = _reducer(program, roster)
+        rows = reducer.rows(program, names)
+        shape = (roster.source, tuple(rows.columns))
+        if shape not in taken:
+            taken[shape] = rows.take(lambda _, r=rows: _sorted(ts, columns, order, r))  # type: ignore[misc]
+        family, family.counters = reducer.family, Counters()
+        tables = family.reduce(*taken[shape], names)
+        for name, error in family.failed.items():
+            yield 0, sender, "failed", name.lower(), pickle.dumps(error)
+        family.failed.clear()
+        yield from _routed(roster, tables, program.partitions, sender)
+        c = family.counters
+        counted = json.dumps([c.rows, c.lifted, c.partials]).encode()
+        yield roster.home(program.partitions), sender, "part", f"{roster.name}:count", counted
+
+
+def _sorted(
+    ts: Int64s, columns: Mapping[str, pa.Array], order: Int64s | None, rows: Rows
+) -> tuple[Int64s, dict[str, pa.Array]]:
+    wanted = {c.partition(".")[2] for c in rows.columns if c.partition(".")[0] == rows.source.stream}
+    read = {n: a for n, a in columns.items() if n.lower() in wanted}
+    if order is None:
+        return ts, read
+    picks = pa.array(order)
+    return ts[order], {n: a.take(picks) for n, a in read.items()}
+
+
+def _routed(
+    roster: Roster, partials: Mapping[str, tuple[pa.Table, ...]], partitions: int, sender: int
+) -> Iterator[Envelope]:
+    """Entries to the family's home, partials by the hash of their keys."""
+    home = roster.home(partitions)
+    for slot, tables in partials.items():
+        for table in tables:
+            keys = [chunk(table, c) for c in table.column_names if c.startswith("key|")]
+            if table.num_rows == 0:
+                continue
+            if not keys or partitions == 1:
+                yield home, sender, "part", f"{roster.name}:{slot}", encode_table(table)
+                continue
+            to = hash_rows(keys, table.num_rows).view(np.uint64) % np.uint64(partitions)
+            for p in np.unique(to).tolist():
+                part = table.filter(pa.array(to == p))
+                yield int(p), sender, "part", f"{roster.name}:{slot}", encode_table(part)
+
+
+# -- stage 1 -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class HeldFamily:
+    """A family in one task: partials in memory, and the runs that hold them on disk."""
+
+    roster: Roster
+    family: Family
+    partition: int
+    home: bool
+    functions: Functions
+    finishes: dict[str, Finish] = field(default_factory=dict)
+    inbox: dict[str, list[pa.Table]] = field(default_factory=dict)
+    saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
+    refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
+    counted: Counters = field(default_factory=Counters)
+    followed: bool = False
+
+    def follow(self, roster: Roster, functions: Functions) -> None:
+        """Do what the driver's family does."""
+        if self.roster is roster and self.followed:
+            return
+        self.followed = True
+        self.roster, self.functions, self.family.functions = roster, functions, functions
+        follow(self.family, roster)
+        uids = {n: e.uid for n, e in self.family.joined.items()}
+        self.finishes = {n: f for n, f in self.finishes.items() if uids.get(n) == f.uid}
+        for name, seat in roster.seats.items():
+            if name not in self.finishes and self._answers(name):
+                made = self.finishes[name] = Finish(recognised(seat), functions)
+                made.uid = seat.uid
+        self.__dict__.pop("mine", None)
+
+    @cached_property
+    def mine(self) -> frozenset[str]:
+        """The queries that are answered here: with keys everywhere, without at home."""
+        return frozenset(n for n in self.family.joined if self._answers(n))
+
+    def _answers(self, name: str) -> bool:
+        return self.home or bool(self.family.joined[name].member.keys)
+
+    def receive(self, slot: str, body: bytes | pa.Buffer) -> None:
+        """Take in what stage 0 sent."""
+        if slot == "count":
+            rows, lifted, partials = json.loads(bytes(body))
+            self.counted.rows += rows
+            self.counted.lifted += lifted
+            self.counted.partials += partials
+            return
+        self.inbox.setdefault(slot, []).append(decode_table(body))
+
+    def advance(self, frontier: int, starts: Mapping[str, int], out: list[Envelope]) -> None:
+        """Add what came to the state, and answer what is due."""
+        for name, entry in self.family.joined.items():
+            if entry.start == BEGINNING:
+                start = starts.get(name.lower())
+                if start is not None and start <= frontier:
+                    entry.start = start
+                    if name in self.finishes:
+                        self.finishes[name].start(start)
+        self.family.counters = self.counted
+        self.family.absorb(self.inbox)
+        self.inbox = {}
+        due = self.family.finish(frontier, self.mine)
+        failures: dict[str, RuntimeFailure] = {}
+        answers = finish(self.finishes, due, frontier, failures)
+        for name, error in failures.items():
+            out.append((0, self.partition, "failed", name.lower(), pickle.dumps(error)))
+        shown = {n: [e.columns[c] for c in self.finishes[n].schema] for n, e in answers.items()}
+        for body in encoded({n: e.ts for n, e in answers.items()}, shown):
+            out.append((self.partition, self.partition, "answers", self.roster.name, body))
+
+    # what `held` writes
+
+    def slots(self, stage: int, partition: int) -> Iterator[tuple[str, tuple[Run, ...]]]:
+        """Named lists of runs: all that the family needs to go on."""
+        yield from self.family.held().items()
+        for mine in self.finishes.values():
+            for i, step in enumerate(mine.circuit.flow.steps if mine.circuit is not None else ()):
+                if step.operator is not None and mine.circuit is not None and mine.circuit.started:
+                    for slot, runs in step.operator.state().items():
+                        yield _FINISH + json.dumps([mine.query.plan.name, i, slot]), runs
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is something to name in a manifest."""
+        return True
+
+    @property
+    def table_refs(self) -> Mapping[str, RunRef]:
+        """Versions of tables that the state depends on: none, rows have met theirs."""
+        return {}
+
+
+def recalled(program: Program, roster: Roster, partition: int, known: HeldFamily | None) -> HeldFamily:
+    """A family as of the last accepted tick."""
+    functions = program.parts.functions
+    if known is None:
+        known = _restored(program, roster, partition, functions)
+    known.follow(roster, functions)
+    known.counted = Counters()
+    return known
+
+
+def _restored(program: Program, roster: Roster, partition: int, functions: Functions) -> HeldFamily:
+    held = HeldFamily(roster, Family(functions, roster.slicing), partition,
+                      roster.home(program.partitions) == partition, functions)  # fmt: skip
+    held.follow(roster, functions)
+    slots = program.runs.get((roster.name, 1, partition), {})
+    state: dict[str, tuple[Run, ...]] = {}
+    for slot, refs in slots.items():
+        state[slot] = held.saved[slot] = tuple(program.store.read(r) for r in refs)
+        held.refs |= {r.uid: r for r in refs}
+    held.family.hold(state, program.previous)
+    for name, entry in held.family.joined.items():
+        if name.lower() not in program.fresh:
+            entry.done = program.previous
+            start = program.starts.get(name.lower())
+            if start is not None and start <= program.previous:
+                entry.start = start
+                mine = held.finishes.get(name)
+                if mine is not None and mine.circuit is not None:
+                    mine.circuit.started, mine.circuit.frontier = True, program.previous
+    grouped: dict[tuple[str, int], dict[str, tuple[Run, ...]]] = {}
+    for slot, runs in state.items():
+        if slot.startswith(_FINISH):
+            name, step, inner = json.loads(slot[len(_FINISH) :])
+            if name.lower() not in program.fresh:  # one that had its name has left state behind
+                grouped.setdefault((name, step), {})[inner] = runs
+    for (name, step), inner_state in grouped.items():
+        mine = held.finishes.get(name)
+        if mine is not None and mine.circuit is not None:
+            operator = mine.circuit.flow.steps[step].operator
+            assert operator is not None
+            operator.restore(inner_state, program.previous)
+    return held
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def encoded(times: Mapping[str, Int64s], answers: Mapping[str, Sequence[pa.Array]]) -> Iterator[bytes]:
+    """Answers of many queries, those with the same types in one table: times, columns by number, and whose they are."""
+    alike: dict[tuple[pa.DataType, ...], list[str]] = {}
+    for name, columns in answers.items():
+        alike.setdefault(tuple(c.type for c in columns), []).append(name)
+    for types, names in alike.items():
+        arrays: list[pa.Array] = [pa.array(np.concatenate([times[n] for n in names]))]
+        arrays += [concat_arrays([answers[n][i] for n in names]) for i in range(len(types))]
+        table = pa.Table.from_arrays(arrays, names=[str(i) for i in range(len(arrays))])
+        whose = json.dumps([[n.lower(), len(times[n])] for n in names]).encode()
+        yield encode_table(table.replace_schema_metadata({b"queries": whose}))
+
+
+def decoded(body: bytes | pa.Buffer) -> Iterator[tuple[str, pa.Table]]:
+    """The part of every query: a table of times and columns."""
+    table = decode_table(body)
+    at = 0
+    for name, count in json.loads(table.schema.metadata[b"queries"]):
+        yield name, table.slice(at, count)
+        at += count
+
+
+def answer_of(plan: QueryPlan, parts: Sequence[pa.Table]) -> pa.Table:
+    """The parts of an answer as the rows a user sees; as `answer` does, for parts in time order."""
+    table = parts[0] if len(parts) == 1 else pa.concat_tables(parts).combine_chunks()
+    if len(parts) > 1:
+        table = table.take(pa.array(np.argsort(table.column(0).to_numpy(), kind="stable")))
+    place = {internal: i for i, internal in enumerate(plan.root.schema, 1)}
+    columns = [table.column(0).cast(plan.time_type), *(table.column(place[c]) for _, c in plan.output)]
+    return pa.Table.from_arrays(columns, names=["_ts", *(shown for shown, _ in plan.output)])
