@@ -30,11 +30,11 @@ import pyarrow.compute as pc
 
 from windrow.operators import scalar
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
-from windrow.operators.keys import hash_rows, is_bijective, same_rows
+from windrow.operators.keys import is_bijective, same_rows
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
 from windrow.operators.state.bands import Band, range_of
-from windrow.operators.state.keyed import KeyedRuns, Needles, intersected
+from windrow.operators.state.keyed import KeyedRuns, Needles, Order, intersected
 from windrow.statistics.inputs import InputStatistics, Observed, class_columns
 
 PART_ROWS = 1 << 20
@@ -242,11 +242,12 @@ class Join:
             if self._statistics:
                 self._statistics[i].observe(new, frontier)
             if len(new):
+                orders: dict[tuple[str, ...], Order] = {}  # by its key: often the same one that it is kept by
                 if not self.parts[i].static:
-                    yield from self._complete(i, new)
-                for (part, _, _), index in self._indexes.items():
+                    yield from self._complete(i, new, orders)
+                for (part, keys, _), index in self._indexes.items():
                     if part == i:
-                        index.insert(new, self._last)
+                        index.insert(new, self._last, orders.get(keys))
                         if self.parts[i].static and (new.sign < 0).any():
                             index.settle()  # a table row that is gone must meet nobody who comes now
         self._last = frontier
@@ -272,32 +273,44 @@ class Join:
                 keep = same if keep is None else keep & same
         return new if keep is None else new.filter(keep)
 
-    def _complete(self, first: int, new: Elements) -> Iterator[Elements]:
+    def _complete(self, first: int, new: Elements, orders: dict[tuple[str, ...], Order]) -> Iterator[Elements]:
         internal = self.parts[first].internal
         # `alive` bounds matching, `exp` bounds the result; they differ for internal windows only
         found = new.with_lifetimes(new.ts, np.full(len(new), INF)) if internal else new
         names = [n for p in self.parts for n in p.columns]
-        for result in self._extend(first, 0, found, new.exp):
+        for result in self._extend(first, 0, found, new.exp, orders):
             yield result.with_columns({n: result.columns[n] for n in names})
 
-    def _extend(self, first: int, k: int, found: Elements, alive: Int64s) -> Iterator[Elements]:
+    def _extend(
+        self,
+        first: int,
+        k: int,
+        found: Elements,
+        alive: Int64s,
+        orders: dict[tuple[str, ...], Order] | None = None,
+    ) -> Iterator[Elements]:
         if k == len(self.paths[first]):
             yield found
             return
         step = self.paths[first][k]
         matches = 0
-        for pairs, ends in self._step(step, found, alive):
+        for pairs, ends in self._step(step, found, alive, orders):
             matches += len(pairs)
             yield from self._extend(first, k + 1, pairs, ends)
         if self._statistics:
             known = self._probes.get((first, step.part), (0, 0))
             self._probes[first, step.part] = (known[0] + len(found), known[1] + matches)
 
-    def _step(self, step: Step, found: Elements, alive: Int64s) -> Iterator[tuple[Elements, Int64s]]:
+    def _step(
+        self, step: Step, found: Elements, alive: Int64s, orders: dict[tuple[str, ...], Order] | None
+    ) -> Iterator[tuple[Elements, Int64s]]:
         """Pairs of `found` and the step's input, in parts."""
         waiting: list[tuple[Elements, Int64s]] = []
         size = 0
-        for other, left, right in self._indexes[step.index].probe(self._needles(step, found, alive), PART_ROWS):
+        needles = self._needles(step, found, alive)
+        if orders is not None:
+            orders[step.bound] = needles.order
+        for other, left, right in self._indexes[step.index].probe(needles, PART_ROWS):
             pairs, ends = self._paired(step, found, alive, other, left, right)
             if not len(pairs):
                 continue
@@ -310,11 +323,11 @@ class Join:
             yield _joined(waiting)
 
     def _needles(self, step: Step, found: Elements, alive: Int64s) -> Needles:
-        hashes = hash_rows([found.columns[c] for c in step.bound], len(found))
+        order = Order.of([found.columns[c] for c in step.bound], len(found))
         if step.band is None:
-            return Needles(hashes, found.ts, alive)
+            return Needles(order, found.ts, alive)
         _, other, low, high = step.band
-        return Needles(hashes, found.ts, alive, *range_of(found.columns[other], low, high))
+        return Needles(order, found.ts, alive, *range_of(found.columns[other], low, high))
 
     def _paired(
         self, step: Step, found: Elements, alive: Int64s, other: Elements, left: Int64s, right: Int64s

@@ -89,10 +89,25 @@ def _page(elements: Elements, hashes: Int64s, codes: Int64s | None, rows: Int32s
 
 
 @dataclass(frozen=True, slots=True)
-class Needles:
-    """What looks for partners: the hash of each key, the interval in which it lives, the range of codes it wants."""
+class Order:
+    """The hashes of some elements' keys, sorted, and whose they are."""
 
     hashes: Int64s
+    rows: Int64s
+
+    @classmethod
+    def of(cls, columns: Sequence[pa.Array], length: int) -> Order:
+        """Of the elements whose keys are the given columns."""
+        hashes = hash_rows(columns, length)
+        rows = np.argsort(hashes)
+        return cls(hashes[rows], rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Needles:
+    """What looks for partners: its keys, the interval in which each lives, the range of codes it wants."""
+
+    order: Order
     ts: Int64s
     end: Int64s
     low: Int64s | None = None
@@ -113,17 +128,13 @@ class KeyedRuns:
     def nbytes(self) -> int:
         return sum(p.nbytes for p in self._pages)
 
-    def hash(self, elements: Elements) -> Int64s:
-        """The hash of each element's key."""
-        return hash_rows([elements.columns[k] for k in self.keys], len(elements))
-
-    def insert(self, elements: Elements, frontier: int) -> None:
-        """Add elements; `frontier` is the last one reached, for what merging may drop."""
+    def insert(self, elements: Elements, frontier: int, order: Order | None = None) -> None:
+        """Add elements; `frontier` is the last one reached, for what merging may drop; `order`: of them, if known."""
         if self.band is not None and elements.columns[self.band].null_count:
             elements = elements.filter(np.asarray(elements.columns[self.band].is_valid()))  # no range has a null in it
         if not len(elements):
             return
-        self._add(elements)
+        self._add(elements, order=order)
         size, count = len(self._pages[-1]), 1
         while count < len(self._pages) and len(self._pages[-count - 1]) <= FANOUT * size:
             size, count = size + len(self._pages[-count - 1]), count + 1
@@ -131,18 +142,18 @@ class KeyedRuns:
             merged, self._pages = self._pages[-count:], self._pages[:-count]
             self._merge(merged, frontier)
 
-    def _add(self, elements: Elements, run: Run | None = None) -> None:
+    def _add(self, elements: Elements, run: Run | None = None, order: Order | None = None) -> None:
         """A page of elements in the order of their arrival."""
         if not len(elements):
             return
-        hashes, codes = self.hash(elements), None
+        keys, codes = [elements.columns[k] for k in self.keys], None
         if self.band is None:
-            rows = np.argsort(hashes)
+            order = order or Order.of(keys, len(elements))
         else:
-            codes = codes_of(elements.columns[self.band])
+            hashes, codes = hash_rows(keys, len(elements)), codes_of(elements.columns[self.band])
             rows = np.lexsort((codes, hashes))
-            codes = codes[rows]
-        self._pages.append(_page(elements, hashes[rows], codes, rows.astype(np.int32)))
+            order, codes = Order(hashes[rows], rows), codes[rows]
+        self._pages.append(_page(elements, order.hashes, codes, order.rows.astype(np.int32)))
         self._pages[-1].run = run
 
     def expire(self, frontier: int) -> None:
@@ -185,8 +196,8 @@ class KeyedRuns:
 
         Only pairs that live together. At most `limit` candidates at a time, and one needle's at least.
         """
-        order = np.argsort(needles.hashes)  # sorted needles walk the indexes in order, which caches like
-        hashes, ts, end = needles.hashes[order], needles.ts[order], needles.end[order]
+        hashes, order = needles.order.hashes, needles.order.rows  # in order they walk the indexes as caches like
+        ts, end = needles.ts[order], needles.end[order]
         for page in list(self._pages):
             there = page.elements
             if page.codes is None:

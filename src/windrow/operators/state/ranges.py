@@ -21,9 +21,10 @@ def parts(count: Int64s, limit: int) -> list[tuple[int, int]]:
     >>> parts(np.array([3, 3, 9, 1]), 6)
     [(0, 2), (2, 3), (3, 4)]
     """
+    total = int(count.sum())
+    if total <= limit:
+        return [(0, len(count))] if total else []
     ends = np.cumsum(count)
-    if not len(ends) or not ends[-1]:
-        return []
     cuts = [0]
     while cuts[-1] < len(count):
         done = int(ends[cuts[-1] - 1]) if cuts[-1] else 0
