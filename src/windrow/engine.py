@@ -10,6 +10,7 @@ A script takes effect as a whole or not at all: everything is parsed, bound and 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,8 @@ from windrow.runtime import View
 
 __all__ = ["Engine", "Query"]
 
+QUALITY = "windrow.quality"
+
 
 class Engine:
     """Continuous queries over live streams."""
@@ -41,6 +44,7 @@ class Engine:
         strategy: str = "upa",
         without: Iterable[str] = (),
         sharing: str = "auto",
+        tick_budget: str | float | None = None,
         **options: Any,
     ) -> None:
         self.catalog = Catalog(functions=registered())
@@ -49,13 +53,12 @@ class Engine:
         if runtime == "local":
             from windrow.local.live import LocalRuntime
 
-            self.runtime: Any = LocalRuntime(self._functions(self.catalog), strategy, sharing)
+            self.runtime: Any = LocalRuntime(self._functions(self.catalog), strategy, sharing, tick_budget=tick_budget)
         elif runtime == "spark":
             from windrow.spark.live import SparkRuntime
 
-            made = SparkRuntime(
-                self._functions(self.catalog), home=home, spark=spark, strategy=strategy, sharing=sharing, **options
-            )
+            given = {"home": home, "spark": spark, "strategy": strategy, "sharing": sharing, "tick_budget": tick_budget}
+            made = SparkRuntime(self._functions(self.catalog), **given, **options)
             self.runtime = made
             try:
                 self.catalog = made.restore(self.catalog, self._without)
@@ -240,7 +243,18 @@ class Query:
     def results(self) -> pa.Table:
         """The newest rows of the answer (the last 100,000; attach a sink for all of them)."""
         table: pa.Table = self._engine.runtime.outlets[self._key].recent.table()
+        quality = self.quality()
+        if quality is not None:
+            table = table.replace_schema_metadata({**(table.schema.metadata or {}), QUALITY: json.dumps(quality)})
         return table
+
+    def quality(self) -> dict[str, Any] | None:
+        """What was shed: `time` by the tick budget, `memory` by joins with SHED BY; None when nothing can be.
+
+        The same figures are in the metadata of `results()`, as JSON under `windrow.quality`.
+        """
+        found: dict[str, Any] | None = self._engine.runtime.quality(self._key)
+        return found
 
     def snapshot(self) -> pa.Table:
         """The rows of the relation now; for a stream-valued query, the rows of its newest instant."""

@@ -95,6 +95,9 @@ class Runtime(Protocol):
     def status(self) -> dict[str, Any]:
         """Figures about the run, as plain JSON."""
 
+    def quality(self, query: str) -> dict[str, Any] | None:
+        """What was shed before a query and in its joins; None when it never sheds."""
+
 
 class Recent:
     """The newest answers of one query, and those who want each as it comes."""

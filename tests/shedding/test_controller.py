@@ -7,21 +7,24 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from windrow.operators.keys import mix
 from windrow.shedding.controller import Controller, choose
 from windrow.shedding.estimate import Quality, scaled_average, scaled_count, scaled_sum, shares
 
 
 def simulate(
-    loads: list[int], time: Callable[[int], float], budget: float = 2.0
+    loads: list[int], time: Callable[[int], float], budget: float = 2.0, reading: float = 0.0
 ) -> tuple[list[float], list[float], Controller]:
-    """Tick times and shares kept for so many rows per tick; `time` says how long a tick of kept rows takes."""
+    """Tick times and shares kept for so many rows per tick; `time` says how long a tick of kept rows takes, `reading`
+    how long each row that comes takes, kept or not."""
     controller = Controller(budget)
     times, kept_shares = [], []
     for rows in loads:
         share = controller.keep(rows)
         kept = round(share * rows)
-        seconds = time(kept)
-        controller.observe(rows, kept, seconds)
+        kernels = time(kept)
+        seconds = kernels + reading * rows
+        controller.observe(rows, kept, seconds, kernels)
         times.append(seconds)
         kept_shares.append(share)
     return times, kept_shares, controller
@@ -37,6 +40,29 @@ def test_overload_settles_within_the_budget(fixed: float) -> None:
     assert all(t <= 1.2 * 2.0 for t in times[5:])
     assert all(t >= 0.7 * 2.0 for t in times[10:])
     assert all(0.2 < k < 0.4 for k in kept[10:])
+
+
+def test_time_that_shedding_does_not_change_is_left_alone() -> None:
+    """When reading every row takes most of the budget, the kernels get what is left, and not nothing."""
+    times, kept, _ = simulate([100_000] * 40, lambda n: 0.05 + 4e-5 * n, reading=1.2e-5)
+    assert all(t <= 1.2 * 2.0 for t in times[5:])
+    assert all(0.05 < k < 0.2 for k in kept[10:])
+    _, kept, _ = simulate([200_000] * 40, lambda n: 4e-5 * n, reading=1.2e-5)
+    assert all(k * 200_000 * 4e-5 == pytest.approx(0.2) for k in kept[10:])
+
+
+def test_one_odd_tick_does_not_decide() -> None:
+    """A single tick that takes ten times as long neither closes the gate nor is it forgotten how much fits."""
+    odd = iter([1.0] * 20 + [10.0] + [1.0] * 20)
+    _, kept, _ = simulate([300_000] * 41, lambda n: (0.1 + 1.7e-5 * n) * next(odd))
+    assert min(kept[21:]) > 0.5 * kept[19]
+
+
+def test_a_cold_start_does_not_close_the_gate() -> None:
+    """A first tick of few rows that took very long is followed by what fits within five ticks."""
+    took = iter([8.0] + [0.0] * 20)
+    _, kept, _ = simulate([10, *[50_000] * 10], lambda n: 0.2 + 1.7e-5 * n + next(took))
+    assert all(k == 1.0 for k in kept[5:])
 
 
 def test_noise_does_not_break_it() -> None:
@@ -73,10 +99,11 @@ def test_the_least_important_rows_go_first() -> None:
     """At a third of the rows, at least 1.5 times the importance that random dropping would keep."""
     rng = np.random.default_rng(1)
     importance = rng.integers(1, 11, 30_000).astype(float)
-    chosen = choose(len(importance), 1 / 3, importance, seed=3, tick=7)
+    codes = mix(np.arange(30_000, dtype=np.uint64))
+    chosen = choose(codes, 10_000, importance)
     assert len(chosen.rows) == 10_000
     assert chosen.importance_kept / chosen.importance_seen >= 1.5 / 3
-    again = choose(len(importance), 1 / 3, importance, seed=3, tick=7)
+    again = choose(codes, 10_000, importance)
     assert (again.rows == chosen.rows).all()
     assert (np.diff(chosen.rows) > 0).all()
 
@@ -89,7 +116,8 @@ def test_scaled_aggregates_are_right_on_average(weighted: bool) -> None:
     importance = rng.integers(1, 6, len(values)).astype(float) if weighted else None
     inside, sums, averages = 0, [], []
     for tick in range(300):
-        chosen = choose(len(values), 0.3, importance, tick=tick)
+        codes = mix(np.arange(len(values), dtype=np.uint64) + np.uint64(tick << 20))
+        chosen = choose(codes, round(0.3 * len(values)), importance)
         total = scaled_sum(values[chosen.rows], chosen.probability)
         average = scaled_average(values[chosen.rows], chosen.probability)
         assert average is not None
@@ -104,7 +132,7 @@ def test_scaled_aggregates_are_right_on_average(weighted: bool) -> None:
 
 def test_nothing_shed_is_exact() -> None:
     """With all rows kept the estimates are the values, with no error."""
-    chosen = choose(5, 1.0)
+    chosen = choose(np.arange(5, dtype=np.uint64), 5)
     total = scaled_sum(np.arange(5.0), chosen.probability)
     assert (total.value, total.bound, total.exact) == (10.0, 0.0, True)
     assert scaled_average(np.empty(0), np.empty(0)) is None

@@ -183,18 +183,20 @@ def _stream_items(select: exp.Select) -> exp.Expr | None:
     return items[0] if len(items) == 1 and isinstance(items[0], StreamItems) else None
 
 
-def tick_budget(clause: ShedClause, from_: From, importance: Importance) -> TickBudget | None:
-    """The tick budget, with each stream's importance over its own columns."""
-    if clause.budget is None:
-        return None
-    weights = []
+def tick_budget(
+    clause: ShedClause, from_: From, importance: Importance, other: TickBudget | None = None
+) -> TickBudget | None:
+    """The tick budget, with each stream's importance over its own columns; `other`: that of another block."""
+    weights = list(other.importance) if other is not None else []
     for i, expr in importance.exprs.items():
         scan = next((s for s in walk(from_.inputs[i].node) if isinstance(s, Scan)), None)
         if scan is not None:
             own = {internal: name for internal, name, _ in scan.columns}
             parts = tuple(Ref(own[p.name]) if isinstance(p, Ref) else p for p in expr.parts)
-            weights.append((scan.stream, Expr(parts, expr.type, expr.functions)))
-    return TickBudget(clause.budget.value, tuple(weights))
+            if all(stream != scan.stream for stream, _ in weights):
+                weights.append((scan.stream, Expr(parts, expr.type, expr.functions)))
+    budgets = [b for b in (clause.budget.value if clause.budget else None, other.us if other else None) if b]
+    return TickBudget(min(budgets, default=None), tuple(weights)) if budgets or weights else None
 
 
 # -- the join --------------------------------------------------------------------------------------------

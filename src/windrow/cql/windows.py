@@ -221,6 +221,19 @@ def parse_amount(cursor: Cursor, what: str) -> Amount:
     return Amount(*_measure(words, cursor, offset, what), text, offset)
 
 
+def microseconds(text: str) -> int:
+    """A length of time with a unit, given outside of a script; ValueError if it is none.
+
+    >>> microseconds("2 seconds"), microseconds("1 min 30 s")
+    (2000000, 90000000)
+    """
+    pairs = re.findall(r"(\d+(?:\.\d+)?)\s*([^\W\d]+)", text)
+    rest = re.sub(r"(\d+(?:\.\d+)?)\s*([^\W\d]+)", "", text).strip(" ,")
+    if not pairs or rest or any(unit.lower() not in UNITS for _, unit in pairs):
+        raise ValueError(f"{text!r} is not a length of time")
+    return round(sum(Fraction(number) * UNITS[unit.lower()] for number, unit in pairs))
+
+
 def _measure(words: str, cursor: Cursor, offset: int, what: str) -> tuple[int, bool]:
     """The length in microseconds (with a unit) or ticks (without)."""
     pairs = re.findall(r"([+-]?\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([^\W\d]*)", words)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -19,12 +20,18 @@ from windrow.errors import SourceError
 from windrow.local.circuit import Circuit, answer, one_chunk
 from windrow.operators.elements import BEGINNING, Elements, Int64s
 from windrow.operators.standing import Standing
+from windrow.operators.star_join import StarJoin
 from windrow.plan.nodes import QueryPlan
 from windrow.replay import infer_stream
 from windrow.runtime import Outlet, Recent, View
 from windrow.sharing.group import Group
+from windrow.shedding.admission import Columns, admit, unweighed
+from windrow.shedding.budget import Budgets, seconds_of
 from windrow.sources.intake import one, split_late, times
 from windrow.sources.tabular import to_table
+
+Fed = tuple[Int64s, Columns]
+"""New rows of a stream: their times and columns."""
 
 
 class _Inlet:
@@ -74,8 +81,14 @@ class LocalRuntime:
     """Queries over pushed rows, in this process."""
 
     def __init__(
-        self, functions: Mapping[str, Callable[..., object]], strategy: str = "upa", sharing: str = "auto"
+        self,
+        functions: Mapping[str, Callable[..., object]],
+        strategy: str = "upa",
+        sharing: str = "auto",
+        tick_budget: str | float | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        self.budgets, self._clock = Budgets(seconds_of(tick_budget)), clock
         self.functions, self.strategy = functions, strategy
         self.frontier = BEGINNING
         self.running = False
@@ -93,10 +106,13 @@ class LocalRuntime:
         """Make changes between two ticks: all of them or none."""
         with self._lock:
             held = [dict(d) for d in (self._inlets, self._tables, self._circuits, self.outlets)]
+            budgets = self.budgets
+            self.budgets = budgets.copy()
             try:
                 yield
             except BaseException:
                 self._inlets, self._tables, self._circuits, self.outlets = held
+                self.budgets = budgets
                 for name in [n for n in self._group.served if n.lower() not in self.outlets]:
                     self._group.remove(name)
                 self._group.tables = self._tables
@@ -150,16 +166,20 @@ class LocalRuntime:
 
     def add_query(self, plan: QueryPlan) -> None:
         with self._lock:
-            if self._share(plan):
+            plan = self.budgets.add(plan)
+            key = plan.name.lower()
+            if key not in self.budgets.behind and self._share(plan):
                 return
             circuit = Circuit(plan, self.functions, self._tables, self.strategy, standing=True)
             self._circuits[plan.name.lower()] = circuit
             empty = answer(plan, Elements.empty(circuit.flow.steps[-1].schema))
-            self.outlets[plan.name.lower()] = Outlet(Recent(empty))
+            self.outlets[key] = Outlet(Recent(self.budgets.mark(key, empty)))
             if self.frontier != BEGINNING:  # the clock starts now, with what the streams have kept
                 circuit.start(self.frontier)
                 history = {s: self._inlets[s].history() for s in (n.lower() for n in plan.streams)}
-                self._emit(plan.name.lower(), circuit.advance(history.__getitem__, self.frontier))
+                if key in self.budgets.behind:
+                    history = {s: (ts, unweighed(len(ts), rows)) for s, (ts, rows) in history.items()}
+                self._emit(key, circuit.advance(history.__getitem__, self.frontier))
 
     def _share(self, plan: QueryPlan) -> bool:
         """Serve a query together with others, if it can be."""
@@ -178,6 +198,7 @@ class LocalRuntime:
         with self._lock:
             self._leaving.update(n for n in self._group.served if n.lower() == name.lower())
             self._circuits.pop(name.lower(), None)
+            self.budgets.drop(name)
             self.outlets.pop(name.lower())
 
     def _leave(self) -> None:
@@ -216,7 +237,9 @@ class LocalRuntime:
     def _tick(self, frontier: int) -> None:
         if frontier <= self.frontier:
             return
+        begin = self._clock()
         new = {name: inlet.take(frontier) for name, inlet in self._inlets.items()}
+        passed = self._admitted(new)
         self._leave()
 
         def starts(plan: QueryPlan) -> int | None:
@@ -231,11 +254,34 @@ class LocalRuntime:
                 if start is None:
                     continue
                 circuit.start(start)
-            self._emit(name, circuit.advance(new.__getitem__, frontier))
+            feed = passed.get(self.budgets.behind.get(name), new)
+            self._emit(name, circuit.advance(feed.__getitem__, frontier))
         self.frontier = frontier
         self._ticks += 1
+        self.budgets.observe(self._ticks, self._clock() - begin, frontier)
         if self._group.failures:  # everyone else has gone on
             raise self._group.failures.pop(next(iter(self._group.failures)))
+
+    def _admitted(self, new: Mapping[str, Fed]) -> dict[str | None, dict[str, Fed]]:
+        """By gate: the rows that pass it."""
+        quotas, reports = self.budgets.quotas(), []
+        passed: dict[str | None, dict[str, Fed]] = {}
+        for key, gate in self.budgets.gates.items():
+            passed[key] = {}
+            for stream in self.budgets.streams(key):
+                ts, columns, report = admit(key, gate.budget, stream, *new[stream], quotas.get(key, {}).get(stream))
+                passed[key][stream] = (ts, columns)
+                reports.append(report)
+        self.budgets.account(reports)
+        return passed
+
+    def quality(self, query: str) -> dict[str, Any] | None:
+        """What was shed before a query and in its joins; None when it never sheds."""
+        key, circuit = query.lower(), self._circuits.get(query.lower())
+        steps = circuit.flow.steps if circuit is not None else []
+        memory = [s.operator.quality.as_dict() for s in steps if isinstance(s.operator, StarJoin)]
+        parts = {"time": self.budgets.quality(key), "memory": memory[0] if memory else None}
+        return {what: figures for what, figures in parts.items() if figures is not None} or None
 
     def _emit(self, name: str, elements: Elements) -> None:
         self._put(self._circuits[name].plan, elements)
@@ -243,7 +289,8 @@ class LocalRuntime:
     def _put(self, plan: QueryPlan, elements: Elements) -> None:
         if not len(elements):
             return
-        table, outlet = answer(plan, elements), self.outlets[plan.name.lower()]
+        outlet = self.outlets[plan.name.lower()]
+        table = self.budgets.mark(plan.name, answer(plan, elements))
         outlet.recent.add(table)
         for sink in outlet.sinks:
             sink.write(plan.name, self._ticks, table)
@@ -278,8 +325,10 @@ class LocalRuntime:
                     i.definition.name: {"rows": i.rows, "late": sum(t.num_rows for t in i.late)}
                     for i in self._inlets.values()
                 },
+                "shedding": self.budgets.status(),
                 "queries": {
                     c.plan.name: {"answers": self.outlets[n].recent.rows, "state_bytes": c.state_bytes()}
+                    | {"quality": self.quality(n)}
                     for n, c in self._circuits.items()
                 }
                 | {

@@ -78,9 +78,7 @@ class StarJoin:
     @property
     def quality(self) -> Quality:
         """How much of what came was kept, since the beginning."""
-        seen, filtered, shed, results = (int(c) for c in self._counts)
-        importance_seen, importance_shed, life_seen, life_shed = (float(s) for s in self._sums)
-        return Quality(seen, filtered, shed, results, importance_seen, importance_shed, life_seen, life_shed)
+        return _quality(self._counts, self._sums)
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         if self.facts is not None:
@@ -222,6 +220,20 @@ class StarJoin:
         if self.facts is not None:
             (facts,) = state["facts"]
             self.facts.restore(facts)
+
+
+def quality_of(runs: Sequence[Run]) -> Quality:
+    """The quality of several star joins together, from their `figures` runs."""
+    rows = [run.table.to_pylist()[0] for run in runs]
+    return _quality(
+        sum((np.array(r["counts"]) for r in rows), np.zeros(4, np.int64)),
+        sum((np.array(r["sums"]) for r in rows), np.zeros(4)),
+    )
+
+
+def _quality(counts: np.ndarray, sums: np.ndarray) -> Quality:
+    seen, filtered, shed, results = (int(c) for c in counts)
+    return Quality(seen, filtered, shed, results, *(float(s) for s in sums))
 
 
 class _Facts:

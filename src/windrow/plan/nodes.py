@@ -264,11 +264,11 @@ class StarJoin(Node):
 class TickBudget:
     """SHED WHEN TICK OVER: when ticks take longer than `us`, rows are shed before they are processed.
 
-    `importance`: for each stream that has one, an expression over the stream's own columns; rows of the others are shed
-    uniformly.
+    `us` None: the engine's budget, if it has one. `importance`: for each stream that has one, an expression over the
+    stream's own columns; rows of the others are shed uniformly.
     """
 
-    us: int
+    us: int | None
     importance: tuple[tuple[str, Expr], ...] = ()
 
 

@@ -79,6 +79,8 @@ def recognise(plan: n.QueryPlan) -> Recognised:
     """The query as a member of a family; raises `NotShared` with the reason if it cannot be one."""
     if plan.root.period is None:
         raise NotShared("it is not periodic")
+    if plan.budget is not None and plan.budget.us is not None:
+        raise NotShared("rows may be shed before it (SHED WHEN)")
     if plan.root.op in (n.StreamOp.ISTREAM_RESTORE, n.StreamOp.RSTREAM_RESTORE):
         raise NotShared("it restores what comes and goes between evaluations")
     node: n.Node = plan.root.input

@@ -19,6 +19,7 @@ from windrow.local.circuit import answer
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime import Outlet, Recent
+from windrow.shedding.budget import Budgets
 from windrow.sources.tabular import to_table
 from windrow.spark import view
 from windrow.spark.keep import Keeper
@@ -35,15 +36,19 @@ if TYPE_CHECKING:
 class Declared:
     """Streams, tables and queries of one home; `_busy` is held by whoever changes them or runs a tick."""
 
-    def __init__(self, spark: SparkSession, store: Store, ticker: Ticker, strategy: str) -> None:
+    def __init__(
+        self, spark: SparkSession, store: Store, ticker: Ticker, strategy: str, budget_us: int | None = None
+    ) -> None:
         self.spark, self.store, self.ticker, self.strategy = spark, store, ticker, strategy
+        self.budgets = Budgets(budget_us)
+        self.budgets.load(ticker.manifest.extra.get("budget", {}))
         self.home = store.place.uri
         self.outlets: dict[str, Outlet] = {}
         self.failures: dict[str, WindrowError] = {}  # queries that cannot go on; the others do
         self.readers: dict[str, Reader] = {}
         self._tables: dict[str, LiveTable] = {}
         self._fresh: list[str] = []  # queries that have not had their history yet
-        self._keeper = Keeper(store, strategy)
+        self._keeper = Keeper(store, strategy, "none" if budget_us is None else "set")
         self._catalog: Catalog | None = None  # to be written by the change under way
         self._busy = threading.RLock()
 
@@ -86,6 +91,7 @@ class Declared:
             for owner, names in (
                 (self, ("readers", "outlets", "failures", "_tables", "_fresh")),
                 (ticker, ("streams", "queries", "starts", "tables")),
+                (self.budgets, ("gates", "behind", "plans", "spans")),
             )
             for name in names
             for value in (getattr(owner, name),)
@@ -216,12 +222,13 @@ class Declared:
     def add_query(self, plan: QueryPlan) -> None:
         """Run a query from the next tick on; a new one begins with what its streams have kept."""
         key, manifest = plan.name.lower(), self.ticker.manifest
+        plan = self.budgets.add(plan)
         known = key in manifest.clocks or key in manifest.extra.get("firsts", {})
         start = None if known else self._start(plan)
         self.ticker.add_query(plan, self.strategy, start, standing=True, known=known)
         self.failures.pop(key, None)
         empty = answer(plan, Elements.empty(self.ticker.queries[key].schema))
-        self.outlets[key] = Outlet(Recent(empty))
+        self.outlets[key] = Outlet(Recent(self.budgets.mark(key, empty)))
         if not known:
             self._fresh.append(key)
 
@@ -236,4 +243,5 @@ class Declared:
         """Stop a query."""
         self.ticker.drop_query(name)
         self.failures.pop(name.lower(), None)
+        self.budgets.drop(name)
         del self.outlets[name.lower()]

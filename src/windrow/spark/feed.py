@@ -17,6 +17,7 @@ import pyarrow as pa
 from windrow.catalog import StreamDef
 from windrow.operators.elements import INF, Elements, Int64s
 from windrow.plan.nodes import Scan
+from windrow.shedding.admission import Columns, admit, unweighed
 from windrow.sources.intake import one, times
 from windrow.spark.exchange import Envelope, decode_table, encode, encode_table, pack, route
 from windrow.spark.program import Program, QueryProgram
@@ -68,12 +69,36 @@ def _feed(
     else:
         table, ts = _punctual(program, definition, stream, table, ts, sender, out)
     columns = {n: one(table.column(n)) for n in table.column_names}
-    for name, query in parts.queries.items() if len(ts) else ():
-        if only in (None, name) and stream in query.streams:
-            out += _leaves(program, name, query, stream, ts, columns, sender)
+    readers = {n: q for n, q in parts.queries.items() if only in (None, n) and stream in q.streams} if len(ts) else {}
+    passed: dict[str | None, tuple[Int64s, Columns]] = {None: (ts, columns)}
+    for name, query in readers.items():
+        if query.gate not in passed:
+            passed[query.gate] = _admitted(program, query, stream, ts, columns, sender, only, out)
+        out += _leaves(program, name, query, stream, *passed[query.gate], sender)
     if len(ts) and parts.families:
         out += reduced(program, stream, ts, columns, sender, only)
     return out
+
+
+def _admitted(
+    program: Program,
+    query: QueryProgram,
+    stream: str,
+    ts: Int64s,
+    columns: Columns,
+    sender: int,
+    only: str | None,
+    out: list[Envelope],
+) -> tuple[Int64s, Columns]:
+    """The rows that pass a query's gate; what was seen and kept is reported. History and replays pass whole."""
+    if only is not None or program.until is not None:
+        return ts, unweighed(len(ts), columns)
+    gate, budget = query.gate, query.plan.budget
+    assert gate is not None and budget is not None
+    quota = program.quotas.get(gate, {}).get(stream)
+    ts, columns, report = admit(gate, budget, stream, ts, columns, quota)
+    out.append((0, sender, "shed", stream, report.encode()))
+    return ts, columns
 
 
 def _declared(definition: StreamDef, tables: Sequence[pa.Table]) -> pa.Table:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from windrow.runtime import Outlet
+from windrow.shedding.budget import Budgets
+from windrow.spark import view
 from windrow.spark.manifest import Manifest
 from windrow.spark.reader import Reader
 from windrow.spark.roster import SharedProgram
@@ -35,6 +37,7 @@ class Figures:
         readers: Mapping[str, Reader],
         tables: Mapping[str, LiveTable],
         outlets: Mapping[str, Outlet],
+        budgets: Budgets,
     ) -> dict[str, Any]:
         """Everything but whether the engine runs."""
         manifest, ticks = ticker.manifest, list(self._ticks)
@@ -51,13 +54,23 @@ class Figures:
                 for k, r in readers.items()
             },
             "tables": {t.definition.name: _table(t) for t in tables.values()},
+            "shedding": budgets.status(),
             "queries": {
                 ticker.queries[k].plan.name: self._query(k, o, manifest, ticks, state.get(k, (0, 0)))
                 | _shared(ticker, k, state)
+                | {"quality": self.quality(ticker, budgets, k)}
                 for k, o in dict(outlets).items()
                 if k in ticker.queries
             },
         }
+
+    def quality(self, ticker: Ticker, budgets: Budgets, key: str) -> dict[str, Any] | None:
+        """What a query lost to the tick budget and to the memory of its joins; None when it can lose nothing."""
+        query = ticker.queries[key]
+        memory = None if isinstance(query, SharedProgram) else view.star_quality(ticker.store, query)
+        parts = {"time": budgets.quality(key), "memory": None if memory is None else memory.as_dict()}
+        found = {what: figures for what, figures in parts.items() if figures is not None}
+        return found or None
 
     def _rate(self, ticks: list[Tick], counter: str) -> float:
         """Rows per second over the recent past."""

@@ -1,7 +1,8 @@
 """The catalog on disk: what an engine needs to know to go on after a restart.
 
 Streams and tables are kept as their declarations, queries as their text: binding it again gives the same plan, because
-a home belongs to one version of windrow and one choice of strategy and rules, which are kept with it. DataFrames and
+a home belongs to one version of windrow, one choice of strategy and rules, and has a tick budget for all queries or
+none, which are kept with it. DataFrames and
 Python functions are not kept; their owner attaches them again before the start.
 """
 
@@ -23,8 +24,8 @@ from windrow.spark.store import Store
 class Keeper:
     """Writes versions of the catalog; a manifest says which one is in force."""
 
-    def __init__(self, store: Store, strategy: str) -> None:
-        self.store, self.strategy = store, strategy
+    def __init__(self, store: Store, strategy: str, budget: str = "none") -> None:
+        self.store, self.strategy, self.budget = store, strategy, budget
         self.version = (store.latest() or Manifest(version=-1, tick=0)).catalog
 
     def write(self, catalog: Catalog, shared: Mapping[str, Any]) -> int:
@@ -35,6 +36,7 @@ class Keeper:
             {
                 "windrow": windrow.__version__,
                 "strategy": self.strategy,
+                "tick budget": self.budget,
                 "streams": [_stream(s) for s in catalog.streams.values()],
                 "tables": [_table(t) for t in catalog.tables.values()],
                 "queries": [{"name": q.name, "text": q.text} for q in catalog.queries.values()],
@@ -51,10 +53,13 @@ class Keeper:
         if not manifest.catalog:
             return catalog, None
         content = self.store.read_catalog(manifest.catalog)
-        for what, now in (("windrow", windrow.__version__), ("strategy", self.strategy), ("sharing", sharing)):
-            if content[what] != now:
+        made = {
+            "windrow": windrow.__version__, "strategy": self.strategy, "sharing": sharing, "tick budget": self.budget,
+        }  # fmt: skip
+        for what, now in made.items():  # what decides the layout of state
+            if content.get(what, "none") != now:
                 raise StateError(
-                    f"this home was written with {what} {content[what]}, and this is {now}",
+                    f"this home was written with {what} {content.get(what, 'none')}, and this is {now}",
                     hint="open it as it was written, or start with a new home",
                 )
         for plain in content["streams"]:

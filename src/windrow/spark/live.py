@@ -25,6 +25,7 @@ import pyarrow as pa
 from windrow.errors import StateError, WindrowError
 from windrow.operators.elements import BEGINNING
 from windrow.runtime import View
+from windrow.shedding.budget import seconds_of
 from windrow.sinks.directory import DirectorySink
 from windrow.spark import view
 from windrow.spark.declared import Declared
@@ -64,7 +65,9 @@ class SparkRuntime(Declared):
         strategy: str = "upa",
         partitions: int | None = None,
         sharing: str = "auto",
+        tick_budget: str | float | None = None,
     ) -> None:
+        budget_us = seconds_of(tick_budget)
         self._temporary = tempfile.mkdtemp(prefix="windrow-home-") if home is None else None
         store = Store.open(home or self._temporary or "")
         try:
@@ -72,7 +75,8 @@ class SparkRuntime(Declared):
             store.sweep(orphans=True)
             count = partitions or spark.sparkContext.defaultParallelism
             how = sharing if strategy == "upa" else "off"
-            super().__init__(spark, store, Ticker(SparkJob(spark), store, functions, count, how), strategy)
+            ticker = Ticker(SparkJob(spark), store, functions, count, how)
+            super().__init__(spark, store, ticker, strategy, budget_us)
         except BaseException:
             store.close()
             raise
@@ -147,11 +151,15 @@ class SparkRuntime(Declared):
         for batch in batches:
             batch.reader.seen = time.time()
         feeds = [Feed(b.stream, b.frame) for b in batches] + self._histories()
+        self.ticker.quotas = self.budgets.quotas()
         tick = self.ticker.run(feeds, idle=self._idle())
         self._fresh = []
+        self.budgets.account(tick.admitted)
+        tick.answers = {q: self.budgets.mark(q, t) for q, t in tick.answers.items()}
         outputs = {q.lower(): t for q, t in tick.answers.items() if self.outlets[q.lower()].sinks}
         outputs |= {view.kept_name(s): rows for s, rows in tick.late.items()}
-        self.ticker.commit(tick, {b.stream: b.number for b in batches}, outputs)
+        extra = {"budget": self.budgets.dump()} if self.budgets.behind else {}
+        self.ticker.commit(tick, {b.stream: b.number for b in batches}, outputs, extra)
         reach("after manifest")
         lap = time.perf_counter()
         self._deliver(tick)
@@ -162,6 +170,7 @@ class SparkRuntime(Declared):
         tick.seconds["sweep"] = time.perf_counter() - lap
         tick.seconds["total"] = time.perf_counter() - begin
         tick.ended = time.time()
+        self.budgets.observe(tick.number, tick.seconds["total"], tick.frontier, tick.kernels)
         self.figures.add(tick)
         LOG.debug("tick %d: frontier %d, %.0f ms", tick.number, tick.frontier, 1000 * tick.seconds["total"])
 
@@ -314,8 +323,12 @@ class SparkRuntime(Declared):
             "running": running,
             "error": None if self._error is None else str(self._error),
             "failed": {name: str(error) for name, error in self.failures.items()},
-            **self.figures.status(self.ticker, self.readers, self._tables, self.outlets),
+            **self.figures.status(self.ticker, self.readers, self._tables, self.outlets, self.budgets),
         }
+
+    def quality(self, query: str) -> dict[str, Any] | None:
+        """What was shed before a query and in its joins; None when it never sheds."""
+        return self.figures.quality(self.ticker, self.budgets, query.lower())
 
 
 def _available(reader: Reader) -> Callable[[], None]:

@@ -19,6 +19,7 @@ from windrow.catalog import StreamDef
 from windrow.operators.elements import BEGINNING
 from windrow.plan.lower import Dataflow, lower, lower_kept
 from windrow.plan.nodes import QueryPlan
+from windrow.shedding.admission import Quotas, gate_of
 from windrow.spark.place import Place
 from windrow.spark.roster import Roster
 from windrow.spark.runs import RunRef, RunStore
@@ -66,12 +67,17 @@ class QueryProgram:
         return frozenset(s.lower() for s in self.plan.streams)
 
     @cached_property
+    def gate(self) -> str | None:
+        """The gate its rows must pass, if it may be shed."""
+        return gate_of(self.plan)
+
+    @cached_property
     def tables(self) -> tuple[str, ...]:
         """The tables read."""
         return tuple(t.lower() for t in self.plan.tables)
 
     def __getstate__(self) -> dict[str, object]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("layout", "streams", "tables")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("layout", "streams", "tables", "gate")}
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,7 @@ class Program:
     generations: Mapping[tuple[int, int], str] = field(
         default_factory=dict
     )  # (stage, partition) -> the accepted attempt
+    quotas: Quotas = field(default_factory=dict)  # what a task may keep of a stream, where there is too much
 
     @property
     def home(self) -> str:

@@ -23,6 +23,7 @@ from windrow.local.circuit import answer
 from windrow.operators.elements import BEGINNING, Elements, concat
 from windrow.operators.state.run import Run
 from windrow.plan.nodes import QueryPlan
+from windrow.shedding.admission import Quotas, Report
 from windrow.spark.exchange import decode, decode_table
 from windrow.spark.faults import reach
 from windrow.spark.job import Feed, Job
@@ -49,6 +50,8 @@ class Tick:
     seconds: dict[str, float] = field(default_factory=dict)
     ended: float = 0.0  # by the wall
     failed: dict[str, WindrowError] = field(default_factory=dict)  # queries that cannot go on
+    kernels: float = 0.0  # seconds in tasks behind stage 0: of each stage, the longest task
+    admitted: list[Report] = field(default_factory=list)  # what tasks kept of streams that may be shed
 
 
 class Ticker:
@@ -58,6 +61,7 @@ class Ticker:
         self.job, self.store, self.functions = job, store, functions
         self.streams: dict[str, StreamDef] = {}
         self.queries: dict[str, QueryProgram | SharedProgram] = {}
+        self.quotas: Quotas = {}  # of the next tick
         self.sharing = Sharing(functions, sharing, rate=self.rate)
         self._seen: dict[str, tuple[int, int]] = {}  # rows of a stream so far, and its mark before them
         self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
@@ -176,6 +180,7 @@ class Ticker:
         tick: Tick,
         batches: Mapping[str, int] | None = None,
         outputs: Mapping[str, pa.Table] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         """Make a tick real: the next manifest. `outputs` are kept with it until the commit after, for sinks."""
         assert self._next is not None
@@ -186,6 +191,7 @@ class Ticker:
         }
         manifest, generations = self._next
         reach("before manifest")
+        manifest = replace(manifest, extra={**manifest.extra, **(extra or {})})
         self._put(replace(manifest, batches={**self.manifest.batches, **(batches or {})}, outputs=kept))
         self._generations, self._next = generations, None
         self.sharing.used()
@@ -224,6 +230,7 @@ class Ticker:
             fresh=self._fresh(),
             runs=self._runs(),
             generations=self._generations,
+            quotas=self.quotas,
         )
 
     def _fresh(self) -> frozenset[str]:
@@ -269,6 +276,8 @@ class Ticker:
                     tick.failed.setdefault(name, pickle.loads(body.as_buffer()))
                 case "late":
                     late.setdefault(name, []).append(decode_table(body.as_buffer()))
+                case "shed":
+                    tick.admitted.append(Report.decode(body.as_py()))
                 case "state":
                     reports.append(pickle.loads(body.as_buffer()))
         for name, parts in answers.items():
@@ -290,7 +299,10 @@ class Ticker:
     def _prepare(self, tick: Tick, reports: list[dict[str, Any]]) -> None:
         runs: dict[SlotKey, tuple[RunRef, ...]] = self._table_slots()
         generations: dict[tuple[int, int], str] = {}
+        longest: dict[int, float] = {}
         for report in reports:
+            spent = sum(report["seconds"].values())
+            longest[report["stage"]] = max(longest.get(report["stage"], 0.0), spent)
             where = (report["stage"], report["partition"])
             generations[where] = report["generation"]
             for query, slots in report["refs"].items():
@@ -308,6 +320,7 @@ class Ticker:
         for name, table in tick.answers.items():
             if isinstance(self.queries[name.lower()], SharedProgram):
                 tick.counters[f"answers.{name.lower()}"] = table.num_rows
+        tick.kernels = sum(longest.values())
         first = reports[0]
         self._count_rows(tick, first["marks"])
         tick.frontier = max(tick.frontier, first["frontier"])

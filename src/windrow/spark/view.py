@@ -11,8 +11,10 @@ from windrow.catalog import StreamDef
 from windrow.local.circuit import answer
 from windrow.operators.elements import Elements, concat
 from windrow.operators.standing import relation_of
+from windrow.operators.star_join import StarJoin, quality_of
 from windrow.operators.state.run import elements_of
 from windrow.plan.nodes import Emit, QueryPlan, Scan, StreamOp
+from windrow.shedding.estimate import Quality
 from windrow.spark.held import WAITING
 from windrow.spark.manifest import Manifest
 from windrow.spark.program import QueryProgram
@@ -47,6 +49,19 @@ def kept_rows(store: Store, manifest: Manifest, stream: StreamDef, *, waiting: b
     if manifest.frontier is not None:
         rows = rows.filter(rows.exp > manifest.frontier)
     return pa.table({n: rows.columns[f"{key}.{n}"] for n in stream.columns}).sort_by(stream.time)
+
+
+def star_quality(store: Store, query: QueryProgram) -> Quality | None:
+    """What the joins of a query that shed when memory is short have kept, all partitions together; None: it has
+    none."""
+    slots = {f"{i}/figures" for i, s in enumerate(query.layout.flow.steps) if isinstance(s.operator, StarJoin)}
+    if not slots:
+        return None
+    name = query.plan.name.lower()
+    with store.snapshot() as manifest:
+        found = manifest.runs.items() if manifest is not None else ()
+        runs = [store.read_run(r) for (_, _, q, s), refs in found if q == name and s in slots for r in refs]
+        return quality_of(runs)
 
 
 def relation(store: Store, manifest: Manifest, query: QueryProgram) -> pa.Table:
