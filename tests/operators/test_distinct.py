@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.operators.bag import Bag
+from windrow.operators.changes import Changes
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.elements import Elements
+
+K = {"k": pa.int64()}
 
 
 def elements(rows):
@@ -55,3 +59,40 @@ def test_delta_star_stores_at_most_twice_its_output():
         stored = np.count_nonzero(star._ends[: len(star._rows)][live] > ts[-1])
         assert stored <= 2 * np.count_nonzero(live)
         assert len(star._rows) <= 2 * np.count_nonzero(live)
+
+
+@pytest.mark.parametrize("make", [lambda: DeltaStar(K), lambda: DeltaStar(K, log=True), lambda: Bag("distinct", K)])
+def test_a_state_stays_as_it_was_taken(make):
+    """One row's counters lie side by side in memory; a run taken from them must not follow them."""
+    operator = make()
+    operator.advance([Elements.positive(np.array([1]), 4, {"k": pa.array([7])})], 2)
+    (run,) = operator.state()["rows"]
+    before = run.table.to_pydict()
+    operator.advance([Elements.positive(np.array([3]), 9, {"k": pa.array([7])})], 20)
+    assert run.table.to_pydict() == before
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 12), st.integers(1, 6)), max_size=25),
+    cuts=st.sets(st.integers(1, 20)),
+    restart=st.booleans(),
+)
+def test_delta_star_spells_its_own_log(rows, cuts, restart):
+    """The log of delta-star is the consolidated change log of its lifetimes, batch by batch."""
+    rows = sorted(rows, key=lambda r: r[1])
+    own, covered, changes, last = DeltaStar(K, log=True), DeltaStar(K), Changes(), 0
+    for frontier in [*sorted(cuts), 30]:
+        now = [r for r in rows if last < r[1] <= frontier]
+        key, ts, size = (np.array([r[i] for r in now], np.int64) for i in range(3))
+        new = Elements.positive(ts, ts + size, {"k": pa.array(key, pa.int64())})
+        log = changes.advance([covered.advance([new], frontier)], frontier)
+        got = own.advance([new], frontier)
+        assert seen(got) == seen(log)
+        if restart:
+            state, own = own.state(), DeltaStar(K, log=True)
+            own.restore(state, frontier)
+        last = frontier
+
+
+def seen(log):
+    return sorted(zip(log.ts.tolist(), log.sign.tolist(), log.columns["k"].to_pylist(), strict=True))

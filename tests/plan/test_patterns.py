@@ -189,7 +189,7 @@ def test_unknown_strategy_is_refused() -> None:
         (rows("s"), "FIFO", "FIFO", "FIFO"),
         (filtered(ranged("s"), "s.a"), "none", "none", "none"),
         (Emit(ranged("s")), "FIFO", "none", "list"),
-        (Emit(Distinct(ranged("s"))), "calendar", "none", "list"),
+        (Emit(Distinct(ranged("s"))), "none", "none", "list"),
         (Emit(scan("s")), "none", "none", "none"),
         (Distinct(ranged("s")), "delta-star", "counts", "counts + list"),
         (Distinct(rows("s")), "counts + calendar", "counts", "counts + list"),

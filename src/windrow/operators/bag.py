@@ -129,7 +129,7 @@ class Bag:
             self._pending.add(part.with_columns({**part.columns, "slot": pa.array(moved)}))
 
     def state(self) -> State:
-        counts = self._counts[: len(self._rows)]
+        counts = self._counts[: len(self._rows)].copy()  # a run must not change when the counts do
         named = {f"_count{i}": pa.array(counts[:, i]) for i in range(3)}
         return {"rows": (Run(pa.table({**named, **self._rows.arrays()})),), "pending": self._pending.runs()}
 

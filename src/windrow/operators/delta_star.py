@@ -7,8 +7,10 @@ outlives it, the auxiliary takes over from that instant.
     window     [1 ───── 6)  [3 ───── 8)  [7 ──── 12)
     output     [1 ───── 6)[6 ─ 8)[8 ──── 12)
 
-The output is weak: ends are known, not in order. Rows arrive one after another, so the core is a compiled loop.
-Cost per advance: new elements, and a look at each slot's end; state: one slot with two ends per distinct live row.
+The output is weak: ends are known, not in order. As a change log (`log`) a hand-over is no change, so only the first
+start and the last end are spelled, and nobody need wait for the ends between. Rows arrive one after another, so the
+core is a compiled loop. Cost per advance: new elements, and a look at each slot's end; state: one slot with two ends
+per distinct live row.
 """
 
 from __future__ import annotations
@@ -19,33 +21,41 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from windrow.operators.elements import BEGINNING, Elements
+from windrow.operators.changes import from_start, in_order
+from windrow.operators.elements import BEGINNING, INF, Elements
 from windrow.operators.keytable import KeyTable
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run, chunk, ints
 
 
 class DeltaStar:
-    """One copy of every distinct row of an input without negative elements."""
+    """One copy of every distinct row of an input without negative elements; `log`: as a consolidated change log."""
 
-    def __init__(self, types: Mapping[str, pa.DataType]) -> None:
-        self.types = dict(types)
+    def __init__(self, types: Mapping[str, pa.DataType], log: bool = False) -> None:
+        self.types, self.log = dict(types), log
+        self._start = BEGINNING
         self._rows = KeyTable(types)
         self._ends = np.zeros((0, 2), np.int64)  # by slot: end of the output's copy, end of the auxiliary
 
     def start(self, ts: int) -> None:
-        """Nothing to do."""
+        """In a log, what began before `ts` appears at `ts`, if it is still there then."""
+        self._start = ts
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
-        (new,) = inputs
+        new = from_start(inputs[0], self._start) if self.log else inputs[0]
         slots = self._rows.slots(new.columns, len(new))
         self._grow()
         ts, exp = new.ts, new.exp
         if (ts[1:] < ts[:-1]).any():
             order = np.argsort(ts, kind="stable")
             slots, ts, exp = slots[order], ts[order], exp[order]
-        slot, ts, exp, live = _cover(self._ends[: len(self._rows)], slots, ts, exp, frontier)
-        out = Elements.positive(ts, exp, self._rows.rows(slot))
+        ends = self._ends[: len(self._rows)]
+        if self.log:
+            slot, ts, sign, live = _log(ends, slots, ts, exp, frontier)
+            out = in_order(Elements(ts, np.full(len(ts), INF), sign, self._rows.rows(slot)))
+        else:
+            slot, ts, exp, live = _cover(ends, slots, ts, exp, frontier)
+            out = Elements.positive(ts, exp, self._rows.rows(slot))
         self._forget(frontier, live)
         return out
 
@@ -66,7 +76,7 @@ class DeltaStar:
         return int(np.count_nonzero(self._ends[: len(self._rows)] > BEGINNING))
 
     def state(self) -> State:
-        ends = self._ends[: len(self._rows)]
+        ends = self._ends[: len(self._rows)].copy()  # a run must not change when the ends do
         rows = {n: a for n, a in self._rows.arrays().items() if n in self.types}
         return {"rows": (Run(pa.table({"_end0": pa.array(ends[:, 0]), "_end1": pa.array(ends[:, 1]), **rows})),)}
 
@@ -113,3 +123,43 @@ def _cover(ends, slots, ts, exp, frontier):  # type: ignore[no-untyped-def]  # p
         ends[s, 0], ends[s, 1] = now, aux if aux > now else np.iinfo(np.int64).min
         live += now > frontier
     return out_slot[:n], out_ts[:n], out_exp[:n], live
+
+
+@njit(cache=True)
+def _log(ends, slots, ts, exp, frontier):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """The same walk, of which only appearances and disappearances are told: (slot, time, sign) and the live slots."""
+    gone = np.iinfo(np.int64).min
+    ending = 0
+    for s in range(len(ends)):
+        ending += gone < ends[s, 0] <= frontier and ends[s, 1] <= frontier
+    limit = 3 * len(slots) + ending
+    out_slot, out_ts, out_sign = np.empty(limit, np.int64), np.empty(limit, np.int64), np.empty(limit, np.int8)
+    n = 0
+    for i in range(len(slots)):
+        s = slots[i]
+        now, aux = ends[s, 0], ends[s, 1]
+        if now <= ts[i] and aux > now:
+            now = aux
+        if now < ts[i]:
+            if now > gone:
+                out_slot[n], out_ts[n], out_sign[n] = s, now, -1
+                n += 1
+            out_slot[n], out_ts[n], out_sign[n] = s, ts[i], 1
+            n += 1
+        if now <= ts[i]:
+            now = exp[i]
+        elif exp[i] > aux:
+            aux = exp[i]
+        ends[s, 0], ends[s, 1] = now, aux
+    live = 0
+    for s in range(len(ends)):
+        now, aux = ends[s, 0], ends[s, 1]
+        if now <= frontier and aux > now:
+            now = aux
+        if gone < now <= frontier:
+            out_slot[n], out_ts[n], out_sign[n] = s, now, -1
+            n += 1
+            now = aux = gone
+        ends[s, 0], ends[s, 1] = now, aux if aux > now else gone
+        live += now > frontier
+    return out_slot[:n], out_ts[:n], out_sign[:n], live

@@ -95,6 +95,8 @@ class Dataflow:
         signed &= not isinstance(operator, UNSIGNED)
         if isinstance(operator, AggregateJoin):
             signed = operator.period is None
+        if isinstance(operator, DeltaStar):
+            signed = operator.log
         static = isinstance(node, n.TableScan) and not node.retroactive
         if isinstance(operator, Select | Project | Call):
             static = self.steps[inputs[0]].static
@@ -397,7 +399,7 @@ class _Lowering:
             return self._unary(Sample(node.period), node)
         if node.op is n.StreamOp.ISTREAM:
             return self._entering(node)
-        log = self._unary(Changes(self._pending(node.input), self._dated(node.input)), node)
+        log = self._log(node)
         match node.op:
             case n.StreamOp.RELATION:
                 return log
@@ -411,7 +413,14 @@ class _Lowering:
     def _entering(self, node: n.Append | n.Emit) -> int:
         if self._dated(node.input):
             return self._unary(Starting(), node)
-        return self._append(self._unary(Changes(self._pending(node.input)), node), Entering(), node)
+        return self._append(self._log(node), Entering(), node)
+
+    def _log(self, node: n.Append | n.Emit) -> int:
+        """The input's consolidated change log; delta-star spells its own."""
+        below = node.input
+        if isinstance(below, n.Distinct) and self.strategy == "upa" and not self._signed(self.lower(below.input)):
+            return self.flow.add(DeltaStar(below.schema, log=True), [self.lower(below.input)], below, below.schema)
+        return self._unary(Changes(self._pending(below), self._dated(below)), node)
 
     def _dated(self, node: n.Node) -> bool:
         return dates(node) is not None and not self._signed(self.lower(node))

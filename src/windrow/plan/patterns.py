@@ -18,10 +18,12 @@ Law: on an edge below STRICT no row ends before the end it came with.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 from windrow.errors import BindingError
+from windrow.plan.dated import dates
 from windrow.plan.nodes import (
     Aggregate,
     Append,
@@ -216,8 +218,17 @@ def state_structure(node: Node, strategy: str = "upa") -> str:
         case Emit(op=StreamOp.RSTREAM):
             return "rows alive"
         case Append() | Emit():
-            return _waiting(inputs[0], strategy)
+            return "none" if _spelled(node, known, strategy) else _waiting(inputs[0], strategy)
     return "none"
+
+
+def _spelled(node: Append | Emit, known: Mapping[Node, Lifetimes], strategy: str) -> bool:
+    """Whether the change log waits for no end: delta-star spells its own, and what enters among dated rows is known."""
+    below = node.input
+    if isinstance(below, Distinct):
+        return _distinct(known[below.input], strategy) == "delta-star"
+    entering = isinstance(node, Append) or node.op is StreamOp.ISTREAM
+    return entering and known[below].pattern is not Pattern.STRICT and dates(below) is not None
 
 
 def _waiting(life: Lifetimes, strategy: str, *, ordered: bool = True) -> str:
