@@ -40,6 +40,9 @@ from windrow.statistics.inputs import InputStatistics, Observed, class_columns
 PART_ROWS = 1 << 20
 """Pairs are formed in parts of at most this many candidates (one row's candidates at least)."""
 
+SINCE, LEAST = "~since", "~least"
+"""Of a result under way, once a table has changed: since when its table rows are there, and its oldest stream row."""
+
 DRIFT = 1.5
 """Orders are thought over when some statistic has changed by this factor since they were chosen."""
 
@@ -127,6 +130,7 @@ class Join:
         self._self_equal = [self._own_classes(i) for i in everyone]
         self._indexes = {s.index: self._index(s.index) for path in self.paths for s in path}
         self._last = self._expired = BEGINNING
+        self._changed = False  # a row of a table that does not reach back has come after the beginning
         # two inputs have one order only: their keys need not be counted
         counted = self.classes if len(parts) > 2 else []
         self._statistics = [InputStatistics(class_columns(counted, p.columns)) for p in parts] if planner else []
@@ -245,6 +249,8 @@ class Join:
                 orders: dict[tuple[str, ...], Order] = {}  # by its key: often the same one that it is kept by
                 if not self.parts[i].static:
                     yield from self._complete(i, new, orders)
+                else:
+                    self._changed |= bool((new.ts > BEGINNING).any()) and len(self.parts) > 2
                 for (part, keys, _), index in self._indexes.items():
                     if part == i:
                         index.insert(new, self._last, orders.get(keys))
@@ -278,6 +284,9 @@ class Join:
         # `alive` bounds matching, `exp` bounds the result; they differ for internal windows only
         found = new.with_lifetimes(new.ts, np.full(len(new), INF)) if internal else new
         names = [n for p in self.parts for n in p.columns]
+        if self._changed:
+            dates = {SINCE: pa.array(np.full(len(new), BEGINNING)), LEAST: pa.array(new.ts)}
+            found = found.with_columns({**found.columns, **dates})
         for result in self._extend(first, 0, found, new.exp, orders):
             yield result.with_columns({n: result.columns[n] for n in names})
 
@@ -290,7 +299,8 @@ class Join:
         orders: dict[tuple[str, ...], Order] | None = None,
     ) -> Iterator[Elements]:
         if k == len(self.paths[first]):
-            yield found
+            # a table row touches only rows from its own time on, all of them
+            yield _touched(found) if self._changed else found
             return
         step = self.paths[first][k]
         matches = 0
@@ -340,6 +350,9 @@ class Join:
         lefts, rights = pa.array(left), pa.array(right)
         columns = {n: pc.take(a, lefts, boundscheck=False) for n, a in found.columns.items()}
         columns |= {n: pc.take(a, rights, boundscheck=False) for n, a in other.columns.items()}
+        if self._changed:
+            date, bound = (SINCE, np.maximum) if self.parts[step.part].static else (LEAST, np.minimum)
+            columns[date] = pa.array(bound(columns[date].to_numpy(), other.ts[right]))
         return self._check(step, Elements(ts, exp, sign, columns), ends)
 
     def _check(self, step: Step, pairs: Elements, ends: Int64s) -> tuple[Elements, Int64s]:
@@ -423,6 +436,12 @@ class Join:
             source.restore(state[slot])
             for elements in source.everything():
                 self._indexes[which].insert(elements, frontier)
+        tables = [x for (p, _, _), x in self._indexes.items() if self.parts[p].static and len(self.parts) > 2]
+        self._changed = any((e.ts > BEGINNING).any() for x in tables for e in x.everything())
+
+
+def _touched(found: Elements) -> Elements:
+    return found.filter(found.columns[SINCE].to_numpy() <= found.columns[LEAST].to_numpy())
 
 
 def _slot(which: tuple[int, tuple[str, ...], str | None]) -> str:
