@@ -268,10 +268,11 @@ class Query:
         return rows.filter(pc.equal(ts, ts[rows.num_rows - 1]))
 
     def explain(self, format: str = "text") -> str:
-        """The plan as it runs."""
+        """The plan as it runs: with the orders and plans that its joins have chosen, and what they rest on."""
         from windrow.plan.explain import explain
 
-        return explain(self.plan, format, strategy=self._engine._strategy)
+        joins = self._engine.runtime.joins(self._key)
+        return explain(self.plan, format, strategy=self._engine._strategy, joins=joins)
 
     def subscribe(self, callback: Callable[[pa.Table], None]) -> None:
         """Call `callback` with each new part of the answer."""

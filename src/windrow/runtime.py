@@ -71,6 +71,9 @@ class Runtime(Protocol):
     def refresh(self, name: str) -> None:
         """Read a table again now."""
 
+    def joins(self, query: str) -> list[dict[str, Any]]:
+        """What the joins of a running query do, and why: orders, costs, alternatives and statistics."""
+
     def tables(self) -> Mapping[str, pa.Table]:
         """What each table holds now."""
 

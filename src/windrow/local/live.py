@@ -18,7 +18,9 @@ import pyarrow as pa
 from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.errors import SourceError
 from windrow.local.circuit import Circuit, answer, one_chunk
+from windrow.operators.aggregate_join import AggregateJoin
 from windrow.operators.elements import BEGINNING, Elements, Int64s
+from windrow.operators.join import Join
 from windrow.operators.standing import Standing
 from windrow.operators.star_join import StarJoin
 from windrow.plan.nodes import QueryPlan
@@ -308,6 +310,13 @@ class LocalRuntime:
         assert isinstance(last.operator, Standing)
         rows = last.operator.relation() or Elements.empty(last.schema)
         return answer(circuit.plan, rows).drop_columns(["_ts", "_op"])
+
+    def joins(self, query: str) -> list[dict[str, Any]]:
+        """What the joins of a running query do, and why."""
+        with self._lock:
+            circuit = self._circuits.get(query)
+            operators = [s.operator for s in circuit.flow.steps] if circuit is not None else []
+            return [o.describe() for o in operators if isinstance(o, Join | AggregateJoin)]
 
     def late(self, stream: str) -> pa.Table:
         """The late rows of a stream."""

@@ -24,37 +24,31 @@ meet.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from windrow.errors import RuntimeFailure
 from windrow.operators import scalar
-from windrow.operators.aggregate import ContinuousAggregate, Grouping, Swept
 from windrow.operators.aggregates import Aggregation
-from windrow.operators.aggregates.call import LINEAR, MOMENTS
-from windrow.operators.aggregates.sums import Layout, relaid
-from windrow.operators.aggregates.sweep import Feed, sweep_of
+from windrow.operators.aggregates.call import MOMENTS
+from windrow.operators.aggregates.sums import Layout
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.aggregation_sets import VALUE, AggregationSet, Side, Versions, combined
-from windrow.operators.elements import BEGINNING, Elements, concat_arrays
-from windrow.operators.grid_aggregate import GridAggregate
+from windrow.operators.elements import BEGINNING, Elements
 from windrow.operators.join import Join, Part, Step
 from windrow.operators.keys import hash_rows
 from windrow.operators.keytable import KeyTable
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run
-from windrow.statistics.inputs import InputStatistics, class_columns
-from windrow.statistics.sketch import Distinct
+from windrow.operators.totals import Deltas, delta_schema, is_sum, joined, to_elements, totals, values_of
+from windrow.statistics.inputs import InputStatistics, Seen, class_columns
+from windrow.statistics.sketch import Distinct, estimate
 
 PART_ROWS = 1 << 20
 """Meetings are formed in parts of about this many."""
-
-LIMIT = 2**31
-"""A group of so many join results at once would overflow its lanes."""
 
 DRIFT = 1.5
 
@@ -87,19 +81,8 @@ PlanPlanner = Callable[[Sequence[SideFigures], str, int | None], PlanChoice]
 """From figures, the plan in use and the period of evaluation (if any) to the plan to use."""
 
 
-@dataclass(frozen=True)
-class Deltas:
-    """Changes of output groups: when, how many rows, by how much the lanes; `groups`: slots of grouping attributes."""
-
-    ts: Int64s
-    rows: Int64s
-    lanes: dict[str, Int64s]
-    groups: list[Int64s]
-    values: dict[str, pa.Array]
-
-
-class AggregateJoin:
-    """GROUP BY `keys` with `aggregations` over the join of `parts`; `period`: answers at its multiples only.
+class Meeting:
+    """The changes of GROUP BY `keys` with `aggregations` over the join of `parts`; `period`: of evaluation.
 
     `plan`: bits that say which inputs aggregate early; without it a `planner` chooses, at first early wherever it can.
     """
@@ -134,12 +117,9 @@ class AggregateJoin:
         self.sets = [
             AggregationSet(s, bit == "1", c) for s, bit, c in zip(self._sides, self.plan, self._coders, strict=True)
         ]
-        kind = _Continuous if period is None else _Grid
-        extra = () if period is None else (period,)
-        self._output = kind(self.keys, self.aggregations, types, *extra, strict=True)
-        self.schema = self._output.schema
+        self.schema = delta_schema(self.keys, self.aggregations, types)
         self._grouping = [i for i, s in enumerate(self._sides) if s.group]
-        self._values = tuple(dict.fromkeys(str(a.column) for a in self.aggregations if not _is_sum(a) and a.column))
+        self._values = values_of(self.aggregations)
         self._statistics = [InputStatistics(class_columns(self.classes, p.columns)) for p in self.parts]
         self._entries = [Distinct() for _ in self.parts]
         self._known = [(0.0, BEGINNING)] * len(
@@ -153,10 +133,10 @@ class AggregateJoin:
     def _side(self, part: Part) -> Side:
         mine = part.columns
         read = [c for f in self.residual for c in f.reads if c in mine]
-        plain = [str(a.column) for a in self.aggregations if a.column in mine and not _is_sum(a)]
+        plain = [str(a.column) for a in self.aggregations if a.column in mine and not is_sum(a)]
         sums: dict[str, tuple[bool, bool]] = {}
         for a in self.aggregations:
-            if a.column in mine and _is_sum(a):
+            if a.column in mine and is_sum(a):
                 known = sums.get(str(a.column), (False, False))
                 sums[str(a.column)] = (known[0] or a.kind != "count", known[1] or a.kind in MOMENTS)
         joined = tuple(c for members, _ in self.classes for c in members if c in mine)
@@ -167,25 +147,32 @@ class AggregateJoin:
         return {c: self._tables[members[0]] for members, _ in self.classes for c in members if c in side.types}
 
     def start(self, ts: int) -> None:
-        """The clock starts at `ts`."""
-        self._output.start(ts)
+        """Nothing to do."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
-        """What Aggregate(Join(inputs)) sends in this advance."""
+        """The changes of this advance, as elements."""
+        slots, groups, deltas = self._met(inputs, frontier)
+        if deltas is None:
+            return Elements.empty(self.schema)
+        found = to_elements(slots, groups, deltas, self._layouts())
+        return found.with_columns({c: found.columns[c] for c in self.schema})
+
+    def _met(self, inputs: Sequence[Elements], frontier: int) -> tuple[Int64s, dict[str, pa.Array], Deltas | None]:
+        """Take in an advance: the group of each change as a number, the groups by that number, the changes."""
         versions = []
         for i, given in enumerate(inputs):
             new = self._join._eligible(i, given)
             self._measure(i, new, frontier)
             versions.append(self.sets[i].update(new, frontier))
         deltas = [d for i in range(len(self.sets)) for d in self._changes(i, versions)]
-        output = self._output.absorb(self._slots(deltas), _joined(deltas), self._layouts(), frontier)
+        slots, groups = self._numbered(deltas)
         for known, version in zip(self.sets, versions, strict=True):
             known.settle(version)
         self._forget()
         self._last = frontier
         if self.planner is not None:
             self._think_over()
-        return output
+        return slots, groups, joined(deltas)
 
     # AS join
 
@@ -286,11 +273,11 @@ class AggregateJoin:
 
     # the output
 
-    def _slots(self, deltas: Sequence[Deltas]) -> Int64s:
-        """The output group of each change."""
+    def _numbered(self, deltas: Sequence[Deltas]) -> tuple[Int64s, dict[str, pa.Array]]:
+        """The output group of each change as a number, and the groups' columns by that number."""
         length = sum(len(d.ts) for d in deltas)
         if not self.keys or not length:
-            return np.zeros(length, np.int64)
+            return np.zeros(length, np.int64), {}
         parts = [np.concatenate([d.groups[k] for d in deltas]) for k in range(len(self._grouping))]
         sizes = [len(self.sets[s].groups) for s in self._grouping]
         code = parts[0]
@@ -309,8 +296,7 @@ class AggregateJoin:
         for s, size in reversed(list(zip(self._grouping, sizes, strict=True))):
             columns |= self.sets[s].groups.rows(distinct % size)
             distinct = distinct // size
-        slots = self._output._groups.lookup([columns[k] for k in self.keys], len(next(iter(columns.values()))))
-        return slots[which]
+        return which, {k: columns[k] for k in self.keys}
 
     def _layouts(self) -> dict[str, Layout]:
         return {c: layout for s in self.sets for c, layout in s.layouts.items()}
@@ -339,14 +325,23 @@ class AggregateJoin:
 
     def figures(self) -> list[SideFigures]:
         """What is measured of each input."""
+        return figures(self.measured())
+
+    def measured(self, samples: bool = True) -> tuple[Seen, ...]:
+        """What is measured here, for whoever sees all partitions."""
         found = []
         for s, statistics, sketch, known in zip(self.sets, self._statistics, self._entries, self._known, strict=True):
             rows = float(np.abs(s.count[: len(s.table)]).sum())
-            seen = statistics.observed(rows)
             before = known[0] if self._last < known[1] else 0.0  # the sketch has not seen all of the window yet
-            entries = float(len(s)) if s.grouped else min(max(sketch.estimate(), before), rows)
-            found.append(SideFigures(seen.rate, max(rows, 1.0), max(entries, 1.0), seen.values))
-        return found
+            seen = statistics.seen(rows, samples)
+            entries, sample = (float(len(s)), None) if s.grouped else (before, sketch.sample() if samples else None)
+            found.append(replace(seen, entries=entries, entry_sample=sample))
+        return tuple(found)
+
+    def follow(self, plan: str) -> None:
+        """Take a plan from outside."""
+        if plan != self.plan:
+            self.switch(plan)
 
     def _think_over(self) -> None:
         assert self.planner is not None
@@ -369,32 +364,32 @@ class AggregateJoin:
 
     def describe(self) -> dict[str, Any]:
         """For EXPLAIN: the plan, the cost of each, the aggregation sets and the figures they rest on."""
+        return self.described(self.plan, self._choice, self.figures() if self.planner else [], self.switches)
+
+    def described(
+        self, plan: str, choice: PlanChoice | None, measured: Sequence[SideFigures], switches: int
+    ) -> dict[str, Any]:
+        """The same of a given plan and figures."""
         names = [p.name for p in self.parts]
-        described: dict[str, Any] = {"plan": self.plan, "switches": self.switches}
+        described: dict[str, Any] = {"plan": plan, "switches": switches}
         described["aggregation sets"] = {
-            name: {
-                "early": s.grouped,
-                "grouped by": list(s.side.entry),
-                "sums": list(s.side.sums),
-                "entries": len(s),
-            }
-            for name, s in zip(names, self.sets, strict=True)
+            name: {"early": bit == "1", "grouped by": list(s.entry), "sums": list(s.sums)}
+            for name, bit, s in zip(names, plan, self._sides, strict=True)
         }
-        if self._choice is not None:
-            described["costs"] = dict(self._choice.costs)
-        if self.planner is not None:
+        if choice is not None:
+            described["costs"] = dict(choice.costs)
+        if measured:
             described["statistics"] = {
                 name: {"rate": f.rate, "rows": f.rows, "entries": f.entries, "distinct": dict(f.values)}
-                for name, f in zip(names, self.figures(), strict=True)
+                for name, f in zip(names, measured, strict=True)
             }
         return described
 
     # state
 
     def state(self) -> State:
-        """The plan, each input's entries and ends, and the output."""
+        """The plan, and each input's entries and ends."""
         slots: dict[str, tuple[Run, ...]] = {f"set {i}": s.runs() for i, s in enumerate(self.sets)}
-        slots |= {f"output {name}": runs for name, runs in self._output.state().items()}
         return {**slots, "plan": (Run(pa.table({"plan": [self.plan]})),)}
 
     def restore(self, state: State, frontier: int) -> None:
@@ -405,99 +400,57 @@ class AggregateJoin:
         ]
         for i, s in enumerate(self.sets):
             s.restore(state[f"set {i}"])
+
+
+def figures(measured: Sequence[Seen]) -> list[SideFigures]:
+    """What plans are priced with."""
+    found = []
+    for seen in measured:
+        rows, observed = max(seen.rows, 1.0), seen.observed
+        entries = seen.entries
+        if seen.entry_sample is not None:
+            entries = min(max(estimate(seen.entry_sample), entries), rows)
+        found.append(SideFigures(observed.rate, rows, max(entries, 1.0), observed.values))
+    return found
+
+
+class AggregateJoin(Meeting):
+    """GROUP BY over a join, in one place: the changes and the groups they belong to."""
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        equalities: Sequence[tuple[str, str, bool]],
+        residual: Sequence[Formula],
+        keys: Sequence[str],
+        aggregations: Sequence[Aggregation],
+        *,
+        period: int | None = None,
+        plan: str | None = None,
+        planner: PlanPlanner | None = None,
+    ) -> None:
+        super().__init__(parts, equalities, residual, keys, aggregations, period=period, plan=plan, planner=planner)
+        types = {c: t for p in self.parts for c, t in p.columns.items()}
+        self._output = totals(self.keys, self.aggregations, types, period)
+        self.schema = self._output.schema
+
+    def start(self, ts: int) -> None:
+        """The clock starts at `ts`."""
+        self._output.start(ts)
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        """What Aggregate(Join(inputs)) sends in this advance."""
+        slots, groups, deltas = self._met(inputs, frontier)
+        if self.keys and len(slots):
+            slots = self._output._groups.lookup(list(groups.values()), len(next(iter(groups.values()))))[slots]
+        return self._output.absorb(slots, deltas, self._layouts(), frontier)
+
+    def state(self) -> State:
+        """The plan, each input's entries and ends, and the output."""
+        return {**super().state(), **{f"output {name}": runs for name, runs in self._output.state().items()}}
+
+    def restore(self, state: State, frontier: int) -> None:
+        """Go on from a state."""
+        super().restore(state, frontier)
         output = {name.removeprefix("output "): runs for name, runs in state.items() if name.startswith("output ")}
         self._output.restore(output, frontier)
-
-
-def _is_sum(call: Aggregation) -> bool:
-    return call.kind in LINEAR and not call.distinct
-
-
-def _joined(deltas: Sequence[Deltas]) -> Deltas | None:
-    if len(deltas) <= 1:
-        return deltas[0] if deltas else None
-    first = deltas[0]
-    return Deltas(
-        np.concatenate([d.ts for d in deltas]),
-        np.concatenate([d.rows for d in deltas]),
-        {c: np.concatenate([d.lanes[c] for d in deltas]) for c in first.lanes},
-        [],
-        {c: concat_arrays([d.values[c] for d in deltas]) for c in first.values},
-    )
-
-
-class _Weighted(Grouping):
-    """Groups whose events have weights and lanes of their own."""
-
-    def take_in(
-        self, slots: Int64s, deltas: Deltas | None, layouts: Mapping[str, Layout], frontier: int, every_group: bool
-    ) -> Swept | None:
-        """Apply changes; None when nothing happens to any group."""
-        begins = not self.keys and not self._begun and BEGINNING < self._start <= frontier
-        if deltas is None and not begins and not every_group:
-            return None
-        if not self.keys and not (self._begun or begins):
-            return None
-        if self.keys:
-            self._partials.grow(self._groups.capacity)
-        none = np.zeros(0, np.int64)
-        ts, weights = (none, none) if deltas is None else (np.maximum(deltas.ts, self._start), deltas.rows)
-        sweep = sweep_of(slots, ts, np.arange(len(ts)), weights)
-        sweep = self._mark(sweep, begins, self._groups.slots if every_group and self.keys else None)
-        partials, feed = self._partials, sweep.feed
-        total = np.concatenate(([0], np.cumsum(feed.deltas)))
-        rows = total[feed.ends] - (total[feed.ends[sweep.firsts[:-1]]] - partials.rows[sweep.slots])[sweep.group]
-        if len(rows) and rows.max() >= LIMIT:
-            raise RuntimeFailure(
-                "too many join results in one group",
-                detail=f"{int(rows.max())} rows are joined at once",
-                hint="make a window shorter, or group by more columns",
-            )
-        partials.rows[sweep.slots] = rows[sweep.last]
-        position = partials._position(sweep.slots) if partials.values else rows
-        members = {c: v.advance(sweep, self._value(deltas, c), position) for c, v in partials.values.items()}
-        once = Feed(feed.rows, np.ones(len(feed.rows), np.int64), feed.ends)
-        for (column, distinct), sums in partials.sums.items():
-            if distinct:
-                sums.advance(sweep, members[column].distinct.feed, members[column].values)
-                continue
-            sums.widen(layouts[column])
-            lanes = np.zeros((0, layouts[column].width), np.int64) if deltas is None else deltas.lanes[column]
-            sums.sweep(sweep, once, relaid(lanes, layouts[column], sums.layout))
-        alive = rows > 0
-        if not self.keys:
-            alive[:] = True
-            alive[0] = self._begun
-        self._begun = self._begun or begins
-        self._saved = {}
-        return Swept(sweep, alive, partials._lower(sweep, rows, members, {}))
-
-    def _value(self, deltas: Deltas | None, column: str) -> pa.Array:
-        return pa.array([], self._types[column]) if deltas is None else deltas.values[column]
-
-    def _done(self, swept: Swept) -> None:
-        self._release(swept.sweep.slots[~swept.alive[swept.sweep.last]])
-
-
-class _Continuous(ContinuousAggregate, _Weighted):
-    def absorb(self, slots: Int64s, deltas: Deltas | None, layouts: Mapping[str, Layout], frontier: int) -> Elements:
-        """The stretches of constant answer that the changes make."""
-        swept = self.take_in(slots, deltas, layouts, frontier, False)
-        self._previous = frontier
-        if swept is None:
-            return Elements.empty(self.schema)
-        output = self._stretches(swept)
-        self._done(swept)
-        return output
-
-
-class _Grid(GridAggregate, _Weighted):
-    def absorb(self, slots: Int64s, deltas: Deltas | None, layouts: Mapping[str, Layout], frontier: int) -> Elements:
-        """The answers at the evaluation instants."""
-        looks = frontier // self.period > self._previous // self.period
-        swept = self.take_in(slots, deltas, layouts, frontier, looks)
-        output = Elements.empty(self.schema) if swept is None else self._instants(swept, frontier)
-        self._previous = frontier
-        if swept is not None:
-            self._done(swept)
-        return output

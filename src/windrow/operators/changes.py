@@ -49,6 +49,15 @@ class Changes:
             log = cancel(log)
         return in_order(log)
 
+    def replace_rows(self, part: int, keep: Callable[[Elements], np.ndarray], more: Sequence[Elements]) -> None:
+        """Let go of the waiting rows that `keep` does not keep, and let others wait."""
+        mine = [e.filter(keep(e)) for e in self._pending.parts()]
+        together = [e for e in (*mine, *more) if len(e)]
+        self._pending = type(self._pending)()
+        if together:
+            rows = concat(together)
+            self._pending.add(rows.take(np.argsort(rows.exp, kind="stable")))
+
     def state(self) -> State:
         return {"pending": self._pending.runs()}
 

@@ -35,7 +35,7 @@ from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
 from windrow.operators.state.bands import Band, range_of
 from windrow.operators.state.keyed import KeyedRuns, Needles, Order, intersected
-from windrow.statistics.inputs import InputStatistics, Observed, class_columns
+from windrow.statistics.inputs import InputStatistics, Observed, Seen, class_columns
 
 PART_ROWS = 1 << 20
 """Pairs are formed in parts of at most this many candidates (one row's candidates at least)."""
@@ -43,8 +43,11 @@ PART_ROWS = 1 << 20
 SINCE, LEAST = "~since", "~least"
 """Of a result under way, once a table has changed: since when its table rows are there, and its oldest stream row."""
 
-DRIFT = 1.5
+DRIFT = 1.25
 """Orders are thought over when some statistic has changed by this factor since they were chosen."""
+
+PROBES = 10_000
+"""Probes after which older ones begin to be forgotten."""
 
 Orders = tuple[tuple[int, ...], ...]
 
@@ -94,8 +97,36 @@ class Choice:
     alternatives: Mapping[str, tuple[Orders, float]] = field(default_factory=dict)
 
 
-Planner = Callable[[Sequence[Observed], Orders], Choice]
+@dataclass(frozen=True)
+class Probes:
+    """Steps as observed: combinations that looked for partners, partners found, and all pairs there were."""
+
+    probes: float = 0.0
+    matches: float = 0.0
+    pairs: float = 0.0
+
+    def __add__(self, other: Probes) -> Probes:
+        return Probes(self.probes + other.probes, self.matches + other.matches, self.pairs + other.pairs)
+
+    def faded(self) -> Probes:
+        """The same with less weight, once there are enough: selectivities follow the data."""
+        fade = 0.5 if self.probes > PROBES else 1.0
+        return Probes(fade * self.probes, fade * self.matches, fade * self.pairs)
+
+
+Matches = Mapping[tuple[frozenset[int], int], Probes]
+"""What was observed of the join of some inputs with another."""
+
+Planner = Callable[[Sequence[Observed], Orders, Matches], Choice]
 """From what is measured and the orders in use to the orders to use."""
+
+
+@dataclass(frozen=True)
+class JoinReport:
+    """What one partition measured of a join: each input, and the steps."""
+
+    inputs: tuple[Seen, ...]
+    probes: Matches
 
 
 class Join:
@@ -137,7 +168,7 @@ class Join:
         self._planned: list[Observed] = []
         self._choice: Choice | None = None
         self.reorderings = 0
-        self._probes: dict[tuple[int, int], tuple[int, int]] = {}  # (from, to) -> probes, matches
+        self._probes: dict[tuple[frozenset[int], int], Probes] = {}
 
     def start(self, ts: int) -> None:
         """Nothing to do."""
@@ -308,8 +339,10 @@ class Join:
             matches += len(pairs)
             yield from self._extend(first, k + 1, pairs, ends)
         if self._statistics:
-            known = self._probes.get((first, step.part), (0, 0))
-            self._probes[first, step.part] = (known[0] + len(found), known[1] + matches)
+            bound = frozenset((first, *(s.part for s in self.paths[first][:k])))
+            known = self._probes.get((bound, step.part), Probes())
+            new = Probes(len(found), matches, len(found) * len(self._indexes[step.index]))
+            self._probes[bound, step.part] = known.faded() + new
 
     def _step(
         self, step: Step, found: Elements, alive: Int64s, orders: dict[tuple[str, ...], Order] | None
@@ -372,8 +405,20 @@ class Join:
 
     def observed(self) -> list[Observed]:
         """What is measured of each input."""
-        held = [next((len(x) for (p, _, _), x in self._indexes.items() if p == i), 0) for i in range(len(self.parts))]
-        return [s.observed(rows) for s, rows in zip(self._statistics, held, strict=True)]
+        return [s.observed(rows) for s, rows in zip(self._statistics, self._held(), strict=True)]
+
+    def _held(self) -> list[int]:
+        return [next((len(x) for (p, _, _), x in self._indexes.items() if p == i), 0) for i in range(len(self.parts))]
+
+    def measured(self, samples: bool = True) -> JoinReport:
+        """What is measured here, for whoever sees all partitions."""
+        pairs = zip(self._statistics, self._held(), strict=True)
+        return JoinReport(tuple(s.seen(rows, samples) for s, rows in pairs), dict(self._probes))
+
+    def follow(self, orders: Orders) -> None:
+        """Take orders from outside."""
+        if orders != self.orders:
+            self.reorder(orders)
 
     def _think_over(self) -> None:
         """Choose orders again if what they rest on has drifted."""
@@ -384,37 +429,57 @@ class Join:
         if self._planned and max(a.drift(b) for a, b in zip(now, self._planned, strict=True)) < DRIFT:
             return
         self._planned = now
-        self._choice = self.planner(now, self.orders)
+        self._choice = self.planner(now, self.orders, self._probes)
         if self._choice.orders != self.orders:
             self.reorder(self._choice.orders)
 
     def describe(self) -> dict[str, Any]:
         """For EXPLAIN: the order of each input, its cost, what else was priced, and the statistics it rests on."""
+        observed = self.observed() if self._statistics else []
+        return self.described(self.orders, self._choice, observed, self._probes, self.reorderings)
+
+    def described(
+        self, orders: Orders, choice: Choice | None, observed: Sequence[Observed], matches: Matches, reorderings: int
+    ) -> dict[str, Any]:
+        """The same of given orders and figures."""
         names = [p.name for p in self.parts]
 
         def shown(orders: Orders) -> dict[str, list[str]]:
             paths = zip(names, self._paths(orders), strict=True)
-            return {name: [names[s.part] for s in path] for name, path in paths}
+            return {name: [names[s.part] for s in path] for name, path in paths if path}
 
-        described: dict[str, Any] = {"orders": shown(self.orders), "reorderings": self.reorderings}
+        described: dict[str, Any] = {"orders": shown(orders), "reorderings": reorderings}
         described["methods"] = {
-            name: [_method(s) for s in path] for name, path in zip(names, self.paths, strict=True) if path
+            name: [_method(s) for s in path] for name, path in zip(names, self._paths(orders), strict=True) if path
         }
-        if self._choice is not None:
-            described["cost"] = self._choice.cost
+        if choice is not None:
+            described["cost"] = choice.cost
             described["alternatives"] = {
-                label: {"orders": shown(orders), "cost": cost}
-                for label, (orders, cost) in self._choice.alternatives.items()
+                label: {"orders": shown(other), "cost": cost} for label, (other, cost) in choice.alternatives.items()
             }
-        if self._statistics:
+        if observed:
             described["statistics"] = {
                 name: {"rate": o.rate, "rows": o.rows, "distinct": dict(o.values)}
-                for name, o in zip(names, self.observed(), strict=True)
+                for name, o in zip(names, observed, strict=True)
             }
             described["matches per probe"] = {
-                f"{names[a]} -> {names[b]}": m / n for (a, b), (n, m) in sorted(self._probes.items()) if n
+                f"{', '.join(names[i] for i in sorted(bound))} -> {names[part]}": seen.matches / seen.probes
+                for (bound, part), seen in sorted(matches.items(), key=str)
+                if seen.probes
             }
         return described
+
+    # moving rows to other partitions
+
+    def replace_rows(self, part: int, keep: Callable[[Elements], np.ndarray], more: Sequence[Elements]) -> None:
+        """Let go of the rows of an input that `keep` does not keep, and take others in without joining them."""
+        for which in [w for w in self._indexes if w[0] == part]:
+            index = self._index(which)
+            for elements in self._indexes[which].everything():
+                index.insert(elements.filter(keep(elements)), self._last)
+            for elements in more:
+                index.insert(elements, self._last)
+            self._indexes[which] = index
 
     # state
 

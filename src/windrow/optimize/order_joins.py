@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations
 
-from windrow.operators.join import Choice, Orders
+from windrow.operators.join import Choice, Matches, Orders
 from windrow.plan.join_cost import Input, JoinModel
 from windrow.statistics import Observed
 
@@ -140,15 +140,28 @@ def _best_path(model: JoinModel, i: int, anywhere: bool) -> Order:
     return next(iter(paths.values()))[1]
 
 
-def model_of(observed: Sequence[Observed]) -> JoinModel:
-    """The cost model of a running join, whose windows are found by key."""
-    inputs = [Input(o.rate, o.rows / max(o.rate, 1e-9), o.values, rows=o.rows) for o in observed]
-    return JoinModel(tuple(inputs), "keyed")
+def model_of(observed: Sequence[Observed], matches: Matches | None = None) -> JoinModel:
+    """The cost model of a running join, whose windows are found by key.
+
+    Where steps have been observed, the join of the inputs they bring together has the size that was seen, not the one
+    that independent, uniform keys would give: residual predicates, skew and correlation are in it.
+    """
+    inputs = tuple(Input(o.rate, o.rows / max(o.rate, 1e-9), o.values, rows=o.rows) for o in observed)
+    seen: dict[frozenset[int], float] = {}
+    for (bound, part), found in sorted((matches or {}).items(), key=lambda m: (len(m[0][0]), -m[1].pairs)):
+        whole = bound | {part}
+        if whole in seen or not found.pairs:
+            continue
+        model = JoinModel(inputs, "keyed", residual=seen)
+        expected = model.phi(whole) / max(model.phi(bound) * model.phi((part,)), 1e-300)
+        if expected > 0:
+            seen[whole] = max(found.matches, 0.5) / found.pairs / expected
+    return JoinModel(inputs, "keyed", residual=seen)
 
 
-def plan_orders(observed: Sequence[Observed], current: Orders) -> Choice:
+def plan_orders(observed: Sequence[Observed], current: Orders, matches: Matches | None = None) -> Choice:
     """The orders a running join should follow; those it follows unless others are clearly cheaper."""
-    model = model_of(observed)
+    model = model_of(observed, matches)
     n = len(observed)
     best = best_orders(model)
     whole = heuristic_order(model)

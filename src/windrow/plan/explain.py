@@ -10,14 +10,15 @@ The JSON has these keys, and they stay:
     output      [{"name", "type"}]
     cost        rows touched per second (per tick for tick streams) by the whole plan
     plan        {"operator", "arguments", "pattern", "state", "estimate", "inputs": [...]}
+    joins       of a running query: what each join does, at which cost, what else was priced, and the statistics
     estimate    {"rows_in", "rows_out", "negatives_out": per second or tick, "rows", "state_rows", "cost"}
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from windrow.errors import BindingError
@@ -55,6 +56,7 @@ class Report:
     strategy: str
     rules: tuple[str, ...]
     root: Operator
+    joins: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def per(self) -> str:
@@ -74,12 +76,14 @@ def explain(
     strategy: str = "upa",
     statistics: Statistics | None = None,
     rules: Sequence[str] = (),
+    joins: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Show a plan in one of FORMATS."""
+    """Show a plan in one of FORMATS; `joins`: what the joins of a running query tell of themselves."""
     renderers = {"text": as_text, "json": as_json, "dot": as_dot, "svg": as_svg}
     if format.lower() not in renderers:
         raise BindingError(f'unknown EXPLAIN format "{format}"', hint=f"one of {', '.join(FORMATS)}")
-    return renderers[format.lower()](report(plan, strategy, statistics, rules))
+    shown = report(plan, strategy, statistics, rules)
+    return renderers[format.lower()](replace(shown, joins=tuple(joins)))
 
 
 def report(
@@ -110,7 +114,20 @@ def as_text(shown: Report) -> str:
         "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip()
         for r in rows
     ]
-    return "\n".join([*header(shown), "", *table, ""])
+    told = [line for i, join in enumerate(shown.joins) for line in ("", f"running join {i + 1}", *_told(join, "  "))]
+    return "\n".join([*header(shown), "", *table, *told, ""])
+
+
+def _told(what: Mapping[str, Any], lead: str) -> Iterator[str]:
+    """Nested figures, one name per line."""
+    for name, value in what.items():
+        if isinstance(value, Mapping):
+            yield f"{lead}{name}:"
+            yield from _told(value, lead + "  ")
+        elif isinstance(value, list | tuple):
+            yield f"{lead}{name}: {', '.join(str(v) for v in value)}"
+        else:
+            yield f"{lead}{name}: {figure(value) if isinstance(value, float) else value}"
 
 
 def header(shown: Report) -> list[str]:
@@ -148,6 +165,8 @@ def as_json(shown: Report) -> str:
         "text": plan.text,
         "plan": _json(shown.root),
     }
+    if shown.joins:
+        document["joins"] = list(shown.joins)
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 

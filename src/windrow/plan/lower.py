@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregate import ContinuousAggregate
-from windrow.operators.aggregate_join import AggregateJoin, PlanPlanner
+from windrow.operators.aggregate_join import AggregateJoin, Meeting, PlanPlanner
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.bag import Bag
 from windrow.operators.changes import Changes, Entering, Leaving, Retract, Starting
@@ -36,6 +36,7 @@ from windrow.operators.sample import Restore, Sample, Snapshots
 from windrow.operators.standing import Kept, Standing
 from windrow.operators.star_join import FactTable, Policy, StarJoin, StarStream
 from windrow.operators.state.pending import Calendar, Fifo, Pending, Scan
+from windrow.operators.totals import Totals
 from windrow.operators.window import RangeWindow, RowsWindow
 from windrow.plan import nodes as n
 from windrow.plan.aggregation_joins import AggregationJoin, aggregation_join
@@ -93,9 +94,11 @@ class Dataflow:
             signed |= any(operator.negated)
         signed |= isinstance(node, n.TableScan) and node.retroactive
         signed &= not isinstance(operator, UNSIGNED)
-        if isinstance(operator, AggregateJoin):
+        if isinstance(operator, AggregateJoin | Totals):
             signed = operator.period is None
-        if isinstance(operator, DeltaStar):
+        elif isinstance(operator, Meeting):
+            signed = False
+        elif isinstance(operator, DeltaStar):
             signed = operator.log
         static = isinstance(node, n.TableScan) and not node.retroactive
         if isinstance(operator, Select | Project | Call):
@@ -110,11 +113,13 @@ class Tuning:
     """How joins choose while they run; by default they keep the order they are written in, and aggregate late.
 
     `aggregation`: "late", "auto" (`plans` chooses, and tables must keep still), or the bits of a plan, one per input.
+    `apart`: an aggregation join is two steps, so that its changes and its groups may lie in different places.
     """
 
     orders: Planner | None = None
     aggregation: str = "late"
     plans: PlanPlanner | None = None
+    apart: bool = False
 
 
 def lower(
@@ -378,19 +383,27 @@ class _Lowering:
             if any(e.column != name for name, e in outputs) or len(outputs) != len(part.schema):
                 project = Project([(name, formula(e)) for name, e in outputs])
                 step = self.flow.add(project, [step], part, {name: e.type for name, e in outputs})
+            if self.tuning.apart and self.flow.steps[step].static:
+                return None
             steps.append(step)
             parts.append(Part(dict(self.flow.steps[step].schema), self.flow.steps[step].signed))
-        operator = AggregateJoin(
+        period = self.grid[1] if self.grid is not None and node is self.grid[0] else None
+        kind = Meeting if self.tuning.apart else AggregateJoin
+        operator = kind(
             parts,
             [(e.left, e.right, e.null_safe) for e in shape.join.equalities],
             [formula(e) for e in shape.residual],
             node.keys,
             calls,
-            period=self.grid[1] if self.grid is not None and node is self.grid[0] else None,
+            period=period,
             plan=forced,
             planner=self.tuning.plans,
         )
-        return self.flow.add(operator, steps, node, node.schema)
+        met = self.flow.add(operator, steps, node, operator.schema if self.tuning.apart else node.schema)
+        if not self.tuning.apart:
+            return met
+        types = {c: t for p in parts for c, t in p.columns.items()}
+        return self.flow.add(Totals(node.keys, calls, types, period), [met], node, node.schema)
 
     def _emit(self, node: n.Emit) -> int:
         if node.op is n.StreamOp.RSTREAM and node.period is not None:

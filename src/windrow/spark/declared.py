@@ -90,7 +90,7 @@ class Declared:
             (owner, name, value.copy())
             for owner, names in (
                 (self, ("readers", "outlets", "failures", "_tables", "_fresh")),
-                (ticker, ("streams", "queries", "starts", "tables")),
+                (ticker, ("streams", "queries", "starts", "tables", "choices", "heavy")),
                 (self.budgets, ("gates", "behind", "plans", "spans")),
             )
             for name in names

@@ -20,11 +20,12 @@ at the sources.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
+from windrow.operators.aggregates.vectors import Bools
 from windrow.operators.elements import Elements, Int64s
 from windrow.operators.keys import hash_rows
 from windrow.operators.state.run import chunk, ints
@@ -79,30 +80,69 @@ def decode(body: bytes | pa.Buffer, names: list[str]) -> Elements:
     return Elements(ints(table, "0"), ints(table, "1"), ints(table, "2"), columns)
 
 
-def route(elements: Elements, spread: Spread, partitions: int, here: int) -> Iterator[tuple[int, Elements]]:
-    """The elements for each partition that gets any; their order is kept."""
+def route(
+    elements: Elements, spread: Spread, partitions: int, here: int, heavy: Int64s | None = None
+) -> Iterator[tuple[int, Elements]]:
+    """The elements for each partition that gets any; their order is kept. `heavy`: hashes of keys that lie apart."""
     if not len(elements):
         return
     if spread.how is How.ONE or partitions == 1:
         yield 0, elements
         return
-    to = _targets(elements, spread, partitions, here)
+    row, to = _targets(elements, spread, partitions, here, heavy)
     order = np.argsort(to, kind="stable")
     bounds = np.searchsorted(to[order], np.arange(partitions + 1))
     for p in range(partitions):
         if bounds[p] < bounds[p + 1]:
-            yield p, elements.take(order[bounds[p] : bounds[p + 1]])
+            picked = order[bounds[p] : bounds[p + 1]]
+            yield p, elements.take(picked if row is None else row[picked])
 
 
 def share(elements: Elements, spread: Spread, partitions: int, here: int) -> Elements:
     """The part of rows that every partition has, which `here` is to count: each row in one partition only."""
     if spread.how is not How.COLUMNS:
         return elements if here == 0 else elements.take(np.zeros(0, np.int64))
-    return elements.filter(_targets(elements, spread, partitions, here) == here)
+    return elements.filter(_by_hash(_hashes(elements, spread.columns), partitions) == here)
 
 
-def _targets(elements: Elements, spread: Spread, partitions: int, here: int) -> Int64s:
+def belonging(elements: Elements, spread: Spread, partitions: int, here: int, heavy: Int64s) -> tuple[Bools, Bools]:
+    """Which elements have one of the `heavy` keys, and which of these lie `here`."""
+    assert spread.split is not None
+    heavies = np.isin(_hashes(elements, spread.split.key if spread.how is How.TOGETHER else spread.columns), heavy)
+    lies = np.zeros(len(elements), np.bool_)
+    at = np.flatnonzero(heavies)
+    if len(at):
+        lies[at] = (spread.split.grid.cells(elements.take(at), partitions) == here).any(axis=1)
+    return heavies, lies
+
+
+def _targets(
+    elements: Elements, spread: Spread, partitions: int, here: int, heavy: Int64s | None
+) -> tuple[Int64s | None, Int64s]:
+    """Pairs (element, partition), in the order of the elements; no elements are named when each has one partition."""
     if spread.how is How.ANY:
-        return (np.arange(len(elements)) + here) % partitions
-    hashes = hash_rows([elements.columns[c] for c in spread.columns], len(elements))
+        return None, (np.arange(len(elements)) + here) % partitions
+    if spread.how is How.GRID:
+        assert spread.grid is not None
+        cells = spread.grid.cells(elements, partitions)
+        return np.repeat(np.arange(len(elements)), cells.shape[1]), cells.ravel()
+    hashes = _hashes(elements, spread.columns)
+    to = _by_hash(hashes, partitions)
+    if spread.split is None or heavy is None or not len(heavy):
+        return None, to
+    heavies = np.isin(hashes, heavy)
+    if not heavies.any():
+        return None, to
+    light, split = np.flatnonzero(~heavies), np.flatnonzero(heavies)
+    cells = spread.split.grid.cells(elements.take(split), partitions)
+    row = np.concatenate((light, np.repeat(split, cells.shape[1])))
+    order = np.argsort(row, kind="stable")
+    return row[order], np.concatenate((to[light], cells.ravel()))[order]
+
+
+def _hashes(elements: Elements, columns: Sequence[str]) -> Int64s:
+    return hash_rows([elements.columns[c] for c in columns], len(elements))
+
+
+def _by_hash(hashes: Int64s, partitions: int) -> Int64s:
     return (hashes.view(np.uint64) % np.uint64(partitions)).astype(np.int64)

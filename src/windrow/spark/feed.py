@@ -149,5 +149,6 @@ def _leaves(
             values[i] = step.operator.advance(inputs, INF)
     for number, exchange in enumerate(query.layout.exchanges):
         if exchange.source in values:
-            for to, part in route(values[exchange.source], exchange.spread, program.partitions, sender):
+            heavy = program.heavy_keys(name, exchange.spread)
+            for to, part in route(values[exchange.source], exchange.spread, program.partitions, sender, heavy):
                 yield to, sender, "rows", f"{exchange.stage}:{number}:{name}", encode(part)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from windrow.operators.elements import Elements, concat
 from windrow.operators.state.run import Run, elements_of, run_of
 from windrow.plan.lower import Dataflow
+from windrow.spark.choices import follow
 from windrow.spark.program import Layout, Program, QueryProgram
 from windrow.spark.runs import RunRef
 from windrow.spark.shared import HeldFamily
@@ -76,8 +77,11 @@ def restored(program: Program, name: str, query: QueryProgram, stage: int, parti
         runs = tuple(program.store.read(r) for r in refs)
         grouped.setdefault(owner, {})[inner] = held.saved[slot] = runs
         held.refs |= {r.uid: r for r in refs}
+    chosen = program.choices.get(name, {})
     for i, step in enumerate(held.flow.steps):
         if step.operator is not None and str(i) in grouped:
+            if i in chosen:
+                follow(step.operator, chosen[i])
             step.operator.restore(grouped[str(i)], program.previous)
     for inner, runs in grouped.get(WAITING, {}).items():
         held.waiting[held.layout.exchanges[int(inner)]] = concat([elements_of(r) for r in runs])

@@ -301,6 +301,11 @@ class SparkRuntime(Declared):
                 lambda stream: readers[stream].definition.retain or 0,
             )
 
+    def joins(self, query: str) -> list[dict[str, Any]]:
+        """What the joins of a running query do, and why."""
+        with self._busy:
+            return self.ticker.choices.describe(query) + self.ticker.heavy.describe(query)
+
     def late(self, stream: str) -> pa.Table:
         """The late rows of a stream."""
         from pyarrow import parquet

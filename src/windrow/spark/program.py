@@ -16,14 +16,19 @@ from functools import cached_property
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
-from windrow.operators.elements import BEGINNING
-from windrow.plan.lower import Dataflow, lower, lower_kept
+from windrow.operators.elements import BEGINNING, Int64s
+from windrow.plan.lower import Dataflow, Tuning, lower, lower_kept
 from windrow.plan.nodes import QueryPlan
 from windrow.shedding.admission import Quotas, gate_of
+from windrow.spark.choices import Chosen, watch_orders, watch_plan
+from windrow.spark.heavy import Since, hashes
 from windrow.spark.place import Place
 from windrow.spark.roster import Roster
 from windrow.spark.runs import RunRef, RunStore
-from windrow.spark.spread import Exchange, Placement, place
+from windrow.spark.spread import Exchange, Placement, Spread, place
+
+MEASURING = Tuning(watch_orders, "auto", watch_plan, apart=True)
+"""Joins measure; the driver, who sees all partitions, chooses (`choices.py`)."""
 
 Functions = Mapping[str, Callable[..., object]]
 Slots = Mapping[str, tuple[RunRef, ...]]
@@ -48,7 +53,7 @@ class QueryProgram:
         """The operators, new."""
         if self.retain is not None:
             return lower_kept(self.plan, self.retain)
-        return lower(self.plan, self.functions, self.strategy, self.standing)
+        return lower(self.plan, self.functions, self.strategy, self.standing, MEASURING)
 
     @cached_property
     def layout(self) -> Layout:
@@ -129,10 +134,19 @@ class Program:
         default_factory=dict
     )  # (stage, partition) -> the accepted attempt
     quotas: Quotas = field(default_factory=dict)  # what a task may keep of a stream, where there is too much
+    choices: Chosen = field(default_factory=dict)  # what joins are to follow
+    heavy: Mapping[str, Mapping[int, Since]] = field(default_factory=dict)  # heavy keys, by query and step
 
     @property
     def home(self) -> str:
         return self.store.place.uri
+
+    def heavy_keys(self, query: str, spread: Spread) -> Int64s | None:
+        """Hashes of the keys that lie apart where rows are spread so."""
+        if spread.split is None:
+            return None
+        since = self.heavy.get(query, {}).get(spread.split.step, ())
+        return hashes(since) if since else None
 
     @property
     def parts(self) -> Standing:

@@ -8,6 +8,9 @@ input's stage when the rows already lie right, and otherwise opens the next stag
     stage 0   stateless steps, on the source's own partitions
     stage 1+  everything else, on `partitions` partitions, behind an exchange
 
+Inputs of a join that have no key in common lie on a grid of partitions (`grid.py`); a join whose output may lie apart
+spreads the rows of heavy keys by more than their key (`heavy.py`).
+
 A table is everywhere: each task computes for itself what comes from tables alone, so it never crosses an exchange;
 where its rows are to count once, each partition takes its part. Law: rows that an operator must see together carry
 equal values in the columns they are spread by.
@@ -16,10 +19,11 @@ equal values in the columns they are spread by.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from windrow.operators.aggregate import ContinuousAggregate
+from windrow.operators.aggregate_join import Meeting
 from windrow.operators.bag import Bag
 from windrow.operators.changes import Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
@@ -29,10 +33,12 @@ from windrow.operators.linear import Call, Pad, Project, Select, Union
 from windrow.operators.quantise import Quantise
 from windrow.operators.sample import Restore, Sample, Snapshots
 from windrow.operators.standing import Kept, Standing
+from windrow.operators.totals import Totals
 from windrow.operators.window import RangeWindow, RowsWindow
 from windrow.plan.lower import Dataflow, Step
 from windrow.plan.nodes import TableScan
 from windrow.plan.patterns import Pattern, annotate
+from windrow.spark.grid import Grid
 
 
 class How(Enum):
@@ -41,15 +47,28 @@ class How(Enum):
     ANY = "any"
     ONE = "one"  # all in partition 0
     COLUMNS = "columns"  # by the hash of some columns
+    GRID = "grid"  # on the cells of a grid
+    TOGETHER = "together"  # rows that agree on some columns lie together, wherever that is
     EVERYWHERE = "everywhere"  # the same rows in each partition
 
 
 @dataclass(frozen=True)
+class Split:
+    """Rows whose `key` is heavy in the join `step` lie on a grid of their own."""
+
+    step: int
+    key: tuple[str, ...]
+    grid: Grid
+
+
+@dataclass(frozen=True)
 class Spread:
-    """How a step's output lies; `columns` for How.COLUMNS."""
+    """How a step's output lies: `columns` for How.COLUMNS and How.TOGETHER, `grid` for How.GRID."""
 
     how: How
     columns: tuple[str, ...] = ()
+    grid: Grid | None = None
+    split: Split | None = None
 
 
 ANY, ONE, EVERYWHERE = Spread(How.ANY), Spread(How.ONE), Spread(How.EVERYWHERE)
@@ -72,6 +91,7 @@ class Placement:
     `stages`: the stage of each step, or for what comes from tables alone (`tables`) the stages whose tasks each compute
     it. `reads`: for each (step, port) the exchange it reads through, if any. `shares`: for each (step, port) that reads
     what every partition has, how to take part of it, so that each row counts once. `spreads`: how each output lies.
+    `moves`: for each step whose state follows heavy keys, how the rows of its inputs lie.
     """
 
     stages: tuple[int, ...]
@@ -79,12 +99,20 @@ class Placement:
     shares: dict[tuple[int, int], Spread]
     spreads: tuple[Spread, ...]
     tables: dict[int, frozenset[int]]
+    moves: dict[int, tuple[Spread, ...]] = field(default_factory=dict)
 
     def runs(self, step: int, stage: int, partition: int) -> bool:
         """Whether a step is computed in this stage of this partition; what lies in one place has one."""
         if step in self.tables:
             return stage in self.tables[step]
         return self.stages[step] == stage and (partition == 0 or self.spreads[step] != ONE)
+
+    def copies(self, step: int, port: int, partitions: int) -> int:
+        """In how many partitions each row of an input is."""
+        exchange = self.reads.get((step, port))
+        if exchange is None or exchange.spread.grid is None:
+            return 1 if exchange is not None or step not in self.tables else partitions
+        return exchange.spread.grid.copies(partitions)
 
     @property
     def last_stage(self) -> int:
@@ -100,6 +128,7 @@ def place(flow: Dataflow) -> Placement:
     spreads: list[Spread] = []
     reads: dict[tuple[int, int], Exchange] = {}
     shares: dict[tuple[int, int], Spread] = {}
+    moved: dict[int, tuple[Spread, ...]] = {}
     root = flow.steps[-1].node
     monotonic: set[object] = {node for node, p in annotate(root).items() if p is Pattern.MONOTONIC}
     readers = {source: i for i, step in reversed(list(enumerate(flow.steps))) for source in step.inputs}
@@ -114,6 +143,8 @@ def place(flow: Dataflow) -> Placement:
             spreads.append(ANY)
             continue
         wanted = _wanted(step, flow, inputs, monotonic)
+        if isinstance(step.operator, Join):
+            wanted = _splittable(flow, index, inputs, wanted, monotonic)
         if wanted == [ANY] and stages[step.inputs[0]] == 0 and not isinstance(step.operator, STATELESS):
             wanted = [_ahead(flow, index, readers, spreads)]  # it must cross anyway: to where it is needed next
         moves = [not _fits(have, want) for have, want in zip(inputs, wanted, strict=True)]
@@ -130,7 +161,10 @@ def place(flow: Dataflow) -> Placement:
                 reads[index, port] = Exchange(source, stage, wanted[port] if moves[port] else inputs[port], keep)
         stages.append(stage)
         spreads.append(_made(step, inputs, wanted))
-    return Placement(tuple(stages), reads, shares, tuple(spreads), _everywhere(flow, stages, spreads))
+        lie = tuple(have if want.how is How.ANY else want for have, want in zip(inputs, wanted, strict=True))
+        if any(s.split for s in lie) and not isinstance(step.operator, STATELESS):
+            moved[index] = lie
+    return Placement(tuple(stages), reads, shares, tuple(spreads), _everywhere(flow, stages, spreads), moved)
 
 
 def _ahead(flow: Dataflow, index: int, readers: Mapping[int, int], spreads: Sequence[Spread]) -> Spread:
@@ -140,13 +174,13 @@ def _ahead(flow: Dataflow, index: int, readers: Mapping[int, int], spreads: Sequ
     while at is not None:
         operator = flow.steps[at].operator
         match operator:
-            case ContinuousAggregate() | GridAggregate():
+            case ContinuousAggregate() | GridAggregate() | Totals():
                 wanted = Spread(How.COLUMNS, operator.keys) if operator.keys else ONE
             case RowsWindow():
                 wanted = Spread(How.COLUMNS, operator.partition) if operator.partition else ONE
             case DeltaStar() | Bag() | Changes() | Sample():
                 wanted = Spread(How.COLUMNS, tuple(flow.steps[source].schema))
-            case Join():
+            case Join() | Meeting():
                 ports = flow.steps[at].inputs
                 seen = [spreads[i] if i < len(spreads) else ANY for i in ports]
                 wanted = _join(operator, seen)[ports.index(source)]
@@ -158,7 +192,9 @@ def _ahead(flow: Dataflow, index: int, readers: Mapping[int, int], spreads: Sequ
         if wanted.how is How.COLUMNS:
             here = [names.get(c) for c in wanted.columns]
             return Spread(How.COLUMNS, tuple(c for c in here if c)) if here and all(here) else ANY
-        if wanted.how is not How.ANY or isinstance(operator, Join):
+        if wanted.how is How.GRID:  # its rows lie in several places at once
+            return ANY
+        if wanted.how is not How.ANY or isinstance(operator, Join | Meeting):
             return wanted
         source, at = at, readers.get(at)
     return ANY
@@ -183,9 +219,9 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Spread], monotonic: set
     """The spread each input must have."""
     operator = step.operator
     match operator:
-        case Join():
+        case Join() | Meeting():
             return _join(operator, inputs)
-        case ContinuousAggregate() | GridAggregate():
+        case ContinuousAggregate() | GridAggregate() | Totals():
             return [_by(operator.keys, inputs[0])]
         case RowsWindow():
             return [_by(operator.partition, inputs[0])]
@@ -215,28 +251,120 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Spread], monotonic: set
 
 def _by(columns: Sequence[str], have: Spread) -> Spread:
     """Equal values of `columns` together; what lies so already stays."""
-    if have.how is How.ONE or (have.how is How.COLUMNS and set(have.columns) <= set(columns)):
+    apart = have.how in (How.COLUMNS, How.TOGETHER)
+    if have.how is How.ONE or (apart and set(have.columns) <= set(columns)):
         return have
     return Spread(How.COLUMNS, tuple(columns)) if columns else ONE
 
 
-def _join(join: Join, inputs: Sequence[Spread]) -> list[Spread]:
-    """Spread the moving inputs by the columns of classes that all of them have; tables stay everywhere."""
+def _join(join: Join | Meeting, inputs: Sequence[Spread]) -> list[Spread]:
+    """Spread the moving inputs by the columns of classes that all of them have, else on a grid; tables stay everywhere.
+
+    Rows that were copied would be joined twice, so what lies on a grid already must move.
+    """
     moving = [i for i, s in enumerate(inputs) if s is not EVERYWHERE]
     if len(moving) == 1:
         return [ANY if i in moving else EVERYWHERE for i in range(len(inputs))]
-    shared: list[list[str]] = []
-    for columns, _ in join.classes:
-        own = [[c for c in columns if c in join.parts[i].columns] for i in moving]
-        if all(own):
-            shared.append([c[0] for c in own])
-    spreads = [ONE] * len(moving)
+    shared = _shared(join, moving)
     if shared:
         spreads = [Spread(How.COLUMNS, tuple(c[k] for c in shared)) for k in range(len(moving))]
+    else:
+        spreads = [Spread(How.GRID, grid=grid) for grid in _grids(join, moving)]
     wanted = [EVERYWHERE] * len(inputs)
     for i, spread in zip(moving, spreads, strict=True):
         wanted[i] = spread
     return wanted
+
+
+def _shared(join: Join | Meeting, moving: Sequence[int]) -> list[list[str]]:
+    """For each class that all moving inputs have: the column of each."""
+    shared = []
+    for columns, _ in join.classes:
+        own = [[c for c in columns if c in join.parts[i].columns] for i in moving]
+        if all(own):
+            shared.append([c[0] for c in own])
+    return shared
+
+
+def _grids(join: Join | Meeting, moving: Sequence[int]) -> list[Grid]:
+    """An axis for each class that two moving inputs have, and one for each input that has none of these."""
+    axes: list[dict[int, tuple[str, ...]]] = []
+    for columns, _ in join.classes:
+        own = {i: next((c for c in columns if c in join.parts[i].columns), None) for i in moving}
+        having: dict[int, tuple[str, ...]] = {i: (c,) for i, c in own.items() if c is not None}
+        if len(having) > 1:
+            axes.append(having)
+    for i in moving:
+        if not any(i in axis for axis in axes) and join.parts[i].columns:
+            axes.append({i: tuple(join.parts[i].columns)})
+    having_axes = tuple(tuple(a for a, axis in enumerate(axes) if i in axis) for i in moving)
+    return [Grid(tuple(axis.get(i, ()) for axis in axes), having_axes) for i in moving]
+
+
+def _splittable(
+    flow: Dataflow, index: int, inputs: Sequence[Spread], wanted: list[Spread], monotonic: set[object]
+) -> list[Spread]:
+    """Let rows of heavy keys lie apart, where whoever reads the join's output need not find them by the key alone."""
+    moving = [i for i, w in enumerate(wanted) if w.how is How.COLUMNS]
+    if len(moving) < 2 or any(inputs[i] == wanted[i] for i in moving):
+        return wanted
+    join = flow.steps[index].operator
+    assert isinstance(join, Join)
+    kept, movable = _read_by(flow, index, monotonic)
+    here = next((i for i in moving if set(wanted[i].columns) <= kept), None)
+    if here is None:  # whoever reads it must move it anyway
+        here, own = moving[0], [tuple(join.parts[i].columns) for i in moving]
+    else:
+        own = [tuple(c for c in join.parts[i].columns if c in kept and c not in wanted[i].columns) for i in moving]
+        if not movable:
+            return wanted
+    if not any(own):
+        return wanted
+    having = tuple((k,) if columns else () for k, columns in enumerate(own))
+    made = list(wanted)
+    for k, i in enumerate(moving):
+        grid = Grid(tuple(columns if k == at else () for at, columns in enumerate(own)), having)
+        made[i] = Spread(How.COLUMNS, wanted[i].columns, split=Split(index, wanted[here].columns, grid))
+    return made
+
+
+def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[str], bool]:
+    """The join's columns by which its reader wants equal rows together, and whether all readers' state can move."""
+    names = {c: {c} for c in flow.steps[index].schema}  # column there -> columns here
+    source = index
+    while True:
+        readers = [i for i, step in enumerate(flow.steps) if source in step.inputs]
+        if not readers:
+            return set(), True
+        operator = flow.steps[readers[0]].operator if len(readers) == 1 else None
+        match operator:
+            case Select() | Call() | Entering() | Leaving() | Starting():
+                pass
+            case Project():
+                names = {n: names[f.copies] for n, f in operator.outputs if f.copies in names}
+            case ContinuousAggregate() | GridAggregate():
+                return {c for k in operator.keys for c in names.get(k, ())}, False
+            case RowsWindow():
+                return {c for k in operator.partition for c in names.get(k, ())}, False
+            case Retract():
+                return set(flow.steps[index].schema), False
+            case DeltaStar() | Changes() | Sample() | Restore() | Standing():
+                step = flow.steps[source]
+                dated = isinstance(operator, Changes) and operator.dated
+                ends = not dated and (step.node not in monotonic or step.signed)
+                if isinstance(operator, DeltaStar | Standing) or ends:
+                    return {c for k in step.schema for c in names.get(k, ())}, _moves(flow, readers[0])
+            case Snapshots():
+                return set(), True
+            case _:  # it may need all rows of a key, whatever else they hold
+                return set(flow.steps[index].schema), False
+        source = readers[0]
+
+
+def _moves(flow: Dataflow, index: int) -> bool:
+    """Whether this step, and all that follow it, can hand rows of their state over."""
+    rest = [flow.steps[i].operator for i in range(index, len(flow.steps))]
+    return all(isinstance(o, (*STATELESS, Changes, Standing)) and not isinstance(o, Retract) for o in rest)
 
 
 def _union(inputs: Sequence[Spread]) -> list[Spread]:
@@ -254,16 +382,43 @@ def _made(step: Step, inputs: Sequence[Spread], wanted: Sequence[Spread]) -> Spr
             copies = {f.copies: name for name, f in reversed(step.operator.outputs) if f.copies}
             return _renamed(lie[0], copies)
         case Join():
-            moving = [s for s in lie if s is not EVERYWHERE]
-            return moving[0]
+            return _joined(step.operator, [s for s in lie if s is not EVERYWHERE])
+        case Meeting():
+            return _joined(step.operator, [s for s in lie if s is not EVERYWHERE], step.operator.keys)
         case Union():
-            return lie[0] if all(s == lie[0] for s in lie) else ANY
+            alike = all(s == lie[0] for s in lie) and lie[0].how is not How.TOGETHER
+            return lie[0] if alike else ANY
     return lie[0]
 
 
+def _joined(join: Join | Meeting, moving: Sequence[Spread], kept: Sequence[str] | None = None) -> Spread:
+    """How results lie: by the key, or wherever their parts met; `kept`: the columns that are left of them."""
+    first = moving[0]
+    if first.how is How.GRID:
+        grids = [s.grid for s in moving if s.grid is not None]
+        return Spread(
+            How.TOGETHER, tuple(next(c for c in axis if c)[0] for axis in zip(*(g.axes for g in grids), strict=True))
+        )
+    if first.how is not How.COLUMNS:
+        return first
+    if kept is not None:  # the key by the name of an input that still has it
+        return next((s for s in moving if set(s.columns) <= set(kept)), ANY)
+    if first.split is None:
+        return first
+    parts = [s.split.grid for s in moving if s.split is not None]
+    axes = tuple(next((c for c in axis if c), ()) for axis in zip(*(g.axes for g in parts), strict=True))
+    key, grid = first.split.key, Grid(axes, parts[0].inputs)
+    columns = tuple(dict.fromkeys((*key, *(c for axis in axes for c in axis))))
+    return Spread(How.TOGETHER, columns, split=Split(first.split.step, key, grid))
+
+
 def _renamed(spread: Spread, copies: dict[str, str]) -> Spread:
-    if spread.how is not How.COLUMNS:
+    if spread.how not in (How.COLUMNS, How.TOGETHER):
         return spread
-    if all(c in copies for c in spread.columns):
-        return Spread(How.COLUMNS, tuple(copies[c] for c in spread.columns))
-    return ANY
+    if not all(c in copies for c in spread.columns):
+        return ANY
+    columns, split = tuple(copies[c] for c in spread.columns), spread.split
+    if split is not None:
+        axes = tuple(tuple(copies[c] for c in axis) for axis in split.grid.axes)
+        split = Split(split.step, tuple(copies[c] for c in split.key), Grid(axes, split.grid.inputs))
+    return Spread(spread.how, columns, split=split)

@@ -24,8 +24,11 @@ from windrow.operators.changes import cancel
 from windrow.operators.elements import BEGINNING, INF, Elements, concat
 from windrow.plan.nodes import TableScan
 from windrow.sources.intake import one
+from windrow.spark.choices import Report, follow, report, sampled, scaled
 from windrow.spark.exchange import Envelope, decode, encode, pack, route, share, unpack
+from windrow.spark.heavy import Counts, frequent, fresh
 from windrow.spark.held import Held, restored, written
+from windrow.spark.moving import move
 from windrow.spark.program import Program, frontier
 from windrow.spark.runs import RunRef
 from windrow.spark.shared import HeldFamily, recalled
@@ -51,6 +54,9 @@ class Stage:
         self.counters: dict[str, int] = {}
         self.families = program.parts.families if stage == 1 else {}
         self.partials: list[tuple[str, bytes | pa.Buffer]] = []  # for families
+        self.measured: dict[tuple[str, int], Report] = {}
+        self.counted: dict[tuple[str, int], Counts] = {}
+        self.owned: dict[tuple[str, Exchange], float] = {}  # the share of rows that are no copies of a heavy key's
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take in all envelopes, advance every query, write what changed, and report."""
@@ -65,6 +71,8 @@ class Stage:
         lap()
         self._clock()
         held, families = self._recall()
+        for name, query in held.items():
+            self._move(name, query)
         lap()
         for name in self.queries:
             if name in self.starts:
@@ -84,6 +92,7 @@ class Stage:
             "stage": self.stage, "partition": self.partition, "generation": generation,
             "frontier": self.frontier, "marks": self.marks, "starts": self.starts,
             "refs": refs, "counters": self.counters, "shared": {n: f.counted for n, f in families.items()},
+            "measured": self.measured, "counted": self.counted,
             "seconds": dict(zip(("receive", "recall", "advance", "write"), np.diff(times).tolist(), strict=True)),
         }  # fmt: skip
         self._send(self.partition, "state", "", pickle.dumps(report))
@@ -168,6 +177,13 @@ class Stage:
             families[name] = recalled(self.program, roster, self.partition, family)
         return found, families
 
+    def _move(self, name: str, held: Held) -> None:
+        """Let the rows of keys that are heavy from this tick on lie where new ones will."""
+        for step, since in self.program.heavy.get(name, {}).items():
+            keys = fresh(since, self.program.tick)
+            if len(keys):
+                move(self.program, name, held, (self.stage, self.partition), step, keys)
+
     def _advance(self, name: str, held: Held) -> None:
         start = self.starts[name]
         if self.frontier < start or (held.started and self.frontier <= self.program.previous):
@@ -181,12 +197,20 @@ class Stage:
                     step.start(start)
         values: dict[int, Elements] = {}
         arrived: dict[Exchange, Elements] = {}
+        chosen = self.program.choices.get(name, {})
         for i, step in enumerate(steps):
             if not placement.runs(i, self.stage, self.partition):
                 continue
             if step.operator is not None:
+                if i in chosen:
+                    follow(step.operator, chosen[i])
                 inputs = [self._input(name, held, i, port, values, arrived) for port in range(len(step.inputs))]
                 values[i] = step.operator.advance(inputs, self.frontier)
+                told = report(step.operator, sampled(self.program.tick))
+                if told is not None:
+                    shares = [self.owned.get((name, e), 1.0) if (e := placement.reads.get((i, port))) else 1.0
+                              for port in range(len(step.inputs))]  # fmt: skip
+                    self.measured[name, i] = told if all(s == 1.0 for s in shares) else scaled(told, shares)
             elif isinstance(step.node, TableScan):
                 values[i] = self._table(step.node, held)
         held.tables = {t: self.program.tables[t] for t in held.query.tables}
@@ -245,9 +269,28 @@ class Stage:
         schema = held.flow.steps[exchange.source].schema
         new = self.inbox.pop((name, held.layout.exchanges.index(exchange)), [])
         parts = [decode(body, list(schema)) for _, body in sorted(new, key=lambda part: part[0])]
+        if exchange.spread.split is not None and parts and self.program.partitions > 1:
+            self._count(name, exchange, parts)
         if exchange in held.waiting:
             parts.insert(0, held.waiting[exchange])
         return concat(parts) if parts else Elements.empty(schema)
+
+    def _count(self, name: str, exchange: Exchange, parts: list[Elements]) -> None:
+        """Count the keys that reach a join through an exchange."""
+        assert exchange.spread.split is not None
+        key = (name, exchange.spread.split.step)
+        rows, counts = self.counted.get(key, (0, {}))
+        copied = exchange.spread.split.grid.copies(self.program.partitions)
+        heavy = {h for h, _ in self.program.heavy.get(name, {}).get(key[1], ())}
+        arrived = own = 0.0
+        for part in parts:
+            more, found = frequent(part, exchange.spread, self.program.partitions)
+            for value, count in found.items():
+                counts[value] = counts.get(value, 0.0) + count / (copied if value in heavy else 1)
+            arrived, own = arrived + more, own + more
+            own -= (1 - 1 / copied) * sum(count for value, count in found.items() if value in heavy)
+        self.owned[name, exchange] = own / max(arrived, 1.0)
+        self.counted[key] = (rows + round(own), counts)
 
     def _hold(self, name: str, held: Held) -> None:
         """Nothing is due: keep what came."""
@@ -264,7 +307,8 @@ class Stage:
             if exchange.keep:
                 parts = iter([(self.partition, elements)] if len(elements) else [])
             else:
-                parts = route(elements, exchange.spread, self.program.partitions, self.partition)
+                heavy = self.program.heavy_keys(name, exchange.spread)
+                parts = route(elements, exchange.spread, self.program.partitions, self.partition, heavy)
             for to, part in parts:
                 self._send(to, "rows", address, encode(part))
         final = len(held.flow.steps) - 1

@@ -20,12 +20,16 @@ import pyarrow as pa
 from windrow.catalog import StreamDef
 from windrow.errors import RuntimeFailure, WindrowError
 from windrow.local.circuit import answer
+from windrow.operators.aggregate_join import Meeting
 from windrow.operators.elements import BEGINNING, Elements, concat
+from windrow.operators.join import Join
 from windrow.operators.state.run import Run
 from windrow.plan.nodes import QueryPlan
 from windrow.shedding.admission import Quotas, Report
+from windrow.spark.choices import Choices
 from windrow.spark.exchange import decode, decode_table
 from windrow.spark.faults import reach
+from windrow.spark.heavy import HeavyKeys
 from windrow.spark.job import Feed, Job
 from windrow.spark.manifest import Manifest, SlotKey
 from windrow.spark.program import Functions, Program, QueryProgram, Slots, Standing
@@ -70,6 +74,8 @@ class Ticker:
         # state lies by partition: a home keeps the number it began with
         self.partitions: int = self.manifest.extra.get("partitions", partitions)
         self.tables = {s: refs[0] for (stage, _, _, s), refs in self.manifest.runs.items() if stage == TABLES}
+        self.choices = Choices()
+        self.heavy = HeavyKeys(self.partitions)
         self._generations: dict[tuple[int, int], str] = {}
         self._shipped: tuple[Standing, str] | None = None
         self._next: tuple[Manifest, dict[tuple[int, int], str]] | None = None
@@ -113,6 +119,7 @@ class Ticker:
         made = QueryProgram(uuid.uuid4().hex, plan, strategy, self.functions, retain, standing)
         assert made.layout.flow.steps  # what cannot be lowered fails here, not in a tick
         self.queries[plan.name.lower()] = made
+        self._choose(plan.name.lower(), made)
         if start is not None:
             self.starts[plan.name.lower()] = start
 
@@ -129,6 +136,16 @@ class Ticker:
         span = self.manifest.marks.get(stream, begin) - begin
         return rows / span if rows and span > 0 else None
 
+    def _choose(self, name: str, query: QueryProgram) -> None:
+        """Begin to choose for the joins of a query; after a restart, from what was chosen before."""
+        kept = self.manifest.extra.get("choices", {}).get(name, {})
+        placement = query.layout.placement
+        for i, step in enumerate(query.layout.flow.steps):
+            if isinstance(step.operator, Join | Meeting):
+                copies = [placement.copies(i, port, self.partitions) for port in range(len(step.inputs))]
+                self.choices.register(name, i, step.operator, copies, kept.get(str(i)))
+        self.heavy.restore(self.manifest.extra.get("heavy", []), [name])
+
     def drop_query(self, name: str) -> None:
         """Stop a query and forget its state."""
         key = name.lower()
@@ -139,8 +156,15 @@ class Ticker:
         runs = {k: refs for k, refs in self.manifest.runs.items() if k[2] != key}
         clocks = {q: s for q, s in self.manifest.clocks.items() if q != key}
         firsts = {q: s for q, s in self.manifest.extra.get("firsts", {}).items() if q != key}
-        extra = {**self.manifest.extra, "firsts": firsts}
+        self.choices.forget(key)
+        self.heavy.forget(key)
+        extra = {**self.manifest.extra, "firsts": firsts, **self._chosen()}
         self.manifest = replace(self.manifest, runs=runs, clocks=clocks, extra=extra)
+
+    def _chosen(self) -> dict[str, Any]:
+        """The choices in force, for the manifest."""
+        chosen = {q: {str(step): value for step, value in made.items()} for q, made in self.choices.chosen().items()}
+        return {"choices": chosen, "heavy": self.heavy.plain()}
 
     def drop_stream(self, name: str) -> None:
         """Forget a stream and where it was."""
@@ -231,6 +255,8 @@ class Ticker:
             runs=self._runs(),
             generations=self._generations,
             quotas=self.quotas,
+            choices=self.choices.chosen(),
+            heavy=self.heavy.since(self.manifest.tick + 1),
         )
 
     def _fresh(self) -> frozenset[str]:
@@ -328,13 +354,16 @@ class Ticker:
         starts = {q: s for q, s in {**self.manifest.clocks, **first["starts"]}.items() if q in running}
         fixed = self.starts.keys() | self.manifest.clocks.keys()
         reached = {q: s for q, s in starts.items() if s <= tick.frontier or q in fixed}
+        firsts = {q: s for q, s in starts.items() if q not in reached}
+        self.choices.take((r["partition"], r["measured"]) for r in reports)
+        self.heavy.take(tick.number, (r["counted"] for r in reports))
         manifest = replace(
             self.manifest,
             version=self.manifest.version + 1,
             tick=tick.number,
             frontier=None if tick.frontier == BEGINNING else tick.frontier,
             clocks=reached,
-            extra={**self.manifest.extra, "firsts": {q: s for q, s in starts.items() if q not in reached}},
+            extra={**self.manifest.extra, "firsts": firsts, **self._chosen()},
             marks={s: m for s, m in {**self.manifest.marks, **first["marks"]}.items() if s in self.streams},
             runs=runs,
             outputs={},

@@ -3,7 +3,7 @@
 Statistics choose plans, never answers: they may be rough, late or lost.
 """
 
-from windrow.statistics.inputs import InputStatistics, Observed
+from windrow.statistics.inputs import InputStatistics, Observed, Seen, merged
 from windrow.statistics.sketch import Distinct
 
-__all__ = ["Distinct", "InputStatistics", "Observed"]
+__all__ = ["Distinct", "InputStatistics", "Observed", "Seen", "merged"]

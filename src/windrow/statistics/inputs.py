@@ -3,6 +3,9 @@
 The rate is the number of elements over the ticks they came in, smoothed over the last few advances, so that a change of
 rate shows within two or three of them. Live rows are rate times mean lifetime where lifetimes are known, else what the
 operator counts.
+
+A query that is spread over partitions is measured in parts: `seen` is what one partition saw, and `merged` adds parts
+up, samples by their union.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from windrow.operators.elements import BEGINNING, INF, Elements
 from windrow.operators.keys import hash_rows
-from windrow.statistics.sketch import Distinct
+from windrow.statistics.sketch import Distinct, estimate, union
 
 SMOOTHING = 0.5
 """Weight of the newest advance in the rate."""
@@ -33,6 +38,47 @@ class Observed:
         pairs = [(self.rate, other.rate), (self.rows, other.rows)]
         pairs += [(v, other.values.get(c, v)) for c, v in self.values.items()]
         return max((max(a, b) + 1e-9) / (min(a, b) + 1e-9) for a, b in pairs)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one partition saw of one input: elements and the ticks they came in, their mean life, rows alive, samples.
+
+    `entries`: the rows that an early aggregation would tell apart, and a sample of them where they are not counted.
+    """
+
+    elements: float
+    ticks: float
+    life: float
+    rows: float
+    samples: Mapping[str, NDArray[np.uint64]] = field(default_factory=dict)
+    entries: float = 0.0
+    entry_sample: NDArray[np.uint64] | None = None
+
+    @property
+    def observed(self) -> Observed:
+        """The figures."""
+        rate = self.elements / self.ticks if self.ticks else 0.0
+        alive = self.rows
+        if 0 < self.life < float("inf"):
+            alive = min(alive, rate * self.life) if alive else rate * self.life
+        return Observed(rate, max(alive, 1e-6), {n: max(1.0, estimate(s)) for n, s in self.samples.items()})
+
+
+def merged(parts: Sequence[Seen], copies: int = 1) -> Seen:
+    """What all partitions saw together; `copies`: in how many of them each row is."""
+    lives = [p.life for p in parts if p.life]
+    names = {n for p in parts for n in p.samples}
+    sampled = [p.entry_sample for p in parts if p.entry_sample is not None]
+    return Seen(
+        sum(p.elements for p in parts) / copies,
+        max((p.ticks for p in parts), default=0.0),
+        sum(lives) / len(lives) if lives else 0.0,
+        sum(p.rows for p in parts) / copies,
+        {n: union([p.samples[n] for p in parts if n in p.samples]) for n in names},
+        sum(p.entries for p in parts) / copies,
+        union(sampled) if sampled else None,
+    )
 
 
 class InputStatistics:
@@ -69,11 +115,12 @@ class InputStatistics:
 
     def observed(self, rows: float) -> Observed:
         """The figures now; `rows`: elements that the operator holds."""
-        rate = self._elements / self._ticks if self._ticks else 0.0
-        alive = rows
-        if 0 < self._life < float("inf"):
-            alive = min(rows, rate * self._life) if rows else rate * self._life
-        return Observed(rate, max(alive, 1e-6), {n: max(1.0, s.estimate()) for n, s in self._distinct.items()})
+        return self.seen(rows).observed
+
+    def seen(self, rows: float, samples: bool = True) -> Seen:
+        """What was seen so far, for `merged`."""
+        found = {n: s.sample() for n, s in self._distinct.items()} if samples else {}
+        return Seen(self._elements, self._ticks, self._life, rows, found)
 
 
 def class_columns(classes: Sequence[tuple[Sequence[str], bool]], columns: Mapping[str, pa.DataType]) -> dict[str, str]:

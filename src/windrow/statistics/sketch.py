@@ -12,6 +12,7 @@ per call.)
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,15 @@ def estimate(sample: NDArray[np.uint64], k: int = K) -> float:
     return (k - 1) / max(float(sample[k - 1]) / 2.0**64, 2.0**-64)
 
 
+def union(samples: Sequence[NDArray[np.uint64]], k: int = K) -> NDArray[np.uint64]:
+    """The sample of the union of sets, from their samples.
+
+    >>> union([np.array([3, 5], np.uint64), np.array([4, 5], np.uint64)], 2).tolist()
+    [3, 4]
+    """
+    return np.unique(np.concatenate(samples))[:k] if samples else np.zeros(0, np.uint64)
+
+
 class Distinct:
     """The distinct values of a sliding window."""
 
@@ -60,10 +70,7 @@ class Distinct:
         if len(self._parts) > _PARTS:  # neighbours expire at about the same time
             parts = list(self._parts)
             pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
-            self._parts = deque((max(e for e, _ in p), self._merged([s for _, s in p])) for p in pairs)
-
-    def _merged(self, samples: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
-        return np.unique(np.concatenate(samples))[: self._k]
+            self._parts = deque((max(e for e, _ in p), union([s for _, s in p], self._k)) for p in pairs)
 
     def expire(self, frontier: int) -> None:
         """Forget samples all of whose rows have ended; the newest stays until there is another."""
@@ -74,8 +81,10 @@ class Distinct:
         """Whether even the newest sample has ended."""
         return not self._parts or self._parts[-1][0] <= frontier
 
+    def sample(self) -> NDArray[np.uint64]:
+        """The sample of the window now."""
+        return union([s for _, s in self._parts], self._k)
+
     def estimate(self) -> float:
         """Distinct values now."""
-        if not self._parts:
-            return 0.0
-        return estimate(self._merged([s for _, s in self._parts]), self._k)
+        return estimate(self.sample(), self._k)

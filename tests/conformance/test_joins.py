@@ -1,0 +1,117 @@
+"""Joins spread over partitions: one answer, whatever the grid, the orders, the plans and the heavy keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import windrow
+from windrow.replay import Replay
+from windrow.spark import tick as ticks
+from windrow.spark.bounded import run_on
+from windrow.spark.choices import Choices
+from windrow.spark.heavy import HeavyKeys, Threshold
+from windrow.testing import assert_same, oracle
+
+SEVERAL_KEYS = (
+    "SELECT a.id, b.id AS i, c.id AS j FROM A [RANGE 9] a, B [RANGE 7] b, C [RANGE 5] c WHERE a.k = b.k AND b.j = c.j",
+    "SELECT ISTREAM(a.id, c.k) FROM A [ROWS 4] a, B [RANGE 6] b, C [PARTITION BY k ROWS 2] c "
+    "WHERE a.k = b.k AND b.j = c.j AND c.x < a.x",
+    "SELECT a.k, d.id FROM A [RANGE 5] a, B [RANGE 5] b, C [RANGE 5] c, A [RANGE 3] d "
+    "WHERE a.k = b.k AND b.j = c.j AND c.x = d.x",
+    "SELECT a.id, b.id AS i FROM A [RANGE 4] a, B [RANGE 4] b WHERE a.x BETWEEN b.x - 1 AND b.x",
+    "SELECT a.id, b.id AS i, c.id AS j FROM A [RANGE 3] a CROSS JOIN B [RANGE 2] b CROSS JOIN C [RANGE 2] c",
+    "SELECT a.k, COUNT(*) AS n, SUM(c.x) AS s FROM A [RANGE 9] a, B [RANGE 7] b, C [RANGE 5] c "
+    "WHERE a.k = b.k AND b.j = c.j GROUP BY a.k",
+    "SELECT COUNT(*) AS n, MIN(a.x) AS m FROM A [RANGE 6 SLIDE 3] a, B [RANGE 6 SLIDE 3] b, C [RANGE 3 SLIDE 3] c "
+    "WHERE a.k = b.k AND b.j = c.j",
+    "SELECT b.j, p.v FROM A [RANGE 6] a, B [RANGE 5] b, C [RANGE 5] c, P p WHERE a.k = b.k AND b.j = c.j AND p.k = c.x",
+)
+ONE_KEY = (
+    "SELECT a.id, b.id AS i FROM A [RANGE 9] a, B [RANGE 7] b WHERE a.k = b.k",
+    "SELECT b.k, a.id FROM A [RANGE 9] a, B [RANGE 7] b WHERE a.k = b.k",
+    "SELECT ISTREAM(a.k, a.id, b.id AS i) FROM A [ROWS 5] a, B [RANGE 7] b WHERE a.k = b.k",
+    "SELECT a.k, b.k AS kk, b.x, c.id FROM A [RANGE 5] a, B [RANGE 7] b, C [ROWS 6] c WHERE a.k = b.k AND b.k = c.k",
+    "SELECT a.k FROM A [RANGE 4] a, B [RANGE 4] b WHERE a.k = b.k",
+    "SELECT a.k, COUNT(*) AS n, MAX(b.x) AS x FROM A [RANGE 9] a, B [RANGE 7] b WHERE a.k = b.k GROUP BY a.k",
+    "SELECT b.x, COUNT(*) AS n, SUM(a.x) AS s FROM A [RANGE 9] a, B [ROWS 6] b WHERE a.k = b.k GROUP BY b.x",
+    "SELECT RSTREAM(a.id, b.id AS i) FROM A [RANGE 6 SLIDE 3] a, B [RANGE 6 SLIDE 3] b WHERE a.k = b.k",
+    "SELECT a.id FROM A [RANGE 6] a WHERE NOT EXISTS (SELECT * FROM B [RANGE 5] b WHERE b.k = a.k)",
+    "SELECT a.id, b.id AS i, p.v FROM A [RANGE 6] a, B [RANGE 5] b, P p WHERE a.k = b.k AND p.k = b.x",
+    "SELECT DISTINCT a.k, b.x FROM A [RANGE 6] a, B [RANGE 5] b WHERE a.k = b.k",
+)
+
+
+def data(seed, rows=60, heavy=0.0):
+    """Three streams and a table; `heavy`: the share of rows that have key 1."""
+    rng = np.random.default_rng(seed)
+
+    def stream():
+        k = np.where(rng.random(rows) < heavy, 1, rng.integers(0, 5, rows))
+        return pa.table({
+            "ts": np.sort(rng.integers(0, 40, rows)), "id": np.arange(rows), "x": rng.integers(0, 4, rows),
+            "j": rng.integers(0, 4, rows), "k": pa.array([None if rng.random() < 0.05 else int(v) for v in k]),
+        })  # fmt: skip
+
+    streams = {name: stream() for name in "ABC"}
+    return streams, {"P": pa.table({"k": [0, 1, 1, 2], "v": ["x", "y", "z", "w"]})}
+
+
+def check(job, home, query, streams, tables, ways=((1, None), (2, 11), (3, 7), (4, 9))):
+    """Compare ticks of tasks with the definition."""
+    used = {n: s for n, s in streams.items() if f"{n} [" in query}
+    tables = tables if "P p" in query else {}
+    want = oracle(query, used, tables, None)["q1"]
+    assert want.num_rows > 10
+    assert_same(windrow.run(query, used, tables, runtime="local", batch_rows=13)["q1"], want)
+    for partitions, rows in ways:
+        replay = Replay.of(query, used, tables, None)
+        got = run_on(job(2, chaos=partitions), str(home / f"{partitions}"), replay, rows, "upa", partitions)["q1"]
+        try:
+            assert_same(got, want)
+        except AssertionError as error:
+            raise AssertionError(f"{query}\n{partitions} partitions, batches of {rows}: {error}") from error
+
+
+@pytest.mark.parametrize("query", SEVERAL_KEYS)
+def test_joins_without_a_common_key_lie_on_a_grid(query, in_process_job, tmp_path):
+    """Every combination meets in one cell, however many partitions there are."""
+    check(in_process_job, tmp_path, query, *data(1, 40))
+
+
+@pytest.mark.parametrize("query", ONE_KEY)
+def test_heavy_keys_change_no_answer(query, in_process_job, tmp_path, monkeypatch):
+    """Keys become heavy in the middle, rows wait beyond the frontier, workers forget: one answer."""
+    made = []
+
+    def sensitive(partitions):
+        made.append(HeavyKeys(partitions, Threshold(0.4, 2)))
+        return made[-1]
+
+    monkeypatch.setattr(ticks, "HeavyKeys", sensitive)
+    check(in_process_job, tmp_path, query, *data(2, 50, heavy=0.5))
+    if query in ONE_KEY[:4]:
+        assert all(m.plain() for m in made if m.partitions > 1)
+
+
+@pytest.mark.parametrize("query", [SEVERAL_KEYS[0], SEVERAL_KEYS[2], SEVERAL_KEYS[5], ONE_KEY[3], ONE_KEY[6]])
+def test_choices_change_no_answer(query, in_process_job, tmp_path, monkeypatch):
+    """Other orders, or another plan, at every tick."""
+    turn = iter(range(10_000))
+    chosen = Choices.chosen
+
+    def changing(self):
+        found = chosen(self)
+        at = next(turn)
+        for steps in found.values():
+            for step, value in steps.items():
+                if isinstance(value, str):
+                    steps[step] = format(at % 2 ** len(value), f"0{len(value)}b")
+                else:
+                    n = len(value)
+                    steps[step] = tuple(tuple((i + at * (k + 1)) % n for i in range(n)) for k in range(n))
+        return found
+
+    monkeypatch.setattr(Choices, "chosen", changing)
+    check(in_process_job, tmp_path, query, *data(3, 40))
