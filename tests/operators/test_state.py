@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from windrow.operators.elements import INF, Elements
 from windrow.operators.keytable import KeyTable
+from windrow.operators.state import pending
 from windrow.operators.state.keyed import KeyedRuns, surviving
 from windrow.operators.state.pending import Calendar, Fifo, Scan
 
@@ -27,21 +30,23 @@ def ids(found):
     ends=st.lists(st.lists(st.integers(1, 300), max_size=6), max_size=12),
     frontiers=st.lists(st.integers(0, 40), min_size=12, max_size=12),
     restart=st.booleans(),
+    much=st.sampled_from([(1, 2), (3, 4), (pending.NEW_BATCHES, pending.NEW_ROWS)]),
 )
-def test_calendar_and_scan_hand_out_the_same(ends, frontiers, restart):
+def test_calendar_and_scan_hand_out_the_same(ends, frontiers, restart, much):
     """Whatever order ends come in, each element is due once, at the first frontier that reaches it."""
     calendar, scan, frontier, row = Calendar(), Scan(), 0, 0
-    for batch, step in zip(ends, frontiers, strict=False):
-        exp = [frontier + e for e in batch]
-        new = elements([frontier] * len(exp), exp, id=pa.array(range(row, row + len(exp)), pa.int64()))
-        row += len(exp)
-        calendar.add(new)
-        scan.add(new)
-        if restart:
-            runs, calendar = calendar.runs(), Calendar()
-            calendar.restore(runs)
-        frontier += step
-        assert ids(calendar.due(frontier)) == ids(scan.due(frontier))
+    with mock.patch.multiple(pending, NEW_BATCHES=much[0], NEW_ROWS=much[1]):  # so that few rows fill days
+        for batch, step in zip(ends, frontiers, strict=False):
+            exp = [frontier + e for e in batch]
+            new = elements([frontier] * len(exp), exp, id=pa.array(range(row, row + len(exp)), pa.int64()))
+            row += len(exp)
+            calendar.add(new)
+            scan.add(new)
+            if restart:
+                runs, calendar = calendar.runs(), Calendar()
+                calendar.restore(runs)
+            frontier += step
+            assert ids(calendar.due(frontier)) == ids(scan.due(frontier))
 
 
 @given(sizes=st.lists(st.integers(0, 5), max_size=10), step=st.integers(1, 9))

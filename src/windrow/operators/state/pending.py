@@ -25,7 +25,7 @@ from windrow.operators.state.run import Run, elements_of, run_of
 DAYS = 64
 """Partitions of a calendar year: more make due() finer, fewer make add() cheaper."""
 
-NEW_BATCHES, NEW_ROWS = 16, 1 << 15
+NEW_BATCHES, NEW_ROWS = 16, 1 << 13
 """So many batches, or rows, wait before a calendar deals them to its days."""
 
 
@@ -234,13 +234,13 @@ class Calendar:
             self._new = [new]
             return
         self._new = []
-        begin = new.count_until(self._tomorrow)
-        if begin:
-            self._today.append(_Waiting(new.between(0, begin)))
+        cut, end = new.count_until(self._tomorrow), new.head + len(new)
+        if cut > new.head:
+            self._today.append(_Waiting(new.between(new.head, cut)))
             if len(self._today) > NEW_BATCHES:
                 self._today = [_merged(self._today)]
-        if begin < len(new):
-            self._put(new.between(begin, len(new)))
+        if cut < end:
+            self._put(new.between(cut, end))
 
     def _put(self, rows: pa.RecordBatch) -> None:
         """Cut rows in the order of their ends into days."""
@@ -302,4 +302,6 @@ class Calendar:
 
 
 def _merged(waiting: list[_Waiting]) -> _Waiting:
+    if len(waiting) == 1:
+        return waiting[0]
     return _Waiting(pa.concat_batches([w.rest() for w in waiting]))
