@@ -85,7 +85,8 @@ class Engine:
                 case cql.CreateQuery(plan):
                     bound = cql.CreateQuery(optimize(plan, catalog, off=self._without, strategy=self._strategy))
                 case cql.Explain(plan, form):
-                    shown.append(explain(optimize(plan, catalog, off=self._without), form, strategy=self._strategy))
+                    best = optimize(plan, catalog, off=self._without)
+                    shown.append(explain(best, form, strategy=self._strategy, sharing=self._sharing(best)))
             after = applied(bound, catalog)
             if after is not catalog:  # EXPLAIN, or DROP IF EXISTS of nothing
                 actions.append(bound)
@@ -93,6 +94,16 @@ class Engine:
         if actions:
             self._change(catalog, *(partial(self._act, bound) for bound in actions))
         return shown
+
+    def _sharing(self, plan: QueryPlan) -> dict[str, Any] | None:
+        """What EXPLAIN says of a periodic query's sharing: as it is, or as it would be if it were registered."""
+        if plan.root.period is None:
+            return None
+        from windrow.sharing.explain import sharing_of
+
+        registry = self.runtime.sharing
+        known = plan.name in registry.served or plan.name.lower() in self.catalog.queries
+        return sharing_of(registry if known else registry.with_plan(plan), plan)
 
     def _change(self, catalog: Catalog, *changes: Callable[[], object]) -> None:
         """Make changes that lead to a catalog: all of them or none."""
@@ -271,8 +282,8 @@ class Query:
         """The plan as it runs: with the orders and plans that its joins have chosen, and what they rest on."""
         from windrow.plan.explain import explain
 
-        joins = self._engine.runtime.joins(self._key)
-        return explain(self.plan, format, strategy=self._engine._strategy, joins=joins)
+        joins, sharing = self._engine.runtime.joins(self._key), self._engine._sharing(self.plan)
+        return explain(self.plan, format, strategy=self._engine._strategy, joins=joins, sharing=sharing)
 
     def subscribe(self, callback: Callable[[pa.Table], None]) -> None:
         """Call `callback` with each new part of the answer."""

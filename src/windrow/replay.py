@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from windrow.catalog import Catalog, FunctionDef, StreamDef, TableDef
 from windrow.errors import BindingError, SourceError, WindrowError
-from windrow.operators.elements import Elements, Int64s
+from windrow.operators.elements import Int64s
 from windrow.plan.nodes import QueryPlan
 from windrow.sources.intake import Arrivals, arrivals, one
 from windrow.sources.tabular import to_table
@@ -141,6 +141,7 @@ class Replay:
     ) -> Answers:
         """All queries, in this process: those that share in one group, the others each in a circuit."""
         from windrow.local.circuit import Circuit
+        from windrow.sharing.cohort import Batch, gathered
         from windrow.sharing.group import share
 
         calls = {name: f.fn for name, f in self.catalog.functions.items()}
@@ -148,13 +149,12 @@ class Replay:
         group, alone = share(plans, calls, self.tables, sharing if strategy == "upa" else "off", rate=self.rate)
         circuits = [Circuit(p, calls, self.tables, strategy) for p in alone]
         parts: dict[str, list[pa.Table]] = {p.name: [] for p in alone}
-        shared: dict[str, list[Elements]] = {name: [] for name in group.served}
+        shared: list[Batch] = []
         begin = dict.fromkeys(self.data, 0)
         total = sum(len(a.ts) for a in self.data.values())
         for done, frontier in self.frontiers(batch_rows):
             new = {k: self._slice(k, begin, frontier) for k in self.data}
-            for name, elements in group.advance(new.__getitem__, frontier, self.starts).items():
-                shared[name].append(elements)
+            shared += group.advance(new.__getitem__, frontier, self.starts)
             for failure in group.failures.values():
                 raise failure
             for circuit in circuits:
@@ -169,7 +169,8 @@ class Replay:
             if progress is not None:
                 progress(done, total)
         answers = {c.plan.name: _concat(c, parts[c.plan.name]) for c in circuits}
-        answers |= {name: group.answer(name, *found) for name, found in shared.items()}
+        answers |= {name: group.empty(name) for name in group.served}
+        answers |= group.shown(gathered(shared))
         return Answers({p.name: answers[p.name] for p in plans}, self.late())
 
     def rate(self, stream: str) -> float:

@@ -66,6 +66,7 @@ def test_arguments_reach_the_engine(calls: list[dict[str, Any]], script: str) ->
         "streams": {"bid": "b.csv", "ask": "a.csv"},
         "tables": {"p": "p.json"},
         "runtime": "local",
+        "sharing": "auto",
         "strategy": "direct",
         "batch_rows": 10,
         "until": datetime(2024, 1, 1, 10),

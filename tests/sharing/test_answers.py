@@ -26,8 +26,8 @@ def replayed(case: Any, sharing: str, slicing: str, batch_rows: int | None) -> t
     begin = dict.fromkeys(replay.data, 0)
     for _, frontier in replay.frontiers(batch_rows):
         new = {k: replay._slice(k, begin, frontier) for k in replay.data}
-        for name, elements in group.advance(new.__getitem__, frontier, replay.starts).items():
-            parts[name].append(group.answer(name, elements))
+        for name, table in group.shown(group.advance(new.__getitem__, frontier, replay.starts)):
+            parts[name].append(table)
     return {name: pa.concat_tables(found) for name, found in parts.items()}, group
 
 
@@ -68,9 +68,9 @@ def test_an_expression_that_raises_stops_its_query_alone() -> None:
     replay = Replay.of(script, {"st": ROWS}, {})
     group, _ = share(replay.catalog.queries.values(), {}, {}, "shards")
     new = replay._slice("st", {"st": 0}, 12)
-    answers = group.advance(lambda _: new, 12, replay.starts)
-    assert group.answer("guarded", answers["guarded"]).to_pydict() == {"_ts": [5, 10], "s": [3, 3]}
-    assert group.answer("fine", answers["fine"]).to_pydict() == {"_ts": [5, 10], "c": [3, 3]}
+    answers = dict(group.shown(group.advance(lambda _: new, 12, replay.starts)))
+    assert answers["guarded"].to_pydict() == {"_ts": [5, 10], "s": [3, 3]}
+    assert answers["fine"].to_pydict() == {"_ts": [5, 10], "c": [3, 3]}
     assert isinstance(group.failures["broken"], RuntimeFailure)
     assert "broken" not in group.served
 
@@ -95,9 +95,9 @@ def test_a_python_predicate_shares_and_may_raise() -> None:
     replay = Replay.of(script, {"st": ROWS}, {}, functions=functions)
     group, _ = share(replay.catalog.queries.values(), {n: f.fn for n, f in functions.items()}, {}, "shards")
     new = replay._slice("st", {"st": 0}, 12)
-    answers = group.advance(lambda _: new, 12, replay.starts)
-    assert group.answer("a", answers["a"]).to_pydict() == {"_ts": [5, 10], "c": [3, 3]}
-    assert group.answer("b", answers["b"]).to_pydict() == {"_ts": [5, 10], "c": [2, 2]}
+    answers = dict(group.shown(group.advance(lambda _: new, 12, replay.starts)))
+    assert answers["a"].to_pydict() == {"_ts": [5, 10], "c": [3, 3]}
+    assert answers["b"].to_pydict() == {"_ts": [5, 10], "c": [2, 2]}
     assert "no nines" in str(group.failures["c"])
     with pytest.raises(RuntimeFailure, match="picky"):
         windrow.run(script, {"st": ROWS}, runtime="local", functions=functions, sharing="shards")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 
+import windrow
 from windrow.replay import Replay
 from windrow.sharing.explain import explain_sharing
 from windrow.sharing.group import share
@@ -33,3 +36,37 @@ def test_explain_says_what_is_shared() -> None:
     assert "bit: \"st.g\" LIKE 'a%' (like is not indexed)" in bits
     assert "partials per group" in bits
     assert explain_sharing(group, plans["d"]) == "sharing: none, it is no aggregate of one window (quantise)\n"
+
+
+def test_an_engine_explains_what_runs_and_what_would() -> None:
+    """EXPLAIN of a registered query has its figures; of a new one, with whom it would share; nobody notices."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute("CREATE STREAM st (ts BIGINT, g VARCHAR, n BIGINT) TIMESTAMP BY ts; " + SCRIPT)
+    engine.start()
+    engine.push("st", ROWS)
+    assert "so far 3 rows" in engine["a"].explain()
+    (text,) = engine.execute("EXPLAIN SELECT max(n) FROM st [RANGE 4 SLIDE 2] WHERE n > 3")
+    assert "4 queries over st" in text
+    assert "shares its predicate with a, b" in text
+    shared = json.loads(engine["b"].explain("json"))["sharing"]
+    assert (shared["queries"], shared["with"]["predicate"], shared["slices"]["own"]) == (3, ["a"], [6, 3])
+    alone = json.loads(engine["d"].explain("json"))["sharing"]
+    assert alone == {"shared": False, "why": "it is no aggregate of one window (quantise)"}
+    (off,) = windrow.Engine(runtime="local", sharing="off").execute(
+        "CREATE STREAM st (ts BIGINT, n BIGINT) TIMESTAMP BY ts; EXPLAIN SELECT max(n) FROM st [RANGE 4 SLIDE 2]"
+    )
+    assert off.rstrip().endswith("sharing: none, sharing is off")
+
+
+def test_few_rows_are_not_worth_sharing() -> None:
+    """A live engine weighs a query that comes by the rate so far: inequality 1."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute("CREATE STREAM st (ts BIGINT, n BIGINT) TIMESTAMP BY ts")
+    engine.start()
+    engine.push("st", pa.table({"ts": [0, 1_000_000, 2_000_000], "n": [1, 2, 3]}))
+    for i in range(3):
+        engine.execute(f"CREATE QUERY q{i} AS SELECT sum(n) FROM st [RANGE {1001 + i} SLIDE {7 + i}]")
+    assert "rows are so few that sharing costs more" in engine["q2"].explain()
+    assert list(engine.runtime.sharing.served) == ["q0"]
+    engine.push("st", pa.table({"ts": [2_000_010], "n": [5]}))
+    assert engine["q2"].results().num_rows

@@ -52,8 +52,8 @@ def test_partials_of_parts_add_up(make_case: Callable[[int], Any], seed: int) ->
     frontier = int(ts[-1]) + 30
     want = whole.advance(ts, columns, frontier)
     parts.prepare(5.0)
-    for entry in parts.joined.values():
-        entry.start = int(ts[0])
+    for name in parts.joined:
+        parts.begin(name, int(ts[0]))
     task = r.integers(0, 3, len(ts))
     for k in range(3):
         at = np.flatnonzero(task == k)

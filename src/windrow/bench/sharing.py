@@ -36,6 +36,7 @@ from windrow.operators.quantise import Quantise, round_up
 from windrow.operators.window import RangeWindow
 from windrow.plan.expr import Expr, Ref, quote
 from windrow.replay import Replay
+from windrow.sharing.cohort import Batch, gathered, parts
 from windrow.sharing.conditions import And, Condition, Constant, attributes, simplify
 from windrow.sharing.counters import count_fragments, count_slices
 from windrow.sharing.family import Family, Member
@@ -199,7 +200,7 @@ class Bench:
         family.take(self.rows.ts, self.rows.columns, self.end)
         begin = self.now()
         answers = family.finish(self.end)
-        return answers, family, self.now() - begin
+        return parts(answers), family, self.now() - begin
 
     def apart(self, members: Sequence[Member], slicing: str = PAIRED) -> dict[str, Elements]:
         """Every query in a family of its own."""
@@ -297,13 +298,11 @@ class Pipe:
         group, alone = share(self.plans, {}, self.replay.tables, "shards")
         assert not alone
         begin_at, begin = dict.fromkeys(self.replay.data, 0), now()
-        parts: dict[str, list[Elements]] = {name: [] for name in group.served}
+        found: list[Batch] = []
         for _, frontier in self.replay.frontiers(None):
             new = {k: self.replay._slice(k, begin_at, frontier) for k in self.replay.data}
-            for name, elements in group.advance(new.__getitem__, frontier, self.replay.starts).items():
-                parts[name].append(elements)
-        for name, found in parts.items():
-            group.answer(name, *found)
+            found += group.advance(new.__getitem__, frontier, self.replay.starts)
+        assert len(dict(group.shown(gathered(found)))) == len(self.plans)
         return now() - begin
 
 

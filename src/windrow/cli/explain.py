@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windrow.cli.inputs import add_inputs, read_script
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from windrow.catalog import Catalog
     from windrow.cql import Explain
     from windrow.plan.nodes import QueryPlan
+    from windrow.sharing.registry import Registry
 
 FORMATS = ("text", "json", "dot", "svg")
 
@@ -30,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--json contradicts --format {options.format}")
     format_ = "json" if options.json else options.format or "text"
 
-    plans = bound(read_script(options.file), dict(options.stream), dict(options.table))
+    plans = every = bound(read_script(options.file), dict(options.stream), dict(options.table))
     if options.query:
         named = {name.lower(): plan for name, plan in plans.items()}
         if options.query.lower() not in named:
@@ -38,7 +39,8 @@ def main(argv: Sequence[str]) -> int:
         plans = {options.query: named[options.query.lower()]}
     if format_ == "svg" and len(plans) > 1:
         parser.error(f"the script has {len(plans)} queries and a drawing shows one: choose it with --query")
-    shown = [_explain(plan, format_, options.strategy, options.no_rule) for plan in plans.values()]
+    explainer = Explainer(options.strategy, options.no_rule, options.sharing, every.values())
+    shown = [explainer.explain(plan, format_) for plan in plans.values()]
     if format_ == "json" and not options.query:
         shown = ["[" + ",\n".join(shown) + "]"]  # a list, however many there are
     print("\n".join(text.rstrip("\n") + "\n" for text in shown), end="", file=sys.stdout)
@@ -56,7 +58,12 @@ def bound(script: str, streams: Mapping[str, str], tables: Mapping[str, str]) ->
 
 
 def explanations(
-    script: str, streams: Mapping[str, str], tables: Mapping[str, str], strategy: str, without: Sequence[str]
+    script: str,
+    streams: Mapping[str, str],
+    tables: Mapping[str, str],
+    strategy: str,
+    without: Sequence[str],
+    sharing: str = "auto",
 ) -> list[str]:
     """What the EXPLAIN statements of a script show, each in its own format."""
     from windrow import cql
@@ -65,7 +72,8 @@ def explanations(
     if not any(isinstance(s, ExplainStatement) for s in cql.parse(script)):
         return []  # data is read for its schema only where it is needed
     catalog = _catalog(script, streams, tables)
-    return [_explain(e.plan, e.format, strategy, without) for e in _explained(script, catalog)]
+    explainer = Explainer(strategy, without, sharing, catalog.queries.values())
+    return [explainer.explain(e.plan, e.format) for e in _explained(script, catalog)]
 
 
 def _catalog(script: str, streams: Mapping[str, str], tables: Mapping[str, str]) -> Catalog:
@@ -85,9 +93,36 @@ def _explained(script: str, catalog: Catalog) -> list[Explain]:
     return [e for e in found if isinstance(e, cql.Explain)]
 
 
-def _explain(plan: QueryPlan, format_: str, strategy: str, without: Sequence[str]) -> str:
-    from windrow.optimize import trace
-    from windrow.plan.explain import explain
+class Explainer:
+    """Shows plans as they would run with all queries of the script registered."""
 
-    best, rules = trace(plan, off=without, strategy=strategy)
-    return explain(best, format_, strategy, rules=rules)
+    def __init__(self, strategy: str, without: Sequence[str], sharing: str, plans: Iterable[QueryPlan]) -> None:
+        self.strategy, self.without = strategy, without
+        self.sharing = sharing if strategy == "upa" else "off"
+        self._plans = list(plans)
+        self._registry: Registry | None = None
+
+    def explain(self, plan: QueryPlan, format_: str) -> str:
+        """One plan, after the optimizer."""
+        from windrow.optimize import trace
+        from windrow.plan.explain import explain
+
+        best, rules = trace(plan, off=self.without, strategy=self.strategy)
+        return explain(best, format_, self.strategy, rules=rules, sharing=self._shared(best))
+
+    def _shared(self, plan: QueryPlan) -> dict[str, Any] | None:
+        if plan.root.period is None:
+            return None
+        from windrow.optimize import optimize
+        from windrow.sharing.explain import sharing_of
+        from windrow.sharing.registry import Registry
+
+        if self._registry is None:
+            self._registry = Registry({}, self.sharing)
+            for other in self._plans:
+                best = optimize(other, off=self.without, strategy=self.strategy)
+                query = self._registry.recognised(best)
+                if query is not None:
+                    self._registry.enter(query)
+        known = any(p.name == plan.name for p in self._plans)
+        return sharing_of(self._registry if known else self._registry.with_plan(plan), plan)

@@ -11,6 +11,7 @@ from windrow.errors import SourceError
 
 RUNTIMES = ("spark", "local")
 STRATEGIES = ("upa", "negative", "direct")
+SHARING = ("auto", "off", "slices", "fragments", "shards")
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +25,12 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         choices=STRATEGIES,
         default="upa",
         help="how results expire; never changes an answer (default: upa)",
+    )
+    parser.add_argument(
+        "--sharing",
+        choices=SHARING,
+        default="auto",
+        help="which aggregates are computed together; never changes an answer (default: auto)",
     )
     parser.add_argument(
         "--no-rule", action="append", default=[], metavar="NAME", help="leave out an optimizer rule; may be repeated"

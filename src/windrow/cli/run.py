@@ -78,6 +78,7 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
         "tables": dict(options.table),
         "runtime": options.runtime,
         "strategy": options.strategy,
+        "sharing": options.sharing,
         "batch_rows": options.batch_rows,
         "until": options.until,
         "without": tuple(options.no_rule),
@@ -87,7 +88,8 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
 def _explanations(script: str, options: argparse.Namespace) -> list[str]:
     from windrow.cli.explain import explanations
 
-    return explanations(script, dict(options.stream), dict(options.table), options.strategy, options.no_rule)
+    given = dict(options.stream), dict(options.table)
+    return explanations(script, *given, options.strategy, options.no_rule, options.sharing)
 
 
 def _show(

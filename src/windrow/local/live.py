@@ -19,7 +19,7 @@ from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.errors import SourceError
 from windrow.local.circuit import Circuit, answer, one_chunk
 from windrow.operators.aggregate_join import AggregateJoin
-from windrow.operators.elements import BEGINNING, Elements, Int64s
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s
 from windrow.operators.join import Join
 from windrow.operators.standing import Standing
 from windrow.operators.star_join import StarJoin
@@ -27,6 +27,7 @@ from windrow.plan.nodes import QueryPlan
 from windrow.replay import infer_stream
 from windrow.runtime import Outlet, Recent, View
 from windrow.sharing.group import Group
+from windrow.sharing.registry import Registry
 from windrow.shedding.admission import Columns, admit, unweighed
 from windrow.shedding.budget import Budgets, seconds_of
 from windrow.sources.intake import one, split_late, times
@@ -42,6 +43,7 @@ class _Inlet:
     def __init__(self, definition: StreamDef) -> None:
         self.definition = definition
         self.greatest = BEGINNING
+        self.least = INF
         self.waiting = self._none()
         self.kept = self._none()
         self.late: list[pa.Table] = []
@@ -59,6 +61,7 @@ class _Inlet:
         late, self.greatest = split_late(ts, self.definition.slack, self.greatest)
         late |= ts <= passed
         self.rows += len(ts)
+        self.least = min(self.least, int(ts.min(initial=INF)))
         if late.any():
             self.late.append(table.filter(pa.array(late)))
             table = table.filter(pa.array(~late))
@@ -97,11 +100,16 @@ class LocalRuntime:
         self._inlets: dict[str, _Inlet] = {}
         self._tables: dict[str, pa.Table] = {}
         self._circuits: dict[str, Circuit] = {}
-        self._group = Group(functions, self._tables, sharing if strategy == "upa" else "off")
+        self._group = Group(functions, self._tables, sharing if strategy == "upa" else "off", rate=self._rate)
         self._leaving: set[str] = set()  # shared queries that are dropped, unless the change is undone
         self.outlets: dict[str, Outlet] = {}
         self._ticks = 0
         self._lock = threading.RLock()
+
+    @property
+    def sharing(self) -> Registry:
+        """Who shares with whom."""
+        return self._group
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
@@ -193,7 +201,8 @@ class LocalRuntime:
             return False
         self.outlets[plan.name.lower()] = Outlet(Recent(self._group.empty(plan.name)))
         if begun:
-            self._put(plan, self._group.first(plan.name))
+            for name, table in self._group.shown(self._group.first(plan.name)):
+                self._deliver(name, table)
         return True
 
     def drop_query(self, name: str) -> None:
@@ -236,6 +245,11 @@ class LocalRuntime:
     def _reached(self) -> int:
         return min((i.frontier for i in self._inlets.values()), default=BEGINNING)
 
+    def _rate(self, stream: str) -> float | None:
+        """Rows of a stream per tick of its clock so far."""
+        inlet = self._inlets[stream]
+        return inlet.rows / (inlet.greatest - inlet.least) if inlet.greatest > inlet.least else None
+
     def _tick(self, frontier: int) -> None:
         if frontier <= self.frontier:
             return
@@ -248,8 +262,8 @@ class LocalRuntime:
             firsts = [int(new[s.lower()][0][0]) for s in plan.streams if len(new[s.lower()][0])]
             return min(firsts, default=None)
 
-        for name, elements in self._group.advance(new.__getitem__, frontier, starts).items():
-            self._put(self._group.served[name].query.plan, elements)
+        for name, table in self._group.shown(self._group.advance(new.__getitem__, frontier, starts)):
+            self._deliver(name, table)
         for name, circuit in self._circuits.items():
             if not circuit.started:
                 start = starts(circuit.plan)
@@ -291,11 +305,13 @@ class LocalRuntime:
     def _put(self, plan: QueryPlan, elements: Elements) -> None:
         if not len(elements):
             return
-        outlet = self.outlets[plan.name.lower()]
-        table = self.budgets.mark(plan.name, answer(plan, elements))
+        self._deliver(plan.name, self.budgets.mark(plan.name, answer(plan, elements)))
+
+    def _deliver(self, name: str, table: pa.Table) -> None:
+        outlet = self.outlets[name.lower()]
         outlet.recent.add(table)
         for sink in outlet.sinks:
-            sink.write(plan.name, self._ticks, table)
+            sink.write(name, self._ticks, table)
 
     @contextlib.contextmanager
     def view(self) -> Iterator[View]:

@@ -6,6 +6,7 @@ structure and its estimates. The caller optimises first; `rules` names the rules
 The JSON has these keys, and they stay:
 
     query, pattern, strategy, rules, text
+    sharing     null for a continuous query; else what `sharing.explain` lists
     clock       {"kind": "continuous" | "periodic", "period": ticks or null, "unit": "microsecond" | "tick"}
     output      [{"name", "type"}]
     cost        rows touched per second (per tick for tick streams) by the whole plan
@@ -57,6 +58,7 @@ class Report:
     rules: tuple[str, ...]
     root: Operator
     joins: tuple[Mapping[str, Any], ...] = ()
+    sharing: Mapping[str, Any] | None = None  # as `sharing.explain` has it, with the lines of its text
 
     @property
     def per(self) -> str:
@@ -77,13 +79,14 @@ def explain(
     statistics: Statistics | None = None,
     rules: Sequence[str] = (),
     joins: Sequence[Mapping[str, Any]] = (),
+    sharing: Mapping[str, Any] | None = None,
 ) -> str:
     """Show a plan in one of FORMATS; `joins`: what the joins of a running query tell of themselves."""
     renderers = {"text": as_text, "json": as_json, "dot": as_dot, "svg": as_svg}
     if format.lower() not in renderers:
         raise BindingError(f'unknown EXPLAIN format "{format}"', hint=f"one of {', '.join(FORMATS)}")
     shown = report(plan, strategy, statistics, rules)
-    return renderers[format.lower()](replace(shown, joins=tuple(joins)))
+    return renderers[format.lower()](replace(shown, joins=tuple(joins), sharing=sharing))
 
 
 def report(
@@ -115,7 +118,8 @@ def as_text(shown: Report) -> str:
         for r in rows
     ]
     told = [line for i, join in enumerate(shown.joins) for line in ("", f"running join {i + 1}", *_told(join, "  "))]
-    return "\n".join([*header(shown), "", *table, *told, ""])
+    shared = ["", *shown.sharing["text"]] if shown.sharing is not None else []
+    return "\n".join([*header(shown), "", *table, *shared, *told, ""])
 
 
 def _told(what: Mapping[str, Any], lead: str) -> Iterator[str]:
@@ -163,6 +167,7 @@ def as_json(shown: Report) -> str:
         "cost": round(shown.root.cost, 3),
         "output": [{"name": name, "type": str(types[column])} for name, column in plan.output],
         "text": plan.text,
+        "sharing": {k: v for k, v in shown.sharing.items() if k != "text"} if shown.sharing is not None else None,
         "plan": _json(shown.root),
     }
     if shown.joins:

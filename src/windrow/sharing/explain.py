@@ -1,13 +1,27 @@
-"""What EXPLAIN says about sharing: the slices, cells and partials a query reads, with whom, and what that saves."""
+"""What EXPLAIN says about sharing: the slices, cells and partials a query reads, with whom, and what that saves.
+
+`sharing_of` gives it as plain JSON, with the lines of the text form under `text`:
+
+    shared      whether the query shares; if not, `why` and nothing else
+    technique, slicing, queries, rows
+    slices      {"own": ticks of each, "common": about how many in a window, "windows": how many different ones}
+    cells       {"plot": attributes, "cells", "inside", "runs"; "solo": true for one bit per row}
+    bits        [{"predicate", "why"}]: what the index does not analyse
+    reads       entries of a ledger, partials per group, or partials per value
+    with        {"rows", "cells", "predicate"}: names of the others
+    saves       {"passes", "instead_of", "least_rate", "rate", "rows", "partials", "read", "answers"}
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from windrow.plan.cost import unit_of
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.words import duration
-from windrow.sharing.cells import Index, Plot
-from windrow.sharing.conditions import Condition, Opaque, atoms
+from windrow.sharing.cells import Index
+from windrow.sharing.conditions import Opaque, atoms
 from windrow.sharing.counters import least_rate, slice_rate
 from windrow.sharing.registry import Registry, Served
 from windrow.sharing.windows import Window, sliced
@@ -16,41 +30,45 @@ SHOWN = 5
 """Names listed before the rest is only counted."""
 
 
-def explain_sharing(group: Registry, plan: QueryPlan, unit: int = 1) -> str:
-    """How a query shares, or why it does not; `unit`: ticks per second, 1 for plain ticks."""
-    if plan.name not in group.served:
-        why = group.reasons.get(plan.name, "sharing is off" if group.sharing == "off" else "it is not registered")
-        return f"sharing: none, {why}\n"
-    served = group.served[plan.name]
-    lines = [
-        f"sharing: {group.sharing}, {group.slicing} slices, "
-        f"{_count(len(served.family), 'query', 'queries')} over {_rows(served)}"
-    ]
-    lines += [
-        f"  {line}"
-        for line in (*_slices(group, served, unit), *_cells(served), *_others(served), *_saved(group, served, unit))
-    ]
-    return "\n".join(lines) + "\n"
+def explain_sharing(registry: Registry, plan: QueryPlan) -> str:
+    """How a query shares, or why it does not, as text."""
+    return "\n".join(sharing_of(registry, plan)["text"]) + "\n"
 
 
-def _rows(served: Served) -> str:
-    source = served.query.source
-    return " join ".join((source.stream, *source.tables))
+def sharing_of(registry: Registry, plan: QueryPlan) -> dict[str, Any]:
+    """How a query shares, or why it does not."""
+    if plan.name not in registry.served:
+        why = registry.reasons.get(plan.name, "sharing is off" if registry.sharing == "off" else "it is not registered")
+        return {"shared": False, "why": why, "text": [f"sharing: none, {why}"]}
+    served = registry.served[plan.name]
+    index = _index(served)
+    found = {
+        "shared": True,
+        "technique": registry.sharing,
+        "slicing": registry.slicing,
+        "queries": len(served.family),
+        "rows": " join ".join((served.query.source.stream, *served.query.source.tables)),
+        "slices": _slices(registry, served),
+        "cells": _cells(served, index),
+        "bits": _bits(served),
+        "reads": _reads(served),
+        "with": _others(served, index),
+        "saves": _saved(registry, served, index, unit_of(plan)),
+    }
+    return found | {"text": _lines(found, served.query.member.window, unit_of(plan))}
 
 
 def _windows(served: Served) -> list[Window]:
     return [e.member.window for e in served.family.joined.values()]
 
 
-def _slices(group: Registry, served: Served, unit: int) -> list[str]:
+def _slices(registry: Registry, served: Served) -> dict[str, Any]:
     window, windows = served.query.member.window, _windows(served)
-    own = ", ".join(duration(s, unit) for s in sliced(window, group.slicing).slices[:SHOWN])
-    common = slice_rate(windows, group.slicing) * window.range
-    shown = f"[RANGE {duration(window.range, unit)} SLIDE {duration(window.slide, unit)}]"
-    return [
-        f"slices: {shown} is cut into ({own}); "
-        f"about {common:,.0f} common slices of {len(set(windows))} windows in a window"
-    ]
+    return {
+        "own": list(sliced(window, registry.slicing).slices),
+        "common": round(slice_rate(windows, registry.slicing) * window.range, 1),
+        "windows": len(set(windows)),
+    }
 
 
 def _index(served: Served) -> Index:
@@ -60,66 +78,96 @@ def _index(served: Served) -> Index:
     return Index(e.member.condition for e in family.joined.values())
 
 
-def _cells(served: Served) -> list[str]:
-    index, condition = _index(served), served.query.member.condition
-    k, i = index.home[condition]
+def _cells(served: Served, index: Index) -> dict[str, Any]:
+    k, i = index.home[served.query.member.condition]
     plot = index.plots[k]
-    inside = int(plot.membership[i].sum())
-    tested = ", ".join(plot.attributes) or "nothing"
-    how = "one bit per row" if plot.solo else f"{inside} of {plot.cells} cells, {_runs(plot, i)}"
-    lines = [f"cells: {how} of the plot over {tested}"]
-    lines += [f"bit: {a.attribute.sql} ({a.why})" for a in _opaque(condition)]
-    member = served.query.member
-    called = {c.column for c in member.user_calls}
-    lines += [f"bit: {name} (a user's function)" for name in sorted(called)]
-    return lines
-
-
-def _runs(plot: Plot, i: int) -> str:
     first, _, _ = plot.runs
-    return _count(int(first[i + 1] - first[i]), "run", "runs")
+    return {
+        "plot": list(plot.attributes),
+        "cells": plot.cells,
+        "inside": int(plot.membership[i].sum()),
+        "runs": int(first[i + 1] - first[i]),
+        "solo": plot.solo,
+    }
 
 
-def _opaque(condition: Condition) -> list[Opaque]:
-    return [a for a in atoms(condition) if isinstance(a, Opaque)]
+def _bits(served: Served) -> list[dict[str, str]]:
+    member = served.query.member
+    opaque = [a for a in atoms(member.condition) if isinstance(a, Opaque)]
+    found = [{"predicate": a.attribute.sql, "why": a.why} for a in opaque]
+    return found + [{"predicate": c, "why": "a user's function"} for c in sorted({u.column for u in member.user_calls})]
 
 
-def _others(served: Served) -> list[str]:
-    mine, index = served.query.member, _index(served)
+def _reads(served: Served) -> str:
+    mine = served.query.member
+    if served.family.joined[mine.name].account is not None:
+        return "entries of a ledger"
+    return "partials per group" if mine.keys else "partials per value"
+
+
+def _others(served: Served, index: Index) -> dict[str, list[str]]:
+    mine = served.query.member
     entries = [e for e in served.family.joined.values() if e.member.name != mine.name]
     home = index.home[mine.condition][0]
-    same = [e.member.name for e in entries if e.member.condition == mine.condition]
-    plot = [e.member.name for e in entries if index.home[e.member.condition][0] == home]
-    kept = served.family.joined[mine.name]
-    where = (
-        "entries of a ledger"
-        if kept.account is not None
-        else "partials per group"
-        if mine.keys
-        else "partials per value"
-    )
-    return [
-        f"reads: {where}",
-        f"shares rows with {_names([e.member.name for e in entries])}",
-        f"shares cells with {_names(plot)}",
-        f"shares its predicate with {_names(same)}",
-    ]
+    return {
+        "rows": [e.member.name for e in entries],
+        "cells": [e.member.name for e in entries if index.home[e.member.condition][0] == home],
+        "predicate": [e.member.name for e in entries if e.member.condition == mine.condition],
+    }
 
 
-def _saved(group: Registry, served: Served, unit: int) -> list[str]:
-    n, windows = len(served.family), _windows(served)
+def _saved(registry: Registry, served: Served, index: Index, unit: int) -> dict[str, Any] | None:
+    n = len(served.family)
     if n < 2:
-        return ["saves: nothing, it is alone"]
+        return None
     done = served.family.counters
-    passes = len(_index(served).plots)
-    least = max(0.0, least_rate(windows, group.slicing)) * unit
-    per = "s" if unit > 1 else "tick"
-    line = f"saves: {n} passes over the rows become {passes}; worth it above {least:,.3g} rows/{per} (inequality 1)"
-    if done.rows:
-        line += (
-            f"; so far {done.rows:,} rows, {done.partials:,} partials, {done.reads:,} read for {done.answers:,} answers"
-        )
-    return [line]
+    rate = registry.rate(served.query.source.stream) if registry.rate is not None else None
+    return {
+        "passes": len(index.plots), "instead_of": n,
+        "least_rate": max(0.0, least_rate(_windows(served), registry.slicing)) * unit,
+        "rate": None if rate is None else rate * unit,
+        "rows": done.rows, "partials": done.partials, "read": done.reads, "answers": done.answers,
+    }  # fmt: skip
+
+
+def _lines(found: dict[str, Any], window: Window, unit: int) -> list[str]:
+    slices, cells, others = found["slices"], found["cells"], found["with"]
+    own = ", ".join(duration(s, unit) for s in slices["own"][:SHOWN]) + (", ..." if len(slices["own"]) > SHOWN else "")
+    shown = f"[RANGE {duration(window.range, unit)} SLIDE {duration(window.slide, unit)}]"
+    how = (
+        "one bit per row"
+        if cells["solo"]
+        else f"{cells['inside']} of {cells['cells']} cells, {_count(cells['runs'], 'run', 'runs')}"
+    )
+    lines = [
+        f"slices: {shown} is cut into ({own}); about {slices['common']:,.0f} common slices of "
+        f"{_count(slices['windows'], 'window', 'windows')} in a window",
+        f"cells: {how} of the plot over {', '.join(cells['plot']) or 'nothing'}",
+        *(f"bit: {b['predicate']} ({b['why']})" for b in found["bits"]),
+        f"reads: {found['reads']}",
+        f"shares rows with {_names(others['rows'])}",
+        f"shares cells with {_names(others['cells'])}",
+        f"shares its predicate with {_names(others['predicate'])}",
+        _saving(found["saves"], "s" if unit > 1 else "tick"),
+    ]
+    head = (
+        f"sharing: {found['technique']}, {found['slicing']} slices, "
+        f"{_count(found['queries'], 'query', 'queries')} over {found['rows']}"
+    )
+    return [head, *(f"  {line}" for line in lines)]
+
+
+def _saving(saves: dict[str, Any] | None, per: str) -> str:
+    if saves is None:
+        return "saves: nothing, it is alone"
+    line = f"saves: {saves['instead_of']} passes over the rows become {saves['passes']}; "
+    line += f"worth it above {saves['least_rate']:,.3g} rows/{per} (inequality 1)"
+    if saves["rate"] is not None:
+        line += f", measured {saves['rate']:,.3g}"
+    if saves["rows"]:
+        line += f"; so far {saves['rows']:,} rows, {saves['partials']:,} partials, "
+        line += f"{saves['read']:,} read for {saves['answers']:,} answers"
+    return line
 
 
 def _names(names: Sequence[str]) -> str:
@@ -133,4 +181,4 @@ def _count(n: int, one: str, many: str) -> str:
     return f"{n} {one if n == 1 else many}"
 
 
-__all__ = ["explain_sharing"]
+__all__ = ["explain_sharing", "sharing_of"]

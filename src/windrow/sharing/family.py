@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -33,9 +33,10 @@ from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run
 from windrow.sharing.cells import Index, Plot
+from windrow.sharing.cohort import Batch, Cohort, parts
 from windrow.sharing.conditions import Condition
 from windrow.sharing.edges import Edges
-from windrow.sharing.ledger import Accounts, Ledger, Sliced
+from windrow.sharing.ledger import Accounts, Ledger, Reader, Sliced
 from windrow.sharing.shards import Due, Shards
 from windrow.sharing.windows import PAIRED, Window
 
@@ -68,6 +69,7 @@ class Member:
     calls: tuple[Aggregation, ...]
     formulas: Mapping[str, Formula]
     steps: tuple[Formula | UserCall, ...] = ()
+    above: Hashable = ()  # what stands above the aggregate: the same for queries that are finished together
 
     @property
     def user_calls(self) -> tuple[UserCall, ...]:
@@ -76,14 +78,13 @@ class Member:
 
 @dataclass
 class Joined:
-    """A member and since when: its clock, its epoch, and its account or its shards; `done`: answered up to here."""
+    """A member and since when: its clock, its epoch, and its account or its shards."""
 
     member: Member
     start: int
     epoch: int
     account: int | None = None
     shards: _Key | None = None
-    done: int = BEGINNING
     uid: str = ""  # tells it from others that had its name
 
 
@@ -118,6 +119,10 @@ class Family:
         self._rows_per_slice = 0.0
         self._feeds: list[_Feed] = []
         self._types: dict[str, pa.DataType] = {}
+        self.unstarted: set[str] = set()  # whose clocks have not begun
+        self._fresh: set[str] = set()  # who has not been looked at since joining
+        self._cohorts: list[tuple[Cohort, list[Joined]]] | None = None
+        self._computes: tuple[dict[str, Formula], dict[str, UserCall]] | None = None
         self._reach: tuple[dict[int, int], dict[_Key, int], dict[_Key, set[Condition]]] | None = None
 
     def __len__(self) -> int:
@@ -146,7 +151,21 @@ class Family:
         self._types |= {name: f.type for name, f in entry.member.formulas.items()}
         self._provide(entry)
         self.joined[entry.member.name] = entry
-        self._dirty, self._reach = True, None
+        self._fresh.add(entry.member.name)
+        if entry.start == BEGINNING:
+            self.unstarted.add(entry.member.name)
+        self._dirty, self._reach, self._cohorts, self._computes = True, None, None, None
+
+    def begin(self, name: str, ts: int) -> None:
+        """A query's clock starts."""
+        self.joined[name].start = ts
+        self.unstarted.discard(name)
+        self._cohorts = None
+
+    def done(self, name: str) -> None:
+        """A query has been answered up to the last frontier."""
+        self._fresh.discard(name)
+        self._cohorts = None
 
     @property
     def next_account(self) -> int:
@@ -174,7 +193,9 @@ class Family:
     def leave(self, name: str) -> None:
         """Serve a query no longer."""
         self.joined.pop(name, None)
-        self._dirty, self._reach = True, None
+        self.unstarted.discard(name)
+        self._fresh.discard(name)
+        self._dirty, self._reach, self._cohorts, self._computes = True, None, None, None
 
     def remember(self, name: str, ts: Int64s, columns: Mapping[str, pa.Array]) -> None:
         """Give a query that has just joined rows from before, sorted by time."""
@@ -188,7 +209,7 @@ class Family:
         if entry.account is not None:  # others with this predicate may not know that history
             entry.account, self._next_account = self._next_account, self._next_account + 1
             self._feeds = []
-            self._dirty, self._reach = True, None
+            self._dirty, self._reach, self._cohorts, self._computes = True, None, None, None
         self._settle(index, [entry], ts, values, int(ts[-1]), only=frozenset((name,)))
 
     # -- advancing ---------------------------------------------------------------------------------------------------
@@ -196,15 +217,14 @@ class Family:
     def advance(self, ts: Int64s, columns: Mapping[str, pa.Array], frontier: int) -> dict[str, Elements]:
         """Take in the rows up to `frontier`, sorted by time; the aggregate's elements of every query that is due."""
         self.take(ts, columns, frontier)
-        return self.finish(frontier)
+        return parts(self.finish(frontier))
 
     def take(self, ts: Int64s, columns: Mapping[str, pa.Array], frontier: int) -> None:
         """Partial aggregation: the rows up to `frontier` into partials and entries."""
         if len(ts):
             entries = list(self.joined.values())
-            for entry in entries:
-                if entry.start == BEGINNING:
-                    entry.start = int(ts[0])
+            for name in list(self.unstarted):
+                self.begin(name, int(ts[0]))
             values = self._evaluate(entries, columns, len(ts))
             entries = list(self.joined.values())
             if self._dirty and entries:
@@ -214,12 +234,14 @@ class Family:
                 self._used = True
                 self._settle(self.index, entries, ts, values, frontier)
 
-    def finish(self, frontier: int, names: frozenset[str] | None = None) -> dict[str, Elements]:
-        """Final aggregation: the answers of all that is due by `frontier`, or of those named."""
-        found = self.due(frontier, names)
-        for entry in self.joined.values():
-            if entry.start <= frontier:
-                entry.done = frontier
+    def finish(self, frontier: int, home: bool = True) -> list[Batch]:
+        """Final aggregation: the answers of all that is due by `frontier`; without `home`, of queries with keys only.
+
+        A clock that has not begun will begin beyond the frontier, so afterwards everybody is done up to here.
+        """
+        found = self._due(frontier, home)
+        if self._fresh:
+            self._fresh, self._cohorts = set(), None
         self.last = frontier
         self._forget()
         return found
@@ -274,7 +296,8 @@ class Family:
         """
         part = copy(self)
         part.ledger, part.shards, part.counters = Ledger(), {}, self.counters
-        part.joined, part.failed, part._reach = dict(self.joined), self.failed, None
+        part.joined, part.failed, part._reach, part._cohorts = dict(self.joined), self.failed, None, None
+        part._fresh, part.unstarted = set(), set()
         entries = [e for n, e in self.joined.items() if only is None or n in only]
         for entry in entries:
             part._provide(entry)
@@ -334,7 +357,7 @@ class Family:
 
     def state(self) -> State:
         """Partials, and who has joined since when."""
-        about = {n: (e.start, e.epoch, e.account, e.done) for n, e in self.joined.items()}
+        about = {n: (e.start, e.epoch, e.account, n in self._fresh) for n, e in self.joined.items()}
         kept = pickle.dumps((about, self.epoch, self._used, self._next_account, self._accounts, self._rows_per_slice))
         clock = Run(pa.table({"last": [self.last]}).replace_schema_metadata({b"family": kept}))
         return {"clock": (clock,), **self.held()}
@@ -345,87 +368,83 @@ class Family:
         about, self.epoch, self._used, self._next_account, self._accounts, self._rows_per_slice = pickle.loads(
             clock.schema.metadata[b"family"]
         )
-        for name, (start, epoch, account, done) in about.items():
+        for name, (start, epoch, account, fresh) in about.items():
             entry = self.joined[name]
-            entry.start, entry.epoch, entry.account, entry.done = start, epoch, account, done
+            entry.epoch, entry.account = epoch, account
+            if start != BEGINNING:
+                self.begin(name, start)
+            if not fresh:
+                self.done(name)
         self.hold(state, frontier)
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    def due(self, upto: int, names: frozenset[str] | None = None, start: int | None = None) -> dict[str, Elements]:
-        """The answers at all instants up to `upto` that are not done, of all queries or those named.
-
-        `start` overrides clocks.
-        """
-        entries = [e for n, e in self.joined.items() if (names is None or n in names) and e.start != BEGINNING]
-        if not entries:
-            return {}
-        slide = np.array([e.member.window.slide for e in entries], np.int64)
-        starts = [max(e.start, e.done + 1) if start is None else start for e in entries]
-        begin = np.array(starts, np.int64)
-        first, last = -(-begin // slide), upto // slide
-        found: dict[str, Elements] = {}
-        live = np.flatnonzero(last >= first)
-        held = [i for i in live if entries[i].account is not None]
-        if held:
-            at = np.array(held, np.int64)
-            found |= self._from_ledger([entries[i] for i in held], slide[at], first[at], last[at])
-        for i in live:
-            entry = entries[i]
-            if entry.shards is not None:
-                m = entry.member
-                due = Due(
-                    m.condition,
-                    m.keys,
-                    m.calls,
-                    m.window.range,
-                    m.window.slide,
-                    int(first[i]),
-                    int(last[i]),
-                    entry.epoch,
-                )
-                found[m.name], read = self.shards[entry.shards].answer(due, m.name)
-                self.counters.reads += read
-        self.counters.answers += sum(map(len, found.values()))
+    def at_once(self, name: str) -> list[Batch]:
+        """The answer of a query that has just joined, at the frontier it joined at, where its clock starts."""
+        entry = self.joined[name]
+        at, slide = entry.start, entry.member.window.slide
+        found: list[Batch] = []
+        if at % slide == 0:
+            ((cohort, entries),) = self._formed([entry])
+            found = self._answers(cohort, entries, np.array([at // slide]), np.array([1]), self.ledger.reader())
+        self.begin(name, at + 1)
         return found
+
+    def _due(self, upto: int, home: bool) -> list[Batch]:
+        found: list[Batch] = []
+        if self._cohorts is None:
+            self._cohorts = self._formed(e for e in self.joined.values() if e.start != BEGINNING)
+        reader = self.ledger.reader()
+        for cohort, entries in self._cohorts:
+            if home or entries[0].member.keys:
+                first, counts = cohort.due(self.last, upto)
+                if counts.any():
+                    found += self._answers(cohort, entries, first, counts, reader)
+        self.counters.answers += sum(map(len, found))
+        return found
+
+    def _formed(self, members: Iterable[Joined]) -> list[tuple[Cohort, list[Joined]]]:
+        """Cohorts of queries; those that read shards stand alone."""
+        alike: dict[object, list[Joined]] = {}
+        for e in members:
+            alone = e.account is None
+            alike.setdefault(e.member.name if alone else (e.member.calls, e.member.above), []).append(e)
+        found = []
+        for entries in alike.values():
+            names = [e.member.name for e in entries]
+            cohort = Cohort(names, [(e.member.window.range, e.member.window.slide) for e in entries],
+                            [e.start for e in entries])  # fmt: skip
+            cohort.fresh = np.array([n in self._fresh for n in names])
+            cohort.account = np.array([-1 if e.account is None else e.account for e in entries], np.int64)
+            found.append((cohort, entries))
+        return found
+
+    def _answers(
+        self, cohort: Cohort, entries: Sequence[Joined], first: Int64s, counts: Int64s, reader: Reader
+    ) -> list[Batch]:
+        member = entries[0].member
+        if entries[0].shards is None:
+            return [self._from_ledger(cohort, member.calls, first, counts, reader)]
+        due = Due(
+            member.condition, member.keys, member.calls, member.window.range, member.window.slide, int(first[0]),
+            int(first[0] + counts[0] - 1), entries[0].epoch,
+        )  # fmt: skip
+        rows, read = self.shards[entries[0].shards].answer(due, member.name)
+        self.counters.reads += read
+        return [Batch(cohort.names, np.array([len(rows)]), rows)] if len(rows) else []
 
     def _from_ledger(
-        self, entries: Sequence[Joined], slide: Int64s, first: Int64s, last: Int64s
-    ) -> dict[str, Elements]:
-        counts = last - first + 1
-        which = np.repeat(np.arange(len(entries)), counts)
+        self, cohort: Cohort, calls: Sequence[Aggregation], first: Int64s, counts: Int64s, reader: Reader
+    ) -> Batch:
+        which = np.repeat(np.arange(len(counts)), counts)
         begins = np.cumsum(counts) - counts
-        ts = (first[which] + np.arange(len(which)) - begins[which]) * slide[which]
-        reach = np.array([e.member.window.range for e in entries], np.int64)[which]
-        account = np.array([e.account for e in entries], np.int64)[which]
-        low, high = self.ledger.between(account, ts - reach, ts)
+        slide = cohort.slide[which]
+        ts = (first[which] + np.arange(len(which)) - begins[which]) * slide
+        low, high = reader.between(cohort.account[which], ts - cohort.range[which], ts)
         self.counters.reads += int((high - low).sum())
-        exp = ts + slide[which]
-        sign = np.ones(len(ts), np.int8)
-        columns: dict[str, list[tuple[str, pa.Array]]] = {e.member.name: [] for e in entries}
-        users: dict[Aggregation, list[int]] = {}
-        for i, e in enumerate(entries):
-            for call in e.member.calls:
-                users.setdefault(call, []).append(i)
-        for together in _alike(users):
-            mine = np.array(sorted({i for call in together for i in users[call]}), np.int64)
-            size = counts[mine]
-            starts = np.cumsum(size) - size
-            if len(mine) == len(entries):
-                at: Int64s | slice = slice(None)
-            else:
-                at = np.repeat(begins[mine] - starts, size) + np.arange(int(size.sum()))
-            answers = self.ledger.answers(together, low[at], high[at])
-            place = dict(zip(mine.tolist(), starts.tolist(), strict=True))
-            for call, answer in answers.items():
-                array = answer.build(slice(None))
-                for i in users[call]:
-                    columns[entries[i].member.name].append((call.output, array.slice(place[i], int(counts[i]))))
-        found = {}
-        for i, e in enumerate(entries):
-            part = slice(int(begins[i]), int(begins[i] + counts[i]))
-            found[e.member.name] = Elements(ts[part], exp[part], sign[part], dict(columns[e.member.name]))
-        return found
+        answers = reader.answers(calls, low, high)
+        columns = {call.output: answers[call].build(slice(None)) for call in calls}
+        return Batch(cohort.names, counts, Elements(ts, ts + slide, np.ones(len(ts), np.int8), columns))
 
     def _reaches(self) -> tuple[dict[int, int], dict[_Key, int], dict[_Key, set[Condition]]]:
         """The longest window of each account and of each shards, and the predicates that read these."""
@@ -459,12 +478,21 @@ class Family:
 
     def _evaluate(self, entries: Sequence[Joined], columns: Mapping[str, pa.Array], rows: int) -> dict[str, pa.Array]:
         """All attributes, arguments and keys; queries whose expressions raise are taken out."""
-        formulas = {sql: f for e in entries for sql, f in e.member.formulas.items()}
-        calls = {c.column: c for e in entries for c in e.member.user_calls}
+        formulas, calls = self._wanted(entries)
         try:
             return _computed(formulas, self._called(calls, columns, rows), rows)
         except RuntimeFailure:
             return self._evaluate_apart(entries, columns, rows)
+
+    def _wanted(self, entries: Sequence[Joined]) -> tuple[dict[str, Formula], dict[str, UserCall]]:
+        """All that must be computed for some queries; for all of them, found once."""
+        if self._computes is None or len(entries) != len(self.joined):
+            formulas = {sql: f for e in entries for sql, f in e.member.formulas.items()}
+            calls = {c.column: c for e in entries for c in e.member.user_calls}
+            if len(entries) != len(self.joined):
+                return formulas, calls
+            self._computes = (formulas, calls)
+        return self._computes
 
     def _called(self, calls: Mapping[str, UserCall], columns: Mapping[str, pa.Array], rows: int) -> dict[str, pa.Array]:
         found = dict(columns)
@@ -567,14 +595,6 @@ def _needs(calls: Sequence[Aggregation]) -> set[tuple[str, str]]:
             kind = {"min": "least", "max": "greatest"}.get(call.kind, "sums")
             found.add((call.column, kind))
     return found
-
-
-def _alike(users: Mapping[Aggregation, list[int]]) -> list[list[Aggregation]]:
-    """Calls that the same queries make, so that they are answered together."""
-    groups: dict[tuple[int, ...], list[Aggregation]] = {}
-    for call, who in users.items():
-        groups.setdefault(tuple(who), []).append(call)
-    return list(groups.values())
 
 
 def _valued(calls: Sequence[Aggregation], types: Mapping[str, pa.DataType]) -> tuple[str, ...]:

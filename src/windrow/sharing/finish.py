@@ -13,19 +13,17 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping, Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
 from windrow.local.circuit import Circuit
-from windrow.operators.elements import Elements, concat
+from windrow.operators.elements import Elements
 from windrow.operators.linear import Call, Project, Select
 from windrow.operators.protocol import Operator
 from windrow.plan import nodes as n
 from windrow.plan.lower import formula
+from windrow.sharing.cohort import Batch, Shown
 from windrow.sharing.recognise import Recognised
 from windrow.sharing.registry import Functions
-
-_Chain = tuple[object, ...]
 
 
 class Finish:
@@ -40,82 +38,84 @@ class Finish:
         chain = query.chain
         self.circuit = Circuit(query.above, functions, {}) if chain is None else None
         self.operators = [_operator(x, functions) for x in chain or ()]
-        self.signature: _Chain | None = None
-        if any(not _copies(o) for o in self.operators):
-            self.signature = (query.shown, *(_said(x) for x in chain or ()))
+        self.shown = Shown.of(query.plan)
 
     def start(self, ts: int) -> None:
         """The query's clock starts."""
         if self.circuit is not None and not self.circuit.started:
             self.circuit.start(ts)
 
-    def advance(self, elements: Elements | None, frontier: int) -> Elements:
-        """The answer's part for the interval."""
-        if elements is None:
-            if self.circuit is None or not self.circuit.started:
-                return Elements.empty(self.schema)
-            elements = Elements.empty(self._types())
-        renamed = {internal: elements.columns[name] for internal, name in self.renamed.items()}
-        if self.circuit is not None:
-            return self.circuit.advance(lambda _: (elements.ts, renamed), frontier)
-        rows = elements.with_columns(renamed)
+    def advance(self, rows: Elements, frontier: int) -> Elements:
+        """The rows of a chain, for one query or several."""
+        rows = rows.with_columns({internal: rows.columns[name] for internal, name in self.renamed.items()})
         for operator in self.operators:
             rows = operator.advance([rows], frontier)
         return rows
 
-    def _types(self) -> dict[str, pa.DataType]:
-        schema = self.query.aggregate.schema
-        return {name: schema[internal] for internal, name in self.renamed.items()}
+    def changed(self, rows: Elements | None, frontier: int) -> Elements:
+        """The answer's part of a query with a circuit, in time order."""
+        assert self.circuit is not None
+        if not self.circuit.started:
+            return Elements.empty(self.schema)
+        if rows is None:
+            schema = self.query.aggregate.schema
+            rows = Elements.empty({name: schema[internal] for internal, name in self.renamed.items()})
+        renamed = {internal: rows.columns[name] for internal, name in self.renamed.items()}
+        found = self.circuit.advance(lambda _: (rows.ts, renamed), frontier)
+        return found.take(np.argsort(found.ts, kind="stable")) if (np.diff(found.ts) < 0).any() else found
 
 
 def finish(
     finishes: Mapping[str, Finish],
-    due: Mapping[str, Elements],
+    due: Sequence[Batch],
     frontier: int,
     failures: MutableMapping[str, RuntimeFailure],
-) -> dict[str, Elements]:
-    """The answers' parts of all queries that have any; `due`: the aggregates' elements by query.
+) -> list[Batch]:
+    """The answers' parts of all queries that have any; `due`: the aggregates' elements.
 
     A query whose expressions raise gets its error in `failures` and no answer.
     """
-    answers: dict[str, Elements] = {}
-    alike: dict[_Chain, list[str]] = {}
-    alone = [name for name, mine in finishes.items() if mine.circuit is not None]
-    for name, elements in due.items():
-        mine = finishes[name]
-        if mine.signature is not None and len(elements):
-            alike.setdefault(mine.signature, []).append(name)
-        elif mine.circuit is None and len(elements):
-            answers[name] = mine.advance(elements, frontier)  # columns are renamed: nothing can raise
-    for names in alike.values():
+    answers: list[Batch] = []
+    changing: dict[str, Elements | None] = {name: None for name, mine in finishes.items() if mine.circuit is not None}
+    for batch in due:
+        if batch.names[0] in changing:
+            changing |= batch.parts()
+            continue
         try:
-            answers |= _together([finishes[n] for n in names], names, [due[n] for n in names], frontier)
+            answers.append(_together(finishes, batch, frontier))
         except RuntimeFailure:
-            alone += names
-    for name in alone:
+            answers += _apart(finishes, batch, frontier, failures)
+    for name, rows in changing.items():
         try:
-            answers[name] = finishes[name].advance(due.get(name), frontier)
+            found = finishes[name].changed(rows, frontier)
+            answers.append(Batch((name,), np.array([len(found)]), found))
         except RuntimeFailure as error:
             failures[name] = error
-    return {name: found for name, found in answers.items() if len(found)}
+    return [batch for batch in answers if len(batch)]
 
 
-def _together(
-    finishes: Sequence[Finish], names: Sequence[str], parts: Sequence[Elements], frontier: int
-) -> dict[str, Elements]:
-    if len(names) == 1:
-        return {names[0]: finishes[0].advance(parts[0], frontier)}
-    rows = concat(parts)
-    owner = np.repeat(np.arange(len(names), dtype=np.int64), [len(p) for p in parts])
-    found = finishes[0].advance(Elements(rows.ts, owner, rows.sign, rows.columns), frontier)
-    bounds = np.searchsorted(found.exp, np.arange(len(names) + 1)).tolist()
-    slides = np.array([f.slide for f in finishes], np.int64)
-    exp = found.ts + slides[found.exp]
-    answers = {}
-    for i, name in enumerate(names):
-        low, high = bounds[i], bounds[i + 1]
-        columns = {c: a.slice(low, high - low) for c, a in found.columns.items()}
-        answers[name] = Elements(found.ts[low:high], exp[low:high], found.sign[low:high], columns)
+def _together(finishes: Mapping[str, Finish], batch: Batch, frontier: int) -> Batch:
+    """A batch through its chain, which all its queries have."""
+    mine = finishes[batch.names[0]]
+    if all(_copies(o) for o in mine.operators):
+        return Batch(batch.names, batch.counts, mine.advance(batch.rows, frontier))
+    rows = batch.rows
+    found = mine.advance(Elements(rows.ts, batch.owner, rows.sign, rows.columns), frontier)
+    counts = np.bincount(found.exp, minlength=len(batch.names))
+    slide = np.array([finishes[n].slide for n in batch.names], np.int64)
+    return Batch(batch.names, counts, found.with_lifetimes(found.ts, found.ts + slide[found.exp]))
+
+
+def _apart(
+    finishes: Mapping[str, Finish], batch: Batch, frontier: int, failures: MutableMapping[str, RuntimeFailure]
+) -> list[Batch]:
+    answers = []
+    for name, rows in batch.parts():
+        try:
+            found = finishes[name].advance(rows, frontier)
+            answers.append(Batch((name,), np.array([len(found)]), found))
+        except RuntimeFailure as error:
+            failures[name] = error
     return answers
 
 
@@ -132,15 +132,3 @@ def _operator(node: n.Node, functions: Functions) -> Operator:
 
 def _copies(operator: Operator) -> bool:
     return isinstance(operator, Project) and all(f.copies is not None for _, f in operator.outputs)
-
-
-def _said(node: n.Node) -> object:
-    """What a node of a chain does, in words that equal nodes share."""
-    match node:
-        case n.Filter():
-            return node.predicate.sql()
-        case n.Project():
-            return tuple((name, e.sql()) for name, e in node.outputs)
-        case n.Call():
-            return (node.output, node.function, node.arguments)
-    raise NotImplementedError(type(node).__name__)

@@ -6,16 +6,17 @@ however many families read them, joins included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
 from windrow.local.circuit import Feed, answer, one_chunk
-from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s
 from windrow.operators.join import Join, Part
 from windrow.plan.nodes import QueryPlan
+from windrow.sharing.cohort import Batch, tables
 from windrow.sharing.finish import Finish, finish
 from windrow.sharing.recognise import Recognised, Source
 from windrow.sharing.registry import TECHNIQUES, Functions, Rate, Registry, Served, check
@@ -119,17 +120,18 @@ class Group(Registry):
 
     def advance(
         self, feed: Feed, frontier: int, starts: Callable[[QueryPlan], int | None] | None = None
-    ) -> dict[str, Elements]:
+    ) -> list[Batch]:
         """The answers' parts up to `frontier`, of the queries that have any."""
         taken: dict[Source, tuple[Int64s, dict[str, pa.Array]]] = {}
-        due: dict[str, Elements] = {}
+        due: list[Batch] = []
         if starts is not None:
             self._start(starts, frontier)
         for key, family in self.families.items():
             source = self._source(key)
             if source not in taken:
                 taken[source] = self._rows[source].take(feed)
-            due |= family.advance(*taken[source], frontier)
+            family.take(*taken[source], frontier)
+            due += family.finish(frontier)
             self._fail(family.failed)
             family.failed.clear()
         self.frontier = frontier
@@ -149,16 +151,15 @@ class Group(Registry):
     def _start(self, starts: Callable[[QueryPlan], int | None], frontier: int) -> None:
         """Start the clocks of queries that have not begun; those over the same rows start together."""
         found: dict[Source, int | None] = {}
-        for name, served in self.served.items():
-            entry = served.family.joined[name]
-            if entry.start == BEGINNING:
-                source = served.query.source
-                if source not in found:
-                    found[source] = starts(served.query.plan)
-                at = found[source]
-                if at is not None and at <= frontier:
-                    entry.start = at
-                    self.finishes[name].start(at)
+        for name in [n for f in self.families.values() for n in f.unstarted]:
+            served = self.served[name]
+            source = served.query.source
+            if source not in found:
+                found[source] = starts(served.query.plan)
+            at = found[source]
+            if at is not None and at <= frontier:
+                served.family.begin(name, at)
+                self.finishes[name].start(at)
 
     @staticmethod
     def _source(key: object) -> Source:
@@ -168,23 +169,21 @@ class Group(Registry):
         found: Source = key[0]
         return found
 
-    def first(self, name: str) -> Elements:
+    def first(self, name: str) -> list[Batch]:
         """What a query that has just joined answers at once, at the frontier it joined at."""
         family, mine = self.served[name].family, self.finishes[name]
-        entry = family.joined[name]
-        mine.start(entry.start)
-        at, entry.start = entry.start, entry.start + 1  # this instant is answered here
-        found = family.due(at, frozenset((name,)), at)
-        return mine.advance(found.get(name), at)
+        at = family.joined[name].start
+        mine.start(at)
+        return finish({name: mine}, family.at_once(name), at, self.failures)
 
-    def answer(self, name: str, *parts: Elements) -> pa.Table:
-        """Elements as the rows a user sees; several parts cost little more than one."""
-        mine = self.finishes[name]
-        return answer(mine.query.plan, concat(parts) if parts else Elements.empty(mine.schema))
+    def shown(self, batches: Iterable[Batch]) -> Iterator[tuple[str, pa.Table]]:
+        """Batches as the rows that users see: a query may have several."""
+        return tables(batches, {n: f.shown for n, f in self.finishes.items()})
 
     def empty(self, name: str) -> pa.Table:
         """No rows, with the query's columns."""
-        return self.answer(name)
+        mine = self.finishes[name]
+        return answer(mine.query.plan, Elements.empty(mine.schema))
 
 
 def share(

@@ -211,33 +211,9 @@ class Ledger:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    def between(self, account: Int64s, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
-        """The entries of `account` with edges in `(low, high]`, as places `[a, b)`."""
-        edges = np.unique(self.edge)
-        key = self.account * (len(edges) + 1) + np.searchsorted(edges, self.edge)
-        found = (
-            np.searchsorted(key, account * (len(edges) + 1) + np.searchsorted(edges, at, "right")) for at in (low, high)
-        )
-        first, last = found
-        return first, last
-
-    def answers(self, calls: Sequence[Aggregation], low: Int64s, high: Int64s) -> dict[Aggregation, Answer]:
-        """The answers of distinct calls over entries `[low, high)`, at every request."""
-        rows = _difference(self.rows, low, high)[:, 0]
-        lowered: dict[str, Lowering] = {}
-        found: dict[Aggregation, Answer] = {}
-        for call in calls:
-            if call.column is None:
-                found[call] = scalars(rows, None, call.type)
-            elif call.kind in EXTREMES:
-                found[call] = self.bests[call.column, call.kind == "min"].answer(low, high, call.type)
-            else:
-                if call.column not in lowered:
-                    sums = self.sums[call.column]
-                    lanes = _difference(sums.store, low, high)
-                    lowered[call.column] = Lowering(lanes, sums.layout, sums.type, rows)
-                found[call] = lowered[call.column].answer(call)
-        return found
+    def reader(self) -> Reader:
+        """The entries as they are now, to answer from."""
+        return Reader(self)
 
     def forget(self, oldest: Mapping[int, int]) -> None:
         """Drop entries at or before `oldest[account]`; accounts that are not named are closed."""
@@ -296,6 +272,52 @@ class Ledger:
         self._merge(account, edge, lanes, bests)
 
 
+class Reader:
+    """Answers from the entries of a ledger that does not change meanwhile; running sums are made once per column."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._running: dict[str, Int64s] = {}
+        self._edges: Int64s | None = None
+
+    def between(self, account: Int64s, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
+        """The entries of `account` with edges in `(low, high]`, as places `[a, b)`."""
+        if self._edges is None:
+            self._edges = np.unique(self.ledger.edge)
+            self._step = len(self._edges) + 1
+            self._key = self.ledger.account * self._step + np.searchsorted(self._edges, self.ledger.edge)
+        key, base = self._key, account * self._step
+        first, last = (np.searchsorted(key, base + np.searchsorted(self._edges, at, "right")) for at in (low, high))
+        return first, last
+
+    def answers(self, calls: Sequence[Aggregation], low: Int64s, high: Int64s) -> dict[Aggregation, Answer]:
+        """The answers of distinct calls over entries `[low, high)`, at every request."""
+        ledger = self.ledger
+        rows = self._difference("", ledger.rows, low, high)[:, 0]
+        lowered: dict[str, Lowering] = {}
+        found: dict[Aggregation, Answer] = {}
+        for call in calls:
+            if call.column is None:
+                found[call] = scalars(rows, None, call.type)
+            elif call.kind in EXTREMES:
+                found[call] = ledger.bests[call.column, call.kind == "min"].answer(low, high, call.type)
+            else:
+                if call.column not in lowered:
+                    sums = ledger.sums[call.column]
+                    lanes = self._difference(call.column, sums.store, low, high)
+                    lowered[call.column] = Lowering(lanes, sums.layout, sums.type, rows)
+                found[call] = lowered[call.column].answer(call)
+        return found
+
+    def _difference(self, column: str, lanes: Int64s, low: Int64s, high: Int64s) -> Int64s:
+        """Sums of entries `[low, high)`; running sums wrap around, their differences do not."""
+        running = self._running.get(column)
+        if running is None:
+            running = self._running[column] = np.zeros((len(lanes) + 1, lanes.shape[1]), np.int64)
+            np.cumsum(lanes, axis=0, out=running[1:])
+        return running[high] - running[low]
+
+
 def _codes(table: pa.Table, column: str, least: bool) -> tuple[Int64s, Bools]:
     mark = "least" if least else "greatest"
     if f"{mark}|{column}" not in table.column_names:
@@ -314,10 +336,3 @@ def lanes_of(table: pa.Table, column: str) -> tuple[Int64s, Layout]:
         if name in names:
             lanes[:, k] = ints(table, name + ending)
     return lanes, layout
-
-
-def _difference(lanes: Int64s, low: Int64s, high: Int64s) -> Int64s:
-    """Sums of entries `[low, high)`; running sums wrap around, their differences do not."""
-    running = np.zeros((len(lanes) + 1, lanes.shape[1]), np.int64)
-    np.cumsum(lanes, axis=0, out=running[1:])
-    return running[high] - running[low]

@@ -13,7 +13,7 @@ answer: a query that is not recognised runs by itself, and `reason` says why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -66,13 +66,29 @@ class Recognised:
     @property
     def chain(self) -> tuple[n.Node, ...] | None:
         """What stands above the aggregate, lowest first, if it is rows in, rows out, and RSTREAM; else None."""
-        node, found = self.plan.root.input, []
-        while node is not self.aggregate:
-            if not isinstance(node, n.Filter | n.Project | n.Call):
-                return None
-            found.append(node)
-            node = node.input
-        return tuple(reversed(found)) if self.plan.root.op is n.StreamOp.RSTREAM else None
+        return _chain(self.plan, self.aggregate)
+
+
+def _chain(plan: n.QueryPlan, aggregate: n.Aggregate) -> tuple[n.Node, ...] | None:
+    node, found = plan.root.input, []
+    while node is not aggregate:
+        if not isinstance(node, n.Filter | n.Project | n.Call):
+            return None
+        found.append(node)
+        node = node.input
+    return tuple(reversed(found)) if plan.root.op is n.StreamOp.RSTREAM else None
+
+
+def _said(node: n.Node) -> Hashable:
+    """What a node of a chain does, in words that equal nodes share."""
+    match node:
+        case n.Filter():
+            return node.predicate.sql()
+        case n.Project():
+            return tuple((name, e.sql()) for name, e in node.outputs)
+        case n.Call():
+            return (node.output, node.function, node.arguments)
+    raise NotImplementedError(type(node).__name__)
 
 
 def recognise(plan: n.QueryPlan) -> Recognised:
@@ -233,7 +249,9 @@ def _member(plan: n.QueryPlan, aggregate: n.Aggregate, rows: _Rows) -> Recognise
         shown.append((c.output, name))
     steps = tuple(s if isinstance(s, UserCall) else _formula(s) for s in rows.steps)
     assert rows.window is not None
-    member = Member(plan.name, rows.window, whole, tuple(dict.fromkeys(keys)), tuple(calls), formulas, steps)
+    chain = _chain(plan, aggregate)
+    above: Hashable = plan.name if chain is None else (tuple(shown), tuple(map(_said, chain)))
+    member = Member(plan.name, rows.window, whole, tuple(dict.fromkeys(keys)), tuple(calls), formulas, steps, above)
     source = Source(rows.stream, tuple(sorted(rows.tables)), frozenset(rows.equalities))
     read = {c for f in (*formulas.values(), *(s for s in steps if isinstance(s, Formula))) for c in f.reads}
     read |= {c for s in steps if isinstance(s, UserCall) for f in s.arguments for c in f.reads}

@@ -23,6 +23,7 @@ from windrow.sharing.counters import least_rate, worth_sharing
 from windrow.sharing.family import Family
 from windrow.sharing.recognise import NotShared, Recognised, Source, recognise
 from windrow.sharing.windows import PAIRED, PANED
+from windrow.shedding.admission import gate_of
 
 TECHNIQUES = ("auto", "off", "slices", "fragments", "shards")
 FEW_ROWS = "rows are so few that sharing costs more"
@@ -64,6 +65,9 @@ class Registry:
         self.reasons.pop(plan.name, None)
         if self.sharing == "off":
             return None
+        if gate_of(plan) is not None:
+            self.reasons[plan.name] = "its budget may shed rows that others need"
+            return None
         try:
             query = recognise(plan)
         except NotShared as why:
@@ -102,6 +106,24 @@ class Registry:
                 self.reasons |= {q.plan.name: why for q in members}
         return found
 
+    def with_plan(self, plan: QueryPlan) -> Registry:
+        """A registry like this one in which a query shares as it would here; this one is left as it is."""
+        made = Registry(self.functions, self.sharing, self.slicing, self.rate)
+        for served in self.served.values():
+            made.enter(served.query)
+        for served in self.served.values():
+            made.families[self.key(served.query)].counters = served.family.counters
+        query = made.recognised(plan)
+        if query is not None:
+            made.enter(query)
+        return made
+
+    def enter(self, query: Recognised) -> None:
+        """Let a query join its family, without rows."""
+        family = self.family_of(query)
+        family.join(query.member)
+        self.served[query.plan.name] = Served(query, family)
+
     def key(self, query: Recognised) -> object:
         """Which family a query belongs to."""
         m = query.member
@@ -114,9 +136,11 @@ class Registry:
 
     def family_of(self, query: Recognised) -> Family:
         """The family of a query, new if nobody is in it."""
-        family = self.families.setdefault(self.key(query), Family(self.functions, self.slicing))
-        family.functions = self.functions
-        return family
+        key = self.key(query)
+        if key not in self.families:
+            self.families[key] = Family(self.functions, self.slicing)
+        self.families[key].functions = self.functions
+        return self.families[key]
 
     def remove(self, name: str) -> None:
         """Serve a query no longer."""

@@ -19,6 +19,7 @@ from windrow.local.circuit import answer
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime import Outlet, Recent
+from windrow.sharing.registry import Registry
 from windrow.shedding.budget import Budgets
 from windrow.sources.tabular import to_table
 from windrow.spark import view
@@ -120,6 +121,11 @@ class Declared:
         """The catalog that the changes lead to."""
         self._catalog = catalog
         self.ticker.functions = self.ticker.sharing.functions = functions
+
+    @property
+    def sharing(self) -> Registry:
+        """Who shares with whom."""
+        return self.ticker.sharing
 
     @property
     def identity(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from windrow.operators.elements import BEGINNING
 from windrow.plan.nodes import Distinct, Filter, Node, Project, QueryPlan, StreamOp
+from windrow.sharing.cohort import Shown
 from windrow.sharing.family import Counters, Family, Joined
 from windrow.sharing.recognise import Recognised, Source, recognise
 from windrow.sharing.registry import FEW_ROWS, Functions, Rate, Registry, Served
@@ -63,6 +64,13 @@ class SharedProgram:
     def schema(self) -> dict[str, pa.DataType]:
         """The columns of the answer's elements."""
         return dict(self.plan.root.schema)
+
+    @cached_property
+    def shown(self) -> Shown:
+        """How the answer is shown, whose columns travel by number."""
+        found = Shown.of(self.plan)
+        place = {internal: str(i) for i, internal in enumerate(self.plan.root.schema, 1)}
+        return replace(found, columns=tuple(place[c] for c in found.columns))
 
     @cached_property
     def streams(self) -> frozenset[str]:

@@ -18,16 +18,15 @@ import pickle
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
-from windrow.operators.elements import BEGINNING, Int64s, concat_arrays
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s
 from windrow.operators.keys import hash_rows
 from windrow.operators.state.run import Run, chunk
-from windrow.plan.nodes import QueryPlan
+from windrow.sharing.cohort import Batch, Shown, tables
 from windrow.sharing.family import Counters, Family, Joined
 from windrow.sharing.finish import Finish, finish
 from windrow.sharing.group import Rows
@@ -156,8 +155,8 @@ def _routed(
 ) -> Iterator[Envelope]:
     """Entries to the family's home, partials by the hash of their keys."""
     home = roster.home(partitions)
-    for slot, tables in partials.items():
-        for table in tables:
+    for slot, found in partials.items():
+        for table in found:
             keys = [chunk(table, c) for c in table.column_names if c.startswith("key|")]
             if table.num_rows == 0:
                 continue
@@ -202,12 +201,6 @@ class HeldFamily:
             if name not in self.finishes and self._answers(name):
                 made = self.finishes[name] = Finish(recognised(seat), functions)
                 made.uid = seat.uid
-        self.__dict__.pop("mine", None)
-
-    @cached_property
-    def mine(self) -> frozenset[str]:
-        """The queries that are answered here: with keys everywhere, without at home."""
-        return frozenset(n for n in self.family.joined if self._answers(n))
 
     def _answers(self, name: str) -> bool:
         return self.home or bool(self.family.joined[name].member.keys)
@@ -224,23 +217,22 @@ class HeldFamily:
 
     def advance(self, frontier: int, starts: Mapping[str, int], out: list[Envelope]) -> None:
         """Add what came to the state, and answer what is due."""
-        for name, entry in self.family.joined.items():
-            if entry.start == BEGINNING:
-                start = starts.get(name.lower())
-                if start is not None and start <= frontier:
-                    entry.start = start
-                    if name in self.finishes:
-                        self.finishes[name].start(start)
+        for name in list(self.family.unstarted):
+            start = starts.get(name.lower())
+            if start is not None and start <= frontier:
+                self.family.begin(name, start)
+                if name in self.finishes:
+                    self.finishes[name].start(start)
         self.family.counters = self.counted
         self.family.absorb(self.inbox)
         self.inbox = {}
-        due = self.family.finish(frontier, self.mine)
+        due = self.family.finish(frontier, self.home)
         failures: dict[str, RuntimeFailure] = {}
         answers = finish(self.finishes, due, frontier, failures)
         for name, error in failures.items():
             out.append((0, self.partition, "failed", name.lower(), pickle.dumps(error)))
-        shown = {n: [e.columns[c] for c in self.finishes[n].schema] for n, e in answers.items()}
-        for body in encoded({n: e.ts for n, e in answers.items()}, shown):
+        for batch in answers:
+            body = encoded(batch, list(self.finishes[batch.names[0]].schema))
             out.append((self.partition, self.partition, "answers", self.roster.name, body))
 
     # what `held` writes
@@ -285,12 +277,12 @@ def _restored(program: Program, roster: Roster, partition: int, functions: Funct
         state[slot] = held.saved[slot] = tuple(program.store.read(r) for r in refs)
         held.refs |= {r.uid: r for r in refs}
     held.family.hold(state, program.previous)
-    for name, entry in held.family.joined.items():
+    for name in held.family.joined:
         if name.lower() not in program.fresh:
-            entry.done = program.previous
+            held.family.done(name)
             start = program.starts.get(name.lower())
             if start is not None and start <= program.previous:
-                entry.start = start
+                held.family.begin(name, start)
                 mine = held.finishes.get(name)
                 if mine is not None and mine.circuit is not None:
                     mine.circuit.started, mine.circuit.frontier = True, program.previous
@@ -312,33 +304,30 @@ def _restored(program: Program, roster: Roster, partition: int, functions: Funct
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def encoded(times: Mapping[str, Int64s], answers: Mapping[str, Sequence[pa.Array]]) -> Iterator[bytes]:
-    """Answers of many queries, those with the same types in one table: times, columns by number, and whose they are."""
-    alike: dict[tuple[pa.DataType, ...], list[str]] = {}
-    for name, columns in answers.items():
-        alike.setdefault(tuple(c.type for c in columns), []).append(name)
-    for types, names in alike.items():
-        arrays: list[pa.Array] = [pa.array(np.concatenate([times[n] for n in names]))]
-        arrays += [concat_arrays([answers[n][i] for n in names]) for i in range(len(types))]
-        table = pa.Table.from_arrays(arrays, names=[str(i) for i in range(len(arrays))])
-        whose = json.dumps([[n.lower(), len(times[n])] for n in names]).encode()
-        yield encode_table(table.replace_schema_metadata({b"queries": whose}))
+def encoded(batch: Batch, columns: Sequence[str]) -> bytes:
+    """Answers of queries with the same columns: times, columns by number, and whose they are."""
+    arrays = [pa.array(batch.rows.ts), *(batch.rows.columns[c] for c in columns)]
+    table = pa.Table.from_arrays(arrays, names=[str(i) for i in range(len(arrays))])
+    some = np.flatnonzero(batch.counts)
+    whose = {b"queries": json.dumps([batch.names[i].lower() for i in some.tolist()]).encode(),
+             b"counts": batch.counts[some].astype(np.int64).tobytes()}  # fmt: skip
+    return encode_table(table.replace_schema_metadata(whose))
 
 
-def decoded(body: bytes | pa.Buffer) -> Iterator[tuple[str, pa.Table]]:
-    """The part of every query: a table of times and columns."""
+def decoded(body: bytes | pa.Buffer, shown: Mapping[str, Shown]) -> Iterator[tuple[str, pa.Table]]:
+    """The part of every query, as its user sees it; `shown` names columns by number."""
     table = decode_table(body)
-    at = 0
-    for name, count in json.loads(table.schema.metadata[b"queries"]):
-        yield name, table.slice(at, count)
-        at += count
+    names = json.loads(table.schema.metadata[b"queries"])
+    counts = np.frombuffer(table.schema.metadata[b"counts"], np.int64)
+    columns = {name: chunk(table, name) for name in table.column_names}
+    rows = Elements.positive(columns["0"].to_numpy(), INF, columns)
+    yield from tables([Batch(names, counts, rows)], shown)
 
 
-def answer_of(plan: QueryPlan, parts: Sequence[pa.Table]) -> pa.Table:
-    """The parts of an answer as the rows a user sees; as `answer` does, for parts in time order."""
-    table = parts[0] if len(parts) == 1 else pa.concat_tables(parts).combine_chunks()
-    if len(parts) > 1:
-        table = table.take(pa.array(np.argsort(table.column(0).to_numpy(), kind="stable")))
-    place = {internal: i for i, internal in enumerate(plan.root.schema, 1)}
-    columns = [table.column(0).cast(plan.time_type), *(table.column(place[c]) for _, c in plan.output)]
-    return pa.Table.from_arrays(columns, names=["_ts", *(shown for shown, _ in plan.output)])
+def whole(parts: Sequence[pa.Table]) -> pa.Table:
+    """Parts of one answer, each in time order, as one table in time order."""
+    if len(parts) == 1:
+        return parts[0]
+    table = pa.concat_tables(parts).combine_chunks()
+    ts = table.column(0).cast(pa.int64()).to_numpy()
+    return table.take(pa.array(np.argsort(ts, kind="stable")))

@@ -35,7 +35,7 @@ from windrow.spark.manifest import Manifest, SlotKey
 from windrow.spark.program import Functions, Program, QueryProgram, Slots, Standing
 from windrow.spark.roster import SharedProgram, Sharing
 from windrow.spark.runs import RunRef
-from windrow.spark.shared import answer_of, decoded
+from windrow.spark.shared import decoded, whole
 from windrow.spark.store import Store
 
 TABLES = "tables"
@@ -287,6 +287,7 @@ class Ticker:
         """Sort what came back, and prepare the manifest that would make it real."""
         answers: dict[str, list[tuple[int, Elements]]] = {}
         shared: dict[str, list[tuple[int, pa.Table]]] = {}
+        shown = {k: q.shown for k, q in self.queries.items() if isinstance(q, SharedProgram)}
         late: dict[str, list[pa.Table]] = {}
         reports = []
         plain = (envelopes.column(c).to_pylist() for c in ("sender", "kind", "name"))
@@ -296,7 +297,7 @@ class Ticker:
                     schema = self.queries[name].schema
                     answers.setdefault(name, []).append((sender, decode(body.as_buffer(), list(schema))))
                 case "answers":
-                    for query, part in decoded(body.as_buffer()):
+                    for query, part in decoded(body.as_buffer(), shown):
                         shared.setdefault(query, []).append((sender, part))
                 case "failed":
                     tick.failed.setdefault(name, pickle.loads(body.as_buffer()))
@@ -307,12 +308,12 @@ class Ticker:
                 case "state":
                     reports.append(pickle.loads(body.as_buffer()))
         for name, parts in answers.items():
-            whole = concat([part for _, part in sorted(parts, key=lambda p: p[0])])
-            tick.answers[self.queries[name].plan.name] = answer(self.queries[name].plan, whole)
+            joined = concat([part for _, part in sorted(parts, key=lambda p: p[0])])
+            tick.answers[self.queries[name].plan.name] = answer(self.queries[name].plan, joined)
         for name, tables in shared.items():
             if name not in tick.failed:
                 plan = self.queries[name].plan
-                tick.answers[plan.name] = answer_of(plan, [t for _, t in sorted(tables, key=lambda p: p[0])])
+                tick.answers[plan.name] = whole([t for _, t in sorted(tables, key=lambda p: p[0])])
         tick.late = {s: pa.concat_tables(t) for s, t in late.items()}
         if len(reports) != stages * self.partitions:
             raise RuntimeFailure(
