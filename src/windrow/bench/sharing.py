@@ -14,8 +14,11 @@ as the paper counts them.
 
 from __future__ import annotations
 
+import gc
 import random
+import time
 import tracemalloc
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,8 +29,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import windrow
+from windrow.bench import sharing_ends as ends
 from windrow.bench.harness import CLOCKS, Figure, Ratio, Result, best_of, parser, progress, report
 from windrow.cql.predicates import condition
+from windrow.errors import SourceError
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.elements import INF, Elements, Int64s
 from windrow.operators.grid_aggregate import GridAggregate
@@ -372,6 +378,36 @@ def registration(bench: Bench, seed: int) -> tuple[Row, list[Ratio]]:
     return row, [Ratio("registration, ms", ms, 20.0), Ratio("registration, kB", kb, 100.0)]
 
 
+def through_engine(seed: int) -> tuple[Row, list[Ratio]]:
+    """The same through the door of a live engine: parsing, binding, planning, joining and the catalog's changes."""
+    r = random.Random(seed)
+    engine = windrow.Engine(runtime="local")
+    tables = market(20_000, seed)
+    for name in ("close", "membership"):
+        engine.table(name, tables[name])
+    engine.execute("CREATE STREAM trades (ts TIMESTAMP, symbol VARCHAR, price DOUBLE, vol BIGINT) TIMESTAMP BY ts")
+    made = [sql(window(r), predicate(r)) for _ in range(1041)]
+    engine.start()
+    engine.execute("; ".join(f"CREATE QUERY q{i} AS {text}" for i, text in enumerate(made[:1000])))
+    engine.push("trades", tables["trades"])
+    took = []
+    for i in range(1000, 1021):
+        begin = time.perf_counter()
+        engine.execute(f"CREATE QUERY q{i} AS {made[i]}")
+        took.append(time.perf_counter() - begin)
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for i in range(1021, 1041):
+        engine.execute(f"CREATE QUERY q{i} AS {made[i]}")
+    gc.collect()
+    kb = (tracemalloc.get_traced_memory()[0] - before) / 20 / 1e3
+    tracemalloc.stop()
+    ms = float(np.median(took)) * 1e3
+    row = {"workload": "registration, CREATE QUERY", "queries": 1000, "join ms": ms, "join kB": kb}
+    return row, [Ratio("CREATE QUERY, ms", ms, 20.0), Ratio("CREATE QUERY, kB", kb, 100.0)]
+
+
 def _running(bench: Bench, queries: Sequence[Query]) -> Family:
     family, half = Family(), len(bench.rows) // 2
     for m in bench.members(queries):
@@ -387,16 +423,49 @@ def _joins(bench: Bench, family: Family, number: int, query: Query) -> None:
     family.prepare(0.0)
 
 
+PARTS = ("kernel", "throughput", "registration", "spark")
+
+
 def main(argv: Sequence[str]) -> int:
     """Run the experiment; return the exit code."""
     options = parser("sharing", __doc__ or "")
     options.add_argument("--rows", type=int, help="trades in the hour (default: 1,140,000)")
-    options.add_argument("--queries", type=int, nargs="+", help="sizes (default: 16 64 256 1000)")
+    options.add_argument("--queries", type=int, nargs="+", help="sizes (default: 16 36 64 144 256 1000)")
     options.add_argument("--workloads", nargs="+", choices=sorted(TARGETS), default=list(TARGETS))
-    options.add_argument("--data", type=Path, help="a CTU-13 capture (.csv or .csv.gz) instead of generated trades")
+    options.add_argument("--data", type=Path, help="flows of a CTU-13 capture (file or directory) instead of trades")
+    options.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="default: all")
+    options.add_argument("--peers", nargs="*", choices=ends.PEERS, help="also on these engines (default: both)")
+    options.add_argument("--peer-queries", type=int, nargs="+", default=[16, 64], help="for Structured Streaming")
     given = options.parse_args(argv)
-    tables = {} if given.data else market(given.rows or (100_000 if given.quick else 1_140_000), given.seed)
-    rows = joined(tables) if tables else flows(given.data)
+    given.peers = list(ends.PEERS) if given.peers == [] else given.peers or []
+    capture = _capture(given.data) if given.data else None
+    tables = {} if capture else market(given.rows or (100_000 if given.quick else 1_140_000), given.seed)
+    label = "sharing-ctu13" if capture else "sharing"
+    about = {"data": capture.name if capture else "generated trades", "clock": given.clock}
+    codes = []
+    if set(given.parts) - {"spark"}:
+        codes.append(report(_in_process(given, tables, capture, label, about), given))
+    if "spark" in given.parts:
+        codes.append(report(_on_spark(given, tables, capture, label, about), given))
+    return max(codes)
+
+
+def _capture(path: Path) -> Path:
+    if path.is_file():
+        return path
+    found = sorted(p for p in path.iterdir() if p.name.endswith((".binetflow.csv.gz", ".binetflow.csv")))
+    if not found:
+        raise SourceError(
+            f"no flows in {path}", hint="a CTU-13 capture is a file *.binetflow.csv or *.binetflow.csv.gz"
+        )
+    return found[0]
+
+
+def _in_process(
+    given: Namespace, tables: Mapping[str, pa.Table], capture: Path | None, label: str, about: Mapping[str, Any]
+) -> Result:
+    """Kernel times, throughput and registration, in this process."""
+    rows = joined(tables) if capture is None else flows(capture)
     bench = Bench(rows, given.clock)
     sizes = given.queries or ((16, 64) if given.quick else (16, 36, 64, 144, 256, 1000))
     found: list[Row] = []
@@ -404,31 +473,38 @@ def main(argv: Sequence[str]) -> int:
     with progress() as bar:
         task = bar.add_task("warming up")
         bench.apart(bench.members(workload("C low sharing", 2, rows, 0)))
-        for name in given.workloads:
+        for name in given.workloads if "kernel" in given.parts else ():
             for n in sizes:
                 bar.update(task, description=f"{name}, {n} queries")
                 found.append(measure(bench, name, n, given.seed, given.repeat, given.clock, n <= 256))
-            largest = [r for r in found if r["workload"] == name and "ratio" in r]
-            if largest:
-                ratios.append(
-                    Ratio(f"{name}, {largest[-1]['queries']} queries", largest[-1]["ratio"], TARGETS[name], True)
-                )
-        bar.update(task, description="throughput")
-        more = throughput(tables, given.repeat, given.clock, given.seed, given.quick) if tables else []
-        joining, limits = registration(bench, given.seed)
-    found += [*(row for row, _ in more), joining]
-    ratios += [*(ratio for _, ratio in more), *limits]
-    data = str(given.data.name) if given.data else "generated trades"
-    result = Result(
-        "sharing",
-        __doc__ or "",
-        given.seed,
-        {"data": data, "rows": len(rows), "clock": given.clock},
-        found,
-        ratios,
-        figures(found),
+            apart = [r for r in found if r["workload"] == name and "ratio" in r]
+            if apart:
+                ratios.append(Ratio(f"{name}, {apart[-1]['queries']} queries", apart[-1]["ratio"], TARGETS[name], True))
+        if "throughput" in given.parts and tables:
+            bar.update(task, description="throughput")
+            for row, ratio in throughput(tables, max(given.repeat, 5), given.clock, given.seed, given.quick):
+                found.append(row)
+                ratios.append(ratio)
+        if "registration" in given.parts:
+            bar.update(task, description="registration")
+            for row, limits in (registration(bench, given.seed), through_engine(given.seed)):
+                found.append(row)
+                ratios += limits
+    return Result(label, __doc__ or "", given.seed, {**about, "rows": len(rows)}, found, ratios, figures(found))
+
+
+def _on_spark(
+    given: Namespace, tables: Mapping[str, pa.Table], capture: Path | None, label: str, about: Mapping[str, Any]
+) -> Result:
+    """From files to answers, on Spark and on peers."""
+    data = ends.of_trades(tables) if capture is None else ends.of_flows(capture)
+    sizes = given.queries or ((16, 64) if given.quick else (16, 64, 256, 1000))
+    repeat = min(given.repeat, 2)
+    found, ratios, drawn = ends.measure(
+        data, sizes, given.workloads, given.peers, given.peer_queries, given.seed, repeat, 0 if given.quick else 16
     )
-    return report(result, given)
+    name = "-".join([label, *(given.peers or ["spark"])])
+    return Result(name, ends.__doc__ or "", given.seed, {**about, "rows": len(data.rows)}, found, ratios, drawn)
 
 
 def figures(rows: Sequence[Row]) -> list[Figure]:

@@ -1,0 +1,51 @@
+"""The sharing experiment on few rows: its parts run, both sides agree, and its queries are those of the paper."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from windrow.bench import sharing, sharing_ends
+from windrow.errors import SourceError
+
+
+@pytest.mark.parametrize("name", list(sharing.TARGETS))
+def test_workloads_have_the_papers_shape(name: str) -> None:
+    """A: windows differ; B: predicates differ; C: both, the square roots of n of each, or all."""
+    data = sharing_ends.of_trades(sharing.market(2000, 1, 50))
+    found = sharing_ends.queries(data, name, 16, 1)
+    windows, tests = len({(q.range, q.slide) for q in found}), len({q.where for q in found})
+    assert (windows, tests) == {"A": (16, 1), "B": (1, 16), "C regular": (4, 4), "C low sharing": (16, 16)}[name]
+
+
+def test_a_small_run_agrees_with_itself(tmp_path: Path) -> None:
+    """Kernel times are taken only after shared and unshared answers were found equal; the result is one document."""
+    out = tmp_path / "r.json"
+    options = [
+        "--quick",
+        "--rows",
+        "3000",
+        "--queries",
+        "4",
+        "--repeat",
+        "1",
+        "--parts",
+        "kernel",
+        "--workloads",
+        "A",
+        "B",
+    ]
+    assert sharing.main([*options, "--json", str(out)]) in (0, 1)
+    rows = json.loads(out.read_text())["rows"]
+    assert [(r["workload"], r["queries"]) for r in rows] == [("A", 4), ("B", 4)]
+    assert all(r["shared partial"] <= 3000 <= r["unshared partial"] or r["workload"] == "B" for r in rows)
+
+
+def test_a_capture_is_found_in_its_directory(tmp_path: Path) -> None:
+    """--data takes the file or the directory it lies in, and says what it looked for."""
+    with pytest.raises(SourceError, match="no flows"):
+        sharing._capture(tmp_path)
+    (tmp_path / "x.binetflow.csv").write_text("")
+    assert sharing._capture(tmp_path).name == "x.binetflow.csv"
