@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import windrow
 from windrow.catalog import Catalog
+from windrow.errors import WindrowError
 from windrow.local.circuit import answer
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.optimize import optimize
@@ -188,3 +190,126 @@ def test_queries_join_and_leave(
                 assert_same(got[name], want[name])
             except AssertionError as error:
                 raise AssertionError(f"{name}: {case.queries[name]}\n{partitions}, {sharing}: {error}") from error
+
+
+COLUMNS = {"a": pa.int64(), "x": pa.float64(), "s": pa.string(), "b": pa.bool_()}
+
+
+def rows(ts: list[int], **columns: list[Any]) -> pa.Table:
+    """Rows of the stream; columns that are not given are NULL."""
+    given = {c: pa.array(columns.get(c, [None] * len(ts)), t) for c, t in COLUMNS.items()}
+    return pa.table({"ts": pa.array(ts, pa.int64()), **given})
+
+
+@pytest.fixture
+def line(make_case: Callable[[int], Any], in_process_job: Any, tmp_path: Path) -> Any:
+    """A pipeline of two partitions without queries."""
+    return Pipeline(make_case(1), in_process_job(2, chaos=1), tmp_path / "home", 2, "shards", "")
+
+
+def test_a_query_that_raises_stops_alone(line: Any) -> None:
+    """In stage 0 or above the aggregate: it is named with its error, the others go on, and a restart tries it anew."""
+    line.create("cast", "SELECT sum(CAST(s AS BIGINT)) AS c FROM st [RANGE 10 SLIDE 5]")
+    line.create("high", "SELECT CAST(max(s) AS BIGINT) AS c FROM st [RANGE 10 SLIDE 5]")
+    line.create("kept", "SELECT count(*) AS c FROM st [RANGE 10 SLIDE 5] WHERE s > ''")
+    line.create("fine", "SELECT sum(a) + 1 AS c FROM st [RANGE 10 SLIDE 5]")
+    line.tick(rows([1, 2, 7], a=[1, 2, 3], s=["1", "2", "3"]))
+    failed = line.ticker.run([Feed("st", rows([8, 12], a=[4, 5], s=["x", "5"]))])
+    assert set(failed.failed) == {"cast", "high"}
+    assert "x" in str(failed.failed["cast"])
+    line.ticker.commit(failed)
+    assert failed.answers["fine"].to_pydict() == {"_ts": [10], "c": [11]}
+    assert failed.answers["kept"].to_pydict() == {"_ts": [10], "c": [4]}
+    line.crash()
+    assert {"cast", "high"} <= set(line.fresh)
+    line.tick(rows([21], a=[6], s=["7"]))
+    line.tick(rows([26], a=[6], s=["7"]))
+    last = {n: pa.concat_tables(t).to_pylist()[-1] for n, t in line.answers.items()}
+    assert last["cast"] == {"_ts": 25, "c": 7}  # from the rows after the restart
+    assert last["fine"] == {"_ts": 25, "c": 7}
+    line.close()
+
+
+def test_values_at_the_edge_are_exact(line: Any) -> None:
+    """Sums that overflow 64 bits, NaN, infinities, negative zero and NULLs, from several tasks."""
+    big = 2**63 - 1
+    line.create("total", "SELECT sum(a) AS c, avg(a) AS m FROM st [RANGE 10 SLIDE 10]")
+    line.create("nan", "SELECT max(x) AS c, min(x) AS d FROM st [RANGE 10 SLIDE 10] WHERE x > 0 OR x IS NULL")
+    line.create("none", "SELECT count(*) AS c, sum(a) AS d FROM st [RANGE 10 SLIDE 10] WHERE x > NULL")
+    line.create("zero", "SELECT x, count(*) AS c FROM st [RANGE 10 SLIDE 10] WHERE x = 0 GROUP BY x")
+    values = [float("nan"), None, float("inf"), -0.0, 0.0]
+    line.tick(rows([1, 2, 3, 4, 5], a=[big, big, big, None, -1], x=values))
+    line.tick(rows([11]))
+    found = {n: t[1].to_pylist() for n, t in line.answers.items()}
+    assert found["total"] == [{"_ts": 10, "c": 3 * big - 1, "m": float(3 * big - 1) / 4}]
+    assert repr(found["nan"]) == repr([{"_ts": 10, "c": float("nan"), "d": float("inf")}])
+    assert found["none"] == [{"_ts": 10, "c": 0, "d": None}]
+    assert found["zero"] == [{"_ts": 10, "x": 0.0, "c": 2}]
+    line.close()
+
+
+def test_groups_stay_where_they_are(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100,000 groups only the answers come to the driver, and each from one partition."""
+    line.create("many", "SELECT a, count(*) AS n, max(x) AS x FROM st [RANGE 20 SLIDE 10] GROUP BY a")
+    line.create(
+        "few", "SELECT a, count(*) AS n FROM st [RANGE 20 SLIDE 10] WHERE x > 0.5 GROUP BY a HAVING count(*) > 2"
+    )
+    kinds: list[pa.Table] = []
+    run = line.job.run
+    monkeypatch.setattr(line.job, "run", lambda *given: kinds.append(run(*given)) or kinds[-1])
+    groups = 100_000
+    key = np.arange(2 * groups) % groups
+    x = np.random.default_rng(1).random(2 * groups)
+    line.tick(rows((1 + np.arange(2 * groups) * 8 // (2 * groups)).tolist(), a=key.tolist(), x=x.tolist()))
+    line.tick(rows([15], a=[7], x=[0.9]))
+    answer = line.answers["many"][1]
+    assert answer.num_rows == groups
+    assert set(answer["n"].to_pylist()) == {2}
+    best = np.maximum(x[:groups], x[groups:])
+    assert np.array_equal(answer.sort_by("a")["x"].to_numpy(), best)
+    assert line.answers["few"][1:] == []
+    sent = kinds[-1]
+    assert set(sent["kind"].to_pylist()) <= {"answers", "state"}
+    line.close()
+
+
+def test_changes_across_groups_run_alone(line: Any) -> None:
+    """Differences that do not show the keys need all groups in one place; with the keys they share."""
+    line.create("apart", "SELECT ISTREAM(count(*) AS n) FROM st [RANGE 20 SLIDE 10] GROUP BY a")
+    line.create("shown", "SELECT ISTREAM(a, count(*) AS n) FROM st [RANGE 20 SLIDE 10] GROUP BY a")
+    line.create("alike", "SELECT DISTINCT a % 2 AS n FROM st [RANGE 20 SLIDE 10] GROUP BY a")
+    assert list(line.ticker.sharing.served) == ["shown"]
+    assert line.ticker.sharing.reasons["apart"] == "what it does with its groups needs them in one place"
+    line.tick(rows([1, 2, 3, 4], a=[1, 2, 3, 3]))
+    line.tick(rows([11, 12], a=[1, 2]))
+    line.tick(rows([21], a=[1]))
+    found = {n: sorted(map(tuple, map(dict.values, pa.concat_tables(t).to_pylist()))) for n, t in line.answers.items()}
+    assert found["apart"] == [(10, 1), (10, 1), (10, 2), (20, 2), (20, 2)]
+    assert found["shown"] == [(10, 1, 1), (10, 2, 1), (10, 3, 2), (20, 1, 2), (20, 2, 2)]
+    assert found["alike"] == [(10, 0), (10, 1), (20, 0), (20, 1)]
+    line.close()
+
+
+def test_a_change_that_fails_seats_everybody_as_before(line: Any) -> None:
+    """Queries that joined are gone, those that left are back with their windows."""
+    line.create("old", "SELECT count(*) AS c FROM st [RANGE 10 SLIDE 10]")
+    line.tick(rows([1, 2]))
+    back, queries = line.ticker.sharing.undo(), dict(line.ticker.queries)
+    plan = line.plans["old"]
+    line.ticker.drop_query("old")
+    line.ticker.add_query(plan, "upa", 1)
+    back()
+    line.ticker.queries = queries
+    line.tick(rows([3, 11]))
+    assert line.answers["old"][-1].to_pydict() == {"_ts": [10], "c": [3]}
+    line.close()
+
+
+@pytest.mark.spark
+def test_another_technique_is_another_home(tmp_path: Path, spark: Any) -> None:
+    """A home that was written with sharing is not opened without it."""
+    home = str(tmp_path / "home")
+    with windrow.Engine(home=home, spark=spark) as engine:
+        engine.execute("CREATE STREAM st (ts BIGINT) TIMESTAMP BY ts")
+    with pytest.raises(WindrowError, match="written with sharing auto"):
+        windrow.Engine(home=home, spark=spark, sharing="off")
