@@ -95,8 +95,10 @@ def gathered(batches: Iterable[Batch]) -> list[Batch]:
 def _gathered(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
-    owner = np.concatenate([b.owner for b in batches])
-    rows = concat([b.rows for b in batches]).take(np.argsort(owner, kind="stable"))
+    rows = concat([b.rows for b in batches])
+    if len(batches[0].names) > 1:
+        owner = np.concatenate([b.owner for b in batches])
+        rows = rows.take(np.argsort(owner, kind="stable"))
     return Batch(batches[0].names, np.sum([b.counts for b in batches], axis=0), rows)
 
 

@@ -456,7 +456,9 @@ class Family:
                 if e.account is not None:
                     reach[e.account] = max(reach.get(e.account, 0), e.member.window.range)
                 elif e.shards is not None:
-                    longest[e.shards] = max(longest.get(e.shards, 0), e.member.window.range)
+                    # what leaves a window is taken away at its next instant: it must be there until then
+                    reach_ = e.member.window.range + e.member.window.slide
+                    longest[e.shards] = max(longest.get(e.shards, 0), reach_)
                     alive.setdefault(e.shards, set()).add(e.member.condition)
             self._reach = (reach, longest, alive)
         return self._reach

@@ -165,6 +165,14 @@ def instants_best(row, first, last, slot, groups, codes, filled, height):  # pra
 
 
 @njit(cache=True)
+def add_to_grid(row, at, lanes, sign, grid):  # pragma: no cover - compiled
+    """Add (or, with sign -1, take away) the lanes of chosen rows at points of a grid."""
+    for j in range(len(row)):
+        for k in range(lanes.shape[1]):
+            grid[at[j], k] += sign * lanes[row[j], k]
+
+
+@njit(cache=True)
 def carry_to_grid(row, first, last, slot, groups, lanes, grid):  # pragma: no cover - compiled
     """Differences on the matrix of instants by groups: chosen rows enter at `first` and leave after `last`."""
     height = len(grid) // groups

@@ -8,15 +8,19 @@ its instants in the advance are answered together, as differences on a matrix of
 DISTINCT, order statistics, TOP_K and extremes of text need values: their partials are (slice, cell, group, values) with
 a multiplicity, and the final aggregation is `aggregates.Partials` over them, one group per (instant, group).
 
+A window of many slides is not read again at every instant: its totals per group are kept from one advance to the next,
+and only what has come and what has left since is added and taken away. Totals are no state, they can be made anew.
+
 State: partials younger than the longest window, at most one per row. Cost: rows once per plot and set of keys; per
-due query the partials in its windows.
+due query the partials in its windows, or where totals are kept those that come and go, and the groups.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -36,11 +40,15 @@ from windrow.operators.keys import factorize
 from windrow.operators.state.run import Run, chunk, ints
 from windrow.sharing.cells import Plot, unpacked
 from windrow.sharing.conditions import Condition
-from windrow.sharing.kernels import carry_to_grid, greatest, instants_best, number, tally
+from windrow.sharing.kernels import add_to_grid, carry_to_grid, greatest, instants_best, number, tally
 from windrow.sharing.ledger import Best, Lanes, Sliced, lanes_of
 
 MOST_STAMPS = 1 << 20
 MOST_POINTS = 1 << 22
+MOST_TOTALS = 1 << 25
+"""Numbers kept as totals of windows, at most; queries beyond read their windows anew."""
+SLIDES_KEPT = 4
+"""Totals are kept of windows that are at least so many slides long."""
 _NO_NULLS = np.ones(1, np.bool_)
 _NONE: Int64s = np.zeros(0, np.int64)
 
@@ -90,6 +98,31 @@ class Block:
         )  # fmt: skip
 
 
+@dataclass
+class Totals:
+    """The rows and lanes of every slot in a query's window at instant `at`."""
+
+    at: int
+    rows: Int64s  # [slots, 1]
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    lanes: dict[str, Int64s] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return self.rows.size + sum(m.size for m in self.lanes.values())
+
+    def grown(self, slots: int) -> None:
+        """Have room for more slots."""
+        more = slots - len(self.rows)
+        if more > 0:
+            self.rows = _padded(self.rows, more)
+            self.lanes = {c: _padded(m, more) for c, m in self.lanes.items()}
+
+
+def _padded(lanes: Int64s, more: int) -> Int64s:
+    return np.concatenate((lanes, np.zeros((more, lanes.shape[1]), np.int64)))
+
+
 class Shards:
     """Blocks over one set of keys: with lanes and best codes, or (`values`) with the values of some columns."""
 
@@ -99,6 +132,7 @@ class Shards:
         self.sums: dict[str, Lanes] = {}
         self.bests: dict[tuple[str, bool], Best] = {}
         self.blocks: list[Block] = []
+        self._totals: dict[tuple[str, Due], Totals] = {}
 
     def provide(self, calls: Sequence[Aggregation]) -> None:
         """Keep what these aggregates need from now on."""
@@ -200,7 +234,7 @@ class Shards:
             if key in a.bests and key in b.bests:
                 codes_, filled = (np.concatenate((x, y)) for x, y in zip(a.bests[key], b.bests[key], strict=True))
                 block.bests[key] = greatest(codes, codes_, filled, True, count)
-        return block
+        return block if (np.diff(edge) >= 0).all() else block.take(np.argsort(edge, kind="stable"))
 
     def forget(self, oldest: int, alive: frozenset[Condition], names: frozenset[str]) -> None:
         """Drop partials at or before `oldest`, and those that no query reads any more."""
@@ -215,6 +249,7 @@ class Shards:
             if share:
                 kept.append(block if 2 * share > len(block) else block.take(np.flatnonzero(young)))
         self.blocks = kept
+        self._totals = {k: t for k, t in self._totals.items() if k[0] in names}
         if self.keys and len(self.groups) > 2 * sum(map(len, kept)) + 1024:
             used = np.zeros(self.groups.capacity, np.bool_)
             for block in kept:
@@ -279,11 +314,12 @@ class Shards:
 
     def answer(self, due: Due, name: str) -> tuple[Elements, int]:
         """One element per live group and instant, and how many partials were read."""
+        if self.keys and not self.values and self._steady(due):
+            return self._answer_totals(due, name)
         chosen = [c for b in self.blocks if (c := _chosen(b, due, name)) is not None]
         read = sum(len(c.at) for c in chosen)
-        types = {**{k: self.types[k] for k in self.keys}, **{c.output: c.type for c in due.calls}}
         if self.keys and not read:
-            return Elements.empty(types), 0
+            return self._empty(due), 0
         if self.values:
             return self._answer_values(due, chosen), read
         local, slots = self._local(chosen)
@@ -293,6 +329,133 @@ class Shards:
             for first in range(due.first, due.last + 1, step)
         ]
         return concat(parts), read
+
+    # -- totals ------------------------------------------------------------------------------------------------------
+
+    def _steady(self, due: Due) -> bool:
+        """Whether totals of the window are kept: it has many slides, and what leaves it can be taken away."""
+        return due.range >= SLIDES_KEPT * due.slide and all(c.kind not in EXTREMES for c in due.calls)
+
+    def _answer_totals(self, due: Due, name: str) -> tuple[Elements, int]:
+        key = (name, replace(due, first=0, last=0))
+        totals, read = self._totals.pop(key, None), 0
+        if totals is None or totals.at != due.first - 1:
+            totals, read = self._totals_at(due, name, due.first - 1)
+        parts: list[Elements] = []
+        first = due.first
+        while first <= due.last:
+            alive = int((totals.rows > 0).sum()) + 1
+            last = min(first + max(1, MOST_POINTS // alive) - 1, due.last)
+            moved, seen = self._moved(due, name, totals, first, last)
+            parts.append(moved)
+            first, read = last + 1, read + seen
+        if totals.size + sum(t.size for t in self._totals.values()) <= MOST_TOTALS:
+            self._totals[key] = totals
+        return concat([self._empty(due), *parts]), read
+
+    def _empty(self, due: Due) -> Elements:
+        return Elements.empty({**{k: self.types[k] for k in self.keys}, **{c.output: c.type for c in due.calls}})
+
+    def _totals_at(self, due: Due, name: str, at: int) -> tuple[Totals, int]:
+        """The totals of a window, read from all its partials."""
+        totals = Totals(at, np.zeros((self.groups.capacity, 1), np.int64))
+        end = at * due.slide
+        found = [p for b in self.blocks if (p := _within(b, due, name, end - due.range, end)) is not None]
+        self._add(totals, due, found, 1)
+        return totals, sum(len(p.at) for p in found)
+
+    def _add(self, totals: Totals, due: Due, picked: Sequence[Picked], sign: int) -> None:
+        for p in picked:
+            np.add.at(totals.rows, p.block.slot[p.at], sign * p.block.rows[p.at])
+        for column in _summed_columns(due.calls):
+            layout = totals.layouts.get(column, Layout())
+            for p in picked:
+                layout = layout.union(p.block.layouts[column])
+            self._widened(totals, column, layout)
+            for p in picked:
+                lanes = relaid(p.block.lanes[column][p.at], p.block.layouts[column], layout)
+                np.add.at(totals.lanes[column], p.block.slot[p.at], sign * lanes)
+
+    def _widened(self, totals: Totals, column: str, layout: Layout) -> None:
+        known = totals.lanes.get(column)
+        if known is None:
+            totals.lanes[column] = np.zeros((len(totals.rows), layout.width), np.int64)
+        elif totals.layouts[column] != layout:
+            totals.lanes[column] = relaid(known, totals.layouts[column], layout)
+        totals.layouts[column] = layout
+
+    def _moved(self, due: Due, name: str, totals: Totals, first: int, last: int) -> tuple[Elements, int]:
+        """The answers at instants `first..last`, and the totals moved there."""
+        totals.grown(self.groups.capacity)
+        begin, end = (first - 1) * due.slide, last * due.slide
+        new = [p for b in self.blocks if (p := _within(b, due, name, begin, end)) is not None]
+        gone = min(end - due.range, begin)  # what comes and leaves within the interval is among the new
+        old = [p for b in self.blocks if (p := _within(b, due, name, begin - due.range, gone)) is not None]
+        present = totals.rows[:, 0] > 0
+        for p in new:
+            present[p.block.slot[p.at]] = True
+        slots = np.flatnonzero(present)
+        if not len(slots):
+            totals.at = last
+            return self._empty(due), 0
+        local = np.cumsum(present) - 1
+        height, groups = last - first + 1, len(slots)
+        moves = [(p, 1, -(-p.block.edge[p.at] // due.slide) - first) for p in new]
+        moves += [(p, -1, -(-(p.block.edge[p.at] + due.range) // due.slide) - first) for p in new]
+        moves += [(p, -1, -(-(p.block.edge[p.at] + due.range) // due.slide) - first) for p in old]
+
+        def summed(base: Int64s, lanes: Callable[[Block], Int64s]) -> Int64s:
+            grid = np.zeros((height * groups, base.shape[1]), np.int64)
+            for p, sign, at in moves:
+                inside = at < height
+                rows = p.at if inside.all() else p.at[inside]
+                when = at if inside.all() else at[inside]
+                add_to_grid(rows, when * groups + local[p.block.slot[rows]], lanes(p.block), sign, grid)
+            accumulate(grid.reshape(height, -1), np.ascontiguousarray(base[slots]).reshape(-1))
+            return grid
+
+        rows = summed(totals.rows, lambda b: b.rows)
+        columns: dict[str, Int64s] = {}
+        for column in _summed_columns(due.calls):
+            layout = totals.layouts.get(column, Layout())
+            for p in (*new, *old):
+                layout = layout.union(p.block.layouts[column])
+            self._widened(totals, column, layout)
+            if layout.width:
+                relay = partial(_relaid_block, column=column, layout=layout)
+                columns[column] = summed(totals.lanes[column], relay)
+            else:
+                columns[column] = np.zeros((height * groups, 0), np.int64)
+        found = self._shown(due, slots, rows[:, 0], columns, totals.layouts, first)
+        self._settled(totals, slots, rows, columns, height, groups, last)
+        return found, sum(len(p.at) for p in (*new, *old))
+
+    def _shown(
+        self, due: Due, slots: Int64s, rows: Int64s, columns: Mapping[str, Int64s], layouts: Mapping[str, Layout],
+        first: int,
+    ) -> Elements:  # fmt: skip
+        shown, groups = np.flatnonzero(rows > 0), max(len(slots), 1)
+        lowered = {c: Lowering(m, layouts[c], self.types[c], rows) for c, m in columns.items()}
+        found = self._key_columns(slots[shown % groups])
+        for call in due.calls:
+            answer = scalars(rows, None, call.type) if call.column is None else lowered[call.column].answer(call)
+            found[call.output] = answer.build(shown)
+        ts = (first + shown // groups) * due.slide
+        return Elements(ts, ts + due.slide, np.ones(len(ts), np.int8), found)
+
+    def _settled(
+        self, totals: Totals, slots: Int64s, rows: Int64s, columns: Mapping[str, Int64s], height: int, groups: int,
+        last: int,
+    ) -> None:  # fmt: skip
+        """Keep the totals of the last instant; limbs are carried, so that adding and taking away never overflows."""
+        tail = slice((height - 1) * groups, height * groups)
+        gone = rows[tail, 0] == 0
+        totals.at = last
+        totals.rows[slots] = rows[tail]
+        for column, lanes in columns.items():
+            kept = _carried(np.ascontiguousarray(lanes[tail]), totals.layouts[column])
+            kept[gone] = 0
+            totals.lanes[column][slots] = kept
 
     def _local(self, chosen: Sequence[Chosen]) -> tuple[Int64s, Int64s]:
         """Slots that occur, numbered without gaps: (number of each slot, slots)."""
@@ -397,18 +560,46 @@ class Chosen:
     last: Int64s
 
 
+def _readable(block: Block, due: Due, name: str) -> bool:
+    """Whether a block is for a query: made since it joined, or its own history; and of its plot."""
+    mine = block.epoch >= due.since if block.only is None else name in block.only
+    return mine and due.condition in block.plot.conditions
+
+
 def _chosen(block: Block, due: Due, name: str) -> Chosen | None:
-    if block.only is not None and name not in block.only:
-        return None
-    if block.only is None and block.epoch < due.since:
-        return None
-    if due.condition not in block.plot.conditions:
+    if not _readable(block, due, name):
         return None
     member = block.plot.membership[block.plot.conditions.index(due.condition)]
     first = np.maximum(-(-block.edge // due.slide), due.first)
     last = np.minimum(-(-(block.edge + due.range) // due.slide) - 1, due.last)
     at = np.flatnonzero(member[block.cell] & (first <= last))
     return Chosen(block, at, first[at], last[at]) if len(at) else None
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Partials of a block."""
+
+    block: Block
+    at: Int64s
+
+
+def _within(block: Block, due: Due, name: str, low: int, high: int) -> Picked | None:
+    """The partials that a query reads with edges in `(low, high]`; blocks are in the order of their edges."""
+    if not _readable(block, due, name):
+        return None
+    begin, end = np.searchsorted(block.edge, (low, high), "right")
+    member = block.plot.membership[block.plot.conditions.index(due.condition)]
+    at = begin + np.flatnonzero(member[block.cell[begin:end]])
+    return Picked(block, at) if len(at) else None
+
+
+def _summed_columns(calls: Sequence[Aggregation]) -> list[str]:
+    return list(dict.fromkeys(c.column for c in calls if c.column is not None))
+
+
+def _relaid_block(block: Block, column: str, layout: Layout) -> Int64s:
+    return relaid(block.lanes[column], block.layouts[column], layout)
 
 
 def _clipped(c: Chosen, local: Int64s, first: int, last: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
