@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from windrow.bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
+from windrow.bench.reorder import LocalJoin, settled
 from windrow.operators.elements import Elements
 from windrow.operators.join import Join, Part, Step
 from windrow.operators.linear import Formula
@@ -303,29 +304,75 @@ def switches(directory: Path, options: argparse.Namespace) -> list[dict[str, Any
     return rows
 
 
+def reordering(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Ratio], list[Figure]]:
+    """Ticks until a running join is within 20% of the best order, after its rates changed."""
+    cheaper, late, ratios = settled(6, 8, options.seed, LocalJoin())
+    case = {"part": "reorder", "case": "in this process", "another order is cheaper by": cheaper, "ticks": late}
+    target = Ratio("ticks to the best order after the rates change", float(late), 5)
+    gain = Ratio("another order is cheaper by", cheaper, 3, least=True)
+    line = [(float(i + 1), ratio) for i, ratio in enumerate(ratios)]
+    caption = "Cost of the orders in use against the best, after the rates change"
+    figure = Figure("reorder", caption, "tick", "cost / best", {"join": line})
+    return [{**case, "cost / best at the end": ratios[-1]}], [target, gain], [figure]
+
+
+PARTS = ("local", "spark", "switches")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the experiment."""
     made = parser("joins", __doc__ or "")
-    made.add_argument(
-        "--data", type=Path, metavar="DIR", help="also join the flows of three switches in this directory"
-    )
+    made.add_argument("--part", choices=PARTS, help="local: tables 5-8, figures 4 and 5.2-5.4, re-ordering; spark: "
+                      "heavy keys, expiry, re-ordering; switches: recorded flows (default: local)")  # fmt: skip
+    made.add_argument("--data", type=Path, metavar="DIR", help="the directory of the flows of three switches")
+    made.add_argument("--peers", action="store_true", help="also run Structured Streaming and Flink SQL (part spark)")
     options = made.parse_args(argv)
+    part = options.part or ("spark" if options.peers else "switches" if options.data else "local")
+    if part == "switches" and not options.data:
+        made.error("--part switches needs --data DIR")
     tuples = 60_000 if options.quick else 300_000
-    rows = tables()
-    ratios = [Ratio("printed costs that differ", float(sum(r["printed"] != r["predicted"] for r in rows)), 0)]
+    rows: list[dict[str, Any]] = []
+    ratios: list[Ratio] = []
     figures: list[Figure] = []
     with progress() as shown:
-        task = shown.add_task("heuristic", total=None)
-        more, found = heuristic(50 if options.quick else 1000, options.seed)
-        rows, ratios = rows + more, ratios + found
-        for name, run in (("orders", orders), ("intervals", intervals)):
-            shown.update(task, description=name)
-            more, found, drawn = run(tuples, options)
-            rows, ratios, figures = rows + more, ratios + found, figures + drawn
-        if options.data:
-            shown.update(task, description="switches")
-            rows += switches(options.data, options)
+        task = shown.add_task(part, total=None)
+        if part == "local":
+            rows = tables()
+            ratios = [Ratio("printed costs that differ", float(sum(r["printed"] != r["predicted"] for r in rows)), 0)]
+            more, found = heuristic(50 if options.quick else 1000, options.seed)
+            rows, ratios = rows + more, ratios + found
+            for name, run in (("orders", orders), ("intervals", intervals), ("reorder", reordering)):
+                shown.update(task, description=name)
+                more, found, drawn = run(tuples, options)
+                rows, ratios, figures = rows + more, ratios + found, figures + drawn
+        elif part == "switches":
+            rows = switches(options.data, options)
+        else:
+            rows, ratios = _on_spark(options, lambda name: shown.update(task, description=name))
+    name = "joins" if part == "local" else f"joins-{part}"
     return report(
-        Result("joins", __doc__ or "", options.seed, {"tuples": tuples, "clock": options.clock}, rows, ratios, figures),
+        Result(name, __doc__ or "", options.seed, {"tuples": tuples, "clock": options.clock}, rows, ratios, figures),
         options,
     )
+
+
+def _on_spark(options: argparse.Namespace, say: Callable[[str], None]) -> tuple[list[dict[str, Any]], list[Ratio]]:
+    from windrow.bench import joins_spark
+    from windrow.spark.session import session
+
+    spark = session(None)
+    rows: list[dict[str, Any]] = []
+    ratios: list[Ratio] = []
+    parts: dict[str, Callable[[], tuple[list[dict[str, Any]], list[Ratio]]]] = {
+        "two-way and four-way": lambda: joins_spark.peers(
+            spark, options.quick, options.repeat, options.seed, options.peers, options.peers
+        ),
+        "heavy keys": lambda: joins_spark.skew(spark, options.quick, options.seed),
+        "expiry": lambda: joins_spark.expiry(options.quick, CLOCKS[options.clock]),
+        "re-ordering": lambda: joins_spark.reordering(spark, options.quick, options.seed),
+    }
+    for name, run in parts.items():
+        say(name)
+        more, found = run()
+        rows, ratios = rows + more, ratios + found
+    return rows, ratios
