@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import windrow
 from windrow.replay import Replay
+from windrow.spark import program as programs
 from windrow.spark import tick as ticks
 from windrow.spark.bounded import run_on
 from windrow.spark.choices import Choices
 from windrow.spark.heavy import HeavyKeys, Threshold
+from windrow.spark.job import Feed
+from windrow.spark.store import Store
 from windrow.testing import assert_same, oracle
 
 SEVERAL_KEYS = (
@@ -115,3 +120,55 @@ def test_choices_change_no_answer(query, in_process_job, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Choices, "chosen", changing)
     check(in_process_job, tmp_path, query, *data(3, 40))
+
+
+CHANGING = (
+    "SELECT p.v, COUNT(*) AS n, SUM(a.x) AS s FROM A [RANGE 12] a, P p WHERE a.k = p.k GROUP BY p.v",
+    "SELECT a.k, COUNT(*) AS n, MAX(p.w) AS m, SUM(p.w) AS s FROM A [RANGE 15] a, B [RANGE 9] b, P p "
+    "WHERE a.k = b.k AND p.k = b.x GROUP BY a.k",
+    "SELECT SUM(b.x) AS s, MIN(p.w) AS m FROM A [RANGE 12 SLIDE 3] a, B [RANGE 9 SLIDE 3] b, P p "
+    "WHERE a.k = p.k AND b.k = p.k AND a.x <= p.w",
+)
+
+
+@pytest.mark.parametrize("query", CHANGING)
+@pytest.mark.parametrize("plan", ["auto", "0", "1", "mixed"])
+def test_tables_change_under_aggregation_joins(query, plan, in_process_job, tmp_path, monkeypatch):
+    """Rows that came before a change end with the table as it was, in every plan."""
+    streams, _ = data(5, 60)
+    rng = np.random.default_rng(6)
+    versions = [
+        pa.table({"k": rng.integers(0, 5, 6), "v": rng.choice(["x", "y"], 6), "w": rng.integers(0, 4, 6)})
+        for _ in range(4)
+    ]
+    versions[2] = pa.concat_tables([versions[1].slice(0, 3), versions[2].slice(0, 2), versions[1].slice(0, 1)])
+    inputs = 2 if "B [" not in query else 3
+    bits = {"0": "0" * inputs, "1": "1" * inputs, "mixed": "01" + "1" * (inputs - 2)}.get(plan, plan)
+
+    def ticked(aggregation, partitions):
+        monkeypatch.setattr(programs, "MEASURING", replace(programs.MEASURING, aggregation=aggregation))
+        used = {n: s for n, s in streams.items() if f"{n} [" in query}
+        replay = Replay.of(query, used, {"P": versions[0]}, None)
+        (plan_,) = replay.catalog.queries.values()
+        found = []
+        with Store.open(str(tmp_path / f"{aggregation}-{partitions}")) as store:
+            ticker = ticks.Ticker(in_process_job(2, chaos=partitions), store, {}, partitions)
+            ticker.streams = dict(replay.catalog.streams)
+            for number in range(9):
+                ticker.set_table("p", versions[number // 2 % 4])
+                if not number:
+                    ticker.add_query(plan_, "upa", 0)
+                low, high = 5 * number, 5 * number + 5
+                feeds = [
+                    Feed(n.lower(), t.filter((pa.compute.field("ts") >= low) & (pa.compute.field("ts") < high)))
+                    for n, t in used.items()
+                ]
+                tick = ticker.run([f for f in feeds if f.rows.num_rows], until=high - 1)
+                ticker.commit(tick)
+                found += tick.answers.values()
+        return pa.concat_tables(found)
+
+    want = ticked("late", 1)
+    assert want.num_rows > 10
+    for partitions in (1, 3):
+        assert_same(ticked(bits, partitions), want)

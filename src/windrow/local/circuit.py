@@ -19,7 +19,7 @@ Feed = Callable[[str], tuple[np.ndarray, Mapping[str, pa.Array]]]
 
 
 def adaptive() -> Tuning:
-    """Joins that choose their orders, and where to aggregate, by what they measure; tables keep still in a circuit."""
+    """Joins that choose their orders, and where to aggregate, by what they measure."""
     from windrow.optimize.order_joins import plan_orders
     from windrow.plan.aggregate_join_cost import choose_plan
 

@@ -14,6 +14,9 @@ j by the sum in j's entry times the counts of the others (the coalescing propert
 equals that of the aggregate over the join exactly. MIN, MAX and the other functions that are no sums work on
 multiplicities of values, which are products of counts as well: nothing is ever scanned again.
 
+Tables that change are sets with epochs (`table_versions.py`): no change of theirs is an event, but it decides what the
+rows that come later meet.
+
 The late aggregation on top stays (the paper keeps it too): it is the same output state for all plans, which is why a
 running operator can change its plan: only the grain of the sets changes.
 
@@ -43,6 +46,7 @@ from windrow.operators.keytable import KeyTable
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run
+from windrow.operators.table_versions import EPOCH, SINCE, UNTIL, TableVersions
 from windrow.operators.totals import Deltas, delta_schema, is_sum, joined, to_elements, totals, values_of
 from windrow.statistics.inputs import InputStatistics, Seen, class_columns
 from windrow.statistics.sketch import Distinct, estimate
@@ -61,6 +65,7 @@ class SideFigures:
     rows: float
     entries: float
     values: Mapping[str, float] = field(default_factory=dict)
+    met: float | None = None  # entries that a change met, under the plan in use
 
     def drift(self, other: SideFigures) -> float:
         """The greatest ratio between the two, in any figure."""
@@ -99,13 +104,15 @@ class Meeting:
         plan: str | None = None,
         planner: PlanPlanner | None = None,
     ) -> None:
-        # tables keep still here, so they may look for partners like everyone
-        self.parts = tuple(Part(p.columns, p.strict) for p in parts)
-        self._join = Join(self.parts, equalities, residual)
+        self.parts = tuple(Part(p.columns, p.strict, static=p.static) for p in parts)
+        # an order that begins with a table is never followed; it is there because every input has one
+        self._join = Join([Part(p.columns, p.strict) for p in self.parts], equalities, residual)
         self.classes = self._join.classes
         self.residual = tuple(residual)
         self.keys, self.aggregations, self.period = tuple(keys), tuple(aggregations), period
         self._owner = {c: i for i, p in enumerate(self.parts) for c in p.columns}
+        self._versions = {i: TableVersions(p.columns) for i, p in enumerate(self.parts) if p.static}
+        self._epoch = 0  # how often a table has changed
         types = {c: t for p in self.parts for c, t in p.columns.items()}
         self._sides = [self._side(p) for p in self.parts]
         self._tables = {members[0]: KeyTable({VALUE: types[members[0]]}) for members, _ in self.classes}
@@ -122,6 +129,7 @@ class Meeting:
         self._values = values_of(self.aggregations)
         self._statistics = [InputStatistics(class_columns(self.classes, p.columns)) for p in self.parts]
         self._entries = [Distinct() for _ in self.parts]
+        self._meetings = np.zeros((len(self.parts), 2))  # changes of each input, and the entries they met
         self._known = [(0.0, BEGINNING)] * len(
             self.parts
         )  # entries when a set was taken apart, and until when they count
@@ -141,7 +149,9 @@ class Meeting:
                 sums[str(a.column)] = (known[0] or a.kind != "count", known[1] or a.kind in MOMENTS)
         joined = tuple(c for members, _ in self.classes for c in members if c in mine)
         group = tuple(k for k in self.keys if k in mine)
-        return Side(mine, group, joined, tuple(dict.fromkeys((*read, *plain))), sums, part.strict)
+        dates = () if not self._versions else (SINCE, UNTIL) if part.static else (EPOCH,)
+        types = {**mine, **dict.fromkeys(dates, pa.int64())}
+        return Side(types, group, joined, tuple(dict.fromkeys((*read, *plain, *dates))), sums, part.strict)
 
     def _coder(self, side: Side) -> dict[str, KeyTable]:
         return {c: self._tables[members[0]] for members, _ in self.classes for c in members if c in side.types}
@@ -159,12 +169,17 @@ class Meeting:
 
     def _met(self, inputs: Sequence[Elements], frontier: int) -> tuple[Int64s, dict[str, pa.Array], Deltas | None]:
         """Take in an advance: the group of each change as a number, the groups by that number, the changes."""
+        self._change_tables(inputs, frontier)
         versions = []
         for i, given in enumerate(inputs):
             new = self._join._eligible(i, given)
             self._measure(i, new, frontier)
+            if i in self._versions:
+                new = Elements.empty(self._sides[i].types)
+            elif self._versions:
+                new = new.with_columns({**new.columns, EPOCH: pa.array(np.full(len(new), self._epoch))})
             versions.append(self.sets[i].update(new, frontier))
-        deltas = [d for i in range(len(self.sets)) for d in self._changes(i, versions)]
+        deltas = [d for i in range(len(self.sets)) if i not in self._versions for d in self._changes(i, versions)]
         slots, groups = self._numbered(deltas)
         for known, version in zip(self.sets, versions, strict=True):
             known.settle(version)
@@ -173,6 +188,47 @@ class Meeting:
         if self.planner is not None:
             self._think_over()
         return slots, groups, joined(deltas)
+
+    # tables
+
+    def _change_tables(self, inputs: Sequence[Elements], frontier: int) -> None:
+        """Take in what happens to tables, before any row that comes now."""
+        changed = [i for i in self._versions if len(inputs[i])]
+        if not changed:
+            return
+        if self._last != BEGINNING:
+            self._epoch += 1
+        oldest = min((self._oldest(i) for i in range(len(self.parts)) if i not in self._versions), default=self._epoch)
+        for i in changed:
+            self._versions[i].change(self._join._eligible(i, inputs[i]), self._epoch)
+            self._versions[i].forget(oldest)
+            self._rebuild(i, frontier)
+
+    def _oldest(self, i: int) -> int:
+        """The earliest epoch of which rows of an input are left."""
+        live = np.flatnonzero(self.sets[i].count[: len(self.sets[i].table)])
+        return int(self._dates(i, EPOCH)[live].min()) if len(live) else self._epoch
+
+    def _rebuild(self, i: int, frontier: int) -> None:
+        """The set of a table, from its rows."""
+        self.sets[i] = AggregationSet(self._sides[i], self.plan[i] == "1", self._coders[i])
+        self.sets[i].settle(self.sets[i].update(self._versions[i].elements(), frontier))
+
+    def _dates(self, i: int, column: str) -> Int64s:
+        return np.asarray(self.sets[i].table._column(column).to_numpy())
+
+    def _together(self, j: int, found: Int64s, entries: Mapping[int, Int64s], left: Int64s) -> np.ndarray:
+        """Whether table rows were there when stream rows came: entries of j against all that are bound."""
+        keep = np.ones(len(found), np.bool_)
+        for s, bound in entries.items():
+            if (s in self._versions) == (j in self._versions):
+                continue
+            table, rows, stream, came = (
+                (j, found, s, bound[left]) if j in self._versions else (s, bound[left], j, found)
+            )
+            epoch = self._dates(stream, EPOCH)[came]
+            keep &= (self._dates(table, SINCE)[rows] <= epoch) & (epoch < self._dates(table, UNTIL)[rows])
+        return keep
 
     # AS join
 
@@ -183,8 +239,12 @@ class Meeting:
         for m in events.lanes.values():
             some |= m.any(axis=1)
         event = np.flatnonzero(some)
+        met = 0
         if len(event):
-            yield from self._extend(i, 0, versions, event, {i: events.entry[event]}, {}, {})
+            for deltas in self._extend(i, 0, versions, event, {i: events.entry[event]}, {}, {}):
+                met += len(deltas.ts)
+                yield deltas
+        self._meetings[i] = 0.5 * self._meetings[i] + (len(event), met)
 
     def _extend(
         self,
@@ -212,6 +272,8 @@ class Meeting:
                 for own, bound in zip(step.keys, step.bound, strict=True):
                     mine = self.sets[j].codes[own][found]
                     keep &= mine == self._codes(bound, {s: e[left] for s, e in entries.items()})
+            if self._epoch:
+                keep &= self._together(j, found, entries, left)
             if not keep.all():
                 left, found, version, count = left[keep], found[keep], version[keep], count[keep]
             if not len(left):
@@ -336,7 +398,8 @@ class Meeting:
             seen = statistics.seen(rows, samples)
             entries, sample = (float(len(s)), None) if s.grouped else (before, sketch.sample() if samples else None)
             found.append(replace(seen, entries=entries, entry_sample=sample))
-        return tuple(found)
+        pairs = zip(found, self._meetings.tolist(), strict=True)
+        return tuple(replace(seen, events=events, met=met) for seen, (events, met) in pairs)
 
     def follow(self, plan: str) -> None:
         """Take a plan from outside."""
@@ -389,8 +452,10 @@ class Meeting:
 
     def state(self) -> State:
         """The plan, and each input's entries and ends."""
-        slots: dict[str, tuple[Run, ...]] = {f"set {i}": s.runs() for i, s in enumerate(self.sets)}
-        return {**slots, "plan": (Run(pa.table({"plan": [self.plan]})),)}
+        streams = {i: s for i, s in enumerate(self.sets) if i not in self._versions}
+        slots: dict[str, tuple[Run, ...]] = {f"set {i}": s.runs() for i, s in streams.items()}
+        slots |= {f"table {i}": (v.run(),) for i, v in self._versions.items()}
+        return {**slots, "plan": (Run(pa.table({"plan": [self.plan], "epoch": [self._epoch]})),)}
 
     def restore(self, state: State, frontier: int) -> None:
         """Go on from a state."""
@@ -398,8 +463,13 @@ class Meeting:
         self.sets = [
             AggregationSet(s, bit == "1", c) for s, bit, c in zip(self._sides, self.plan, self._coders, strict=True)
         ]
+        self._last, self._epoch = frontier, state["plan"][0].table.column("epoch")[0].as_py()
         for i, s in enumerate(self.sets):
-            s.restore(state[f"set {i}"])
+            if i not in self._versions:
+                s.restore(state[f"set {i}"])
+        for i, versions in self._versions.items():
+            versions.restore(state[f"table {i}"][0])
+            self._rebuild(i, frontier)
 
 
 def figures(measured: Sequence[Seen]) -> list[SideFigures]:
@@ -410,7 +480,8 @@ def figures(measured: Sequence[Seen]) -> list[SideFigures]:
         entries = seen.entries
         if seen.entry_sample is not None:
             entries = min(max(estimate(seen.entry_sample), entries), rows)
-        found.append(SideFigures(observed.rate, rows, max(entries, 1.0), observed.values))
+        met = seen.met / seen.events if seen.events else None
+        found.append(SideFigures(observed.rate, rows, max(entries, 1.0), observed.values, met))
     return found
 
 

@@ -29,6 +29,10 @@ GAIN = 0.85
 """A running operator changes its plan when the new one costs less than this share of the old."""
 
 
+TRUST = 100.0
+"""What was seen may be so many times more or less than expected."""
+
+
 def plans(inputs: int) -> list[str]:
     """All plans, late aggregation first.
 
@@ -38,29 +42,48 @@ def plans(inputs: int) -> list[str]:
     return ["".join(bits) for bits in product("01", repeat=inputs)]
 
 
-def plan_cost(plan: str, sides: Sequence[SideFigures], period: int | None = None) -> float:
-    """The cost of one plan per tick."""
+def _model(plan: str, sides: Sequence[SideFigures]) -> JoinModel:
     sizes = [s.entries if bit == "1" else s.rows for s, bit in zip(sides, plan, strict=True)]
     # values of a class are as many as before, but no more than there are entries
     inputs = [
         Input(s.rate, 1.0, {c: min(v, n) for c, v in s.values.items()}, rows=n)
         for s, n in zip(sides, sizes, strict=True)
     ]
-    model = JoinModel(tuple(inputs), "keyed")
-    everything = range(len(sides))
+    return JoinModel(tuple(inputs), "keyed")
+
+
+def _meetings(plan: str, sides: Sequence[SideFigures]) -> list[float]:
+    """The entries that a change of each input meets, if keys are independent and uniform."""
+    model, everything = _model(plan, sides), range(len(sides))
+    sizes = [i.size() for i in model.inputs]
+    return [model.phi(everything, {j: 1.0 if j == i else sizes[j] for j in everything}) for i in everything]
+
+
+def plan_cost(
+    plan: str, sides: Sequence[SideFigures], period: int | None = None, seen: Sequence[float] | None = None
+) -> float:
+    """The cost of one plan per tick; `seen`: how many times more than expected each input's changes really meet."""
     total = 0.0
-    for i, side in enumerate(sides):
+    for side, bit, met, more in zip(sides, plan, _meetings(plan, sides), seen or (1.0,) * len(sides), strict=True):
         arriving = 2 * side.rate  # every row comes and goes
         changes = arriving
-        if plan[i] == "1" and period is not None:
+        if bit == "1" and period is not None:
             changes = min(arriving, 2 * side.entries / period)
-        met = model.phi(everything, {j: 1.0 if j == i else sizes[j] for j in everything})
-        total += arriving * (EVENT + (LOOKUP if plan[i] == "1" else 0.0)) + changes * MEETING * met
+        total += arriving * (EVENT + (LOOKUP if bit == "1" else 0.0)) + changes * MEETING * met * more
     return total
 
 
 def choose_plan(sides: Sequence[SideFigures], current: str, period: int | None = None) -> PlanChoice:
-    """The plan to follow: the one in use unless another is clearly cheaper."""
-    costs = {plan: plan_cost(plan, sides, period) for plan in plans(len(sides))}
+    """The plan to follow: the one in use unless another is clearly cheaper.
+
+    What changes really met under the plan in use corrects what is expected of all plans: residual predicates, skew and
+    correlation are in it.
+    """
+    expected = _meetings(current, sides)
+    seen = [
+        1.0 if s.met is None else min(max((s.met + 1e-3) / (e + 1e-3), 1 / TRUST), TRUST)
+        for s, e in zip(sides, expected, strict=True)
+    ]
+    costs = {plan: plan_cost(plan, sides, period, seen) for plan in plans(len(sides))}
     best = min(costs, key=lambda p: (costs[p], p))
     return PlanChoice(best if costs[best] < GAIN * costs[current] else current, costs)

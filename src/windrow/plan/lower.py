@@ -112,7 +112,7 @@ class Dataflow:
 class Tuning:
     """How joins choose while they run; by default they keep the order they are written in, and aggregate late.
 
-    `aggregation`: "late", "auto" (`plans` chooses, and tables must keep still), or the bits of a plan, one per input.
+    `aggregation`: "late", "auto" (`plans` chooses), or the bits of a plan, one per input.
     `apart`: an aggregation join is two steps, so that its changes and its groups may lie in different places.
     """
 
@@ -383,10 +383,9 @@ class _Lowering:
             if any(e.column != name for name, e in outputs) or len(outputs) != len(part.schema):
                 project = Project([(name, formula(e)) for name, e in outputs])
                 step = self.flow.add(project, [step], part, {name: e.type for name, e in outputs})
-            if self.tuning.apart and self.flow.steps[step].static:
-                return None
             steps.append(step)
-            parts.append(Part(dict(self.flow.steps[step].schema), self.flow.steps[step].signed))
+            made = self.flow.steps[step]
+            parts.append(Part(dict(made.schema), made.signed, static=made.static))
         period = self.grid[1] if self.grid is not None and node is self.grid[0] else None
         kind = Meeting if self.tuning.apart else AggregateJoin
         operator = kind(

@@ -45,6 +45,7 @@ class Seen:
     """What one partition saw of one input: elements and the ticks they came in, their mean life, rows alive, samples.
 
     `entries`: the rows that an early aggregation would tell apart, and a sample of them where they are not counted.
+    `events`, `met`: changes of the input, and the entries of others that they met.
     """
 
     elements: float
@@ -54,6 +55,8 @@ class Seen:
     samples: Mapping[str, NDArray[np.uint64]] = field(default_factory=dict)
     entries: float = 0.0
     entry_sample: NDArray[np.uint64] | None = None
+    events: float = 0.0
+    met: float = 0.0
 
     @property
     def observed(self) -> Observed:
@@ -78,6 +81,8 @@ def merged(parts: Sequence[Seen], copies: int = 1) -> Seen:
         {n: union([p.samples[n] for p in parts if n in p.samples]) for n in names},
         sum(p.entries for p in parts) / copies,
         union(sampled) if sampled else None,
+        sum(p.events for p in parts),
+        sum(p.met for p in parts),
     )
 
 
