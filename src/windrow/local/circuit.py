@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.elements import BEGINNING, INF, Elements
-from windrow.plan.lower import Dataflow, Tuning, lower
+from windrow.operators.elements import BEGINNING, INF, Elements, concat
+from windrow.plan.lower import Dataflow, Tuning, in_parts, lower
 from windrow.plan.nodes import QueryPlan, Scan, TableScan
 
 Feed = Callable[[str], tuple[np.ndarray, Mapping[str, pa.Array]]]
@@ -53,9 +53,14 @@ class Circuit:
     def advance(self, feed: Feed, frontier: int) -> Elements:
         """Run every operator up to `frontier`; `feed` gives each stream's new rows as (ts, columns)."""
         outputs: list[Elements] = []
-        for step in self.flow.steps:
+        for index, step in enumerate(self.flow.steps):
             if step.operator is not None:
-                outputs.append(step.operator.advance([outputs[i] for i in step.inputs], frontier))
+                inputs = [outputs[i] for i in step.inputs]
+                parts = in_parts(self.flow, index, inputs, frontier)
+                if parts is not None:
+                    outputs.append(concat([Elements.empty(self.flow.steps[-1].schema), *parts]))
+                    break
+                outputs.append(step.operator.advance(inputs, frontier))
             elif isinstance(step.node, Scan):
                 outputs.append(_scan(step.node, feed))
             elif isinstance(step.node, TableScan):

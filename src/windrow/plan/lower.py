@@ -15,7 +15,7 @@ side are first joined to the right, and the left side meets those that found a p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,8 +27,9 @@ from windrow.operators.aggregates import Aggregation
 from windrow.operators.bag import Bag
 from windrow.operators.changes import Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
+from windrow.operators.elements import Elements, concat
 from windrow.operators.grid_aggregate import GridAggregate
-from windrow.operators.join import Join, Part, Planner
+from windrow.operators.join import PART_ROWS, Join, Part, Planner
 from windrow.operators.linear import Call, Formula, Pad, Project, Select, Union
 from windrow.operators.protocol import Operator
 from windrow.operators.quantise import Quantise, round_up
@@ -106,6 +107,42 @@ class Dataflow:
         period = _period(node) if isinstance(node, n.Aggregate) else None
         self.steps.append(Step(operator, tuple(inputs), node, dict(schema), signed, static, period))
         return len(self.steps) - 1
+
+
+LINEAR: tuple[type, ...] = (Select, Project, Call, Starting)
+"""Operators that look at each row by itself: what they do to parts of a batch, they do to the batch."""
+
+
+def in_parts(flow: Dataflow, index: int, inputs: Sequence[Elements], frontier: int) -> Iterator[Elements] | None:
+    """The answer of a flow whose step `index` is a join with nothing but linear steps behind it, in parts; else None.
+
+    A part has about `PART_ROWS` rows, so what lies between the join and the answer stays small however large that is.
+    """
+    join, rest = flow.steps[index].operator, flow.steps[index + 1 :]
+    chained = all(step.inputs == (index + k,) for k, step in enumerate(rest))
+    if not isinstance(join, Join) or not rest or not chained or not all(isinstance(s.operator, LINEAR) for s in rest):
+        return None
+    return _parts(join.parts_of(inputs, frontier), rest, frontier)
+
+
+def _parts(found: Iterator[Elements], rest: Sequence[Step], frontier: int) -> Iterator[Elements]:
+    def behind(parts: list[Elements]) -> Elements:
+        rows = concat(parts)
+        for step in rest:
+            assert step.operator is not None
+            rows = step.operator.advance([rows], frontier)
+        return rows
+
+    waiting: list[Elements] = []
+    size = 0
+    for part in found:
+        if waiting and size + len(part) > PART_ROWS:
+            yield behind(waiting)
+            waiting, size = [], 0
+        waiting.append(part)
+        size += len(part)
+    if waiting:
+        yield behind(waiting)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from windrow.operators.changes import cancel
 from windrow.operators.elements import BEGINNING, INF, Elements, concat
+from windrow.plan.lower import in_parts
 from windrow.plan.nodes import TableScan
 from windrow.sources.intake import one
 from windrow.spark.choices import Report, follow, report, sampled, scaled
@@ -205,12 +206,19 @@ class Stage:
                 if i in chosen:
                     follow(step.operator, chosen[i])
                 inputs = [self._input(name, held, i, port, values, arrived) for port in range(len(step.inputs))]
-                values[i] = step.operator.advance(inputs, self.frontier)
+                alone = placement.stages[-1] == self.stage
+                parts = in_parts(held.flow, i, inputs, self.frontier) if alone else None
+                for part in parts or ():
+                    self._answer(name, part)
+                if parts is None:
+                    values[i] = step.operator.advance(inputs, self.frontier)
                 told = report(step.operator, sampled(self.program.tick))
                 if told is not None:
                     shares = [self.owned.get((name, e), 1.0) if (e := placement.reads.get((i, port))) else 1.0
                               for port in range(len(step.inputs))]  # fmt: skip
                     self.measured[name, i] = told if all(s == 1.0 for s in shares) else scaled(told, shares)
+                if parts is not None:
+                    break
             elif isinstance(step.node, TableScan):
                 values[i] = self._table(step.node, held)
         held.tables = {t: self.program.tables[t] for t in held.query.tables}
@@ -298,6 +306,11 @@ class Stage:
             if exchange.stage == self.stage and (name, number) in self.inbox:
                 held.waiting[exchange] = self._arrived(name, exchange, held)
 
+    def _answer(self, name: str, rows: Elements) -> None:
+        if len(rows):
+            self._send(self.partition, "answer", name, encode(rows))
+            self.counters[f"answers.{name}"] = self.counters.get(f"answers.{name}", 0) + len(rows)
+
     def _leave(self, name: str, held: Held, values: dict[int, Elements]) -> None:
         placement = held.layout.placement
         for number, exchange in enumerate(held.layout.exchanges):
@@ -313,5 +326,4 @@ class Stage:
                 self._send(to, "rows", address, encode(part))
         final = len(held.flow.steps) - 1
         if placement.stages[final] == self.stage and final in values and len(values[final]):
-            self._send(self.partition, "answer", name, encode(values[final]))
-            self.counters[f"answers.{name}"] = len(values[final])
+            self._answer(name, values[final])
