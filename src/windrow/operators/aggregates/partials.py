@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from windrow.operators.aggregates.answers import Answer, scalars
 from windrow.operators.aggregates.call import EXTREMES, LINEAR, MOMENTS, RANKED, Aggregation
+from windrow.operators.aggregates.extremes import Extremes
+from windrow.operators.aggregates.order import has_fixed_codes
 from windrow.operators.aggregates.stairs import Arrivals, Changes, Stairs, shown
 from windrow.operators.aggregates.sums import Layout, Lowering, Sums
 from windrow.operators.aggregates.sweep import Sweep, sweep_at
 from windrow.operators.aggregates.values import Members, Values, frequent, ranked
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.operators.elements import concat_arrays
 from windrow.operators.state.run import Run, chunk, ints
 
 _ROWS = "_row"
@@ -60,7 +61,15 @@ class Partials:
         if call.kind in EXTREMES and not self.strict:
             self.stairs.setdefault((call.column, call.kind == "min"), Stairs(type_, call.kind == "min"))
         elif call.collapses or call.kind not in LINEAR:
-            self.values.setdefault(call.column, Values(type_))
+            self.values.setdefault(call.column, self._multiset(call.column, type_))
+
+    def _multiset(self, column: str, type_: pa.DataType) -> Values:
+        """The multiplicities that the calls over a column need: of the best values only, if it is MIN or MAX alone."""
+        kinds = {c.kind for c in self.calls if c.column == column and (c.collapses or c.kind not in LINEAR)}
+        collapses = any(c.collapses for c in self.calls if c.column == column)
+        if len(kinds) == 1 and kinds <= EXTREMES and not collapses and has_fixed_codes(type_):
+            return Extremes(type_, kinds == {"min"})
+        return Values(type_)
 
     # -- advancing ---------------------------------------------------------------------------------------------------
 
@@ -194,12 +203,10 @@ class Partials:
                 sums.store[slots, k] = ints(table, f"{mark}|{name}|{column}")
 
     def value_runs(self) -> dict[str, Run]:
-        """Multiplicities and staircases, a run each."""
-        runs = {}
+        """Multiplicities and staircases as runs."""
+        runs: dict[str, Run] = {}
         for column, v in self.values.items():
-            runs[f"values {column}"] = Run(
-                pa.table({"slot": pa.array(v.slot), "count": pa.array(v.count), "value": v.value})
-            )
+            runs |= v.runs(column)
         for (column, least), s in self.stairs.items():
             name = f"{'least' if least else 'greatest'} {column}"
             runs[name] = Run(pa.table({"slot": pa.array(s.slot), "exp": pa.array(s.exp), "value": s.value}))
@@ -208,8 +215,7 @@ class Partials:
     def restore_values(self, runs: Mapping[str, Run]) -> None:
         """Take multiplicities and staircases back."""
         for column, v in self.values.items():
-            table = runs[f"values {column}"].table
-            v.restore(ints(table, "slot"), concat_arrays([chunk(table, "value")]), ints(table, "count"))
+            v.restore_runs(column, runs)
         for (column, least), s in self.stairs.items():
             table = runs[f"{'least' if least else 'greatest'} {column}"].table
             s.restore(ints(table, "slot"), ints(table, "exp"), chunk(table, "value"))

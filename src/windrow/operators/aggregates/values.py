@@ -7,6 +7,7 @@ is an event for the DISTINCT aggregates. State: one (value, multiplicity) per di
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +21,7 @@ from windrow.operators.aggregates.order import Order, encode
 from windrow.operators.aggregates.sweep import Feed, Sweep
 from windrow.operators.aggregates.vectors import Int64s, validity
 from windrow.operators.elements import concat_arrays
+from windrow.operators.state.run import Run, chunk, ints
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,16 @@ class Values:
     def restore(self, slot: Int64s, value: pa.Array, count: Int64s) -> None:
         """Go on from multiplicities, in any order."""
         self.slot, self.value, self.count = slot, value, count
+
+    def runs(self, name: str) -> dict[str, Run]:
+        """The multiplicities as runs, with `name` in their names."""
+        table = pa.table({"slot": pa.array(self.slot), "count": pa.array(self.count), "value": self.value})
+        return {f"values {name}": Run(table)}
+
+    def restore_runs(self, name: str, runs: Mapping[str, Run]) -> None:
+        """Go on from what `runs` gave."""
+        table = runs[f"values {name}"].table
+        self.restore(ints(table, "slot"), concat_arrays([chunk(table, "value")]), ints(table, "count"))
 
     def advance(self, sweep: Sweep, column: pa.Array, position: Int64s) -> Members:
         """Apply the sweep's events; `position[slot]` is the group's place in the sweep, or -1."""
