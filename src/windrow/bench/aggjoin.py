@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
+from windrow.bench.switches import between, flows
 from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateJoin
 from windrow.operators.aggregates import Aggregation
@@ -138,6 +140,43 @@ def _sorted(answer: Elements) -> pa.Table:
     return table.sort_by([(c, "ascending") for c in table.column_names])
 
 
+def switches(directory: Path, clock: str) -> list[dict[str, Any]]:
+    """Bytes per receiver at one switch, of flows whose sender another switch has seen: every plan over all flows."""
+    given = [
+        flows(directory, name, {f"s{i}.j": "sAddress", f"s{i}.g": "rAddress", f"s{i}.a": "sBytesSum"})
+        for i, name in ((1, "bottom"), (2, "left"))
+    ]
+    parts = [Part({c: a.type for c, a in columns.items()}) for _, columns in given]
+    start, end = min(int(ts[0]) for ts, _ in given), max(int(ts[-1]) for ts, _ in given)
+    tuples, now, step = sum(len(ts) for ts, _ in given), CLOCKS[clock], 5_000_000
+    found = []
+    for window in (10, 60):
+        spent, answers, chosen = {}, {}, ""
+        for plan in ("chosen", *plans(2)):
+            made = None if plan == "chosen" else plan
+            operator = AggregateJoin(
+                parts, [("s1.j", "s2.j", False)], [], ["s1.g"], [SUM], plan=made, planner=choose_plan
+            )
+            operator.start(start)
+            seconds, answers[plan] = 0.0, 0
+            for begin in range(start, end + 1, step):
+                new = [
+                    Elements.positive(ts, ts + window * 1_000_000, columns)
+                    for ts, columns in between(given, begin, begin + step)
+                ]
+                before = now()
+                answers[plan] += len(operator.advance(new, begin + step - 1))
+                seconds += now() - before
+            spent[plan] = seconds
+            chosen = operator.plan if plan == "chosen" else chosen
+        if len(set(answers.values())) > 1:
+            raise AssertionError(f"the plans disagree on the flows: {answers}")
+        costs = {NAMES[p]: spent[p] for p in plans(2)}
+        case = {"figure": "switches", "window": f"{window} s", "tuples": tuples, **costs}
+        found.append({**case, "chosen": NAMES[chosen], "chosen / best": spent["chosen"] / min(costs.values())})
+    return found
+
+
 def join_then_aggregate(setting: Setting, seed: int, clock: str, tick: int = 20) -> float:
     """Seconds per second of stream of the plain join under a plain aggregate: late aggregation with nothing in common.
 
@@ -167,9 +206,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the experiment."""
     made = parser("aggjoin", __doc__ or "")
     made.add_argument("--scale", type=float, default=3.0, help="rates and windows of the grid, against the paper's")
+    made.add_argument("--data", type=Path, metavar="DIR", help="only the flows of the switches in this directory")
     options = made.parse_args(argv)
+    if options.data:
+        rows = switches(options.data, options.clock)
+        about = {"clock": options.clock, "data": "flows of two switches"}
+        return report(Result("aggjoin-switches", __doc__ or "", options.seed, about, rows, []), options)
     seconds = 0.6
-    rows: list[dict[str, Any]] = []
+    rows = []
     with progress() as shown:
         task = shown.add_task("", total=None)
         settings = grid()[:: 4 if options.quick else 1]
@@ -217,4 +261,8 @@ def _figures(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
         mine = [r for r in rows if r["figure"] == figure]
         lines = {n: [(float(str(r[column]).split(",")[0]), float(r[n])) for r in mine] for n in NAMES.values()}
         figures.append(Figure(figure, f"As figure {figure} of the paper", axis, "seconds per second of stream", lines))
+    mine = [r for r in rows if r["figure"] == "6"]
+    cases = "groups: 1 few and few, 2 few and many, 3 many and few, 4 many and many"
+    bars = {n: [(float(k + 1), float(r[n])) for k, r in enumerate(mine)] for n in NAMES.values()}
+    figures.append(Figure("6", "As figure 6 of the paper", cases, "seconds per second of stream", bars))
     return figures

@@ -9,7 +9,6 @@ the rows give the pairs looked at per unit of time, which can be held against th
 from __future__ import annotations
 
 import argparse
-import zipfile
 from collections.abc import Callable, Sequence
 from itertools import pairwise, permutations
 from pathlib import Path
@@ -17,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import csv
 
 from windrow.bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
 from windrow.bench.reorder import LocalJoin, settled
+from windrow.bench.switches import NAMES, between, flows
 from windrow.operators.elements import Elements
 from windrow.operators.join import Join, Part, Step
 from windrow.operators.linear import Formula
@@ -257,20 +256,8 @@ def intervals(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, 
 
 def switches(directory: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     """The flows of three switches, joined on their two addresses; the join orders itself."""
-    streams, parts = [], []
-    for name in ("bottom", "left", "right"):
-        with (
-            zipfile.ZipFile(directory / f"reduced_flows_output_{name}.zip") as archive,
-            archive.open(archive.namelist()[0]) as file,
-        ):
-            table = csv.read_csv(file)
-        ts = (table.column("start").cast(pa.float64()).to_numpy() * 1e6).astype(np.int64)
-        order = np.argsort(ts, kind="stable")
-        columns = {
-            f"{name}.{c}": table.column(c).combine_chunks().take(pa.array(order)) for c in ("sAddress", "rAddress")
-        }
-        streams.append((ts[order], columns))
-        parts.append(Part({c: a.type for c, a in columns.items()}))
+    streams = [flows(directory, n, {f"{n}.{c}": c for c in ("sAddress", "rAddress")}) for n in NAMES]
+    parts = [Part({c: a.type for c, a in columns.items()}) for _, columns in streams]
     equalities = [
         (f"{a}.{c}", f"{b}.{c}", False)
         for a, b in (("bottom", "left"), ("left", "right"))
@@ -282,11 +269,8 @@ def switches(directory: Path, options: argparse.Namespace) -> list[dict[str, Any
         join = Join(parts, equalities, planner=plan_orders)
         now, spent, results = CLOCKS[options.clock], 0.0, 0
         for begin in range(start, end + 1, 1_000_000):
-            new = []
-            for ts, columns in streams:
-                low, high = np.searchsorted(ts, (begin, begin + 1_000_000))
-                cut = {c: a.slice(low, high - low) for c, a in columns.items()}
-                new.append(Elements.positive(ts[low:high], ts[low:high] + window * 1_000_000, cut))
+            parts_now = between(streams, begin, begin + 1_000_000)
+            new = [Elements.positive(ts, ts + window * 1_000_000, columns) for ts, columns in parts_now]
             before = now()
             results += len(join.advance(new, begin + 999_999))
             spent += now() - before
