@@ -13,6 +13,7 @@ the state, so a restart does not forget that a window has holes.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -25,12 +26,15 @@ from windrow.operators.elements import INF
 from windrow.plan.nodes import QueryPlan, Scan, TickBudget, walk
 from windrow.plan.weights import reach, weighed
 from windrow.shedding.admission import Quotas, Report, gate_of
-from windrow.shedding.controller import Controller
+from windrow.shedding.controller import Controller, Model
 
 LOG = logging.getLogger("windrow.engine")
 
 APPROXIMATE = "_approximate"
 """The column that says of a line of an answer that rows are missing which it should have seen."""
+
+PAST = 50
+"""Ticks remembered, to know what windows hold."""
 
 RECENT = 0.2
 """The weight of the newest tick in running means."""
@@ -62,6 +66,19 @@ class Gate:
     last: dict[str, Flow] = field(default_factory=dict)  # of the last tick
     ticks: int = 0  # that shed
     shed_last: bool = False
+    past: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=PAST))  # rows kept, and time passed
+
+    def held(self, kept: int, passed: int, reach: int | None) -> float:
+        """Rows kept per tick like the last, a mean over the length of the windows (`reach`; None: of all known) and a
+        tick more: rows wait for the frontier."""
+        self.past.append((kept, passed))
+        rows = time = 0
+        for n, length in reversed(self.past):
+            full = reach is not None and time >= reach
+            rows, time = rows + n, time + length
+            if full:
+                break
+        return rows * passed / time if time else float(kept)
 
     @property
     def shedding(self) -> bool:
@@ -77,6 +94,7 @@ class Budgets:
     behind: dict[str, str] = field(default_factory=dict)  # query -> gate
     plans: dict[str, QueryPlan] = field(default_factory=dict)
     spans: dict[str, list[tuple[int, int | None]]] = field(default_factory=dict)  # query -> approximate [from, to)
+    frontier: int | None = None  # after the last tick
     _saved: dict[str, Any] = field(default_factory=dict)
 
     # queries
@@ -157,6 +175,11 @@ class Budgets:
                 flow.arrivals += share * (last.seen - flow.arrivals)
             gate.ticks += gate.shedding
 
+    def counters(self) -> dict[str, int]:
+        """Rows of the last tick before and behind all gates."""
+        flows = [f for g in self.gates.values() for f in g.last.values()]
+        return {"gates.seen": sum(f.seen for f in flows), "gates.kept": sum(f.kept for f in flows)} if flows else {}
+
     def _approximate(self, report: Report) -> None:
         assert report.first is not None and report.last is not None
         for name, key in self.behind.items():
@@ -180,10 +203,13 @@ class Budgets:
     def observe(self, tick: int, seconds: float, frontier: int, kernels: float | None = None) -> None:
         """Tell the controllers how long a tick took (`kernels`: the part of it behind the gates), log what was shed,
         and forget spans that time has passed."""
-        for gate in self.gates.values():
+        passed = max(0, frontier - self.frontier) if self.frontier is not None else 0
+        self.frontier = frontier
+        for key, gate in self.gates.items():
             before = gate.controller.shedding
             seen, kept = (sum(getattr(f, n) for f in gate.last.values()) for n in ("seen", "kept"))
-            gate.controller.observe(seen, kept, seconds, kernels)
+            held = gate.held(kept, passed, self._reach(key))
+            gate.controller.observe(seen, kept, seconds, kernels, held)
             if kept < seen:
                 weight, whole = (
                     sum(getattr(f, n) for f in gate.last.values()) for n in ("importance_kept", "importance_seen")
@@ -202,6 +228,11 @@ class Budgets:
             if spans and not left:
                 LOG.warning("query %s: exact again from %d on", name, max(b or 0 for _, b in spans))
             self.spans[name] = left
+
+    def _reach(self, gate: str) -> int | None:
+        """The longest windows behind a gate; None: some never end."""
+        found = [reach(self.plans[q]) for q, key in self.behind.items() if key == gate]
+        return None if None in found else max((r for r in found if r is not None), default=None)
 
     # looking in
 
@@ -257,7 +288,7 @@ class Budgets:
             "gates": {
                 k: {
                     "capacity": g.controller.capacity,
-                    "costs": list(g.controller.costs),
+                    "models": [[list(m.past), m.error] for m in (g.controller.own, g.controller.windows)],
                     "rests": list(g.controller.rests),
                     "ticks": g.ticks,
                     "flows": {s: asdict(f) for s, f in g.flows.items()},
@@ -290,7 +321,8 @@ def seconds_of(setting: object) -> int | None:
 def _restore(gate: Gate, saved: Mapping[str, Any] | None) -> None:
     if saved is not None:
         gate.controller.capacity, gate.ticks = saved["capacity"], saved["ticks"]
-        gate.controller.costs, gate.controller.rests = tuple(saved["costs"]), tuple(saved["rests"])
+        gate.controller.rests = tuple(saved["rests"])
+        gate.controller.own, gate.controller.windows = (Model(tuple(past), error) for past, error in saved["models"])
         gate.flows = {s: Flow(**f) for s, f in saved["flows"].items()}
 
 

@@ -3,12 +3,19 @@
     tick time = rest (fixed, and reading every row that comes) + cost * rows kept
 
 Only the second part can be shed, so the time of the kernels is measured apart. The controller holds one number, the
-rows that fit (`capacity`; unknown until a tick has been too long): after each tick it divides the time that the rest
-leaves free, up to `AIM` of the budget, by the cost of a row. One odd tick does not decide: the rest is the second
-greatest of the last five, the cost the median of the last three. Too long: at once. Short enough: by the square root
-of the room, as if time grew with the square of the rows (joins do that), so that a quick tick does not open the gate
-too far. It is a controller, not a switch: with a load that stays the same it settles, and when the load passes it keeps
-everything again, and forgets.
+rows that fit (`capacity`; unknown until a tick has been too long). Two models say what the kernels' time comes from,
+and the one that foretold the last ticks better is believed:
+
+    a * kept        the rows of this tick, each alike
+    b * held^2      `held`, the rows kept per tick as a mean over the length of the windows: rows wait for the frontier,
+                    and in a join they meet what windows hold
+
+With `free` the time that the rest leaves, up to `AIM` of the budget, `free / a` or `sqrt(free / b)` rows fit (upwards,
+a cube root of the room instead: what was let in is seen late). By the second the gate does not open while windows are
+still empty, to meet the bill later, nor close further while they still hold what was let in before. One odd tick opens
+nothing: while ticks are short enough, `a` and `b` are medians of the last three, and the rest is the second greatest of
+the last five. It is a controller, not a switch: with a load that stays the same it settles, and when the load passes it
+keeps everything again, and forgets.
 
 The first tick of all may take long for other reasons (a cold start): if it does, it only lowers the gate to `FIRST`
 rows and is forgotten. When the rest alone exceeds the budget, shedding cannot help; the kernels then get `LEAST` of it.
@@ -23,19 +30,36 @@ Nothing here reads a clock or rows: time and counts are given, so that a simulat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windrow.operators.keys import mix
 
-AIM = 0.85
+AIM = 0.8
 LEAST = 0.1
-GROWTH = 3.0
+GROWTH = 1.5
 FIRST = 1000
 FLOOR = 0.05
 ROOM = 0.75
+FORGET = 0.3
+
+
+@dataclass
+class Model:
+    """Time as a multiple of something: the multiples of the last ticks, and how far off the last forecasts were."""
+
+    past: tuple[float, ...] = ()
+    error: float = 1.0
+
+    def learn(self, spent: float, what: float, late: bool) -> float:
+        """Take in a tick; the multiple to believe now: the last if it was too long, else the median."""
+        if self.past:
+            self.error += FORGET * (abs(math.log(spent / (self.past[-1] * what))) - self.error)
+        self.past = (*self.past[-2:], spent / what)
+        return self.past[-1] if late else float(np.median(self.past))
 
 
 @dataclass
@@ -45,7 +69,8 @@ class Controller:
     budget: float
     capacity: float | None = None
     cold: bool = True  # no tick has been observed yet
-    costs: tuple[float, ...] = ()  # seconds per row kept, of the last ticks
+    own: Model = field(default_factory=Model)
+    windows: Model = field(default_factory=Model)
     rests: tuple[float, ...] = ()  # seconds of the last ticks that shedding does not change
 
     def __post_init__(self) -> None:
@@ -63,31 +88,39 @@ class Controller:
             return 1.0
         return self.capacity / rows
 
-    def observe(self, arrived: int, kept: int, seconds: float, kernels: float | None = None) -> None:
-        """Learn from a tick: rows that came, rows that were processed, and how long it took; `kernels`: the part of
-        that time that grows with the rows kept, all of it if not given."""
+    def observe(
+        self, arrived: int, kept: int, seconds: float, kernels: float | None = None, held: float | None = None
+    ) -> None:
+        """Learn from a tick: rows that came, rows that were processed, and how long it took.
+
+        `kernels`: the part of that time that grows with the rows kept, all of it if not given. `held`: the mean of rows
+        kept per tick over the length of the windows, those of this tick if not given.
+        """
         if kept == 0 or seconds <= 0:
             return
-        spent = min(seconds, seconds if kernels is None else max(kernels, 1e-6))
         cold, self.cold = self.cold, False
         if cold and seconds > self.budget and kept * self.budget < FIRST * seconds:
             self.capacity = FIRST if arrived > FIRST else None
             return
-        self.costs = (*self.costs[-2:], spent / kept)
+        spent = min(seconds, seconds if kernels is None else max(kernels, 1e-6))
+        late = seconds > self.budget
         self.rests = (*self.rests[-4:], seconds - spent)
-        rest = sorted(self.rests)[-2:][0]
-        free = max(AIM * self.budget - rest, LEAST * self.budget)
-        fits = free / float(np.median(self.costs))
-        if self.capacity is None:
-            if seconds > self.budget:
-                self.capacity = max(1.0, fits)
-        elif fits < self.capacity:
-            # a tick within its budget that kept all it got says little of more rows
-            self.capacity = max(1.0, fits) if seconds > self.budget or kept < arrived else self.capacity
+        free = max(AIM * self.budget - sorted(self.rests)[-2:][0], LEAST * self.budget)
+        own, windows = self.own.learn(spent, float(kept), late), self.windows.learn(spent, (held or kept) ** 2.0, late)
+        if self.own.error < self.windows.error:
+            fits = max(1.0, free / own)
         else:
-            self.capacity = max(self.capacity, kept * min(GROWTH, max(1.0, fits / kept) ** 0.5))
-        if self.capacity is not None and kept == arrived and arrived <= ROOM * self.capacity:
-            self.capacity = None  # the load has passed: all rows fit with room to spare
+            base = held or kept
+            room = free / (windows * base**2)
+            fits = max(1.0, base * room ** (0.5 if room < 1 else 1 / 3))
+        if late:
+            self.capacity = fits
+        elif self.capacity is not None and kept < arrived:
+            self.capacity = min(fits, GROWTH * kept)
+        elif self.capacity is not None:  # all were kept: it says little of more rows, but nothing against them
+            self.capacity = max(self.capacity, min(fits, GROWTH * kept))
+            if seconds <= AIM * self.budget and arrived <= ROOM * self.capacity:
+                self.capacity = None  # the load has passed: all rows fit with room to spare
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from windrow.runtime import Outlet
@@ -29,7 +30,7 @@ class Figures:
 
     def add(self, tick: Tick) -> None:
         """Remember a tick's figures, not its rows."""
-        self._ticks.append(Tick(tick.number, tick.frontier, {}, {}, tick.counters, tick.seconds, tick.ended))
+        self._ticks.append(replace(tick, answers={}, late={}, admitted=[]))
 
     def status(
         self,

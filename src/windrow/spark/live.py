@@ -155,6 +155,7 @@ class SparkRuntime(Declared):
         tick = self.ticker.run(feeds, idle=self._idle())
         self._fresh = []
         self.budgets.account(tick.admitted)
+        tick.counters |= self.budgets.counters()
         tick.answers = {q: self.budgets.mark(q, t) for q, t in tick.answers.items()}
         outputs = {q.lower(): t for q, t in tick.answers.items() if self.outlets[q.lower()].sinks}
         outputs |= {view.kept_name(s): rows for s, rows in tick.late.items()}
