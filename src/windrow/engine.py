@@ -279,11 +279,18 @@ class Query:
         return rows.filter(pc.equal(ts, ts[rows.num_rows - 1]))
 
     def explain(self, format: str = "text") -> str:
-        """The plan as it runs: with the orders and plans that its joins have chosen, and what they rest on."""
+        """The plan as it runs: with the orders and plans that its joins have chosen, what they rest on, and what was
+        shed so far (text and json)."""
         from windrow.plan.explain import explain
 
         joins, sharing = self._engine.runtime.joins(self._key), self._engine._sharing(self.plan)
-        return explain(self.plan, format, strategy=self._engine._strategy, joins=joins, sharing=sharing)
+        shown = explain(self.plan, format, strategy=self._engine._strategy, joins=joins, sharing=sharing)
+        quality = self.quality()
+        if quality is not None and format.lower() == "text":
+            shown += "".join(f"\nshed for {what}: {_figures(found)}" for what, found in quality.items())
+        elif quality is not None and format.lower() == "json":
+            shown = json.dumps({**json.loads(shown), "quality": quality}, indent=2)
+        return shown
 
     def subscribe(self, callback: Callable[[pa.Table], None]) -> None:
         """Call `callback` with each new part of the answer."""
@@ -313,6 +320,18 @@ def _with(stream: StreamDef, timestamp: str | None, slack: Any, options: Mapping
     assert isinstance(bound, cql.CreateStream)
     given = bound.definition
     return replace(stream, slack=given.slack, retain=given.retain, idle_after=given.idle_after)
+
+
+def _figures(quality: Mapping[str, Any]) -> str:
+    """One line on what was shed.
+
+    >>> _figures({"rows_seen": 9, "rows_shed": 3, "importance_kept": 0.75, "estimated_recall": 0.5, "exact": False})
+    '3 of 9 rows, importance kept 75.0 %, estimated recall 50.0 %, approximate'
+    """
+    kept, recall = (100 * quality[n] for n in ("importance_kept", "estimated_recall"))
+    rows = f"{quality['rows_shed']:,} of {quality['rows_seen']:,} rows"
+    state = "exact" if quality["exact"] else "approximate"
+    return f"{rows}, importance kept {kept:.1f} %, estimated recall {recall:.1f} %, {state}"
 
 
 def _same(a: StreamDef, b: StreamDef) -> bool:

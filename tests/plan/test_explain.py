@@ -73,7 +73,19 @@ def test_text_of_a_periodic_query_names_its_period() -> None:
 def test_json_has_the_documented_keys() -> None:
     """Programs can rely on the keys of the JSON."""
     shown = json.loads(explain(periodic(), "json", rules=["simplify_patterns"]))
-    assert set(shown) == {"query", "pattern", "clock", "strategy", "rules", "cost", "output", "text", "sharing", "plan"}
+    assert set(shown) == {
+        "query",
+        "pattern",
+        "clock",
+        "strategy",
+        "rules",
+        "cost",
+        "output",
+        "text",
+        "sharing",
+        "plan",
+        "tick_budget_us",
+    }
     assert shown["clock"] == {"kind": "periodic", "period": 5_000_000, "unit": "microsecond"}
     assert shown["output"] == [{"name": "b", "type": "string"}, {"name": "total", "type": "decimal128(38, 0)"}]
     operator = shown["plan"]["inputs"][0]

@@ -175,6 +175,7 @@ def test_the_plan_and_explain() -> None:
     text = explain(made)
     assert "star join" in text
     assert "SHED BY DGL(20, beta => 2) KEEP 101 ROWS" in text
+    assert "shed when a tick takes over 2 s, by r: imp, s: imp" in text
     for fmt in ("json", "dot", "svg"):
         assert "star join" in explain(made, fmt)
 
@@ -273,3 +274,40 @@ def test_shed_is_no_reserved_word() -> None:
         "SELECT shed.importance FROM shed [RANGE 5] WHERE importance > 1", {"shed": stream}, runtime="local"
     )["q1"]
     assert table["importance"].to_pylist() == [2]
+
+
+def test_columns_that_nobody_reads_are_not_kept() -> None:
+    """Projections go below the star join; what it sheds stays the same."""
+    from windrow.optimize import optimize
+
+    join = "SELECT ISTREAM(r.ts AS x) FROM r [RANGE 6], q [RANGE 9] WHERE r.a = q.a"
+    query = f"{join} SHED BY DGL KEEP 5 ROWS IMPORTANCE imp"
+    catalog = bind_script(DECLARE, Catalog())
+    (star,) = [n for n in walk(optimize(plan(query), catalog).root) if isinstance(n, StarJoin)]
+    assert set(star.schema) == {"r.ts", "r.a", "q.a", "r.imp", "q.imp"}
+    for seed in range(3):
+        assert bag(run(query, seed)) == bag(run(query, seed, without=("pushdown_projections",)))
+
+
+def test_quality_is_in_status_results_and_explain() -> None:
+    """What a shed join lost is said wherever one may look."""
+    import json
+
+    streams, tables = data(3)
+    engine = windrow.Engine("local")
+    engine.table("f", tables["f"], valid=("vf", "vt"))
+    engine.execute(";".join(d for d in DECLARE.split(";") if "STREAM" in d))
+    star = STAR.format(items="ISTREAM(r.ts AS x)", rest="SHED BY SIMP KEEP 4 ROWS IMPORTANCE imp")
+    engine.execute(f"CREATE QUERY shed AS {star}")
+    engine.start()
+    for name, rows in streams.items():
+        engine.push(name, rows)
+    engine.advance(100)
+    quality = engine["shed"].quality()
+    assert quality is not None
+    memory = quality["memory"]
+    assert memory["rows_shed"] > 0 and not memory["exact"] and 0 < memory["importance_kept"] < 1
+    assert engine.status()["queries"]["shed"]["quality"] == quality
+    assert json.loads(engine["shed"].results().schema.metadata[b"windrow.quality"]) == quality
+    assert f"shed for memory: {memory['rows_shed']} of {memory['rows_seen']} rows" in engine["shed"].explain()
+    assert json.loads(engine["shed"].explain("json"))["quality"] == quality

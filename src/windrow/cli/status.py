@@ -73,13 +73,27 @@ def _tables(tables: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _queries(queries: Mapping[str, Mapping[str, Any]]) -> Table:
-    drawn = _table("queries", "query", "answers", "answers/s", "state", "runs", "clock since")
+    drawn = _table("queries", "query", "answers", "answers/s", "state", "runs", "clock since", "shed")
     for name, q in queries.items():
         drawn.add_row(
             name, _count(q.get("answers")), _count(q.get("answers_per_second")), size(q.get("state_bytes", 0)),
-            _count(q.get("runs")), instant(q.get("clock")),
+            _count(q.get("runs")), instant(q.get("clock")), _shed(q.get("quality")),
         )  # fmt: skip
     return drawn
+
+
+def _shed(quality: Mapping[str, Mapping[str, Any]] | None) -> str:
+    """What a query has lost.
+
+    >>> _shed({"time": {"rows_seen": 200, "rows_shed": 50, "importance_kept": 0.9, "exact": False}})
+    '25 % of rows, 10 % of importance, approximate'
+    """
+    said = []
+    for found in (quality or {}).values():
+        rows = 100 * found["rows_shed"] / found["rows_seen"] if found["rows_seen"] else 0.0
+        state = "" if found["exact"] else ", approximate"
+        said.append(f"{rows:.0f} % of rows, {100 * (1 - found['importance_kept']):.0f} % of importance{state}")
+    return "; ".join(said)
 
 
 def _table(title: str, first: str, *columns: str) -> Table:

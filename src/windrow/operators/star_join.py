@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from windrow.errors import SourceError
 from windrow.operators import scalar
@@ -32,7 +33,7 @@ from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run, elements_of, ints, run_of
 from windrow.shedding.estimate import Quality
-from windrow.shedding.memory import Policy, Rows, advance
+from windrow.shedding.memory import Outcome, Policy, Rows, advance
 
 __all__ = ["FactTable", "Policy", "StarJoin", "StarStream"]
 
@@ -91,7 +92,7 @@ class StarJoin:
         held = [concat([m, e]) for m, e in zip(self._memory, new, strict=True)]
         rows, local = self._rows(held, [len(e) for e in new])
         outcome = advance(rows, len(self.streams), self.policy, self._drops, self._counts, self._sums)
-        results = self._results(held, local, rows, outcome.results)
+        results = self._results(held, local, outcome)
         self._remember(held, local, rows, outcome.kept)
         if self.facts is not None:
             self.facts.forget(frontier)
@@ -165,21 +166,19 @@ class StarJoin:
         owner = np.flatnonzero(valid)
         return owner, codes[owner]
 
-    def _results(self, held: Sequence[Elements], local: Int64s, rows: Rows, found: Int64s) -> Elements:
-        """Result elements, from row numbers and fact positions."""
-        if not len(found):
+    def _results(self, held: Sequence[Elements], local: Int64s, outcome: Outcome) -> Elements:
+        """Result elements, from row and fact numbers."""
+        found, (ts, exp) = outcome.results, outcome.spans
+        if not found.shape[1]:
             return Elements.empty(self._schema())
-        ts = rows.ts[found[:, 0]]
-        exp = rows.exp[found[:, 0]]
+        places = local.astype(np.int32)
         columns: dict[str, pa.Array] = {}
         for s, elements in enumerate(held):
-            picks = pa.array(local[found[:, s]])
-            columns |= {n: elements.columns[n].take(picks) for n in self.streams[s].columns}
-            ts = np.maximum(ts, rows.ts[found[:, s]])
-            exp = np.minimum(exp, rows.exp[found[:, s]])
+            picks = pa.array(places[found[s]])
+            columns |= {n: _picked(elements.columns[n], picks) for n in self.streams[s].columns}
         if self.facts is not None:
-            picks = pa.array(self._dense[rows.facts[found[:, -1]]])
-            columns |= {n: a.take(picks) for n, a in self.facts.columns().items()}
+            picks = pa.array(self._dense.astype(np.int32)[found[-1]])
+            columns |= {n: _picked(a, picks) for n, a in self.facts.columns().items()}
         results = Elements.positive(ts, exp, columns)
         if self.residual:
             reads = {c: columns[c] for f in self.residual for c in f.reads}
@@ -351,6 +350,10 @@ class _Facts:
         self.begin, self.end = ints(table, "_begin").copy(), ints(table, "_end").copy()
         self._index()
         self._run = run
+
+
+def _picked(column: pa.Array, picks: pa.Array) -> pa.Array:
+    return pc.take(column, picks, boundscheck=False)
 
 
 def _in_time(elements: Elements) -> Elements:

@@ -27,6 +27,7 @@ from windrow.plan.nodes import (
     QueryPlan,
     Scan,
     Semi,
+    StarJoin,
     StreamOp,
     TableScan,
     Union,
@@ -77,6 +78,10 @@ def prune(node: Node, needed: Names) -> Node:
             return _prune_aggregate(node, needed)
         case Join() | Semi() | LeftJoin():
             return _prune_join(node, needed)
+        case StarJoin():
+            # which rows are shed depends on keys, importance and time alone
+            weights = frozenset(c for c in node.importance if c is not None)
+            return _prune_join(node, needed | weights | frozenset(node.valid or ()))
         case Union(parts=parts):
             names = pick(node.schema, needed)
             return _over(node, *(keep(prune(p, frozenset(names)), names) for p in parts))
@@ -93,7 +98,7 @@ def _prune_aggregate(node: Aggregate, needed: Names) -> Node:
     return _same(node, Aggregate(_narrow(node.input, below), node.keys, calls))
 
 
-def _prune_join(node: Join | Semi | LeftJoin, needed: Names) -> Node:
+def _prune_join(node: Join | Semi | LeftJoin | StarJoin, needed: Names) -> Node:
     read = needed | _columns(node.equalities) | frozenset(c for r in node.residual for c in r.columns)
     return _over(node, *(_narrow(i, read) for i in node.inputs))
 

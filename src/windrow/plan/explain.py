@@ -5,7 +5,7 @@ structure and its estimates. The caller optimises first; `rules` names the rules
 
 The JSON has these keys, and they stay:
 
-    query, pattern, strategy, rules, text
+    query, pattern, strategy, rules, text, tick_budget_us
     sharing     null for a continuous query; else what `sharing.explain` lists
     clock       {"kind": "continuous" | "periodic", "period": ticks or null, "unit": "microsecond" | "tick"}
     output      [{"name", "type"}]
@@ -136,11 +136,16 @@ def _told(what: Mapping[str, Any], lead: str) -> Iterator[str]:
 
 def header(shown: Report) -> list[str]:
     """What holds for the whole plan."""
-    return [
+    lines = [
         f"query {shown.plan.name}: {shown.root.pattern.word}, {shown.clock}",
         f"strategy {shown.strategy}, cost {figure(shown.root.cost)} rows/{shown.per}",
         f"rules applied: {', '.join(shown.rules) or 'none'}",
     ]
+    budget = shown.plan.budget
+    if budget is not None and budget.us is not None:
+        weights = ", ".join(f"{stream}: {e.sql(lambda c: c)}" for stream, e in budget.importance)
+        lines.append(f"shed when a tick takes over {budget.us / 1e6:g} s, by {weights or 'chance'}")
+    return lines
 
 
 def _lines(o: Operator, lead: str = "", branch: str = "") -> Iterator[tuple[str, Operator]]:
@@ -168,6 +173,7 @@ def as_json(shown: Report) -> str:
         "output": [{"name": name, "type": str(types[column])} for name, column in plan.output],
         "text": plan.text,
         "sharing": {k: v for k, v in shown.sharing.items() if k != "text"} if shown.sharing is not None else None,
+        "tick_budget_us": plan.budget.us if plan.budget is not None else None,
         "plan": _json(shown.root),
     }
     if shown.joins:

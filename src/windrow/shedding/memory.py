@@ -87,23 +87,24 @@ class Rows:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`results`: per result one row of each stream, then the fact (a position in `Rows.facts`). `kept`: rows in
-    memory, by stream, oldest first."""
+    """`results`: one row of each stream, then the fact, a column per result. `spans`: when each begins and ends.
+    `kept`: rows in memory, by stream, oldest first."""
 
-    results: Ints
+    results: NDArray[np.int32]
+    spans: Ints
     kept: Ints
 
 
 def advance(rows: Rows, streams: int, policy: Policy, drops: Ints, counts: Ints, sums: Floats) -> Outcome:
     """Run all instants of the new rows. Updates `rows.prio`, `rows.matches`, the departures `drops` of each memory,
     and the counters."""
-    results, kept = _advance(
+    results, spans, kept = _advance(
         streams, rows.stream, rows.ts, rows.exp, rows.imp, rows.prio, rows.matches, rows.ptr, rows.facts,
         rows.fact_end, rows.stored,
         HEURISTICS.index(policy.heuristic), np.asarray(policy.keep, np.int64), policy.shared, policy.alpha, policy.beta,
         np.uint64(policy.seed & (2**64 - 1)), policy.evict_first, drops, counts, sums,
     )  # fmt: skip
-    return Outcome(results, kept)
+    return Outcome(results, spans, kept)
 
 
 @njit(cache=True)
@@ -131,37 +132,106 @@ def _matches(row, t, streams, stream, ptr, facts, fact_end, held):  # type: igno
 
 
 @njit(cache=True)
-def _link(row, stream, ptr, facts, head, after, before, held):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+def _link(row, stream, ptr, facts, head, after, before, held, row_of, place, free):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """Enter a row into the list of each of its facts. Places are used again, the newest first: those in use lie close
+    together, whatever the number of rows and facts."""
     s = stream[row]
     for p in range(ptr[row], ptr[row + 1]):
         f = facts[p]
-        after[p] = head[s, f]
-        before[p] = -1
+        if free[0] > 0:
+            q = free[free[0] + 1]
+            free[0] -= 1
+        else:
+            q = free[1]
+            free[1] += 1
+        place[p] = q
+        row_of[q] = row
+        after[q] = head[s, f]
+        before[q] = -1
         if head[s, f] >= 0:
-            before[head[s, f]] = p
-        head[s, f] = p
+            before[head[s, f]] = q
+        head[s, f] = q
         held[s, f] += 1
 
 
 @njit(cache=True)
-def _unlink(row, stream, ptr, facts, head, after, before, held):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+def _unlink(row, stream, ptr, facts, head, after, before, held, row_of, place, free):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
     s = stream[row]
     for p in range(ptr[row], ptr[row + 1]):
-        f = facts[p]
-        if before[p] >= 0:
-            after[before[p]] = after[p]
+        f, q = facts[p], place[p]
+        if before[q] >= 0:
+            after[before[q]] = after[q]
         else:
-            head[s, f] = after[p]
-        if after[p] >= 0:
-            before[after[p]] = before[p]
+            head[s, f] = after[q]
+        if after[q] >= 0:
+            before[after[q]] = before[q]
         held[s, f] -= 1
+        free[0] += 1
+        free[free[0] + 1] = q
+
+
+@njit(cache=True, inline="always")
+def _room(out, spans, size):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """The arrays of results, twice as long when they are full."""
+    if size < out.shape[1]:
+        return out, spans
+    longer = np.empty((out.shape[0], 2 * size), np.int32)
+    longer[:, :size] = out
+    wider = np.empty((2, 2 * size), np.int64)
+    wider[:, :size] = spans
+    return longer, wider
+
+
+@njit(cache=True)
+def _join_two(row, stream, exp, t, ptr, facts, row_of, head, after, joined, instant, emit, out, spans, size):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """Combine a new row with the earlier rows of the one other stream."""
+    own = stream[row]
+    other = 1 - own
+    for p in range(ptr[row], ptr[row + 1]):
+        f = facts[p]
+        q = head[other, f]
+        while q >= 0:
+            x = row_of[q]
+            q = after[q]
+            if x > row:  # a newer row of this instant: it will find this one
+                continue
+            joined[x] = instant
+            if emit:
+                out, spans = _room(out, spans, size)
+                out[own, size] = row
+                out[other, size] = x
+                out[2, size] = f
+                spans[0, size] = t
+                spans[1, size] = min(exp[row], exp[x])
+                size += 1
+    return out, spans, size
 
 
 @njit(cache=True)
 def _join(
-    row, streams, stream, ptr, facts, row_of, head, after, joined, instant, emit, out, size, pick, cursor, others
+    row,
+    streams,
+    stream,
+    exp,
+    t,
+    ptr,
+    facts,
+    row_of,
+    head,
+    after,
+    joined,
+    instant,
+    emit,
+    out,
+    spans,
+    size,
+    pick,
+    cursor,
+    others,
 ):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
     """Combine a new row with the earlier rows of all other streams; `out` may be replaced by a longer one."""
+    if streams == 2:
+        return _join_two(row, stream, exp, t, ptr, facts, row_of, head, after, joined, instant, emit, out, spans, size)
     count = 0
     for other in range(streams):
         if other != stream[row]:
@@ -191,16 +261,17 @@ def _join(
             for other in range(count):
                 joined[pick[others[other]]] = instant
             if emit:
-                if size == len(out):
-                    longer = np.empty((2 * len(out), streams + 1), np.int64)
-                    longer[:size] = out
-                    out = longer
+                out, spans = _room(out, spans, size)
+                end = exp[row]
                 for other in range(streams):
-                    out[size, other] = pick[other]
-                out[size, streams] = p
+                    out[other, size] = pick[other]
+                    end = min(end, exp[pick[other]])
+                out[streams, size] = f
+                spans[0, size] = t
+                spans[1, size] = end
                 size += 1
             cursor[depth] = after[q]
-    return out, size
+    return out, spans, size
 
 
 @njit(cache=True)
@@ -229,18 +300,20 @@ def _advance(
 ):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
     total = len(stream)
     number = len(fact_end)
-    head = np.full((streams, number), -1, np.int64)
+    head = np.full((streams, number), -1, np.int32)
     held = np.zeros((streams, number), np.int64)
-    after = np.full(len(facts), -1, np.int64)
-    before = np.full(len(facts), -1, np.int64)
-    row_of = np.empty(len(facts), np.int64)
+    after = np.empty(len(facts), np.int32)
+    before = np.empty(len(facts), np.int32)
+    row_of = np.empty(len(facts), np.int32)
+    place = np.empty(len(facts), np.int32)  # of a row's fact in the lists
+    free = np.empty(len(facts) + 2, np.int64)  # places to be used again: their number, the first never used, then they
+    free[:2] = 0
     last_end = np.empty(total, np.int64)  # when the last of a row's facts ends
     sizes = np.zeros(streams, np.int64)
     for i in range(total):
         sizes[stream[i]] += 1
         last_end[i] = -(2**63)
         for p in range(ptr[i], ptr[i + 1]):
-            row_of[p] = i
             last_end[i] = max(last_end[i], fact_end[facts[p]])
     memory = np.empty((streams, max(1, sizes.max() if streams else 1)), np.int64)
     low = np.zeros(streams, np.int64)  # memory[s, low[s]:high[s]] are the rows of stream s, oldest first
@@ -251,10 +324,11 @@ def _advance(
         memory[s, high[s]] = i
         high[s] += 1
         next_end[s] = min(next_end[s], last_end[i])
-        _link(i, stream, ptr, facts, head, after, before, held)
+        _link(i, stream, ptr, facts, head, after, before, held, row_of, place, free)
     joined = np.full(total, -1, np.int64)
     leaving = np.empty(total, np.int64)
-    out = np.empty((1024, streams + 1), np.int64)
+    out = np.empty((streams + 1, 1024), np.int32)
+    spans = np.empty((2, 1024), np.int64)
     size = 0
     pick = np.zeros(streams, np.int64)
     cursor = np.zeros(streams, np.int64)
@@ -268,7 +342,7 @@ def _advance(
         # 1: expired rows, and rows whose facts have all ended
         for s in range(streams):
             while low[s] < high[s] and exp[memory[s, low[s]]] <= t:
-                _unlink(memory[s, low[s]], stream, ptr, facts, head, after, before, held)
+                _unlink(memory[s, low[s]], stream, ptr, facts, head, after, before, held, row_of, place, free)
                 low[s] += 1
             if next_end[s] <= t:
                 next_end[s] = 2**63 - 1
@@ -276,7 +350,7 @@ def _advance(
                 for k in range(low[s], high[s]):
                     row = memory[s, k]
                     if last_end[row] <= t:
-                        _unlink(row, stream, ptr, facts, head, after, before, held)
+                        _unlink(row, stream, ptr, facts, head, after, before, held, row_of, place, free)
                     else:
                         memory[s, write] = row
                         write += 1
@@ -294,27 +368,13 @@ def _advance(
             memory[s, high[s]] = row
             high[s] += 1
             next_end[s] = min(next_end[s], last_end[row])
-            _link(row, stream, ptr, facts, head, after, before, held)
+            _link(row, stream, ptr, facts, head, after, before, held, row_of, place, free)
         if heuristic == 3 or not evict_first:
             for row in range(group, end):
-                out, size = _join(
-                    row,
-                    streams,
-                    stream,
-                    ptr,
-                    facts,
-                    row_of,
-                    head,
-                    after,
-                    joined,
-                    group,
-                    not evict_first,
-                    out,
-                    size,
-                    pick,
-                    cursor,
-                    others,
-                )
+                out, spans, size = _join(
+                    row, streams, stream, exp, t, ptr, facts, row_of, head, after, joined, group, not evict_first,
+                    out, spans, size, pick, cursor, others,
+                )  # fmt: skip
         # 3: priorities
         full = False
         rows = 0
@@ -412,30 +472,16 @@ def _advance(
                 sums[3] += float(exp[row]) - float(t)
         for g in range(gone):
             if leaving[g] < group or not evict_first:
-                _unlink(leaving[g], stream, ptr, facts, head, after, before, held)
+                _unlink(leaving[g], stream, ptr, facts, head, after, before, held, row_of, place, free)
         if evict_first:
             for row in range(group, end):
-                out, size = _join(
-                    row,
-                    streams,
-                    stream,
-                    ptr,
-                    facts,
-                    row_of,
-                    head,
-                    after,
-                    joined,
-                    group,
-                    True,
-                    out,
-                    size,
-                    pick,
-                    cursor,
-                    others,
-                )
+                out, spans, size = _join(
+                    row, streams, stream, exp, t, ptr, facts, row_of, head, after, joined, group, True,
+                    out, spans, size, pick, cursor, others,
+                )  # fmt: skip
             for g in range(gone):
                 if leaving[g] >= group:
-                    _unlink(leaving[g], stream, ptr, facts, head, after, before, held)
+                    _unlink(leaving[g], stream, ptr, facts, head, after, before, held, row_of, place, free)
         group = end
     counts[3] += size
     kept = np.empty(int((high - low).sum()), np.int64)
@@ -444,4 +490,4 @@ def _advance(
         for k in range(low[s], high[s]):
             kept[write] = memory[s, k]
             write += 1
-    return out[:size].copy(), kept
+    return out[:, :size], spans[:, :size], kept
