@@ -1,13 +1,11 @@
 """Star joins short of memory (Towne et al., figures 4 to 6): offline optimum, online heuristics, larger settings.
 
 Stream R is Zipf(1.0), stream S uniform, facts are uniform pairs, and importance is uncorrelated: rare values matter
-more. The paper does not say how many values there are nor how great importance is; 95 values and importance 1 to 8
-give
-about what its text prints for figure 4 at memory 4 (2184 results of importance 4107). Figure 6 also shows the
-optimum
-of a join that, like the online operator, matches before it evicts, and a second setting with 50 values. Figure 5
-runs
-the paper's dynamic program, on fewer rows, because it is in Python. Figures 4 and 6 are means over seeds.
+more. The paper does not say how many values there are, how great importance is, nor DGL's constants. For figure 4, 95
+values and importance 1 to 8 give about what its text prints at memory 4 (2184 results of importance 4107). Figure 6 is
+judged with 80 values, importance 1 to 3, alpha 200 and beta 0.1, which has the paper's order of curves; two others show
+how it moves. It also shows the optimum of a join that, like the online operator, matches before it evicts. Figure 5
+runs the paper's dynamic program, on fewer rows, because it is in Python. Figures 4 and 6 are means over seeds.
 """
 
 from __future__ import annotations
@@ -139,39 +137,62 @@ def figure5(seed: int, rows: int, clock: str) -> tuple[list[dict[str, Any]], Fig
     return found, Figure("figure5", f"Time of the offline optimum, {rows} rows", "facts", "seconds", lines)
 
 
-ONLINE = {
-    "DGL": ("DGL", 10.0),
-    "DGL, alpha 100": ("DGL", 100.0),
-    "DIMPPROB": ("DIMPPROB", 10.0),
-    "SIMPPROB": ("SIMPPROB", 10.0),
-    "SIMP": ("SIMP", 10.0),
-    "RANDOM": ("RANDOM", 10.0),
-    "FIFO": ("FIFO", 10.0),
-}
-"""What figure 6 compares: heuristic and alpha. The order of curves is judged with alpha 10; 100 is for comparison."""
+@dataclass(frozen=True)
+class Setting:
+    """What the paper leaves open for figure 6: values, range of importance, and DGL's constants."""
+
+    name: str
+    values: int
+    top: int
+    alpha: float
+    beta: float
+
+
+JUDGED = Setting("80 values, importance 1 to 3, alpha 200, beta 0.1", 80, 3, 200.0, 0.1)
+OTHERS = (
+    Setting("95 values, importance 1 to 8, alpha 10, beta 1", VALUES, TOP, 10.0, 1.0),
+    Setting("50 values, importance 1 to 8, alpha 100, beta 1", 50, TOP, 100.0, 1.0),
+)
+ONLINE = ("DGL", "DIMPPROB", "SIMPPROB", "SIMP", "RANDOM", "FIFO")
+"""What figure 6 compares, in the order of its curves; FIFO is ours."""
 
 
 def figure6(
-    seeds: Sequence[int], rows: int, values: int, memories: Sequence[int]
+    seeds: Sequence[int], rows: int, setting: Setting, memories: Sequence[int]
 ) -> tuple[list[dict[str, Any]], Figure]:
     """Importance by memory, online: lifetime 50, 250 facts; the optimum of the same order of events beside it."""
     found = []
     for memory in memories:
         totals: dict[str, list[float]] = {n: [] for n in (*ONLINE, "OPTIMUM", "EXACT")}
         for seed in seeds:
-            data = generate(seed, rows, values=values)
-            for name, (heuristic, alpha) in ONLINE.items():
-                policy = Policy(heuristic, (memory // 2,) * 2, alpha=alpha, seed=seed)
+            data = generate(seed, rows, values=setting.values, top=setting.top)
+            for name in ONLINE:
+                policy = Policy(name, (memory // 2,) * 2, alpha=setting.alpha, beta=setting.beta, seed=seed)
                 totals[name].append(online(data, 50, policy)[0])
             totals["OPTIMUM"].append(best(data, 50, memory, evict_first=False).importance)
             totals["EXACT"].append(best(data, 50, 100, evict_first=False).importance)
-        row: dict[str, Any] = {"figure": "6", "values": values, "memory": memory}
+        row: dict[str, Any] = {"figure": "6", "setting": setting.name, "values": setting.values, "memory": memory}
         row |= {n: round(float(np.mean(v)), 1) for n, v in totals.items()}
         row |= _orders(totals)
+        row["rows that match on arrival"] = round(matching(seeds[0], rows, setting, memory), 3)
         found.append(row)
     lines = {n: [(r["memory"], r[n]) for r in found] for n in ("EXACT", "OPTIMUM", *ONLINE)}
-    caption = f"Online: total importance by memory (lifetime 50, {values} values)"
-    return found, Figure(f"figure6-{values}", caption, "memory, rows", "importance", lines)
+    caption = f"Online: total importance by memory (lifetime 50, {setting.name})"
+    return found, Figure(f"figure6-{setting.values}", caption, "memory, rows", "importance", lines)
+
+
+def held_out(seeds: Sequence[int], rows: int, setting: Setting, memories: Sequence[int]) -> list[dict[str, Any]]:
+    """The same order on seeds that had no part in finding the setting."""
+    found = []
+    for memory in memories:
+        totals: dict[str, list[float]] = {n: [] for n in ONLINE}
+        for seed in seeds:
+            data = generate(seed, rows, values=setting.values, top=setting.top)
+            for name in ONLINE:
+                policy = Policy(name, (memory // 2,) * 2, alpha=setting.alpha, beta=setting.beta, seed=seed)
+                totals[name].append(online(data, 50, policy)[0])
+        found.append({"figure": "6, other seeds", "setting": setting.name, "memory": memory, **_orders(totals)})
+    return found
 
 
 def _orders(totals: Mapping[str, Sequence[float]]) -> dict[str, str]:
@@ -192,14 +213,15 @@ def _orders(totals: Mapping[str, Sequence[float]]) -> dict[str, str]:
     return {name: f"{held}/{len(whole)}" for name, held in shown.items()}
 
 
-def matching(seed: int, rows: int, values: int, memory: int) -> float:
+def matching(seed: int, rows: int, setting: Setting, memory: int) -> float:
     """Why the middle of figure 6's order moves: the share of rows that match anything in a random memory of this size
     when they arrive.
 
     Where it is small, mn is 0 for most rows, their priorities tie at 0, and SIMPPROB and DIMPPROB know little more
     than SIMP.
     """
-    data = generate(seed, rows, values=values)
+    values = setting.values
+    data = generate(seed, rows, values=values, top=setting.top)
     linked = np.zeros((values, values), np.bool_)
     linked[data.facts["a"].to_numpy(), data.facts["b"].to_numpy()] = True
     r, s = data.streams["r"]["a"].to_numpy(), data.streams["s"]["b"].to_numpy()
@@ -228,6 +250,23 @@ def large(seed: int, rows: int, facts: int, memory: int, lifetime: int, clock: s
     return found
 
 
+def grown(seed: int, rows: int, lifetime: int, memories: Sequence[int]) -> tuple[list[dict[str, Any]], Figure]:
+    """Figure 6 grown: 300 values, 2500 facts, longer lifetimes and larger memories; the optimum of the same order of
+    events beside the heuristics."""
+    data = generate(seed, rows, 2500, values=300)
+    found = []
+    for memory in memories:
+        row: dict[str, Any] = {"figure": "6, grown", "rows": rows, "lifetime": lifetime, "memory": memory}
+        for name in ONLINE:
+            policy = Policy(name, (memory // 2,) * 2, alpha=JUDGED.alpha * lifetime / 50, beta=JUDGED.beta, seed=seed)
+            row[name] = online(data, lifetime, policy)[0]
+        row["OPTIMUM"] = best(data, lifetime, memory, evict_first=False).importance
+        found.append(row)
+    lines = {n: [(r["memory"], r[n]) for r in found] for n in ("OPTIMUM", *ONLINE)}
+    caption = f"Online: total importance by memory (lifetime {lifetime:,}, {rows:,} rows per stream)"
+    return found, Figure("figure6-grown", caption, "memory, rows", "importance", lines)
+
+
 def optimum_time(seed: int, rows: int, memory: int, lifetime: int, clock: str) -> dict[str, Any]:
     """The time of the polynomial optimum, where the dynamic program cannot start."""
     data = generate(seed, rows)
@@ -243,7 +282,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the experiment."""
     made = parser("star", __doc__ or "")
     made.add_argument("--seeds", type=int, default=10, help="seeds for figures 4 and 6 (default: 10)")
+    made.add_argument("--overload", action="store_true", help="instead: three times what a pipeline on Spark can hold")
     options = made.parse_args(argv)
+    if options.overload:
+        from windrow.bench.overload import measure
+
+        return measure(options)
     quick = options.quick
     seeds = range(options.seed, options.seed + (2 if quick else options.seeds))
     rows = 1000 if quick else 5000
@@ -258,32 +302,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         five, figure = figure5(options.seed, 150 if quick else 1000, options.clock)
         found, figures = found + five, [*figures, figure]
         six: list[dict[str, Any]] = []
-        for values in (VALUES, 50):
-            shown.update(task, description=f"figure 6, {values} values")
-            part, figure = figure6(seeds, rows, values, memories)
-            for row in part:
-                row["rows that match on arrival"] = round(matching(options.seed, rows, values, row["memory"]), 3)
+        for setting in (JUDGED, *OTHERS):
+            shown.update(task, description=f"figure 6, {setting.name}")
+            part, figure = figure6(seeds, rows, setting, memories)
             six, figures = six + part, [*figures, figure]
-        found += six
+        found += six + held_out(range(1000, 1000 + 2 * len(seeds)), rows, JUDGED, memories[:3])
         shown.update(task, description="larger settings")
         speed = large(options.seed, 20_000 if quick else 1_000_000, 250, 1000, 10_000, "cpu")
         dense = large(options.seed, 20_000 if quick else 200_000, 2500, 1000, 10_000, "cpu")
+        sizes = (10, 100) if quick else (10, 30, 100, 300, 1000)
+        wider, figure = grown(options.seed, 2_000 if quick else 20_000, 1000, sizes)
+        figures = [*figures, figure]
         offline = optimum_time(options.seed, 5_000 if quick else 100_000, 1000, 1000, options.clock)
     rates = {r["heuristic"]: r["rows/s"] for r in speed}
+    denser = {r["heuristic"]: r["rows/s"] for r in dense}
     share = sum(r["ordered"] for r in four) / len(four)
     filtering = five[0]["without pre-filtering"] / five[0]["with pre-filtering"]
-    small = [r for r in six if r["values"] == VALUES and r["memory"] <= 20]
+    small = [r for r in six if r["setting"] == JUDGED.name and r["memory"] <= 20]
     ratios = [
         Ratio("figure 4: memory sizes with OSSJ >= SJA-S >= RAND-S on every seed", share, 1, least=True),
         Ratio("figure 5: time without / with pre-filtering at the fewest facts", filtering, 1.5, least=True),
         *(
             Ratio(f"figure 6, memory {r['memory']}: share of seeds with {step}", _fraction(r[step]), 0.9, least=True)
             for r in small
-            for step in ("DGL first", "the better PROB over SIMP", "SIMP over RANDOM")
+            for step in ("DGL first", "both PROB over SIMP", "SIMP over RANDOM", "whole order")
         ),
         Ratio("optimum: seconds", offline["seconds"], 60),
         Ratio("SIMP: rows/s per core", rates["SIMP"], 200_000, least=True),
         Ratio("DGL: rows/s per core", rates["DGL"], 50_000, least=True),
+        Ratio("SIMP, 2500 facts: rows/s per core", denser["SIMP"], 200_000, least=True),
+        Ratio("DGL, 2500 facts: rows/s per core", denser["DGL"], 50_000, least=True),
     ]  # fmt: skip
     parameters = {
         "rows": rows,
@@ -293,12 +341,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         "seeds": len(seeds),
         "printed for figure 4": PRINTED,
     }
-    measured = [_shown(row) for row in (*found, *speed, *dense, offline)]
+    measured = [_shown(row) for row in (*found, *wider, *speed, *dense, offline)]
     result = Result("star", __doc__ or "", options.seed, parameters, measured, ratios, figures)
     return report(result, options)
 
 
-AT = ("values", "memory", "facts", "lifetime", "heuristic", "rows")
+AT = ("setting", "memory", "facts", "lifetime", "heuristic", "rows")
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -306,7 +354,7 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "figure": row["figure"],
         "at": ", ".join(f"{k} {row[k]}" for k in AT if k in row),
-        "measured": {k: v for k, v in row.items() if k not in AT and k != "figure"},
+        "measured": {k: v for k, v in row.items() if k not in AT and k not in ("figure", "values")},
     }
 
 
