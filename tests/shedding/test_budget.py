@@ -262,3 +262,20 @@ def test_what_was_shed_is_remembered() -> None:
     assert after.quality("q")["rows_shed"] == 800
     after.drop("q")
     assert not after.gates and after.quality("q") is None
+
+
+def test_importance_must_be_known_before_anything_is_computed() -> None:
+    """Rows are shed before subqueries and user functions run, so these cannot say what matters."""
+    windrow.function("weigh", lambda a: a, returns="bigint")
+    for query, message in (
+        ("SELECT COUNT(*) AS n FROM s [RANGE 9] SHED WHEN TICK OVER '1 s' IMPORTANCE weigh(v)", "a user function"),
+        (
+            "SELECT COUNT(*) AS n FROM (SELECT ISTREAM(v * 2 AS w) FROM s) [RANGE 9] d "
+            "SHED WHEN TICK OVER '1 s' IMPORTANCE d.w",
+            "a subquery computes",
+        ),
+    ):
+        engine = windrow.Engine("local")
+        engine.execute(DECLARE.split("CREATE STREAM r")[0])
+        with pytest.raises(WindrowError, match=message):
+            engine.execute(f"CREATE QUERY q AS {query}")

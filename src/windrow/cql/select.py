@@ -286,7 +286,7 @@ class Binder:
         else:
             node, rest = join(from_.inputs, conditions, from_.crossed, shape.mixed, self.context)
         if shed is not None:
-            self.budget = tick_budget(shed, from_, importance, self.budget)
+            self.budget = tick_budget(shed, from_, importance, self.budget, self.context)
         if (shape.mixed or sheds) and shape.period is not None and shape.quantise:
             node = Quantise(node, shape.period)
         pipeline = Pipeline(self.context, node)

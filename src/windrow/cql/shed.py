@@ -89,6 +89,12 @@ def bind_importance(clause: ShedClause, from_: From, context: Context) -> Import
     streams = [(i, part.entries[0]) for i, part in enumerate(from_.inputs) if not part.entries[0].is_table]
     for tree in clause.importance:
         _refuse_constant(tree, context)
+        if has_user_function(tree, context.catalog):
+            raise UnsupportedError(
+                "a user function in IMPORTANCE",
+                hint="name a column, or an expression of columns: IMPORTANCE price * size",
+                span=span_of(tree, context.source),
+            )
         named = {c.table.lower() for c in tree.find_all(exp.Column) if c.table}
         if len(named) > 1:
             raise BindingError(
@@ -184,7 +190,7 @@ def _stream_items(select: exp.Select) -> exp.Expr | None:
 
 
 def tick_budget(
-    clause: ShedClause, from_: From, importance: Importance, other: TickBudget | None = None
+    clause: ShedClause, from_: From, importance: Importance, other: TickBudget | None, context: Context
 ) -> TickBudget | None:
     """The tick budget, with each stream's importance over its own columns; `other`: that of another block."""
     weights = list(other.importance) if other is not None else []
@@ -192,6 +198,15 @@ def tick_budget(
         scan = next((s for s in walk(from_.inputs[i].node) if isinstance(s, Scan)), None)
         if scan is not None:
             own = {internal: name for internal, name, _ in scan.columns}
+            if not expr.columns <= own.keys():
+                if clause.budget is None:
+                    continue  # a budget for all queries sheds it by chance
+                raise UnsupportedError(
+                    "SHED WHEN with an importance that a subquery computes",
+                    detail="rows are shed before anything is computed",
+                    hint="name columns of the stream itself",
+                    span=context.source.span(clause.offset),
+                )
             parts = tuple(Ref(own[p.name]) if isinstance(p, Ref) else p for p in expr.parts)
             if all(stream != scan.stream for stream, _ in weights):
                 weights.append((scan.stream, Expr(parts, expr.type, expr.functions)))
