@@ -1,4 +1,4 @@
-"""A pipeline to be killed: joins and aggregates over two streams and a table, into files and a PostgreSQL table.
+"""A pipeline to be killed: joins and aggregates, shared or not, of two streams and a table, into files and PostgreSQL.
 
     python pipeline.py FOLDER DSN
 
@@ -25,6 +25,9 @@ CREATE QUERY pairs AS SELECT b.k, b.v, a.w FROM bid [RANGE 20] b, ask [RANGE 20]
 CREATE QUERY totals AS SELECT b.k, n.name, COUNT(*) AS n, SUM(b.v) AS s FROM bid [RANGE 50 SLIDE 10] b, names n
   WHERE n.k = b.k GROUP BY b.k, n.name;
 CREATE QUERY best AS SELECT k, MAX(v) AS top FROM bid [RANGE 30] GROUP BY k;
+CREATE QUERY flow AS SELECT COUNT(*) AS n, SUM(v) AS s, MAX(v) AS top FROM bid [RANGE 35 SLIDE 10] WHERE v > 20;
+CREATE QUERY calm AS SELECT AVG(v) AS mean, COUNT(DISTINCT k) AS n FROM bid [RANGE 60 SLIDE 20] WHERE v <= 20 AND k < 6;
+CREATE QUERY turns AS SELECT ISTREAM(k, COUNT(*) AS n) FROM bid [RANGE 25 SLIDE 5] WHERE v > 50 GROUP BY k;
 CREATE QUERY last AS SELECT k, v FROM bid [PARTITION BY k ROWS 2];
 """
 NAMES = pa.table({"k": list(range(8)), "name": [f"n{i}" for i in range(8)]})
@@ -39,7 +42,7 @@ def main(folder: str, dsn: str) -> None:
             engine.execute(f"DROP TABLE {name}")
         engine.table("names", NAMES)
         engine.execute(SCRIPT.format(**sources) + QUERIES)
-    for query in ("pairs", "totals", "best", "last"):
+    for query in ("pairs", "totals", "best", "flow", "calm", "turns", "last"):
         engine.sink(query, "parquet", path=f"{folder}/out")
         engine.sink(query, "postgres", dsn=dsn)
     engine.start()

@@ -24,6 +24,9 @@ from windrow.spark.tick import Ticker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+BATCH_ROWS = 1 << 19
+"""Rows per tick when the caller does not say: a tick has a fixed cost, so more than in process."""
+
 
 def run_on_spark(
     replay: Replay,
@@ -64,7 +67,7 @@ def run_on(
         _register(ticker, replay, strategy)
         total = sum(len(a.ts) for a in replay.data.values())
         begin = dict.fromkeys(replay.data, 0)
-        for done, frontier in replay.frontiers(batch_rows) if ticker.queries else ():
+        for done, frontier in replay.frontiers(batch_rows or BATCH_ROWS) if ticker.queries else ():
             feeds = []
             for stream, data in replay.data.items():
                 low, high = begin[stream], int(np.searchsorted(data.ts, frontier, "right"))

@@ -73,6 +73,11 @@ class SharedProgram:
         return replace(found, columns=tuple(place[c] for c in found.columns))
 
     @cached_property
+    def counter(self) -> str:
+        """The name under which its answers are counted: one text however many ticks are remembered."""
+        return f"answers.{self.plan.name.lower()}"
+
+    @cached_property
     def streams(self) -> frozenset[str]:
         """The streams read."""
         return frozenset(s.lower() for s in self.plan.streams)

@@ -30,7 +30,7 @@ from windrow.sharing.cohort import Batch, Shown, tables
 from windrow.sharing.family import Counters, Family, Joined
 from windrow.sharing.finish import Finish, finish
 from windrow.sharing.group import Rows
-from windrow.sharing.recognise import Recognised
+from windrow.sharing.recognise import Recognised, Source
 from windrow.sharing.registry import Functions
 from windrow.spark.exchange import Envelope, decode_table, encode_table
 from windrow.spark.program import Program
@@ -67,7 +67,11 @@ def follow(family: Family, roster: Roster) -> bool:
 
 # -- stage 0 -----------------------------------------------------------------------------------------------------------
 
+MOST_REDUCERS = 1 << 10
+"""Families without state that a worker process keeps."""
+
 _reducers: OrderedDict[tuple[str, str], Reducer] = OrderedDict()
+_rows: OrderedDict[tuple[str, Source], tuple[tuple[str, ...], Rows]] = OrderedDict()
 
 
 class Reducer:
@@ -76,60 +80,66 @@ class Reducer:
     def __init__(self, roster: Roster, functions: Functions) -> None:
         self.family = Family(functions, roster.slicing)
         self.roster: Roster | None = None
-        self._rows: dict[frozenset[str] | None, tuple[tuple[str, ...], Rows]] = {}
+        self.columns: dict[str, pa.DataType] = {}  # that its queries read
 
     def follow(self, roster: Roster, functions: Functions) -> None:
         """Do what the driver's family does."""
         if self.roster is not roster:
             self.family.functions, self.roster = functions, roster
             follow(self.family, roster)
-            self._rows = {}
-
-    def rows(self, program: Program, only: frozenset[str] | None) -> Rows:
-        """The rows of the source, joined with the present versions of its tables."""
-        assert self.roster is not None
-        source = self.roster.source
-        labels = {t.partition("#")[0] for t in source.tables}
-        versions = tuple(program.tables[t].uid for t in sorted(labels))
-        known = self._rows.get(only)
-        if known is None or known[0] != versions:
-            rows = Rows(source, {t: program.store.read(program.tables[t]).table for t in labels})
-            for name, seat in self.roster.seats.items():
-                if only is None or name in only:
-                    rows.read(recognised(seat).columns)
-            known = self._rows[only] = (versions, rows)
-        return known[1]
+            self.columns = {c: t for seat in roster.seats.values() for c, t in recognised(seat).columns.items()}
 
 
 def _reducer(program: Program, roster: Roster) -> Reducer:
     key = (program.home, roster.name)
     if key not in _reducers:
         _reducers[key] = Reducer(roster, program.parts.functions)
-        while len(_reducers) > 64:
+        while len(_reducers) > MOST_REDUCERS:
             _reducers.popitem(last=False)
     found = _reducers[key]
     found.follow(roster, program.parts.functions)
     return found
 
 
+def _source_rows(program: Program, source: Source, columns: Mapping[str, pa.DataType]) -> Rows:
+    """The rows of a source, joined with the present versions of its tables, made once for all its families."""
+    labels = sorted({t.partition("#")[0] for t in source.tables})
+    versions = tuple(program.tables[t].uid for t in labels)
+    known = _rows.get((program.home, source))
+    if known is None or known[0] != versions:
+        known = (versions, Rows(source, {t: program.store.read(program.tables[t]).table for t in labels}))
+        _rows[program.home, source] = known
+        while len(_rows) > MOST_REDUCERS:
+            _rows.popitem(last=False)
+    known[1].read(columns)
+    return known[1]
+
+
 def reduced(
     program: Program, stream: str, ts: Int64s, columns: Mapping[str, pa.Array], sender: int, only: str | None
 ) -> Iterator[Envelope]:
     """The partials of new rows for all families over a stream; `only`: history, for the new queries of one family."""
-    taken: dict[object, tuple[Int64s, dict[str, pa.Array]]] = {}
-    in_order = bool((np.diff(ts) >= 0).all())
-    order = None if in_order else np.argsort(ts, kind="stable")
-    for roster in program.parts.families.values():
-        if roster.source.stream != stream or only not in (None, roster.name):
-            continue
+    reducers = [
+        _reducer(program, roster)
+        for roster in program.parts.families.values()
+        if roster.source.stream == stream and only in (None, roster.name)
+    ]
+    wanted: dict[Source, dict[str, pa.DataType]] = {}
+    for reducer in reducers:
+        assert reducer.roster is not None
+        wanted.setdefault(reducer.roster.source, {}).update(reducer.columns)
+    order = None if (np.diff(ts) >= 0).all() else np.argsort(ts, kind="stable")
+    taken = {}
+    for source, read in wanted.items():
+        rows = _source_rows(program, source, read)
+        arrived = _sorted(ts, columns, order, rows)
+        taken[source] = rows.take(lambda _, given=arrived: given)  # type: ignore[misc]
+    for reducer in reducers:
+        roster, family = reducer.roster, reducer.family
+        assert roster is not None
         names = None if only is None else frozenset(n for n in roster.seats if n.lower() in program.fresh)
-        reducer = _reducer(program, roster)
-        rows = reducer.rows(program, names)
-        shape = (roster.source, tuple(rows.columns))
-        if shape not in taken:
-            taken[shape] = rows.take(lambda _, r=rows: _sorted(ts, columns, order, r))  # type: ignore[misc]
-        family, family.counters = reducer.family, Counters()
-        tables = family.reduce(*taken[shape], names)
+        family.counters = Counters()
+        tables = family.reduce(*taken[roster.source], names)
         for name, error in family.failed.items():
             yield 0, sender, "failed", name.lower(), pickle.dumps(error)
         family.failed.clear()

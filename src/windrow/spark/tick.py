@@ -345,8 +345,9 @@ class Ticker:
                 if where == (1, 0) or counter.startswith("answers."):
                     tick.counters[counter] = tick.counters.get(counter, 0) + n
         for name, table in tick.answers.items():
-            if isinstance(self.queries[name.lower()], SharedProgram):
-                tick.counters[f"answers.{name.lower()}"] = table.num_rows
+            query = self.queries[name.lower()]
+            if isinstance(query, SharedProgram):
+                tick.counters[query.counter] = table.num_rows
         tick.kernels = sum(longest.values())
         first = reports[0]
         self._count_rows(tick, first["marks"])
