@@ -253,16 +253,18 @@ class Query:
 
     def results(self) -> pa.Table:
         """The newest rows of the answer (the last 100,000; attach a sink for all of them)."""
-        table: pa.Table = self._engine.runtime.outlets[self._key].recent.table()
+        return self._with_quality(self._engine.runtime.outlets[self._key].recent.table())
+
+    def _with_quality(self, table: pa.Table) -> pa.Table:
         quality = self.quality()
-        if quality is not None:
-            table = table.replace_schema_metadata({**(table.schema.metadata or {}), QUALITY: json.dumps(quality)})
-        return table
+        if quality is None:
+            return table
+        return table.replace_schema_metadata({**(table.schema.metadata or {}), QUALITY: json.dumps(quality)})
 
     def quality(self) -> dict[str, Any] | None:
         """What was shed: `time` by the tick budget, `memory` by joins with SHED BY; None when nothing can be.
 
-        The same figures are in the metadata of `results()`, as JSON under `windrow.quality`.
+        The same figures are in the metadata of `results()` and `snapshot()`, as JSON under `windrow.quality`.
         """
         found: dict[str, Any] | None = self._engine.runtime.quality(self._key)
         return found
@@ -271,7 +273,7 @@ class Query:
         """The rows of the relation now; for a stream-valued query, the rows of its newest instant."""
         if self.plan.has_op:
             with self._engine.runtime.view() as view:
-                return cast(View, view).snapshot(self._key)
+                return self._with_quality(cast(View, view).snapshot(self._key))
         rows = self.results()
         if not rows.num_rows:
             return rows
