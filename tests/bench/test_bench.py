@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from windrow.bench import engine, flows, harness, patterns
+from windrow.bench import engine, flows, harness, overload, patterns, star
 from windrow.bench.harness import Figure, Ratio, Result
 from windrow.cli.bench import experiments
 
@@ -91,3 +91,23 @@ def test_result_names_no_host_and_no_path() -> None:
     text = json.dumps(harness.machine())
     assert harness.platform.node() not in text or not harness.platform.node()
     assert str(Path.home()) not in text
+
+
+def test_star_has_the_optimum_beside_the_heuristics(tmp_path: Path) -> None:
+    """Every figure leaves rows; no heuristic of figure 6 does better than the optimum of the same order of events."""
+    star.main(["--quick", "--seeds", "2", "--out", str(tmp_path)])
+    found = document(tmp_path / "star.json")
+    figures = {r["figure"] for r in found["rows"]}
+    assert figures == {"4", "5", "6", "6, grown", "6, other seeds", "large", "optimum"}
+    for row in found["rows"]:
+        if row["figure"] in ("6", "6, grown"):
+            measured = row["measured"]
+            assert all(measured[name] <= measured["OPTIMUM"] for name in star.ONLINE)
+
+
+def test_overload_feeds_the_same_rows_again() -> None:
+    """Rows of a second follow from seed, second and rate; rare values of the Zipf stream matter more."""
+    first, again = (overload.Source(3).rows(7, 4000) for _ in range(2))
+    assert first == again and first["r"].num_rows == 2000
+    imp = first["r"]["imp"].to_numpy()
+    assert imp.min() == 1 and imp.max() == overload.TOP and (imp < 4).mean() > 0.5
