@@ -103,8 +103,8 @@ def test_spark_gives_the_local_answer(spark):
         assert_same(got[name], want[name])
 
 
-def test_a_star_by_key_is_spread(in_process_job):
-    """Without KEEP, a star whose streams share a key with the facts runs on all partitions; with KEEP on one."""
+def test_a_star_is_spread():
+    """Without KEEP a star runs on all partitions, by a key or through the facts; with KEEP on one."""
     from windrow.catalog import Catalog
     from windrow.operators.join import Join
     from windrow.operators.star_join import StarJoin
@@ -112,10 +112,11 @@ def test_a_star_by_key_is_spread(in_process_job):
     from windrow.replay import bind_script
     from windrow.spark.spread import How, place
 
-    for query, operator, how in (
-        (EXACT["key"], Join, How.COLUMNS),
-        (f"{EXACT['key']} SHED BY SIMP KEEP 9 ROWS", StarJoin, How.ONE),
+    for query, operator, one in (
+        (EXACT["key"], Join, False),
+        (EXACT["chain"], Join, False),
+        (f"{EXACT['key']} SHED BY SIMP KEEP 9 ROWS", StarJoin, True),
     ):
         flow = lower(bind_script(f"{DECLARE} CREATE QUERY q AS {query}", Catalog()).queries["q"], {})
         at = next(i for i, step in enumerate(flow.steps) if isinstance(step.operator, operator))
-        assert place(flow).spreads[at].how is how
+        assert (place(flow).spreads[at].how is How.ONE) is one
