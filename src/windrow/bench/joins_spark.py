@@ -125,7 +125,7 @@ def skew(spark: SparkSession, quick: bool, seed: int, partitions: int = 8) -> Fo
     """A key with half of the rows of both inputs: the largest task with and without its rows spread."""
     from windrow.replay import Replay
 
-    size, window, count = (1000 if quick else 4000), 2000, 8
+    size, window, count = (2500 if quick else 6000), 100, 8
     script = f"SELECT ISTREAM(l.id, r.id AS i) FROM l [RANGE {window}], r [RANGE {window}] WHERE l.k = r.k"
     rng = np.random.default_rng(seed)
     made = []
