@@ -77,6 +77,8 @@ class Pipeline:
         for plan in self.plans.values():
             self.add(plan)
         self.ticker.sharing.settled()
+        if self.ticker.sharing.reseated:
+            self.change()
 
     def crash(self) -> None:
         """Go on in a new process, which knows the home and what was saved with the last change."""
@@ -227,6 +229,19 @@ def test_a_query_that_raises_stops_alone(line: Any) -> None:
     last = {n: pa.concat_tables(t).to_pylist()[-1] for n, t in line.answers.items()}
     assert last["cast"] == {"_ts": 25, "c": 7}  # from the rows after the restart
     assert last["fine"] == {"_ts": 25, "c": 7}
+    line.close()
+
+
+def test_seats_given_at_a_restart_survive_the_next(line: Any) -> None:
+    """A query that had no tick before a crash is seated anew, and finds its entries after another crash."""
+    line.create("all", "SELECT count(*) AS c FROM st [RANGE 20 SLIDE 10]")
+    line.crash()
+    line.tick(rows([1, 2, 3]))
+    line.crash()
+    line.tick(rows([11]))
+    line.crash()
+    line.tick(rows([21]))
+    assert pa.concat_tables(line.answers["all"]).to_pydict() == {"_ts": [10, 20], "c": [3, 4]}
     line.close()
 
 

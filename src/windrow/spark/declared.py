@@ -149,6 +149,9 @@ class Declared:
         for plan in restored.queries.values():
             self.add_query(plan)
         self.ticker.sharing.settled()
+        if self.ticker.sharing.reseated:  # before any tick: the next restart must find them where they sit now
+            self._catalog = restored
+            self._settle()
         return restored
 
     def describe(self, name: str, frame: DataFrame) -> StreamDef:

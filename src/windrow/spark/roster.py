@@ -100,6 +100,7 @@ class Sharing(Registry):
         self._next = 0
         self._saved: Mapping[str, Any] | None = None  # what a home was left with, while it is taken up again
         self._rosters: dict[str, Roster] = {}
+        self.reseated = False  # since a home was taken up: what is saved of it is no longer so
 
     # joining and leaving
 
@@ -140,6 +141,7 @@ class Sharing(Registry):
             family.seat(Joined(query.member, BEGINNING, left[1], left[2]))
         else:
             family.join(query.member)
+            self.reseated |= left is not None
         entry = family.joined[name]
         seat = Seat(uuid.uuid4().hex, pickle.dumps(query), entry.epoch, entry.account)
         self.seats[name], self.served[name] = seat, Served(query, family)
@@ -211,7 +213,7 @@ class Sharing(Registry):
 
     def take_up(self, saved: Mapping[str, Any]) -> None:
         """Seat the queries that come now as they sat, until `settled`."""
-        self._saved, self._next = saved, saved["next"]
+        self._saved, self._next, self.reseated = saved, saved["next"], False
 
     def settled(self) -> None:
         """All queries of the home are back: those that come from now on are new."""
