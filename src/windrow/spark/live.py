@@ -75,7 +75,9 @@ class SparkRuntime(Declared):
             store.sweep(orphans=True)
             count = partitions or spark.sparkContext.defaultParallelism
             how = sharing if strategy == "upa" else "off"
-            ticker = Ticker(SparkJob(spark), store, functions, count, how)
+            job = SparkJob(spark)
+            job.wake()
+            ticker = Ticker(job, store, functions, count, how)
             super().__init__(spark, store, ticker, strategy, budget_us)
         except BaseException:
             store.close()
@@ -123,8 +125,9 @@ class SparkRuntime(Declared):
                 with self._busy:
                     batches = [b for b in batches if self._is_read(b)]
                     self._refresh_tables()
-                    if batches or self._fresh or self._idle_moves():
-                        self._tick(batches)
+                    histories = self._histories()
+                    if batches or histories or self._idle_moves():
+                        self._tick(batches, histories)
                     self._watch()
             except Exception as error:
                 self._fail(unwrap(error), batches)
@@ -146,11 +149,11 @@ class SparkRuntime(Declared):
         idle, ticker = self._idle(), self.ticker
         return bool(idle) and frontier(ticker.streams, ticker.manifest.marks, idle, ticker.frontier) > ticker.frontier
 
-    def _tick(self, batches: list[Batch]) -> None:
+    def _tick(self, batches: list[Batch], histories: list[Feed]) -> None:
         begin = time.perf_counter()
         for batch in batches:
             batch.reader.seen = time.time()
-        feeds = [Feed(b.stream, b.frame) for b in batches] + self._histories()
+        feeds = [Feed(b.stream, b.frame) for b in batches] + histories
         self.ticker.quotas = self.budgets.quotas()
         tick = self.ticker.run(feeds, idle=self._idle())
         self._fresh = []

@@ -46,6 +46,7 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "windrow.spark.daemon",
     "spark.executorEnv.PYTHONPATH": _SOURCE,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -79,7 +80,8 @@ def session(
 def _defaults(master: str) -> dict[str, str]:
     made = {**_SETTINGS, "spark.sql.shuffle.partitions": str(_cores(master))}
     if not master.startswith("local"):  # executors elsewhere must be able to call back, and have their own windrow
-        del made["spark.driver.host"], made["spark.driver.bindAddress"], made["spark.executorEnv.PYTHONPATH"]
+        for name in ("driver.host", "driver.bindAddress", "executorEnv.PYTHONPATH", "python.daemon.module"):
+            del made[f"spark.{name}"]
     return made
 
 
