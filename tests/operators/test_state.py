@@ -44,9 +44,26 @@ def test_calendar_and_scan_hand_out_the_same(ends, frontiers, restart, much):
             scan.add(new)
             if restart:
                 runs, calendar = calendar.runs(), Calendar()
-                calendar.restore(runs)
+                calendar.restore(runs, frontier)
             frontier += step
             assert ids(calendar.due(frontier)) == ids(scan.due(frontier))
+
+
+def test_a_calendar_writes_each_end_once():
+    """What waits is not written again because more comes: the runs of a tick are those before it and the new rows."""
+    rng, calendar, known, written, live = np.random.default_rng(1), Calendar(), set(), 0, 0
+    for tick in range(40):
+        at = 1000 * tick
+        exp = at + rng.integers(1, 20_000, 9000)
+        calendar.due(at)
+        calendar.add(elements([at] * 9000, exp, id=np.arange(9000)))
+        runs = calendar.runs()
+        written += sum(r.table.num_rows for r in runs if r.uid not in known)
+        known = {r.uid for r in runs}
+        live = sum(len(p) for p in calendar.parts())
+        assert sum(r.table.num_rows for r in runs) <= 2 * live + 9000
+    assert written <= 2 * 40 * 9000
+    assert live > 60_000
 
 
 @given(sizes=st.lists(st.integers(0, 5), max_size=10), step=st.integers(1, 9))

@@ -95,6 +95,15 @@ def test_cache_keeps_the_recently_used():
     assert held.held == 2 * runs[0].nbytes
 
 
+def test_a_run_that_is_over_is_forgotten():
+    """A dropped run gives its room back; dropping one that is not there is nothing."""
+    run = Run(pa.table({"a": [1, 2, 3]}))
+    held = RunCache(10 * run.nbytes)
+    held.put(run)
+    held.drop([run.uid, "unknown"])
+    assert (held.get(run.uid), held.held, len(held)) == (None, 0, 0)
+
+
 @pytest.mark.parametrize("size", [0, 1, 100, -1])
 def test_cut_file_is_refused(tmp_path, size):
     """A run file cut anywhere is refused by name."""

@@ -137,4 +137,4 @@ class Bag:
         (run,) = state["rows"]
         self._counts = np.stack([ints(run.table, f"_count{i}") for i in range(3)], axis=1)
         self._rows.restore(ints(run.table, "_hash"), {n: chunk(run.table, n) for n in self.types})
-        self._pending.restore(state["pending"])
+        self._pending.restore(state["pending"], frontier)

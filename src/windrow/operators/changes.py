@@ -62,7 +62,7 @@ class Changes:
         return {"pending": self._pending.runs()}
 
     def restore(self, state: State, frontier: int) -> None:
-        self._pending.restore(state["pending"])
+        self._pending.restore(state["pending"], frontier)
 
 
 class Retract(Changes):

@@ -18,7 +18,7 @@ from windrow.operators.state.run import Run, elements_of, run_of
 from windrow.plan.lower import Dataflow
 from windrow.spark.choices import follow
 from windrow.spark.program import Layout, Program, QueryProgram
-from windrow.spark.runs import RunRef
+from windrow.spark.runs import RunRef, cache
 from windrow.spark.shared import HeldFamily
 from windrow.spark.spread import Exchange
 
@@ -102,7 +102,8 @@ def written(
     for name, held in queries.items():
         known = held.refs | found
         held.saved = slots[name]
-        held.refs = {r.uid: known[r.uid] for runs in slots[name].values() for r in runs}
+        before, held.refs = held.refs, {r.uid: known[r.uid] for runs in slots[name].values() for r in runs}
+        cache.drop(before.keys() - held.refs.keys())
         if held.kept:
             refs[name] = {s: tuple(known[r.uid] for r in runs) for s, runs in slots[name].items()}
             refs[name] |= {f"{TABLE}/{t}": (ref,) for t, ref in held.table_refs.items()}

@@ -20,7 +20,7 @@ import threading
 import uuid
 import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -73,6 +73,13 @@ class RunCache:
             while self.held > self.limit:
                 _, old = self._runs.popitem(last=False)
                 self.held -= old.nbytes
+
+    def drop(self, uids: Iterable[str]) -> None:
+        """Forget runs that are over: a mapped file takes its room until nobody looks at it."""
+        with self._lock:
+            for uid in uids:
+                run = self._runs.pop(uid, None)
+                self.held -= run.nbytes if run is not None else 0
 
     def clear(self) -> None:
         """Forget everything."""

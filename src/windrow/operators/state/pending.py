@@ -41,8 +41,8 @@ class Pending(Protocol):
     def runs(self) -> tuple[Run, ...]:
         """All that waits, as runs."""
 
-    def restore(self, runs: tuple[Run, ...]) -> None:
-        """Go on from runs."""
+    def restore(self, runs: tuple[Run, ...], frontier: int = BEGINNING) -> None:
+        """Go on from runs; what ends by `frontier` has been handed out."""
 
     def parts(self) -> list[Elements]:
         """All that waits, as batches."""
@@ -67,16 +67,6 @@ class _Waiting:
 
     def __len__(self) -> int:
         return len(self._ends) - self.head
-
-    @property
-    def first(self) -> int:
-        """When the first row ends."""
-        return int(self._ends[0])
-
-    @property
-    def last(self) -> int:
-        """When the last row ends."""
-        return int(self._ends[-1])
 
     def take_due(self, frontier: int) -> pa.RecordBatch | None:
         """Move the head past what is due, and return that."""
@@ -166,7 +156,7 @@ class Scan:
         self._run = self._run or run_of(self._all)
         return (self._run,)
 
-    def restore(self, runs: tuple[Run, ...]) -> None:
+    def restore(self, runs: tuple[Run, ...], frontier: int = BEGINNING) -> None:
         self._all = concat([elements_of(r) for r in runs]) if runs else None
         self._run = runs[0] if len(runs) == 1 else None
 
@@ -198,15 +188,45 @@ class Fifo:
     def runs(self) -> tuple[Run, ...]:
         return tuple(b.run() for b in self._queue)
 
-    def restore(self, runs: tuple[Run, ...]) -> None:
+    def restore(self, runs: tuple[Run, ...], frontier: int = BEGINNING) -> None:
         self._queue = deque(_Waiting(_rows(r), r) for r in runs)
+
+
+class _Deal:
+    """Rows dealt together, in the order of their ends: what a calendar is written as, whole and once.
+
+    Days that have come take rows out of a deal; its run keeps them until half of it has ended.
+    """
+
+    __slots__ = ("_run", "rows")
+
+    def __init__(self, rows: pa.RecordBatch, run: Run | None = None) -> None:
+        self.rows, self._run = rows, run
+
+    def waits(self, frontier: int) -> bool:
+        """Whether some row still does."""
+        return int(_ends(self.rows)[-1]) > frontier
+
+    def rest(self, frontier: int) -> _Deal:
+        """The deal itself while most of it waits, else what of it does."""
+        ends = _ends(self.rows)
+        if ends[len(ends) // 2] > frontier:
+            return self
+        return _Deal(self.rows.slice(int(np.searchsorted(ends, frontier, "right"))))
+
+    def run(self) -> Run:
+        """The rows as a run: always the same one."""
+        if self._run is None:
+            self._run = _run(self.rows)
+        return self._run
 
 
 class Calendar:
     """Rows partitioned by the day on which they end.
 
     New rows wait in a few batches until there are enough to deal to their days; a day is put in order when it comes.
-    So a row is copied three times in its life, and what is due is the heads of a few batches.
+    So a row is copied three times in its life, and what is due is the heads of a few batches. State is written by deal,
+    not by day: every deal touches most days, and rewriting them would cost everything that waits.
 
     The length of a day is set by the first deal (its span of ends over DAYS) and grows when a later deal would need
     more than four years of days.
@@ -218,7 +238,8 @@ class Calendar:
         self._tomorrow = BEGINNING  # every day holds ends from here on only
         self._length = 0
         self._days: dict[int, list[pa.RecordBatch]] = {}
-        self._runs: dict[int, Run] = {}  # of days that have not changed since they were asked for
+        self._deals: list[_Deal] = []  # together, what is in the days and today
+        self._frontier = BEGINNING
 
     def add(self, elements: Elements) -> None:
         if len(elements):
@@ -234,13 +255,19 @@ class Calendar:
             self._new = [new]
             return
         self._new = []
-        cut, end = new.count_until(self._tomorrow), new.head + len(new)
-        if cut > new.head:
-            self._today.append(_Waiting(new.between(new.head, cut)))
+        rows = new.between(new.head, new.head + len(new))
+        self._deals.append(_Deal(rows))
+        self._spread(rows)
+
+    def _spread(self, rows: pa.RecordBatch) -> None:
+        """Rows in the order of their ends, to today and to the days after."""
+        cut = int(np.searchsorted(_ends(rows), self._tomorrow))
+        if cut:
+            self._today.append(_Waiting(rows.slice(0, cut)))
             if len(self._today) > NEW_BATCHES:
                 self._today = [_merged(self._today)]
-        if cut < end:
-            self._put(new.between(cut, end))
+        if cut < rows.num_rows:
+            self._put(rows.slice(cut))
 
     def _put(self, rows: pa.RecordBatch) -> None:
         """Cut rows in the order of their ends into days."""
@@ -249,20 +276,19 @@ class Calendar:
         days = ends // self._length
         edges = (np.flatnonzero(np.diff(days)) + 1).tolist()
         for begin, end in zip([0, *edges], [*edges, len(days)], strict=True):
-            day = int(days[begin])
-            self._days.setdefault(day, []).append(rows.slice(begin, end - begin))
-            self._runs.pop(day, None)
+            self._days.setdefault(int(days[begin]), []).append(rows.slice(begin, end - begin))
 
     def _stretch(self, span: int) -> None:
         if self._length and span <= 4 * DAYS * self._length:
             return
         parts = [p for day in sorted(self._days) for p in self._days[day]]
-        self._length, self._days, self._runs = max(1, span // DAYS, 2 * self._length), {}, {}
+        self._length, self._days = max(1, span // DAYS, 2 * self._length), {}
         if parts:
             rows = _Waiting(pa.concat_batches(parts))
             self._put(rows.between(0, len(rows)))
 
     def due(self, frontier: int) -> Elements | None:
+        self._frontier = frontier
         if self._days and frontier >= self._tomorrow:
             self._open(frontier // self._length)
         due = [part for w in (*self._today, *self._new) if (part := w.take_due(frontier)) is not None]
@@ -275,7 +301,8 @@ class Calendar:
         """Bring the days that have come."""
         self._tomorrow = min((today + 1) * self._length, INF)
         for day in sorted(d for d in self._days if d <= today):
-            self._today.append(_Waiting(pa.concat_batches(self._days.pop(day)), self._runs.pop(day, None)))
+            self._today.append(_Waiting(pa.concat_batches(self._days.pop(day))))
+        self._deals = [d for d in self._deals if d.waits(self._frontier)]
 
     def parts(self) -> list[Elements]:
         near = [w.rest() for w in (*self._today, *self._new)]
@@ -283,22 +310,32 @@ class Calendar:
         return [e for p in (*near, *later) if (e := _unpack([p])) is not None]
 
     def runs(self) -> tuple[Run, ...]:
-        """What is near, and one run per day; the parts of a day are merged when they are written."""
-        for day, parts in self._days.items():
-            if day not in self._runs:
-                whole = pa.concat_batches(parts)
-                self._days[day], self._runs[day] = [whole], _run(whole)
-        near = (w.run() for w in (*self._today, *self._new))
-        return (*near, *(self._runs[day] for day in sorted(self._days)))
+        """One run per deal, less those that are over; the smaller ones are merged when they are many."""
+        deals = [d.rest(self._frontier) for d in self._deals if d.waits(self._frontier)]
+        if len(deals) > DAYS:
+            deals.sort(key=lambda d: d.rows.num_rows)
+            merged = _Waiting(pa.concat_batches([d.rows for d in deals[: DAYS // 2]]))
+            begin = merged.count_until(self._frontier + 1)
+            deals[: DAYS // 2] = [_Deal(merged.between(begin, len(merged)))]
+        self._deals = deals
+        return (*(d.run() for d in deals), *(w.run() for w in self._new))
 
-    def restore(self, runs: tuple[Run, ...]) -> None:
-        self._new = [_Waiting(_rows(run), run) for run in runs]
-        self._today, self._tomorrow, self._length, self._days, self._runs = [], BEGINNING, 0, {}, {}
-        if len(self._new) > NEW_BATCHES or sum(len(b) for b in self._new) > NEW_ROWS:
-            batches, self._new = self._new, []
-            self._stretch(max(b.last for b in batches) - min(b.first for b in batches))
-            for batch in batches:  # most were days, so each goes to a day or two
-                self._put(batch.between(0, len(batch)))
+    def restore(self, runs: tuple[Run, ...], frontier: int = BEGINNING) -> None:
+        self._new, self._today, self._days, self._deals = [], [], {}, []
+        self._tomorrow, self._length, self._frontier = BEGINNING, 0, frontier
+        batches = []
+        for run in runs:
+            waiting = _Waiting(_rows(run), run)
+            waiting.head = waiting.count_until(frontier + 1) if frontier < INF else len(waiting)
+            if len(waiting):
+                batches.append((waiting, run))
+        if len(batches) <= NEW_BATCHES and sum(len(b) for b, _ in batches) <= NEW_ROWS:
+            self._new = [b for b, _ in batches]
+            return
+        for waiting, run in batches:
+            rows = waiting.between(waiting.head, waiting.head + len(waiting))
+            self._deals.append(_Deal(rows, run))
+            self._put(rows)
 
 
 def _merged(waiting: list[_Waiting]) -> _Waiting:
