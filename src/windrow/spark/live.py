@@ -49,6 +49,9 @@ LOG = logging.getLogger("windrow.engine")
 LINGER = 0.05
 """Seconds a tick waits for the other streams once one has rows."""
 
+PATIENCE = 0.5
+"""Seconds it waits at most for streams that are about to hand over theirs."""
+
 NAP = 0.2
 """Seconds the loop sleeps when nothing comes; bounds how late a change or an idle stream is noticed."""
 
@@ -120,7 +123,7 @@ class SparkRuntime(Declared):
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            batches = gather(self._inbox, len(self.readers), NAP, LINGER)
+            batches = gather(self._inbox, list(self.readers.values()), NAP, LINGER, PATIENCE)
             try:
                 with self._busy:
                     batches = [b for b in batches if self._is_read(b)]

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -98,21 +98,44 @@ class Reader:
         """What ended the StreamingQuery, if something did."""
         return self.query.exception() if self.query is not None else None
 
+    def coming(self) -> bool:
+        """Whether Spark has found rows that it has not handed over yet."""
+        try:
+            return self.query is not None and bool(self.query.status["isDataAvailable"])
+        except Exception:  # a stream that has ended is the loop's to report
+            return False
+
     def idle(self) -> bool:
         """Whether the stream has been silent for longer than it may hold time back."""
         after = self.definition.idle_after
         return after is not None and time.time() - self.seen > after / 1e6
 
 
-def gather(inbox: queue.Queue[Batch], streams: int, nap: float, linger: float) -> list[Batch]:
-    """One batch of each stream that has one: wait `nap` seconds for the first, then `linger` for the others."""
+def gather(
+    inbox: queue.Queue[Batch], readers: Collection[Reader], nap: float, linger: float, patience: float
+) -> list[Batch]:
+    """One batch of each stream that has one: wait `nap` seconds for the first, then `linger` for the others.
+
+    A stream that is about to hand over its rows is waited for a little longer, up to `patience`: rows of one time that
+    come in two ticks cost two jobs.
+    """
     found: list[Batch] = []
-    deadline = time.time() + nap
-    while len(found) < max(1, streams):
+    begin = time.monotonic()
+    deadline = begin + nap
+    while len(found) < max(1, len(readers)):
         try:
-            found.append(inbox.get(timeout=max(0.001, deadline - time.time())))
+            found.append(inbox.get(timeout=max(0.001, deadline - time.monotonic())))
         except queue.Empty:
-            break
+            here = {b.reader.key for b in found}
+            if (
+                not found
+                or time.monotonic() > begin + patience
+                or not any(r.coming() for r in readers if r.key not in here)
+            ):
+                break
+            deadline = time.monotonic() + 0.01
+            continue
         if len(found) == 1:
-            deadline = time.time() + linger
+            begin = time.monotonic()
+            deadline = begin + linger
     return found
