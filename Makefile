@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 
-.PHONY: help setup demo test test-local test-spark check layers format bench lock clean
+.PHONY: help setup demo test test-local test-spark test-cluster check layers format bench lock clean
 
 help:  ## say what the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 22
@@ -28,6 +28,9 @@ test-local: $(STAMP)  ## the tests that need no Spark
 
 test-spark: $(STAMP)  ## the tests that need Spark
 	@scripts/test $(BIN) spark $(ARGS)
+
+test-cluster: $(STAMP)  ## the Spark tests on a master and two executors in processes of their own
+	@WINDROW_MASTER='local-cluster[2,1,1024]' scripts/test $(BIN) spark $(ARGS)
 
 check: $(STAMP)  ## lint, format, types, layers
 	$(BIN)/ruff check src tests

@@ -42,10 +42,10 @@ def pytest_collection_modifyitems(items):  # type: ignore[no-untyped-def]
 
 @pytest.fixture(scope="session")
 def spark():  # type: ignore[no-untyped-def]
-    """One session for all Spark tests, as windrow starts it, on two cores."""
+    """One session for all Spark tests, as windrow starts it, on two cores or on the master in WINDROW_MASTER."""
     from windrow.spark.session import session
 
-    started = session(master="local[2]")
+    started = session(master=os.environ.get("WINDROW_MASTER") or "local[2]")
     yield started
     started.stop()
 
