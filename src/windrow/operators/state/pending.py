@@ -28,6 +28,9 @@ DAYS = 64
 NEW_BATCHES, NEW_ROWS = 16, 1 << 13
 """So many batches, or rows, wait before a calendar deals them to its days."""
 
+FEW, TODAY = 32, 4 * DAYS
+"""Parts of a day with fewer rows on average are joined when it comes; so are today's parts when they are more."""
+
 
 class Pending(Protocol):
     """Elements waiting for their end."""
@@ -224,8 +227,8 @@ class _Deal:
 class Calendar:
     """Rows partitioned by the day on which they end.
 
-    New rows wait in a few batches until there are enough to deal to their days; a day is put in order when it comes.
-    So a row is copied three times in its life, and what is due is the heads of a few batches. State is written by deal,
+    New rows wait in a few batches until there are enough to deal, in the order of their ends, to their days. So a row is
+    copied twice in its life, and what is due is the heads of the parts of a day. State is written by deal,
     not by day: every deal touches most days, and rewriting them would cost everything that waits.
 
     The length of a day is set by the first deal (its span of ends over DAYS) and grows when a later deal would need
@@ -264,7 +267,7 @@ class Calendar:
         cut = int(np.searchsorted(_ends(rows), self._tomorrow))
         if cut:
             self._today.append(_Waiting(rows.slice(0, cut)))
-            if len(self._today) > NEW_BATCHES:
+            if len(self._today) > TODAY:
                 self._today = [_merged(self._today)]
         if cut < rows.num_rows:
             self._put(rows.slice(cut))
@@ -301,7 +304,10 @@ class Calendar:
         """Bring the days that have come."""
         self._tomorrow = min((today + 1) * self._length, INF)
         for day in sorted(d for d in self._days if d <= today):
-            self._today.append(_Waiting(pa.concat_batches(self._days.pop(day))))
+            parts = self._days.pop(day)
+            if len(parts) > 1 and sum(p.num_rows for p in parts) < FEW * len(parts):
+                parts = [pa.concat_batches(parts)]
+            self._today += [_Waiting(p) for p in parts]  # each is in order, as it was dealt
         self._deals = [d for d in self._deals if d.waits(self._frontier)]
 
     def parts(self) -> list[Elements]:
