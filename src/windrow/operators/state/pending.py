@@ -227,9 +227,9 @@ class _Deal:
 class Calendar:
     """Rows partitioned by the day on which they end.
 
-    New rows wait in a few batches until there are enough to deal, in the order of their ends, to their days. So a row is
-    copied twice in its life, and what is due is the heads of the parts of a day. State is written by deal,
-    not by day: every deal touches most days, and rewriting them would cost everything that waits.
+    New rows wait in a few batches until there are enough to deal, in the order of their ends, to their days. So a row
+    is copied twice in its life, and what is due is the heads of the parts of a day. State is written by deal, not by
+    day: every deal touches most days, and rewriting them would cost everything that waits.
 
     The length of a day is set by the first deal (its span of ends over DAYS) and grows when a later deal would need
     more than four years of days.
