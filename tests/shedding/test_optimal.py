@@ -153,3 +153,12 @@ def test_bad_input_is_refused() -> None:
         broken = R.set_column(2, "imp", pa.array([1.0, bad, 1.0, 1.0, 1.0, 1.0]))
         with pytest.raises(SourceError, match="row 1"):
             optimal({"r": broken, "s": S}, F, lifetime=4, memory=4)
+
+
+def test_the_name_is_the_function_whatever_was_imported_before():
+    """No module of that name hides it, however early one of the package's modules is loaded."""
+    import windrow.bench.star
+    import windrow.shedding
+
+    assert callable(windrow.shedding.optimal)
+    assert windrow.bench.star.optimal is windrow.shedding.optimal

@@ -21,7 +21,7 @@ from windrow.bench.harness import CLOCKS, Figure, Ratio, Result, parser, progres
 from windrow.operators.elements import INF, Elements
 from windrow.operators.star_join import FactTable, Policy, StarJoin, StarStream
 from windrow.shedding.memory import HEURISTICS
-from windrow.shedding.optimal import Optimum, optimal
+from windrow.shedding.offline import Optimum, optimal
 
 VALUES, TOP = 95, 8
 PRINTED = {"OSSJ results": 2184, "OSSJ importance": 4107, "SJA-S results": 2221, "SJA-S importance": 3797}

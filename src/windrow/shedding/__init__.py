@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from windrow.shedding.optimal import Optimum, optimal
+    from windrow.shedding.offline import Optimum, optimal
 
 __all__ = ["Optimum", "optimal"]
 
@@ -18,7 +18,7 @@ __all__ = ["Optimum", "optimal"]
 def __getattr__(name: str) -> Any:
     # the operators ship to executors and import this package: the offline part is loaded only when it is asked for
     if name in __all__:
-        from windrow.shedding.optimal import Optimum, optimal
+        from windrow.shedding.offline import Optimum, optimal
 
         globals().update(Optimum=Optimum, optimal=optimal)
         return globals()[name]
