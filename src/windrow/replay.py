@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from windrow.catalog import Catalog, FunctionDef, StreamDef, TableDef
 from windrow.errors import BindingError, SourceError, WindrowError
-from windrow.operators.elements import Int64s
+from windrow.operators.elements import Int64s, one
 from windrow.plan.nodes import QueryPlan
-from windrow.sources.intake import Arrivals, arrivals, one
+from windrow.sources.intake import Arrivals, arrivals
 from windrow.sources.tabular import to_table
 
 BATCH_ROWS = 1 << 17

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from windrow.catalog import Catalog, TableDef
 from windrow.errors import BindingError, UnsupportedError
-from windrow.local.circuit import Circuit, one_chunk
+from windrow.local.circuit import Circuit
+from windrow.operators.elements import one
 from windrow.optimize import optimize
 from windrow.plan.nodes import QueryPlan, Scan, StreamOp, Window, WindowKind, walk
 from windrow.runtime import View
@@ -45,7 +46,7 @@ def ask(
 
     def feed(stream: str):  # type: ignore[no-untyped-def]
         rows = view.history(stream)
-        return times(catalog.streams[stream], rows), {n: one_chunk(rows, n) for n in rows.column_names}
+        return times(catalog.streams[stream], rows), {n: one(rows.column(n)) for n in rows.column_names}
 
     elements = circuit.advance(feed, view.frontier)
     return circuit.answer(elements).drop_columns(["_ts", "_op"])

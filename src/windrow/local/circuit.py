@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.elements import BEGINNING, INF, Elements, concat
+from windrow.operators.elements import BEGINNING, INF, Elements, concat, one
 from windrow.plan.lower import Dataflow, Tuning, in_parts, lower
 from windrow.plan.nodes import QueryPlan, Scan, TableScan
 
@@ -73,7 +73,7 @@ class Circuit:
         if self.frontier != BEGINNING:
             return Elements.empty(node.schema)
         table = self.tables[node.table.lower()]
-        columns = {internal: one_chunk(table, name) for internal, name, _ in node.columns}
+        columns = {internal: one(table.column(name)) for internal, name, _ in node.columns}
         return Elements.positive(np.full(table.num_rows, BEGINNING), INF, columns)
 
     def state_bytes(self) -> int:
@@ -104,11 +104,3 @@ def answer(plan: QueryPlan, elements: Elements) -> pa.Table:
         arrays.append(elements.columns[internal])
         names.append(shown)
     return pa.Table.from_arrays(arrays, names=names)
-
-
-def one_chunk(table: pa.Table, name: str) -> pa.Array:
-    """A column as one contiguous array."""
-    column = table.column(name)
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.errors import SourceError
-from windrow.local.circuit import Circuit, answer, one_chunk
+from windrow.local.circuit import Circuit, answer
 from windrow.operators.aggregate_join import AggregateJoin
-from windrow.operators.elements import BEGINNING, INF, Elements, Int64s
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
 from windrow.operators.join import Join
 from windrow.operators.standing import Standing
 from windrow.operators.star_join import StarJoin
@@ -30,7 +30,7 @@ from windrow.sharing.group import Group
 from windrow.sharing.registry import Registry
 from windrow.shedding.admission import Columns, admit, unweighed
 from windrow.shedding.budget import Budgets, seconds_of
-from windrow.sources.intake import one, split_late, times
+from windrow.sources.intake import split_late, times
 from windrow.sources.tabular import to_table
 
 Fed = tuple[Int64s, Columns]
@@ -79,7 +79,7 @@ class _Inlet:
         return ts[order], {n: one(rows.column(n)) for n in rows.column_names}
 
     def history(self) -> tuple[Int64s, Mapping[str, pa.Array]]:
-        return times(self.definition, self.kept), {n: one_chunk(self.kept, n) for n in self.kept.column_names}
+        return times(self.definition, self.kept), {n: one(self.kept.column(n)) for n in self.kept.column_names}
 
 
 class LocalRuntime:

@@ -27,9 +27,9 @@ from windrow.operators.aggregates.pending import Ends, pending
 from windrow.operators.aggregates.stairs import Arrivals
 from windrow.operators.aggregates.sweep import Sweep, in_order, sweep_of, with_groups, with_point
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.operators.elements import BEGINNING, INF, Elements, concat, concat_arrays
+from windrow.operators.elements import BEGINNING, INF, Elements, concat, concat_arrays, one
 from windrow.operators.protocol import State
-from windrow.operators.state.run import Run, chunk, ints
+from windrow.operators.state.run import Run, ints
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Grouping:
         groups = state["groups"][0].table
         slots = ints(groups, "_slot")
         if self.keys:
-            self._groups.restore(slots, [chunk(groups, f"key|{k}") for k in self.keys])
+            self._groups.restore(slots, [one(groups.column(f"key|{k}")) for k in self.keys])
         self._partials.restore_groups(slots, groups)
         self._partials.restore_values({name: runs[0] for name, runs in self._saved.items()})
         self._pending.restore(state["pending"], self._previous)

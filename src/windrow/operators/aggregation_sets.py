@@ -27,11 +27,11 @@ from numba import njit
 
 from windrow.operators.aggregates.sums import Layout, Sums, relaid
 from windrow.operators.aggregates.sweep import in_order
-from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat_arrays
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat_arrays, one
 from windrow.operators.keys import mix
 from windrow.operators.keytable import KeyTable
 from windrow.operators.state.ranges import expand, merge_order, parts, ranges
-from windrow.operators.state.run import Run, chunk, ints
+from windrow.operators.state.run import Run, ints
 
 VALUE = "value"
 """The one column of a class's table of values."""
@@ -426,7 +426,7 @@ class AggregationSet:
         entries, ends = (r.table for r in runs)
         for c, s in self.sums.items():
             s.widen(Layout.of_names([x.split("|", 1)[0] for x in entries.column_names if x.endswith(f"|{c}")]))
-        entry = self._enter({c: chunk(entries, f"key|{c}") for c in self.table.types}, entries.num_rows)
+        entry = self._enter({c: one(entries.column(f"key|{c}")) for c in self.table.types}, entries.num_rows)
         self.count[entry] = ints(entries, "_count")
         waiting: dict[str, Int64s] = {}
         for c, s in self.sums.items():

@@ -19,11 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.elements import INF, Elements, Int64s
+from windrow.operators.elements import INF, Elements, Int64s, one
 from windrow.operators.keytable import KeyTable
 from windrow.operators.protocol import State
 from windrow.operators.state.pending import Calendar, Pending
-from windrow.operators.state.run import Run, chunk, ints
+from windrow.operators.state.run import Run, ints
 
 Rule = Callable[[Int64s, Int64s], Int64s]
 
@@ -136,5 +136,5 @@ class Bag:
     def restore(self, state: State, frontier: int) -> None:
         (run,) = state["rows"]
         self._counts = np.stack([ints(run.table, f"_count{i}") for i in range(3)], axis=1)
-        self._rows.restore(ints(run.table, "_hash"), {n: chunk(run.table, n) for n in self.types})
+        self._rows.restore(ints(run.table, "_hash"), {n: one(run.table.column(n)) for n in self.types})
         self._pending.restore(state["pending"], frontier)

@@ -22,10 +22,10 @@ import pyarrow as pa
 from numba import njit
 
 from windrow.operators.changes import from_start, in_order
-from windrow.operators.elements import BEGINNING, INF, Elements
+from windrow.operators.elements import BEGINNING, INF, Elements, one
 from windrow.operators.keytable import KeyTable
 from windrow.operators.protocol import State
-from windrow.operators.state.run import Run, chunk, ints
+from windrow.operators.state.run import Run, ints
 
 
 class DeltaStar:
@@ -83,7 +83,7 @@ class DeltaStar:
     def restore(self, state: State, frontier: int) -> None:
         (run,) = state["rows"]
         self._rows, self._ends = KeyTable(self.types), np.zeros((0, 2), np.int64)
-        slots = self._rows.slots({n: chunk(run.table, n) for n in self.types}, run.table.num_rows)
+        slots = self._rows.slots({n: one(run.table.column(n)) for n in self.types}, run.table.num_rows)
         self._grow()
         self._ends[slots, 0], self._ends[slots, 1] = ints(run.table, "_end0"), ints(run.table, "_end1")
 

@@ -118,3 +118,10 @@ def concat_arrays(parts: Sequence[pa.Array]) -> pa.Array:
     if len(parts) == 1:
         return parts[0]
     return pa.concat_arrays(parts)
+
+
+def one(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one contiguous array."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat_arrays
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat_arrays, one
 from windrow.operators.keys import factorize
-from windrow.operators.state.run import Run, chunk, ints
+from windrow.operators.state.run import Run, ints
 
 EPOCH, SINCE, UNTIL = "~epoch", "~since", "~until"
 
@@ -73,7 +73,7 @@ class TableVersions:
 
     def restore(self, run: Run) -> None:
         """Go on from what `run` gave."""
-        self.columns = {c: chunk(run.table, f"row|{c}") for c in self.columns}
+        self.columns = {c: one(run.table.column(f"row|{c}")) for c in self.columns}
         self.since, self.until = _own(ints(run.table, SINCE)), _own(ints(run.table, UNTIL))
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
-from windrow.local.circuit import Feed, answer, one_chunk
-from windrow.operators.elements import BEGINNING, INF, Elements, Int64s
+from windrow.local.circuit import Feed, answer
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
 from windrow.operators.join import Join, Part
 from windrow.plan.nodes import QueryPlan
 from windrow.sharing.cohort import Batch, tables
@@ -64,7 +64,7 @@ class Rows:
             parts.append(Part(mine, static=True))
             table = self._tables[label.partition("#")[0]]
             names = {name.lower(): name for name in table.column_names}
-            arrays = {c: one_chunk(table, names[c.partition(".")[2]]).cast(t) for c, t in mine.items()}
+            arrays = {c: one(table.column(names[c.partition(".")[2]])).cast(t) for c, t in mine.items()}
             held.append(Elements.positive(np.full(table.num_rows, BEGINNING + 1), INF, arrays))
         self._join = Join(parts, sorted(self.source.equalities))
         self._shape = tuple(sorted(self.columns))

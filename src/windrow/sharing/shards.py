@@ -35,9 +35,9 @@ from windrow.operators.aggregates.partials import Partials
 from windrow.operators.aggregates.sums import Cells, Layout, Lowering, relaid
 from windrow.operators.aggregates.sweep import sweep_of, with_groups
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.operators.elements import Elements, concat, concat_arrays
+from windrow.operators.elements import Elements, concat, concat_arrays, one
 from windrow.operators.keys import factorize
-from windrow.operators.state.run import Run, chunk, ints
+from windrow.operators.state.run import Run, ints
 from windrow.sharing.cells import Plot, unpacked
 from windrow.sharing.conditions import Condition
 from windrow.sharing.kernels import add_to_grid, carry_to_grid, greatest, instants_best, number, tally
@@ -296,7 +296,7 @@ class Shards:
     def _block(self, table: pa.Table) -> Block:
         epoch, only = pickle.loads(table.schema.metadata[b"block"])
         plot = unpacked(table.schema.metadata[b"plot"])
-        keys = [chunk(table, f"key|{k}") for k in self.keys]
+        keys = [one(table.column(f"key|{k}")) for k in self.keys]
         slot = self.groups.lookup(keys, table.num_rows) if keys else np.zeros(table.num_rows, np.int64)
         rows = ints(table, "rows").reshape(-1, 1)
         block = Block(plot, epoch, ints(table, "edge"), ints(table, "cell"), slot, rows, only=only)
@@ -307,7 +307,7 @@ class Shards:
             mark = "least" if least else "greatest"
             if f"{mark}|{column}" in table.column_names:
                 block.bests[column, least] = (ints(table, f"{mark}|{column}"), ints(table, f"{mark}?|{column}"))
-        block.values = {v: chunk(table, f"value|{v}") for v in self.values}
+        block.values = {v: one(table.column(f"value|{v}")) for v in self.values}
         return block
 
     # -- answers -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
-from windrow.operators.elements import BEGINNING, Int64s
+from windrow.operators.elements import BEGINNING, Int64s, one
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,6 @@ def times(stream: StreamDef, table: pa.Table) -> Int64s:
         detail=f"its type is {type_}",
         hint="a time column is a TIMESTAMP, a DATE or an integer",
     )
-
-
-def one(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one contiguous array."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def split_late(ts: Int64s, slack: int, greatest: int = BEGINNING) -> tuple[np.ndarray, int]:

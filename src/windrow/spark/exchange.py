@@ -26,9 +26,9 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Bools
-from windrow.operators.elements import Elements, Int64s
+from windrow.operators.elements import Elements, Int64s, one
 from windrow.operators.keys import hash_rows
-from windrow.operators.state.run import chunk, ints
+from windrow.operators.state.run import ints
 from windrow.spark.spread import How, Spread
 
 SCHEMA = pa.schema(
@@ -76,7 +76,7 @@ def encode(elements: Elements) -> bytes:
 def decode(body: bytes | pa.Buffer, names: list[str]) -> Elements:
     """Elements from bytes, with the receiver's column names."""
     table = decode_table(body)
-    columns = {n: chunk(table, str(i + 3)) for i, n in enumerate(names)}
+    columns = {n: one(table.column(str(i + 3))) for i, n in enumerate(names)}
     return Elements(ints(table, "0"), ints(table, "1"), ints(table, "2"), columns)
 
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
-from windrow.operators.elements import INF, Elements, Int64s
+from windrow.operators.elements import INF, Elements, Int64s, one
 from windrow.plan.nodes import Scan
 from windrow.shedding.admission import Columns, admit, unweighed
-from windrow.sources.intake import one, times
+from windrow.sources.intake import times
 from windrow.spark.exchange import Envelope, decode_table, encode, encode_table, pack, route
 from windrow.spark.program import Program, QueryProgram
 from windrow.spark.shared import reduced

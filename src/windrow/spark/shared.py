@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
-from windrow.operators.elements import BEGINNING, INF, Elements, Int64s
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
 from windrow.operators.keys import hash_rows
-from windrow.operators.state.run import Run, chunk
+from windrow.operators.state.run import Run
 from windrow.sharing.cohort import Batch, Shown, tables
 from windrow.sharing.family import Counters, Family, Joined
 from windrow.sharing.finish import Finish, finish
@@ -167,7 +167,7 @@ def _routed(
     home = roster.home(partitions)
     for slot, found in partials.items():
         for table in found:
-            keys = [chunk(table, c) for c in table.column_names if c.startswith("key|")]
+            keys = [one(table.column(c)) for c in table.column_names if c.startswith("key|")]
             if table.num_rows == 0:
                 continue
             if not keys or partitions == 1:
@@ -329,7 +329,7 @@ def decoded(body: bytes | pa.Buffer, shown: Mapping[str, Shown]) -> Iterator[tup
     table = decode_table(body)
     names = json.loads(table.schema.metadata[b"queries"])
     counts = np.frombuffer(table.schema.metadata[b"counts"], np.int64)
-    columns = {name: chunk(table, name) for name in table.column_names}
+    columns = {name: one(table.column(name)) for name in table.column_names}
     rows = Elements.positive(columns["0"].to_numpy(), INF, columns)
     yield from tables([Batch(names, counts, rows)], shown)
 

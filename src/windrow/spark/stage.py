@@ -21,10 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.changes import cancel
-from windrow.operators.elements import BEGINNING, INF, Elements, concat
+from windrow.operators.elements import BEGINNING, INF, Elements, concat, one
 from windrow.plan.lower import in_parts
 from windrow.plan.nodes import TableScan
-from windrow.sources.intake import one
 from windrow.spark.choices import Report, follow, report, sampled, scaled
 from windrow.spark.exchange import Envelope, decode, encode, pack, route, share, unpack
 from windrow.spark.heavy import Counts, frequent, fresh

@@ -20,7 +20,8 @@ from windrow.operators.aggregates.sums import Layout, Lowering, Sums
 from windrow.operators.aggregates.sweep import Sweep, sweep_at
 from windrow.operators.aggregates.values import Members, Values, frequent, ranked
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.operators.state.run import Run, chunk, ints
+from windrow.operators.elements import one
+from windrow.operators.state.run import Run, ints
 
 _ROWS = "_row"
 """The column that stands for the row as such."""
@@ -218,7 +219,7 @@ class Partials:
             v.restore_runs(column, runs)
         for (column, least), s in self.stairs.items():
             table = runs[f"{'least' if least else 'greatest'} {column}"].table
-            s.restore(ints(table, "slot"), ints(table, "exp"), chunk(table, "value"))
+            s.restore(ints(table, "slot"), ints(table, "exp"), one(table.column("value")))
 
 
 def _members(call: Aggregation, members: Mapping[str, Members]) -> Members:

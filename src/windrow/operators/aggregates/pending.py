@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.operators.elements import BEGINNING, concat_arrays
-from windrow.operators.state.run import Run, chunk, ints
+from windrow.operators.elements import BEGINNING, concat_arrays, one
+from windrow.operators.state.run import Run, ints
 
 _MANY = 64
 """So many runs at most, before the smaller half of them is merged."""
@@ -63,7 +63,7 @@ class Ends:
     def of(run: Run) -> Ends:
         """The rows of a run."""
         table = run.table
-        columns = {n: chunk(table, n) for n in table.column_names[3:]}
+        columns = {n: one(table.column(n)) for n in table.column_names[3:]}
         return Ends(ints(table, "_exp"), ints(table, "_slot"), ints(table, "_sign"), columns)
 
 

@@ -20,8 +20,8 @@ from windrow.operators.aggregates.kernels import grouped, most_frequent, order_s
 from windrow.operators.aggregates.order import Order, encode
 from windrow.operators.aggregates.sweep import Feed, Sweep
 from windrow.operators.aggregates.vectors import Int64s, validity
-from windrow.operators.elements import concat_arrays
-from windrow.operators.state.run import Run, chunk, ints
+from windrow.operators.elements import concat_arrays, one
+from windrow.operators.state.run import Run, ints
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Values:
     def restore_runs(self, name: str, runs: Mapping[str, Run]) -> None:
         """Go on from what `runs` gave."""
         table = runs[f"values {name}"].table
-        self.restore(ints(table, "slot"), concat_arrays([chunk(table, "value")]), ints(table, "count"))
+        self.restore(ints(table, "slot"), concat_arrays([one(table.column("value"))]), ints(table, "count"))
 
     def advance(self, sweep: Sweep, column: pa.Array, position: Int64s) -> Members:
         """Apply the sweep's events; `position[slot]` is the group's place in the sweep, or -1."""

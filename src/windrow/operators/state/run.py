@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.elements import Elements
+from windrow.operators.elements import Elements, one
 
 
 def _new_uid() -> str:
@@ -46,18 +46,10 @@ def elements_of(run: Run, *extra: str) -> Elements:
         ints(table, "_ts"),
         ints(table, "_exp"),
         ints(table, "_sign"),
-        {n: chunk(table, n) for n in table.column_names if n not in hidden},
+        {n: one(table.column(n)) for n in table.column_names if n not in hidden},
     )
-
-
-def chunk(table: pa.Table, name: str) -> pa.Array:
-    """A column as one array."""
-    column = table.column(name)
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
 
 
 def ints(table: pa.Table, name: str) -> np.ndarray:
     """A null-free fixed-width column as a NumPy view."""
-    return chunk(table, name).to_numpy(zero_copy_only=False)
+    return one(table.column(name)).to_numpy(zero_copy_only=False)
