@@ -49,12 +49,12 @@ class DeltaStar:
         if (ts[1:] < ts[:-1]).any():
             order = np.argsort(ts, kind="stable")
             slots, ts, exp = slots[order], ts[order], exp[order]
-        ends = self._ends[: len(self._rows)]
+        slot, ts, exp, change, live = _walk(self._ends[: len(self._rows)], slots, ts, exp, frontier)
+        told = np.flatnonzero(change if self.log else change >= 0)
+        slot, ts, exp, change = slot[told], ts[told], exp[told], change[told]
         if self.log:
-            slot, ts, sign, live = _log(ends, slots, ts, exp, frontier)
-            out = in_order(Elements(ts, np.full(len(ts), INF), sign, self._rows.rows(slot)))
+            out = in_order(Elements(ts, np.full(len(ts), INF), change, self._rows.rows(slot)))
         else:
-            slot, ts, exp, live = _cover(ends, slots, ts, exp, frontier)
             out = Elements.positive(ts, exp, self._rows.rows(slot))
         self._forget(frontier, live)
         return out
@@ -89,25 +89,32 @@ class DeltaStar:
 
 
 @njit(cache=True)
-def _cover(ends, slots, ts, exp, frontier):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    """Walk arrivals in time order, then the slots that end; returns the output's (slot, ts, exp) and the live slots."""
+def _walk(ends, slots, ts, exp, frontier):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """Walk arrivals in time order, then the slots that end.
+
+    Returns what happens (slot, when, until when the copy shown then lives, and +1: the row appears, 0: one copy takes
+    over from another, -1: it disappears) and the number of live slots.
+    """
+    gone = np.iinfo(np.int64).min
     ending = 0
     for s in range(len(ends)):
-        ending += ends[s, 0] <= frontier and ends[s, 1] > ends[s, 0]
-    limit = 3 * len(slots) + ending
-    out_slot = np.empty(limit, np.int64)
-    out_ts = np.empty(limit, np.int64)
-    out_exp = np.empty(limit, np.int64)
+        ending += gone < ends[s, 0] <= frontier
+    limit = 5 * len(slots) + 2 * ending  # three events an arrival, two a slot that it touched or that ends
+    out_slot, out_ts, out_exp = np.empty(limit, np.int64), np.empty(limit, np.int64), np.empty(limit, np.int64)
+    change = np.empty(limit, np.int8)
     n = 0
     for i in range(len(slots)):
         s = slots[i]
         now, aux = ends[s, 0], ends[s, 1]
         if now <= ts[i] and aux > now:  # the auxiliary took over before this arrival
-            out_slot[n], out_ts[n], out_exp[n] = s, now, aux
+            out_slot[n], out_ts[n], out_exp[n], change[n] = s, now, aux, 0
             n += 1
             now = aux
+        if gone < now < ts[i]:
+            out_slot[n], out_ts[n], out_exp[n], change[n] = s, now, now, -1
+            n += 1
         if now <= ts[i]:
-            out_slot[n], out_ts[n], out_exp[n] = s, ts[i], exp[i]
+            out_slot[n], out_ts[n], out_exp[n], change[n] = s, ts[i], exp[i], now < ts[i]
             n += 1
             now = exp[i]
         elif exp[i] > aux:
@@ -117,49 +124,13 @@ def _cover(ends, slots, ts, exp, frontier):  # type: ignore[no-untyped-def]  # p
     for s in range(len(ends)):
         now, aux = ends[s, 0], ends[s, 1]
         if now <= frontier and aux > now:
-            out_slot[n], out_ts[n], out_exp[n] = s, now, aux
+            out_slot[n], out_ts[n], out_exp[n], change[n] = s, now, aux, 0
             n += 1
-            now = aux
-        ends[s, 0], ends[s, 1] = now, aux if aux > now else np.iinfo(np.int64).min
-        live += now > frontier
-    return out_slot[:n], out_ts[:n], out_exp[:n], live
-
-
-@njit(cache=True)
-def _log(ends, slots, ts, exp, frontier):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    """The same walk, of which only appearances and disappearances are told: (slot, time, sign) and the live slots."""
-    gone = np.iinfo(np.int64).min
-    ending = 0
-    for s in range(len(ends)):
-        ending += gone < ends[s, 0] <= frontier and ends[s, 1] <= frontier
-    limit = 3 * len(slots) + ending
-    out_slot, out_ts, out_sign = np.empty(limit, np.int64), np.empty(limit, np.int64), np.empty(limit, np.int8)
-    n = 0
-    for i in range(len(slots)):
-        s = slots[i]
-        now, aux = ends[s, 0], ends[s, 1]
-        if now <= ts[i] and aux > now:
-            now = aux
-        if now < ts[i]:
-            if now > gone:
-                out_slot[n], out_ts[n], out_sign[n] = s, now, -1
-                n += 1
-            out_slot[n], out_ts[n], out_sign[n] = s, ts[i], 1
-            n += 1
-        if now <= ts[i]:
-            now = exp[i]
-        elif exp[i] > aux:
-            aux = exp[i]
-        ends[s, 0], ends[s, 1] = now, aux
-    live = 0
-    for s in range(len(ends)):
-        now, aux = ends[s, 0], ends[s, 1]
-        if now <= frontier and aux > now:
             now = aux
         if gone < now <= frontier:
-            out_slot[n], out_ts[n], out_sign[n] = s, now, -1
+            out_slot[n], out_ts[n], out_exp[n], change[n] = s, now, now, -1
             n += 1
             now = aux = gone
         ends[s, 0], ends[s, 1] = now, aux if aux > now else gone
         live += now > frontier
-    return out_slot[:n], out_ts[:n], out_sign[:n], live
+    return out_slot[:n], out_ts[:n], out_exp[:n], change[:n], live
