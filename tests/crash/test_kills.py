@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import windrow
-from windrow.spark.faults import POINTS
+from windrow.spark.faults import CHANGES, POINTS
 from windrow.testing import assert_same
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
@@ -135,6 +135,10 @@ def test_kills_lose_nothing_and_repeat_nothing(tmp_path, postgres):
     streams = write_input(tmp_path)
     chance = random.Random(int(os.environ.get("WINDROW_SEED", "11")))
     crashes = 0
+    for point in CHANGES:
+        run = Run(tmp_path, postgres.dsn, point)
+        assert run.wait() == -signal.SIGKILL, (tmp_path / "log").read_text()
+        crashes += 1
     for number, point in enumerate(POINTS):
         run = Run(tmp_path, postgres.dsn, f"{point}:{number + 1}")
         assert run.wait() == -signal.SIGKILL, (tmp_path / "log").read_text()
@@ -146,5 +150,6 @@ def test_kills_lose_nothing_and_repeat_nothing(tmp_path, postgres):
     last = Run(tmp_path, postgres.dsn)
     assert last.wait() == 0, (tmp_path / "log").read_text()
     check(tmp_path, postgres.dsn, streams)
-    print(f"{crashes} crashes, {len(POINTS)} of them at chosen points")
-    assert crashes >= len(POINTS)
+    chosen = len(CHANGES) + len(POINTS)
+    print(f"{crashes} crashes, {chosen} of them at chosen points")
+    assert crashes >= chosen

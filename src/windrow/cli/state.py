@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from windrow.spark.keep import KINDS, in_force
 from windrow.spark.manifest import Manifest
 from windrow.spark.store import Store
 
@@ -40,18 +41,22 @@ def describe(store: Store, manifest: Manifest | None) -> dict[str, Any]:
     }
     if manifest is None:
         return described | {"version": None, "tick": None}
+    content = in_force(store, manifest) if manifest.catalog else {}
+    declared = {kind: [d["name"] for d in content.get(kind, ())] for kind in KINDS}
     return described | {
         "version": manifest.version,
         "tick": manifest.tick,
         "frontier": manifest.frontier,
         "catalog": manifest.catalog,
+        "changes": len(manifest.changes),
+        "declared": declared,
         "streams": {
             name: {"batch": manifest.batches.get(name), "mark": manifest.marks.get(name)}
             for name in sorted({*manifest.batches, *manifest.marks})
         },
         "queries": {
             name: {"clock": manifest.clocks.get(name), "sink": manifest.sinks.get(name)}
-            for name in sorted({*manifest.clocks, *manifest.sinks})
+            for name in sorted({*manifest.clocks, *manifest.sinks, *(q.lower() for q in declared["queries"])})
         },
         "stages": _stages(manifest),
         "counters": dict(manifest.counters),
@@ -86,7 +91,8 @@ def _draw(described: dict[str, Any]) -> None:
         return
     console.print(
         f"manifest {described['version']}, tick {described['tick']}, frontier {_instant(described['frontier'])}, "
-        f"{described['runs']} runs, {_bytes(described['run_bytes'])}"
+        f"{described['runs']} runs, {_bytes(described['run_bytes'])}, "
+        f"catalog {described['catalog']} and {described['changes']} changes"
     )
     _table(
         console,

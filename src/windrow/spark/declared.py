@@ -23,6 +23,7 @@ from windrow.sharing.registry import Registry
 from windrow.shedding.budget import Budgets
 from windrow.sources.tabular import to_table
 from windrow.spark import view
+from windrow.spark.faults import reach
 from windrow.spark.keep import Keeper
 from windrow.spark.reader import Reader
 from windrow.spark.sources import columns_of, conform, open_stream
@@ -112,10 +113,12 @@ class Declared:
         """Start new streams, then make the change durable."""
         self._start_readers()
         if self._catalog is not None:
-            version = self._keeper.write(self._catalog, self.ticker.sharing.saved())
+            kept = self._keeper.write(self._catalog, self.ticker.sharing.saved())
             checkpoints = {k: r.checkpoint for k, r in self.readers.items()}
-            self.ticker.commit_catalog(version, {"checkpoints": checkpoints})
-            self._catalog = None
+            reach("before change")
+            self.ticker.commit_catalog(kept.version, {"checkpoints": checkpoints}, kept.changes)
+            reach("after change")
+            self._keeper.kept, self._catalog = kept, None
 
     def keep(self, catalog: Catalog, functions: Mapping[str, Callable[..., object]]) -> None:
         """The catalog that the changes lead to."""

@@ -11,6 +11,10 @@ import signal
 from collections import Counter
 
 POINTS = ("before manifest", "after manifest", "after sinks")
+"""In a tick."""
+
+CHANGES = ("after catalog", "before change", "after change")
+"""In a change of the catalog; the first only when the whole is written."""
 
 _reached: Counter[str] = Counter()
 

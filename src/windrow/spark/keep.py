@@ -4,12 +4,23 @@ Streams and tables are kept as their declarations, queries as their text: bindin
 a home belongs to one version of windrow, one choice of strategy and rules, and has a tick budget for all queries or
 none, which are kept with it. DataFrames and
 Python functions are not kept; their owner attaches them again before the start.
+
+    manifest 41   catalog 3                      home/catalog/00000003.json: all declarations
+    manifest 42   catalog 3, changes a           a: the declarations dropped and added since, and the seats that moved
+    manifest 43   catalog 3, changes a, b
+    manifest 44   catalog 4                      home/catalog/00000004.json: all of them again
+
+A change is written in the manifest that puts it in force: one file, one rename, so a crash leaves the catalog before
+or the one after. When changes have grown to `FOLD` declarations the whole catalog is written first. Law: applying the
+changes of a manifest to its catalog gives what writing the whole would have written. Cost: what is new, not what there
+is; a manifest grows by less than `FOLD` declarations.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,42 +28,65 @@ import pyarrow as pa
 import windrow
 from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.errors import StateError
+from windrow.plan.nodes import QueryPlan
+from windrow.spark.faults import reach
 from windrow.spark.manifest import Manifest
 from windrow.spark.store import Store
 
+FOLD = 64
+"""Declarations in the changes of one manifest, at which the whole catalog is written instead."""
+
+KINDS = ("streams", "tables", "queries")
+Content = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A catalog as a manifest names it, and what it was made of."""
+
+    version: int
+    changes: tuple[Content, ...]
+    catalog: Catalog
+    shared: Content
+
 
 class Keeper:
-    """Writes versions of the catalog; a manifest says which one is in force."""
+    """Writes catalogs; a manifest says which one is in force."""
 
     def __init__(self, store: Store, strategy: str, budget: str = "none") -> None:
         self.store, self.strategy, self.budget = store, strategy, budget
-        self.version = (store.latest() or Manifest(version=-1, tick=0)).catalog
+        self.kept: Kept | None = None  # what is in force
 
-    def write(self, catalog: Catalog, shared: Mapping[str, Any]) -> int:
-        """Write the next version, and return its number; `shared`: who shares with whom."""
-        self.version += 1
-        self.store.write_catalog(
-            self.version,
-            {
-                "windrow": windrow.__version__,
-                "strategy": self.strategy,
-                "tick budget": self.budget,
-                "streams": [_stream(s) for s in catalog.streams.values()],
-                "tables": [_table(t) for t in catalog.tables.values()],
-                "queries": [{"name": q.name, "text": q.text} for q in catalog.queries.values()],
-                "sharing": shared["technique"],
-                "shared": dict(shared),
-            },
-        )
-        return self.version
+    def write(self, catalog: Catalog, shared: Content) -> Kept:
+        """What the next manifest must name; `shared`: who shares with whom. In force once it is `kept`."""
+        now = self.kept
+        if now is not None:
+            change = between((now.catalog, now.shared), (catalog, shared))
+            changes = (*now.changes, change) if change else now.changes
+            if sum(map(_size, changes)) < FOLD:
+                return Kept(now.version, changes, catalog, shared)
+        version = (0 if now is None else now.version) + 1
+        self.store.write_catalog(version, self._whole(catalog, shared))
+        reach("after catalog")
+        return Kept(version, (), catalog, shared)
+
+    def _whole(self, catalog: Catalog, shared: Content) -> dict[str, Any]:
+        return {
+            "windrow": windrow.__version__,
+            "strategy": self.strategy,
+            "tick budget": self.budget,
+            **{kind: [_PLAIN[kind](d) for d in getattr(catalog, kind).values()] for kind in KINDS},
+            "sharing": shared["technique"],
+            "shared": dict(shared),
+        }
 
     def load(
         self, manifest: Manifest, catalog: Catalog, without: frozenset[str], sharing: str
-    ) -> tuple[Catalog, Mapping[str, Any] | None]:
+    ) -> tuple[Catalog, Content | None]:
         """The catalog in force, with the functions of `catalog`, and who shares; `without`: rules that are off."""
         if not manifest.catalog:
             return catalog, None
-        content = self.store.read_catalog(manifest.catalog)
+        content = in_force(self.store, manifest)
         made = {
             "windrow": windrow.__version__, "strategy": self.strategy, "sharing": sharing, "tick budget": self.budget,
         }  # fmt: skip
@@ -75,7 +109,53 @@ class Keeper:
         for plain in content["queries"]:
             plan = cql.compile_select(plain["text"], catalog, plain["name"])
             catalog = catalog.add(optimize(plan, catalog, off=without, strategy=self.strategy))
+        self.kept = Kept(manifest.catalog, manifest.changes, catalog, content["shared"])
         return catalog, content["shared"]
+
+
+def in_force(store: Store, manifest: Manifest) -> Content:
+    """All declarations that a manifest puts in force."""
+    content = store.read_catalog(manifest.catalog)
+    for change in manifest.changes:
+        content = applied(content, change)
+    return content
+
+
+def between(before: tuple[Catalog, Content], after: tuple[Catalog, Content]) -> dict[str, Any]:
+    """What leads from one catalog, and who shares in it, to another; empty when nothing does."""
+    (old, seated), (new, seats) = before, after
+    change: dict[str, Any] = {}
+    for kind in KINDS:
+        was, is_ = getattr(old, kind), getattr(new, kind)
+        if was is not is_:  # a declaration is a value that is never made twice
+            gone = [d.name for k, d in was.items() if is_.get(k) is not d]
+            come = [_PLAIN[kind](d) for k, d in is_.items() if was.get(k) is not d]
+            change |= {f"drop {kind}": gone} if gone else {}
+            change |= {f"add {kind}": come} if come else {}
+    was, is_ = seated["queries"], seats["queries"]
+    moved = {n: s for n, s in is_.items() if was.get(n) != s}
+    left = [n for n in was if n not in is_]
+    if moved or left or any(seated[k] != seats[k] for k in ("next", "families")):
+        change |= {"next": seats["next"], "families": seats["families"], "seats": moved, "unseat": left}
+    return change
+
+
+def applied(content: Content, change: Content) -> Content:
+    """All declarations after a change."""
+    found = dict(content)
+    for kind in KINDS:
+        gone = set(change.get(f"drop {kind}", ()))
+        found[kind] = [d for d in content[kind] if d["name"] not in gone] + list(change.get(f"add {kind}", ()))
+    if "seats" in change:
+        left = set(change["unseat"])
+        queries = {n: s for n, s in content["shared"]["queries"].items() if n not in left} | change["seats"]
+        moved = {"next": change["next"], "families": change["families"], "queries": queries}
+        found["shared"] = {**content["shared"], **moved}
+    return found
+
+
+def _size(change: Content) -> int:
+    return sum(len(change.get(f"{act} {kind}", ())) for act in ("drop", "add") for kind in KINDS) + 1
 
 
 def _stream(s: StreamDef) -> dict[str, Any]:
@@ -90,6 +170,13 @@ def _table(t: TableDef) -> dict[str, Any]:
         "name": t.name, "columns": _schema(t.columns), "retroactive": t.retroactive,
         "valid": list(t.valid) if t.valid else None, "options": dict(t.options),
     }  # fmt: skip
+
+
+def _query(q: QueryPlan) -> dict[str, Any]:
+    return {"name": q.name, "text": q.text}
+
+
+_PLAIN: Mapping[str, Any] = {"streams": _stream, "tables": _table, "queries": _query}
 
 
 def _schema(columns: Mapping[str, pa.DataType]) -> str:

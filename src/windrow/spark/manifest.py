@@ -18,7 +18,7 @@ from typing import Any
 from windrow.errors import StateError
 from windrow.spark.runs import RunRef
 
-FORMAT = 1
+FORMAT = 2
 MAGIC = "windrow-manifest"
 
 SlotKey = tuple[str, int, str, str]
@@ -33,7 +33,8 @@ class Manifest:
     is part of this state. `marks`: the greatest time seen on each stream. `frontier`: all that happened up to here has
     been answered. `clocks`: the instant at which each query's clock started. `runs`: operator state. `outputs`:
     answers of (query, tick) that some sink may not have yet; `sinks`: the last tick each query's sink has taken.
-    `catalog`: the version of the catalog in force. `extra`: plain JSON for the runtime.
+    `catalog` and `changes`: the catalog in force, as its last whole version and what was changed since. `extra`: plain
+    JSON for the runtime.
     """
 
     version: int
@@ -47,6 +48,7 @@ class Manifest:
     counters: Mapping[str, int] = field(default_factory=dict)
     sinks: Mapping[str, int] = field(default_factory=dict)
     catalog: int = 0
+    changes: tuple[Mapping[str, Any], ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def refs(self) -> Iterator[RunRef]:
@@ -64,7 +66,7 @@ class Manifest:
 def encode(manifest: Manifest) -> bytes:
     """The bytes of a manifest file."""
     body = json.dumps(_plain(manifest), separators=(",", ":"), sort_keys=True).encode()
-    header = {"magic": MAGIC, "format": FORMAT, "bytes": len(body), "digest": _digest(body)}
+    header = {"magic": MAGIC, "format": FORMAT, "bytes": len(body), "digest": digest(body)}
     return json.dumps(header).encode() + b"\n" + body + b"\n"
 
 
@@ -79,7 +81,7 @@ def decode(data: bytes, name: str) -> Manifest:
     body = rest[:-1]
     if len(rest) != header.get("bytes", -1) + 1 or rest[-1:] != b"\n":
         raise _corrupt(name, f"{max(len(rest) - 1, 0)} bytes of content, {header.get('bytes')} expected")
-    if _digest(body) != header.get("digest"):
+    if digest(body) != header.get("digest"):
         raise _corrupt(name, "the digest of its content differs")
     return _manifest(json.loads(body))
 
@@ -109,7 +111,8 @@ def _header(line: bytes, name: str) -> dict[str, Any] | None:
     return header if isinstance(header, dict) and header.get("magic") == MAGIC else None
 
 
-def _digest(body: bytes) -> str:
+def digest(body: bytes) -> str:
+    """What tells changed bytes from the ones that were written."""
     return hashlib.blake2b(body, digest_size=16).hexdigest()
 
 
@@ -133,6 +136,7 @@ def _plain(m: Manifest) -> dict[str, Any]:
         "counters": dict(m.counters),
         "sinks": dict(m.sinks),
         "catalog": m.catalog,
+        "changes": list(m.changes),
         "extra": dict(m.extra),
     }
 
@@ -145,4 +149,5 @@ def _manifest(plain: dict[str, Any]) -> Manifest:
 
     runs = {(s, p, o, slot): refs(flat) for s, p, o, slot, flat in plain.pop("runs")}
     outputs = {(query, tick): refs(flat) for query, tick, flat in plain.pop("outputs")}
-    return Manifest(runs=runs, outputs=outputs, **plain)
+    changes = tuple(plain.pop("changes"))
+    return Manifest(runs=runs, outputs=outputs, changes=changes, **plain)

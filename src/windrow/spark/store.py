@@ -2,7 +2,7 @@
 
     home/format.json                  magic, format, and the identity of this home; written once
     home/lock                         who has it open
-    home/catalog/00000003.json        declarations, by version
+    home/catalog/00000003.json        declarations, by version; later changes are in manifests
     home/manifests/00000042.json      the state after a commit
     home/runs/<stage>/<partition>/    run files, named by the tick that wrote them
     home/checkpoints/<stream>/        Spark's own progress of each stream
@@ -30,7 +30,7 @@ from windrow.errors import StateError
 from windrow.operators.state.run import Run
 from windrow.spark.lock import NAME as LOCK_NAME
 from windrow.spark.lock import Lock
-from windrow.spark.manifest import Manifest, decode, encode, other_version
+from windrow.spark.manifest import Manifest, decode, digest, encode, other_version
 from windrow.spark.place import Place, is_temporary
 from windrow.spark.runs import RunRef, RunStore, tick_of
 
@@ -147,8 +147,9 @@ class Store:
     def write_catalog(self, version: int, content: Mapping[str, Any]) -> None:
         """Write a version of the catalog; a manifest that names it makes it the one in force."""
         self._own()
-        body = {"magic": "windrow-catalog", "format": FORMAT, "version": version, "content": dict(content)}
-        self.place.write(f"catalog/{version:08d}.json", json.dumps(body).encode())
+        text = json.dumps(dict(content))
+        body = {"magic": "windrow-catalog", "format": FORMAT, "version": version, "digest": digest(text.encode())}
+        self.place.write(f"catalog/{version:08d}.json", (json.dumps(body)[:-1] + f', "content": {text}}}').encode())
         for old in self._versions("catalog")[: -1 - self.keep]:
             self.place.delete(f"catalog/{old:08d}.json")
 
@@ -158,7 +159,13 @@ class Store:
         body = _json(self.place, name, "windrow-catalog")
         if body["format"] != FORMAT:
             raise other_version(self.place.path(name), body["format"], FORMAT)
-        content: Mapping[str, Any] = body["content"]
+        content: Mapping[str, Any] = body.get("content", {})
+        if body.get("version") != version or digest(json.dumps(content).encode()) != body.get("digest"):
+            raise StateError(
+                f"corrupt catalog {self.place.path(name)}",
+                detail="its version or the digest of its content differs",
+                hint="restore home from a backup, or start with a new home",
+            )
         return content
 
     def close(self) -> None:

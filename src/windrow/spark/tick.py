@@ -223,11 +223,14 @@ class Ticker:
             self.drop_query(name)
         tick.seconds["commit"] = time.perf_counter() - begin
 
-    def commit_catalog(self, version: int, extra: Mapping[str, Any]) -> None:
-        """Put a version of the catalog in force, with what has been dropped and the tables as they are."""
+    def commit_catalog(
+        self, version: int, extra: Mapping[str, Any], changes: tuple[Mapping[str, Any], ...] = ()
+    ) -> None:
+        """Put a catalog in force (a version, and changes to it), without what was dropped, the tables as they are."""
         runs = {k: refs for k, refs in self.manifest.runs.items() if k[0] != TABLES} | self._table_slots()
         self._put(replace(
-            self.manifest, version=self.manifest.version + 1, catalog=version, runs=runs,
+            self.manifest, version=self.manifest.version + 1, catalog=version, changes=changes,
+            runs=runs,
             extra={**self.manifest.extra, **extra},
         ))  # fmt: skip
 
