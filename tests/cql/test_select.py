@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from sqlglot import exp
 
 from windrow import cql
 from windrow.errors import BindingError, UnsupportedError
@@ -379,3 +380,28 @@ def test_struct_fields(declare):
     known = declare("CREATE STREAM z (p STRUCT(q BIGINT, w STRUCT(v DOUBLE)), ts BIGINT)")
     query = cql.compile_select("SELECT p.q, z.p.w.v AS v FROM z", known, "q")
     assert [str(t) for t in query.root.schema.values()] == ["int64", "double"]
+
+
+@pytest.mark.parametrize("column", ["t", "i", "h", "d", "f", "s"])
+def test_a_comparison_has_one_type_whatever_its_number(column):
+    """DuckDB is asked about one number of as many digits: it gives the same type, or refuses, for all of them."""
+    from windrow.cql import types
+    from windrow.cql.expressions import _operand, _shape
+
+    columns = {
+        "t": pa.int8(), "i": pa.int64(), "h": types.HUGEINT, "d": pa.decimal128(30, 20), "f": pa.float64(),
+        "s": pa.string(),
+    }  # fmt: skip
+    for operator in ("<", "=", "<>", ">="):
+        for number in ("0", "7", "300", "99999", "999999999", "0.5", "0.00125", "00012.50", "123456789.987654321"):
+            tree = exp.condition(f"{column} {operator} {number}", dialect="duckdb")
+            pieces = _operand(tree)
+            asked = [_shape(tree, pieces), "".join(text for _, text in pieces)]
+            said = []
+            for text in asked:
+                try:
+                    said.append(types.expression_type(text, {column: columns[column]}))
+                except types.DuckDBRefusal:
+                    said.append(None)
+            assert said[0] == said[1], asked
+    assert _shape(tree, pieces).endswith("111111111.111111111)")

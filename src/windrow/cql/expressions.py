@@ -6,6 +6,7 @@ user's function adds the nodes that compute it, so that the rest of the expressi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -36,6 +37,7 @@ _VOLATILE = {
     "uuidv7", "nextval", "currval", "setseed", "txid_current",
 }  # fmt: skip
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_NUMBER = re.compile(r"\d{1,9}|\d{1,9}\.\d{1,9}")  # those whose type DuckDB tells from the digits
 _COMPLETE = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Null, exp.Boolean, exp.Case)
 
 
@@ -73,14 +75,13 @@ class Context:
     def _typed(self, tree: exp.Expr) -> Expr:
         if isinstance(tree, exp.Column):
             return column(tree.name, self.types[tree.name])
-        pieces = render(tree if isinstance(tree, _COMPLETE) else exp.Paren(this=tree.copy()))
+        pieces = _operand(tree)
         parts: list[str | Ref] = []
         for hole, text in pieces:
             parts += self._hole(text) if hole else [text]
         columns = {text: self.types[text] for hole, text in pieces if hole}
-        sql = "".join(quote(text) if hole else text for hole, text in pieces)
         try:
-            return Expr(tuple(parts), types.expression_type(sql, columns))
+            return Expr(tuple(parts), types.expression_type(_shape(tree, pieces), columns))
         except DuckDBRefusal as refusal:
             raise self._mismatch(tree, refusal) from None
 
@@ -176,6 +177,33 @@ def extend(node: Node, added: Mapping[str, Expr]) -> Node:
     return Project(node, kept + tuple(added.items()))
 
 
+def _operand(tree: exp.Expr) -> list[tuple[bool, str]]:
+    """The pieces of a tree, in parentheses if it needs them."""
+    pieces = render(tree)
+    if isinstance(tree, _COMPLETE):
+        return pieces
+    (first, head), *rest = pieces
+    pieces = [(False, "("), *pieces] if first else [(False, "(" + head), *rest]
+    (last, tail) = pieces[-1]
+    return [*pieces, (False, ")")] if last else [*pieces[:-1], (False, tail + ")")]
+
+
+def _shape(tree: exp.Expr, pieces: list[tuple[bool, str]]) -> str:
+    """An expression of the same type that many trees share: DuckDB is asked about one comparison for all numbers of as
+    many digits.
+
+    The type of a literal is made by its digits, and whatever it is, a comparison that can be made is a boolean.
+    """
+    sql = "".join(quote(text) if hole else text for hole, text in pieces)
+    if not isinstance(tree, _COMPARISONS) or not isinstance(tree.expression, exp.Literal):
+        return sql
+    number = tree.expression.name
+    if tree.expression.is_string or not _NUMBER.fullmatch(number) or not sql.endswith(f" {number})"):
+        return sql
+    zeros = len(number) - len(number.lstrip("0"))  # they say nothing, so they count for no width
+    return f"{sql[: -len(number) - 1]}{number[:zeros]}{re.sub(r'[0-9]', '1', number[zeros:])})"
+
+
 def has_user_function(tree: exp.Expr, catalog: Catalog) -> bool:
     """Does the tree call a function the user registered?"""
     return bool(catalog.functions) and any(f.name.lower() in catalog.functions for f in tree.find_all(exp.Anonymous))
@@ -204,8 +232,8 @@ def find_aggregate(tree: exp.Expr, catalog: Catalog) -> exp.Expr | None:
 def check_functions(tree: exp.Expr, context: Context) -> None:
     """Refuse what an expression may not hold: unknown or volatile functions, comparisons that cannot hold."""
     for node in tree.walk():
-        span = span_of(node, context.source)
         if isinstance(node, exp.Star):
+            span = span_of(node, context.source)
             raise BindingError("* cannot stand in an expression", hint="name the columns", span=span)
         if isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime)):
             raise _volatile(node.sql_name().lower(), context, node)

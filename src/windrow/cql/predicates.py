@@ -52,12 +52,18 @@ def condition(expr: Expr, columns: dict[str, pa.DataType]) -> Condition:
     >>> condition(Expr((Ref("a"), " <= 7"), pa.bool_()), {"a": pa.int64()}).spans
     ((None, 8),)
     """
-    text = expr.sql()
+    reads = tuple(sorted(expr.columns))
+    return _indexed(expr.sql(), tuple((c, columns[c]) for c in reads))
+
+
+@lru_cache(maxsize=1024)
+def _indexed(text: str, columns: tuple[tuple[str, pa.DataType], ...]) -> Condition:
+    """Remembered: queries that differ in their windows have predicates in common."""
     try:
         tree = _parse(text)
     except (ParseError, _Doubtful):
-        return Opaque(Attribute(text, pa.bool_(), tuple(sorted(expr.columns))), "does not parse")
-    return simplify(_condition(tree, columns))
+        return Opaque(Attribute(text, pa.bool_(), tuple(c for c, _ in columns)), "does not parse")
+    return simplify(_condition(tree, dict(columns)))
 
 
 def _parse(text: str) -> exp.Expr:

@@ -109,8 +109,9 @@ class Keeper:
         for plain in content["queries"]:
             plan = cql.compile_select(plain["text"], catalog, plain["name"])
             catalog = catalog.add(optimize(plan, catalog, off=without, strategy=self.strategy))
-        self.kept = Kept(manifest.catalog, manifest.changes, catalog, content["shared"])
-        return catalog, content["shared"]
+        shared = {k: _tuples(v) if k in ("families", "queries") else v for k, v in content["shared"].items()}
+        self.kept = Kept(manifest.catalog, manifest.changes, catalog, shared)
+        return catalog, shared
 
 
 def in_force(store: Store, manifest: Manifest) -> Content:
@@ -152,6 +153,11 @@ def applied(content: Content, change: Content) -> Content:
         moved = {"next": change["next"], "families": change["families"], "queries": queries}
         found["shared"] = {**content["shared"], **moved}
     return found
+
+
+def _tuples(found: Mapping[str, list[Any]]) -> dict[str, tuple[Any, ...]]:
+    """What JSON makes lists of, as `saved` has it."""
+    return {name: tuple(value) for name, value in found.items()}
 
 
 def _size(change: Content) -> int:

@@ -97,6 +97,7 @@ class Sharing(Registry):
         super().__init__(functions, sharing, slicing, rate)
         self.names: dict[object, str] = {}  # of the families
         self.seats: dict[str, Seat] = {}
+        self.places: dict[str, tuple[str, int, int | None]] = {}  # seats as the home keeps them: family, epoch, account
         self._next = 0
         self._saved: Mapping[str, Any] | None = None  # what a home was left with, while it is taken up again
         self._rosters: dict[str, Roster] = {}
@@ -145,6 +146,7 @@ class Sharing(Registry):
         entry = family.joined[name]
         seat = Seat(uuid.uuid4().hex, pickle.dumps(query), entry.epoch, entry.account)
         self.seats[name], self.served[name] = seat, Served(query, family)
+        self.places[name] = (self.names[key], entry.epoch, entry.account)
         self._rosters.pop(self.names[key], None)
         return SharedProgram(seat.uid, query.plan, self.names[key])
 
@@ -153,6 +155,7 @@ class Sharing(Registry):
         key = self.key(self.served[name].query)
         super().remove(name)
         self.seats.pop(name)
+        self.places.pop(name)
         self._rosters.pop(self.names[key], None)
         if key not in self.families:
             del self.names[key]
@@ -161,7 +164,7 @@ class Sharing(Registry):
         """What puts everybody back where they sit now."""
         served, seats, families, names = dict(self.served), dict(self.seats), dict(self.families), dict(self.names)
         entries = {n: s.family.joined[n] for n, s in served.items()}
-        reasons = dict(self.reasons)
+        reasons, places = dict(self.reasons), dict(self.places)
 
         def back() -> None:
             for name in [n for n in self.served if self.seats[n] is not seats.get(n)]:
@@ -170,7 +173,7 @@ class Sharing(Registry):
             for name in [n for n in served if n not in self.served]:
                 served[name].family.seat(entries[name])
                 self.served[name], self.seats[name] = served[name], seats[name]
-            self._rosters = {}
+            self.places, self._rosters = places, {}
 
         return back
 
@@ -206,10 +209,8 @@ class Sharing(Registry):
 
     def saved(self) -> dict[str, Any]:
         """What a restart must know, as plain JSON."""
-        families = {self.names[k]: [f.epoch, f.next_account] for k, f in self.families.items()}
-        owner = {n: name for k, f in self.families.items() for name in (self.names[k],) for n in f.joined}
-        queries = {n: [owner[n], s.epoch, s.account] for n, s in self.seats.items()}
-        return {"technique": self.sharing, "next": self._next, "families": families, "queries": queries}
+        families = {self.names[k]: (f.epoch, f.next_account) for k, f in self.families.items()}
+        return {"technique": self.sharing, "next": self._next, "families": families, "queries": dict(self.places)}
 
     def take_up(self, saved: Mapping[str, Any]) -> None:
         """Seat the queries that come now as they sat, until `settled`."""
