@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from windrow.bench import sharing, sharing_ends
+from windrow.bench import sharing_counters as counters
 from windrow.errors import SourceError
 
 
@@ -49,3 +50,15 @@ def test_a_capture_is_found_in_its_directory(tmp_path: Path) -> None:
         sharing._capture(tmp_path)
     (tmp_path / "x.binetflow.csv").write_text("")
     assert sharing._capture(tmp_path).name == "x.binetflow.csv"
+
+
+def test_counters_equal_the_formulas(tmp_path: Path) -> None:
+    """Running operators do what tables 3 and 5 say, and the experiment fails if they do not."""
+    out = tmp_path / "r.json"
+    assert sharing.main(["--quick", "--rows", "3000", "--parts", "counters", "--json", str(out)]) == 0
+    document = json.loads(out.read_text())
+    assert [(r["value"], r["met"]) for r in document["ratios"]] == [(0, True)]
+    plans = [r["workload"] for r in document["rows"]]
+    assert len(plans) == 11 and sum("table 3" in p for p in plans) == 4 and sum("table 5" in p for p in plans) == 2
+    wrong = counters.Counted("table 3", 2, counters.Cost(10, 5), counters.Cost(10, 6))
+    assert not counters.target([wrong]).met

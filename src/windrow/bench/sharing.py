@@ -9,7 +9,7 @@ both, with sqrt(n) predicates and sqrt(n) windows (regular) or all different (lo
 Kernel times: rows are joined and their attributes computed beforehand, on both sides, as in the paper. "circuit" is
 the unshared dataflow of windrow (selection, window, periodic aggregate); "paired" and "paned" are one family per
 query, the paper's unshared slices. The ratios take the faster of the unshared sides. Final aggregations are counted
-as the paper counts them.
+as the paper counts them; "counters" holds those of running operators against its formulas (`sharing_counters`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import windrow
+from windrow.bench import sharing_counters
 from windrow.bench import sharing_ends as ends
 from windrow.bench.harness import CLOCKS, Figure, Ratio, Result, best_of, parser, progress, report
 from windrow.cql.predicates import condition
@@ -253,6 +254,12 @@ class Bench:
             "unshared final": count_slices(windows, begin, self.end, False, slicing),
         }  # fmt: skip
 
+    def compared(self, seed: int) -> list[sharing_counters.Counted]:
+        """Aggregations of running operators beside the paper's formulas; predicates are those of workload B."""
+        queries = workload("B", 64, self.rows, seed)
+        tests = [(condition_of(q, self.types), [e.sql() for e in q.tests]) for q in queries]
+        return sharing_counters.compared(50_000, self.rows.columns, self.rows.ts, tests, seed)
+
 
 def check(got: Mapping[str, Elements], want: Mapping[str, Elements]) -> None:
     """Both sides answered the same."""
@@ -423,7 +430,7 @@ def _joins(bench: Bench, family: Family, number: int, query: Query) -> None:
     family.prepare(0.0)
 
 
-PARTS = ("kernel", "throughput", "registration", "spark")
+PARTS = ("kernel", "counters", "throughput", "registration", "spark")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -480,6 +487,11 @@ def _in_process(
             apart = [r for r in found if r["workload"] == name and "ratio" in r]
             if apart:
                 ratios.append(Ratio(f"{name}, {apart[-1]['queries']} queries", apart[-1]["ratio"], TARGETS[name], True))
+        if "counters" in given.parts:
+            bar.update(task, description="counters")
+            counted = bench.compared(given.seed)
+            found += [c.row() for c in counted]
+            ratios.append(sharing_counters.target(counted))
         if "throughput" in given.parts and tables:
             bar.update(task, description="throughput")
             for row, ratio in throughput(tables, max(given.repeat, 5), given.clock, given.seed, given.quick):
