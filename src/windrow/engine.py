@@ -11,6 +11,7 @@ A script takes effect as a whole or not at all: everything is parsed, bound and 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -50,6 +51,7 @@ class Engine:
         self.catalog = Catalog(functions=registered())
         self._without = frozenset(without)
         self._strategy = strategy
+        self._declaring = threading.RLock()  # a change is bound against the catalog that it is made to
         if runtime == "local":
             from windrow.local.live import LocalRuntime
 
@@ -74,6 +76,10 @@ class Engine:
 
     def execute(self, script: str) -> list[str]:
         """Run CQL statements; returns what each EXPLAIN shows. Nothing happens if any statement is wrong."""
+        with self._declaring:
+            return self._execute(script)
+
+    def _execute(self, script: str) -> list[str]:
         from windrow import cql
         from windrow.optimize import optimize
         from windrow.plan.explain import explain
@@ -137,19 +143,21 @@ class Engine:
         After a restart, give the DataFrame of a stream that was declared so again: it goes on from where it was.
         """
         definition = _with(self.runtime.describe(name, data), timestamp, slack, options)
-        known = self.catalog.streams.get(name.lower())
-        if known is not None and _same(known, definition) and self.runtime.attach(name, data):
-            return
-        self._change(self.catalog.add(definition), lambda: self.runtime.add_stream(definition, data))
+        with self._declaring:
+            known = self.catalog.streams.get(name.lower())
+            if known is not None and _same(known, definition) and self.runtime.attach(name, data):
+                return
+            self._change(self.catalog.add(definition), lambda: self.runtime.add_stream(definition, data))
 
     def table(self, name: str, data: Any, *, retroactive: bool = False, valid: tuple[str, str] | None = None) -> None:
         """Declare a table from data, or replace what a declared table holds."""
-        known = self.catalog.tables.get(name.lower())
-        if known is not None:
-            self._change(self.catalog, lambda: self.runtime.add_table(known, data))
-            return
-        definition = TableDef(name, self.runtime.columns(data), retroactive, valid)
-        self._change(self.catalog.add(definition), lambda: self.runtime.add_table(definition, data))
+        with self._declaring:
+            known = self.catalog.tables.get(name.lower())
+            if known is not None:
+                self._change(self.catalog, lambda: self.runtime.add_table(known, data))
+                return
+            definition = TableDef(name, self.runtime.columns(data), retroactive, valid)
+            self._change(self.catalog.add(definition), lambda: self.runtime.add_table(definition, data))
 
     def refresh(self, table: str) -> None:
         """Read a table again now."""

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,8 @@ class Declaring(Engine):
     """An engine over such a home."""
 
     def __init__(self, path: Path) -> None:
-        self._without, self._strategy, self.runtime = frozenset(), "upa", Home(path)
+        self._without, self._strategy, self._declaring = frozenset(), "upa", threading.RLock()
+        self.runtime = Home(path)
         self.catalog = self.runtime.restore(Catalog())
 
     @property
@@ -119,6 +121,22 @@ def test_a_change_that_fails_is_not_kept(tmp_path: Path, monkeypatch: pytest.Mon
         engine.execute(query(3))
         assert engine.kept == (1, 1)
     assert reopened(tmp_path) == ["q0", "q3"]
+
+
+def test_changes_made_at_once_are_all_kept(tmp_path: Path) -> None:
+    """Callers that wait for the same tick to end do not undo one another."""
+    with Declaring(tmp_path) as engine:
+        engine.execute(STREAM)
+        callers = [threading.Thread(target=engine.execute, args=(query(n),)) for n in range(4)]
+        with engine.runtime._busy:  # as a tick has it
+            for caller in callers:
+                caller.start()
+            callers[0].join(0.3)
+            assert callers[0].is_alive()
+        for caller in callers:
+            caller.join()
+        assert set(engine.catalog.queries) == set(engine.runtime.outlets) == {"q0", "q1", "q2", "q3"}
+    assert set(reopened(tmp_path)) == {"q0", "q1", "q2", "q3"}
 
 
 def _full(manifest: object) -> None:
