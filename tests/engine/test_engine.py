@@ -75,6 +75,7 @@ def test_one_time_queries_see_one_moment(engine):
 
 def test_a_subscriber_that_fails_stops_nothing(engine, caplog):
     """The answer is there, the fault is logged."""
+    caplog.set_level("WARNING", logger="windrow")
     engine.execute("CREATE QUERY n AS SELECT COUNT(*) AS n FROM bid [RANGE 5]")
     engine["n"].subscribe(lambda table: 1 / 0)
     engine.push("bid", rows((1, 1, 1), (1, 2, 3)))
