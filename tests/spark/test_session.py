@@ -105,17 +105,22 @@ def test_uses_the_session_that_is_there(spark):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_start_is_quiet():
-    """Starting, working and failing print nothing that nobody asked for."""
+def test_start_is_quiet(tmp_path):
+    """Starting, working and failing print nothing that nobody asked for; the second start has the first's archive."""
     script = (
         "from windrow.spark.session import session\n"
         "spark = session(master='local[1]')\n"
         "print(spark.range(3).mapInArrow(lambda bs: bs, 'id long').toArrow().num_rows)\n"
         "try: spark.sql('SELECT nope')\n"
         "except Exception: print('caught')\n"
+        "java = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()\n"
+        "print(sum('-XX:SharedArchiveFile' in str(option) for option in java.getInputArguments()))\n"
         "spark.stop()\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(errors.__file__).parents[1])}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
-    assert done.stdout.split() == ["3", "caught"], done.stderr
-    assert done.stderr == ""
+    source = str(Path(errors.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": source, "XDG_CACHE_HOME": str(tmp_path), "WINDROW_CLASS_ARCHIVE": "on"}
+    for archived in ("0", "1"):
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert done.stdout.split() == ["3", "caught", archived], done.stderr
+        assert done.stderr == ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ import pyarrow as pa
 
 from windrow.bench.harness import Figure, Ratio, Result, parser, progress, report
 from windrow.bench.pipes import Bare, Pipe, disk, memory
+from windrow.bench.start import starts
 from windrow.bench.trades import DECLARATION, monitors, trades
 
 if TYPE_CHECKING:
@@ -111,23 +111,6 @@ class Bench:
         return pipe.run([{"trade": self.batch(rows)} for _ in range(ticks)])
 
     # -- parts
-
-    def start(self, session_seconds: float) -> None:
-        """From a session to the first answer of a small script."""
-        begin = time.perf_counter()
-        pipe = self.pipe(
-            "start", "CREATE QUERY first AS SELECT symbol, COUNT(*) AS n FROM trade [RANGE 5 SECONDS] GROUP BY symbol"
-        )
-        answered = threading.Event()
-        pipe.engine["first"].subscribe(lambda rows: answered.set())
-        pipe.feeds["trade"].put(self.batch(1000))
-        pipe.engine.start()
-        while not answered.wait(0.05):
-            pipe.engine.wait(0)
-        seconds = time.perf_counter() - begin
-        pipe.engine.stop()
-        self.add("start", seconds=seconds, detail={"session seconds": round(session_seconds, 1)})
-        self.found.ratios.append(Ratio("start: seconds from session to first answer", seconds, 6.0))
 
     def rows_per_tick(self) -> None:
         """One query, more and more rows, in turns with the bare pipeline."""
@@ -360,26 +343,34 @@ def main(argv: Sequence[str]) -> int:
     return report(result, options)
 
 
+def start(found: Found, master: str | None, repeat: int) -> None:
+    """From a session to the first answer of a small script, each time in a new process."""
+    measured = list(starts(master, repeat))
+    for point in measured:
+        note = f"{point['case']}, session seconds {point['session s']}"
+        found.rows.append({"part": "start", "seconds": point["answer s"], "note": note})
+    for case in ("with an archive", "without an archive"):
+        seconds = median(p["answer s"] for p in measured if p["case"] == case)
+        found.ratios.append(Ratio(f"start: seconds from session to first answer, {case} of classes", seconds, 6.0))
+
+
 def run(options: argparse.Namespace, sizes: Sizes) -> Found:
     """All chosen parts in one session."""
     from windrow.spark.session import session
 
     found = Found()
+    if "start" in options.parts:  # before a session of our own takes memory and time
+        start(found, options.master, 1 if options.quick else 3)
     with progress() as shown, tempfile.TemporaryDirectory(prefix="windrow-ticks-", ignore_cleanup_errors=True) as place:
         task = shown.add_task("starting Spark", total=None)
-        begin = time.perf_counter()
         spark = session(master=options.master)
-        started = time.perf_counter() - begin
         bench = Bench(spark, Path(place), sizes, 1 if options.quick else options.repeat, options.seed, found)
-        with _settings(spark, {"spark.sql.streaming.numRecentProgressUpdates": "5000"}):
-            if "start" in options.parts:
-                shown.update(task, description="start")
-                bench.start(started)
-            # A side that waits for its turn must not take time from the other.
-            with _settings(spark, {"spark.sql.streaming.pollingDelay": "100ms"}):
-                for part in (p for p in PARTS if p in options.parts):
-                    shown.update(task, description=part)
-                    PARTS[part](bench)
+        # A side that waits for its turn must not take time from the other.
+        settings = {"numRecentProgressUpdates": "5000", "pollingDelay": "100ms"}
+        with _settings(spark, {f"spark.sql.streaming.{name}": value for name, value in settings.items()}):
+            for part in (p for p in PARTS if p in options.parts):
+                shown.update(task, description=part)
+                PARTS[part](bench)
     return found
 
 

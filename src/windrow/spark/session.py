@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import glob
+import importlib
 import logging
 import os
 import re
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -24,6 +26,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from windrow.errors import WindrowError
+from windrow.spark.archive import archive_options
 from windrow.spark.unwrap import unwrap
 
 if TYPE_CHECKING:
@@ -95,6 +98,8 @@ def _start(master: str, settings: Mapping[str, str], verbose: bool) -> SparkSess
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    # Python has nothing to do while a JVM starts
+    threading.Thread(target=importlib.import_module, args=("windrow.spark.live",), daemon=True).start()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
     conf = SparkConf().setMaster(master).setAppName("windrow").setAll(list(settings.items()))
@@ -103,6 +108,8 @@ def _start(master: str, settings: Mapping[str, str], verbose: bool) -> SparkSess
             return SparkSession.builder.config(conf=conf).getOrCreate()
     profile = str(files("windrow.spark").joinpath("log4j2.properties"))
     options = conf.get("spark.driver.extraJavaOptions", "") or ""
+    if master.startswith("local"):
+        options = f"{options} {archive_options(_jars(), shutil.which(_java()) or '')}"
     conf.set("spark.driver.extraJavaOptions", f"{options} -Dlog4j2.configurationFile=file:{profile}".strip())
     # What the JVM itself prints (module notices, a crash) goes to a file; users see it only when the start fails.
     with tempfile.NamedTemporaryFile("w+", prefix="windrow-spark-", suffix=".log", delete=False) as log:
@@ -207,6 +214,12 @@ def check_java() -> int:
 def _java() -> str:
     home = os.environ.get("JAVA_HOME")
     return os.path.join(home, "bin", "java") if home else shutil.which("java") or "java"
+
+
+def _jars() -> str:
+    import pyspark
+
+    return os.path.join(os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__), "jars")
 
 
 def _version_in(spark_home: str | None) -> str | None:
