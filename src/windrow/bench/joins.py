@@ -352,7 +352,7 @@ def _on_spark(options: argparse.Namespace, say: Callable[[str], None]) -> tuple[
             spark, options.quick, options.repeat, options.seed, options.peers, options.peers
         ),
         "heavy keys": lambda: joins_spark.skew(spark, options.quick, options.seed),
-        "expiry": lambda: joins_spark.expiry(options.quick, CLOCKS[options.clock]),
+        "expiry": lambda: joins_spark.expiry(spark, options.quick, options.seed),
         "re-ordering": lambda: joins_spark.reordering(spark, options.quick, options.seed),
     }
     for name, run in parts.items():
