@@ -110,7 +110,7 @@ class Run:
     @property
     def ticks(self) -> list[Tick]:
         """Ticks so far that had rows."""
-        return [t for t in list(self.engine.runtime.figures._ticks) if _rows(t)]
+        return [t for t in self.engine.runtime.figures.ticks if _rows(t)]
 
     def flows(self) -> np.ndarray:
         """Rows seen and kept, importance seen and kept, so far."""

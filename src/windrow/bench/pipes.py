@@ -86,9 +86,7 @@ class Pipe:
 
     def phases(self, last: int) -> dict[str, float]:
         """Milliseconds by phase, as a mean of the last ticks."""
-        ticks = list(self.engine.runtime.figures._ticks)[-last:]
-        names = dict.fromkeys(p for t in ticks for p in t.seconds)
-        return {p: round(1000 * sum(t.seconds.get(p, 0.0) for t in ticks) / len(ticks), 1) for p in names}
+        return self.engine.runtime.figures.phases(last)
 
 
 class Bare:

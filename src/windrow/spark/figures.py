@@ -32,6 +32,17 @@ class Figures:
         """Remember a tick's figures, not its rows."""
         self._ticks.append(replace(tick, answers={}, late={}, admitted=[]))
 
+    @property
+    def ticks(self) -> list[Tick]:
+        """The ticks remembered, oldest first."""
+        return list(self._ticks)
+
+    def phases(self, last: int) -> dict[str, float]:
+        """Mean milliseconds of each phase of the last ticks."""
+        ticks = self.ticks[-last:]
+        names = dict.fromkeys(p for t in ticks for p in t.seconds)
+        return {p: round(1000 * sum(t.seconds.get(p, 0.0) for t in ticks) / len(ticks), 1) for p in names}
+
     def status(
         self,
         ticker: Ticker,
@@ -41,14 +52,14 @@ class Figures:
         budgets: Budgets,
     ) -> dict[str, Any]:
         """Everything but whether the engine runs."""
-        manifest, ticks = ticker.manifest, list(self._ticks)
+        manifest, ticks = ticker.manifest, self.ticks
         state = _state(manifest)
         return {
             "ticks": manifest.tick,
             "frontier": manifest.frontier,
             "partitions": ticker.partitions,
             "rows_per_second": self._rate(ticks, "rows."),
-            "tick_ms": _phases(ticks[-RECENT_TICKS:]),
+            "tick_ms": self.phases(RECENT_TICKS),
             "state": {"runs": sum(r for r, _ in state.values()), "bytes": sum(b for _, b in state.values())},
             "streams": {
                 r.definition.name: self._stream(r, manifest, ticks, state.get(f"~{k}", (0, 0)))
@@ -128,12 +139,6 @@ def _shared(ticker: Ticker, key: str, state: Mapping[str, tuple[int, int]]) -> d
         "state_bytes": size,
         "family": query.family,
     }
-
-
-def _phases(ticks: list[Tick]) -> dict[str, float]:
-    """Mean milliseconds of each phase."""
-    phases = dict.fromkeys(p for t in ticks for p in t.seconds)
-    return {p: round(1000 * sum(t.seconds.get(p, 0.0) for t in ticks) / len(ticks), 1) for p in phases}
 
 
 def _table(table: LiveTable) -> dict[str, Any]:
