@@ -173,6 +173,11 @@ class Join:
     def start(self, ts: int) -> None:
         """Nothing to do."""
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, indexes included."""
+        return sum(index.nbytes for index in self._indexes.values())
+
     # orders
 
     def _paths(self, orders: Orders) -> list[tuple[Step, ...]]:
