@@ -98,7 +98,8 @@ class Engine:
                 actions.append(bound)
             catalog = after
         if actions:
-            self._change(catalog, *(partial(self._act, bound) for bound in actions))
+            adding = all(isinstance(a, cql.CreateQuery) and a.plan.budget is None for a in actions)
+            self._change(catalog, *(partial(self._act, bound) for bound in actions), adding=adding)
         return shown
 
     def _sharing(self, plan: QueryPlan) -> dict[str, Any] | None:
@@ -111,9 +112,9 @@ class Engine:
         known = plan.name in registry.served or plan.name.lower() in self.catalog.queries
         return sharing_of(registry if known else registry.with_plan(plan), plan)
 
-    def _change(self, catalog: Catalog, *changes: Callable[[], object]) -> None:
-        """Make changes that lead to a catalog: all of them or none."""
-        with self.runtime.changing():
+    def _change(self, catalog: Catalog, *changes: Callable[[], object], adding: bool = False) -> None:
+        """Make changes that lead to a catalog: all of them or none; `adding`: only queries without budgets come."""
+        with self.runtime.changing(adding):
             self.runtime.keep(catalog, self._functions(catalog))
             for change in changes:
                 change()

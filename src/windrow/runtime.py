@@ -41,7 +41,7 @@ class Runtime(Protocol):
 
     outlets: dict[str, Outlet]
 
-    def changing(self) -> AbstractContextManager[None]:
+    def changing(self, adding: bool = False) -> AbstractContextManager[None]:
         """Make changes between two ticks: all of them or none."""
 
     def keep(self, catalog: Catalog, functions: Mapping[str, Callable[..., object]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 
 import numpy as np
@@ -272,3 +273,54 @@ def test_a_silent_stream_does_not_stop_time(open_engine, tmp_path):
         time.sleep(0.1)
     assert engine.status()["frontier"] == int(rows(0)["ts"][-1].as_py()) - 1
     assert engine["q"].results().num_rows
+
+
+@pytest.mark.parametrize("retain", ["", "RETAIN 20"])
+def test_a_query_comes_while_a_job_runs(retain, open_engine, tmp_path):
+    """It need not wait for the tick, and answers as one that comes when the tick has ended; a DROP waits."""
+    data, flag = f"{tmp_path}/s", tmp_path / "go on"
+
+    def wait(k):
+        for _ in range(400):
+            if flag.exists():
+                break
+            time.sleep(0.05)
+        return pa.compute.greater(k, 0)
+
+    windrow.function("wait", wait, returns="boolean")
+    queries = {
+        "shared": "SELECT COUNT(*) AS n, SUM(v) AS s FROM s [RANGE 10 SLIDE 5] WHERE v > 2",
+        "alone": "SELECT k, COUNT(*) AS n FROM s [RANGE 15] GROUP BY k",
+    }
+    engine = open_engine()
+    engine.execute(f"CREATE STREAM s {COLUMNS} TIMESTAMP BY ts {retain} {source(data)}")
+    engine.execute(f"CREATE QUERY slow AS SELECT COUNT(*) AS n FROM s [RANGE 5] WHERE wait(k); "
+                   f"CREATE QUERY before AS {queries['shared']}")  # fmt: skip
+    put(data, 0)
+    engine.start()
+    deadline = time.time() + 60
+    while not engine.runtime._job_runs and time.time() < deadline:
+        time.sleep(0.01)
+    engine.execute("; ".join(f"CREATE QUERY {name} AS {text}" for name, text in queries.items()))
+    assert engine.runtime._job_runs
+    assert engine.runtime.store.latest().tick == 0
+    drop = threading.Thread(target=engine.execute, args=("DROP QUERY slow",))
+    drop.start()
+    drop.join(0.2)
+    assert drop.is_alive()
+    flag.touch()
+    engine.drain()
+    drop.join(30)
+    assert "slow" not in engine and set(engine.catalog.queries) == {"before", "shared", "alone"}
+    engine.execute("; ".join(f"CREATE QUERY {name}_after AS {text}" for name, text in queries.items()))
+    for number in (1, 2, 3):
+        put(data, number)
+    engine.drain()
+    for name in queries:
+        got, want = engine[name].results(), engine[f"{name}_after"].results()
+        assert want.num_rows
+        assert_same(got, want)
+    whole = local(queries["shared"], [rows(i) for i in range(4)], engine.status()["frontier"])
+    assert_same(engine["before"].results(), whole)
+    engine = open_engine()
+    assert {"before", "shared", "alone"} < set(engine.catalog.queries)

@@ -5,7 +5,7 @@ Wu and Franklin over trades, the closing prices and index memberships, or the sa
 windrow runs them live: one stream of Parquet files, one Spark job per tick, shared (and, for few queries, not shared).
 "seconds" is the time from handing over the script to the last answer, with parsing and planning; "replay" is
 `windrow.run` over the same files, "local" the same without Spark. "registration" is the median of CREATE QUERY calls
-while 1,000 run: between ticks, and while ticks run, whose end a call waits for. Structured Streaming runs one
+while 1,000 run: between ticks, and while rows arrive and ticks follow one another. Structured Streaming runs one
 streaming query for each; Flink SQL runs one statement set. The start of a session or cluster is in no figure. All
 answers are compared.
 """
@@ -288,8 +288,8 @@ def _windrow(ends: Ends, name: str, n: int, seed: int, repeat: int) -> Row:
 def _registration(ends: Ends, seed: int) -> tuple[list[Row], list[Ratio]]:
     """CREATE QUERY while 1,000 run: parsing, planning, joining, and the change made durable in the home.
 
-    The median of 21 calls between ticks and, with rows arriving all the time, of 21 more: those meet ticks at work and
-    return when the tick has ended.
+    The median of 21 calls between ticks and, with rows arriving all the time, of 21 more: those share the processors
+    with a tick's tasks, and may wait for the driver's part of a tick.
     """
     wanted = queries(ends.data, "C low sharing", 1062, seed)
     script = [f"CREATE QUERY {q.name} AS {q.cql()}" for q in wanted]

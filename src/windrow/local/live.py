@@ -112,7 +112,7 @@ class LocalRuntime:
         return self._group
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[None]:
+    def changing(self, adding: bool = False) -> Iterator[None]:
         """Make changes between two ticks: all of them or none."""
         with self._lock:
             held = [dict(d) for d in (self._inlets, self._tables, self._circuits, self.outlets)]

@@ -2,13 +2,20 @@
 
 Declarations touch a few dictionaries and the ticker; new streams are started and the catalog is written at the end of a
 change, so whatever fails before leaves everything as it was, and a change is durable when the call returns.
+
+    tick    plan ─┬──────────── job ────────────┬─ collect ─ manifest ─ sinks       held: plan, and from collect on
+    others        └ queries come, manifests too ┘                             drop, declare: between two ticks
+
+A query that comes while a job runs is no part of that tick: its seat is in the next epoch, it is durable by a manifest
+that holds the state before the tick, on which the tick's own manifest then builds, and its clock starts behind the
+tick's rows. So nobody waits for a job to create a query.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,7 +31,9 @@ from windrow.shedding.budget import Budgets
 from windrow.sources.tabular import to_table
 from windrow.spark import view
 from windrow.spark.faults import reach
+from windrow.spark.job import Feed, Job
 from windrow.spark.keep import Keeper
+from windrow.spark.program import Program
 from windrow.spark.reader import Reader
 from windrow.spark.sources import columns_of, conform, open_stream
 from windrow.spark.store import Store
@@ -36,7 +45,8 @@ if TYPE_CHECKING:
 
 
 class Declared:
-    """Streams, tables and queries of one home; `_busy` is held by whoever changes them or runs a tick."""
+    """Streams, tables and queries of one home; `_busy` is held by whoever changes them or runs a tick, but for its
+    job."""
 
     def __init__(
         self, spark: SparkSession, store: Store, ticker: Ticker, strategy: str, budget_us: int | None = None
@@ -52,7 +62,11 @@ class Declared:
         self._fresh: list[str] = []  # queries that have not had their history yet
         self._keeper = Keeper(store, strategy, "none" if budget_us is None else "set")
         self._catalog: Catalog | None = None  # to be written by the change under way
+        self._newcomers: list[str] = []  # queries that came while a job ran
         self._busy = threading.RLock()
+        self._ended = threading.Condition(self._busy)
+        self._job_runs = False
+        ticker.job = _Apart(ticker.job, self)
 
     def _check(self) -> None:
         """Refuse changes to an engine that has failed."""
@@ -63,9 +77,14 @@ class Declared:
         raise NotImplementedError
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[None]:
-        """Make changes between two ticks: all of them, durably, or none."""
+    def changing(self, adding: bool = False) -> Iterator[None]:
+        """Make changes between two ticks: all of them, durably, or none.
+
+        `adding`: nothing but new queries without budgets, which need not wait for the job of a tick.
+        """
         with self._busy:
+            if not adding or self.budgets.default_us is not None:
+                self._ended.wait_for(lambda: not self._job_runs)
             self._check()
             undo = self._undo()
             readers, outlets = dict(self.readers), dict(self.outlets)
@@ -91,7 +110,7 @@ class Declared:
         held: list[tuple[object, str, Any]] = [
             (owner, name, value.copy())
             for owner, names in (
-                (self, ("readers", "outlets", "failures", "_tables", "_fresh")),
+                (self, ("readers", "outlets", "failures", "_tables", "_fresh", "_newcomers")),
                 (ticker, ("streams", "queries", "starts", "tables", "choices", "heavy")),
                 (self.budgets, ("gates", "behind", "plans", "spans")),
             )
@@ -225,6 +244,7 @@ class Declared:
         """Read a table again now."""
         reading = self._tables[name.lower()].refresh()
         with self._busy:
+            self._ended.wait_for(lambda: not self._job_runs)
             self.ticker.set_table(name.lower(), reading.table)
 
     def tables(self) -> dict[str, pa.Table]:
@@ -242,7 +262,28 @@ class Declared:
         empty = answer(plan, Elements.empty(self.ticker.queries[key].schema))
         self.outlets[key] = Outlet(Recent(self.budgets.mark(key, empty)))
         if not known:
-            self._fresh.append(key)
+            (self._newcomers if self._job_runs else self._fresh).append(key)
+
+    @contextlib.contextmanager
+    def _apart(self) -> Iterator[None]:
+        """Run the job of a tick, whose program is made, with `_busy` free."""
+        self.ticker.sharing.used()  # who comes now has not seen the rows of this tick
+        self._job_runs = True
+        self._busy.release()
+        try:
+            yield
+        finally:
+            self._busy.acquire()
+            self._job_runs = False
+            self._ended.notify_all()
+
+    def _let_in(self) -> None:
+        """After a tick: those who came while its job ran begin behind its rows, and have their history to come."""
+        for key in self._newcomers:
+            start = self._start(self.ticker.queries[key].plan)
+            if start is not None:
+                self.ticker.starts[key] = start
+        self._fresh, self._newcomers = self._newcomers, []
 
     def _start(self, plan: QueryPlan) -> int | None:
         """Where a new query's clock starts: at the frontier or the last row it has missed; None: at its first row."""
@@ -257,3 +298,15 @@ class Declared:
         self.failures.pop(name.lower(), None)
         self.budgets.drop(name)
         del self.outlets[name.lower()]
+
+
+class _Apart:
+    """The job of a runtime's ticks, while which queries may come."""
+
+    def __init__(self, job: Job, runtime: Declared) -> None:
+        self.job, self.runtime = job, runtime
+
+    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> pa.Table:
+        """Run one job."""
+        with self.runtime._apart():
+            return self.job.run(feeds, program, stages)

@@ -5,7 +5,8 @@
     stream C ─ foreachBatch ┘
 
 Each stream is a StreamingQuery of its own with a checkpoint of its own, so streams come and go. Changes (queries,
-streams, tables) are made between two ticks, all those of a script at once, and are durable when the call returns.
+streams, tables) are made between two ticks, all those of a script at once, and are durable when the call returns; new
+queries do not wait for a tick's job (`declared`).
 """
 
 from __future__ import annotations
@@ -159,7 +160,6 @@ class SparkRuntime(Declared):
         feeds = [Feed(b.stream, b.frame) for b in batches] + histories
         self.ticker.quotas = self.budgets.quotas()
         tick = self.ticker.run(feeds, idle=self._idle())
-        self._fresh = []
         self.budgets.account(tick.admitted)
         tick.counters |= self.budgets.counters()
         tick.answers = {q: self.budgets.mark(q, t) for q, t in tick.answers.items()}
@@ -167,6 +167,7 @@ class SparkRuntime(Declared):
         outputs |= {view.kept_name(s): rows for s, rows in tick.late.items()}
         extra = {"budget": self.budgets.dump()} if self.budgets.behind else {}
         self.ticker.commit(tick, {b.stream: b.number for b in batches}, outputs, extra)
+        self._let_in()
         reach("after manifest")
         lap = time.perf_counter()
         self._deliver(tick)
