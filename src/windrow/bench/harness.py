@@ -53,6 +53,7 @@ class Figure:
     x: str
     y: str
     lines: Mapping[str, Sequence[tuple[float, float]]]
+    log: bool = True
 
 
 @dataclass(frozen=True)
@@ -195,8 +196,10 @@ def report(result: Result, options: argparse.Namespace) -> int:
         print(json.dumps(document, indent=1))
     else:
         console = Console()
-        console.print(_table(result.experiment, result.rows))
-        console.print(_table("targets", document["ratios"]))
+        for rows in _alike(result.rows):
+            console.print(_table(result.experiment, rows))
+        if document["ratios"]:
+            console.print(_table("targets", document["ratios"]))
         if options.json:
             Path(options.json).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     directory = options.out or (None if options.quick else results_directory())
@@ -212,6 +215,24 @@ def save(result: Result, document: Mapping[str, Any], directory: Path) -> None:
     stem.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     drawn = [f for f in result.figures if _draw(f, directory / f"{result.experiment}-{f.name}.svg")]
     stem.with_suffix(".md").write_text(_page(result, document, drawn), encoding="utf-8")
+
+
+def _alike(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Rows in tables: a row goes with those of its part before it if one side has all the columns of the other.
+
+    >>> [len(t) for t in _alike([{"a": 1}, {"a": 1, "b": 2}, {"a": 3}, {"c": 4}])]
+    [3, 1]
+    """
+    tables: list[list[Mapping[str, Any]]] = []
+    known: set[str] = set()
+    for row in rows:
+        fits = known <= row.keys() or row.keys() <= known
+        if tables and fits and tables[-1][-1].get("part") == row.get("part"):
+            tables[-1].append(row)
+        else:
+            tables, known = [*tables, [row]], set()
+        known |= row.keys()
+    return tables
 
 
 def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -240,8 +261,12 @@ def _page(result: Result, document: Mapping[str, Any], figures: Sequence[Figure]
         f"Machine: {host['cpu']}, {host['cores']} cores, {host['memory_gb']} GB, {host['os']}, "
         f"Python {host['python']}, {libraries}.",
         f"Commit {document['commit'] or 'unknown'}, seed {result.seed}. Data: {parameters}.",
-        "", "## Targets", "", *_markdown(document["ratios"]), "", "## Measured", "", *_markdown(result.rows), "",
     ]  # fmt: skip
+    if document["ratios"]:
+        lines += ["", "## Targets", "", *_markdown(document["ratios"])]
+    lines += ["", "## Measured", ""]
+    for rows in _alike(result.rows):
+        lines += [*_markdown(rows), ""]
     for figure in figures:
         lines += [f"![{figure.caption}]({result.experiment}-{figure.name}.svg)", "", f"*{figure.caption}*", ""]
     return "\n".join(lines)
@@ -267,7 +292,8 @@ def _draw(figure: Figure, path: Path) -> bool:
         canvas, axes = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
         for label, points in figure.lines.items():
             axes.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=3, label=label)
-        axes.set(xlabel=figure.x, ylabel=figure.y, xscale="log", yscale="log")
+        scale = "log" if figure.log else "linear"
+        axes.set(xlabel=figure.x, ylabel=figure.y, xscale=scale, yscale=scale)
         axes.grid(True, which="major", alpha=0.3)
         axes.legend()
         canvas.savefig(path, metadata={"Date": None})

@@ -274,9 +274,9 @@ def _result(found: Outcome, budget: float, seconds: int, options: argparse.Names
     }
     resident = {k: [(t, m.get(k, 0.0)) for t, m in found.memory] for k in found.memory[0][1]}
     figures = [
-        Figure("ticks", "Seconds per tick; the load is on from 0 to 60", "seconds", "seconds", lines),
-        Figure("kept", "Share of rows kept", "seconds", "%", shares),
-        Figure("memory", "Resident memory", "seconds", "MB", resident),
+        Figure("ticks", "Seconds per tick; the load is on from 0 to 60", "seconds", "seconds", lines, log=False),
+        Figure("kept", "Share of rows kept", "seconds", "%", shares, log=False),
+        Figure("memory", "Resident memory", "seconds", "MB", resident, log=False),
     ]
     parameters = {"values": VALUES, "facts": FACTS, "top importance": TOP, "seconds of load": seconds, "query": QUERY}
     return Result("overload", __doc__ or "", options.seed, parameters, [summary, *found.points], ratios, figures)

@@ -178,7 +178,7 @@ def figure6(
         found.append(row)
     lines = {n: [(r["memory"], r[n]) for r in found] for n in ("EXACT", "OPTIMUM", *ONLINE)}
     caption = f"Online: total importance by memory (lifetime 50, {setting.name})"
-    return found, Figure(f"figure6-{setting.values}", caption, "memory, rows", "importance", lines)
+    return found, Figure(f"figure6-{setting.values}", caption, "memory, rows", "importance", lines, log=False)
 
 
 def held_out(seeds: Sequence[int], rows: int, setting: Setting, memories: Sequence[int]) -> list[dict[str, Any]]:
@@ -264,7 +264,7 @@ def grown(seed: int, rows: int, lifetime: int, memories: Sequence[int]) -> tuple
         found.append(row)
     lines = {n: [(r["memory"], r[n]) for r in found] for n in ("OPTIMUM", *ONLINE)}
     caption = f"Online: total importance by memory (lifetime {lifetime:,}, {rows:,} rows per stream)"
-    return found, Figure("figure6-grown", caption, "memory, rows", "importance", lines)
+    return found, Figure("figure6-grown", caption, "memory, rows", "importance", lines, log=False)
 
 
 def optimum_time(seed: int, rows: int, memory: int, lifetime: int, clock: str) -> dict[str, Any]:

@@ -240,7 +240,9 @@ class Bench:
         what = f"{len(names)} queries added and dropped: worst tick / median of the run"
         self.found.ratios.append(Ratio(what, max(busy) / middle, 2.0))
         lines = {"calm": list(enumerate(calm, 1)), "churn": list(enumerate(busy, len(calm) + 1))}
-        self.found.figures.append(Figure("churn", "Ticks before and while queries come and go", "tick", "ms", lines))
+        self.found.figures.append(
+            Figure("churn", "Ticks before and while queries come and go", "tick", "ms", lines, log=False)
+        )
 
     def long(self) -> None:
         """Many window lengths: nothing may grow once the windows are full. Then a restart."""
@@ -276,7 +278,7 @@ class Bench:
                 )
         names = [n for n in samples[0] if n.endswith(" MB")]
         lines = {n: [(s["windows"], s[n]) for s in samples] for n in names}
-        self.found.figures.append(Figure("long", "A long run: what is kept", "window lengths", "MB", lines))
+        self.found.figures.append(Figure("long", "A long run: what is kept", "window lengths", "MB", lines, log=False))
         self._recover(pipe, rows)
 
     def _recover(self, pipe: Pipe, rows: int) -> None:
