@@ -32,6 +32,14 @@ TABLE_QUERIES = (
 """Tables are in every partition: each row must count once all the same."""
 
 
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """Let what tasks send each other be compressed, and travel in several pieces."""
+    monkeypatch.setattr("windrow.spark.exchange.LONG", 300)
+    monkeypatch.setattr("windrow.spark.exchange.PIECE", 700)
+    monkeypatch.setattr("windrow.spark.exchange.BATCH", 2000)
+
+
 def check(job, home, case, ways=WAYS):
     """Compare ticks of tasks with the local answer."""
     script, streams, tables, until = case

@@ -3,7 +3,9 @@
 A shuffle moves envelopes: (to, sender, kind, name, body). The body is an Arrow IPC stream of many elements, so the JVM
 handles a few fat rows instead of every element, and each batch is encoded once per (edge, partition). A shuffle
 delivers in any order; `sender` numbers the sending tasks, so receivers put the parts of an edge in the order of arrival
-at the sources.
+at the sources. Fat, but not without bound: the JVM holds a row several times over on its way, so a long body travels in
+pieces, numbered within the `serial` that the envelope has in the task that packed it (who need not be the sender: what
+is for the driver is passed on), and is put together where it is read.
 
     kind     name                     body
     rows     stage:exchange:query     elements for an operator of that stage
@@ -20,50 +22,89 @@ at the sources.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from windrow.errors import RuntimeFailure
 from windrow.operators.aggregates.vectors import Bools
 from windrow.operators.elements import Elements, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.state.run import ints
 from windrow.spark.spread import How, Spread
 
-SCHEMA = pa.schema(
-    [("to", pa.int32()), ("sender", pa.int32()), ("kind", pa.string()), ("name", pa.string()), ("body", pa.binary())]
-)
+SCHEMA = pa.schema([
+    ("to", pa.int32()), ("sender", pa.int32()), ("kind", pa.string()), ("name", pa.string()),
+    ("task", pa.int32()), ("serial", pa.int32()), ("piece", pa.int32()), ("pieces", pa.int32()), ("body", pa.binary()),
+])  # fmt: skip
+
+PIECE = 4 << 20
+"""Bytes of a body that travel in one row."""
+
+BATCH = 4 * PIECE
+"""Bytes of bodies that travel in one record batch."""
+
+LONG = 1 << 20
+"""Bytes from which on a body is compressed."""
 
 Envelope = tuple[int, int, str, str, bytes | pa.Buffer]
 
 
-def pack(envelopes: list[Envelope]) -> Iterator[pa.RecordBatch]:
-    """Envelopes as one record batch."""
-    if envelopes:
-        columns = zip(*envelopes, strict=True)
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(list(c), f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
-        )
+def pack(envelopes: list[Envelope], task: int) -> Iterator[pa.RecordBatch]:
+    """Envelopes as record batches; no other task that packs for the same readers has this number."""
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for serial, (to, sender, kind, name, body) in enumerate(envelopes):
+        pieces = max(1, -(-len(body) // PIECE))
+        for piece in range(pieces):
+            part = body if pieces == 1 else memoryview(body)[piece * PIECE : (piece + 1) * PIECE]
+            if rows and size + len(part) > BATCH:
+                yield _batch(rows)
+                rows, size = [], 0
+            rows.append((to, sender, kind, name, task, serial, piece, pieces, part))
+            size += len(part)
+    if rows:
+        yield _batch(rows)
 
 
-def unpack(batch: pa.RecordBatch) -> Iterator[Envelope]:
-    """The envelopes of a record batch; bodies are not copied."""
-    *plain, body = batch.columns
-    for i, (to, sender, kind, name) in enumerate(zip(*(c.to_pylist() for c in plain), strict=True)):
-        yield to, sender, kind, name, body[i].as_buffer()
+def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = [pa.array(list(c), f.type) for c, f in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[Envelope]:
+    """The envelopes of record batches; a body in one piece is not copied."""
+    begun: dict[tuple[int, int], dict[int, pa.Buffer]] = {}
+    for batch in batches:
+        *plain, body = batch.columns
+        for i, row in enumerate(zip(*(c.to_pylist() for c in plain), strict=True)):
+            to, sender, kind, name, task, serial, piece, pieces = row
+            found = body[i].as_buffer()
+            if pieces > 1:
+                parts = begun.setdefault((task, serial), {})
+                parts[piece] = found
+                if len(parts) < pieces:
+                    continue
+                found = pa.py_buffer(b"".join(parts[n] for n in range(pieces)))
+                del begun[task, serial]
+            yield to, sender, kind, name, found
+    if begun:
+        raise RuntimeFailure(f"{len(begun)} messages between tasks arrived in part", hint="this is a fault in windrow")
 
 
 def encode_table(table: pa.Table) -> bytes:
-    """An Arrow IPC stream."""
+    """An Arrow IPC stream; a long one is compressed, which costs less than its way through the JVM."""
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if table.nbytes >= LONG else None, use_threads=False)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()
 
 
 def decode_table(body: bytes | pa.Buffer) -> pa.Table:
-    """The table of an Arrow IPC stream, without copying."""
+    """The table of an Arrow IPC stream, without copying if it is short."""
     return pa.ipc.open_stream(body).read_all()
 
 

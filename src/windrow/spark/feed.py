@@ -29,7 +29,7 @@ BLOBS = pa.schema([("stream", pa.string()), ("only", pa.string()), ("rows", pa.b
 
 def feed(program: Program, stream: str, batches: Iterator[pa.RecordBatch], sender: int) -> Iterator[pa.RecordBatch]:
     """The envelopes of one task that reads a stream."""
-    yield from pack(_feed(program, stream, [pa.Table.from_batches([b]) for b in batches], sender))
+    yield from pack(_feed(program, stream, [pa.Table.from_batches([b]) for b in batches], sender), sender)
 
 
 def feed_blobs(program: Program, batches: Iterator[pa.RecordBatch], sender: int) -> Iterator[pa.RecordBatch]:
@@ -38,7 +38,7 @@ def feed_blobs(program: Program, batches: Iterator[pa.RecordBatch], sender: int)
     for batch in batches:
         for i, (stream, only) in enumerate(zip(batch["stream"].to_pylist(), batch["only"].to_pylist(), strict=True)):
             tables.setdefault((stream, only), []).append(decode_table(batch["rows"][i].as_buffer()))
-    yield from pack([e for (s, only), parts in tables.items() for e in _feed(program, s, parts, sender, only)])
+    yield from pack([e for (s, only), parts in tables.items() for e in _feed(program, s, parts, sender, only)], sender)
 
 
 def blobs(feeds: Sequence[tuple[str, str | None, pa.Table]], pieces: int) -> pa.Table:

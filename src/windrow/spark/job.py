@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from windrow.spark.exchange import SCHEMA
+from windrow.spark.exchange import SCHEMA, pack
 from windrow.spark.feed import BLOBS, blobs, feed, feed_blobs
 from windrow.spark.program import Program
 from windrow.spark.stage import Stage
@@ -71,7 +71,7 @@ class SparkJob:
             threading.Thread(target=self._wake, name="windrow-wake", daemon=True).start()
 
     def _wake(self) -> None:
-        one = pa.table({"to": [0], "sender": [0], "kind": [""], "name": [""], "body": [b""]}, schema=SCHEMA)
+        one = pa.Table.from_batches(pack([(0, 0, "", "", b"")], 0))
         with contextlib.suppress(Exception):  # whatever is wrong, the first tick says it
             made = self.spark.createDataFrame(one, self._schema).mapInArrow(_nothing, self._schema)
             made.repartitionById(2, made["to"]).mapInArrow(_nothing, self._schema).toArrow()

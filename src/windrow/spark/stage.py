@@ -65,9 +65,8 @@ class Stage:
         def lap() -> None:
             times.append(time.perf_counter())
 
-        for batch in batches:
-            for envelope in unpack(batch):
-                self._receive(envelope)
+        for envelope in unpack(batches):
+            self._receive(envelope)
         lap()
         self._clock()
         held, families = self._recall()
@@ -99,7 +98,7 @@ class Stage:
         if not self.last:
             control = {"frontier": self.frontier, "starts": self.starts, "marks": self.marks}
             self._send(self.partition, "control", "", json.dumps(control).encode())
-        yield from pack(self.out)
+        yield from pack(self.out, self.partition)
 
     @property
     def _key(self) -> tuple[str, int, int]:

@@ -27,7 +27,7 @@ from windrow.operators.state.run import Run
 from windrow.plan.nodes import QueryPlan
 from windrow.shedding.admission import Quotas, Report
 from windrow.spark.choices import Choices
-from windrow.spark.exchange import decode, decode_table
+from windrow.spark.exchange import decode, decode_table, unpack
 from windrow.spark.faults import reach
 from windrow.spark.heavy import HeavyKeys
 from windrow.spark.job import Feed, Job
@@ -293,23 +293,22 @@ class Ticker:
         shown = {k: q.shown for k, q in self.queries.items() if isinstance(q, SharedProgram)}
         late: dict[str, list[pa.Table]] = {}
         reports = []
-        plain = (envelopes.column(c).to_pylist() for c in ("sender", "kind", "name"))
-        for sender, kind, name, body in zip(*plain, envelopes.column("body"), strict=True):
+        for _, sender, kind, name, body in unpack(envelopes.to_batches()):
             match kind:
                 case "answer":
                     schema = self.queries[name].schema
-                    answers.setdefault(name, []).append((sender, decode(body.as_buffer(), list(schema))))
+                    answers.setdefault(name, []).append((sender, decode(body, list(schema))))
                 case "answers":
-                    for query, part in decoded(body.as_buffer(), shown):
+                    for query, part in decoded(body, shown):
                         shared.setdefault(query, []).append((sender, part))
                 case "failed":
-                    tick.failed.setdefault(name, pickle.loads(body.as_buffer()))
+                    tick.failed.setdefault(name, pickle.loads(body))
                 case "late":
-                    late.setdefault(name, []).append(decode_table(body.as_buffer()))
+                    late.setdefault(name, []).append(decode_table(body))
                 case "shed":
-                    tick.admitted.append(Report.decode(body.as_py()))
+                    tick.admitted.append(Report.decode(bytes(body)))
                 case "state":
-                    reports.append(pickle.loads(body.as_buffer()))
+                    reports.append(pickle.loads(body))
         for name, parts in answers.items():
             joined = concat([part for _, part in sorted(parts, key=lambda p: p[0])])
             tick.answers[self.queries[name].plan.name] = answer(self.queries[name].plan, joined)
