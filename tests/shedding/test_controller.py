@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from windrow.operators.keys import mix
-from windrow.shedding.controller import Controller, choose
+from windrow.shedding.controller import Controller, Shape, choose
 from windrow.shedding.estimate import Quality, scaled_average, scaled_count, scaled_sum, shares
 
 
@@ -58,23 +58,70 @@ def test_one_odd_tick_is_soon_forgotten() -> None:
     assert min(kept[27:]) > 0.7 * kept[19]
 
 
-@pytest.mark.parametrize("ticks", [1, 3, 10, 30])
-@pytest.mark.parametrize("waiting", [0, 1])
-@pytest.mark.parametrize("square", [True, False])
-def test_work_that_comes_late(ticks: int, waiting: int, square: bool) -> None:
-    """When rows wait a tick for the frontier, and cost more the more windows hold, it settles without swinging: a
-    window and five ticks after the load came, every tick keeps within 1.2 budgets, and most of it is used."""
-    controller, past, times = Controller(2.0), [10_000] * (ticks + 1), []
-    for tick in range(300):
-        rows = 10_000 if tick < 5 else 90_000
-        kept = round(controller.keep(rows) * rows)
-        past = [*past[1:], kept]
-        due = past[-1 - waiting]
-        kernels = 0.05 + (1e-9 * due * np.mean(past[:-1] if waiting else past[1:]) if square else 4e-5 * due)
-        controller.observe(rows, kept, 0.2 + kernels, kernels, float(np.mean(past)))
-        times.append(0.2 + kernels)
-    assert max(times[10 + ticks :]) <= 1.2 * 2.0
-    assert min(times[100:]) >= 0.5 * 2.0
+def live(
+    hold: float,
+    *,
+    window: float,
+    period: float,
+    alone: float = 0.0,
+    pairs: float = 1.0,
+    noise: float = 0.1,
+    seed: int = 0,
+) -> list[tuple[float, float, float, int]]:
+    """A stream that lives, a file each second: half of `hold` rows a second, three times that for a minute, half again.
+
+    A tick takes what has come meanwhile and works on what an evaluation has passed; rows cost alone and in pairs with
+    what windows hold, so that at `hold` it takes about the budget of two seconds. (Begin, seconds, rows, kept) of each.
+    """
+    rng = np.random.default_rng(seed)
+    loads = [hold / 2] * 18 + [3 * hold] * 60 + [hold / 2] * 20
+    controller, kept_rows, ticks = Controller(2.0), [], []
+    now, taken, done, ended = 0.0, 0, 0.0, 0.0
+    while taken < len(loads):
+        available = min(len(loads), int(now))
+        if available <= taken:
+            now = taken + 1.05
+            continue
+        rows = sum(loads[taken:available])
+        share = controller.keep(round(rows))
+        kept_rows += [share * n for n in loads[taken:available]]
+        taken = available
+        until = max(done, (taken - 1e-6) // period * period if period else taken)
+        due = range(int(done), int(until))
+        met = sum(kept_rows[i] * (sum(kept_rows[max(0, i - round(window)) : i]) + kept_rows[i] / 2) for i in due)
+        work = alone * sum(kept_rows[i] for i in due) / (1.6 * hold) + pairs * met / (1.6 * hold * hold * window)
+        kernels = (0.15 + 1.4 * work) * rng.uniform(1 - noise, 1 + noise)
+        seconds = kernels + 0.45 * rng.uniform(1 - noise, 1 + noise) + 2e-6 * rows
+        begin, now, done = now, now + seconds, until
+        shape = Shape(window * 1e6, round(period * 1e6) or 1)
+        controller.observe(round(rows), round(share * rows), seconds, kernels, taken * 1e6 - 1, now - ended, shape)
+        ended = now
+        ticks.append((begin, seconds, rows, round(share * rows)))
+    return ticks
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"window": 3, "period": 1},
+        {"window": 3, "period": 0},
+        {"window": 1, "period": 1},
+        {"window": 10, "period": 1},
+        {"window": 30, "period": 1},
+        {"window": 3, "period": 1, "alone": 0.7, "pairs": 0.0},
+        {"window": 3, "period": 1, "alone": 0.4, "pairs": 0.5},
+    ],
+)
+def test_a_live_stream_settles(what: dict[str, float], seed: int) -> None:
+    """Work that comes a tick late, windows that fill and batches that grow with the ticks before: all but the first
+    ticks keep to the budget, the time is used, and when the load has passed all rows are kept at once."""
+    ticks = live(5000, seed=seed, **what)  # type: ignore[arg-type]
+    loaded = [t for t in ticks if 18 <= t[0] <= 79][6:]
+    assert max(seconds for _, seconds, _, _ in loaded) <= 1.2 * 2.0
+    assert sum(seconds for _, seconds, _, _ in loaded) >= 0.8 * (loaded[-1][0] - loaded[0][0])
+    assert sum(kept for *_, kept in loaded) >= 0.12 * sum(rows for _, _, rows, _ in loaded)
+    assert all(kept == round(rows) for _, _, rows, kept in [t for t in ticks if t[0] > 79][5:])
 
 
 def test_a_cold_start_does_not_close_the_gate() -> None:

@@ -274,7 +274,8 @@ class LocalRuntime:
             self._emit(name, circuit.advance(feed.__getitem__, frontier))
         self.frontier = frontier
         self._ticks += 1
-        self.budgets.observe(self._ticks, self._clock() - begin, frontier)
+        ended = self._clock()
+        self.budgets.observe(self._ticks, ended - begin, frontier, ended=ended)
         if self._group.failures:  # everyone else has gone on
             raise self._group.failures.pop(next(iter(self._group.failures)))
 

@@ -13,7 +13,6 @@ the state, so a restart does not forget that a window has holes.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -22,19 +21,17 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.errors import WindrowError
-from windrow.operators.elements import INF
+from windrow.operators.elements import BEGINNING, INF
 from windrow.plan.nodes import QueryPlan, Scan, TickBudget, walk
 from windrow.plan.weights import reach, weighed
 from windrow.shedding.admission import Quotas, Report, gate_of
-from windrow.shedding.controller import Controller, Model
+from windrow.shedding.controller import Controller, Model, Shape
+from windrow.shedding.work import Kept, Pace
 
 LOG = logging.getLogger("windrow.engine")
 
 APPROXIMATE = "_approximate"
 """The column that says of a line of an answer that rows are missing which it should have seen."""
-
-PAST = 50
-"""Ticks remembered, to know what windows hold."""
 
 RECENT = 0.2
 """The weight of the newest tick in running means."""
@@ -66,19 +63,6 @@ class Gate:
     last: dict[str, Flow] = field(default_factory=dict)  # of the last tick
     ticks: int = 0  # that shed
     shed_last: bool = False
-    past: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=PAST))  # rows kept, and time passed
-
-    def held(self, kept: int, passed: int, reach: int | None) -> float:
-        """Rows kept per tick like the last, a mean over the length of the windows (`reach`; None: of all known) and a
-        tick more: rows wait for the frontier."""
-        self.past.append((kept, passed))
-        rows = time = 0
-        for n, length in reversed(self.past):
-            full = reach is not None and time >= reach
-            rows, time = rows + n, time + length
-            if full:
-                break
-        return rows * passed / time if time else float(kept)
 
     @property
     def shedding(self) -> bool:
@@ -94,7 +78,7 @@ class Budgets:
     behind: dict[str, str] = field(default_factory=dict)  # query -> gate
     plans: dict[str, QueryPlan] = field(default_factory=dict)
     spans: dict[str, list[tuple[int, int | None]]] = field(default_factory=dict)  # query -> approximate [from, to)
-    frontier: int | None = None  # after the last tick
+    ended: float | None = None  # when the last tick did
     _saved: dict[str, Any] = field(default_factory=dict)
 
     # queries
@@ -137,19 +121,25 @@ class Budgets:
 
     # ticks
 
-    def quotas(self) -> Quotas:
-        """The rows that a task may keep, by gate and stream; what is not named passes whole."""
+    def quotas(self, tasks: Mapping[str, int] | None = None) -> Quotas:
+        """The rows that a task may keep, by gate and stream; what is not named passes whole. `tasks`: how many read a
+        stream, as many as in the last tick if not given."""
         found: dict[str, dict[str, int]] = {}
         for key, gate in self.gates.items():
             capacity = gate.controller.capacity
             total = sum(f.arrivals for f in gate.flows.values())
             if capacity is not None and total > 0:
                 found[key] = {
-                    s: max(1, int(capacity * f.arrivals / total / f.tasks))
+                    s: max(1, int(capacity * f.arrivals / total / (tasks or {}).get(s, f.tasks)))
                     for s, f in gate.flows.items()
                     if f.arrivals > 0
                 }
         return found
+
+    @property
+    def shedding(self) -> bool:
+        """Whether any gate is lowered."""
+        return any(g.controller.shedding for g in self.gates.values())
 
     def account(self, reports: Sequence[Report]) -> None:
         """Take in what the tasks of a tick kept."""
@@ -200,16 +190,18 @@ class Budgets:
             found |= (ts >= first) & (ts < (INF if end is None else end))
         return table.append_column(APPROXIMATE, pa.array(found))
 
-    def observe(self, tick: int, seconds: float, frontier: int, kernels: float | None = None) -> None:
-        """Tell the controllers how long a tick took (`kernels`: the part of it behind the gates), log what was shed,
-        and forget spans that time has passed."""
-        passed = max(0, frontier - self.frontier) if self.frontier is not None else 0
-        self.frontier = frontier
+    def observe(
+        self, tick: int, seconds: float, frontier: int, kernels: float | None = None, ended: float | None = None
+    ) -> None:
+        """Tell the controllers how long a tick took (`kernels`: the part of it behind the gates; `ended`: when it did,
+        in seconds of any clock), log what was shed, and forget spans that time has passed."""
+        elapsed = None if ended is None or self.ended is None else ended - self.ended
+        self.ended = ended
         for key, gate in self.gates.items():
             before = gate.controller.shedding
             seen, kept = (sum(getattr(f, n) for f in gate.last.values()) for n in ("seen", "kept"))
-            held = gate.held(kept, passed, self._reach(key))
-            gate.controller.observe(seen, kept, seconds, kernels, held)
+            if frontier != BEGINNING:  # else no work was done
+                gate.controller.observe(seen, kept, seconds, kernels, frontier, elapsed, self._shape(key))
             if kept < seen:
                 weight, whole = (
                     sum(getattr(f, n) for f in gate.last.values()) for n in ("importance_kept", "importance_seen")
@@ -229,10 +221,14 @@ class Budgets:
                 LOG.warning("query %s: exact again from %d on", name, max(b or 0 for _, b in spans))
             self.spans[name] = left
 
-    def _reach(self, gate: str) -> int | None:
-        """The longest windows behind a gate; None: some never end."""
-        found = [reach(self.plans[q]) for q, key in self.behind.items() if key == gate]
-        return None if None in found else max((r for r in found if r is not None), default=None)
+    def _shape(self, gate: str) -> Shape:
+        """The longest windows behind a gate, of those that end, and how often the most frequent query looks."""
+        plans = [self.plans[q] for q, key in self.behind.items() if key == gate]
+        found = [reach(p) for p in plans]
+        known = self.gates[gate].controller.kept.ends
+        endless = (known[-1] - known[0] if known else 1) if None in found else 1
+        period = min((p.root.period or 1 for p in plans), default=1)
+        return Shape(max(endless, *(r for r in found if r is not None), 1), period)
 
     # looking in
 
@@ -288,8 +284,11 @@ class Budgets:
             "gates": {
                 k: {
                     "capacity": g.controller.capacity,
-                    "models": [[list(m.past), m.error] for m in (g.controller.own, g.controller.windows)],
+                    "models": [[list(m.past), m.error] for m in (g.controller.alone, g.controller.pairs)],
                     "rests": list(g.controller.rests),
+                    "kept": [list(g.controller.kept.ends), list(g.controller.kept.rows)],
+                    "pace": [list(p) for p in g.controller.pace.past],
+                    "done": g.controller.done,
                     "ticks": g.ticks,
                     "flows": {s: asdict(f) for s, f in g.flows.items()},
                 }
@@ -320,9 +319,11 @@ def seconds_of(setting: object) -> int | None:
 
 def _restore(gate: Gate, saved: Mapping[str, Any] | None) -> None:
     if saved is not None:
-        gate.controller.capacity, gate.ticks = saved["capacity"], saved["ticks"]
-        gate.controller.rests = tuple(saved["rests"])
-        gate.controller.own, gate.controller.windows = (Model(tuple(past), error) for past, error in saved["models"])
+        controller, (ends, rows) = gate.controller, saved["kept"]
+        controller.capacity, gate.ticks, controller.done = saved["capacity"], saved["ticks"], saved["done"]
+        controller.rests, controller.kept = tuple(saved["rests"]), Kept(tuple(ends), tuple(rows))
+        controller.pace = Pace(tuple((span, seconds) for span, seconds in saved["pace"]))
+        controller.alone, controller.pairs = (Model(tuple(past), error) for past, error in saved["models"])
         gate.flows = {s: Flow(**f) for s, f in saved["flows"].items()}
 
 

@@ -1,21 +1,22 @@
 """How much to shed when ticks take too long, and which rows.
 
-    tick time = rest (fixed, and reading every row that comes) + cost * rows kept
+    tick time = rest (fixed, and reading every row that comes) + time of the kernels
 
-Only the second part can be shed, so the time of the kernels is measured apart. The controller holds one number, the
-rows that fit (`capacity`; unknown until a tick has been too long). Two models say what the kernels' time comes from,
-and the one that foretold the last ticks better is believed:
+Only the second part can be shed, so it is measured apart. Two models say what it comes from, and the one that foretold
+the last ticks clearly better is believed, or the one that expects more:
 
-    a * kept        the rows of this tick, each alike
-    b * held^2      `held`, the rows kept per tick as a mean over the length of the windows: rows wait for the frontier,
-                    and in a join they meet what windows hold
+    a * rows        the rows that the tick had to work on, each alike
+    b * pairs       their pairs with the rows that windows held
 
-With `free` the time that the rest leaves, up to `AIM` of the budget, `free / a` or `sqrt(free / b)` rows fit (upwards,
-a cube root of the room instead: what was let in is seen late). By the second the gate does not open while windows are
-still empty, to meet the bill later, nor close further while they still hold what was let in before. One odd tick opens
-nothing: while ticks are short enough, `a` and `b` are medians of the last three, and the rest is the second greatest of
-the last five. It is a controller, not a switch: with a load that stays the same it settles, and when the load passes it
-keeps everything again, and forgets.
+Both are told from the rows kept and their times (`work.py`), so that neither work that comes a tick late nor windows
+that are still filling, or still full, mislead. The controller asks at which density, rows per unit of stream time, the
+next ticks, and ticks for ever after, would take no longer than `AIM` of the budget; the rows that fit (`capacity`;
+unknown until a tick has been too long) are that density times the stream time of the next batch: a batch that comes
+after a long tick is longer, but not denser.
+
+It is a controller, not a switch: with a load that stays the same it settles, and when the load passes it keeps
+everything again, and forgets. One odd tick opens nothing: while ticks are short enough, `a` and `b` are medians of the
+last three, and the rest is the second greatest of the last five.
 
 The first tick of all may take long for other reasons (a cold start): if it does, it only lowers the gate to `FIRST`
 rows and is forgotten. When the rest alone exceeds the budget, shedding cannot help; the kernels then get `LEAST` of it.
@@ -37,14 +38,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windrow.operators.keys import mix
+from windrow.shedding.work import Kept, Pace, reached
 
 AIM = 0.8
 LEAST = 0.1
 GROWTH = 1.5
 FIRST = 1000
 FLOOR = 0.05
-ROOM = 0.75
+ROOM = 0.85
 FORGET = 0.3
+CLEARLY = 0.6
+"""A model is clearly better if its error is at most so much of the other's."""
+AHEAD = 3
+"""Ticks that are looked ahead."""
 
 
 @dataclass
@@ -53,13 +59,27 @@ class Model:
 
     past: tuple[float, ...] = ()
     error: float = 1.0
+    late: bool = False  # the last tick was too long
 
-    def learn(self, spent: float, what: float, late: bool) -> float:
-        """Take in a tick; the multiple to believe now: the last if it was too long, else the median."""
+    def learn(self, spent: float, what: float, late: bool) -> None:
+        """Take in a tick."""
         if self.past:
             self.error += FORGET * (abs(math.log(spent / (self.past[-1] * what))) - self.error)
         self.past = (*self.past[-2:], spent / what)
-        return self.past[-1] if late else float(np.median(self.past))
+        self.late = late
+
+    @property
+    def multiple(self) -> float:
+        """The multiple to believe: the last if that tick was too long, else the median."""
+        return self.past[-1] if self.late else float(np.median(self.past))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the queries behind a gate do with time: how long a row matters, and at which multiples they look."""
+
+    reach: float = 1
+    period: int = 1
 
 
 @dataclass
@@ -69,9 +89,12 @@ class Controller:
     budget: float
     capacity: float | None = None
     cold: bool = True  # no tick has been observed yet
-    own: Model = field(default_factory=Model)
-    windows: Model = field(default_factory=Model)
+    alone: Model = field(default_factory=Model)
+    pairs: Model = field(default_factory=Model)
     rests: tuple[float, ...] = ()  # seconds of the last ticks that shedding does not change
+    kept: Kept = field(default_factory=Kept)
+    pace: Pace = field(default_factory=Pace)
+    done: float | None = None  # the time up to which work is done
 
     def __post_init__(self) -> None:
         if not self.budget > 0:
@@ -89,38 +112,99 @@ class Controller:
         return self.capacity / rows
 
     def observe(
-        self, arrived: int, kept: int, seconds: float, kernels: float | None = None, held: float | None = None
+        self,
+        arrived: int,
+        kept: int,
+        seconds: float,
+        kernels: float | None = None,
+        frontier: float | None = None,
+        elapsed: float | None = None,
+        shape: Shape | None = None,
     ) -> None:
         """Learn from a tick: rows that came, rows that were processed, and how long it took.
 
-        `kernels`: the part of that time that grows with the rows kept, all of it if not given. `held`: the mean of rows
-        kept per tick over the length of the windows, those of this tick if not given.
+        `kernels`: the part of that time that grows with the rows kept, all of it if not given. `frontier`: the stream
+        time reached, `elapsed`: seconds since the tick before ended; without them, batches do not grow with ticks.
         """
-        if kept == 0 or seconds <= 0:
+        shape = shape or Shape()
+        before = self.kept.ends[-1] if self.kept.ends else None
+        now = frontier if frontier is not None else (before or 0) + 1
+        self.kept = self.kept.plus(now, kept)
+        span = now - before if before is not None else 1
+        if span > 0:
+            self.pace = self.pace.plus(span, math.inf if frontier is None else max(seconds, elapsed or 0.0, 1e-6))
+        begin = self.done if self.done is not None else reached(now, shape.period) - span
+        self.done = max(begin, reached(now, shape.period))
+        if kept == 0 or seconds <= 0 or not self.pace.past:
             return
         cold, self.cold = self.cold, False
         if cold and seconds > self.budget and kept * self.budget < FIRST * seconds:
             self.capacity = FIRST if arrived > FIRST else None
             return
-        spent = min(seconds, seconds if kernels is None else max(kernels, 1e-6))
         late = seconds > self.budget
+        spent = min(seconds, seconds if kernels is None else max(kernels, 1e-6))
         self.rests = (*self.rests[-4:], seconds - spent)
-        free = max(AIM * self.budget - sorted(self.rests)[-2:][0], LEAST * self.budget)
-        own, windows = self.own.learn(spent, float(kept), late), self.windows.learn(spent, (held or kept) ** 2.0, late)
-        if self.own.error < self.windows.error:
-            fits = max(1.0, free / own)
-        else:
-            base = held or kept
-            room = free / (windows * base**2)
-            fits = max(1.0, base * room ** (0.5 if room < 1 else 1 / 3))
-        if late:
+        rows, pairs = self.kept.work(begin, self.done, shape.reach)
+        if late and not rows and not self.alone.past:  # nothing else is known
+            rows, pairs = float(kept), float(kept) ** 2
+        if rows:
+            self.alone.learn(spent, rows, late)
+            self.pairs.learn(spent, max(pairs, 1.0), late)
+        if not self.alone.past or not (late or self.shedding):
+            return
+        next_span = self.pace.after(seconds)
+        density = self._density(now, seconds, shape)
+        fits = max(1.0, next_span * density)
+        if late or self.capacity is None:
             self.capacity = fits
-        elif self.capacity is not None and kept < arrived:
-            self.capacity = min(fits, GROWTH * kept)
-        elif self.capacity is not None:  # all were kept: it says little of more rows, but nothing against them
+        elif kept < arrived:
+            self.capacity = min(fits, GROWTH * kept * (next_span / span if span > 0 else 1.0))
+        else:  # all were kept: it says little of more rows, but nothing against them
             self.capacity = max(self.capacity, min(fits, GROWTH * kept))
-            if seconds <= AIM * self.budget and arrived <= ROOM * self.capacity:
+            if seconds <= AIM * self.budget and arrived <= ROOM * density * max(span, 1e-9):
                 self.capacity = None  # the load has passed: all rows fit with room to spare
+
+    def _density(self, now: float, seconds: float, shape: Shape) -> float:
+        """The most rows per unit of stream time at which no tick to come takes longer than the aim."""
+        rest = sorted(self.rests)[-2:][0]
+        aim = max(AIM * self.budget, rest + LEAST * self.budget)
+        first = self._longest(0.0, rest, now, seconds, shape, True) <= aim  # else what is let in already is too much
+
+        def fits(density: float) -> bool:
+            return self._longest(density, rest, now, seconds, shape, first) <= aim
+
+        low, high = 0.0, 1.0
+        while fits(high) and high < 1e15:
+            low, high = high, 4 * high
+        while high - low > 1e-7 * high and high > 1e-12:
+            middle = (low + high) / 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
+
+    def _longest(self, density: float, rest: float, now: float, seconds: float, shape: Shape, first: bool) -> float:
+        """The longest of the next ticks, the next one only if `first`, and of those for ever after, at a density."""
+        for_ever = self.pace.after(AIM * self.budget)
+        longest = rest + self._kernels(density * for_ever, density**2 * for_ever * shape.reach)
+        kept, done, took = self.kept, self.done or now, seconds
+        for tick in range(AHEAD):
+            span = self.pace.after(took)
+            now += span
+            kept = kept.plus(now, density * span)
+            until = max(done, reached(now, shape.period))
+            took = rest + self._kernels(*kept.work(done, until, shape.reach))
+            done = until
+            if tick or first:
+                longest = max(longest, took)
+        return longest
+
+    def _kernels(self, rows: float, pairs: float) -> float:
+        """The time of the kernels by the model that is clearly better; if none is, by the one that says more."""
+        told = []
+        if self.alone.error <= CLEARLY * self.pairs.error or self.pairs.error > CLEARLY * self.alone.error:
+            told.append(self.alone.multiple * rows)
+        if self.pairs.error <= CLEARLY * self.alone.error or self.alone.error > CLEARLY * self.pairs.error:
+            told.append(self.pairs.multiple * pairs)
+        return max(told)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -158,7 +158,7 @@ class SparkRuntime(Declared):
         for batch in batches:
             batch.reader.seen = time.time()
         feeds = [Feed(b.stream, b.frame) for b in batches] + histories
-        self.ticker.quotas = self.budgets.quotas()
+        self.ticker.quotas = self.budgets.quotas(_tasks(batches) if self.budgets.shedding else None)
         tick = self.ticker.run(feeds, idle=self._idle())
         self.budgets.account(tick.admitted)
         tick.counters |= self.budgets.counters()
@@ -178,7 +178,7 @@ class SparkRuntime(Declared):
         tick.seconds["sweep"] = time.perf_counter() - lap
         tick.seconds["total"] = time.perf_counter() - begin
         tick.ended = time.time()
-        self.budgets.observe(tick.number, tick.seconds["total"], tick.frontier, tick.kernels)
+        self.budgets.observe(tick.number, tick.seconds["total"], tick.frontier, tick.kernels, tick.ended)
         self.figures.add(tick)
         LOG.debug("tick %d: frontier %d, %.0f ms", tick.number, tick.frontier, 1000 * tick.seconds["total"])
 
@@ -239,10 +239,10 @@ class SparkRuntime(Declared):
                 )
 
     def _watch(self) -> None:
-        """A stream that failed stops the engine, with its own message."""
+        """A stream that failed stops the engine, with its own message; while it stops, streams end as they like."""
         for reader in self.readers.values():
             error = reader.failure()
-            if error is not None:
+            if error is not None and not self._stopping.is_set():
                 failure = unwrap(error)
                 failure.primary = f'stream "{reader.definition.name}": {failure.primary}'
                 raise failure
@@ -342,6 +342,11 @@ class SparkRuntime(Declared):
     def quality(self, query: str) -> dict[str, Any] | None:
         """What was shed before a query and in its joins; None when it never sheds."""
         return self.figures.quality(self.ticker, self.budgets, query.lower())
+
+
+def _tasks(batches: Sequence[Batch]) -> dict[str, int]:
+    """How many tasks will read each stream: quotas are for a task."""
+    return {b.stream: b.frame.rdd.getNumPartitions() for b in batches}
 
 
 def _available(reader: Reader) -> Callable[[], None]:
