@@ -47,6 +47,7 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # re-planning costs more than a tick's small job gains
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "windrow.spark.daemon",
@@ -86,7 +87,9 @@ def session(
 
 def _defaults(master: str) -> dict[str, str]:
     made = {**_SETTINGS, "spark.sql.shuffle.partitions": str(_cores(master))}
-    if not master.startswith("local"):  # executors elsewhere must be able to call back, and have their own windrow
+    if master.startswith("local"):
+        made["spark.driver.memory"] = _memory()
+    else:  # executors elsewhere must be able to call back, and have their own windrow
         ours = "driver.host", "driver.bindAddress", "driver.extraJavaOptions", "executorEnv.PYTHONPATH"
         for name in (*ours, "python.daemon.module"):
             del made[f"spark.{name}"]
@@ -235,6 +238,15 @@ def _pair(version: str) -> tuple[int, int]:
 
 def _dotted(pair: tuple[int, int]) -> str:
     return f"{pair[0]}.{pair[1]}"
+
+
+def _memory() -> str:
+    """A quarter of the machine's, for a JVM in which everything runs; Spark's own gigabyte is soon full."""
+    try:
+        installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    except (ValueError, OSError):  # pragma: no cover - not on every system
+        installed = 0
+    return f"{min(max(1024, installed // 4), 8192)}m"
 
 
 def _cores(master: str) -> int:
