@@ -132,8 +132,8 @@ def capacity(spark: SparkSession, place: Path, source: Source, budget: float, st
         for _ in range(steps):
             begin, end = run.feed(rate, 9)
             late = [t for t in run.ticks if t.ended > begin + 3]
-            taken = sum(_rows(t) for t in run.ticks if t.ended > begin)
-            if not late or median(t.seconds["total"] for t in late) > budget or taken < 0.7 * rate * (end - begin):
+            left = rate * (end - begin) - sum(_rows(t) for t in run.ticks if t.ended > begin)
+            if not late or median(t.seconds["total"] for t in late) > budget or left > 2 * budget * rate:
                 break
             held, rate = rate, rate * 1.25
     finally:
@@ -154,6 +154,7 @@ class Outcome:
     exact_again: int
     compared: int
     memory: list[tuple[float, dict[str, float]]]
+    grown: dict[str, float]  # by process
     growth: float
 
 
@@ -165,12 +166,12 @@ def overload(spark: SparkSession, place: Path, source: Source, budget: float, ra
         run.feed(rate / 2, 12)
         before = run.flows()
         begin, end = run.feed(3 * rate, seconds)
-        last = run.ticks[-1].number
+        handed = sum(t.num_rows for rows in source.kept.values() for t in rows.values())
         after = run.flows()
         run.feed(rate / 2, 20)
         run.engine.drain()
         ticks = run.ticks
-        # after the load has ended a tick still holds some of it
+        last = _taken(ticks, handed)
         first = next((t.number for t in ticks if t.number > last and _shed(t) == 0), None)
         spans = run.engine.runtime.budgets.spans["q"]
         answers = run.engine["q"].results()
@@ -186,13 +187,22 @@ def overload(spark: SparkSession, place: Path, source: Source, budget: float, ra
     loaded = [_point(t, begin) for t in ticks if begin <= t.ended <= end + budget][5:]
     behind = [t.number for t in ticks if t.number > last]
     reached = next((t.number for t in ticks if t.frontier >= exact), behind[-1])
-    held = [sum(m.values()) for t, m in run.memory if begin <= t <= end]
-    half = len(held) // 2
+    samples = [m for t, m in run.memory if begin <= t <= end]
+    one, two = len(samples) // 3, 2 * len(samples) // 3
+    middle, final = samples[one:two], samples[two:]
+    grown = {k: median(m[k] for m in final) / median(m[k] for m in middle) for k in final[0]}
     return Outcome(
         rate, points, loaded, float(kept / seen), float(weight / whole),
         (first or behind[-1]) - last, max(0, reached - last), compared,
-        [(round(t - begin, 1), m) for t, m in run.memory], max(held[half:]) / max(held[half // 2 : half]),
+        [(round(t - begin, 1), m) for t, m in run.memory], grown,
+        median(sum(m.values()) for m in final) / median(sum(m.values()) for m in middle),
     )  # fmt: skip
+
+
+def _taken(ticks: Sequence[Tick], rows: int) -> int:
+    """The tick that took the last of so many rows: for ticks, the load ends with it."""
+    taken = np.cumsum([_rows(t) for t in ticks])
+    return ticks[int(np.searchsorted(taken, rows))].number
 
 
 def _shed(tick: Tick) -> int:
@@ -204,6 +214,7 @@ def _point(tick: Tick, begin: float) -> dict[str, Any]:
     return {
         "second": round(tick.ended - begin, 2), "tick": tick.number, "seconds": round(tick.seconds["total"], 3),
         "kernels": round(tick.kernels, 3), "rows": seen, "kept": kept,
+        **{p: round(tick.seconds.get(f"task.{p}", 0.0), 3) for p in ("receive", "advance", "write")},
     }  # fmt: skip
 
 
@@ -257,13 +268,14 @@ def _result(found: Outcome, budget: float, seconds: int, options: argparse.Names
         Ratio("importance kept / what random dropping keeps", found.importance / found.kept, 1.5, least=True),
         Ratio("ticks from the load's end until no row is shed", found.rows_again, 5),
         Ratio("ticks from the load's end until answers are exact", found.exact_again, 5),
-        Ratio("memory: greatest of the load's second half / of its second quarter", found.growth, 1.1),
+        Ratio("memory: the load's last third / its middle", found.growth, 1.1),
     ]  # fmt: skip
     summary = {
         "rows/s held": round(found.rate), "rows/s under load": round(3 * found.rate), "budget": budget,
         "ticks": len(times), "median tick": round(median(times), 3), "rows kept": round(found.kept, 4),
         "importance kept": round(found.importance, 4), "answers after the load, compared with a replay": found.compared,
     }  # fmt: skip
+    summary |= {f"memory of {kind}, last third / middle": round(ratio, 3) for kind, ratio in found.grown.items()}
     lines = {
         "tick": [(p["second"], p["seconds"]) for p in found.points],
         "kernels": [(p["second"], p["kernels"]) for p in found.points],
