@@ -350,12 +350,9 @@ AT = ("setting", "memory", "facts", "lifetime", "heuristic", "rows")
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with the same columns for every figure: where it was measured, and what."""
-    return {
-        "figure": row["figure"],
-        "at": ", ".join(f"{k} {row[k]}" for k in AT if k in row),
-        "measured": {k: v for k, v in row.items() if k not in AT and k not in ("figure", "values")},
-    }
+    """A row as where it was measured, and what."""
+    measured = {k: v for k, v in row.items() if k not in (*AT, "figure", "values")}
+    return {"figure": row["figure"], "at": ", ".join(f"{k} {row[k]}" for k in AT if k in row), **measured}
 
 
 def _fraction(text: str) -> float:
