@@ -94,6 +94,16 @@ def test_nothing_starts_when_java_is_missing(monkeypatch, tmp_path):
         session()
 
 
+def test_memory_within_a_container(monkeypatch, tmp_path):
+    """A local session takes a quarter of what its container may have, at least 1 and at most 8 GB."""
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(module, "_LIMITS", (str(limit),))
+    monkeypatch.setattr(module.os, "sysconf", lambda name: 1 << 20)
+    for text, wanted in ((str(6 << 30), "1536m"), (str(1 << 30), "1024m"), ("max", "8192m")):
+        limit.write_text(text)
+        assert module._memory() == wanted
+
+
 @pytest.mark.spark
 def test_uses_the_session_that_is_there(spark):
     """A session given or active is used as it is."""

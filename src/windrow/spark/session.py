@@ -41,6 +41,8 @@ _LOG = logging.getLogger("windrow.spark")
 
 _SOURCE = str(Path(__file__).resolve().parents[2])
 
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -241,12 +243,14 @@ def _dotted(pair: tuple[int, int]) -> str:
 
 
 def _memory() -> str:
-    """A quarter of the machine's, for a JVM in which everything runs; Spark's own gigabyte is soon full."""
-    try:
-        installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-    except (ValueError, OSError):  # pragma: no cover - not on every system
-        installed = 0
-    return f"{min(max(1024, installed // 4), 8192)}m"
+    """A quarter of what there is, for a JVM in which everything runs; Spark's own gigabyte is soon full."""
+    found = [32 << 30]
+    with contextlib.suppress(ValueError, OSError):
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for limit in _LIMITS:  # of a container
+        with contextlib.suppress(ValueError, OSError):
+            found.append(int(Path(limit).read_text(encoding="ascii")))
+    return f"{max(1024, min(found) // 4 >> 20)}m"
 
 
 def _cores(master: str) -> int:
