@@ -1,6 +1,7 @@
 """A start finds the classes that an earlier one left, whole, and never fails for want of them."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,23 @@ def test_another_spark_has_another(options, tmp_path):
     part = part_of(options())
     os.utime(tmp_path / "spark" / "jars", ns=(1, 1))
     assert part_of(options()) not in ("", part)
+
+
+def test_unused_ones_are_deleted(options, tmp_path):
+    """What nothing has begun with for a month goes when a new one is made; what is used stays."""
+    cache = tmp_path / "cache" / "windrow"
+    cache.mkdir(parents=True)
+    month_ns = time.time_ns() - 31 * 86_400 * 10**9
+    for name in ("spark-old.jsa", "spark-new.jsa", "other"):
+        (cache / name).touch()
+    for name in ("spark-old.jsa", "other"):
+        os.utime(cache / name, ns=(month_ns, month_ns))
+    Path(part_of(options())).write_bytes(HEAD)
+    assert {f.name for f in cache.glob("*.jsa")} == {"spark-new.jsa"} and (cache / "other").exists()
+    (used,) = {options().rpartition("=")[2] for _ in range(2)}
+    os.utime(used, ns=(month_ns, month_ns))
+    options()
+    assert os.stat(used).st_mtime_ns > month_ns
 
 
 @pytest.mark.parametrize("why", ["off", "settings", "settings beside it", "no cache", "no java", "space"])

@@ -23,6 +23,9 @@ _WHOLE = (0xF00BABA8).to_bytes(4, "little"), (0xF00BABA8).to_bytes(4, "big")
 _ATTEMPT = 600.0
 """Seconds for which one session alone tries to make an archive."""
 
+_UNUSED = 30 * 86_400.0
+"""Seconds after which an archive that nothing has used is deleted."""
+
 _QUIET = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
 """What does not fit is not worth a word."""
 
@@ -40,11 +43,21 @@ def archive_options(jars: str, java: str) -> str:
         if not archive.exists() and _whole(part):
             os.replace(part, archive)
         if archive.exists():
+            os.utime(archive)
             return f"{_QUIET} -XX:SharedArchiveFile={archive}"
         folder.mkdir(parents=True, exist_ok=True)
+        _forget(folder)
         return f"{_QUIET} -XX:ArchiveClassesAtExit={part}" if _mine(folder / f"{name}.attempt") else ""
     except OSError:  # no cache, no archive
         return ""
+
+
+def _forget(folder: Path) -> None:
+    """Delete archives that nothing has begun with for a month: their Spark is gone, or has changed."""
+    for left in folder.glob("spark-*"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > _UNUSED:
+                left.unlink()
 
 
 def _fingerprint(*paths: str) -> str:
