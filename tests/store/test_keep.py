@@ -188,7 +188,9 @@ def test_a_damaged_catalog_is_refused(damage: str, tmp_path: Path) -> None:
         case "byte":
             file.write_bytes(data.replace(b"k > 0", b"k > 7"))
         case "version":
-            file.write_bytes(data.replace(b'"version": 1', b'"version": 2'))
+            with Store.open(str(tmp_path)) as store:
+                store.write_catalog(2, store.read_catalog(1))
+            (tmp_path / "catalog" / "00000002.json").rename(file)
         case "gone":
             file.unlink()
     with pytest.raises(StateError, match=r"00000001\.json"):

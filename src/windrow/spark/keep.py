@@ -2,8 +2,8 @@
 
 Streams and tables are kept as their declarations, queries as their text: binding it again gives the same plan, because
 a home belongs to one version of windrow, one choice of strategy and rules, and has a tick budget for all queries or
-none, which are kept with it. DataFrames and
-Python functions are not kept; their owner attaches them again before the start.
+none, which are kept with it. DataFrames and Python functions are not kept; their owner attaches them again before the
+start.
 
     manifest 41   catalog 3                      home/catalog/00000003.json: all declarations
     manifest 42   catalog 3, changes a           a: the declarations dropped and added since, and the seats that moved

@@ -1,22 +1,19 @@
 """The manifest: everything the engine is, after a tick, as one small immutable value.
 
-Runs, outputs and progress are real only when a manifest that names them has its final name. A manifest is two lines
-of JSON: a header (magic, format, length and digest of the body) and the body. The digest covers every byte of the
-body, and the length says where it ends, so a file cut or changed anywhere is refused.
+Runs, outputs and progress are real only when a manifest that names them has its final name. It is a sealed file: cut or
+changed anywhere, it is refused.
 
 Cost: proportional to the number of live runs, not to their rows; about 100 bytes for each.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from windrow.errors import StateError
 from windrow.spark.runs import RunRef
+from windrow.spark.sealed import seal, unseal
 
 FORMAT = 2
 MAGIC = "windrow-manifest"
@@ -65,55 +62,12 @@ class Manifest:
 
 def encode(manifest: Manifest) -> bytes:
     """The bytes of a manifest file."""
-    body = json.dumps(_plain(manifest), separators=(",", ":"), sort_keys=True).encode()
-    header = {"magic": MAGIC, "format": FORMAT, "bytes": len(body), "digest": digest(body)}
-    return json.dumps(header).encode() + b"\n" + body + b"\n"
+    return seal(MAGIC, FORMAT, _plain(manifest))
 
 
 def decode(data: bytes, name: str) -> Manifest:
     """The manifest in the bytes of the file `name`; anything but a whole manifest of this format is refused."""
-    head, newline, rest = data.partition(b"\n")
-    header = _header(head, name) if newline else None
-    if header is None:
-        raise _corrupt(name, "its header is cut or is not a manifest's")
-    if header.get("format") != FORMAT:
-        raise other_version(name, header.get("format"), FORMAT)
-    body = rest[:-1]
-    if len(rest) != header.get("bytes", -1) + 1 or rest[-1:] != b"\n":
-        raise _corrupt(name, f"{max(len(rest) - 1, 0)} bytes of content, {header.get('bytes')} expected")
-    if digest(body) != header.get("digest"):
-        raise _corrupt(name, "the digest of its content differs")
-    return _manifest(json.loads(body))
-
-
-def other_version(name: str, found: object, known: int) -> StateError:
-    """The refusal of a file written in another format."""
-    return StateError(
-        f"{name} was written by another version of windrow",
-        detail=f"its format is {found}, this version reads format {known}",
-        hint="run the version of windrow that wrote it, or start with a new home",
-    )
-
-
-def _corrupt(name: str, what: str) -> StateError:
-    return StateError(
-        f"corrupt manifest {name}",
-        detail=what,
-        hint="restore home from a backup, or start with a new home; the sources are then read from their beginning",
-    )
-
-
-def _header(line: bytes, name: str) -> dict[str, Any] | None:
-    try:
-        header = json.loads(line)
-    except ValueError:
-        return None
-    return header if isinstance(header, dict) and header.get("magic") == MAGIC else None
-
-
-def digest(body: bytes) -> str:
-    """What tells changed bytes from the ones that were written."""
-    return hashlib.blake2b(body, digest_size=16).hexdigest()
+    return _manifest(unseal(data, MAGIC, FORMAT, name))
 
 
 def _plain(m: Manifest) -> dict[str, Any]:

@@ -30,11 +30,13 @@ from windrow.errors import StateError
 from windrow.operators.state.run import Run
 from windrow.spark.lock import NAME as LOCK_NAME
 from windrow.spark.lock import Lock
-from windrow.spark.manifest import Manifest, decode, digest, encode, other_version
+from windrow.spark.manifest import Manifest, decode, encode
 from windrow.spark.place import Place, is_temporary
 from windrow.spark.runs import RunRef, RunStore, tick_of
+from windrow.spark.sealed import corrupt, other_version, seal, unseal
 
-FORMAT = 1
+FORMAT = 2
+CATALOG = "windrow-catalog"
 MAGIC = "windrow-home"
 _NUMBERED = re.compile(r"^\w+/(\d{8,})\.json$")
 
@@ -147,25 +149,18 @@ class Store:
     def write_catalog(self, version: int, content: Mapping[str, Any]) -> None:
         """Write a version of the catalog; a manifest that names it makes it the one in force."""
         self._own()
-        text = json.dumps(dict(content))
-        body = {"magic": "windrow-catalog", "format": FORMAT, "version": version, "digest": digest(text.encode())}
-        self.place.write(f"catalog/{version:08d}.json", (json.dumps(body)[:-1] + f', "content": {text}}}').encode())
+        data = seal(CATALOG, FORMAT, {"version": version, "content": dict(content)})
+        self.place.write(f"catalog/{version:08d}.json", data)
         for old in self._versions("catalog")[: -1 - self.keep]:
             self.place.delete(f"catalog/{old:08d}.json")
 
     def read_catalog(self, version: int) -> Mapping[str, Any]:
         """The content of a version of the catalog."""
         name = f"catalog/{version:08d}.json"
-        body = _json(self.place, name, "windrow-catalog")
-        if body["format"] != FORMAT:
-            raise other_version(self.place.path(name), body["format"], FORMAT)
-        content: Mapping[str, Any] = body.get("content", {})
-        if body.get("version") != version or digest(json.dumps(content).encode()) != body.get("digest"):
-            raise StateError(
-                f"corrupt catalog {self.place.path(name)}",
-                detail="its version or the digest of its content differs",
-                hint="restore home from a backup, or start with a new home",
-            )
+        found = unseal(bytes(self.place.read(name)), CATALOG, FORMAT, self.place.path(name))
+        if found["version"] != version:
+            raise corrupt(CATALOG, self.place.path(name), f"it is version {found['version']}")
+        content: Mapping[str, Any] = found["content"]
         return content
 
     def close(self) -> None:

@@ -1,0 +1,68 @@
+"""Files that are whole or refused: two lines of JSON, a header and the content.
+
+The header has the magic word, the format, and the length and digest of the content. The digest covers every byte of the
+content, and the length says where it ends, so a file cut or changed anywhere is never misread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from windrow.errors import StateError
+
+
+def seal(magic: str, version: int, content: Mapping[str, Any]) -> bytes:
+    """The bytes of a file with this content."""
+    body = json.dumps(content, separators=(",", ":")).encode()
+    header = {"magic": magic, "format": version, "bytes": len(body), "digest": _digest(body)}
+    return json.dumps(header).encode() + b"\n" + body + b"\n"
+
+
+def unseal(data: bytes, magic: str, version: int, name: str) -> dict[str, Any]:
+    """The content of the file `name`; anything but a whole one of this kind and format is refused."""
+    head, newline, rest = data.partition(b"\n")
+    header = _header(head, magic) if newline else None
+    if header is None:
+        raise corrupt(magic, name, f"its header is cut, or does not say {magic}")
+    if header.get("format") != version:
+        raise other_version(name, header.get("format"), version)
+    body = rest[:-1]
+    if len(rest) != header.get("bytes", -1) + 1 or rest[-1:] != b"\n":
+        raise corrupt(magic, name, f"{max(len(rest) - 1, 0)} bytes of content, {header.get('bytes')} expected")
+    if _digest(body) != header.get("digest"):
+        raise corrupt(magic, name, "the digest of its content differs")
+    content: dict[str, Any] = json.loads(body)
+    return content
+
+
+def other_version(name: str, found: object, known: int) -> StateError:
+    """The refusal of a file written in another format."""
+    return StateError(
+        f"{name} was written by another version of windrow",
+        detail=f"its format is {found}, this version reads format {known}",
+        hint="run the version of windrow that wrote it, or start with a new home",
+    )
+
+
+def corrupt(magic: str, name: str, what: str) -> StateError:
+    """The refusal of a file that is not as it was written."""
+    return StateError(
+        f"corrupt {magic.removeprefix('windrow-')} {name}",
+        detail=what,
+        hint="restore home from a backup, or start with a new home; the sources are then read from their beginning",
+    )
+
+
+def _header(line: bytes, magic: str) -> dict[str, Any] | None:
+    try:
+        header = json.loads(line)
+    except ValueError:
+        return None
+    return header if isinstance(header, dict) and header.get("magic") == magic else None
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=16).hexdigest()
