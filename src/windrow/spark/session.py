@@ -52,16 +52,20 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.metricsEnabled": "false",
+}
+
+
+_LOCAL = {  # executors elsewhere must be able to call back, and have their own windrow
     "spark.python.daemon.module": "windrow.spark.daemon",
     "spark.executorEnv.PYTHONPATH": _SOURCE,
-    "spark.driver.extraJavaOptions": (  # optimise what is hot, not what starts: half the time to a first answer
+    "spark.driver.extraJavaOptions": (  # optimise what is hot, not what starts
         "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
         "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
     ),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.streaming.minBatchesToRetain": "10",
-    "spark.sql.streaming.metricsEnabled": "false",
 }
 
 
@@ -90,11 +94,7 @@ def session(
 def _defaults(master: str) -> dict[str, str]:
     made = {**_SETTINGS, "spark.sql.shuffle.partitions": str(_cores(master))}
     if master.startswith("local"):
-        made["spark.driver.memory"] = _memory()
-    else:  # executors elsewhere must be able to call back, and have their own windrow
-        ours = "driver.host", "driver.bindAddress", "driver.extraJavaOptions", "executorEnv.PYTHONPATH"
-        for name in (*ours, "python.daemon.module"):
-            del made[f"spark.{name}"]
+        made |= {**_LOCAL, "spark.driver.memory": _memory()}
     return made
 
 
