@@ -124,6 +124,13 @@ def test_a_live_stream_settles(what: dict[str, float], seed: int) -> None:
     assert all(kept == round(rows) for _, _, rows, kept in [t for t in ticks if t[0] > 79][5:])
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_noisy_machine(seed: int) -> None:
+    """With times that vary by a fifth, ticks still keep to the budget."""
+    ticks = live(5000, window=10, period=1, seed=seed, noise=0.2)
+    assert max(seconds for _, seconds, _, _ in [t for t in ticks if 18 <= t[0] <= 79][6:]) <= 1.2 * 2.0
+
+
 def test_a_cold_start_does_not_close_the_gate() -> None:
     """A first tick of few rows that took very long is followed by what fits within five ticks."""
     took = iter([8.0] + [0.0] * 20)

@@ -26,7 +26,7 @@ from windrow.plan.nodes import QueryPlan, Scan, TickBudget, walk
 from windrow.plan.weights import reach, weighed
 from windrow.shedding.admission import Quotas, Report, gate_of
 from windrow.shedding.controller import Controller, Model, Shape
-from windrow.shedding.work import Kept, Pace
+from windrow.shedding.work import KeptRows, Pace
 
 LOG = logging.getLogger("windrow.engine")
 
@@ -321,7 +321,7 @@ def _restore(gate: Gate, saved: Mapping[str, Any] | None) -> None:
     if saved is not None:
         controller, (ends, rows) = gate.controller, saved["kept"]
         controller.capacity, gate.ticks, controller.done = saved["capacity"], saved["ticks"], saved["done"]
-        controller.rests, controller.kept = tuple(saved["rests"]), Kept(tuple(ends), tuple(rows))
+        controller.rests, controller.kept = tuple(saved["rests"]), KeptRows(tuple(ends), tuple(rows))
         controller.pace = Pace(tuple((span, seconds) for span, seconds in saved["pace"]))
         controller.alone, controller.pairs = (Model(tuple(past), error) for past, error in saved["models"])
         gate.flows = {s: Flow(**f) for s, f in saved["flows"].items()}

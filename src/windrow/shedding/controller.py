@@ -38,17 +38,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windrow.operators.keys import mix
-from windrow.shedding.work import Kept, Pace, reached
+from windrow.shedding.work import KeptRows, Pace, reached
 
-AIM = 0.8
-LEAST = 0.1
+AIM, LEAST = 0.8, 0.1
+"""Shares of the budget: what a tick should take, and what kernels get when the rest takes more."""
 GROWTH = 1.5
+"""The most by which the gate opens from one tick to the next."""
 FIRST = 1000
+"""Rows that pass after a cold start that took too long."""
 FLOOR = 0.05
+"""The share of rows kept that is drawn from the unimportant ones."""
 ROOM = 0.85
+"""All rows are kept again when they are so much of what would fit."""
 FORGET = 0.3
+"""The weight of the newest tick in a model's error."""
 CLEARLY = 0.6
-"""A model is clearly better if its error is at most so much of the other's."""
+"""A model is clearly better if its error is less than so much of the other's."""
 AHEAD = 3
 """Ticks that are looked ahead."""
 
@@ -92,7 +97,7 @@ class Controller:
     alone: Model = field(default_factory=Model)
     pairs: Model = field(default_factory=Model)
     rests: tuple[float, ...] = ()  # seconds of the last ticks that shedding does not change
-    kept: Kept = field(default_factory=Kept)
+    kept: KeptRows = field(default_factory=KeptRows)
     pace: Pace = field(default_factory=Pace)
     done: float | None = None  # the time up to which work is done
 
@@ -199,12 +204,12 @@ class Controller:
 
     def _kernels(self, rows: float, pairs: float) -> float:
         """The time of the kernels by the model that is clearly better; if none is, by the one that says more."""
-        told = []
-        if self.alone.error <= CLEARLY * self.pairs.error or self.pairs.error > CLEARLY * self.alone.error:
-            told.append(self.alone.multiple * rows)
-        if self.pairs.error <= CLEARLY * self.alone.error or self.alone.error > CLEARLY * self.pairs.error:
-            told.append(self.pairs.multiple * pairs)
-        return max(told)
+        alone, paired = self.alone.multiple * rows, self.pairs.multiple * pairs
+        if self.alone.error < CLEARLY * self.pairs.error:
+            return alone
+        if self.pairs.error < CLEARLY * self.alone.error:
+            return paired
+        return max(alone, paired)
 
 
 @dataclass(frozen=True)

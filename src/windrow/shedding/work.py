@@ -8,7 +8,6 @@ pairs with the rows within reach before them. The same line, drawn on at some de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,24 +20,24 @@ _PARTS = 8
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptRows:
     """Rows kept, by their time: `rows[i]` lie evenly in `(ends[i], ends[i + 1]]`."""
 
     ends: tuple[float, ...] = ()
     rows: tuple[float, ...] = ()
 
-    def plus(self, end: float, rows: float) -> Kept:
+    def plus(self, end: float, rows: float) -> KeptRows:
         """With rows up to `end`; without new time they go to the last piece."""
         if not self.ends:
-            return Kept((end - 1, end), (rows,))
+            return KeptRows((end - 1, end), (rows,))
         if end <= self.ends[-1]:
-            return Kept(self.ends, (*self.rows[:-1], self.rows[-1] + rows))
-        return Kept((*self.ends[-PAST:], end), (*self.rows[-PAST + 1 :], rows))
+            return KeptRows(self.ends, (*self.rows[:-1], self.rows[-1] + rows))
+        return KeptRows((*self.ends[-PAST:], end), (*self.rows[-PAST + 1 :], rows))
 
     def work(self, low: float, high: float, reach: float) -> tuple[float, float]:
         """Rows of `(low, high]`, and their pairs with rows of the `reach` before each.
 
-        >>> Kept((0, 10, 20), (100, 100)).work(10, 20, 5)
+        >>> KeptRows((0, 10, 20), (100, 100)).work(10, 20, 5)
         (100.0, 5000.0)
         """
         if high <= low or not self.rows:
@@ -74,6 +73,3 @@ class Pace:
 def reached(time: float, period: int) -> float:
     """The time up to which work is done when the frontier is at `time`."""
     return time // period * period
-
-
-__all__: Sequence[str] = ["Kept", "Pace", "reached"]
