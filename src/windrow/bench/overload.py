@@ -191,6 +191,8 @@ def overload(spark: SparkSession, place: Path, source: Source, budget: float, ra
     one, two = len(samples) // 3, 2 * len(samples) // 3
     middle, final = samples[one:two], samples[two:]
     grown = {k: median(m[k] for m in final) / median(m[k] for m in middle) for k in final[0]}
+    totals = [sum(m.values()) for m in samples]
+    grown["all at its greatest"] = max(totals[two:]) / max(totals[one:two])
     return Outcome(
         rate, points, loaded, float(kept / seen), float(weight / whole),
         (first or behind[-1]) - last, max(0, reached - last), compared,
