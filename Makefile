@@ -13,7 +13,7 @@ help:  ## say what the targets do
 setup: $(STAMP)  ## create .venv with everything, find or install Java 17+
 	@scripts/java --find >/dev/null || scripts/java
 
-$(STAMP): pyproject.toml requirements.lock scripts/setup scripts/java
+$(STAMP): pyproject.toml bench/pyproject.toml requirements.lock scripts/setup scripts/java
 	@scripts/setup $(VENV)
 	@touch $@
 
@@ -33,14 +33,14 @@ test-cluster: $(STAMP)  ## the Spark tests on a master and two executors in proc
 	@WINDROW_MASTER='local-cluster[2,1,1024]' scripts/test $(BIN) spark $(ARGS)
 
 check: $(STAMP)  ## lint, format, types, layers
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src bench tests
+	$(BIN)/ruff format --check src bench tests
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_layers.py
 
 format: $(STAMP)  ## rewrite the tree as `make check` wants it
-	$(BIN)/ruff check --fix src tests
-	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src bench tests
+	$(BIN)/ruff format src bench tests
 
 bench: $(STAMP)  ## run experiments: make bench [NAME=patterns] [ARGS="--quick"]
 	@. scripts/env && $(BIN)/windrow bench $(or $(NAME),patterns) $(ARGS)

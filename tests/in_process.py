@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from windrow.spark import stage as stages_of
-from windrow.spark.exchange import SCHEMA
-from windrow.spark.feed import blobs, feed_blobs
+from windrow.runtime import stage as stages_of
+from windrow.runtime.exchange import SCHEMA
+from windrow.runtime.feed import blobs, feed_blobs
+from windrow.runtime.program import Program
 from windrow.spark.job import Feed
-from windrow.spark.program import Program
 
 
 class InProcessJob:

@@ -26,7 +26,7 @@ from windrow.errors import BindingError, WindrowError
 from windrow.functions import registered
 from windrow.plan.nodes import QueryPlan
 from windrow.replay import applied
-from windrow.runtime import View
+from windrow.runtime.outlet import View
 
 __all__ = ["Engine", "Query"]
 
@@ -57,7 +57,7 @@ class Engine:
 
             self.runtime: Any = LocalRuntime(self._functions(self.catalog), strategy, sharing, tick_budget=tick_budget)
         elif runtime == "spark":
-            from windrow.spark.live import SparkRuntime
+            from windrow.runtime.live import SparkRuntime
 
             given = {"home": home, "spark": spark, "strategy": strategy, "sharing": sharing, "tick_budget": tick_budget}
             made = SparkRuntime(self._functions(self.catalog), **given, **options)
@@ -210,7 +210,7 @@ class Engine:
 
     def ask(self, text: str) -> pa.Table:
         """Answer a one-time SELECT over the streams' kept windows and the relation-valued answers, as of now."""
-        from windrow.local.ask import ask
+        from windrow.runtime.ask import ask
 
         with self.runtime.view() as view:
             return ask(text, self.catalog, view, self.runtime.tables(), self._functions(self.catalog))

@@ -60,7 +60,7 @@ def run(
         script, streams or {}, tables or {}, until, without=without, strategy=strategy, functions=functions
     )
     if runtime == "spark":
-        from windrow.spark.bounded import run_on_spark
+        from windrow.runtime.bounded import run_on_spark
 
         return run_on_spark(
             replay, batch_rows=batch_rows, strategy=strategy, progress=progress, spark=spark, sharing=sharing
@@ -140,7 +140,7 @@ class Replay:
         self, batch_rows: int | None, strategy: str, progress: Progress | None, sharing: str = "auto"
     ) -> Answers:
         """All queries, in this process: those that share in one group, the others each in a circuit."""
-        from windrow.local.circuit import Circuit
+        from windrow.plan.dataflow import Circuit
         from windrow.sharing.cohort import Batch, gathered
         from windrow.sharing.group import share
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from windrow.bench import engine, flows, harness, overload, patterns, star
-from windrow.bench.harness import Figure, Ratio, Result
 from windrow.cli.bench import experiments
+from windrow_bench import engine, flows, harness, overload, patterns, star
+from windrow_bench.harness import Figure, Ratio, Result
 
 FIELDS = {"experiment", "machine", "commit", "seed", "parameters", "rows", "ratios"}
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 import windrow
-from windrow.bench.peers import (
+from windrow.errors import BindingError, RuntimeFailure, UnsupportedError
+from windrow_bench.peers import (
     SECOND,
     Flink,
     Lookup,
@@ -29,8 +30,7 @@ from windrow.bench.peers import (
     environment,
     write_streams,
 )
-from windrow.bench.peers.dialect import translate
-from windrow.errors import BindingError, RuntimeFailure, UnsupportedError
+from windrow_bench.peers.dialect import translate
 
 START = 1_700_000_000 * SECOND
 SYMBOLS = ("A", "B", "C", "D", "E")
@@ -209,8 +209,8 @@ def test_unknown_and_ambiguous_columns_are_refused() -> None:
 
 def test_flink_refuses_what_it_cannot_express(tmp_path: Path) -> None:
     """A window that is not of whole milliseconds is an error, not a wrong answer."""
-    from windrow.bench.peers.feed import Feed
-    from windrow.bench.peers.flink import Job
+    from windrow_bench.peers.feed import Feed
+    from windrow_bench.peers.flink import Job
 
     write_streams(tmp_path / "in", {"trades": trades(10)})
     query = SlidingAggregate("q", "trades", 1500, 500, {"n": "COUNT(*)"})

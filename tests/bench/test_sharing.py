@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from windrow.bench import sharing, sharing_ends
-from windrow.bench import sharing_counters as counters
 from windrow.errors import SourceError
+from windrow_bench import sharing, sharing_ends
+from windrow_bench import sharing_counters as counters
 
 
 @pytest.mark.parametrize("name", list(sharing.TARGETS))

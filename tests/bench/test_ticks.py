@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from windrow.bench.pipes import Feed, disk, memory
-from windrow.bench.ticks import PARTS, Sizes, main, run
-from windrow.bench.trades import trades
+from windrow.cli.trades import trades
+from windrow_bench.pipes import Feed, disk, memory
+from windrow_bench.ticks import PARTS, Sizes, main, run
 
 TINY = Sizes(rows=(500, 40_000), queries=(1, 3), ticks=2, window=5_000, join_rows=500, churn=2, lengths=3)
 

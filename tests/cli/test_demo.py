@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from windrow.bench.trades import monitors, trades
 from windrow.cli import main
 from windrow.cli.monitor import Monitor, brief
+from windrow.cli.trades import monitors, trades
 
 SOURCE = Path(__file__).parents[2] / "src"
 TRACE = re.compile(r"Traceback|Exception in thread|\tat |Py4J|WARN|ERROR")

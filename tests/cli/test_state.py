@@ -8,8 +8,8 @@ import pytest
 from windrow.cli.state import main
 from windrow.errors import StateError
 from windrow.operators.state.run import Run
-from windrow.spark.manifest import Manifest
-from windrow.spark.store import Store
+from windrow.store.manifest import Manifest
+from windrow.store.store import Store
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import pytest
 
 import windrow
 from windrow.replay import Replay
-from windrow.spark import program as programs
-from windrow.spark import tick as ticks
-from windrow.spark.bounded import run_on
-from windrow.spark.choices import Choices
-from windrow.spark.heavy import HeavyKeys, Threshold
+from windrow.runtime import program as programs
+from windrow.runtime import tick as ticks
+from windrow.runtime.bounded import run_on
+from windrow.runtime.heavy_keys import HeavyKeys, Threshold
+from windrow.runtime.join_choices import Choices
 from windrow.spark.job import Feed
-from windrow.spark.store import Store
+from windrow.store.store import Store
 from windrow.testing import assert_same, oracle
 
 SEVERAL_KEYS = (

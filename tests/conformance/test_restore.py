@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from windrow.local.circuit import Circuit
+from windrow.plan.dataflow import Circuit
 from windrow.replay import Replay
 from windrow.testing import assert_same, oracle, seeded_case
 

@@ -13,7 +13,7 @@ import pytest
 
 import windrow
 from windrow.replay import Replay
-from windrow.spark.bounded import run_on_spark
+from windrow.runtime.bounded import run_on_spark
 from windrow.testing import assert_same, oracle, seeded_case
 from windrow.testing.strategies import TICKS, TIMESTAMPS
 

@@ -10,7 +10,7 @@ import pytest
 
 import windrow
 from windrow.replay import Replay
-from windrow.spark.bounded import run_on, run_on_spark
+from windrow.runtime.bounded import run_on, run_on_spark
 from windrow.testing import assert_same, oracle
 
 DECLARE = """
@@ -110,7 +110,7 @@ def test_a_star_is_spread():
     from windrow.operators.star_join import StarJoin
     from windrow.plan.lower import lower
     from windrow.replay import bind_script
-    from windrow.spark.spread import How, place
+    from windrow.runtime.partitioning import How, place
 
     for query, operator, one in (
         (EXACT["key"], Join, False),

@@ -7,7 +7,7 @@ import pytest
 
 import windrow
 from windrow.replay import Replay
-from windrow.spark.bounded import run_on
+from windrow.runtime.bounded import run_on
 from windrow.testing import assert_same, seeded_case
 
 CASES, GROUPS = 120, 12
@@ -35,9 +35,9 @@ TABLE_QUERIES = (
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Let what tasks send each other be compressed, and travel in several pieces."""
-    monkeypatch.setattr("windrow.spark.exchange.LONG", 300)
-    monkeypatch.setattr("windrow.spark.exchange.PIECE", 700)
-    monkeypatch.setattr("windrow.spark.exchange.BATCH", 2000)
+    monkeypatch.setattr("windrow.runtime.exchange.LONG", 300)
+    monkeypatch.setattr("windrow.runtime.exchange.PIECE", 700)
+    monkeypatch.setattr("windrow.runtime.exchange.BATCH", 2000)
 
 
 def check(job, home, case, ways=WAYS):

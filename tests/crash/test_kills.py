@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import windrow
-from windrow.spark.faults import CHANGES, POINTS
+from windrow.store.failpoints import CHANGES, POINTS
 from windrow.testing import assert_same
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
@@ -99,7 +99,7 @@ class Run:
 
 def expected(folder, streams):
     """The local answer up to the frontier that the pipeline reached."""
-    from windrow.spark.store import Store
+    from windrow.store.store import Store
 
     reached = Store.open(folder / "home", read_only=True).latest().frontier
     script = pipeline.SCRIPT.format(bid="", ask="") + pipeline.QUERIES

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 import windrow
-from windrow.local import circuit
 from windrow.operators.aggregate_join import AggregateJoin, SideFigures
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.elements import INF, Elements
 from windrow.operators.join import Part
 from windrow.optimize.order_joins import plan_orders
+from windrow.plan import dataflow as circuit
 from windrow.plan.aggregate_join_cost import choose_plan, plan_cost, plans
 from windrow.plan.lower import Tuning
 from windrow.testing import assert_same, oracle

@@ -13,8 +13,8 @@ from windrow.errors import BindingError
 from windrow.operators import join as joins
 from windrow.plan import lower
 from windrow.replay import Replay
-from windrow.spark import stage as stages
-from windrow.spark.bounded import run_on
+from windrow.runtime import stage as stages
+from windrow.runtime.bounded import run_on
 from windrow.testing import assert_same, oracle
 
 

@@ -7,6 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from windrow.operators.statistics import Observed
 from windrow.optimize.order_joins import (
     best_orders,
     exhaustive_order,
@@ -17,7 +18,6 @@ from windrow.optimize.order_joins import (
     selective_order,
 )
 from windrow.plan.join_cost import Input, JoinModel, Maintenance, best_interval, on_one_attribute
-from windrow.statistics import Observed
 
 TABLE_5 = [(10, 100, 500), (1, 100, 50), (1, 200, 40), (3, 100, 5)]
 TABLE_6 = [(100, 100, 200), (1, 100, 200), (1, 100, 20), (3, 100, 2)]

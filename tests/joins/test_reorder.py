@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from windrow.bench.reorder import LocalJoin, SpreadJoin, settled
-from windrow.spark.store import Store
+from windrow.store.store import Store
+from windrow_bench.reorder import LocalJoin, SpreadJoin, settled
 
 
 @pytest.mark.parametrize("seed", range(3))

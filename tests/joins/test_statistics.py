@@ -8,7 +8,8 @@ import pytest
 
 from windrow.operators.elements import Elements
 from windrow.operators.keys import hash_rows
-from windrow.statistics import Distinct, InputStatistics
+from windrow.operators.sketch import Distinct
+from windrow.operators.statistics import InputStatistics
 
 
 @pytest.mark.parametrize("values", [3, 200, 5_000, 300_000])

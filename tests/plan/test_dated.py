@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 import windrow
-from windrow.bench.drive import planned
-from windrow.local.circuit import Circuit
 from windrow.operators.changes import Changes, Starting
+from windrow.plan.dataflow import Circuit
 from windrow.testing import assert_same, oracle
+from windrow_bench.drive import planned
 
 STREAMS = {
     "a": pa.table({"ts": [1, 1, 3, 4, 6, 9], "k": [1, 1, 1, 2, 1, 1], "v": [5, 5, 5, 5, 5, 5]}),

@@ -14,16 +14,16 @@ import pytest
 import windrow
 from windrow.catalog import Catalog
 from windrow.errors import WindrowError
-from windrow.local.circuit import answer
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.optimize import optimize
+from windrow.plan.dataflow import answer
 from windrow.replay import Replay, bind_script
-from windrow.spark import stage, view
-from windrow.spark.bounded import run_on
+from windrow.runtime import stage, view
+from windrow.runtime.bounded import run_on
+from windrow.runtime.membership import SharedProgram
+from windrow.runtime.tick import Ticker
 from windrow.spark.job import Feed
-from windrow.spark.roster import SharedProgram
-from windrow.spark.store import Store
-from windrow.spark.tick import Ticker
+from windrow.store.store import Store
 from windrow.testing import assert_same, oracle
 
 WAYS = ((1, None, "shards"), (2, 5, "shards"), (3, 3, "slices"), (2, 9, "fragments"), (3, 7, "auto"))

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from scaled import scaled_average, scaled_count, scaled_sum
 
 import windrow
 from windrow.catalog import Catalog
@@ -17,10 +18,9 @@ from windrow.optimize import optimize
 from windrow.plan.nodes import QueryPlan, TickBudget
 from windrow.plan.weights import WEIGHT, reach, weighed
 from windrow.replay import Replay, bind_script
-from windrow.shedding.admission import admit, gate_of
-from windrow.shedding.budget import Budgets
-from windrow.shedding.estimate import scaled_average, scaled_count, scaled_sum
-from windrow.spark.bounded import run_on
+from windrow.runtime.admission import admit, gate_of
+from windrow.runtime.bounded import run_on
+from windrow.runtime.budget import Budgets
 from windrow.testing import assert_same, seeded_case
 
 DECLARE = """
@@ -162,7 +162,7 @@ def test_weights_of_one_change_nothing(first: int, in_process_job, tmp_path) -> 
 
 def test_scaling_is_horvitz_thompson() -> None:
     """An aggregate over weighted rows is what the estimators say, with their bounds."""
-    from windrow.local.circuit import Circuit
+    from windrow.plan.dataflow import Circuit
 
     made = weighed(replace(plan("SELECT COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS s, AVG(v) AS a FROM s [RANGE 100]")))
     rng = np.random.default_rng(5)
@@ -202,7 +202,7 @@ def test_how_long_a_shed_row_matters(query: str, length: int | None) -> None:
 
 def test_joins_scale_without_a_bound_and_other_aggregates_do_not() -> None:
     """A sum over a join multiplies weights and promises no bound; MIN and DISTINCT are those of the kept rows."""
-    from windrow.local.circuit import Circuit
+    from windrow.plan.dataflow import Circuit
 
     query = (
         "SELECT COUNT(*) AS n, MIN(s.v) AS low, COUNT(DISTINCT s.v) AS d FROM s [RANGE 9], r [RANGE 9] WHERE s.k = r.k"

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scaled import scaled_average, scaled_count, scaled_sum, shares
 
 from windrow.operators.keys import mix
-from windrow.shedding.controller import Controller, Shape, choose
-from windrow.shedding.estimate import Quality, scaled_average, scaled_count, scaled_sum, shares
+from windrow.operators.quality import Quality
+from windrow.runtime.controller import Controller, Shape, choose
 
 
 def simulate(

@@ -157,8 +157,8 @@ def test_bad_input_is_refused() -> None:
 
 def test_the_name_is_the_function_whatever_was_imported_before():
     """No module of that name hides it, however early one of the package's modules is loaded."""
-    import windrow.bench.star
     import windrow.shedding
+    import windrow_bench.star
 
     assert callable(windrow.shedding.optimal)
-    assert windrow.bench.star.optimal is windrow.shedding.optimal
+    assert windrow_bench.star.optimal is windrow.shedding.optimal

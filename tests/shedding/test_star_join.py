@@ -13,7 +13,7 @@ from reference import Fact, Reference, Row
 from windrow.errors import SourceError
 from windrow.operators.elements import INF, Elements
 from windrow.operators.star_join import FactTable, Policy, StarJoin, StarStream
-from windrow.shedding.memory import HEURISTICS
+from windrow.operators.star_memory import HEURISTICS
 
 NAMES = "rsq"
 FOREVER = 10**6

@@ -14,10 +14,10 @@ import windrow
 from windrow.catalog import Catalog
 from windrow.errors import StateError
 from windrow.replay import bind_script
-from windrow.shedding.admission import gate_of
+from windrow.runtime.admission import gate_of
+from windrow.runtime.tick import Ticker
 from windrow.spark.job import Feed
-from windrow.spark.store import Store
-from windrow.spark.tick import Ticker
+from windrow.store.store import Store
 
 COLUMNS = "(k BIGINT, v BIGINT, imp DOUBLE, ts BIGINT)"
 DECLARE = f"CREATE STREAM s {COLUMNS} TIMESTAMP BY ts;"

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from windrow.errors import RuntimeFailure
-from windrow.spark import exchange
-from windrow.spark.exchange import pack, unpack
+from windrow.runtime import exchange
+from windrow.runtime.exchange import pack, unpack
 
 ENVELOPES = [(i % 3, i % 5, "rows", f"{task}:{i}:q", bytes(range(i))) for task in (0, 7) for i in range(60)]
 

@@ -10,10 +10,10 @@ import pytest
 
 from windrow.operators.elements import INF, Elements
 from windrow.replay import Replay
-from windrow.spark.grid import Grid
-from windrow.spark.heavy import HeavyKeys, Threshold, frequent
-from windrow.spark.program import QueryProgram
-from windrow.spark.spread import How, Spread
+from windrow.runtime.grid import Grid
+from windrow.runtime.heavy_keys import HeavyKeys, Threshold, frequent
+from windrow.runtime.partitioning import How, Spread
+from windrow.runtime.program import QueryProgram
 
 CHAIN = (
     Grid((("a.k",), ()), ((0,), (0, 1), (1,))),

@@ -8,7 +8,7 @@ import pytest
 
 from windrow.catalog import TableDef
 from windrow.errors import SourceError
-from windrow.spark.tables import LiveTable, open_table, seconds
+from windrow.runtime.tables import LiveTable, open_table, seconds
 
 COLUMNS = {"id": pa.int64(), "name": pa.string()}
 

@@ -12,9 +12,9 @@ import windrow
 from windrow.catalog import Catalog
 from windrow.errors import StateError
 from windrow.replay import bind_script
+from windrow.runtime.tick import Ticker
 from windrow.spark.job import Feed
-from windrow.spark.store import Store
-from windrow.spark.tick import Ticker
+from windrow.store.store import Store
 from windrow.testing import assert_same
 
 DECLARED = """

@@ -18,12 +18,12 @@ from windrow.catalog import Catalog
 from windrow.cli.state import describe
 from windrow.engine import Engine
 from windrow.errors import BindingError, StateError
-from windrow.spark import keep
-from windrow.spark.declared import Declared
-from windrow.spark.faults import CHANGES
-from windrow.spark.keep import Keeper, applied, between, in_force
-from windrow.spark.store import Store
-from windrow.spark.tick import Ticker
+from windrow.runtime import saved_catalog as keep
+from windrow.runtime.declared import Declared
+from windrow.runtime.saved_catalog import Keeper, applied, between, in_force
+from windrow.runtime.tick import Ticker
+from windrow.store.failpoints import CHANGES
+from windrow.store.store import Store
 
 STREAM = "CREATE STREAM s (k BIGINT, v DOUBLE, ts BIGINT) TIMESTAMP BY ts"
 

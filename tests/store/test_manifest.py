@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.errors import StateError
-from windrow.spark.manifest import Manifest, decode, encode
-from windrow.spark.runs import RunRef
+from windrow.store.manifest import Manifest, decode, encode
+from windrow.store.runs import RunRef
 
 REF = RunRef("ab", "runs/s/0/0000000001-x.arrow", 3, 200, 77, 64)
 SMALL = Manifest(

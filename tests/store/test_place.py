@@ -6,8 +6,8 @@ import os
 import pytest
 
 from windrow.errors import StateError
-from windrow.spark import place as places
-from windrow.spark.place import Place, segment
+from windrow.store import place as places
+from windrow.store.place import Place, segment
 
 
 def test_write_then_read(tmp_path):

@@ -10,9 +10,9 @@ import pytest
 
 from windrow.errors import StateError
 from windrow.operators.state.run import Run
-from windrow.spark import runs as module
-from windrow.spark.place import Place
-from windrow.spark.runs import RunCache, RunStore, tick_of
+from windrow.store import runs as module
+from windrow.store.place import Place
+from windrow.store.runs import RunCache, RunStore, tick_of
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ import pytest
 from windrow import errors
 from windrow.errors import StateError
 from windrow.operators.state.run import Run
-from windrow.spark import runs as runs_module
-from windrow.spark.manifest import Manifest, encode
-from windrow.spark.store import Store
+from windrow.store import runs as runs_module
+from windrow.store.manifest import Manifest, encode
+from windrow.store.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +130,7 @@ def test_second_engine_is_refused(tmp_path):
 def test_second_process_is_refused(tmp_path):
     """Another process cannot open a home in use; one killed leaves nothing stale."""
     script = (
-        "import sys, time; from windrow.spark.store import Store\n"
+        "import sys, time; from windrow.store.store import Store\n"
         f"store = Store.open({str(tmp_path)!r}); print('open', flush=True); time.sleep(60)"
     )
     child = subprocess.Popen(

@@ -71,7 +71,7 @@ class Demo:
     """One run: the engine, the trades, the queries that join, and what is shown of them."""
 
     def __init__(self, options: argparse.Namespace, place: Path) -> None:
-        from windrow.bench.trades import monitors
+        from windrow.cli.trades import monitors
 
         self.options, self.place = options, place
         self.queries = monitors(options.queries)
@@ -106,7 +106,7 @@ class Demo:
         return monitor.farewell(len(self.queries) - len(self.waiting))
 
     def _engine(self) -> Engine:
-        from windrow.bench.trades import DECLARATION
+        from windrow.cli.trades import DECLARATION
         from windrow.engine import Engine
 
         source, options = "", {}
@@ -146,7 +146,7 @@ class Demo:
         """Make the trades of the time since the last ones."""
         from pyarrow import parquet
 
-        from windrow.bench.trades import trades
+        from windrow.cli.trades import trades
 
         begin_us, self._made_us = self._made_us, max(_now_us(), self._made_us + 1)
         rows = trades(
@@ -214,7 +214,7 @@ def _now_us() -> int:
 
 
 def _write_script(place: Path, count: int) -> None:
-    from windrow.bench.trades import DECLARATION, monitors
+    from windrow.cli.trades import DECLARATION, monitors
 
     place.mkdir(parents=True, exist_ok=True)
     queries = "".join(f"CREATE QUERY {name} AS\n  {text};\n" for name, text in monitors(count).items())

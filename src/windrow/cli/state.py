@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from windrow.spark.keep import KINDS, in_force
-from windrow.spark.manifest import Manifest
-from windrow.spark.store import Store
+from windrow.runtime.saved_catalog import KINDS, in_force
+from windrow.store.manifest import Manifest
+from windrow.store.store import Store
 
 
 def main(argv: Sequence[str]) -> int:

@@ -17,19 +17,19 @@ import pyarrow as pa
 
 from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.errors import SourceError
-from windrow.local.circuit import Circuit, answer
 from windrow.operators.aggregate_join import AggregateJoin
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
 from windrow.operators.join import Join
 from windrow.operators.standing import Standing
 from windrow.operators.star_join import StarJoin
+from windrow.plan.dataflow import Circuit, answer
 from windrow.plan.nodes import QueryPlan
 from windrow.replay import infer_stream
-from windrow.runtime import Outlet, Recent, View
+from windrow.runtime.admission import Columns, admit, unweighed
+from windrow.runtime.budget import Budgets, seconds_of
+from windrow.runtime.outlet import Outlet, Recent, View
 from windrow.sharing.group import Group
 from windrow.sharing.registry import Registry
-from windrow.shedding.admission import Columns, admit, unweighed
-from windrow.shedding.budget import Budgets, seconds_of
 from windrow.sources.intake import split_late, times
 from windrow.sources.tabular import to_table
 

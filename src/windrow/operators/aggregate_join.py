@@ -45,11 +45,11 @@ from windrow.operators.keys import hash_rows
 from windrow.operators.keytable import KeyTable
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
+from windrow.operators.sketch import Distinct, estimate
 from windrow.operators.state.run import Run
+from windrow.operators.statistics import InputStatistics, Seen, class_columns
 from windrow.operators.table_versions import EPOCH, SINCE, UNTIL, TableVersions
 from windrow.operators.totals import Deltas, delta_schema, is_sum, joined, to_elements, totals, values_of
-from windrow.statistics.inputs import InputStatistics, Seen, class_columns
-from windrow.statistics.sketch import Distinct, estimate
 
 PART_ROWS = 1 << 20
 """Meetings are formed in parts of about this many."""

@@ -9,7 +9,7 @@ Equalities fall into classes of columns that must all be equal. A step binds inp
 already bound, and by one band (`state/bands.py`) if there is one; j keeps one index (`KeyedRuns`) for each such choice.
 A step without any is a product, filtered by the residual predicates it completes.
 
-Each input has its own order of steps. A `planner` chooses them from what is measured (`windrow.statistics`) and may
+Each input has its own order of steps. A `planner` chooses them from what is measured (`statistics`) and may
 choose again while the join runs: an order only says in which sequence the same windows are visited, so no answer
 changes. Whatever an order needs is built from what another index of the same input holds.
 
@@ -35,7 +35,7 @@ from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
 from windrow.operators.state.bands import Band, range_of
 from windrow.operators.state.keyed import KeyedRuns, Needles, Order, intersected
-from windrow.statistics.inputs import InputStatistics, Observed, Seen, class_columns
+from windrow.operators.statistics import InputStatistics, Observed, Seen, class_columns
 
 PART_ROWS = 1 << 20
 """Pairs are formed in parts of at most this many candidates (one row's candidates at least)."""

@@ -31,9 +31,9 @@ from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.keys import factorize, hash_rows, is_bijective, same_rows
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
+from windrow.operators.quality import Quality
+from windrow.operators.star_memory import Outcome, Policy, Rows, advance
 from windrow.operators.state.run import Run, elements_of, ints, run_of
-from windrow.shedding.estimate import Quality
-from windrow.shedding.memory import Outcome, Policy, Rows, advance
 
 __all__ = ["FactTable", "Policy", "StarJoin", "StarStream"]
 

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations
 
 from windrow.operators.join import Choice, Matches, Orders
+from windrow.operators.statistics import Observed
 from windrow.plan.join_cost import Input, JoinModel
-from windrow.statistics import Observed
 
 EXACT = 10
 FAST = 2.0

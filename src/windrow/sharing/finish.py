@@ -15,11 +15,11 @@ from collections.abc import Mapping, MutableMapping, Sequence
 import numpy as np
 
 from windrow.errors import RuntimeFailure
-from windrow.local.circuit import Circuit
 from windrow.operators.elements import Elements
 from windrow.operators.linear import Call, Project, Select
 from windrow.operators.protocol import Operator
 from windrow.plan import nodes as n
+from windrow.plan.dataflow import Circuit
 from windrow.plan.lower import formula
 from windrow.sharing.cohort import Batch, Shown
 from windrow.sharing.recognise import Recognised

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
-from windrow.local.circuit import Feed, answer
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
 from windrow.operators.join import Join, Part
+from windrow.plan.dataflow import Feed, answer
 from windrow.plan.nodes import QueryPlan
 from windrow.sharing.cohort import Batch, tables
 from windrow.sharing.finish import Finish, finish

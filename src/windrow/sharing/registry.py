@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 from windrow.errors import WindrowError
 from windrow.plan.nodes import QueryPlan
+from windrow.runtime.admission import gate_of
 from windrow.sharing.counters import least_rate, worth_sharing
 from windrow.sharing.family import Family
 from windrow.sharing.recognise import NotShared, Recognised, Source, recognise
 from windrow.sharing.windows import PAIRED, PANED
-from windrow.shedding.admission import gate_of
 
 TECHNIQUES = ("auto", "off", "slices", "fragments", "shards")
 FEW_ROWS = "rows are so few that sharing costs more"

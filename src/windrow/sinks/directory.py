@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from windrow.spark.place import Place, segment
+from windrow.store.place import Place, segment
 
 
 class DirectorySink:

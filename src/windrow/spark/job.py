@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from windrow.spark.exchange import SCHEMA, pack
-from windrow.spark.feed import BLOBS, blobs, feed, feed_blobs
-from windrow.spark.program import Program
-from windrow.spark.stage import Stage
+from windrow.runtime.exchange import SCHEMA, pack
+from windrow.runtime.feed import BLOBS, blobs, feed, feed_blobs
+from windrow.runtime.program import Program
+from windrow.runtime.stage import Stage
 from windrow.spark.unwrap import unwrap
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from windrow.errors import SourceError
 from windrow.sources.casting import conform
 from windrow.sources.files import read_path
-from windrow.spark.place import Place
+from windrow.store.place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

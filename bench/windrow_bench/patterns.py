@@ -1,0 +1,224 @@
+"""Queries 1 to 4 of the thesis (3.6) under the three strategies: time and space as windows grow.
+
+Each query runs as a change log, in batches of a hundredth of its window. The windows are filled first; then a stretch
+of batches is replayed from that state by every strategy in turn, several times, and a batch counts with its least time.
+Space is what the operators keep: the bytes and rows of their runs. The negative strategy keeps no answer: it computes a
+result a second time to take it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from windrow.plan.dataflow import Circuit
+from windrow.plan.nodes import QueryPlan
+from windrow_bench import flows
+from windrow_bench.drive import Streams, advance, planned, resumed, runs_of, states
+from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
+
+STRATEGIES = ("upa", "negative", "direct")
+WINDOWS = (2_000, 10_000, 50_000, 200_000)
+BATCHES_PER_WINDOW = 100
+FILL, SETTLE, MEASURED = 20, 5, 40
+"""Advances that fill the windows, then batches that give the state its usual shape, then those that count."""
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A query of the thesis and its figure there; `window` stands for its window. `fixed`: planned as written."""
+
+    name: str
+    figure: str
+    text: str
+    fixed: bool = False
+
+    def plan(self, links: Streams, window: int) -> QueryPlan:
+        """The bound and optimised plan."""
+        off = ("simplify_patterns",) if self.fixed else ()
+        return planned(self.text.replace("window", f"[RANGE {window}]"), links, off)
+
+
+def variants(few: str, many: str) -> tuple[Variant, ...]:
+    """All queries; `few` and `many` are the protocols of query 1's two variants."""
+    join = (
+        "SELECT * FROM link1 window, link2 window WHERE link1.source = link2.source "
+        "AND link1.protocol = '{0}' AND link2.protocol = '{0}'"
+    )
+    absent = "NOT EXISTS (SELECT * FROM link2 window WHERE link2.source = link1.source)"
+    third = f"link3.protocol = '{few}'"
+    up = (
+        "SELECT link1.*, link3.bytes AS more FROM link1 window, link3 window "
+        f"WHERE link1.source = link3.source AND {third} AND {absent}"
+    )
+    down = (
+        f"SELECT a.*, link3.bytes AS more FROM (SELECT * FROM link1 window WHERE {absent}) AS a, link3 window "
+        f"WHERE a.source = link3.source AND {third}"
+    )
+    return (
+        Variant("1 few", "3.8", join.format(few)),
+        Variant("1 many", "3.9", join.format(many)),
+        Variant("2 sources", "3.10", "SELECT DISTINCT source FROM link1 window"),
+        Variant("2 pairs", "3.11", "SELECT DISTINCT source, destination FROM link1 window"),
+        Variant("3", "3.14", f"SELECT * FROM link1 window WHERE {absent}"),
+        Variant("4 negation up", "3.15", up, fixed=True),
+        Variant("4 negation down", "3.15", down, fixed=True),
+    )
+
+
+class Run:
+    """A query under one strategy, with its windows full, and the least time of each measured batch."""
+
+    def __init__(self, plan: QueryPlan, strategy: str, links: Streams, window: int, ticks: int) -> None:
+        self.plan, self.strategy, self.window, self.ticks = plan, strategy, window, ticks
+        self.links = {name.lower(): links[name.lower()] for name in plan.streams}
+        self.best: list[float] = []
+        self.changes = 0
+        circuit = Circuit(plan, {}, {}, strategy)
+        circuit.start(0)
+        at = 0
+        fill = np.linspace(0, window, FILL + 1, dtype=int)[1:].tolist()
+        for upto in [*fill, *self._ends(window, SETTLE)]:
+            advance(circuit, self.links, at, upto)
+            at = upto
+        self.begin = at
+        self.filled = states(circuit)
+
+    def _ends(self, start: int, batches: int) -> list[int]:
+        return [start + self.ticks * (i + 1) for i in range(batches)]
+
+    def stretch(self, effort: Effort) -> None:
+        """Replay the measured batches from the filled state, or as many of them as fit in the time."""
+        now = CLOCKS[effort.clock]
+        circuit = resumed(self.plan, self.strategy, self.filled, self.begin - 1)
+        at, stop, changes = self.begin, now() + effort.seconds, 0
+        for i, upto in enumerate(self._ends(self.begin, effort.batches)):
+            begin = now()
+            changes += len(advance(circuit, self.links, at, upto))
+            took, at = now() - begin, upto
+            if i == len(self.best):
+                self.best.append(took)
+                self.changes = changes
+            self.best[i] = min(self.best[i], took)
+            if now() > stop:
+                break
+
+    def row(self, variant: Variant) -> Row:
+        """What was measured."""
+        thousands = len(self.best) * self.ticks * len(self.links) / 1000
+        runs = runs_of(self.filled)
+        return {
+            "query": variant.name,
+            "window": self.window,
+            "strategy": self.strategy,
+            "ms_per_1000": 1000 * sum(self.best) / thousands,
+            "state_bytes": sum(r.nbytes for r in runs),
+            "state_rows": sum(r.table.num_rows for r in runs),
+            "changes_per_1000": self.changes / thousands,
+            "tuples": int(1000 * thousands),
+        }
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How to measure: ticks per batch (None: a part of the window), batches, repetitions, seconds for each, clock."""
+
+    ticks: int | None = None
+    batches: int = MEASURED
+    repeat: int = 3
+    seconds: float = 2.0
+    clock: str = "wall"
+
+    def batch(self, window: int) -> int:
+        """Ticks per batch."""
+        return self.ticks or max(1, window // BATCHES_PER_WINDOW)
+
+    def ends(self, windows: Sequence[int]) -> int:
+        """The last tick that is needed."""
+        return max(w + (SETTLE + self.batches) * self.batch(w) for w in windows)
+
+
+def measure(variant: Variant, links: Streams, window: int, effort: Effort) -> list[Row]:
+    """A row per strategy."""
+    plan = variant.plan(links, window)
+    runs = [Run(plan, strategy, links, window, effort.batch(window)) for strategy in STRATEGIES]
+    for _ in range(max(1, effort.repeat)):
+        for run in runs:
+            run.stretch(effort)
+    return [run.row(variant) for run in runs]
+
+
+def ratios(rows: Sequence[Row]) -> list[Ratio]:
+    """At the largest window: upa against the better of the other two."""
+    largest = max(r["window"] for r in rows)
+    cost = {(r["query"], r["strategy"]): float(r["ms_per_1000"]) for r in rows if r["window"] == largest}
+    found = []
+    for query in dict.fromkeys(r["query"] for r in rows):
+        upa, other = cost[query, "upa"], min(cost[query, "negative"], cost[query, "direct"])
+        if query in ("1 many", "2 sources", "2 pairs"):
+            found.append(Ratio(f"query {query}: better of the others / upa", other / upa, 2.0, least=True))
+        else:
+            found.append(Ratio(f"query {query}: upa / better of the others", upa / other, 1.1))
+    return found
+
+
+def figures(rows: Sequence[Row], drawn: Sequence[Variant]) -> list[Figure]:
+    """Time of every query and space of query 2, as the thesis draws them."""
+    made = []
+    for number in dict.fromkeys(v.figure for v in drawn):
+        queries = [v.name for v in drawn if v.figure == number]
+        lines = {
+            strategy if len(queries) == 1 else f"{strategy}, {query[2:]}": _points(rows, query, strategy, "ms_per_1000")
+            for query in queries
+            for strategy in STRATEGIES
+        }
+        caption = f"Time of query {queries[0] if len(queries) == 1 else queries[0][0]} (figure {number} of the thesis)"
+        made.append(Figure(f"time-{number}", caption, "window (ticks)", "ms per 1,000 tuples", lines))
+    for number, query in (("3.12", "2 sources"), ("3.13", "2 pairs")):
+        if any(v.name == query for v in drawn):
+            lines = {strategy: _points(rows, query, strategy, "state_bytes") for strategy in STRATEGIES}
+            caption = f"Space of query {query} (figure {number} of the thesis)"
+            made.append(Figure(f"space-{number}", caption, "window (ticks)", "state (bytes)", lines))
+    return made
+
+
+def _points(rows: Sequence[Row], query: str, strategy: str, what: str) -> list[tuple[float, float]]:
+    return [(r["window"], r[what]) for r in rows if r["query"] == query and r["strategy"] == strategy]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the experiment."""
+    accepts = parser("patterns", __doc__ or "")
+    accepts.add_argument("--data", metavar="FILE", help="flows of a CTU-13 capture (csv, may be compressed)")
+    accepts.add_argument("--windows", type=int, nargs="+", metavar="TICKS", help="window sizes")
+    accepts.add_argument("--queries", nargs="+", metavar="NAME", help='only these, for example "1 many"')
+    accepts.add_argument("--batch", type=int, metavar="TICKS", help="ticks per batch (default: window / 100)")
+    options = accepts.parse_args(list(argv))
+    windows = options.windows or ((500, 2_000) if options.quick else WINDOWS[:3] if options.data else WINDOWS)
+    effort = Effort(options.batch, 5 if options.quick else MEASURED, options.repeat, clock=options.clock)
+    links = flows.read(options.data) if options.data else flows.generate(effort.ends(windows), options.seed)
+    chosen = variants("https", "http") if options.data else variants("ftp", "telnet")
+    chosen = tuple(v for v in chosen if not options.queries or v.name in options.queries)
+    if not chosen:
+        accepts.error(f"no such query; there are: {', '.join(v.name for v in variants('', ''))}")
+    rows: list[Row] = []
+    with progress() as shown:
+        task = shown.add_task("", total=None)
+        for variant in chosen:
+            for window in windows:
+                shown.update(task, description=f"query {variant.name}, window {window:,}")
+                rows += measure(variant, links, window, effort)
+    parameters = {
+        "flows": "CTU-13 scenario 6 (Garcia et al. 2014), split by destination" if options.data else "generated",
+        "ticks per batch": options.batch or "window / 100",
+        "repetitions": options.repeat,
+        "clock": options.clock,
+    }
+    name = "patterns-ctu13" if options.data else "patterns"
+    about = " ".join((__doc__ or "").split())
+    return report(Result(name, about, options.seed, parameters, rows, ratios(rows), figures(rows, chosen)), options)

@@ -1,0 +1,424 @@
+"""Where each operator runs: stages, and how rows are spread over partitions within them.
+
+A stage is a chain of operators that a task runs on one partition without a shuffle. Some operators work on any spread
+of rows (selection); some need equal keys in one partition (join, grouping, anything that cancels equal rows); some need
+all rows in one place (a count window over a whole stream). Walking the dataflow from its sources, a step stays in its
+input's stage when the rows already lie right, and otherwise opens the next stage behind an exchange.
+
+    stage 0   stateless steps, on the source's own partitions
+    stage 1+  everything else, on `partitions` partitions, behind an exchange
+
+Inputs of a join that have no key in common lie on a grid of partitions (`grid.py`); a join whose output may lie apart
+spreads the rows of heavy keys by more than their key (`heavy.py`).
+
+A table is everywhere: each task computes for itself what comes from tables alone, so it never crosses an exchange;
+where its rows are to count once, each partition takes its part. Law: rows that an operator must see together carry
+equal values in the columns they are spread by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from windrow.operators.aggregate import ContinuousAggregate
+from windrow.operators.aggregate_join import Meeting
+from windrow.operators.bag import Bag
+from windrow.operators.changes import Changes, Entering, Leaving, Retract, Starting
+from windrow.operators.delta_star import DeltaStar
+from windrow.operators.grid_aggregate import GridAggregate
+from windrow.operators.join import Join
+from windrow.operators.linear import Call, Pad, Project, Select, Union
+from windrow.operators.quantise import Quantise
+from windrow.operators.sample import Restore, Sample, Snapshots
+from windrow.operators.standing import Kept, Standing
+from windrow.operators.totals import Totals
+from windrow.operators.window import RangeWindow, RowsWindow
+from windrow.plan.lower import Dataflow, Step
+from windrow.plan.nodes import TableScan
+from windrow.plan.patterns import Pattern, annotate
+from windrow.runtime.grid import Grid
+
+
+class How(Enum):
+    """A way rows lie over partitions."""
+
+    ANY = "any"
+    ONE = "one"  # all in partition 0
+    COLUMNS = "columns"  # by the hash of some columns
+    GRID = "grid"  # on the cells of a grid
+    TOGETHER = "together"  # rows that agree on some columns lie together, wherever that is
+    EVERYWHERE = "everywhere"  # the same rows in each partition
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows whose `key` is heavy in the join `step` lie on a grid of their own."""
+
+    step: int
+    key: tuple[str, ...]
+    grid: Grid
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a step's output lies: `columns` for How.COLUMNS and How.TOGETHER, `grid` for How.GRID."""
+
+    how: How
+    columns: tuple[str, ...] = ()
+    grid: Grid | None = None
+    split: Split | None = None
+
+
+ANY, ONE, EVERYWHERE = Spread(How.ANY), Spread(How.ONE), Spread(How.EVERYWHERE)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Rows of step `source` sent to `stage`, spread anew; `keep`: to the same partition they are in."""
+
+    source: int
+    stage: int
+    spread: Spread
+    keep: bool = False
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where steps run and what they read.
+
+    `stages`: the stage of each step, or for what comes from tables alone (`tables`) the stages whose tasks each compute
+    it. `reads`: for each (step, port) the exchange it reads through, if any. `shares`: for each (step, port) that reads
+    what every partition has, how to take part of it, so that each row counts once. `spreads`: how each output lies.
+    `moves`: for each step whose state follows heavy keys, how the rows of its inputs lie.
+    """
+
+    stages: tuple[int, ...]
+    reads: dict[tuple[int, int], Exchange]
+    shares: dict[tuple[int, int], Spread]
+    spreads: tuple[Spread, ...]
+    tables: dict[int, frozenset[int]]
+    moves: dict[int, tuple[Spread, ...]] = field(default_factory=dict)
+
+    def runs(self, step: int, stage: int, partition: int) -> bool:
+        """Whether a step is computed in this stage of this partition; what lies in one place has one."""
+        if step in self.tables:
+            return stage in self.tables[step]
+        return self.stages[step] == stage and (partition == 0 or self.spreads[step] != ONE)
+
+    def copies(self, step: int, port: int, partitions: int) -> int:
+        """In how many partitions each row of an input is."""
+        exchange = self.reads.get((step, port))
+        if exchange is None or exchange.spread.grid is None:
+            return 1 if exchange is not None or step not in self.tables else partitions
+        return exchange.spread.grid.copies(partitions)
+
+    @property
+    def last_stage(self) -> int:
+        return max(self.stages)
+
+
+STATELESS = (Select, Project, Call, Pad, Union, RangeWindow, Entering, Leaving)
+
+
+def place(flow: Dataflow) -> Placement:
+    """Assign every step of a dataflow to a stage."""
+    stages: list[int] = []
+    spreads: list[Spread] = []
+    reads: dict[tuple[int, int], Exchange] = {}
+    shares: dict[tuple[int, int], Spread] = {}
+    moved: dict[int, tuple[Spread, ...]] = {}
+    root = flow.steps[-1].node
+    monotonic: set[object] = {node for node, p in annotate(root).items() if p is Pattern.MONOTONIC}
+    readers = {source: i for i, step in reversed(list(enumerate(flow.steps))) for source in step.inputs}
+    for index, step in enumerate(flow.steps):
+        inputs = [spreads[i] for i in step.inputs]
+        if all(s is EVERYWHERE for s in inputs) and (inputs or isinstance(step.node, TableScan)):
+            stages.append(0)
+            spreads.append(EVERYWHERE)
+            continue
+        if step.operator is None:
+            stages.append(0)
+            spreads.append(ANY)
+            continue
+        wanted = _wanted(step, flow, inputs, monotonic)
+        if isinstance(step.operator, Join):
+            wanted = _splittable(flow, index, inputs, wanted, monotonic)
+        if wanted == [ANY] and stages[step.inputs[0]] == 0 and not isinstance(step.operator, STATELESS):
+            wanted = [_ahead(flow, index, readers, spreads)]  # it must cross anyway: to where it is needed next
+        moves = [not _fits(have, want) for have, want in zip(inputs, wanted, strict=True)]
+        stage = max(stages[i] + (1 if move else 0) for i, move in zip(step.inputs, moves, strict=True))
+        if not isinstance(step.operator, STATELESS) or EVERYWHERE in inputs:
+            stage = max(stage, 1)
+        for port, source in enumerate(step.inputs):
+            if inputs[port] is EVERYWHERE:
+                if wanted[port] is not EVERYWHERE:
+                    shares[index, port] = wanted[port]
+            elif moves[port] or stages[source] < stage:
+                # from stage 0 nothing lies right yet: even a fitting spread must cross
+                keep = not moves[port] and stages[source] > 0
+                reads[index, port] = Exchange(source, stage, wanted[port] if moves[port] else inputs[port], keep)
+        stages.append(stage)
+        spreads.append(_made(step, inputs, wanted))
+        lie = tuple(have if want.how is How.ANY else want for have, want in zip(inputs, wanted, strict=True))
+        if any(s.split for s in lie) and not isinstance(step.operator, STATELESS):
+            moved[index] = lie
+    return Placement(tuple(stages), reads, shares, tuple(spreads), _everywhere(flow, stages, spreads), moved)
+
+
+def _ahead(flow: Dataflow, index: int, readers: Mapping[int, int], spreads: Sequence[Spread]) -> Spread:
+    """How the next operator that cares will want the output of a step, in the step's own columns; ANY if none does."""
+    names = {c: c for c in flow.steps[index].schema}  # column there -> column here
+    source, at = index, readers.get(index)
+    while at is not None:
+        operator = flow.steps[at].operator
+        match operator:
+            case ContinuousAggregate() | GridAggregate() | Totals():
+                wanted = Spread(How.COLUMNS, operator.keys) if operator.keys else ONE
+            case RowsWindow():
+                wanted = Spread(How.COLUMNS, operator.partition) if operator.partition else ONE
+            case DeltaStar() | Bag() | Changes() | Sample():
+                wanted = Spread(How.COLUMNS, tuple(flow.steps[source].schema))
+            case Join() | Meeting():
+                ports = flow.steps[at].inputs
+                seen = [spreads[i] if i < len(spreads) else ANY for i in ports]
+                wanted = _join(operator, seen)[ports.index(source)]
+            case Project():
+                names = {n: names[f.copies] for n, f in operator.outputs if f.copies in names}
+                wanted = ANY
+            case _:
+                wanted = ANY
+        if wanted.how is How.COLUMNS:
+            here = [names.get(c) for c in wanted.columns]
+            return Spread(How.COLUMNS, tuple(c for c in here if c)) if here and all(here) else ANY
+        if wanted.how is How.GRID:  # its rows lie in several places at once
+            return ANY
+        if wanted.how is not How.ANY or isinstance(operator, Join | Meeting):
+            return wanted
+        source, at = at, readers.get(at)
+    return ANY
+
+
+def _everywhere(flow: Dataflow, stages: Sequence[int], spreads: Sequence[Spread]) -> dict[int, frozenset[int]]:
+    """For each step that comes from tables alone, the stages in which something reads it."""
+    needed: dict[int, set[int]] = {i: set() for i, s in enumerate(spreads) if s is EVERYWHERE}
+    for index in reversed(range(len(flow.steps))):
+        readers = needed.get(index, {stages[index]})
+        for source in flow.steps[index].inputs:
+            if source in needed:
+                needed[source] |= readers
+    return {i: frozenset(n) for i, n in needed.items()}
+
+
+def _fits(have: Spread, want: Spread) -> bool:
+    return want.how is How.ANY or have == want or have is EVERYWHERE
+
+
+def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Spread], monotonic: set[object]) -> list[Spread]:
+    """The spread each input must have."""
+    operator = step.operator
+    match operator:
+        case Join() | Meeting():
+            return _join(operator, inputs)
+        case ContinuousAggregate() | GridAggregate() | Totals():
+            return [_by(operator.keys, inputs[0])]
+        case RowsWindow():
+            return [_by(operator.partition, inputs[0])]
+        case DeltaStar():
+            return [_by(tuple(step.schema), inputs[0])]
+        case Bag():
+            columns = tuple(step.schema)
+            if all(s == inputs[0] and s.how in (How.COLUMNS, How.ONE) for s in inputs):
+                return [_by(columns, s) for s in inputs]
+            return [Spread(How.COLUMNS, columns) if columns else ONE] * len(inputs)
+        case Union():
+            return _union(inputs)
+        case Snapshots():
+            return [ONE]
+        case Retract() | Quantise() | Kept() | Starting():
+            return [ANY]
+        case Standing():
+            return [_by(tuple(step.schema), inputs[0])]
+        case Changes() | Sample() | Restore():
+            source = flow.steps[step.inputs[0]]
+            ends = source.node not in monotonic or source.signed
+            ends &= not (isinstance(operator, Changes) and operator.dated)
+            return [_by(tuple(source.schema), inputs[0]) if ends else ANY]
+    # an operator that nothing is known of must see everything
+    return [ANY if isinstance(operator, STATELESS) else ONE] * len(inputs)
+
+
+def _by(columns: Sequence[str], have: Spread) -> Spread:
+    """Equal values of `columns` together; what lies so already stays."""
+    apart = have.how in (How.COLUMNS, How.TOGETHER)
+    if have.how is How.ONE or (apart and set(have.columns) <= set(columns)):
+        return have
+    return Spread(How.COLUMNS, tuple(columns)) if columns else ONE
+
+
+def _join(join: Join | Meeting, inputs: Sequence[Spread]) -> list[Spread]:
+    """Spread the moving inputs by the columns of classes that all of them have, else on a grid; tables stay everywhere.
+
+    Rows that were copied would be joined twice, so what lies on a grid already must move.
+    """
+    moving = [i for i, s in enumerate(inputs) if s is not EVERYWHERE]
+    if len(moving) == 1:
+        return [ANY if i in moving else EVERYWHERE for i in range(len(inputs))]
+    shared = _shared(join, moving)
+    if shared:
+        spreads = [Spread(How.COLUMNS, tuple(c[k] for c in shared)) for k in range(len(moving))]
+    else:
+        spreads = [Spread(How.GRID, grid=grid) for grid in _grids(join, moving)]
+    wanted = [EVERYWHERE] * len(inputs)
+    for i, spread in zip(moving, spreads, strict=True):
+        wanted[i] = spread
+    return wanted
+
+
+def _shared(join: Join | Meeting, moving: Sequence[int]) -> list[list[str]]:
+    """For each class that all moving inputs have: the column of each."""
+    shared = []
+    for columns, _ in join.classes:
+        own = [[c for c in columns if c in join.parts[i].columns] for i in moving]
+        if all(own):
+            shared.append([c[0] for c in own])
+    return shared
+
+
+def _grids(join: Join | Meeting, moving: Sequence[int]) -> list[Grid]:
+    """An axis for each class that two moving inputs have, and one for each input that has none of these."""
+    axes: list[dict[int, tuple[str, ...]]] = []
+    for columns, _ in join.classes:
+        own = {i: next((c for c in columns if c in join.parts[i].columns), None) for i in moving}
+        having: dict[int, tuple[str, ...]] = {i: (c,) for i, c in own.items() if c is not None}
+        if len(having) > 1:
+            axes.append(having)
+    for i in moving:
+        if not any(i in axis for axis in axes) and join.parts[i].columns:
+            axes.append({i: tuple(join.parts[i].columns)})
+    having_axes = tuple(tuple(a for a, axis in enumerate(axes) if i in axis) for i in moving)
+    return [Grid(tuple(axis.get(i, ()) for axis in axes), having_axes) for i in moving]
+
+
+def _splittable(
+    flow: Dataflow, index: int, inputs: Sequence[Spread], wanted: list[Spread], monotonic: set[object]
+) -> list[Spread]:
+    """Let rows of heavy keys lie apart, where whoever reads the join's output need not find them by the key alone."""
+    moving = [i for i, w in enumerate(wanted) if w.how is How.COLUMNS]
+    if len(moving) < 2 or any(inputs[i] == wanted[i] for i in moving):
+        return wanted
+    join = flow.steps[index].operator
+    assert isinstance(join, Join)
+    kept, movable = _read_by(flow, index, monotonic)
+    here = next((i for i in moving if set(wanted[i].columns) <= kept), None)
+    if here is None:  # whoever reads it must move it anyway
+        here, own = moving[0], [tuple(join.parts[i].columns) for i in moving]
+    else:
+        own = [tuple(c for c in join.parts[i].columns if c in kept and c not in wanted[i].columns) for i in moving]
+        if not movable:
+            return wanted
+    if not any(own):
+        return wanted
+    having = tuple((k,) if columns else () for k, columns in enumerate(own))
+    made = list(wanted)
+    for k, i in enumerate(moving):
+        grid = Grid(tuple(columns if k == at else () for at, columns in enumerate(own)), having)
+        made[i] = Spread(How.COLUMNS, wanted[i].columns, split=Split(index, wanted[here].columns, grid))
+    return made
+
+
+def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[str], bool]:
+    """The join's columns by which its reader wants equal rows together, and whether all readers' state can move."""
+    names = {c: {c} for c in flow.steps[index].schema}  # column there -> columns here
+    source = index
+    while True:
+        readers = [i for i, step in enumerate(flow.steps) if source in step.inputs]
+        if not readers:
+            return set(), True
+        operator = flow.steps[readers[0]].operator if len(readers) == 1 else None
+        match operator:
+            case Select() | Call() | Entering() | Leaving() | Starting():
+                pass
+            case Project():
+                names = {n: names[f.copies] for n, f in operator.outputs if f.copies in names}
+            case ContinuousAggregate() | GridAggregate():
+                return {c for k in operator.keys for c in names.get(k, ())}, False
+            case RowsWindow():
+                return {c for k in operator.partition for c in names.get(k, ())}, False
+            case Retract():
+                return set(flow.steps[index].schema), False
+            case DeltaStar() | Changes() | Sample() | Restore() | Standing():
+                step = flow.steps[source]
+                dated = isinstance(operator, Changes) and operator.dated
+                ends = not dated and (step.node not in monotonic or step.signed)
+                if isinstance(operator, DeltaStar | Standing) or ends:
+                    return {c for k in step.schema for c in names.get(k, ())}, _moves(flow, readers[0])
+            case Snapshots():
+                return set(), True
+            case _:  # it may need all rows of a key, whatever else they hold
+                return set(flow.steps[index].schema), False
+        source = readers[0]
+
+
+def _moves(flow: Dataflow, index: int) -> bool:
+    """Whether this step, and all that follow it, can hand rows of their state over."""
+    rest = [flow.steps[i].operator for i in range(index, len(flow.steps))]
+    return all(isinstance(o, (*STATELESS, Changes, Standing)) and not isinstance(o, Retract) for o in rest)
+
+
+def _union(inputs: Sequence[Spread]) -> list[Spread]:
+    """Streams stay where they are; of a table each partition takes the part that lies as they do."""
+    moving = [s for s in inputs if s is not EVERYWHERE]
+    alike = all(s == moving[0] for s in moving) and moving[0].how is How.COLUMNS
+    return [moving[0] if alike else ONE if s is EVERYWHERE else ANY for s in inputs]
+
+
+def _made(step: Step, inputs: Sequence[Spread], wanted: Sequence[Spread]) -> Spread:
+    """The spread of the output, given how the inputs now lie."""
+    lie = [have if want.how is How.ANY else want for have, want in zip(inputs, wanted, strict=True)]
+    match step.operator:
+        case Project():
+            copies = {f.copies: name for name, f in reversed(step.operator.outputs) if f.copies}
+            return _renamed(lie[0], copies)
+        case Join():
+            return _joined(step.operator, [s for s in lie if s is not EVERYWHERE])
+        case Meeting():
+            return _joined(step.operator, [s for s in lie if s is not EVERYWHERE], step.operator.keys)
+        case Union():
+            alike = all(s == lie[0] for s in lie) and lie[0].how is not How.TOGETHER
+            return lie[0] if alike else ANY
+    return lie[0]
+
+
+def _joined(join: Join | Meeting, moving: Sequence[Spread], kept: Sequence[str] | None = None) -> Spread:
+    """How results lie: by the key, or wherever their parts met; `kept`: the columns that are left of them."""
+    first = moving[0]
+    if first.how is How.GRID:
+        grids = [s.grid for s in moving if s.grid is not None]
+        return Spread(
+            How.TOGETHER, tuple(next(c for c in axis if c)[0] for axis in zip(*(g.axes for g in grids), strict=True))
+        )
+    if first.how is not How.COLUMNS:
+        return first
+    if kept is not None:  # the key by the name of an input that still has it
+        return next((s for s in moving if set(s.columns) <= set(kept)), ANY)
+    if first.split is None:
+        return first
+    parts = [s.split.grid for s in moving if s.split is not None]
+    axes = tuple(next((c for c in axis if c), ()) for axis in zip(*(g.axes for g in parts), strict=True))
+    key, grid = first.split.key, Grid(axes, parts[0].inputs)
+    columns = tuple(dict.fromkeys((*key, *(c for axis in axes for c in axis))))
+    return Spread(How.TOGETHER, columns, split=Split(first.split.step, key, grid))
+
+
+def _renamed(spread: Spread, copies: dict[str, str]) -> Spread:
+    if spread.how not in (How.COLUMNS, How.TOGETHER):
+        return spread
+    if not all(c in copies for c in spread.columns):
+        return ANY
+    columns, split = tuple(copies[c] for c in spread.columns), spread.split
+    if split is not None:
+        axes = tuple(tuple(copies[c] for c in axis) for axis in split.grid.axes)
+        split = Split(split.step, tuple(copies[c] for c in split.key), Grid(axes, split.grid.inputs))
+    return Spread(spread.how, columns, split=split)

@@ -1,0 +1,194 @@
+"""The catalog on disk: what an engine needs to know to go on after a restart.
+
+Streams and tables are kept as their declarations, queries as their text: binding it again gives the same plan, because
+a home belongs to one version of windrow, one choice of strategy and rules, and has a tick budget for all queries or
+none, which are kept with it. DataFrames and Python functions are not kept; their owner attaches them again before the
+start.
+
+    manifest 41   catalog 3                      home/catalog/00000003.json: all declarations
+    manifest 42   catalog 3, changes a           a: the declarations dropped and added since, and the seats that moved
+    manifest 43   catalog 3, changes a, b
+    manifest 44   catalog 4                      home/catalog/00000004.json: all of them again
+
+A change is written in the manifest that puts it in force: one file, one rename, so a crash leaves the catalog before
+or the one after. When changes have grown to `FOLD` declarations the whole catalog is written first. Law: applying the
+changes of a manifest to its catalog gives what writing the whole would have written. Cost: what is new, not what there
+is; a manifest grows by less than `FOLD` declarations.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+import windrow
+from windrow.catalog import Catalog, StreamDef, TableDef
+from windrow.errors import StateError
+from windrow.plan.nodes import QueryPlan
+from windrow.store.failpoints import reach
+from windrow.store.manifest import Manifest
+from windrow.store.store import Store
+
+FOLD = 64
+"""Declarations in the changes of one manifest, at which the whole catalog is written instead."""
+
+KINDS = ("streams", "tables", "queries")
+Content = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A catalog as a manifest names it, and what it was made of."""
+
+    version: int
+    changes: tuple[Content, ...]
+    catalog: Catalog
+    shared: Content
+
+
+class Keeper:
+    """Writes catalogs; a manifest says which one is in force."""
+
+    def __init__(self, store: Store, strategy: str, budget: str = "none") -> None:
+        self.store, self.strategy, self.budget = store, strategy, budget
+        self.kept: Kept | None = None  # what is in force
+
+    def write(self, catalog: Catalog, shared: Content) -> Kept:
+        """What the next manifest must name; `shared`: who shares with whom. In force once it is `kept`."""
+        now = self.kept
+        if now is not None:
+            change = between((now.catalog, now.shared), (catalog, shared))
+            changes = (*now.changes, change) if change else now.changes
+            if sum(map(_size, changes)) < FOLD:
+                return Kept(now.version, changes, catalog, shared)
+        version = (0 if now is None else now.version) + 1
+        self.store.write_catalog(version, self._whole(catalog, shared))
+        reach("after catalog")
+        return Kept(version, (), catalog, shared)
+
+    def _whole(self, catalog: Catalog, shared: Content) -> dict[str, Any]:
+        return {
+            "windrow": windrow.__version__,
+            "strategy": self.strategy,
+            "tick budget": self.budget,
+            **{kind: [_PLAIN[kind](d) for d in getattr(catalog, kind).values()] for kind in KINDS},
+            "sharing": shared["technique"],
+            "shared": dict(shared),
+        }
+
+    def load(
+        self, manifest: Manifest, catalog: Catalog, without: frozenset[str], sharing: str
+    ) -> tuple[Catalog, Content | None]:
+        """The catalog in force, with the functions of `catalog`, and who shares; `without`: rules that are off."""
+        if not manifest.catalog:
+            return catalog, None
+        content = in_force(self.store, manifest)
+        made = {
+            "windrow": windrow.__version__, "strategy": self.strategy, "sharing": sharing, "tick budget": self.budget,
+        }  # fmt: skip
+        for what, now in made.items():  # what decides the layout of state
+            if content.get(what, "none") != now:
+                raise StateError(
+                    f"this home was written with {what} {content.get(what, 'none')}, and this is {now}",
+                    hint="open it as it was written, or start with a new home",
+                )
+        for plain in content["streams"]:
+            catalog = catalog.add(StreamDef(**{**plain, "columns": _columns(plain["columns"])}))
+        for plain in content["tables"]:
+            valid = plain["valid"]
+            catalog = catalog.add(
+                TableDef(**{**plain, "columns": _columns(plain["columns"]), "valid": tuple(valid) if valid else None})
+            )
+        from windrow import cql
+        from windrow.optimize import optimize
+
+        for plain in content["queries"]:
+            plan = cql.compile_select(plain["text"], catalog, plain["name"])
+            catalog = catalog.add(optimize(plan, catalog, off=without, strategy=self.strategy))
+        shared = {k: _tuples(v) if k in ("families", "queries") else v for k, v in content["shared"].items()}
+        self.kept = Kept(manifest.catalog, manifest.changes, catalog, shared)
+        return catalog, shared
+
+
+def in_force(store: Store, manifest: Manifest) -> Content:
+    """All declarations that a manifest puts in force."""
+    content = store.read_catalog(manifest.catalog)
+    for change in manifest.changes:
+        content = applied(content, change)
+    return content
+
+
+def between(before: tuple[Catalog, Content], after: tuple[Catalog, Content]) -> dict[str, Any]:
+    """What leads from one catalog, and who shares in it, to another; empty when nothing does."""
+    (old, seated), (new, seats) = before, after
+    change: dict[str, Any] = {}
+    for kind in KINDS:
+        was, is_ = getattr(old, kind), getattr(new, kind)
+        if was is not is_:  # a declaration is a value that is never made twice
+            gone = [d.name for k, d in was.items() if is_.get(k) is not d]
+            come = [_PLAIN[kind](d) for k, d in is_.items() if was.get(k) is not d]
+            change |= {f"drop {kind}": gone} if gone else {}
+            change |= {f"add {kind}": come} if come else {}
+    was, is_ = seated["queries"], seats["queries"]
+    moved = {n: s for n, s in is_.items() if was.get(n) != s}
+    left = [n for n in was if n not in is_]
+    if moved or left or any(seated[k] != seats[k] for k in ("next", "families")):
+        change |= {"next": seats["next"], "families": seats["families"], "seats": moved, "unseat": left}
+    return change
+
+
+def applied(content: Content, change: Content) -> Content:
+    """All declarations after a change."""
+    found = dict(content)
+    for kind in KINDS:
+        gone = set(change.get(f"drop {kind}", ()))
+        found[kind] = [d for d in content[kind] if d["name"] not in gone] + list(change.get(f"add {kind}", ()))
+    if "seats" in change:
+        left = set(change["unseat"])
+        queries = {n: s for n, s in content["shared"]["queries"].items() if n not in left} | change["seats"]
+        moved = {"next": change["next"], "families": change["families"], "queries": queries}
+        found["shared"] = {**content["shared"], **moved}
+    return found
+
+
+def _tuples(found: Mapping[str, list[Any]]) -> dict[str, tuple[Any, ...]]:
+    """What JSON makes lists of, as `saved` has it."""
+    return {name: tuple(value) for name, value in found.items()}
+
+
+def _size(change: Content) -> int:
+    return sum(len(change.get(f"{act} {kind}", ())) for act in ("drop", "add") for kind in KINDS) + 1
+
+
+def _stream(s: StreamDef) -> dict[str, Any]:
+    return {
+        "name": s.name, "columns": _schema(s.columns), "time": s.time, "slack": s.slack, "idle_after": s.idle_after,
+        "retain": s.retain, "options": dict(s.options),
+    }  # fmt: skip
+
+
+def _table(t: TableDef) -> dict[str, Any]:
+    return {
+        "name": t.name, "columns": _schema(t.columns), "retroactive": t.retroactive,
+        "valid": list(t.valid) if t.valid else None, "options": dict(t.options),
+    }  # fmt: skip
+
+
+def _query(q: QueryPlan) -> dict[str, Any]:
+    return {"name": q.name, "text": q.text}
+
+
+_PLAIN: Mapping[str, Any] = {"streams": _stream, "tables": _table, "queries": _query}
+
+
+def _schema(columns: Mapping[str, pa.DataType]) -> str:
+    return base64.b64encode(pa.schema(list(columns.items())).serialize()).decode()
+
+
+def _columns(text: str) -> dict[str, pa.DataType]:
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+    return dict(zip(schema.names, schema.types, strict=True))

@@ -1,0 +1,343 @@
+"""Shared aggregation in the tasks of a tick.
+
+    stage 0   the rows of a task, joined with tables, reduced to entries and partials of all queries at once
+    stage 1   entries go to one partition, partials by their keys; added to the state, answered, finished
+
+Entries and partials end at window edges, so rows beyond the frontier are reduced at once and nothing waits; what is
+answered is what lies up to the frontier. A row meets the tables as they stand when it arrives. Only answers travel to
+the driver, those of all queries with the same columns in one envelope.
+
+Families are kept by worker processes: at stage 0 without state, at stage 1 with the state of the accepted attempt. Both
+follow the roster that the driver ships. Cost of a tick: one pass over rows per plot, then the answers.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.errors import RuntimeFailure
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
+from windrow.operators.keys import hash_rows
+from windrow.operators.state.run import Run
+from windrow.runtime.exchange import Envelope, decode_table, encode_table
+from windrow.runtime.membership import Roster, Seat
+from windrow.runtime.program import Program
+from windrow.sharing.cohort import Batch, Shown, tables
+from windrow.sharing.family import Counters, Family, Joined
+from windrow.sharing.finish import Finish, finish
+from windrow.sharing.group import Rows
+from windrow.sharing.recognise import Recognised, Source
+from windrow.sharing.registry import Functions
+from windrow.store.runs import RunRef
+
+_FINISH = "finish "
+_known: OrderedDict[str, Recognised] = OrderedDict()
+"""Queries by the uid of their seat: a change of the roster unpacks only who is new."""
+
+
+def recognised(seat: Seat) -> Recognised:
+    """The query in a seat."""
+    found = _known.get(seat.uid)
+    if found is None:
+        found = _known[seat.uid] = pickle.loads(seat.packed)
+        while len(_known) > 1 << 14:
+            _known.popitem(last=False)
+    return found
+
+
+def follow(family: Family, roster: Roster) -> bool:
+    """Let those leave and join who did so on the driver; whether anybody has."""
+    gone = [n for n, e in family.joined.items() if n not in roster.seats or roster.seats[n].uid != e.uid]
+    for name in gone:
+        family.leave(name)
+    new = [n for n in roster.seats if n not in family.joined]
+    for name in new:
+        seat = roster.seats[name]
+        family.seat(Joined(recognised(seat).member, BEGINNING, seat.epoch, seat.account, uid=seat.uid))
+    family.epoch = roster.epoch
+    return bool(gone or new)
+
+
+# -- stage 0 -----------------------------------------------------------------------------------------------------------
+
+MOST_REDUCERS = 1 << 10
+"""Families without state that a worker process keeps."""
+
+_reducers: OrderedDict[tuple[str, str], Reducer] = OrderedDict()
+_rows: OrderedDict[tuple[str, Source], tuple[tuple[str, ...], Rows]] = OrderedDict()
+
+
+class Reducer:
+    """A family without state: rows in, partials out."""
+
+    def __init__(self, roster: Roster, functions: Functions) -> None:
+        self.family = Family(functions, roster.slicing)
+        self.roster: Roster | None = None
+        self.columns: dict[str, pa.DataType] = {}  # that its queries read
+
+    def follow(self, roster: Roster, functions: Functions) -> None:
+        """Do what the driver's family does."""
+        if self.roster is not roster:
+            self.family.functions, self.roster = functions, roster
+            follow(self.family, roster)
+            self.columns = {c: t for seat in roster.seats.values() for c, t in recognised(seat).columns.items()}
+
+
+def _reducer(program: Program, roster: Roster) -> Reducer:
+    key = (program.home, roster.name)
+    if key not in _reducers:
+        _reducers[key] = Reducer(roster, program.parts.functions)
+        while len(_reducers) > MOST_REDUCERS:
+            _reducers.popitem(last=False)
+    found = _reducers[key]
+    found.follow(roster, program.parts.functions)
+    return found
+
+
+def _source_rows(program: Program, source: Source, columns: Mapping[str, pa.DataType]) -> Rows:
+    """The rows of a source, joined with the present versions of its tables, made once for all its families."""
+    labels = sorted({t.partition("#")[0] for t in source.tables})
+    versions = tuple(program.tables[t].uid for t in labels)
+    known = _rows.get((program.home, source))
+    if known is None or known[0] != versions:
+        known = (versions, Rows(source, {t: program.store.read(program.tables[t]).table for t in labels}))
+        _rows[program.home, source] = known
+        while len(_rows) > MOST_REDUCERS:
+            _rows.popitem(last=False)
+    known[1].read(columns)
+    return known[1]
+
+
+def reduced(
+    program: Program, stream: str, ts: Int64s, columns: Mapping[str, pa.Array], sender: int, only: str | None
+) -> Iterator[Envelope]:
+    """The partials of new rows for all families over a stream; `only`: history, for the new queries of one family."""
+    reducers = [
+        _reducer(program, roster)
+        for roster in program.parts.families.values()
+        if roster.source.stream == stream and only in (None, roster.name)
+    ]
+    wanted: dict[Source, dict[str, pa.DataType]] = {}
+    for reducer in reducers:
+        assert reducer.roster is not None
+        wanted.setdefault(reducer.roster.source, {}).update(reducer.columns)
+    order = None if (np.diff(ts) >= 0).all() else np.argsort(ts, kind="stable")
+    taken = {}
+    for source, read in wanted.items():
+        rows = _source_rows(program, source, read)
+        arrived = _sorted(ts, columns, order, rows)
+        taken[source] = rows.take(lambda _, given=arrived: given)  # type: ignore[misc]
+    for reducer in reducers:
+        roster, family = reducer.roster, reducer.family
+        assert roster is not None
+        names = None if only is None else frozenset(n for n in roster.seats if n.lower() in program.fresh)
+        family.counters = Counters()
+        tables = family.reduce(*taken[roster.source], names)
+        for name, error in family.failed.items():
+            yield 0, sender, "failed", name.lower(), pickle.dumps(error)
+        family.failed.clear()
+        yield from _routed(roster, tables, program.partitions, sender)
+        c = family.counters
+        counted = json.dumps([c.rows, c.lifted, c.partials]).encode()
+        yield roster.home(program.partitions), sender, "part", f"{roster.name}:count", counted
+
+
+def _sorted(
+    ts: Int64s, columns: Mapping[str, pa.Array], order: Int64s | None, rows: Rows
+) -> tuple[Int64s, dict[str, pa.Array]]:
+    wanted = {c.partition(".")[2] for c in rows.columns if c.partition(".")[0] == rows.source.stream}
+    read = {n: a for n, a in columns.items() if n.lower() in wanted}
+    if order is None:
+        return ts, read
+    picks = pa.array(order)
+    return ts[order], {n: a.take(picks) for n, a in read.items()}
+
+
+def _routed(
+    roster: Roster, partials: Mapping[str, tuple[pa.Table, ...]], partitions: int, sender: int
+) -> Iterator[Envelope]:
+    """Entries to the family's home, partials by the hash of their keys."""
+    home = roster.home(partitions)
+    for slot, found in partials.items():
+        for table in found:
+            keys = [one(table.column(c)) for c in table.column_names if c.startswith("key|")]
+            if table.num_rows == 0:
+                continue
+            if not keys or partitions == 1:
+                yield home, sender, "part", f"{roster.name}:{slot}", encode_table(table)
+                continue
+            to = hash_rows(keys, table.num_rows).view(np.uint64) % np.uint64(partitions)
+            for p in np.unique(to).tolist():
+                part = table.filter(pa.array(to == p))
+                yield int(p), sender, "part", f"{roster.name}:{slot}", encode_table(part)
+
+
+# -- stage 1 -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class HeldFamily:
+    """A family in one task: partials in memory, and the runs that hold them on disk."""
+
+    roster: Roster
+    family: Family
+    partition: int
+    home: bool
+    functions: Functions
+    finishes: dict[str, Finish] = field(default_factory=dict)
+    inbox: dict[str, list[pa.Table]] = field(default_factory=dict)
+    saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
+    refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
+    counted: Counters = field(default_factory=Counters)
+    followed: bool = False
+
+    def follow(self, roster: Roster, functions: Functions) -> None:
+        """Do what the driver's family does."""
+        if self.roster is roster and self.followed:
+            return
+        self.followed = True
+        self.roster, self.functions, self.family.functions = roster, functions, functions
+        follow(self.family, roster)
+        uids = {n: e.uid for n, e in self.family.joined.items()}
+        self.finishes = {n: f for n, f in self.finishes.items() if uids.get(n) == f.uid}
+        for name, seat in roster.seats.items():
+            if name not in self.finishes and self._answers(name):
+                made = self.finishes[name] = Finish(recognised(seat), functions)
+                made.uid = seat.uid
+
+    def _answers(self, name: str) -> bool:
+        return self.home or bool(self.family.joined[name].member.keys)
+
+    def receive(self, slot: str, body: bytes | pa.Buffer) -> None:
+        """Take in what stage 0 sent."""
+        if slot == "count":
+            rows, lifted, partials = json.loads(bytes(body))
+            self.counted.rows += rows
+            self.counted.lifted += lifted
+            self.counted.partials += partials
+            return
+        self.inbox.setdefault(slot, []).append(decode_table(body))
+
+    def advance(self, frontier: int, starts: Mapping[str, int], out: list[Envelope]) -> None:
+        """Add what came to the state, and answer what is due."""
+        for name in list(self.family.unstarted):
+            start = starts.get(name.lower())
+            if start is not None and start <= frontier:
+                self.family.begin(name, start)
+                if name in self.finishes:
+                    self.finishes[name].start(start)
+        self.family.counters = self.counted
+        self.family.absorb(self.inbox)
+        self.inbox = {}
+        due = self.family.finish(frontier, self.home)
+        failures: dict[str, RuntimeFailure] = {}
+        answers = finish(self.finishes, due, frontier, failures)
+        for name, error in failures.items():
+            out.append((0, self.partition, "failed", name.lower(), pickle.dumps(error)))
+        for batch in answers:
+            body = encoded(batch, list(self.finishes[batch.names[0]].schema))
+            out.append((self.partition, self.partition, "answers", self.roster.name, body))
+
+    # what `held` writes
+
+    def slots(self, stage: int, partition: int) -> Iterator[tuple[str, tuple[Run, ...]]]:
+        """Named lists of runs: all that the family needs to go on."""
+        yield from self.family.held().items()
+        for mine in self.finishes.values():
+            for i, step in enumerate(mine.circuit.flow.steps if mine.circuit is not None else ()):
+                if step.operator is not None and mine.circuit is not None and mine.circuit.started:
+                    for slot, runs in step.operator.state().items():
+                        yield _FINISH + json.dumps([mine.query.plan.name, i, slot]), runs
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is something to name in a manifest."""
+        return True
+
+    @property
+    def table_refs(self) -> Mapping[str, RunRef]:
+        """Versions of tables that the state depends on: none, rows have met theirs."""
+        return {}
+
+
+def recalled(program: Program, roster: Roster, partition: int, known: HeldFamily | None) -> HeldFamily:
+    """A family as of the last accepted tick."""
+    functions = program.parts.functions
+    if known is None:
+        known = _restored(program, roster, partition, functions)
+    known.follow(roster, functions)
+    known.counted = Counters()
+    return known
+
+
+def _restored(program: Program, roster: Roster, partition: int, functions: Functions) -> HeldFamily:
+    held = HeldFamily(roster, Family(functions, roster.slicing), partition,
+                      roster.home(program.partitions) == partition, functions)  # fmt: skip
+    held.follow(roster, functions)
+    slots = program.runs.get((roster.name, 1, partition), {})
+    state: dict[str, tuple[Run, ...]] = {}
+    for slot, refs in slots.items():
+        state[slot] = held.saved[slot] = tuple(program.store.read(r) for r in refs)
+        held.refs |= {r.uid: r for r in refs}
+    held.family.hold(state, program.previous)
+    for name in held.family.joined:
+        if name.lower() not in program.fresh:
+            held.family.done(name)
+            start = program.starts.get(name.lower())
+            if start is not None and start <= program.previous:
+                held.family.begin(name, start)
+                mine = held.finishes.get(name)
+                if mine is not None and mine.circuit is not None:
+                    mine.circuit.started, mine.circuit.frontier = True, program.previous
+    grouped: dict[tuple[str, int], dict[str, tuple[Run, ...]]] = {}
+    for slot, runs in state.items():
+        if slot.startswith(_FINISH):
+            name, step, inner = json.loads(slot[len(_FINISH) :])
+            if name.lower() not in program.fresh:  # one that had its name has left state behind
+                grouped.setdefault((name, step), {})[inner] = runs
+    for (name, step), inner_state in grouped.items():
+        mine = held.finishes.get(name)
+        if mine is not None and mine.circuit is not None:
+            operator = mine.circuit.flow.steps[step].operator
+            assert operator is not None
+            operator.restore(inner_state, program.previous)
+    return held
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def encoded(batch: Batch, columns: Sequence[str]) -> bytes:
+    """Answers of queries with the same columns: times, columns by number, and whose they are."""
+    arrays = [pa.array(batch.rows.ts), *(batch.rows.columns[c] for c in columns)]
+    table = pa.Table.from_arrays(arrays, names=[str(i) for i in range(len(arrays))])
+    some = np.flatnonzero(batch.counts)
+    whose = {b"queries": json.dumps([batch.names[i].lower() for i in some.tolist()]).encode(),
+             b"counts": batch.counts[some].astype(np.int64).tobytes()}  # fmt: skip
+    return encode_table(table.replace_schema_metadata(whose))
+
+
+def decoded(body: bytes | pa.Buffer, shown: Mapping[str, Shown]) -> Iterator[tuple[str, pa.Table]]:
+    """The part of every query, as its user sees it; `shown` names columns by number."""
+    table = decode_table(body)
+    names = json.loads(table.schema.metadata[b"queries"])
+    counts = np.frombuffer(table.schema.metadata[b"counts"], np.int64)
+    columns = {name: one(table.column(name)) for name in table.column_names}
+    rows = Elements.positive(columns["0"].to_numpy(), INF, columns)
+    yield from tables([Batch(names, counts, rows)], shown)
+
+
+def whole(parts: Sequence[pa.Table]) -> pa.Table:
+    """Parts of one answer, each in time order, as one table in time order."""
+    if len(parts) == 1:
+        return parts[0]
+    table = pa.concat_tables(parts).combine_chunks()
+    ts = table.column(0).cast(pa.int64()).to_numpy()
+    return table.take(pa.array(np.argsort(ts, kind="stable")))

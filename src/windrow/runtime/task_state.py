@@ -1,0 +1,121 @@
+"""The state of one query in one stage of one partition: operators in memory, runs on disk, and the way between them.
+
+A slot is a named list of runs: `<step>/<slot>` for an operator's, `waiting/<exchange>` for rows beyond the frontier,
+`table/<name>` for the version of a table that the operators have seen. A run that did not change keeps its file. Some
+operators rebuild small runs whenever they are asked; a rebuilt run with the content of the one before it is taken for
+that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from windrow.operators.elements import Elements, concat
+from windrow.operators.state.run import Run, elements_of, run_of
+from windrow.plan.lower import Dataflow
+from windrow.runtime.join_choices import follow
+from windrow.runtime.partitioning import Exchange
+from windrow.runtime.program import Layout, Program, QueryProgram
+from windrow.runtime.shared_aggregation import HeldFamily
+from windrow.store.runs import RunRef, cache
+
+WAITING, TABLE = "waiting", "table"
+
+
+@dataclass
+class Held:
+    """A query's part in one task: its operators, waiting rows, and the runs that hold them on disk."""
+
+    query: QueryProgram
+    flow: Dataflow
+    started: bool = False
+    tables: dict[str, RunRef] = field(default_factory=dict)  # the version of each table that the operators have seen
+    waiting: dict[Exchange, Elements] = field(default_factory=dict)
+    saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
+    refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
+
+    @property
+    def layout(self) -> Layout:
+        return self.query.layout
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is something to name in a manifest."""
+        return self.started or bool(self.waiting)
+
+    @property
+    def table_refs(self) -> Mapping[str, RunRef]:
+        """The versions of tables that the operators have seen."""
+        return self.tables
+
+    def slots(self, stage: int, partition: int) -> Iterator[tuple[str, tuple[Run, ...]]]:
+        """Named lists of runs: all that the query needs to go on."""
+        for i, step in enumerate(self.flow.steps):
+            if step.operator is not None and self.started and self.layout.placement.runs(i, stage, partition):
+                for slot, runs in step.operator.state().items():
+                    yield f"{i}/{slot}", runs
+        for number, exchange in enumerate(self.layout.exchanges):
+            if exchange in self.waiting:
+                yield f"{WAITING}/{number}", (run_of(self.waiting[exchange]),)
+
+
+def restored(program: Program, name: str, query: QueryProgram, stage: int, partition: int) -> Held:
+    """The state as the last manifest names it; new when it names none."""
+    held = Held(query, query.flow())
+    slots = program.runs.get((name, stage, partition), {})
+    # only waiting rows: the clock has not started here
+    held.started = any(not slot.startswith(WAITING) for slot in slots)
+    grouped: dict[str, dict[str, tuple[Run, ...]]] = {}
+    for slot, refs in slots.items():
+        owner, _, inner = slot.partition("/")
+        if owner == TABLE:
+            held.tables[inner] = refs[0]
+            continue
+        runs = tuple(program.store.read(r) for r in refs)
+        grouped.setdefault(owner, {})[inner] = held.saved[slot] = runs
+        held.refs |= {r.uid: r for r in refs}
+    chosen = program.choices.get(name, {})
+    for i, step in enumerate(held.flow.steps):
+        if step.operator is not None and str(i) in grouped:
+            if i in chosen:
+                follow(step.operator, chosen[i])
+            step.operator.restore(grouped[str(i)], program.previous)
+    for inner, runs in grouped.get(WAITING, {}).items():
+        held.waiting[held.layout.exchanges[int(inner)]] = concat([elements_of(r) for r in runs])
+    return held
+
+
+def written(
+    program: Program, stage: int, partition: int, queries: Mapping[str, Held | HeldFamily]
+) -> dict[str, dict[str, tuple[RunRef, ...]]]:
+    """Write the runs that are new into one file, and name all that the state consists of."""
+    fresh: list[Run] = []
+    slots: dict[str, dict[str, tuple[Run, ...]]] = {}
+    for name, held in queries.items():
+        slots[name] = {s: _unchanged(held.saved.get(s, ()), runs) for s, runs in held.slots(stage, partition)}
+        fresh += [r for runs in slots[name].values() for r in runs if r.uid not in held.refs]
+    found = {r.uid: r for r in program.store.write((stage, partition), program.tick, fresh)}
+    refs: dict[str, dict[str, tuple[RunRef, ...]]] = {}
+    for name, held in queries.items():
+        known = held.refs | found
+        held.saved = slots[name]
+        before, held.refs = held.refs, {r.uid: known[r.uid] for runs in slots[name].values() for r in runs}
+        cache.drop(before.keys() - held.refs.keys())
+        if held.kept:
+            refs[name] = {s: tuple(known[r.uid] for r in runs) for s, runs in slots[name].items()}
+            refs[name] |= {f"{TABLE}/{t}": (ref,) for t, ref in held.table_refs.items()}
+    return refs
+
+
+def _unchanged(old: tuple[Run, ...], new: tuple[Run, ...]) -> tuple[Run, ...]:
+    """The new runs, each replaced by the old one in its place when they hold the same."""
+    if old == new or len(old) != len(new):
+        return new
+    return tuple(o if o is n or _same(o.table, n.table) else n for o, n in zip(old, new, strict=True))
+
+
+def _same(a: pa.Table, b: pa.Table) -> bool:
+    return a.num_rows == b.num_rows and bool(a.equals(b))

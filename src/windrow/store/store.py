@@ -1,0 +1,269 @@
+"""The store: everything under `home`, and the only way to change it.
+
+    home/format.json                  magic, format, and the identity of this home; written once
+    home/lock                         who has it open
+    home/catalog/00000003.json        declarations, by version; later changes are in manifests
+    home/manifests/00000042.json      the state after a commit
+    home/runs/<stage>/<partition>/    run files, named by the tick that wrote them
+    home/checkpoints/<stream>/        Spark's own progress of each stream
+    home/replay/                      inputs of replayed files, copied once
+
+Invariant: the newest manifest is complete, and every file it names is there. A commit is one rename; before it
+nothing has happened, after it everything has. Runs are deleted only when no kept manifest, pinned snapshot or running
+tick can name them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from windrow.errors import StateError
+from windrow.operators.state.run import Run
+from windrow.store.lock import NAME as LOCK_NAME
+from windrow.store.lock import Lock
+from windrow.store.manifest import Manifest, decode, encode
+from windrow.store.place import Place, is_temporary
+from windrow.store.runs import RunRef, RunStore, tick_of
+from windrow.store.sealed import corrupt, other_version, seal, unseal
+
+FORMAT = 2
+CATALOG = "windrow-catalog"
+MAGIC = "windrow-home"
+_NUMBERED = re.compile(r"^\w+/(\d{8,})\.json$")
+
+
+class Store:
+    """An open home: commit manifests, read and sweep runs."""
+
+    def __init__(self, place: Place, identity: str, lock: Lock | None, keep: int) -> None:
+        self.place = place
+        self.identity = identity
+        self.runs = RunStore(place)
+        self.keep = keep
+        self._lock = lock
+        self._pins: Counter[int] = Counter()
+        self._guard = threading.Lock()
+        self._manifests = self._load()
+
+    @classmethod
+    def open(
+        cls,
+        home: str | os.PathLike[str],
+        *,
+        read_only: bool = False,
+        keep: int = 2,
+        clock: Callable[[], float] = time.time,
+    ) -> Store:
+        """Open a home for one engine, creating it when new; `keep` manifests are kept besides the newest."""
+        place = Place.of(home)
+        if read_only:
+            return cls(place, _identity(place), None, keep)
+        _refuse_foreign(place)
+        place.make()
+        lock = Lock(place, clock)
+        try:
+            if not place.exists("format.json"):
+                _initialise(place, clock)
+            return cls(place, _identity(place), lock, keep)
+        except BaseException:
+            lock.release()
+            raise
+
+    def latest(self) -> Manifest | None:
+        """The newest manifest, or None in a new home."""
+        if self._lock is None:  # a reader: the engine that owns the home may have gone on
+            self._manifests = self._load()
+        return self._manifests[max(self._manifests)] if self._manifests else None
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make a manifest the newest one. It must follow the newest by exactly one."""
+        self._own()
+        name = f"manifests/{manifest.version:08d}.json"
+        newest = max(self._manifests, default=-1)
+        if manifest.version != newest + 1 or self.place.exists(name):
+            raise StateError(
+                f"cannot commit manifest {manifest.version}: the newest known is {newest}",
+                detail="another engine has written to this home, or a commit was made twice",
+                hint="stop every engine that uses this home and start one again",
+            )
+        self.place.write(name, encode(manifest))
+        with self._guard:
+            self._manifests[manifest.version] = manifest
+
+    def read_run(self, ref: RunRef) -> Run:
+        """The run of a reference."""
+        return self.runs.read(ref)
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Manifest | None]:
+        """The newest manifest, its runs kept while the block reads them."""
+        with self._guard:
+            manifest = self._manifests[max(self._manifests)] if self._manifests else None
+            if manifest is not None:
+                self._pins[manifest.version] += 1
+        try:
+            yield manifest
+        finally:
+            if manifest is not None:
+                with self._guard:
+                    self._pins[manifest.version] -= 1
+
+    def sweep(self, *, orphans: bool = False) -> int:
+        """Delete old manifests and the run files only they named; returns the number of files deleted.
+
+        With `orphans` also every file of a finished tick that no kept manifest names, and temporaries of
+        writers that died. That lists all of `runs`; do it at start and now and then, not every tick.
+        """
+        self._own()
+        if not self._manifests:
+            return 0
+        kept, dropped = self._retire()
+        live = {path for manifest in kept for path in manifest.paths()}
+        dead = {path for manifest in dropped for path in manifest.paths()} - live
+        if orphans:
+            dead |= self._orphans(live, kept[-1])
+        # Manifests first: a manifest must never name a file that is gone.
+        for manifest in dropped:
+            self.place.delete(f"manifests/{manifest.version:08d}.json")
+        for path in dead:
+            self.place.delete(path)
+        return len(dead) + len(dropped)
+
+    def _retire(self) -> tuple[list[Manifest], list[Manifest]]:
+        with self._guard:
+            versions = sorted(self._manifests)
+            stay = set(versions[-1 - self.keep :]) | {v for v, pins in self._pins.items() if pins > 0}
+            self._pins = +self._pins
+            dropped = [self._manifests.pop(v) for v in versions if v not in stay]
+            return [self._manifests[v] for v in sorted(self._manifests)], dropped
+
+    def write_catalog(self, version: int, content: Mapping[str, Any]) -> None:
+        """Write a version of the catalog; a manifest that names it makes it the one in force."""
+        self._own()
+        data = seal(CATALOG, FORMAT, {"version": version, "content": dict(content)})
+        self.place.write(f"catalog/{version:08d}.json", data)
+        for old in self._versions("catalog")[: -1 - self.keep]:
+            self.place.delete(f"catalog/{old:08d}.json")
+
+    def read_catalog(self, version: int) -> Mapping[str, Any]:
+        """The content of a version of the catalog."""
+        name = f"catalog/{version:08d}.json"
+        found = unseal(bytes(self.place.read(name)), CATALOG, FORMAT, self.place.path(name))
+        if found["version"] != version:
+            raise corrupt(CATALOG, self.place.path(name), f"it is version {found['version']}")
+        content: Mapping[str, Any] = found["content"]
+        return content
+
+    def close(self) -> None:
+        """Release the home."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _versions(self, folder: str) -> list[int]:
+        matches = (_NUMBERED.match(name) for name in self.place.names(folder))
+        return sorted(int(m[1]) for m in matches if m)
+
+    def _load(self) -> dict[int, Manifest]:
+        """The manifests on disk. The newest must be whole; a temporary that was never renamed never happened."""
+        versions = self._versions("manifests")
+        found: dict[int, Manifest] = {}
+        for version in reversed(versions):
+            try:
+                found[version] = self._read_manifest(version)
+            except StateError:
+                if version == versions[-1]:
+                    raise
+        return found
+
+    def _read_manifest(self, version: int) -> Manifest:
+        name = f"manifests/{version:08d}.json"
+        found = decode(bytes(self.place.read(name)), self.place.path(name))
+        if found.version != version:
+            raise StateError(
+                f"{self.place.path(name)} holds manifest {found.version}",
+                detail="a manifest has been renamed or copied over another",
+                hint="restore home from a backup, or start with a new home",
+            )
+        return found
+
+    def _orphans(self, live: set[str], newest: Manifest) -> set[str]:
+        found = {n for folder in ("", "manifests", "catalog") for n in self.place.names(folder) if is_temporary(n)}
+        oldest = min(self._manifests)
+        found |= {
+            f"manifests/{v:08d}.json" for v in self._versions("manifests") if v not in self._manifests and v < oldest
+        }
+        for name in self.place.names("runs", recursive=True):
+            tick = tick_of(name)
+            if name not in live and tick is not None and tick <= newest.tick:
+                found.add(name)
+        return found
+
+    def _own(self) -> None:
+        if self._lock is None:
+            raise StateError("this home was opened for reading only")
+        if not self._lock.held():
+            raise StateError(
+                f"home {self.place.uri} has been taken over by another engine",
+                detail="its lock is gone: this engine was not heard of for too long, or home was removed",
+                hint="stop one of the two; the other goes on",
+            )
+
+
+def _refuse_foreign(place: Place) -> None:
+    if not place.exists("") or place.exists("format.json"):
+        return
+    strangers = sorted(n for n in place.names(recursive=True) if n != LOCK_NAME and not is_temporary(n))
+    if strangers:
+        raise StateError(
+            f"{place.uri} is not a windrow home",
+            detail=f'it holds other files, such as "{strangers[0]}", and no format.json',
+            hint="choose an empty or new directory",
+        )
+
+
+def _initialise(place: Place, clock: Callable[[], float]) -> None:
+    content = {"magic": MAGIC, "format": FORMAT, "identity": uuid.uuid4().hex, "created": clock()}
+    place.write("format.json", json.dumps(content).encode())
+
+
+def _identity(place: Place) -> str:
+    if not place.exists("format.json"):
+        raise StateError(
+            f"there is no windrow home at {place.uri}", hint="check the path; an engine creates its home when it starts"
+        )
+    content = _json(place, "format.json", MAGIC)
+    if content.get("format") != FORMAT:
+        raise other_version(place.uri, content.get("format"), FORMAT)
+    return str(content["identity"])
+
+
+def _json(place: Place, name: str, magic: str) -> dict[str, Any]:
+    try:
+        content = json.loads(bytes(place.read(name)))
+    except ValueError as error:
+        content = None
+        detail = str(error)
+    else:
+        detail = f'it does not say "{magic}"'
+    if not isinstance(content, dict) or content.get("magic") != magic:
+        raise StateError(
+            f"corrupt file {place.path(name)}",
+            detail=detail,
+            hint="restore home from a backup, or start with a new home",
+        )
+    return content
