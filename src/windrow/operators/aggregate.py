@@ -27,7 +27,8 @@ from windrow.operators.aggregates.pending import Ends, pending
 from windrow.operators.aggregates.stairs import Arrivals
 from windrow.operators.aggregates.sweep import Sweep, in_order, sweep_of, with_groups, with_point
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.operators.elements import BEGINNING, INF, Elements, concat, concat_arrays, one
+from windrow.operators.changes import Clocked
+from windrow.operators.elements import BEGINNING, INF, Elements, concat_arrays, one
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run, ints
 
@@ -41,7 +42,7 @@ class Swept:
     answers: Sequence[Answer]
 
 
-class Grouping:
+class Grouping(Clocked):
     """Groups, partials and pending ends: what continuous and periodic aggregation share."""
 
     def __init__(
@@ -53,6 +54,7 @@ class Grouping:
         strict: bool = False,
         expiration: str = "calendar",
     ) -> None:
+        super().__init__()
         self.keys, self.aggregations = tuple(keys), tuple(aggregations)
         self.schema = {**{k: types[k] for k in keys}, **{a.output: a.type for a in aggregations}}
         self._strict = strict
@@ -60,21 +62,17 @@ class Grouping:
         self._groups = Groups([types[k] for k in keys])
         self._partials = Partials(aggregations, types, strict)
         self._pending = pending(expiration)
-        self._start = self._previous = BEGINNING
+        self._previous = BEGINNING
         self._begun = False
         self._saved: dict[str, tuple[Run, ...]] = {}
         if not keys:
             self._partials.grow(1)
 
-    def start(self, ts: int) -> None:
-        """The clock starts at `ts`."""
-        self._start = ts
-
     # -- one advance -------------------------------------------------------------------------------------------------
 
     def _sweep(self, inputs: Sequence[Elements], frontier: int, every_group: bool = False) -> Swept | None:
         """Take in all events up to `frontier`; None when nothing happens to any group."""
-        elements = concat(inputs)
+        elements = self._on_time(inputs, frontier)
         due = self._pending.take(frontier)
         if self._start == BEGINNING and len(elements):
             self._start = int(elements.ts.min())
@@ -201,11 +199,12 @@ class Grouping:
             self._saved = {"groups": (Run(groups),)}
             self._saved |= {name: (run,) for name, run in self._partials.value_runs().items()}
         clock = pa.table({"start": [self._start], "previous": [self._previous], "begun": [self._begun]})
-        return {**self._saved, "pending": self._pending.runs(), "clock": (Run(clock),)}
+        return {**self._saved, **self._early_state(), "pending": self._pending.runs(), "clock": (Run(clock),)}
 
     def restore(self, state: State, frontier: int = BEGINNING) -> None:
         """Go on from a state."""
-        self._saved = {n: r for n, r in state.items() if n not in ("pending", "clock")}
+        self._restore_early(state)
+        self._saved = {n: r for n, r in state.items() if n not in ("pending", "clock", "early")}
         clock = state["clock"][0].table.to_pylist()[0]
         self._start, self._previous, self._begun = clock["start"], clock["previous"], clock["begun"]
         groups = state["groups"][0].table

@@ -20,24 +20,54 @@ from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.keys import factorize, hash_rows, mix
 from windrow.operators.protocol import State, Stateless
 from windrow.operators.state.pending import Calendar, Pending
+from windrow.operators.state.run import Run, elements_of, ints, run_of
 
 
-class Changes:
+class Clocked:
+    """Base of operators that show nothing before their clock starts.
+
+    In a periodic block the clock starts at the first evaluation, which may lie beyond the frontier. What comes before
+    it (rows of tables, which have always been there) waits until it can be seen.
+    """
+
+    def __init__(self) -> None:
+        self._start = BEGINNING
+        self._early: Elements | None = None
+
+    def start(self, ts: int) -> None:
+        """What began before `ts` (history given to a new query) appears at `ts`, if it is still there then."""
+        self._start = ts
+
+    def _on_time(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        """What may be seen by now, none of it from before the start."""
+        new = concat(inputs if self._early is None else [self._early, *inputs])
+        self._early = new if frontier < self._start else None
+        return from_start(new, self._start) if self._early is None else new.take(np.zeros(0, np.int64))
+
+    def _early_state(self) -> State:
+        if self._early is None:
+            return {}
+        return {"early": (Run(pa.table({"start": [self._start]})), run_of(self._early))}
+
+    def _restore_early(self, state: State) -> None:
+        self._early = None
+        if "early" in state:
+            clock, rows = state["early"]
+            self._start, self._early = int(ints(clock.table, "start")[0]), elements_of(rows)
+
+
+class Changes(Clocked):
     """The consolidated change log of its input, in time order.
 
     `dated`: equal elements have equal lifetimes and are positive (`plan/dated.py`), so there is nothing to cancel.
     """
 
     def __init__(self, pending: Callable[[], Pending] = Calendar, dated: bool = False) -> None:
+        super().__init__()
         self._pending, self.dated = pending(), dated
-        self._start = BEGINNING
-
-    def start(self, ts: int) -> None:
-        """What began before `ts` (history given to a new query) appears at `ts`, if it is still there then."""
-        self._start = ts
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
-        new = from_start(inputs[0], self._start)
+        new = self._on_time(inputs, frontier)
         if not self.dated:
             new = cancel(new)  # what cancels for its whole life need not wait for its end
         self._pending.add(new.filter(new.exp != INF))
@@ -59,10 +89,11 @@ class Changes:
             self._pending.add(rows.take(np.argsort(rows.exp, kind="stable")))
 
     def state(self) -> State:
-        return {"pending": self._pending.runs()}
+        return {"pending": self._pending.runs(), **self._early_state()}
 
     def restore(self, state: State, frontier: int) -> None:
         self._pending.restore(state["pending"], frontier)
+        self._restore_early(state)
 
 
 class Retract(Changes):
@@ -92,19 +123,18 @@ class Entering(Stateless):
         return Elements.positive(rows.ts, INF, rows.columns)
 
 
-class Starting(Stateless):
+class Starting(Clocked):
     """ISTREAM of dated rows: what starts, for ever; no end is waited for."""
 
-    def __init__(self) -> None:
-        self._start = BEGINNING
-
-    def start(self, ts: int) -> None:
-        """What began before `ts` appears at `ts`, if it is still there then."""
-        self._start = ts
-
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
-        rows = from_start(inputs[0], self._start)
+        rows = self._on_time(inputs, frontier)
         return in_order(Elements.positive(rows.ts, INF, rows.columns))
+
+    def state(self) -> State:
+        return self._early_state()
+
+    def restore(self, state: State, frontier: int) -> None:
+        self._restore_early(state)
 
 
 class Leaving(Entering):

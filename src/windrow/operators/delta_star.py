@@ -21,28 +21,24 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from windrow.operators.changes import from_start, in_order
+from windrow.operators.changes import Clocked, in_order
 from windrow.operators.elements import BEGINNING, INF, Elements, one
 from windrow.operators.keytable import KeyTable
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run, ints
 
 
-class DeltaStar:
+class DeltaStar(Clocked):
     """One copy of every distinct row of an input without negative elements; `log`: as a consolidated change log."""
 
     def __init__(self, types: Mapping[str, pa.DataType], log: bool = False) -> None:
+        super().__init__()
         self.types, self.log = dict(types), log
-        self._start = BEGINNING
         self._rows = KeyTable(types)
         self._ends = np.zeros((0, 2), np.int64)  # by slot: end of the output's copy, end of the auxiliary
 
-    def start(self, ts: int) -> None:
-        """In a log, what began before `ts` appears at `ts`, if it is still there then."""
-        self._start = ts
-
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
-        new = from_start(inputs[0], self._start) if self.log else inputs[0]
+        new = self._on_time(inputs, frontier) if self.log else inputs[0]
         slots = self._rows.slots(new.columns, len(new))
         self._grow()
         ts, exp = new.ts, new.exp
@@ -78,7 +74,10 @@ class DeltaStar:
     def state(self) -> State:
         ends = self._ends[: len(self._rows)].copy()  # a run must not change when the ends do
         rows = {n: a for n, a in self._rows.arrays().items() if n in self.types}
-        return {"rows": (Run(pa.table({"_end0": pa.array(ends[:, 0]), "_end1": pa.array(ends[:, 1]), **rows})),)}
+        return {
+            "rows": (Run(pa.table({"_end0": pa.array(ends[:, 0]), "_end1": pa.array(ends[:, 1]), **rows})),),
+            **self._early_state(),
+        }
 
     def restore(self, state: State, frontier: int) -> None:
         (run,) = state["rows"]
@@ -86,6 +85,7 @@ class DeltaStar:
         slots = self._rows.slots({n: one(run.table.column(n)) for n in self.types}, run.table.num_rows)
         self._grow()
         self._ends[slots, 0], self._ends[slots, 1] = ints(run.table, "_end0"), ints(run.table, "_end1")
+        self._restore_early(state)
 
 
 @njit(cache=True)

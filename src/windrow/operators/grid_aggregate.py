@@ -114,6 +114,8 @@ class GridAggregate(Grouping):
         instants = max(frontier // self.period - first + 1, 0) if self._start > BEGINNING else 0
         if not (len(elements) or due or instants):
             return Elements.empty(self.schema)
+        # rows of tables have always been there: nobody looks before `first`, and arithmetic on BEGINNING overflows
+        elements = elements.with_lifetimes(np.maximum(elements.ts, first * self.period), elements.exp)
         self._saved = {}
         live = len(self._groups)
         slots = self._slots(elements)

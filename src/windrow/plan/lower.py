@@ -25,7 +25,7 @@ from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateJoin, Meeting, PlanPlanner
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.bag import Bag
-from windrow.operators.changes import Changes, Entering, Leaving, Retract, Starting
+from windrow.operators.changes import Changes, Clocked, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.elements import Elements, concat
 from windrow.operators.grid_aggregate import GridAggregate
@@ -104,7 +104,9 @@ class Dataflow:
         static = isinstance(node, n.TableScan) and not node.retroactive
         if isinstance(operator, Select | Project | Call):
             static = self.steps[inputs[0]].static
-        period = _period(node) if isinstance(node, n.Aggregate) else None
+        period = None
+        if isinstance(node, n.Aggregate) or isinstance(operator, Clocked):
+            period = _period(node.input if isinstance(node, n.Emit | n.Append) else node)
         self.steps.append(Step(operator, tuple(inputs), node, dict(schema), signed, static, period))
         return len(self.steps) - 1
 

@@ -16,7 +16,7 @@ from windrow.testing.random_data import TICKS
 STREAMS = ("S", "T", "U")
 SHAPES = (
     "filter", "join", "table join", "aggregate", "aggregate", "distinct", "set operation", "exists", "outer join",
-    "derived", "relation", "wstream", "internal", "mixed", "restore",
+    "derived", "relation", "wstream", "internal", "mixed", "restore", "table first",
 )  # fmt: skip
 
 
@@ -325,6 +325,25 @@ class _Writer(Chooser):
         )
         return f"{self.select(op, self.items('lr'))} FROM {left} {kind} {right} ON {on}{where}"
 
+    def table_first(self) -> str:
+        """A table that a stream decides about: its rows have always been there."""
+        period = self.block_period()
+        op = self.operator()
+        stream = self.stream(self.windows(1, period)[0], "q")
+        kind = self.pick("LEFT JOIN", "LEFT JOIN", "EXISTS", "NOT EXISTS", "NOT EXISTS", "IN")
+        text = f"P AS p LEFT JOIN {stream} ON p.k = q.a{self.pick('', ' AND q.x > p.w')}"
+        if kind == "IN":
+            text = f"P AS p WHERE p.k IN (SELECT q.a FROM {stream})"
+        elif kind != "LEFT JOIN":
+            text = f"P AS p WHERE {kind} (SELECT 1 FROM {stream} WHERE {self.pick('q.a = p.k', 'q.b > p.k')})"
+        value = self.pick("q.b", "q.x", "p.w") if kind == "LEFT JOIN" else "p.w"
+        calls = f"COUNT(*) AS n, {self.pick('COUNT', 'SUM', 'MIN')}({value}) AS t"
+        if self.chance(3):
+            return f"{self.select(op, f'p.k AS c0, {value} AS c1', self.chance(3))} FROM {text}"
+        if self.chance(2):
+            return f"{self.select(op, f'p.k AS g, {calls}')} FROM {text} GROUP BY p.k"
+        return f"{self.select(op, calls)} FROM {text}"
+
     def inner_stream(self) -> str:
         """A subquery that is a stream, with the integer columns a and b."""
         kind = self.pick("operator", "operator", "periodic", "internal")
@@ -423,7 +442,7 @@ class _Writer(Chooser):
             "filter": self.filter, "join": self.join, "table join": self.table_join, "aggregate": self.aggregation,
             "distinct": self.distinct, "set operation": self.set_operation, "exists": self.exists,
             "outer join": self.outer_join, "derived": self.derived, "relation": self.relation, "wstream": self.wstream,
-            "internal": self.internal, "mixed": self.mixed, "restore": self.restore,
+            "internal": self.internal, "mixed": self.mixed, "restore": self.restore, "table first": self.table_first,
         }  # fmt: skip
         return shapes[shape]()
 
