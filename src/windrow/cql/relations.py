@@ -306,9 +306,11 @@ class _FromBinder:
         )
 
     def _subquery(self, source: exp.Expr, tree: exp.Expr, alias: str, fallback: str) -> Input:
-        block = self.binder.block(tree)
-        clause = window_of(source)
-        stream = self.binder.stream(block)
+        clause, inner = window_of(source), None
+        if not self.binder.stands_alone(source, tree):  # one SQL text with the query around it
+            inner = replace(self.binder.shape(tree), period=self.shape.period, quantise=self.shape.quantise)
+        block = self.binder.block(tree, inner)
+        stream = self.binder.stream(block) if inner is None else None
         shown, _ = self._alias(source, alias or self.binder.unused_alias(fallback, self.scope.entries))
         names = self._renamed(source, [o.name for o in block.outputs])
         pairs = zip(names, block.outputs, strict=True)
@@ -321,7 +323,7 @@ class _FromBinder:
                 span=self.context.source.span(clause.offset),
             )
         if stream is None:
-            return Input(self._seen(block.node), [entry])
+            return Input(block.node, [entry])
         spec = self._spec(clause, self.binder.clock, entry) if clause else _UNBOUNDED
         return Input(self._seen(Window(stream, spec, derived=True)), [entry], spec.internal)
 

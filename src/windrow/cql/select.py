@@ -28,7 +28,7 @@ from windrow.cql.setops import combine
 from windrow.cql.shed import Importance, bind_importance, shed_clause, shed_join, tick_budget, with_importance
 from windrow.cql.source import Source
 from windrow.cql.windows import Clock, WindowClause
-from windrow.cql.wstream import INTERNAL, expand_wstream
+from windrow.cql.wstream import INTERNAL, expand_all
 from windrow.errors import BindingError, CQLSyntaxError, Span, UnsupportedError, WindrowError
 from windrow.plan.expr import Expr
 from windrow.plan.nodes import (
@@ -109,7 +109,7 @@ class Binder:
 
     def query(self, tree: exp.Expr, name: str, text: str, one_time: bool = False) -> QueryPlan:
         """The plan of a whole query; a one-time query may read tables alone."""
-        block = self.block(tree)
+        block = self.block(expand_all(tree, self.context.source))
         if one_time and self.time_type is None:
             self.time_type = pa.int64()
         if self.time_type is None:
@@ -208,24 +208,48 @@ class Binder:
 
     def shape(self, tree: exp.Expr) -> Shape:
         """What the windows of a block make of it, before anything is bound."""
-        source = self.context.source
         clauses = list(self._clauses(tree))
-        periods = [(c.period, c) for c in clauses if c is not None and c.period is not None]
-        for amount, _ in periods[1:]:
-            first = periods[0][0]
-            if amount.value != first.value:
-                raise BindingError(
-                    f"SLIDE {amount.text} differs from SLIDE {first.text} in one query",
-                    hint="use one SLIDE for all windows of a SELECT; put the other in a subquery",
-                    span=source.span(amount.offset),
-                )
         internal = [c is not None and c.internal for c in clauses]
         feeds = any(s.meta.get(INTERNAL) for s in selects_of(tree))
-        period = periods[0][0].value if periods else None
+        period = self._period(tree)
         every = feeds or (bool(internal) and all(internal))
         mixed = any(internal) and not every
         ops = {self.select_list(s).op for s in selects_of(tree)}
         return Shape(period, every and period is None, mixed, not ops & set(_RESTORE))
+
+    def _period(self, tree: exp.Expr) -> int | None:
+        """The one SLIDE of a block and of the subqueries that are part of it."""
+        amounts = [c.period for c in self._windows(tree) if c is not None and c.period is not None]
+        for amount in amounts[1:]:
+            if amount.value != amounts[0].value:
+                raise BindingError(
+                    f"SLIDE {amount.text} differs from SLIDE {amounts[0].text} in one query",
+                    hint="use one SLIDE in a query; a subquery has its own if a window stands on it: (SELECT ...) [ROWS 10]",
+                    span=self.context.source.span(amount.offset),
+                )
+        return amounts[0].value if amounts else None
+
+    def _windows(self, tree: exp.Expr) -> Iterator[WindowClause | None]:
+        """The windows of a block and of the subqueries that are evaluated with it."""
+        yield from self._clauses(tree)
+        for select in selects_of(tree):
+            for source in sources_of(select):
+                query = self.query_in(source)
+                if query is not None and not self.stands_alone(source, query):
+                    yield from self._windows(query)
+
+    def query_in(self, source: exp.Expr) -> exp.Expr | None:
+        """The query that an item of FROM stands for, if it is one."""
+        if isinstance(source, exp.Subquery):
+            return source.this
+        return self.ctes.get(source.name.lower()) if isinstance(source, exp.Table) else None
+
+    def stands_alone(self, source: exp.Expr, query: exp.Expr) -> bool:
+        """Whether a subquery of FROM is a stream of its own, and not part of the query around it."""
+        if window_of(source) is not None:
+            return True
+        operators = any(self.select_list(s).node is not None for s in selects_of(query))
+        return operators or self.shape(query).append
 
     def _clauses(self, tree: exp.Expr) -> Iterator[WindowClause | None]:
         """The windows of all stream references of a block; None for a stream without one."""
@@ -262,8 +286,6 @@ class Binder:
         return SelectList(node.expressions, OPERATORS[node.this], either, node)
 
     def _select(self, select: exp.Select, shape: Shape | None) -> Block:
-        select = expand_wstream(select, self.context.source)
-        self.refuse_clauses(select)
         shape = shape or self.shape(select)
         listed = self.select_list(select)
         if not listed.items:

@@ -13,6 +13,16 @@ from windrow.errors import BindingError, UnsupportedError
 INTERNAL = "internal"  # meta key: the block feeds a WSTREAM, so its windows count as INTERNAL
 
 
+def expand_all(tree: exp.Expr, source: Source) -> exp.Expr:
+    """The query with every WSTREAM in it rewritten, the innermost first."""
+    for select in reversed(list(tree.find_all(exp.Select))):
+        expanded = expand_wstream(select, source)
+        if expanded is not select:
+            tree = expanded if select is tree else tree
+            select.replace(expanded)
+    return tree
+
+
 def expand_wstream(select: exp.Select, source: Source) -> exp.Select:
     """Rewrite WSTREAM into a window on a subquery whose windows are INTERNAL.
 

@@ -86,7 +86,7 @@ def prune(node: Node, needed: Names) -> Node:
             names = pick(node.schema, needed)
             return _over(node, *(keep(prune(p, frozenset(names)), names) for p in parts))
         case Emit(op=op, period=period) if op is StreamOp.RELATION or (op is StreamOp.RSTREAM and period is not None):
-            return _over(node, keep(prune(node.input, needed), pick(node.schema, needed)))
+            return _over(node, _narrow(node.input, needed))
     return _over(node, *(prune(i, all_of(i)) for i in node.inputs))
 
 

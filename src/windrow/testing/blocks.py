@@ -32,6 +32,7 @@ class Source:
     valid: tuple[str, str] | None = None
     renamed: str = ""  # (x, y) after the alias
     instants: set[int] = field(default_factory=set)  # of a relation: when it can change
+    period: int | None = None  # of a relation: the SLIDE inside it, which is that of the whole query
 
 
 @dataclass
@@ -63,8 +64,8 @@ class Context(Protocol):
         """The declared stream or table of this name, without a window."""
         ...
 
-    def subquery(self, tokens: Tokens, scope: frozenset[str]) -> Source:
-        """A subquery of a FROM clause: a relation's SQL, or a derived stream."""
+    def subquery(self, tokens: Tokens, scope: frozenset[str], windowed: bool) -> Source:
+        """A subquery of a FROM clause, with a window on it or not: a relation's SQL, or a derived stream."""
         ...
 
     def window_on(self, source: Source, block: Block) -> None:

@@ -44,7 +44,7 @@ def _source(tokens: Tokens, i: int, context: Context, scope: frozenset[str]) -> 
     """One source at `i`: a name or a subquery, then a window and an alias in either order."""
     if is_at(tokens, i, "("):
         end = closing(tokens, i)
-        source = context.subquery(tokens[i + 1 : end], scope)
+        source = context.subquery(tokens[i + 1 : end], scope, _windowed(tokens, end + 1))
         i = end + 1
     else:
         source = context.source(tokens[i].name or "")
@@ -70,6 +70,14 @@ def _source(tokens: Tokens, i: int, context: Context, scope: frozenset[str]) -> 
         else:
             break
     return source, i
+
+
+def _windowed(tokens: Tokens, i: int) -> bool:
+    """Whether a window follows, before or after the alias."""
+    i += is_at(tokens, i, "AS")
+    if i < len(tokens) and tokens[i].name is not None and tokens[i].upper not in _NOT_ALIASES:
+        i += 1
+    return is_at(tokens, i, "[")
 
 
 def source_sql(source: Source, context: Context, block: Block, lifetimes: bool) -> str:

@@ -120,7 +120,7 @@ class _Query:
         """A query's blocks as what they are: a stream, or a relation (a block without operator or period)."""
         if len(parts) == 1:
             return self.leave(parts[0][1])
-        if all(b.op is None and not b.internal for _, b in parts) and len({b.period for _, b in parts}) == 1:
+        if all(b.op is None and not b.internal for _, b in parts):
             return self.leave(combine(parts))
         finished = [(operation, self.leave(block)) for operation, block in parts]
         branches = [branch for _, branch in finished if isinstance(branch, Stream)]
@@ -237,15 +237,18 @@ class _Query:
         declared = self.script.tables.get(name)
         return Source(name, columns, sql=table, valid=declared.valid if declared else None)
 
-    def subquery(self, tokens: Tokens, scope: frozenset[str]) -> Source:
-        """A subquery of a FROM clause: a relation's SQL, or a derived stream."""
-        result = self.finish(rewrite_query(tokens, self, scope))
+    def subquery(self, tokens: Tokens, scope: frozenset[str], windowed: bool) -> Source:
+        """A subquery of a FROM clause: part of the query around it, unless an operator or a window makes it a stream."""
+        parts = rewrite_query(tokens, self, scope)
+        alone = windowed or any(b.op is not None or b.internal for _, b in parts)
+        result = self.finish(parts) if alone else combine(parts)
         self.windows += 1
         alias = f"__sub{self.windows}"
         if isinstance(result, Stream):
             self.derived[alias] = result
             return Source(alias, _distinct(result.names), stream=True, sql=alias)
-        return Source(alias, self.describe(result.sql)[0], sql=f"({result.sql})", instants=result.instants)
+        names = self.describe(result.sql)[0]
+        return Source(alias, names, sql=f"({result.sql})", instants=result.instants, period=result.period)
 
     def window_on(self, source: Source, block: Block, stream: Stream | None = None) -> None:
         """Give a stream source its table of lifetimes and note its instants in the block."""

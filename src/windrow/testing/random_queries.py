@@ -380,15 +380,17 @@ class _Writer(Chooser):
         return f"{self.select(op, 'q.a AS c0, q.b AS c1')} FROM {source}{' WHERE q.b > 0' if self.chance(3) else ''}"
 
     def relation(self) -> str:
-        """A subquery that is a relation, filtered, counted or joined outside."""
-        inner = f"SELECT i.a AS a, COUNT(*) AS n, MAX(i.x) AS m FROM {self.stream(self.window(), 'i')} GROUP BY i.a"
+        """A subquery that is a relation, filtered, counted or joined outside; its SLIDE is that of the whole."""
+        period = self.block_period()
+        source = self.stream(self.windows(1, period)[0], "i")
+        inner = f"SELECT i.a AS a, COUNT(*) AS n, MAX(i.x) AS m FROM {source} GROUP BY i.a"
         op = self.operator()
         kind = self.pick("filter", "aggregate", "join")
         if kind == "filter":
             return f"{self.select(op, 'q.a AS c0, q.n + 1 AS c1, q.m AS c2')} FROM ({inner}) AS q WHERE q.n > 1"
         if kind == "aggregate":
             return f"{self.select(op, 'q.n AS g, COUNT(*) AS c, MAX(q.a) AS m')} FROM ({inner}) AS q GROUP BY q.n"
-        other = self.stream(self.window(), "r")
+        other = self.stream(self.window(slide=period is None), "r")
         return f"{self.select(op, 'q.a AS c0, q.n AS c1, r.x AS c2')} FROM ({inner}) AS q, {other} WHERE q.a = r.a"
 
     def wstream(self) -> str:

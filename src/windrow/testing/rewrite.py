@@ -56,8 +56,6 @@ def combine(parts: Sequence[tuple[str, Block]]) -> Block:
         whole.absorb(block)
         if block.op is not None or block.internal:
             raise ValueError("stream operators inside a set operation")
-    if len({block.period for _, block in parts}) > 1:
-        raise ValueError("all SLIDEs of a set operation must be equal")
     return whole
 
 
@@ -93,8 +91,8 @@ def _select(tokens: Tokens, context: Context, scope: frozenset[str]) -> Block:
     parts, conditions = read_from(clauses["FROM"], context, scope)
     sources = [p for p in parts if isinstance(p, Source)]
     streams = [s for s in sources if s.stream]
-    for source in streams:
-        block.join_period(source.window.period)
+    for source in sources:
+        block.join_period(source.window.period if source.stream else source.period)
     windowed = [s for s in streams if s.windowed]
     flags = [s.window.internal for s in windowed]
     mixed = any(flags) and not all(flags) and block.period is None
