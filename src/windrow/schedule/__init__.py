@@ -1,0 +1,12 @@
+"""When periodic queries run: deadlines, joint execution, and being late in a good order (Golab, chapter 8.4).
+
+    tasks       queries, their costs, and the tasks they form: by group, by sub-group of equal period
+    cost        what a schedule costs per update, joint runs counted once
+    hybrid      periods shortened so that queries meet: a dynamic program over sub-groups
+    technique   the six ways to schedule (table 8.1)
+    scheduler   deadlines, and which tasks run next
+    simulate    all of it on a simulated clock
+
+Time is counted in updates of the synopses (s in the thesis) and given, never read; nothing here knows a runtime, a
+plan or a row.
+"""
