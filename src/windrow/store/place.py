@@ -15,7 +15,7 @@ import errno
 import functools
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -65,6 +65,17 @@ class Place:
             # The buffer keeps the mapping alive after the descriptor is closed, so descriptors do not pile up.
             with pa.memory_map(path) as mapped:
                 return mapped.read_buffer()
+
+    def read_ranges(self, name: str, spans: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
+        """The bytes of a file at each (offset, size), and no others; shorter where the file ends before."""
+        filesystem, _ = _resolve(self.uri)
+        path = self.path(name)
+        with explained("read", path), filesystem.open_input_file(path) as file:
+            found = []
+            for offset, size in spans:
+                file.seek(offset)
+                found.append(file.read_buffer(size))
+            return found
 
     def write(self, name: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
         """Put a whole file in place, replacing one of that name."""
