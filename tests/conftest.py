@@ -54,3 +54,9 @@ def spark():  # type: ignore[no-untyped-def]
 def in_process_job():  # type: ignore[no-untyped-def]
     """The class that runs a tick's tasks in this process."""
     return _load("in_process").InProcessJob
+
+
+@pytest.fixture(scope="session")
+def poison():  # type: ignore[no-untyped-def]
+    """The module that puts garbage under nulls."""
+    return _load("poison")

@@ -4,7 +4,9 @@
 equal rows in every process; for one integer-like column the map is a bijection, otherwise two different rows may share
 a hash and whoever matches by hash compares the rows themselves (`same_rows`).
 
-Equality is SQL's for grouping: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0.
+Equality is SQL's for grouping: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0, a month equals 30 days. Of nested
+values and intervals, which Arrow neither numbers nor compares, the scalar engine's sort keys are numbered and compared;
+they last for one call. Hashes are computed here, because they are stored and decide where state lies.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
+
+from windrow.operators.aggregates.vectors import filled, fixed, one_pattern, validity
+from windrow.operators.scalar import evaluate, literal, quote
 
 _NULL = np.uint64(0x9AE16A3B2F90404F)
 _SEED = np.uint64(0x8445D61A4E774912)
@@ -29,11 +34,41 @@ def canonical(array: pa.Array) -> pa.Array:
     """
     if not pa.types.is_floating(array.type):
         return array
-    values = array.to_numpy(zero_copy_only=False) + 0.0
-    if pa.types.is_float64(array.type) or pa.types.is_float32(array.type):
-        values = np.where(np.isnan(values), np.nan, values).astype(values.dtype)
-    mask = np.asarray(array.is_null()) if array.null_count else None
-    return pa.array(values, type=array.type, mask=mask)
+    return fixed(one_pattern(filled(array)), validity(array), array.type)
+
+
+def comparable(array: pa.Array) -> pa.Array:
+    """The same values, equal and ordered as SQL has them, of a type that Arrow compares: numbers, or sort keys.
+
+    >>> comparable(pa.array([[0.0, None], [-0.0, None]])).unique().type
+    DataType(binary)
+    """
+    if not (pa.types.is_nested(array.type) or pa.types.is_interval(array.type)):
+        return canonical(array)
+    normal = _normal('"c"', array.type)
+    sql = f"CASE WHEN \"c\" IS NOT NULL THEN create_sort_key({normal}, 'ASC NULLS LAST') END"
+    return evaluate({"c": array}, len(array), [(sql, pa.binary())])[0]
+
+
+def _normal(sql: str, type_: pa.DataType) -> str:
+    """The expression with every interval in it in its normal form: sort keys know neither days nor months."""
+    t = pa.types
+    if t.is_interval(type_):
+        return f"normalized_interval({sql})"
+    if not _has_interval(type_):
+        return sql
+    if t.is_struct(type_):
+        parts = [f"{quote(f.name)} := {_normal(f'struct_extract({sql}, {literal(f.name)})', f.type)}" for f in type_]
+        return f"CASE WHEN {sql} IS NOT NULL THEN struct_pack({', '.join(parts)}) END"
+    if t.is_map(type_):
+        entry = pa.struct([("key", type_.key_type), ("value", type_.item_type)])
+        return _normal(f"map_entries({sql})", pa.list_(entry))
+    each = f"v{sql.count('lambda')}"
+    return f"list_transform({sql}, lambda {each}: {_normal(each, type_.value_type)})"
+
+
+def _has_interval(type_: pa.DataType) -> bool:
+    return pa.types.is_interval(type_) or any(_has_interval(type_.field(i).type) for i in range(type_.num_fields))
 
 
 def factorize(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -56,15 +91,8 @@ def factorize(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.int6
 
 
 def _column_codes(column: pa.Array) -> tuple[NDArray[np.int64], int]:
-    encoded = pc.dictionary_encode(canonical(_hashable(column)), null_encoding="encode")
+    encoded = pc.dictionary_encode(comparable(column), null_encoding="encode")
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
-
-
-def _hashable(column: pa.Array) -> pa.Array:
-    """Nested values as text, because dictionaries of them do not exist."""
-    if pa.types.is_nested(column.type):
-        return pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())
-    return column
 
 
 def _dense(codes: NDArray[np.int64], bound: int) -> tuple[NDArray[np.int64], int]:
@@ -96,17 +124,54 @@ def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _hash_column(column: pa.Array) -> NDArray[np.uint64]:
-    column = canonical(_hashable(column))
-    hashed = _hash_values(column)
+    hashed = _hash_nested(column) if pa.types.is_nested(column.type) else _hash_values(canonical(column))
     if column.null_count:
         hashed = np.where(np.asarray(column.is_null()), _NULL, hashed)
     return hashed
+
+
+def _hash_nested(column: pa.Array) -> NDArray[np.uint64]:
+    """From the hashes of what values are made of, in their order."""
+    n, type_ = len(column), column.type
+    if pa.types.is_struct(type_):
+        return mix(hash_rows([column.field(i) for i in range(type_.num_fields)], n).view(np.uint64) + _SEED)
+    if pa.types.is_fixed_size_list(type_):
+        bounds = np.arange(n + 1, dtype=np.int64) * type_.list_size
+        parts = [column.values.slice(column.offset * type_.list_size, n * type_.list_size)]
+    else:
+        bounds = column.offsets.to_numpy().astype(np.int64)
+        whole = [column.keys, column.items] if pa.types.is_map(type_) else [column.values]
+        parts = [p.slice(bounds[0], bounds[-1] - bounds[0]) for p in whole]
+        bounds = bounds - bounds[0]
+    return _hash_lists(bounds, hash_rows(parts, len(parts[0])).view(np.uint64))
+
+
+@njit(cache=True)
+def _hash_lists(bounds, items):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    out = np.empty(len(bounds) - 1, np.uint64)
+    for i in range(len(out)):
+        h = np.uint64(0xCBF29CE484222325) ^ np.uint64(bounds[i + 1] - bounds[i])
+        for j in range(bounds[i], bounds[i + 1]):
+            h = (h ^ items[j]) * np.uint64(0x8445D61A4E774912)
+            h = h ^ (h >> np.uint64(29))
+        out[i] = h
+    return out
+
+
+def _hash_intervals(column: pa.Array) -> NDArray[np.uint64]:
+    """By the length in microseconds, a month being 30 days; what overflows is cut, for all equal ones alike."""
+    fields = np.dtype([("months", "i4"), ("days", "i4"), ("nanos", "i8")])
+    parts = np.frombuffer(column.buffers()[1], fields)[column.offset : column.offset + len(column)]
+    days = parts["months"].astype(np.int64) * 30 + parts["days"]
+    return mix((days * 86_400_000_000 + parts["nanos"] // 1000).view(np.uint64))
 
 
 def _hash_values(column: pa.Array) -> NDArray[np.uint64]:
     type_ = column.type
     if pa.types.is_null(type_):
         return np.full(len(column), _NULL)
+    if pa.types.is_interval(type_):
+        return _hash_intervals(column) if len(column) else np.zeros(0, np.uint64)
     if pa.types.is_boolean(type_):
         return mix(np.asarray(column.fill_null(False)).astype(np.uint64))
     if pa.types.is_decimal(type_):
@@ -161,7 +226,7 @@ def same_rows(
     """Where the rows are equal, pairwise; NULLs are equal to each other only when `null_safe`."""
     same = np.ones(length, np.bool_)
     for a, b in zip(left, right, strict=True):
-        a, b = canonical(_hashable(a)), canonical(_hashable(b))
+        a, b = comparable(a), comparable(b)
         equal = np.asarray(pc.fill_null(pc.equal(a, b), False))
         if pa.types.is_floating(a.type):
             equal |= np.asarray(pc.fill_null(pc.and_(pc.is_nan(a), pc.is_nan(b)), False))

@@ -35,6 +35,11 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def literal(text: str) -> str:
+    """Quote a string."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def evaluate(
     columns: Mapping[str, pa.Array], length: int, expressions: Sequence[tuple[str, pa.DataType]]
 ) -> list[pa.Array]:

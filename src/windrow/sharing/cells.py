@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.order import encode
-from windrow.operators.aggregates.vectors import Bools, Int64s, raw, validity
+from windrow.operators.aggregates.vectors import Bools, Int64s, filled, raw, validity
 from windrow.sharing.conditions import (
     Attribute,
     Condition,
@@ -71,7 +71,7 @@ class Axis:
         if self.attribute.is_text:
             found = self._places_of_text(column)
         elif pa.types.is_boolean(column.type):
-            found = raw(column) if self.cuts == (1,) else self._search(raw(column))
+            found = filled(column) if self.cuts == (1,) else self._search(filled(column))
         else:
             found = self._search(encode([column])[0][0])
         return found if valid is None else np.where(valid, found, len(self.cuts) + 1)

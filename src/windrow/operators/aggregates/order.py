@@ -17,7 +17,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.operators.aggregates.vectors import Bools, Int64s, decimals, fixed, raw, validity, words
+from windrow.operators.aggregates.vectors import (
+    Bools,
+    Int64s,
+    decimals,
+    filled,
+    fixed,
+    one_pattern,
+    raw,
+    validity,
+    words,
+)
+from windrow.operators.keys import comparable
 
 _LOW63 = np.int64(0x7FFFFFFFFFFFFFFF)
 _TOP = np.int64(-0x8000000000000000)
@@ -70,9 +81,7 @@ def encode(arrays: Sequence[pa.Array]) -> tuple[list[Int64s], Order]:
 def _fixed_codes(array: pa.Array) -> Int64s:
     type_ = array.type
     if pa.types.is_floating(type_):
-        # adding zero turns -0.0 into 0.0; every NaN becomes the one whose bits sort last
-        values = raw(array).astype(np.float64) + 0.0
-        bits = np.where(np.isnan(values), np.nan, values).view(np.int64)
+        bits = one_pattern(filled(array)).astype(np.float64, copy=False).view(np.int64)  # NaN's bits sort last
         return bits ^ ((bits >> 63) & _LOW63)
     if pa.types.is_uint64(type_):
         return raw(array).view(np.int64) ^ _TOP
@@ -82,15 +91,22 @@ def _fixed_codes(array: pa.Array) -> Int64s:
 
 
 def _rank_codes(arrays: Sequence[pa.Array]) -> tuple[list[Int64s], Order]:
-    together = pa.concat_arrays(arrays).dictionary_encode()
-    dictionary = together.dictionary
-    by_rank = pc.array_sort_indices(_binary(dictionary)).to_numpy()
+    together = pa.concat_arrays(arrays)
+    encoded = comparable(together).dictionary_encode()
+    by_rank = pc.array_sort_indices(_binary(encoded.dictionary)).to_numpy()
     rank = np.empty(max(len(by_rank), 1), np.int64)
     rank[by_rank] = np.arange(len(by_rank))
-    codes = rank[_indices(together)] if len(by_rank) else np.zeros(len(together), np.int64)
+    picks = _indices(encoded)
+    codes = rank[picks] if len(by_rank) else np.zeros(len(together), np.int64)
     bounds = np.cumsum([0, *(len(a) for a in arrays)])
     parts = [codes[a:b] for a, b in pairwise(bounds)]
-    return parts, Order(arrays[0].type, dictionary.take(pa.array(by_rank)))
+    if encoded.dictionary.type == together.type:
+        return parts, Order(together.type, encoded.dictionary.take(pa.array(by_rank)))
+    # sort keys are numbered: the first value with each stands for it
+    some = np.flatnonzero(np.asarray(encoded.is_valid()))[::-1]
+    first = np.zeros(len(by_rank), np.int64)
+    first[picks[some]] = some
+    return parts, Order(together.type, together.take(pa.array(first[by_rank])))
 
 
 def _binary(dictionary: pa.Array) -> pa.Array:

@@ -19,9 +19,10 @@ from windrow.operators.aggregates.answers import Answer, scalars, wides
 from windrow.operators.aggregates.call import Aggregation
 from windrow.operators.aggregates.kernels import sweep_lanes
 from windrow.operators.aggregates.sweep import Feed, Sweep
-from windrow.operators.aggregates.vectors import Bools, Int64s, raw, validity, words
+from windrow.operators.aggregates.vectors import Bools, Int64s, filled, one_pattern, raw, validity, words
 
 _MASK = np.int64(0xFFFFFFFF)
+_LOW63, _INFINITY = np.int64(0x7FFFFFFFFFFFFFFF), np.int64(0x7FF0000000000000)
 _NONE = (0, 0)
 _NO_NULLS = np.ones(1, np.bool_)
 _NO_CELLS, _NO_SIGNS = np.zeros(1, np.int64), np.ones(1, np.int8)
@@ -114,7 +115,7 @@ class Sums:
             column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)))
         valid = validity(column)
         if self.is_float:
-            return self._lift_floats(raw(column).astype(np.float64, copy=False).view(np.int64), valid, cells)
+            return self._lift_floats(_bits(column), valid, cells)
         return self._lift_integers(column, valid, cells)
 
     def _widen(self, needed: Layout, rows: int, valid: Bools | None, cells: Cells | None) -> Int64s:
@@ -138,8 +139,7 @@ class Sums:
         matrix = self._widen(needed, len(bits), valid, cells)
         layout = self.layout
         if any(specials):
-            values = bits.view(np.float64)
-            kinds = np.stack((np.isnan(values), values == np.inf, values == -np.inf), axis=1)
+            kinds = np.stack(((bits & _LOW63) > _INFINITY, bits == _INFINITY, bits == ~_LOW63 | _INFINITY), axis=1)
             _put(matrix, int(layout.nulls), kinds if valid is None else kinds & valid[:, None], cells)
         if high >= 0:
             where = (_NO_CELLS, _NO_SIGNS, False) if cells is None else (cells.of_row, cells.sign, True)
@@ -213,6 +213,13 @@ class Sums:
         self.store[slots] = 0
 
 
+def _bits(column: pa.Array) -> Int64s:
+    """The bits of the values as doubles; anything at nulls."""
+    if pa.types.is_float64(column.type):
+        return raw(column).view(np.int64)
+    return one_pattern(filled(column)).astype(np.float64).view(np.int64)
+
+
 def _put(matrix: Int64s, column: int, values: np.ndarray, cells: Cells | None) -> None:
     """Values into `matrix[:, column:]`: row by row, or added per cell."""
     if cells is None:
@@ -247,9 +254,7 @@ def integer_digits(column: pa.Array, valid: Bools | None) -> Int64s:
             return np.stack((bottom & _MASK, (bottom >> 32) & _MASK, high & _MASK, high >> 32), axis=1)
         values = low.view(np.int64)
     else:
-        values = raw(column)
-        if valid is not None:
-            values = np.where(valid, values, values.dtype.type(0))
+        values = filled(column)
         if values.dtype == np.uint64 and len(values) and values.max() >= 2**63:
             return np.stack(
                 ((values & np.uint64(_MASK)).astype(np.int64), (values >> np.uint64(32)).astype(np.int64)), axis=1

@@ -1,6 +1,8 @@
 """Between Arrow arrays and NumPy vectors, without copies where the layout allows.
 
-Nulls travel beside the values as a boolean vector `valid`, or None when all values are there.
+Nulls travel beside the values as a boolean vector `valid`, or None when all values are there. What lies under a null is
+arbitrary: garbage that may be NaN, infinite or out of range. Law: it is never computed on. Whoever computes takes
+`filled`, which has zeros there, or passes `valid` to a kernel that skips them; `raw` is for moving values about.
 """
 
 from __future__ import annotations
@@ -40,6 +42,40 @@ def raw(array: pa.Array) -> np.ndarray:
     if n == 0:
         return np.zeros(0, _dtype(type_))
     return np.frombuffer(array.buffers()[1], _dtype(type_))[array.offset : array.offset + n]
+
+
+def filled(array: pa.Array) -> np.ndarray:
+    """The values of a fixed-width array, zero at nulls.
+
+    >>> filled(pa.array([1.5, None])).tolist()
+    [1.5, 0.0]
+    """
+    values, valid = raw(array), validity(array)
+    return values if valid is None else np.where(valid, values, values.dtype.type(0))
+
+
+_NAN = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}
+_INFINITY = {2: 0x7C00, 4: 0x7F800000, 8: 0x7FF0000000000000}
+
+
+def one_pattern(values: np.ndarray) -> np.ndarray:
+    """Floats with one bit pattern per value: one NaN, no negative zero.
+
+    Done on the bits: arithmetic on a signalling NaN raises the flag that NumPy turns into a warning.
+
+    >>> one_pattern(np.array([-0.0, 1.5])).tolist()
+    [0.0, 1.5]
+    """
+    size = values.dtype.itemsize
+    bits = np.ascontiguousarray(values).view(f"i{size}")
+    magnitude = bits & bits.dtype.type((1 << (8 * size - 1)) - 1)
+    nan = magnitude > bits.dtype.type(_INFINITY[size])
+    if nan.any():
+        bits = np.where(nan, bits.dtype.type(_NAN[size]), bits)
+    zero = magnitude == 0
+    if zero.any():
+        bits = np.where(zero, bits.dtype.type(0), bits)
+    return bits.view(values.dtype)
 
 
 def _dtype(type_: pa.DataType) -> np.dtype:

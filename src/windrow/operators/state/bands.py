@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from windrow.operators.aggregates.vectors import filled, one_pattern
 from windrow.operators.elements import Int64s
 
 _LOW63 = np.int64(0x7FFFFFFFFFFFFFFF)
@@ -46,11 +47,11 @@ def has_codes(type_: pa.DataType) -> bool:
 
 
 def numbers_of(column: pa.Array) -> np.ndarray:
-    """The values as doubles, or as int64 microseconds; anything at nulls."""
+    """The values as doubles, or as int64 microseconds; zero at nulls."""
     if pa.types.is_timestamp(column.type):
         micro = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
-        return micro.fill_null(0).to_numpy(zero_copy_only=False)
-    return column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)
+        return filled(micro)
+    return one_pattern(filled(column.cast(pa.float64(), safe=False)))
 
 
 def codes_of(column: pa.Array) -> Int64s:
