@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from windrow.cli.bench import experiments
-from windrow_bench import engine, flows, harness, overload, patterns, star
+from windrow_bench import engine, flows, harness, overload, patterns, schedule, star
 from windrow_bench.harness import Figure, Ratio, Result
 
 FIELDS = {"experiment", "machine", "commit", "seed", "parameters", "rows", "ratios"}
@@ -110,3 +110,12 @@ def test_overload_feeds_the_same_rows_again() -> None:
     assert first == again and first["r"].num_rows == 2000
     imp = first["r"]["imp"].to_numpy()
     assert imp.min() == 1 and imp.max() == overload.TOP and (imp < 4).mean() > 0.5
+
+
+def test_schedule_prints_the_costs_of_the_thesis(tmp_path: Path) -> None:
+    """8.4.4 to the digit, and a point for every technique, rate and number of queries."""
+    schedule.main(["--quick", "--updates", "20", "--out", str(tmp_path)])
+    rows = document(tmp_path / "schedule.json")["rows"]
+    found = {r["schedule"]: r["cost_per_minute"] for r in rows if r["part"] == "costs"}
+    assert list(found.values()) == ["11.93", "11.4", "14.5", "12.67", "16.83", "10.75", "11.4", "10.75"]
+    assert len([r for r in rows if r["part"] == "simulated"]) == 2 * 4 * 7

@@ -15,6 +15,7 @@ from windrow.schedule.technique import (
     HYBRID,
     HYBRID_LATE,
     HYBRID_LATE_PENDING,
+    IN_STEP,
     NO_SHARING,
     TECHNIQUES,
     Technique,
@@ -73,9 +74,18 @@ def test_what_runs_together_in_overload() -> None:
 
 def test_a_late_task_gets_its_full_period_again() -> None:
     """Algorithm 9: d is set to n however late the task was."""
-    scheduler = Scheduler([PeriodicQuery("a", "g", 3, {"s": 1})])
+    scheduler = Scheduler([PeriodicQuery("a", "g", 3, {"s": 1})], HYBRID_LATE_PENDING)
     scheduler.ran(scheduler.next(5), 5)
     assert (scheduler.next(7), [t.period for t in scheduler.next(8)]) == ([], [3])
+
+
+def test_in_step_a_task_that_was_a_little_late_keeps_to_its_multiples() -> None:
+    """Late by up to half a period, it is due at its next multiple; later than that, a full period on."""
+    scheduler = Scheduler([PeriodicQuery("a", "g", 4, {"s": 1})], IN_STEP)
+    scheduler.ran(scheduler.next(6), 6)
+    assert (scheduler.next(7), [t.period for t in scheduler.next(8)]) == ([], [4])
+    scheduler.ran(scheduler.next(11), 11)
+    assert (scheduler.next(14), [t.period for t in scheduler.next(15)]) == ([], [4])
 
 
 def test_a_task_runs_only_with_news() -> None:

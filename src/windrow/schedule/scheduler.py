@@ -5,7 +5,8 @@ A task ran last at update `done` and should run again no later than `done + peri
     d(T) = done + period - now
 
 is what the thesis counts down. A task is on time if d >= 0 when it is done, due at d = 0, late below. After a run it
-has its full period again, however late it was: catching up would make an overload worse.
+has its full period again, however late it was: catching up would make an overload worse. (In step, a task that was
+late by at most half a period is due at its next multiple.)
 
 Two readings of the listings are settled here. A task runs only if its synopses changed since it last ran (else idle
 repeats would count as throughput), and the task with the least time left is the one chosen ("any task of V" might
@@ -20,16 +21,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from windrow.schedule.tasks import PeriodicQuery, Task
-from windrow.schedule.technique import HYBRID_LATE_PENDING, Joint, Technique
+from windrow.schedule.technique import IN_STEP, Joint, Technique
 
 
 @dataclass
 class _Entry:
     task: Task
     done: int  # the update as of which it ran last
+    due: int  # its deadline
 
     def left(self, now: int) -> int:
-        return self.done + self.task.period - now
+        return self.due - now
 
 
 class Scheduler:
@@ -38,7 +40,7 @@ class Scheduler:
     def __init__(
         self,
         queries: Iterable[PeriodicQuery] = (),
-        technique: Technique = HYBRID_LATE_PENDING,
+        technique: Technique = IN_STEP,
         now: int = 0,
         early: bool = False,
     ) -> None:
@@ -59,9 +61,10 @@ class Scheduler:
     def replan(self, queries: Iterable[PeriodicQuery], now: int, done: Mapping[str, int] | None = None) -> None:
         """Form tasks anew for a changed workload. Queries keep when they ran last; new ones begin now."""
         known = {**self.done, **(done or {})}
-        self._entries = [
-            _Entry(task, min(known.get(q, now) for q in task.queries)) for task in self.technique.tasks(queries)
-        ]
+        self._entries = []
+        for task in self.technique.tasks(queries):
+            last = min(known.get(q, now) for q in task.queries)
+            self._entries.append(_Entry(task, last, self._deadline(task, last)))
 
     def next(self, now: int) -> list[Task]:
         """The tasks to run together now, none if nothing is to be done; `ran` must follow."""
@@ -91,7 +94,12 @@ class Scheduler:
         mine = set(map(id, tasks))
         for entry in self._entries:
             if id(entry.task) in mine:
-                entry.done = at
+                entry.done, entry.due = at, self._deadline(entry.task, at)
+
+    def _deadline(self, task: Task, done: int) -> int:
+        beyond = done % task.period  # since its last multiple
+        kept = self.technique.in_step and 2 * beyond <= task.period
+        return done + task.period - (beyond if kept else 0)
 
     def late(self, now: int) -> dict[str, int]:
         """By how many updates each query is late now; those that are not are left out."""

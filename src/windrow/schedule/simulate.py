@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from windrow.schedule.scheduler import Scheduler
 from windrow.schedule.tasks import PeriodicQuery, SubGroup, Task, joint_cost
-from windrow.schedule.technique import HYBRID_LATE_PENDING, Technique
+from windrow.schedule.technique import IN_STEP, Technique
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Simulated:
 
 def simulate(
     queries: Sequence[PeriodicQuery],
-    technique: Technique = HYBRID_LATE_PENDING,
+    technique: Technique = IN_STEP,
     *,
     updates: int,
     interval: float = 1.0,

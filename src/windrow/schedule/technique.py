@@ -1,4 +1,4 @@
-"""The six ways to schedule (table 8.1): how tasks are formed, and which of them run together.
+"""Ways to schedule: how tasks are formed, and which of them run together. Six are the thesis's (table 8.1).
 
 No-S    no sharing        sub-groups, one at a time: algorithm 9
 AS      aggressive        a group is one task, as frequent as its most frequent query
@@ -42,6 +42,7 @@ class Technique:
     name: str
     forming: Forming
     joint: Joint
+    in_step: bool = False
 
     def tasks(self, queries: Iterable[PeriodicQuery]) -> list[Task]:
         """The tasks of a workload.
@@ -71,5 +72,6 @@ CONSERVATIVE = Technique("CS", Forming.SUB_GROUP, Joint.EQUAL)
 HYBRID = Technique("HS", Forming.HYBRID, Joint.EQUAL)
 HYBRID_LATE = Technique("H-LS", Forming.HYBRID, Joint.LATE)
 HYBRID_LATE_PENDING = Technique("H-LP", Forming.HYBRID, Joint.PENDING)
+IN_STEP = Technique("H-LP+", Forming.HYBRID, Joint.PENDING, in_step=True)
 
-TECHNIQUES = (NO_SHARING, AGGRESSIVE, CONSERVATIVE, HYBRID, HYBRID_LATE, HYBRID_LATE_PENDING)
+TECHNIQUES = (NO_SHARING, AGGRESSIVE, CONSERVATIVE, HYBRID, HYBRID_LATE, HYBRID_LATE_PENDING, IN_STEP)

@@ -1,0 +1,232 @@
+"""Periodic queries on time: what schedules cost, and throughput and lateness of seven techniques (thesis 8.4, 8.5).
+
+Part `costs` recomputes the example of 8.4.3 and 8.4.4. Part `simulated` draws the workloads of 8.5 and runs them on a
+simulated clock: eight groups of top-k lists and quantiles of bandwidth by source, destination, pair, protocol, port
+and protocol-port (the thesis lists six for its eight; the first two are here twice), windows of 20 to 100 updates,
+periods of 1 to half a window. Each group has one basic interval synopsis of counters. Reading it costs a unit per
+counter merged (a hash look-up), finishing an answer a quarter of a unit per counter in the window (a pass that
+selects). The machine's speed is one for all points: the one at which the best plan for 240 queries at 1500 tuples per
+second just keeps up, so 3000 tuples per second, with twice the values, are twice the bearable load.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from windrow.schedule.cost import cost_per_update
+from windrow.schedule.hybrid import hybrid_periods
+from windrow.schedule.simulate import Simulated, simulate
+from windrow.schedule.tasks import PeriodicQuery, SubGroup, Task, sub_groups
+from windrow.schedule.technique import HYBRID, TECHNIQUES, Technique
+from windrow_bench.harness import Figure, Ratio, Result, parser, progress, report
+
+EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))
+SCHEDULES = (
+    ("conservative", (2, 3, 5), "11.63", "11.93"),
+    ("G12 at 2", (2, 2, 5), "11.4", "11.4"),
+    ("both at 2", (2, 2, 2), "14.5", "14.5"),
+    ("G13 at 3", (2, 3, 3), "12.67", "12.67"),
+    ("G13 at 2", (2, 3, 2), "16.83", "16.83"),
+    ("G12 at 2, G13 at 4", (2, 2, 4), "", "10.75"),
+)
+"""Name, periods of the sub-groups, the printed cost per minute, the recomputed one."""
+
+RATES = (1500, 3000)
+PER_GROUP = (5, 10, 20, 30)
+MERGE, FINISH, UPDATE = 1.0, 0.25, 0.02
+"""Cost units per counter merged and per counter of the answer; seconds per update of all synopses."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the experiment; return the exit code."""
+    options = parser("schedule", __doc__ or "")
+    options.add_argument("--updates", type=int, help="simulated seconds (default: 600)")
+    given = options.parse_args(argv)
+    updates = given.updates or (60 if given.quick else 600)
+    seeds = range(given.seed, given.seed + (1 if given.quick else 5))
+    with progress() as bar:
+        bar.add_task("costs of the example")
+        rows, ratios = costs()
+        points = list(simulated(updates, seeds, bar))
+    parameters = {
+        "updates": updates, "seeds": len(seeds), "groups": len(groups(RATES[0])), "finish_units_per_counter": FINISH,
+    }  # fmt: skip
+    about = (__doc__ or "").split("\n", 1)[1].strip()
+    found = Result(
+        "schedule", about, given.seed, parameters, [*rows, *(p.row() for p in points)],
+        [*ratios, *targets(points)], list(figures(points)),
+    )  # fmt: skip
+    return report(found, given)
+
+
+# -- the example -----------------------------------------------------------------------------------------------------
+
+
+def costs() -> tuple[list[dict[str, Any]], list[Ratio]]:
+    """The schedules of 8.4.4 and what hybrid scheduling chooses."""
+    parts = sub_groups(PeriodicQuery(f"q{i}", "g1", s, {"max": w - 1}) for i, (w, s) in enumerate(EXAMPLE, 1))
+    chosen = [
+        (f"chosen {how}", tuple(hybrid_periods(parts, borrowed)), "", true)
+        for how, borrowed, true in (("as the thesis searches", True, "11.4"), ("over all periods", False, "10.75"))
+    ]
+    rows, wrong = list[dict[str, Any]](), 0
+    for name, periods, printed, true in (*SCHEDULES, *chosen):
+        cost = f"{cost_per_update(parts, periods):.2f}".rstrip("0").rstrip(".")
+        wrong += cost != true
+        rows.append({"part": "costs", "schedule": name, "periods": ", ".join(map(str, periods)), "printed": printed,
+                     "cost_per_minute": cost})  # fmt: skip
+    return rows, [Ratio("costs of 8.4.4 that differ from the recomputed", wrong, 0)]
+
+
+# -- the workloads ---------------------------------------------------------------------------------------------------
+
+
+def groups(rate: int) -> list[int]:
+    """How many values each group's counters may have, at a rate: twice as many at 3000 as at 1500."""
+    hosts, kinds = 1000 * rate // 1500, 100 * rate // 1500
+    return [hosts, hosts, hosts * hosts, kinds, kinds, kinds * kinds, hosts, hosts]
+
+
+def distinct(values: int, rows: float) -> float:
+    """How many of so many equally likely values occur in so many rows."""
+    return float(values * (1 - (1 - 1 / values) ** rows))
+
+
+def workload(per_group: int, rate: int, seed: int) -> list[PeriodicQuery]:
+    """Random queries; the same windows and periods at every rate."""
+    rng = random.Random(seed)
+    found = []
+    for g, values in enumerate(groups(rate)):
+        per_update = distinct(values, rate)
+        for i in range(per_group):
+            window = rng.randint(20, 100)
+            reads: dict[Hashable, float] = {g: MERGE * window * per_update}
+            finish = FINISH * distinct(values, rate * window)
+            found.append(PeriodicQuery(f"g{g}q{i}", g, rng.randint(1, window // 2), reads, finish))
+    return found
+
+
+@dataclass(frozen=True)
+class Planned(Technique):
+    """A technique that plans a workload once."""
+
+    @cached_property
+    def _plans(self) -> dict[int, list[Task]]:
+        return {}
+
+    def tasks(self, queries: Sequence[PeriodicQuery]) -> list[Task]:  # type: ignore[override]
+        if id(queries) not in self._plans:
+            self._plans[id(queries)] = super().tasks(queries)
+        return self._plans[id(queries)]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One technique on the workloads of one size and rate: means over the seeds."""
+
+    rate: int
+    queries: int
+    technique: str
+    throughput: float
+    latency: float
+    longest: int
+    least_runs: int
+    tasks: float
+    shortened: float  # the share of sub-groups whose period is shorter than asked for
+
+    def row(self) -> dict[str, Any]:
+        """The point for a table."""
+        return {
+            "part": "simulated", "tuples_per_s": self.rate, "queries": self.queries, "technique": self.technique,
+            "executions_per_s": round(self.throughput, 2), "latency_updates": round(self.latency, 3),
+            "longest_wait": self.longest, "least_executions": self.least_runs, "tasks": round(self.tasks, 1),
+            "shortened": round(self.shortened, 3),
+        }  # fmt: skip
+
+
+def simulated(updates: int, seeds: Sequence[int], bar: Any = None) -> Iterator[Point]:
+    """All points, rate by rate."""
+    loads = {s: workload(PER_GROUP[-1], RATES[0], s) for s in seeds}
+    speeds = {s: bearable(load) for s, load in loads.items()}
+    for rate in RATES:
+        for per_group in PER_GROUP:
+            queries = {s: workload(per_group, rate, s) for s in seeds}
+            for technique in TECHNIQUES:
+                if bar is not None:
+                    bar.update(bar.task_ids[0], description=f"{rate}/s, {per_group * 8} queries, {technique.name}")
+                planned = Planned(technique.name, technique.forming, technique.joint, technique.in_step)
+                outcomes = [
+                    simulate(queries[s], planned, updates=updates, update=UPDATE, speed=speeds[s]) for s in seeds
+                ]
+                plans = [planned.tasks(queries[s]) for s in seeds]
+                yield _point(rate, per_group * 8, technique, outcomes, plans)
+
+
+def bearable(queries: Sequence[PeriodicQuery]) -> float:
+    """The speed at which the best plan just keeps up: cost units per second."""
+    tasks = HYBRID.tasks(queries)
+    parts: list[SubGroup] = [p for t in tasks for p in t.parts]
+    return cost_per_update(parts, [t.period for t in tasks for _ in t.parts]) / (1 - UPDATE)
+
+
+def _point(
+    rate: int, queries: int, technique: Technique, outcomes: Sequence[Simulated], plans: Sequence[Sequence[Task]]
+) -> Point:
+    n = len(outcomes)
+    parts = sum(len(t.parts) for tasks in plans for t in tasks)
+    return Point(
+        rate, queries, technique.name,
+        sum(o.throughput for o in outcomes) / n,
+        sum(o.latency for o in outcomes) / n,
+        max(o.longest for o in outcomes),
+        min(min(o.executions.values()) for o in outcomes),
+        sum(map(len, plans)) / n,
+        sum(t.shortened for tasks in plans for t in tasks) / parts,
+    )  # fmt: skip
+
+
+# -- what must show --------------------------------------------------------------------------------------------------
+
+
+def targets(points: Sequence[Point]) -> list[Ratio]:
+    """What the thesis's figures show, and what the issue of overload asks for."""
+    at = {(p.rate, p.queries, p.technique): p for p in points}
+    low, high = ({t.name: at[rate, 240, t.name] for t in TECHNIQUES} for rate in RATES)
+    late = max(low["HS"].latency, 1e-9)
+    return [
+        Ratio("8.7: CS over No-S, throughput at 240", low["CS"].throughput / low["No-S"].throughput, 1, least=True),
+        Ratio("8.7: HS over CS, throughput at 240", low["HS"].throughput / low["CS"].throughput, 1, least=True),
+        Ratio("8.8: HS over CS, latency at 240", late / max(low["CS"].latency, 1e-9), 1),
+        Ratio("8.8: H-LP over HS, latency at 240", low["H-LP"].latency / late, 1),
+        Ratio("8.8: H-LP+ over CS, latency at 240", low["H-LP+"].latency / max(low["CS"].latency, 1e-9), 0.1),
+        Ratio("8.9: H-LP over HS, throughput at 240", high["H-LP"].throughput / high["HS"].throughput, 2, least=True),
+        Ratio("8.10: H-LP over No-S, latency at 240", high["H-LP"].latency / high["No-S"].latency, 0.1),
+        Ratio("8.10: H-LP+ over the lowest latency of the six at 240",
+              high["H-LP+"].latency / min(p.latency for n, p in high.items() if n != "H-LP+"), 1),
+        Ratio("executions of the query that ran least", min(p.least_runs for p in points), 1, least=True),
+        Ratio("sub-groups whose period hybrid shortens, 240 queries", low["HS"].shortened, 0.5, least=True),
+    ]  # fmt: skip
+
+
+def figures(points: Sequence[Point]) -> Iterator[Figure]:
+    """Figures 8.7 to 8.10."""
+    for rate, first in zip(RATES, (7, 9), strict=True):
+        for k, what, unit in ((0, "throughput", "executions per second"), (1, "latency", "updates beyond the period")):
+            lines = {
+                t.name: [
+                    (p.queries, p.throughput if what == "throughput" else p.latency)
+                    for p in points
+                    if p.rate == rate and p.technique == t.name
+                ]
+                for t in TECHNIQUES
+            }
+            caption = f"Figure 8.{first + k} of the thesis: {what} at {rate} tuples per second, simulated clock"
+            yield Figure(f"8-{first + k}", caption, "queries", unit, lines, log=False)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(()))
