@@ -7,6 +7,8 @@ value. Cost: one vectorised pass per column; naming a value that does not fit co
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -23,11 +25,17 @@ OFFSET = r".*\d\d:\d\d.*(Z|UTC|[+-]\d\d(:?\d\d)?)\s*"
 
 
 def scalar_engine() -> duckdb.DuckDBPyConnection:
-    """A connection for casts, in which a time without an offset is in UTC."""
+    """A connection of its own for casts, in which a time without an offset is in UTC."""
+    return _database(os.getpid()).cursor()
+
+
+@functools.lru_cache(maxsize=1)
+def _database(process: int) -> duckdb.DuckDBPyConnection:
+    # Opening one takes a tenth of a second, a cursor none; after a fork the threads of the parent's are gone.
     import duckdb
 
     connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
     return connection
 
 
@@ -64,6 +72,53 @@ def cast_column(column: pa.ChunkedArray, type_: pa.DataType, name: str, what: st
         raise _unfit(column, _first_unfit(column, options), type_, name, what) from None
     except pa.ArrowNotImplementedError as error:
         raise SourceError(f'{what}: column "{name}" is {column.type}, not {type_}', detail=str(error)) from None
+
+
+def try_parse(column: pa.ChunkedArray, type_: pa.DataType, form: str | None = None) -> pa.ChunkedArray:
+    """Text to a type, null where it does not fit; `form` is a strptime format for times and dates."""
+    if column.type.equals(type_):
+        return column
+    if form is None:
+        return _parse(column, type_)
+    engine = scalar_engine()
+    engine.register("texts", pa.table({"v": column}))
+    parsed = engine.sql("SELECT try_strptime(v, ?) AS v FROM texts", params=[form]).to_arrow_table().column("v")
+    return parsed.cast(pa.timestamp("us", getattr(type_, "tz", None))).cast(type_, safe=False)
+
+
+def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of `found` is a value of `wanted`: the same kind, and not narrower.
+
+    >>> fits(pa.int32(), pa.int64()), fits(pa.int64(), pa.int32()), fits(pa.string(), pa.int64())
+    (True, False, False)
+    """
+    kinds = pa.types
+    if found == wanted or kinds.is_null(found):
+        return True
+    if kinds.is_integer(wanted):
+        if kinds.is_unsigned_integer(found) == kinds.is_unsigned_integer(wanted):
+            return kinds.is_integer(found) and bool(found.bit_width <= wanted.bit_width)
+        return kinds.is_unsigned_integer(found) and bool(found.bit_width < wanted.bit_width)
+    if kinds.is_floating(wanted):
+        return kinds.is_floating(found) and bool(found.bit_width <= wanted.bit_width)
+    if kinds.is_decimal(wanted):
+        whole = wanted.precision - wanted.scale
+        if kinds.is_integer(found):
+            return bool(whole >= {8: 3, 16: 5, 32: 10, 64: 20}[found.bit_width])
+        return kinds.is_decimal(found) and bool(found.scale <= wanted.scale and found.precision - found.scale <= whole)
+    same = (kinds.is_timestamp, is_text, is_bytes, kinds.is_nested)
+    return any(check(found) and check(wanted) for check in same)
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Whether values are strings, however they are laid out."""
+    return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+
+
+def is_bytes(type_: pa.DataType) -> bool:
+    """Whether values are byte strings, however they are laid out."""
+    binary = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+    return any(check(type_) for check in binary)
 
 
 def infer_types(table: pa.Table) -> pa.Table:

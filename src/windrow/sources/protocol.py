@@ -19,7 +19,7 @@ inside a job, never through a home.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,6 +32,18 @@ from windrow.store.place import Place
 Offset = Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class MalformedRow:
+    """A row that cannot be read as declared: where it stands, why, and what is written there."""
+
+    where: str  # a file and a line, a topic and an offset
+    why: str
+    text: str
+
+
+Report = Callable[[MalformedRow], None]
+
+
 class Piece(Protocol):
     """A unit of work: frozen, picklable, small; cut so that pieces can be dealt evenly."""
 
@@ -39,8 +51,13 @@ class Piece(Protocol):
     def weight(self) -> int:
         """About how many bytes it is to read."""
 
-    def read(self, stream: StreamDef, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        """The rows in order, with the declared types of the declared columns: all, or those asked for."""
+    def read(
+        self, stream: StreamDef, columns: Sequence[str] | None, report: Report | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows in order, with the declared types of the declared columns: all, or those asked for.
+
+        The first malformed row is a SourceError; with `report` malformed rows are handed there and left out.
+        """
 
 
 @dataclass(frozen=True)
@@ -69,7 +86,7 @@ class Source(Protocol):
         """Give back what is open."""
 
 
-# The module that has `open_source(stream, options, spool)` for a kind; imported when a stream of that kind is opened.
+# The module that has `open_source` for a kind; imported when a stream of that kind is opened.
 KINDS: Mapping[str, str] = {
     "parquet": "directory",
     "csv": "directory",
@@ -81,11 +98,11 @@ KINDS: Mapping[str, str] = {
 }
 
 
-def open_source(stream: StreamDef, spool: Place) -> Source:
+def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> Source:
     """Open the source that a declaration names by FROM kind (...).
 
     `spool` is a folder of the home that is this source's own: copies, logs of seen files. What a committed offset names
-    there must stay.
+    there must stay. `may_write`: whether the owner of the engine allows options that change what is read (cleanSource).
     """
     kind = stream.options.get("source", "").lower()
     if kind not in KINDS:
@@ -94,5 +111,5 @@ def open_source(stream: StreamDef, spool: Place) -> Source:
             hint=f"write FROM {' | '.join(KINDS)} (...), or give a DataFrame by engine.stream(...)",
         )
     module = importlib.import_module(f"windrow.sources.{KINDS[kind]}")
-    source: Source = module.open_source(stream, spool)
+    source: Source = module.open_source(stream, spool, may_write=may_write)
     return source

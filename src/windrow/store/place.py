@@ -47,6 +47,11 @@ class Place:
         """Whether files here are ordinary files of this machine (or a shared mount)."""
         return isinstance(_resolve(self.uri)[0], fs.LocalFileSystem)
 
+    @property
+    def filesystem(self) -> fs.FileSystem:
+        """The file system that `path` is a path of."""
+        return _resolve(self.uri)[0]
+
     def path(self, name: str) -> str:
         """The full path of a file, as its file system spells it."""
         root = _resolve(self.uri)[1]

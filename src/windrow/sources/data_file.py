@@ -1,0 +1,168 @@
+"""A file that a task reads: where it is, and how big it was when it was listed.
+
+A file must not change once it is there. One that has another size when it is read is refused: rows that were cut off,
+or that came after the listing, would otherwise be lost unsaid.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+from windrow.catalog import StreamDef
+from windrow.errors import SourceError
+from windrow.operators.elements import one
+from windrow.sources.casting import cast_column, fits
+from windrow.sources.protocol import MalformedRow, Report
+from windrow.sources.tabular import plain_type
+from windrow.store.place import Place
+
+Given = tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of a place; `name` is relative to it, `given` are columns whose values its path says (k=v/)."""
+
+    place: Place
+    name: str
+    size: int
+    given: Given = ()
+
+    @property
+    def path(self) -> str:
+        """The full path, for people and for the file system."""
+        return self.place.path(self.name)
+
+    def open(self) -> pa.NativeFile:
+        """The file for random access; not memory-mapped: a foreign file that is cut short would end the process."""
+        file = self.place.filesystem.open_input_file(self.path)
+        size = file.size()
+        if size != self.size:
+            file.close()
+            raise SourceError(
+                f"{self.path} changed after it was listed",
+                detail=f"it had {self.size} bytes, and has {size} now",
+                hint="let files appear whole: write under a name that begins with a dot, then rename",
+            )
+        return file
+
+
+@contextlib.contextmanager
+def reading(stream: StreamDef, path: str, where: str = "", report: Report | None = None) -> Iterator[None]:
+    """Turn what libraries say about a file into a SourceError that names stream, file and position.
+
+    With `report` it goes there, and what is left of the file is left out.
+    """
+    try:
+        yield
+    except (SourceError, pa.ArrowException, duckdb.Error, OSError, UnicodeDecodeError, EOFError) as error:
+        failure = _failure(stream, path, f"{path}, {where}" if where else path, error)
+        if report is None:
+            raise failure from error
+        report(MalformedRow(path, f"{failure.primary}: {failure.detail}" if failure.detail else failure.primary, ""))
+
+
+def _failure(stream: StreamDef, path: str, at: str, error: BaseException) -> SourceError:
+    if isinstance(error, SourceError):
+        if error.primary.startswith("stream "):
+            return error
+        return SourceError(f'stream "{stream.name}": {error.primary}', detail=error.detail, hint=error.hint)
+    if isinstance(error, FileNotFoundError):
+        return SourceError(
+            f'stream "{stream.name}": {path} is gone',
+            detail="it was listed, and removed before it was read",
+            hint="keep files until the engine has taken them",
+        )
+    return SourceError(f'stream "{stream.name}": cannot read {at}', detail=reason(error))
+
+
+def reason(error: BaseException) -> str:
+    """The first line of a library's message: what follows is advice about its own options."""
+    return str(error).strip().split("\n", 1)[0]
+
+
+def malformed(stream: StreamDef, row: MalformedRow) -> SourceError:
+    """The error for a row that nobody wants reported."""
+    shown = row.text if len(row.text) <= 200 else row.text[:200] + "..."
+    return SourceError(
+        f'stream "{stream.name}": malformed row in {row.where}',
+        detail=f"{row.why}: {shown}" if shown else row.why,
+        hint="fix the row, or leave malformed rows out with mode => 'DROPMALFORMED'",
+    )
+
+
+def refuse(stream: StreamDef, row: MalformedRow, report: Report | None) -> None:
+    """Hand a malformed row to whoever wants it, or raise."""
+    if report is None:
+        raise malformed(stream, row)
+    report(row)
+
+
+def declared(stream: StreamDef, columns: Sequence[str] | None) -> dict[str, pa.DataType]:
+    """The columns asked for, in the order of the declaration, with their types."""
+    if columns is None:
+        return dict(stream.columns)
+    wanted = {c.lower() for c in columns}
+    return {n: t for n, t in stream.columns.items() if n.lower() in wanted}
+
+
+def find_columns(
+    stream: StreamDef, path: str, given: Given, have: Sequence[str], wanted: Mapping[str, object]
+) -> dict[str, str]:
+    """For each wanted column that the path does not give its name in the file: as declared, or else but for case."""
+    exact, folded = set(have), {n.lower(): n for n in reversed(have)}
+    said = {n.lower() for n, _ in given}
+    found = {}
+    for name in wanted:
+        source = name if name in exact else folded.get(name.lower())
+        if source is not None:
+            found[name] = source
+        elif name.lower() not in said:
+            raise SourceError(
+                f'stream "{stream.name}": {path} has no column "{name}"',
+                detail=f"its columns are: {', '.join(have) or 'none'}",
+                hint="declare only columns that every file has",
+            )
+    return found
+
+
+def check_types(stream: StreamDef, file: DataFile, have: Mapping[str, pa.DataType]) -> None:
+    """Refuse a file whose typed columns are wider than declared, or of another kind."""
+    for name, found in have.items():
+        wanted = stream.columns[name]
+        if not fits(plain_type(found), wanted):
+            raise SourceError(
+                f'stream "{stream.name}": column "{name}" is declared {wanted}, but {file.path} has {found}',
+                hint="change the declaration, or write the files with the declared types",
+            )
+
+
+def shaped(
+    stream: StreamDef, file: DataFile, rows: pa.RecordBatch, names: Mapping[str, str], wanted: Mapping[str, pa.DataType]
+) -> pa.RecordBatch:
+    """The wanted columns of a typed batch, cast to the declared types; columns that the path says are filled in."""
+    arrays = []
+    for name, type_ in wanted.items():
+        if name in names:
+            column = rows.column(names[name])
+            if column.type.equals(type_):
+                arrays.append(column)
+                continue
+            chunked = pa.chunked_array([column])
+        else:
+            chunked = said_by_path(file.given, name, rows.num_rows)
+        plain = plain_type(chunked.type)
+        chunked = chunked if chunked.type.equals(plain) else chunked.cast(plain)
+        arrays.append(one(cast_column(chunked, type_, name, f'stream "{stream.name}": {file.path}')))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(wanted.items())))
+
+
+def said_by_path(given: Given, name: str, rows: int) -> pa.ChunkedArray:
+    """The text that a path gives for a column, once for each row."""
+    text = next(v for n, v in given if n.lower() == name.lower())
+    return pa.chunked_array([pa.repeat(pa.scalar(text, pa.string()), rows)])

@@ -1,0 +1,352 @@
+"""Files of a directory, as they appear: each is taken once, whole or in parts, in order of time of change.
+
+As with Spark's file source a file is known by its name: one that is written again under the same name is not read
+again. Unlike there, no file is too old to be new, so clocks that disagree lose nothing.
+
+    offset  {"files": taken so far, "log": [...], "tail": [...], "part": {"name", "size", "at"}}
+
+See seen.py for log and tail. `part` is a file of which a tick has taken a beginning: a tick takes at most `max_files`
+files and about `max_bytes` bytes, so a file larger than memory goes through many ticks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from windrow.catalog import StreamDef
+from windrow.errors import SourceError
+from windrow.sources.cuts import Share
+from windrow.sources.data_file import DataFile, reading
+from windrow.sources.lines import LineFormat, cut_lines
+from windrow.sources.listing import ListedFile, Listing, split_path
+from windrow.sources.options import SourceOptions
+from windrow.sources.protocol import Available, Offset, Piece
+from windrow.sources.read_arrow import ArrowPiece, cut_arrow
+from windrow.sources.read_csv import csv_format
+from windrow.sources.read_json import json_format
+from windrow.sources.read_parquet import ParquetPiece, cut_parquet
+from windrow.sources.seen import NameSet, Reference, SeenLog
+from windrow.store.place import Place
+
+LOG = logging.getLogger("windrow.sources")
+MAX_FILES = 32
+MAX_BYTES = 1 << 30
+TAIL_NAMES = 256
+SLOW_SECONDS = 0.05
+
+Cutter = Callable[[DataFile, int], list[Share]]
+
+
+def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> DirectorySource:
+    """The files that a declaration names."""
+    options = SourceOptions(stream)
+    path = options.need("path")
+    max_files = options.number("max_files", MAX_FILES, "maxFilesPerTrigger")
+    max_bytes = options.number("max_bytes", MAX_BYTES, "maxBytesPerTrigger")
+    recursive = options.flag("recursiveFileLookup", False)
+    names = options.text("pathGlobFilter")
+    clean = _cleaner(options, may_write)
+    cut = _cutter(stream, options)
+    options.finish()
+    root, patterns = split_path(path)
+    place = Place.of(root)
+    with reading(stream, path):
+        kind = place.filesystem.get_file_info(place.path("")).type
+    if kind == fs.FileType.NotFound:
+        raise SourceError(f'stream "{stream.name}": there is no directory {root}', hint="make it, or change the path")
+    if kind == fs.FileType.File:
+        root, _, name = root.rpartition("/")
+        place, patterns = Place.of(root or "."), [name.replace("[", "[[]")]
+    listing = Listing(place, patterns, recursive, names, time.monotonic)
+    return DirectorySource(stream, listing, cut, SeenLog(spool), max_files, max_bytes, clean)
+
+
+def _cutter(stream: StreamDef, options: SourceOptions) -> Cutter:
+    """How files of the declared kind are cut; one that cannot be is left to the task, which says what is wrong."""
+    if options.kind == "parquet":
+        return _whole_if_bad(
+            lambda file, start: cut_parquet(file, stream, start), lambda file: ParquetPiece(file, 0, 1, file.size)
+        )
+    if options.kind == "arrow":
+        return _whole_if_bad(cut_arrow, lambda file: ArrowPiece(file, 0, 1, file.size))
+    form: LineFormat = csv_format(options) if options.kind == "csv" else json_format(options)
+    return lambda file, start: cut_lines(file, form, start)
+
+
+def _whole_if_bad(cut: Cutter, whole: Callable[[DataFile], Piece]) -> Cutter:
+    def cut_or_whole(file: DataFile, start: int) -> list[Share]:
+        try:
+            return cut(file, start)
+        except (FileNotFoundError, SourceError):
+            raise
+        except (pa.ArrowException, OSError):
+            return [Share(whole(file), 1)] if start == 0 else []
+
+    return cut_or_whole
+
+
+def _cleaner(options: SourceOptions, may_write: bool) -> Callable[[Place, str], None] | None:
+    """What becomes of files that a manifest says were taken."""
+    what = options.choice("cleanSource", ("off", "delete", "archive"), "off")
+    target = options.text("sourceArchiveDir")
+    if what == "off":
+        return None
+    if not may_write:
+        raise options.refusal(
+            "cleanSource deletes or moves files, which the owner of this engine has not allowed",
+            "leave it out, and remove what was taken by other means",
+        )
+    if what == "delete":
+        return lambda place, name: place.delete(name)
+    archive = Place.of(target or options.need("sourceArchiveDir"))
+    return lambda place, name: _move(place, name, archive)
+
+
+def _move(place: Place, name: str, archive: Place) -> None:
+    archive.make(name.rpartition("/")[0])
+    place.filesystem.move(place.path(name), archive.path(name))
+
+
+@dataclass(frozen=True)
+class _Position:
+    """An offset, taken apart."""
+
+    files: int = 0
+    log: Sequence[Reference] = ()
+    tail: Sequence[str] = ()
+    part: Mapping[str, Any] | None = None
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        return tuple(str(r[0]) for r in self.log)
+
+    def plain(self) -> Offset:
+        offset: dict[str, Any] = {"files": self.files, "log": list(self.log), "tail": list(self.tail)}
+        return offset if self.part is None else {**offset, "part": dict(self.part)}
+
+
+@dataclass(frozen=True)
+class _Absorbed:
+    """The first `count` names behind `segments` are in `log` now."""
+
+    segments: tuple[str, ...]
+    count: int
+    log: Sequence[Reference]
+
+
+class DirectorySource:
+    """The files of a listing that an offset has not taken.
+
+    Invariant: what an offset at or behind the last committed one has taken is all names that are known, without those
+    that wait, and with those in its tail.
+    """
+
+    def __init__(
+        self,
+        stream: StreamDef,
+        listing: Listing,
+        cut: Cutter,
+        log: SeenLog,
+        max_files: int,
+        max_bytes: int,
+        clean: Callable[[Place, str], None] | None = None,
+    ) -> None:
+        self.stream = stream
+        self._listing, self._cut, self._log, self._clean = listing, cut, log, clean
+        self._max_files, self._max_bytes = max_files, max_bytes
+        self._known: NameSet | None = None
+        self._waiting: dict[str, ListedFile] = {}
+        self._order: list[ListedFile] = []  # sorted; from `_head` on, some of them no longer wait
+        self._head = 0
+        self._segments: tuple[str, ...] = ()
+        self._absorbed = _Absorbed((), 0, ())
+        self._cuts: dict[tuple[str, int], list[Share]] = {}
+        self._done: list[str] = []  # taken, not cleaned up yet
+        self._looking: Future[list[ListedFile]] | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="windrow-listing")
+
+    def poll(self, offset: Offset | None) -> Available | None:
+        """The next files behind `offset`."""
+        position = self._position(offset)
+        with reading(self.stream, self._listing.place.path("")):
+            self._look()
+            return self._take(position)
+
+    def drained(self, offset: Offset | None) -> bool:
+        """Whether every file that is there now was taken whole."""
+        position = self._position(offset)
+        with reading(self.stream, self._listing.place.path("")):
+            self._look(now=True)
+        return position.part is None and next(self._candidates(position), None) is None
+
+    def committed(self, offset: Offset) -> None:
+        """Forget what waited, and move names from the offset into the log when they are many."""
+        position = self._position(offset)
+        self._done += [n for n in position.tail if self._waiting.pop(n, None)]
+        self._cuts = {}
+        self._clean_up(position)
+        self._log.keep(offset.get("log", ()))
+        if len(position.tail) >= TAIL_NAMES:
+            log = self._log.absorb(position.log, position.tail, lambda: NameSet(self._listing.names()))
+            self._absorbed = _Absorbed(position.segments, len(position.tail), log)
+            self._segments = tuple(str(r[0]) for r in log)
+
+    def _clean_up(self, position: _Position) -> None:
+        """Delete or move what was taken whole, if the declaration says so and the owner allows it."""
+        part = None if position.part is None else position.part["name"]
+        clean = self._clean or (lambda place, name: None)
+        for name in self._done:
+            if name != part:
+                clean(self._listing.place, name)
+        self._done = [n for n in self._done if n == part]
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _position(self, offset: Offset | None) -> _Position:
+        """Where an offset stands, in terms of the log as it is now; an offset that is not known starts all anew."""
+        found = _Position(**offset) if offset else _Position()
+        if self._known is not None and found.segments == self._absorbed.segments != self._segments:
+            return replace(found, log=self._absorbed.log, tail=found.tail[self._absorbed.count :])
+        if self._known is None or found.segments != self._segments:
+            if self._looking is not None:
+                self._looking.exception()
+                self._looking = None
+            self._known = NameSet([*self._log.names(found.log), *found.tail])
+            self._waiting, self._order, self._head, self._cuts = {}, [], 0, {}
+            self._segments, self._absorbed = found.segments, _Absorbed((), 0, ())
+            self._listing.forget()
+        return found
+
+    def _look(self, *, now: bool = False) -> None:
+        """List what is new; in another thread where that takes long, unless it must be known now."""
+        if self._looking is not None and (now or self._looking.done()):
+            looking, self._looking = self._looking, None
+            self._add(looking.result())
+        if now or (self._looking is None and self._listing.took < SLOW_SECONDS):
+            self._add(self._listing.look(self._unseen, force=now))
+        elif self._looking is None:
+            self._looking = self._pool.submit(self._listing.look, self._unseen)
+
+    def _unseen(self, names: Sequence[str]) -> list[str]:
+        assert self._known is not None
+        new = self._known.missing(names)
+        self._known.add(new)
+        return new
+
+    def _add(self, found: list[ListedFile]) -> None:
+        if found:
+            self._waiting.update((f.name, f) for f in found)
+            self._order = sorted(self._order[self._head :] + found)
+            self._head = 0
+
+    def _candidates(self, position: _Position) -> Iterator[ListedFile]:
+        """Files that wait and that the position has not taken, in order."""
+        while self._head < len(self._order) and self._order[self._head].name not in self._waiting:
+            self._head += 1
+        taken = set(position.tail)
+        for index in range(self._head, len(self._order)):
+            file = self._waiting.get(self._order[index].name)
+            if file is not None and file.name not in taken:
+                yield file
+
+    def _take(self, position: _Position) -> Available | None:
+        shares: list[Share] = []
+        part, left = position.part, self._max_bytes
+        taken: list[str] = []
+        self._cut_ahead(position)
+        if part is not None:
+            more, part = self._within(self._file(part["name"], part["size"]), part["at"], left)
+            shares += more
+            left -= sum(s.piece.weight for s in more)
+        for found in self._candidates(position):
+            if part is not None or len(taken) >= self._max_files or (shares and left <= 0):
+                break
+            current = self._current(found)
+            if current is None:
+                continue
+            more, part = self._within(current, 0, left)
+            taken.append(found.name)
+            shares += more
+            left -= sum(s.piece.weight for s in more)
+        if part == position.part and not taken:
+            return None
+        after = _Position(position.files + len(taken), position.log, [*position.tail, *taken], part)
+        return _available(after.plain(), shares)
+
+    def _within(self, file: DataFile, start: int, budget: int) -> tuple[list[Share], dict[str, Any] | None]:
+        """Pieces of a file up to a number of bytes, at least one, and what is left of the file."""
+        key = (file.name, start)
+        if key not in self._cuts:
+            self._cuts[key] = self._cut(file, start)
+        every = self._cuts[key]
+        if not every and start == 0:
+            LOG.warning('stream "%s": %s has no rows', self.stream.name, file.path)
+        count = 0
+        while count < len(every) and (count == 0 or budget >= every[count].piece.weight):
+            budget -= every[count].piece.weight
+            count += 1
+        rest = {"name": file.name, "size": file.size, "at": every[count - 1].stop} if count < len(every) else None
+        return every[:count], rest
+
+    def _cut_ahead(self, position: _Position) -> None:
+        """Where a footer is a network's round trip away, ask for those of the next files at once."""
+        if not self._listing.place.local:
+            files = [self._file(f.name, f.size) for f in itertools.islice(self._candidates(position), self._max_files)]
+            files = [f for f in files if (f.name, 0) not in self._cuts]
+            with ThreadPoolExecutor(16) as pool:
+                for file, shares in zip(files, pool.map(lambda f: self._cut(f, 0), files), strict=True):
+                    self._cuts[file.name, 0] = shares
+
+    def _current(self, found: ListedFile) -> DataFile | None:
+        """The file as it is now; one that is gone or still grows is not taken. Objects of a store do not grow."""
+        if not self._listing.place.local:
+            return self._file(found.name, found.size)
+        info = self._listing.place.filesystem.get_file_info(self._listing.place.path(found.name))
+        if info.type == fs.FileType.NotFound:
+            LOG.warning('stream "%s": %s went before it was taken', self.stream.name, found.name)
+            self._waiting.pop(found.name, None)
+            return None
+        if info.size != found.size:
+            self._waiting[found.name] = ListedFile(found.changed_ns, found.name, info.size)
+            return None
+        return self._file(found.name, found.size)
+
+    def _file(self, name: str, size: int) -> DataFile:
+        folders = [s.partition("=") for s in name.split("/")[:-1] if "=" in s]
+        given = tuple((k, None if v == "__HIVE_DEFAULT_PARTITION__" else unquote(v)) for k, _, v in folders)
+        return DataFile(self._listing.place, name, size, given)
+
+
+def _available(offset: Offset, shares: Sequence[Share]) -> Available:
+    rows = [s.rows for s in shares]
+    bounds = [s.bounds for s in shares]
+    return Available(
+        offset,
+        tuple(s.piece for s in shares),
+        sum(r for r in rows if r is not None) if None not in rows else None,
+        (min(b[0] for b in bounds if b), max(b[1] for b in bounds if b)) if bounds and None not in bounds else None,
+    )
+
+
+def offset_of(source: DirectorySource, paths: Sequence[str]) -> Offset:
+    """The offset at which files of these paths were taken, for homes that kept their names otherwise."""
+    root = source._listing.place.path("") + "/"
+    names = []
+    for path in paths:
+        plain = unquote(path.partition("://")[2] or path) if path.startswith("file:") else path
+        plain = plain.removeprefix("file:")
+        names.append(plain.removeprefix(root))
+    log = source._log.absorb((), names)
+    return _Position(len(names), log).plain()

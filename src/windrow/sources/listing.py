@@ -1,0 +1,220 @@
+"""The files under a path, on any file system, found again and again as they come.
+
+A path may have patterns (`2024-*/`, `{a,b}/*.csv`). Behind the last one its files are those of the folder itself,
+those of folders named `column=value`, and with `recursive` those of every folder. Names that begin with a dot or an
+underscore, or end in `._COPYING_` or `.tmp`, are what writers have not finished.
+
+Cost of a look: a stat of each folder; folders are listed again when their time of change differs. Since a change within
+the grain of that clock cannot be seen by it, and some file systems do not keep it, a folder is also listed after a
+multiple of the time that its last listing took. Names that are known are not looked at further.
+"""
+
+from __future__ import annotations
+
+import copy
+import fnmatch
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pyarrow import fs
+
+from windrow.errors import SourceError
+from windrow.store.place import Place
+
+GRAIN_SECONDS = 3.0  # no file system's clock is coarser
+EAGER, LAZY = 4.0, 20.0  # list again after so many times as long as it took: lately changed, or not
+REMOTE_SECONDS = 1.0  # between looks at a store that has no times of folders
+CHUNK = 1 << 16
+
+Unseen = Callable[[Sequence[str]], list[str]]
+
+
+@dataclass(frozen=True, order=True)
+class ListedFile:
+    """A file that was found; files are taken in order of their time of change."""
+
+    changed_ns: int
+    name: str
+    size: int
+
+
+@dataclass
+class _Folder:
+    """What is known of a folder; times are of this machine's own steady clock."""
+
+    mark: tuple[int, int] | None = None  # time of change and identity, by the file system
+    since: float = 0.0  # when that mark was first seen
+    listed: float = 0.0
+    took: float = 0.0
+    below: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    name: str
+    folder: bool
+    size: int = 0
+    changed_ns: int = 0
+
+
+class Listing:
+    """The files of a path with patterns."""
+
+    def __init__(
+        self, place: Place, patterns: Sequence[str], recursive: bool, names: str | None, clock: Callable[[], float]
+    ) -> None:
+        self.place = place
+        self.took = 0.0
+        self._patterns = [_matcher(p) for p in patterns]
+        self._names = None if names is None else _matcher(names)
+        self._recursive = recursive
+        self._clock = clock
+        self._folders: dict[str, _Folder] = {}
+        self._ended: float | None = None
+
+    def look(self, unseen: Unseen, *, force: bool = False) -> list[ListedFile]:
+        """Files that `unseen` does not know; unless forced, only where something may have changed."""
+        start = self._clock()
+        pause = max(EAGER * self.took, 0.0 if self.place.local else REMOTE_SECONDS)
+        if not force and self._ended is not None and start < self._ended + pause:
+            return []
+        found = list(self._walk("", 0, unseen, force))
+        self._ended = self._clock()
+        self.took = self._ended - start
+        return found
+
+    def forget(self) -> None:
+        """Look at everything again next time."""
+        self._folders, self._ended = {}, None
+
+    def names(self) -> Iterator[str]:
+        """The names of all files that are there now."""
+        every = copy.copy(self)
+        every.forget()
+        return (f.name for f in every._walk("", 0, list, True))
+
+    def _walk(self, path: str, depth: int, unseen: Unseen, force: bool) -> Iterator[ListedFile]:
+        folder = self._folders.setdefault(path, _Folder())
+        try:
+            if force or self._may_have_changed(path, folder):
+                yield from self._list(path, depth, folder, unseen)
+        except FileNotFoundError:
+            if path == "":
+                raise SourceError(f"there is no directory {self.place.path('')}") from None
+            self._folders.pop(path)
+            return
+        for name in folder.below:
+            yield from self._walk(f"{path}/{name}" if path else name, depth + 1, unseen, force)
+
+    def _may_have_changed(self, path: str, folder: _Folder) -> bool:
+        now = self._clock()
+        if not self.place.local:
+            return True
+        found = os.stat(self.place.path(path))
+        mark = (found.st_mtime_ns, found.st_ino)
+        if mark != folder.mark:
+            folder.mark, folder.since = mark, now
+            return True
+        settled = folder.listed >= folder.since + GRAIN_SECONDS
+        return now >= folder.listed + (LAZY if settled else EAGER) * folder.took
+
+    def _list(self, path: str, depth: int, folder: _Folder, unseen: Unseen) -> Iterator[ListedFile]:
+        start = self._clock()
+        below: list[str] = []
+        chunk: dict[str, os.DirEntry[str] | _Entry] = {}
+        for entry in self._entries(path):
+            if is_hidden(entry.name):
+                continue
+            if _is_folder(entry):
+                if self._descends(entry.name, depth):
+                    below.append(entry.name)
+            elif self._takes(entry.name, depth):
+                chunk[f"{path}/{entry.name}" if path else entry.name] = entry
+                if len(chunk) >= CHUNK:
+                    yield from _stated(chunk, unseen)
+                    chunk = {}
+        yield from _stated(chunk, unseen)
+        folder.below, folder.listed, folder.took = sorted(below), start, self._clock() - start
+
+    def _entries(self, path: str) -> Iterator[os.DirEntry[str] | _Entry]:
+        if self.place.local:
+            with os.scandir(self.place.path(path)) as entries:
+                yield from entries
+            return
+        for info in self.place.filesystem.get_file_info(fs.FileSelector(self.place.path(path))):
+            if info.type in (fs.FileType.File, fs.FileType.Directory):
+                yield _Entry(info.base_name, info.type == fs.FileType.Directory, info.size or 0, info.mtime_ns or 0)
+
+    def _descends(self, name: str, depth: int) -> bool:
+        if depth < len(self._patterns):
+            return self._patterns[depth](name)
+        return self._recursive or "=" in name
+
+    def _takes(self, name: str, depth: int) -> bool:
+        if depth < len(self._patterns) - 1:
+            return False
+        if depth == len(self._patterns) - 1 and not self._patterns[depth](name):
+            return False
+        return self._names is None or self._names(name)
+
+
+def _is_folder(entry: os.DirEntry[str] | _Entry) -> bool:
+    return entry.folder if isinstance(entry, _Entry) else entry.is_dir()
+
+
+def _stated(chunk: dict[str, os.DirEntry[str] | _Entry], unseen: Unseen) -> Iterator[ListedFile]:
+    """The unknown files of a chunk; only they are asked for size and time."""
+    for name in unseen(list(chunk)):
+        entry = chunk[name]
+        if isinstance(entry, _Entry):
+            yield ListedFile(entry.changed_ns, name, entry.size)
+            continue
+        try:
+            found = entry.stat()
+        except FileNotFoundError:
+            continue
+        yield ListedFile(found.st_mtime_ns, name, found.st_size)
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a name is one that writers use for what is not, or not yet, data.
+
+    >>> [is_hidden(n) for n in ("_SUCCESS", ".part-1", "part-1", "a.csv._COPYING_")]
+    [True, True, False, True]
+    """
+    return name.startswith((".", "_")) or name.endswith(("._COPYING_", ".tmp"))
+
+
+def split_path(path: str) -> tuple[str, list[str]]:
+    """The folder before the first pattern of a path, and the segments from there on.
+
+    >>> split_path("/data/2024-*/day"), split_path("s3a://bucket/in")
+    (('/data', ['2024-*', 'day']), ('s3://bucket/in', []))
+    """
+    path = re.sub(r"^(s3[an]|abfss)://", lambda m: {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}[m[1]] + "://", path)
+    segments = path.rstrip("/").split("/")
+    first = next((i for i, s in enumerate(segments) if re.search(r"[*?\[{]", s)), len(segments))
+    return "/".join(segments[:first]) or ("/" if path.startswith("/") else "."), segments[first:]
+
+
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a name matches a pattern with `*`, `?`, `[...]` and `{a,b}`."""
+    alternatives = "|".join(fnmatch.translate(p) for p in _braces(pattern))
+    compiled = re.compile(alternatives)
+    return lambda name: compiled.match(name) is not None
+
+
+def _braces(pattern: str) -> list[str]:
+    """A pattern without braces for each choice.
+
+    >>> _braces("{a,b}-*.csv")
+    ['a-*.csv', 'b-*.csv']
+    """
+    found = re.search(r"\{([^{}]*)\}", pattern)
+    if not found:
+        return [pattern]
+    return [
+        p for choice in found[1].split(",") for p in _braces(pattern[: found.start()] + choice + pattern[found.end() :])
+    ]

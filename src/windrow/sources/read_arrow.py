@@ -1,0 +1,59 @@
+"""Arrow IPC files in pieces of record batches; an IPC stream is one piece, for it has no index.
+
+Cost on the driver: one read of the file's footer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from windrow.catalog import StreamDef
+from windrow.sources.cuts import PIECE_BYTES, Share
+from windrow.sources.data_file import DataFile, check_types, declared, find_columns, reading, shaped
+from windrow.sources.protocol import Report
+
+MAGIC = b"ARROW1"
+
+
+@dataclass(frozen=True)
+class ArrowPiece:
+    """Record batches `[first, stop)` of a file; `stop` None: all of a stream."""
+
+    file: DataFile
+    first: int
+    stop: int | None
+    weight: int
+
+    def read(
+        self, stream: StreamDef, columns: Sequence[str] | None, report: Report | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of those batches."""
+        wanted = declared(stream, columns)
+        with reading(stream, self.file.path, f"record batches from {self.first}", report), self.file.open() as handle:
+            reader = ipc.open_stream(handle) if self.stop is None else ipc.open_file(handle)
+            types = dict(zip(reader.schema.names, reader.schema.types, strict=True))
+            names = find_columns(stream, self.file.path, self.file.given, list(types), wanted)
+            check_types(stream, self.file, {n: types[have] for n, have in names.items()})
+            found = reader if self.stop is None else map(reader.get_batch, range(self.first, self.stop))
+            for batch in found:
+                if batch.num_rows:
+                    yield shaped(stream, self.file, batch, names, wanted)
+
+
+def cut_arrow(file: DataFile, start: int) -> list[Share]:
+    """The record batches from `start` on, in pieces."""
+    with file.open() as handle:
+        if handle.read_at(len(MAGIC), 0) != MAGIC:
+            return [Share(ArrowPiece(file, 0, None, file.size), 1)] if start == 0 else []
+        count = ipc.open_file(handle).num_record_batches
+    if not count:
+        return []
+    each = max(1, PIECE_BYTES * count // max(1, file.size))
+    ends = [*range(start, count, each), count]
+    size = file.size // count
+    return [Share(ArrowPiece(file, a, b, size * (b - a)), b) for a, b in itertools.pairwise(ends)]
