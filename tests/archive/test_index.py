@@ -239,12 +239,15 @@ def test_damage_is_refused_by_name(make):
     whole = path.read_bytes()
     for at in (700, part.offset + 40):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        index.shelf.forget()
         with pytest.raises(StateError, match=r"corrupt archive file .*\.arrow"):
             index.scan(done.state)
     path.write_bytes(whole[: part.offset + 5])
+    index.shelf.forget()
     with pytest.raises(StateError, match="corrupt archive file"):
         index.probe(done.state, 1)
     path.unlink()
+    index.shelf.forget()
     with pytest.raises(StateError, match="does not exist"):
         index.probe(done.state, 1)
 

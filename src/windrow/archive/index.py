@@ -139,6 +139,7 @@ class ArchiveIndex:
             indices.append(replace(index, parts=self._written(index, touched, new, slot, traffic)))
             opened.append(frozenset(touched))
         kept = [index for i, index in enumerate(indices) if i == 0 or index.parts]
+        self.shelf.forget(but=(part.path for index in kept for part in index.parts.values()))
         return Update(ArchiveState(slot, tuple(kept)), tuple(opened), traffic)
 
     def _checked(self, rows: pa.Table, now: int) -> pa.Table:
@@ -216,8 +217,8 @@ class ArchiveIndex:
             return None
         rows = self.shelf.schema.empty_table() if new is None else new
         if directory is not None and (anew or len(directory.files) >= CHAIN):
-            kept = self.shelf.rows(directory, now, EVERYTHING, traffic)
-            rows, directory = pa.concat_tables([pa.Table.from_batches(kept, self.shelf.schema), rows]), None
+            kept = self.shelf.alive(self.shelf.blocks(directory, now, EVERYTHING, traffic), now)
+            rows, directory = pa.concat_tables([kept, rows]), None
         before = None if directory is None else (directory, now)
         return self.shelf.write(self._name(slot), self.shelf.sorted(rows), ends, before, traffic)
 
@@ -227,7 +228,7 @@ class ArchiveIndex:
         """A sub-index that nothing came to, without blocks whose rows have all ended; the same if it has none."""
         if not ends:
             return None
-        if directory.living(slot * self.every, self.shelf.keys).num_rows == directory.lines.num_rows:
+        if len(directory.living(slot * self.every, self.shelf.keys)) == directory.lines.num_rows:
             return old
         empty = self.shelf.schema.empty_table()
         return self.shelf.write(self._name(slot), empty, ends, (directory, slot * self.every), traffic)
@@ -240,7 +241,7 @@ class ArchiveIndex:
             indices = (Index(layout), *(index for index in state.indices if index.parts))
             return Update(replace(state, indices=indices), (), Traffic())
         traffic = Traffic()
-        rows = pa.Table.from_batches(self._read(state, EVERYTHING, traffic), self.shelf.schema)
+        rows = self._read(state, EVERYTHING, traffic)
         slots = np.minimum(self._slots(rows.column(TS).to_numpy()), state.slot)
         g = np.array([layout.insertion_part(s, self.p) for s in range(self.p)])
         new = self._split(layout, rows, g[slots % self.p] * layout.expirations)
@@ -257,28 +258,25 @@ class ArchiveIndex:
         if key is not OPEN:
             low = high = key
         range_ = KeyRange.of(self.shelf.keys, self.shelf.schema, low, high)
-        return self._table(self._read(state, range_, traffic or Traffic()))
+        return self._read(state, range_, traffic or Traffic()).drop_columns([TS, EXP])
 
     def scan(self, state: ArchiveState, *, traffic: Traffic | None = None) -> pa.Table:
         """All rows."""
-        return self._table(self._read(state, EVERYTHING, traffic or Traffic()))
+        return self._read(state, EVERYTHING, traffic or Traffic()).drop_columns([TS, EXP])
 
-    def _table(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
-        return pa.Table.from_batches(batches, self.shelf.schema).drop_columns([TS, EXP])
-
-    def _read(self, state: ArchiveState, range_: KeyRange, traffic: Traffic) -> list[pa.RecordBatch]:
+    def _read(self, state: ArchiveState, range_: KeyRange, traffic: Traffic) -> pa.Table:
         parts = [part for index in state.indices for _, part in sorted(index.parts.items())]
         costs = [Traffic() for _ in parts]
 
         def one(i: int) -> list[pa.RecordBatch]:
             directory = self.shelf.directory(parts[i], costs[i])
-            return self.shelf.rows(directory, self.as_of(state), range_, costs[i])
+            return self.shelf.blocks(directory, self.as_of(state), range_, costs[i])
 
         apart = range_ is EVERYTHING or not self.shelf.place.local
         found = in_parallel(one, range(len(parts))) if apart else [one(i) for i in range(len(parts))]
         for cost in costs:
             traffic.add(cost)
-        return [batch for batches in found for batch in batches]
+        return self.shelf.alive([block for blocks in found for block in blocks], self.as_of(state), range_)
 
 
 def in_parallel(make: Callable[[Given], Made], given: Sequence[Given]) -> list[Made]:

@@ -53,7 +53,8 @@ class KeyRange:
     @classmethod
     def of(cls, keys: Sequence[str], schema: pa.Schema, low: Any, high: Any) -> KeyRange:
         """The range between two ends as a user gives them: values, tuples, or `OPEN`."""
-        return cls(_end(keys, schema, low), _end(keys, schema, high))
+        begin = _end(keys, schema, low)
+        return cls(begin, begin if high is low else _end(keys, schema, high))
 
     def meets(self, lows: Sequence[pa.Array], highs: Sequence[pa.Array], length: int) -> Mask:
         """Which of many stretches of keys, given by their first and last, have keys of this range in them."""
@@ -66,7 +67,12 @@ class KeyRange:
 
     def holds(self, columns: Sequence[pa.Array], length: int) -> Mask:
         """Which rows have a key of this range."""
-        return self.meets(columns, columns, length)
+        if self.low is None or self.low is not self.high:
+            return self.meets(columns, columns, length)
+        mask = np.ones(length, np.bool_)
+        for column, value in zip(columns, self.low, strict=False):
+            mask &= compare(column, value)[1]
+        return mask
 
 
 class _Open:
@@ -141,4 +147,4 @@ def compare(column: pa.Array, value: pa.Scalar) -> tuple[Mask, Mask]:
 
 
 def _mask(found: pa.BooleanArray) -> Mask:
-    return np.asarray(pc.fill_null(found, False))
+    return np.asarray(pc.fill_null(found, False) if found.null_count else found)
