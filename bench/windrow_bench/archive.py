@@ -259,10 +259,10 @@ def _megabytes(r: Row, what: str) -> float:
 def main(argv: Sequence[str]) -> int:
     """Run the experiment."""
     accepts = parser("archive", __doc__ or "")
-    accepts.add_argument("--scale", type=int, default=10, help="the thesis's sizes divided by this (default: 10)")
+    accepts.add_argument("--scale", type=int, help="the thesis's sizes divided by this (default: 10)")
     accepts.add_argument("--sides", type=int, nargs="+", metavar="N", help="square roots of n (default: 1 2 3 4 5)")
     options = accepts.parse_args(list(argv))
-    scale = 500 if options.quick else options.scale
+    scale = options.scale or (500 if options.quick else 10)
     sides = options.sides or ((2, 4) if options.quick else (1, 2, 3, 4, 5))
     counted = 6 if options.quick else UPDATES
     even = [1.0] * (UPDATES + counted)

@@ -22,6 +22,7 @@ query once; a read costs at most n.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -79,7 +80,12 @@ def oldest_first(execution: Execution, unread: Sequence[int]) -> int:
 
 def ring_order(n: int) -> Order:
     """By place: sub-window 0 first, whatever its age; as algorithm 7 reads in the thesis's experiments."""
-    return lambda execution, unread: min(unread, key=lambda version: version % n)
+
+    def first(execution: Execution, unread: Sequence[int]) -> int:
+        turn = bisect_left(unread, -(-unread[0] // n) * n)  # where places begin again
+        return unread[turn] if turn < len(unread) else unread[0]
+
+    return first
 
 
 class Scheduler:
