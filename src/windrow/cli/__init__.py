@@ -1,4 +1,4 @@
-"""The command line: `windrow run | explain | bench | demo | state`.
+"""The command line: `windrow run | explain | serve | bench | demo | state`.
 
 Each command is a module with `main(argv) -> exit code` that is imported when it is chosen, so help and usage errors
 come at once. Exit codes: 0 done, 1 an error in the script, the data or the engine, 2 wrong usage, 130 interrupted.
@@ -18,6 +18,7 @@ from windrow.errors import UnsupportedError, WindrowError
 COMMANDS = {
     "run": "replay streams through a script and print every answer",
     "explain": "show the plan of every query: patterns, state and cost",
+    "serve": "serve an engine: a console for people, an API for programs",
     "bench": "run an experiment",
     "demo": "watch a live pipeline for a minute",
     "state": "show what an engine keeps in its home",

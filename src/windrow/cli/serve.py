@@ -1,0 +1,97 @@
+"""`windrow serve`: an engine at an address, with a console for people and an API for programs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from windrow.cli.inputs import RUNTIMES, read_script
+from windrow.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from windrow.engine import Engine
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; return the exit code."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if (options.certificate is None) != (options.key is None):
+        parser.error("--certificate and --key go together")
+    need("fastapi", "serve")
+
+    from windrow.engine import Engine
+    from windrow.server.access import Right, Tokens, make_token, read_tokens
+    from windrow.server.process import Address, Server
+
+    made = None if options.token_file else make_token()
+    tokens = Tokens({made: Right.ADMIN}) if made else read_tokens(options.token_file)
+    script = read_script(options.file) if options.file else ""
+    with Engine(options.runtime, home=options.home) as engine:
+        declare(engine, script)
+        server = Server(engine, tokens, Address(options.host, options.port, options.certificate, options.key))
+        engine.start()
+        _greet(server.url, made, options)
+        server.run_until_signal()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="windrow serve", description=__doc__, allow_abbrev=False)
+    parser.add_argument("file", metavar="SCRIPT", nargs="?", help="CQL to begin with; what the home has is left alone")
+    parser.add_argument("--home", metavar="DIR", help="where state is kept (default: nothing survives)")
+    parser.add_argument("--runtime", choices=RUNTIMES, default="spark", help="default: spark; local needs no Java")
+    parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
+    parser.add_argument("--port", type=int, default=8765, help="default: 8765; 0 takes any that is free")
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="lines `admin TOKEN` and `read TOKEN`; without it a token is made and printed once",
+    )
+    parser.add_argument("--certificate", metavar="FILE", help="serve by TLS with this certificate (PEM)")
+    parser.add_argument("--key", metavar="FILE", help="the certificate's private key (PEM)")
+    return parser
+
+
+def need(module: str, extra: str) -> None:
+    """Say what to install if an extra is missing."""
+    if importlib.util.find_spec(module) is None:
+        raise UnsupportedError(f"{module} is not installed", hint=f'pip install "windrow[{extra}]"')
+
+
+def declare(engine: Engine, script: str) -> None:
+    """Run a script, leaving out what the engine's home has already: so the same command starts and restarts."""
+    from windrow import cql
+
+    catalog, text = engine.catalog, script
+    known = {*catalog.streams, *catalog.tables, *catalog.queries}
+    for statement in cql.parse(script) if known else ():
+        name = statement.syntax.name if isinstance(statement, cql.Declaration) else getattr(statement, "name", None)
+        if name is not None and name.lower() in known and not statement.text.lstrip().upper().startswith("DROP"):
+            lines, span = script.splitlines(keepends=True), statement.span
+            begin = sum(len(line) for line in lines[: span.line - 1]) + span.column - 1
+            end = begin + len(statement.text)
+            blank = "".join(c if c.isspace() else " " for c in statement.text)  # places of errors stay
+            text = text[:begin] + blank + text[end:]
+            print(f"note: {name} is already in the home, and stays as it is there", file=sys.stderr)
+    engine.execute(text)
+
+
+def _greet(url: str, token: str | None, options: argparse.Namespace) -> None:
+    if not _is_loopback(options.host) and not options.certificate:
+        print("warning: tokens and data travel in clear text; --certificate and --key help", file=sys.stderr)
+    print(f"windrow serves {options.file or 'an empty engine'} at {url}")
+    if token:
+        print(f"log in once with this link; it has the administrator's token:\n  {url}/?token={token}")
+    print("Ctrl-C stops", flush=True)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

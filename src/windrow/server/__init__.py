@@ -1,0 +1,11 @@
+"""The server: an engine at an address, for programs (JSON, Arrow, events, metrics) and people (the console).
+
+    app        the routes, put together            access     tokens, cookies, rights
+    guard      what every request passes           faults     errors as JSON
+    reading    GET routes                          changing   POST routes
+    changes    answers as they change, as events   live       the engine, looked at once for all who ask
+    rows       Arrow tables as JSON                metrics    Prometheus
+    process    the listening process, TLS, stopping
+
+Nothing here computes answers. Needs the extra `serve`: FastAPI and uvicorn.
+"""

@@ -1,0 +1,187 @@
+"""POST routes: declarations and rows for administrators; questions and log-in for everyone who has a token."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Annotated, Any, Literal
+
+import anyio
+import pyarrow as pa
+from anyio import to_thread
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from windrow.engine import Engine
+from windrow.errors import SourceError
+from windrow.server.access import SESSION_SECONDS
+from windrow.server.checking import check
+from windrow.server.guard import cookie_of
+from windrow.server.reading import ARROW, JSON_OR_ARROW, MOST_ROWS, Name, _known, answer, is_admin, live, plain
+
+router = APIRouter()
+
+Text = Annotated[str, Field(min_length=1, max_length=1_000_000)]
+FORBIDDEN: dict[int | str, dict[str, Any]] = {403: {"description": "the token may only read"}}
+
+
+class Script(BaseModel):
+    """CQL statements."""
+
+    script: Text
+
+
+class Question(BaseModel):
+    """A one-time SELECT."""
+
+    query: Text
+    isolation: Literal["snapshot", "latest"] = "snapshot"
+    limit: int = Field(10_000, ge=0, le=MOST_ROWS)
+
+
+class Pushed(BaseModel):
+    """Rows for a stream: objects, or a mapping of columns."""
+
+    rows: list[dict[str, Any]] | dict[str, list[Any]]
+
+
+class Token(BaseModel):
+    """A token to log in with."""
+
+    token: Annotated[str, Field(max_length=1000)]
+
+
+def _admin(request: Request) -> None:
+    if not is_admin(request):
+        raise HTTPException(403, {"hint": "use the admin token"})
+
+
+@router.post("/api/execute", responses=FORBIDDEN)
+def execute(request: Request, body: Script) -> Response:
+    """Run CQL statements, all or none; `shown` is what each EXPLAIN says. Needs the admin token."""
+    _admin(request)
+    shown = live(request).engine.execute(body.script)
+    live(request).forget()
+    return plain({"shown": shown})
+
+
+@router.post("/api/check")
+async def check_script(request: Request, body: Script) -> Response:
+    """What a script would do: its errors where they are, and the plans of its queries. Changes nothing."""
+    async with _slot(request):
+        engine, declarations = live(request).engine, is_admin(request)
+        return plain(await to_thread.run_sync(check, engine, body.script, declarations))
+
+
+@router.post("/api/ask", responses=JSON_OR_ARROW)
+async def ask(request: Request, body: Question) -> Response:
+    """Answer a one-time SELECT over kept windows, tables and the relations of queries."""
+
+    def work() -> Response:
+        given = {"isolation": body.isolation} if "isolation" in signature(Engine.ask).parameters else {}
+        return answer(request, live(request).engine.ask(body.query, **given), body.limit)
+
+    async with _slot(request):
+        return await to_thread.run_sync(work)
+
+
+PUSHED: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": Pushed.model_json_schema()}, ARROW: {}},
+    }
+}
+
+
+@router.post("/api/push/{stream}", responses=FORBIDDEN, openapi_extra=PUSHED)
+async def push(request: Request, stream: Name) -> Response:
+    """Hand in rows, as JSON (`{"rows": [...]}`) or as an Arrow stream. Needs the admin token."""
+    _admin(request)
+    _known(stream, live(request).engine.catalog.streams, "stream")
+    body, kind = await request.body(), request.headers.get("content-type", "").partition(";")[0].strip()
+
+    def work() -> Response:
+        table = _arrow(body) if kind == ARROW else _objects(Pushed.model_validate_json(body))
+        live(request).engine.push(stream, table)
+        live(request).forget()
+        return plain({"rows": table.num_rows})
+
+    return await to_thread.run_sync(work)
+
+
+def _arrow(body: bytes) -> pa.Table:
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            table: pa.Table = reader.read_all()
+            table.validate(full=True)  # offsets of a stranger may point anywhere
+            return table
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError("the body is not an Arrow stream", detail=str(error)) from None
+
+
+def _objects(pushed: Pushed) -> pa.Table:
+    try:
+        rows = pushed.rows
+        return pa.Table.from_pylist(rows) if isinstance(rows, list) else pa.table(rows)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise SourceError("the rows do not make a table", detail=str(error)) from None
+
+
+@router.post("/api/login")
+async def login(request: Request, body: Token) -> Response:
+    """Exchange a token for a cookie that scripts cannot read."""
+    right = request.app.state.tokens.right(body.token)
+    if right is None:
+        raise HTTPException(401, {"message": "this token is not known"})
+    response = plain({"right": right.name.lower()})
+    let_in(request, response, right)
+    return response
+
+
+def let_in(request: Request, response: Response, right: Any) -> None:
+    """Set the cookie of a new session."""
+    response.set_cookie(
+        request.app.state.cookie,
+        request.app.state.sessions.begin(right),
+        max_age=SESSION_SECONDS,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+
+
+@router.post("/api/logout")
+async def logout(request: Request) -> Response:
+    """End the session of the cookie."""
+    name = cookie_of(request.headers, request.app.state.cookie)
+    if name:
+        request.app.state.sessions.end(name)
+    response = plain({})
+    response.delete_cookie(request.app.state.cookie)
+    return response
+
+
+class Slots:
+    """So many at once, so many more in line, the others are told to come back."""
+
+    def __init__(self, at_once: int, waiting: int) -> None:
+        self._limiter, self._most, self._here = anyio.CapacityLimiter(at_once), at_once + waiting, 0
+
+    async def __aenter__(self) -> None:
+        if self._here >= self._most:
+            raise HTTPException(503, {"hint": "too many questions at once"}, headers={"retry-after": "1"})
+        self._here += 1
+        try:
+            await self._limiter.acquire_on_behalf_of(anyio.get_current_task().id)
+        except BaseException:
+            self._here -= 1
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._here -= 1
+        self._limiter.release_on_behalf_of(anyio.get_current_task().id)
+
+
+def _slot(request: Request) -> Slots:
+    slots: Slots = request.app.state.slots
+    return slots

@@ -1,0 +1,47 @@
+"""What a script would do, without doing it: for an editor that marks errors and shows plans while one types."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from windrow import cql
+from windrow.engine import Engine
+from windrow.errors import UnsupportedError
+from windrow.functions import registered
+from windrow.optimize import optimize
+from windrow.plan.explain import explain
+from windrow.plan.nodes import QueryPlan
+from windrow.replay import applied
+
+
+def check(engine: Engine, script: str, declarations: bool) -> list[dict[str, Any]]:
+    """A line per statement, with the plan of each query; the first error is raised where it is.
+
+    Sources are the administrator's business even in thought: without `declarations` only queries are looked at.
+    """
+    catalog = replace(engine.catalog, functions=registered())
+    found: list[dict[str, Any]] = []
+    for statement in cql.parse(script):
+        if isinstance(statement, cql.Declaration) and not declarations:
+            raise UnsupportedError("only an administrator declares streams and tables").at(statement.span)
+        bound = cql.bind(statement, catalog)
+        match bound:
+            case cql.CreateQuery(plan) | cql.Explain(plan, _):
+                best = optimize(plan, catalog, off=engine._without, strategy=engine._strategy)
+                found.append({"statement": "query", "name": plan.name, "plan": _plan(engine, best)})
+                if isinstance(bound, cql.CreateQuery):
+                    bound = cql.CreateQuery(best)
+            case cql.Drop(kind, name, _):
+                found.append({"statement": f"drop {kind}", "name": name})
+            case cql.CreateStream(definition) | cql.CreateTable(definition):
+                kind = "stream" if isinstance(bound, cql.CreateStream) else "table"
+                found.append({"statement": kind, "name": definition.name})
+        catalog = applied(bound, catalog)
+    return found
+
+
+def _plan(engine: Engine, plan: QueryPlan) -> dict[str, Any]:
+    shown: dict[str, Any] = json.loads(explain(plan, "json", engine._strategy, sharing=engine._sharing(plan)))
+    return shown

@@ -1,0 +1,184 @@
+"""The engine as the server sees it: what many ask for is looked up once.
+
+Status is at most `FRESH` seconds old, whoever asks how often; what does not change while a query is registered (its
+pattern, its columns) is found out once. Everything here is called from worker threads and never from the event loop.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.catalog import StreamDef, TableDef
+from windrow.engine import Engine
+from windrow.plan.nodes import QueryPlan
+from windrow.plan.patterns import annotate
+
+FRESH = 0.25
+"""Seconds for which a look at the engine serves everybody."""
+
+PRIVATE = ("password", "secret", "token", "dsn", "jaas", "credential", "sasl", "keystore", "private")
+"""Options of sources whose values are not shown."""
+
+
+class Live:
+    """An engine, and what was last seen of it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._lock = threading.Lock()
+        self._seen: tuple[float, dict[str, Any]] = (-FRESH, {})
+        self._patterns: dict[str, tuple[QueryPlan, str]] = {}
+
+    def status(self) -> dict[str, Any]:
+        """`engine.status()`, a moment ago at most."""
+        with self._lock:  # one looks, the others wait for what it finds
+            then, status = self._seen
+            if not status or time.monotonic() - then > FRESH:
+                status = self.engine.status() | {"now_us": time.time_ns() // 1000}
+                self._seen = (time.monotonic(), status)
+            return status
+
+    def forget(self) -> None:
+        """Something has changed: whoever asks next looks anew."""
+        with self._lock:
+            self._seen = (-FRESH, {})
+
+    def overview(self) -> dict[str, Any]:
+        """The status without a line per query."""
+        status = self.status()
+        queries = status.get("queries", {})
+        return {k: v for k, v in status.items() if k != "queries"} | {
+            "counts": {
+                "queries": len(self.engine.catalog.queries),
+                "streams": len(self.engine.catalog.streams),
+                "tables": len(self.engine.catalog.tables),
+            },
+            "answers": sum(q.get("answers", 0) for q in queries.values()),
+            "failed": status.get("failed", {}),
+        }
+
+    def queries(self) -> list[dict[str, Any]]:
+        """A line per query."""
+        status = self.status()
+        figures, failed = status.get("queries", {}), status.get("failed", {})
+        return [
+            {
+                "name": plan.name,
+                "text": plan.text,
+                "pattern": self.pattern(plan),
+                "period": plan.root.period,
+                "failed": failed.get(key) or failed.get(plan.name),
+                **{k: v for k, v in figures.get(plan.name, {}).items() if k != "quality"},
+            }
+            for key, plan in dict(self.engine.catalog.queries).items()
+        ]
+
+    def pattern(self, plan: QueryPlan) -> str:
+        """The update pattern of a query's answer."""
+        known = self._patterns.get(plan.name.lower())
+        if known is None or known[0] is not plan:
+            known = (plan, annotate(plan.root)[plan.root].word)
+            self._patterns[plan.name.lower()] = known
+        return known[1]
+
+    def query(self, name: str) -> dict[str, Any]:
+        """All about one query."""
+        query = self.engine[name]
+        plan = query.plan
+        explained = json.loads(query.explain("json"))
+        status = self.status()
+        return {
+            "name": plan.name,
+            "text": plan.text,
+            "relation": plan.has_op,
+            "pattern": explained["pattern"],
+            "columns": explained["output"],
+            "streams": list(plan.streams),
+            "tables": list(plan.tables),
+            "explain": query.explain("text"),
+            "plan": explained,
+            "sharing": explained.get("sharing"),
+            "quality": query.quality(),
+            "failed": status.get("failed", {}).get(plan.name.lower()),
+            "status": status.get("queries", {}).get(plan.name, {}),
+        }
+
+    def streams(self, private: bool) -> list[dict[str, Any]]:
+        """A line per stream; `private`: with the options of its source."""
+        figures = self.status().get("streams", {})
+        return [_stream(s, private) | {"status": figures.get(s.name, {})} for s in self._streams()]
+
+    def _streams(self) -> list[StreamDef]:
+        return list(dict(self.engine.catalog.streams).values())
+
+    def tables(self, private: bool) -> list[dict[str, Any]]:
+        """A line per table."""
+        figures, held = self.status().get("tables", {}), self.engine.runtime.tables()
+        return [
+            {
+                "name": t.name,
+                "columns": _columns(t),
+                "retroactive": t.retroactive,
+                "valid": list(t.valid) if t.valid else None,
+                "rows": len(held[key]) if key in held else None,
+                "source": _source(t, private),
+                "status": figures.get(t.name, {}),
+            }
+            for key, t in dict(self.engine.catalog.tables).items()
+        ]
+
+    def kept(self, stream: str) -> pa.Table:
+        """What a stream keeps, newest last."""
+        with self.engine.runtime.view() as view:
+            return view.history(stream.lower())
+
+    def ticks(self, after: int) -> list[dict[str, Any]]:
+        """The newest ticks beyond a number, oldest first: when, how long by phase, what came and what was answered."""
+        figures = getattr(self.engine.runtime, "figures", None)
+        return [_tick(t) for t in (figures.ticks if figures is not None else ()) if t.number > after]
+
+
+def _stream(stream: StreamDef, private: bool) -> dict[str, Any]:
+    return {
+        "name": stream.name,
+        "columns": _columns(stream),
+        "time": stream.time,
+        "clock": "tick" if pa.types.is_integer(stream.time_type) else "microsecond",
+        "slack": stream.slack,
+        "idle_after": stream.idle_after,
+        "retain": stream.retain,
+        "source": _source(stream, private),
+    }
+
+
+def _columns(declared: StreamDef | TableDef) -> list[dict[str, str]]:
+    return [{"name": n, "type": str(t)} for n, t in declared.columns.items()]
+
+
+def _source(declared: StreamDef | TableDef, private: bool) -> dict[str, str] | None:
+    """Where rows come from. Addresses are the operator's business; secrets are nobody's."""
+    options = {k: str(v) for k, v in declared.options.items()}
+    if not options:
+        return None
+    kind = options.get("source", "")
+    if not private:
+        return {"source": kind}
+    return {k: "•••" if any(p in k.lower() for p in PRIVATE) else v for k, v in options.items()}
+
+
+def _tick(tick: Any) -> dict[str, Any]:
+    counters: dict[str, int] = tick.counters
+    return {
+        "tick": tick.number,
+        "ended": tick.ended,
+        "frontier": tick.frontier,
+        "ms": {phase: round(1000 * seconds, 2) for phase, seconds in tick.seconds.items()},
+        "rows": sum(n for c, n in counters.items() if c.startswith("rows.")),
+        "late": sum(n for c, n in counters.items() if c.startswith("late.")),
+        "answers": sum(n for c, n in counters.items() if c.startswith("answers.")),
+    }

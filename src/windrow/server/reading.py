@@ -1,0 +1,185 @@
+"""GET routes: everything that a read token may see."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import pyarrow as pa
+from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi.responses import Response, StreamingResponse
+
+from windrow.errors import BindingError
+from windrow.server.access import Right
+from windrow.server.live import Live
+from windrow.server.rows import table_json
+
+router = APIRouter()
+
+MOST_ROWS = 100_000
+ARROW = "application/vnd.apache.arrow.stream"
+JSON_OR_ARROW: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/json": {}, ARROW: {}}, "description": "columns and rows, as JSON or Arrow by Accept"}
+}
+Name = Annotated[str, Path(max_length=200, description="a name; case does not matter")]
+Limit = Annotated[int, Query(ge=0, le=MOST_ROWS, description="the newest so many rows")]
+
+
+def live(request: Request) -> Live:
+    """The engine of this server."""
+    found: Live = request.app.state.live
+    return found
+
+
+def is_admin(request: Request) -> bool:
+    """Whether the request may change things."""
+    return request.scope["state"].get("right") == Right.ADMIN
+
+
+def plain(value: Any) -> Response:
+    """Figures as JSON; a number that JSON cannot write is null."""
+    return Response(json.dumps(_finite(value), default=str), media_type="application/json")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, dict):
+        return {str(k): _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def answer(request: Request, table: pa.Table, limit: int, **more: Any) -> Response:
+    """A table as the reader wants it: Arrow whole, JSON with the newest `limit` rows."""
+    accept = request.headers.get("accept", "")
+    if ARROW in accept:
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_stream(out, table.schema) as writer:
+            writer.write_table(table)
+        return Response(out.getvalue().to_pybytes(), media_type=ARROW)
+    if accept and not any(kind in accept for kind in ("*/*", "application/*", "application/json")):
+        raise HTTPException(406, {"hint": f"accept application/json or {ARROW}"})
+    shown = table.slice(max(0, table.num_rows - limit))
+    body = table_json(shown, total=table.num_rows, **_said(table), **more)
+    return Response(body, media_type="application/json")
+
+
+def _said(table: pa.Table) -> dict[str, Any]:
+    """What the engine says of an answer, in the metadata of its schema: as_of, isolation, quality."""
+    found = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
+    said: dict[str, Any] = {k.removeprefix("windrow."): v for k, v in found.items() if k.startswith("windrow.")}
+    if "quality" in said:
+        said["quality"] = json.loads(said["quality"])
+    return said
+
+
+@router.get("/api/status")
+def status(request: Request, queries: bool = True) -> Response:
+    """Rates, tick times, frontier, lag, state; a line per stream, table and (unless `queries=false`) query."""
+    return plain(live(request).status() if queries else live(request).overview())
+
+
+@router.get("/api/session")
+def session(request: Request) -> Response:
+    """What the token or cookie of this request allows."""
+    return plain({"right": "admin" if is_admin(request) else "read", "runtime": live(request).status().get("runtime")})
+
+
+@router.get("/api/streams")
+def streams(request: Request) -> Response:
+    """Streams with their columns, clauses and figures."""
+    return plain(live(request).streams(is_admin(request)))
+
+
+@router.get("/api/streams/{name}/rows", responses=JSON_OR_ARROW)
+def stream_rows(request: Request, name: Name, limit: Limit = 100) -> Response:
+    """The newest rows that a stream keeps (RETAIN)."""
+    _known(name, live(request).engine.catalog.streams, "stream")
+    return answer(request, live(request).kept(name), limit)
+
+
+@router.get("/api/streams/{name}/late", responses=JSON_OR_ARROW)
+def late_rows(request: Request, name: Name, limit: Limit = 100) -> Response:
+    """Rows that came too late."""
+    _known(name, live(request).engine.catalog.streams, "stream")
+    return answer(request, live(request).engine.late(name), limit)
+
+
+@router.get("/api/tables")
+def tables(request: Request) -> Response:
+    """Tables with their columns and figures."""
+    return plain(live(request).tables(is_admin(request)))
+
+
+@router.get("/api/tables/{name}/rows", responses=JSON_OR_ARROW)
+def table_rows(request: Request, name: Name, limit: Limit = 100) -> Response:
+    """Rows of a table."""
+    _known(name, live(request).engine.catalog.tables, "table")
+    return answer(request, live(request).engine.runtime.tables()[name.lower()], limit)
+
+
+@router.get("/api/queries")
+def queries(request: Request) -> Response:
+    """A line per query: text, pattern, answers, rate, state, with how many it shares."""
+    return plain(live(request).queries())
+
+
+@router.get("/api/queries/{name}")
+def query(request: Request, name: Name) -> Response:
+    """One query: text, plan, explain, sharing, quality."""
+    _query(request, name)
+    return plain(live(request).query(name))
+
+
+@router.get("/api/queries/{name}/snapshot", responses=JSON_OR_ARROW)
+def snapshot(request: Request, name: Name, limit: Limit = 10_000) -> Response:
+    """The rows of the answer now; for a stream-valued query those of its newest instant."""
+    _query(request, name)
+    return answer(request, live(request).engine[name].snapshot(), limit)
+
+
+@router.get("/api/queries/{name}/results", responses=JSON_OR_ARROW)
+def results(request: Request, name: Name, limit: Limit = 1000) -> Response:
+    """The newest rows of the answer as they came."""
+    _query(request, name)
+    return answer(request, live(request).engine[name].results(), limit)
+
+
+@router.get(
+    "/api/queries/{name}/changes",
+    responses={200: {"content": {"text/event-stream": {}}, "description": "events begin, change, reset, end"}},
+    response_class=StreamingResponse,
+)
+async def changes(
+    request: Request,
+    name: Name,
+    after: Annotated[int | None, Query(description="begin after this tick, as Last-Event-ID does")] = None,
+) -> StreamingResponse:
+    """The answer as it changes: server-sent events numbered by tick, resumed by `Last-Event-ID`."""
+    _query(request, name)
+    hub = request.app.state.changes
+    if hub.full:
+        raise HTTPException(503, {"hint": "there are as many event streams as this server bears"})
+    last = request.headers.get("last-event-id")
+    place = int(last) if last is not None and last.isdecimal() and len(last) < 19 else after
+    events = hub.events(hub.log(name), place)
+    headers = {"x-accel-buffering": "no", "cache-control": "no-store"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+@router.get("/api/ticks")
+def ticks(request: Request, after: int = -1) -> Response:
+    """The newest ticks: when they ended, how long each phase took, rows and answers."""
+    return plain(live(request).ticks(after))
+
+
+def _known(name: str, names: Any, kind: str) -> None:
+    if name.lower() not in names:
+        raise HTTPException(404, {"message": f'{kind} "{name}" does not exist'})
+
+
+def _query(request: Request, name: str) -> None:
+    try:
+        live(request).engine[name]
+    except BindingError as error:
+        raise HTTPException(404, {"message": error.primary}) from None
