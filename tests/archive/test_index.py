@@ -266,6 +266,21 @@ def test_a_probe_reads_little(make):
         assert probe.read * 20 < scan.read
 
 
+def test_blocks_are_bounded(make):
+    """Whatever the number of rows of a key, no block is larger than 64 KB before compression, and most have one key."""
+    index = make(every=100, lifetime=800)
+    for keys in (1, 3, 100, 100_000):
+        table = rows(keys, 0, 100, 20_000, 800, keys=keys)
+        state = index.update(index.empty(Layout(1, 1), 0), table).state
+        (part,) = state.indices[0].parts.values()
+        lines = index.shelf.directory(part, Traffic()).lines
+        assert max(lines.column("rows").to_pylist()) * table.nbytes / table.num_rows < 70_000
+        assert sum(lines.column("rows").to_pylist()) == part.rows
+        probe = Traffic()
+        found = index.probe(state, 0, traffic=probe)
+        assert probe.read < part.bytes + 2 * 64_000 + 2 * found.nbytes
+
+
 D = decimal.Decimal
 KEYS = {
     "int8": (pa.int8(), [-128, -1, 0, 5, 127, None]),

@@ -174,9 +174,9 @@ class Shelf:
         begin = 0
         while begin < batch.num_rows:
             end = min(begin + size, batch.num_rows)
-            if end < batch.num_rows and len(changes):
-                last = int(changes[np.searchsorted(changes, end, "right") - 1])
-                end = last if last > begin else end
+            before = int(np.searchsorted(changes, end, "right"))  # changes of key up to there
+            if end < batch.num_rows and before and changes[before - 1] > begin:
+                end = int(changes[before - 1])
             yield begin, end
             begin = end
 
