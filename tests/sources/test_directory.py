@@ -199,9 +199,10 @@ def test_taken_once_by_name(tmp_path):
     offset = source.poll(None).offset
     source.committed(offset)
     write(tmp_path / "in" / "a", "parquet", bids([2]))
-    assert source.poll(offset) is None
+    assert source.drained(offset)
     old = write(tmp_path / "in" / "b", "parquet", bids([3]))
     os.utime(old, (1, 1))
+    assert not source.drained(offset)
     assert read(source.poll(offset), declared) == bids([3])
 
 
@@ -360,7 +361,7 @@ def test_no_directory(tmp_path):
         read(found, source.stream)
     folder.rmdir()
     with pytest.raises(SourceError, match="no directory"):
-        source.poll(found.offset)
+        source.drained(found.offset)
 
 
 def test_clean_source(tmp_path):

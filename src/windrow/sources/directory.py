@@ -234,7 +234,7 @@ class DirectorySource:
         if self._looking is not None and (now or self._looking.done()):
             looking, self._looking = self._looking, None
             self._add(looking.result())
-        if now or (self._looking is None and self._listing.took < SLOW_SECONDS):
+        if now or (self._looking is None and self._listing.longest < SLOW_SECONDS):
             self._add(self._listing.look(self._unseen, force=now))
         elif self._looking is None:
             self._looking = self._pool.submit(self._listing.look, self._unseen)

@@ -6,7 +6,8 @@ underscore, or end in `._COPYING_` or `.tmp`, are what writers have not finished
 
 Cost of a look: a stat of each folder; folders are listed again when their time of change differs. Since a change within
 the grain of that clock cannot be seen by it, and some file systems do not keep it, a folder is also listed after a
-multiple of the time that its last listing took. Names that are known are not looked at further.
+multiple of the time that its last listing took. Names that are known are not looked at further. A folder that changes
+all the time is listed half of the time at most.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from windrow.errors import SourceError
 from windrow.store.place import Place
 
 GRAIN_SECONDS = 3.0  # no file system's clock is coarser
-EAGER, LAZY = 4.0, 20.0  # list again after so many times as long as it took: lately changed, or not
+CHANGED, RECENT, SETTLED = 1.0, 4.0, 20.0  # a folder is listed again after so many times as long as it took
 REMOTE_SECONDS = 1.0  # between looks at a store that has no times of folders
 CHUNK = 1 << 16
 
 Unseen = Callable[[Sequence[str]], list[str]]
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, slots=True)
 class ListedFile:
     """A file that was found; files are taken in order of their time of change."""
 
@@ -46,8 +47,8 @@ class _Folder:
 
     mark: tuple[int, int] | None = None  # time of change and identity, by the file system
     since: float = 0.0  # when that mark was first seen
-    listed: float = 0.0
-    took: float = 0.0
+    began: float = float("-inf")  # the last listing, from here
+    ended: float = float("-inf")  # to here
     below: list[str] = field(default_factory=list)
 
 
@@ -66,28 +67,31 @@ class Listing:
         self, place: Place, patterns: Sequence[str], recursive: bool, names: str | None, clock: Callable[[], float]
     ) -> None:
         self.place = place
-        self.took = 0.0
+        self.longest = 0.0  # seconds that the listing of a folder, or a look, has taken lately
         self._patterns = [_matcher(p) for p in patterns]
         self._names = None if names is None else _matcher(names)
         self._recursive = recursive
         self._clock = clock
         self._folders: dict[str, _Folder] = {}
-        self._ended: float | None = None
+        self._next = float("-inf")  # do not look before
+        self._listed = 0.0  # seconds of this look that went into listing
 
     def look(self, unseen: Unseen, *, force: bool = False) -> list[ListedFile]:
         """Files that `unseen` does not know; unless forced, only where something may have changed."""
         start = self._clock()
-        pause = max(EAGER * self.took, 0.0 if self.place.local else REMOTE_SECONDS)
-        if not force and self._ended is not None and start < self._ended + pause:
+        if not force and start < self._next:
             return []
+        self._listed = 0.0
         found = list(self._walk("", 0, unseen, force))
-        self._ended = self._clock()
-        self.took = self._ended - start
+        end = self._clock()
+        self.longest = max(f.ended - f.began for f in self._folders.values() if f.ended >= f.began)
+        self.longest = max(self.longest, end - start)
+        self._next = end + (RECENT * (end - start - self._listed) if self.place.local else REMOTE_SECONDS)
         return found
 
     def forget(self) -> None:
         """Look at everything again next time."""
-        self._folders, self._ended = {}, None
+        self._folders, self._next = {}, float("-inf")
 
     def names(self) -> Iterator[str]:
         """The names of all files that are there now."""
@@ -116,9 +120,11 @@ class Listing:
         mark = (found.st_mtime_ns, found.st_ino)
         if mark != folder.mark:
             folder.mark, folder.since = mark, now
-            return True
-        settled = folder.listed >= folder.since + GRAIN_SECONDS
-        return now >= folder.listed + (LAZY if settled else EAGER) * folder.took
+        if folder.since >= folder.began:
+            pause = CHANGED
+        else:
+            pause = SETTLED if folder.began >= folder.since + GRAIN_SECONDS else RECENT
+        return now >= folder.ended + pause * max(0.0, folder.ended - folder.began)
 
     def _list(self, path: str, depth: int, folder: _Folder, unseen: Unseen) -> Iterator[ListedFile]:
         start = self._clock()
@@ -136,7 +142,8 @@ class Listing:
                     yield from _stated(chunk, unseen)
                     chunk = {}
         yield from _stated(chunk, unseen)
-        folder.below, folder.listed, folder.took = sorted(below), start, self._clock() - start
+        folder.below, folder.began, folder.ended = sorted(below), start, self._clock()
+        self._listed += folder.ended - start
 
     def _entries(self, path: str) -> Iterator[os.DirEntry[str] | _Entry]:
         if self.place.local:
