@@ -1,8 +1,9 @@
 """Who may do what: tokens, the cookies that stand for them, and two rights.
 
 A token is a secret that a program sends as `Authorization: Bearer TOKEN`. A browser logs in with it once and gets a
-cookie: a random name of a session, which scripts cannot read and other sites cannot make the browser send. `read` sees
-everything and changes nothing; `admin` may change. Only digests are kept, compared in constant time.
+cookie, which scripts cannot read and other sites cannot make the browser send: a right and a time, signed with the
+tokens, so that it outlives the server but not its tokens. `read` sees everything and changes nothing; `admin` may
+change. Only digests are kept, compared in constant time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from pathlib import Path
 from windrow.errors import SourceError
 
 SESSION_SECONDS = 12 * 3600
-SESSIONS = 1000
+ENDED = 10_000
 SHORTEST = 16
 """Characters of the shortest token: below that it could be guessed."""
 
@@ -37,6 +37,11 @@ class Tokens:
 
     def __init__(self, rights: Mapping[str, Right]) -> None:
         self._rights = {_digest(token): right for token, right in rights.items()}
+
+    @property
+    def key(self) -> bytes:
+        """A secret that is the same as long as the tokens are."""
+        return hashlib.sha256(b"sessions" + b"".join(sorted(self._rights))).digest()
 
     def right(self, token: str) -> Right | None:
         """What a token allows; None if nobody gave it out."""
@@ -77,31 +82,32 @@ def read_tokens(path: str | Path) -> Tokens:
 
 
 class Sessions:
-    """Log-ins of browsers. Bounded: the oldest go first."""
+    """Log-ins of browsers. Nothing is kept of them but the newest that logged out."""
 
-    def __init__(self) -> None:
-        self._open: OrderedDict[bytes, tuple[Right, float]] = OrderedDict()
-        self._lock = threading.Lock()
+    def __init__(self, tokens: Tokens) -> None:
+        self._key, self._ended = tokens.key, OrderedDict[str, None]()
 
     def begin(self, right: Right) -> str:
-        """A new session; what the cookie holds."""
-        name = secrets.token_urlsafe(32)
-        with self._lock:
-            self._open[_digest(name)] = (right, time.monotonic() + SESSION_SECONDS)
-            while len(self._open) > SESSIONS:
-                self._open.popitem(last=False)
-        return name
+        """What the cookie of a new session holds."""
+        said = f"{right.name.lower()}.{int(time.time()) + SESSION_SECONDS}.{secrets.token_urlsafe(12)}"
+        return f"{said}.{self._signature(said)}"
 
-    def right(self, name: str) -> Right | None:
-        """What a session allows."""
-        with self._lock:
-            right, until = self._open.get(_digest(name), (None, 0.0))
-        return right if time.monotonic() < until else None
+    def right(self, cookie: str) -> Right | None:
+        """What a session allows; None if it is over, or was never begun here."""
+        said, _, signature = cookie.rpartition(".")
+        if not hmac.compare_digest(self._signature(said).encode(), signature.encode()) or cookie in self._ended:
+            return None
+        right, until, _ = said.split(".")
+        return Right[right.upper()] if time.time() < int(until) else None
 
-    def end(self, name: str) -> None:
+    def end(self, cookie: str) -> None:
         """Log out."""
-        with self._lock:
-            self._open.pop(_digest(name), None)
+        self._ended[cookie] = None
+        while len(self._ended) > ENDED:
+            self._ended.popitem(last=False)
+
+    def _signature(self, said: str) -> str:
+        return hmac.new(self._key, said.encode(), "sha256").hexdigest()
 
 
 def _digest(secret: str) -> bytes:

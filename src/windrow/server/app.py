@@ -48,7 +48,7 @@ def create_app(engine: Engine, tokens: Tokens, limits: Limits | None = None, coo
     limits = limits or Limits()
     app = FastAPI(title="windrow", version=__version__, openapi_url=None, docs_url=None, redoc_url=None)
     state = app.state
-    state.live, state.tokens, state.sessions, state.cookie = Live(engine), tokens, Sessions(), cookie
+    state.live, state.tokens, state.sessions, state.cookie = Live(engine), tokens, Sessions(tokens), cookie
     state.changes = Changes(engine, limits.event_streams)
     state.slots = changing.Slots(limits.asks, limits.asks_waiting)
     app.include_router(reading.router)

@@ -7,6 +7,7 @@ pattern, its columns) is found out once. Everything here is called from worker t
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from typing import Any
@@ -39,7 +40,7 @@ class Live:
         with self._lock:  # one looks, the others wait for what it finds
             then, status = self._seen
             if not status or time.monotonic() - then > FRESH:
-                status = self.engine.status() | {"now_us": time.time_ns() // 1000}
+                status = self.engine.status() | {"now_us": time.time_ns() // 1000, "memory_bytes": memory_bytes()}
                 self._seen = (time.monotonic(), status)
             return status
 
@@ -118,29 +119,53 @@ class Live:
 
     def tables(self, private: bool) -> list[dict[str, Any]]:
         """A line per table."""
-        figures, held = self.status().get("tables", {}), self.engine.runtime.tables()
+        figures = self.status().get("tables", {})
         return [
             {
                 "name": t.name,
                 "columns": _columns(t),
                 "retroactive": t.retroactive,
                 "valid": list(t.valid) if t.valid else None,
-                "rows": len(held[key]) if key in held else None,
+                "rows": figures.get(t.name, {}).get("rows"),
                 "source": _source(t, private),
                 "status": figures.get(t.name, {}),
             }
-            for key, t in dict(self.engine.catalog.tables).items()
+            for t in dict(self.engine.catalog.tables).values()
         ]
 
-    def kept(self, stream: str) -> pa.Table:
-        """What a stream keeps, newest last."""
-        with self.engine.runtime.view() as view:
-            return view.history(stream.lower())
+    def table_rows(self, name: str) -> pa.Table:
+        """What a table holds."""
+        return self.engine.ask(f"SELECT * FROM {_quoted(name)}")
+
+    def newest(self, name: str, count: int) -> pa.Table:
+        """At least `count` of the newest rows that a stream keeps, or all: ever longer windows until they suffice."""
+        stream = self.engine.catalog.streams[name.lower()]
+        retain, unit = stream.retain or 0, "" if pa.types.is_integer(stream.time_type) else "MICROSECONDS"
+        length = max(1, retain >> 12)
+        while True:
+            length = min(length, retain)
+            rows = self.engine.ask(f"SELECT * FROM {_quoted(name)} [RANGE {length} {unit}]")
+            if rows.num_rows >= count or length >= retain:
+                return rows.sort_by(stream.time)
+            length *= 4
 
     def ticks(self, after: int) -> list[dict[str, Any]]:
         """The newest ticks beyond a number, oldest first: when, how long by phase, what came and what was answered."""
         figures = getattr(self.engine.runtime, "figures", None)
         return [_tick(t) for t in (figures.ticks if figures is not None else ()) if t.number > after]
+
+
+def memory_bytes() -> int | None:
+    """The memory that this process has now; None where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _stream(stream: StreamDef, private: bool) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def streams(request: Request) -> Response:
 def stream_rows(request: Request, name: Name, limit: Limit = 100) -> Response:
     """The newest rows that a stream keeps (RETAIN)."""
     _known(name, live(request).engine.catalog.streams, "stream")
-    return answer(request, live(request).kept(name), limit)
+    return answer(request, live(request).newest(name, limit), limit)
 
 
 @router.get("/api/streams/{name}/late", responses=JSON_OR_ARROW)
@@ -115,7 +115,7 @@ def tables(request: Request) -> Response:
 def table_rows(request: Request, name: Name, limit: Limit = 100) -> Response:
     """Rows of a table."""
     _known(name, live(request).engine.catalog.tables, "table")
-    return answer(request, live(request).engine.runtime.tables()[name.lower()], limit)
+    return answer(request, live(request).table_rows(name), limit)
 
 
 @router.get("/api/queries")

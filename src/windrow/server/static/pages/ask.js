@@ -1,0 +1,31 @@
+// Ask once, now.
+import { html, useState } from "../vendor/ui.js";
+import { post } from "../api.js";
+import { Bars, choices, labelOf } from "../charts.js";
+import { Editor } from "../editor.js";
+import { Problem, Rows } from "../parts.js";
+import { instant, number, seconds } from "../words.js";
+
+export function Ask() {
+  const [text, set] = useState(localStorage.getItem("asked") || "SELECT COUNT(*) AS n FROM ");
+  const [isolation, isolate] = useState("snapshot");
+  const [state, show] = useState({ answer: null, error: null, busy: false });
+  const run = async () => {
+    localStorage.setItem("asked", text);
+    show((s) => ({ ...s, busy: true }));
+    const begun = performance.now();
+    try {
+      const answer = await post("/api/ask", { query: text, isolation });
+      show({ answer, error: null, busy: false, took: (performance.now() - begun) / 1000 });
+    } catch (error) { show({ answer: null, error, busy: false }); }
+  };
+  const { answer } = state, drawn = answer && choices(answer.columns), value = drawn?.numbers[drawn.numbers.length - 1];
+  return html`<div class="head"><h1>Ask</h1><span class="soft">a SELECT over kept windows, tables and the relations of queries, answered once</span>
+    <span class="end"><label>Isolation <select value=${isolation} onChange=${(e) => isolate(e.target.value)}><option value="snapshot">snapshot: as of its start</option><option value="latest">latest: as of its end</option></select></label>
+    <button class="main" disabled=${state.busy} onClick=${run}>Ask</button></span></div>
+  <${Editor} label="question" value=${text} onChange=${set} onRun=${run} check=${false} />
+  <p></p><${Problem} error=${state.error} />
+  ${answer && html`<p class="soft" role="status">${number(answer.total)} rows in ${seconds(state.took)}${answer.as_of ? `, exact as of ${instant(Number(answer.as_of))}` : ""}${answer.isolation ? `, ${answer.isolation}` : ""}</p>
+    <div class="two"><section class="panel"><${Rows} label="answer" columns=${answer.columns} rows=${answer.rows} /></section>
+    ${value && answer.rows.length > 1 && html`<section class="panel"><h2>${value.name}</h2><${Bars} label=${value.name} rows=${answer.rows.map((r) => ({ label: labelOf(r, drawn.others.map((c) => c.i)), value: Number(r[value.i]) }))} /></section>`}</div>`}`;
+}

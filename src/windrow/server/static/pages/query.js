@@ -1,0 +1,116 @@
+// One query: its answer as it changes, a chart of it, its plan, with whom it shares.
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/ui.js";
+import { changes, get, path, post } from "../api.js";
+import { Bars, Lines, choices, labelOf } from "../charts.js";
+import { Badge, Problem, Rows, usePolled } from "../parts.js";
+import { Plan } from "../plan.js";
+import { go } from "../route.js";
+import { bytes, number, short } from "../words.js";
+
+const NEWEST = 500, POINTS = 600;
+
+// The answer, kept by applying each change to it. A relation is a bag of rows; a stream is its newest rows.
+function useAnswer(name, relation) {
+  const [state, set] = useState({ columns: null, rows: [], tick: null, fresh: new Set(), link: "connecting", points: [] });
+  useEffect(() => {
+    if (relation === undefined) return undefined;
+    let columns = null, bag = new Map(), list = [], points = [], waiting = null;
+    const show = (tick, fresh) => {
+      if (waiting) { for (const k of fresh) waiting.fresh.add(k); waiting.tick = tick; return; }
+      waiting = { tick, fresh: new Set(fresh) };
+      requestAnimationFrame(() => {
+        const w = waiting; waiting = null;
+        const rows = relation ? [...bag.values()].flatMap((b) => (b.n > 0 ? Array(b.n).fill(b.row) : [])) : [...list];
+        set((s) => ({ ...s, columns, rows, tick: w.tick, fresh: w.fresh, points: [...points] }));
+      });
+    };
+    const note = (rows, now) => { points.push({ at: now, rows }); if (points.length > POINTS) points.shift(); };
+    const reset = (event) => {
+      columns = event.columns; bag = new Map(); list = event.rows.slice(-NEWEST);
+      for (const row of event.rows) count(row, 1);
+      note(relation ? event.rows : list, Date.now() / 1000);
+      show(event.tick, []);
+    };
+    const count = (row, n) => {
+      const key = JSON.stringify(row), known = bag.get(key) || { row, n: 0 };
+      known.n += n;
+      if (known.n > 0) bag.set(key, known); else bag.delete(key);
+      return key;
+    };
+    const change = (event) => {
+      const fresh = [];
+      if (relation) for (const [, op, ...row] of event.rows) { const key = count(row, op); if (op > 0) fresh.push(key); }
+      else { list = [...list, ...event.rows].slice(-NEWEST); fresh.push(...event.rows.map((r) => JSON.stringify(r))); }
+      note(relation ? event.rows.filter((r) => r[1] > 0).map((r) => r.slice(2)) : event.rows, Date.now() / 1000);
+      show(event.tick, fresh);
+    };
+    return changes(name, { reset, change, state: (link) => set((s) => ({ ...s, link })), end: () => set((s) => ({ ...s, link: "dropped" })) });
+  }, [name, relation]);
+  return state;
+}
+
+function Chart({ columns, rows, points, periodic }) {
+  const { numbers, others } = useMemo(() => choices(columns), [columns]);
+  const [kind, setKind] = useState("bars"), [y, setY] = useState(null), [by, setBy] = useState(null);
+  if (!numbers.length) return html`<div class="empty">no column holds numbers</div>`;
+  const value = numbers.find((c) => c.name === y) || numbers[numbers.length - 1];
+  const split = by === "" ? [] : others.filter((c) => by === null || c.name === by).map((c) => c.i);
+  const clock = periodic ? columns.findIndex((c) => c.name === "_ts") : -1, newest = clock < 0 ? null : rows.at(-1)?.[clock];
+  const bars = rows.filter((r) => clock < 0 || r[clock] === newest).map((r) => ({ label: labelOf(r, split), value: Number(r[value.i]) }));
+  return html`<div class="head"><label>Draw <select value=${kind} onChange=${(e) => setKind(e.target.value)}><option value="bars">now, as bars</option><option value="lines">over time</option></select></label>
+    <label>of <select value=${value.name} onChange=${(e) => setY(e.target.value)}>${numbers.map((c) => html`<option>${c.name}</option>`)}</select></label>
+    ${others.length > 0 && html`<label>by <select value=${by ?? "*"} onChange=${(e) => setBy(e.target.value === "*" ? null : e.target.value)}><option value="*">${others.map((c) => c.name).join(", ")}</option>${others.length > 1 && others.map((c) => html`<option>${c.name}</option>`)}<option value="">nothing</option></select></label>`}</div>
+    ${kind === "bars" ? html`<${Bars} label=${value.name} rows=${bars} />` : html`<${OverTime} points=${points} value=${value} split=${split} />`}`;
+}
+
+function OverTime({ points, value, split }) {
+  const sums = new Map();
+  for (const p of points) for (const r of p.rows) { const label = labelOf(r, split); sums.set(label, (sums.get(label) || 0) + 1); }
+  const labels = [...sums].sort((a, b) => b[1] - a[1]).slice(0, 8).map(([l]) => l).sort();
+  const held = {}, series = labels.map((label) => ({ label, values: [] }));
+  for (const p of points) {
+    for (const r of p.rows) held[labelOf(r, split)] = Number(r[value.i]);
+    series.forEach((s) => s.values.push(held[s.label] ?? null));
+  }
+  if (points.length < 2) return html`<div class="empty">waiting for changes …</div>`;
+  return html`<${Lines} label="${value.name} over time" height=${240} times=${points.map((p) => p.at)} series=${series} />`;
+}
+
+function Sharing({ sharing, status }) {
+  if (!sharing?.with) return html`<p class="soft">${sharing?.why || (status?.shared_with ? `It shares with ${number(status.shared_with)} others.` : "It runs by itself.")}</p>`;
+  const named = (names) => (names.length ? html`${names.slice(0, 12).map((n, i) => html`${i ? ", " : ""}<a href="#/query/${encodeURIComponent(n)}">${n}</a>`)}${names.length > 12 ? ` and ${names.length - 12} more` : ""}` : "nobody");
+  return html`<dl class="facts"><dt>by</dt><dd>${sharing.technique}, ${number(sharing.queries)} queries over ${sharing.rows}</dd>
+    <dt>rows with</dt><dd>${named(sharing.with.rows)}</dd><dt>cells with</dt><dd>${named(sharing.with.cells)}</dd><dt>its predicate with</dt><dd>${named(sharing.with.predicate)}</dd>
+    ${sharing.saves && html`<dt>saves</dt><dd>${sharing.saves.instead_of} passes over the rows become ${sharing.saves.passes}</dd>`}</dl>`;
+}
+
+export function QueryPage({ args: [name], session }) {
+  const { value: query, error } = usePolled(() => get(path("queries", name)), 5000, [name]);
+  const answer = useAnswer(name, query?.relation);
+  const [problem, fail] = useState(null);
+  const sure = useRef(null);
+  const drop = async () => { try { await post("/api/execute", { script: `DROP QUERY ${query.name}` }); go("queries"); } catch (e) { fail(e); } };
+  if (!query) return error ? html`<${Problem} error=${error} />` : html`<p class="waiting">looking …</p>`;
+  const isNew = (row) => answer.fresh.has(JSON.stringify(row));
+  const link = { live: ["", "live"], connecting: ["wait", "connecting"], reconnecting: ["wait", "reconnecting"], dropped: ["bad", "dropped"], gone: ["bad", "disconnected"] }[answer.link];
+  return html`<div class="head"><h1>${query.name}</h1><${Badge} pattern=${query.pattern} />
+    <span class="soft">${query.relation ? "a relation" : "a stream"} over ${[...query.streams, ...query.tables].map((s) => html`<a href="#/streams">${s}</a> `)}</span>
+    <span role="status" data-link=${answer.link}><span class="dot ${link[0]}"></span> ${link[1]}</span>
+    ${session.right === "admin" && html`<span class="end"><a class="button" href="#/add/${encodeURIComponent(query.name)}">Replace</a><button class="bad" onClick=${() => sure.current.showModal()}>Drop</button></span>`}</div>
+  <${Problem} error=${problem || (query.failed ? { message: "this query has stopped", detail: query.failed, hint: "drop it, or replace it" } : null)} />
+  ${query.quality && Object.entries(query.quality).some(([, q]) => !q.exact) && html`<div class="note warn" role="status">Answers are approximate: ${Object.entries(query.quality).map(([what, q]) => `${number(q.rows_shed)} of ${number(q.rows_seen)} rows were shed for ${what}`).join("; ")}.</div>`}
+  <div class="two">
+    <section class="panel"><h2>Answer <span class="soft">${answer.columns ? `${number(answer.rows.length)} rows` : ""}${answer.tick != null ? `, tick ${number(answer.tick)}` : ""}</span></h2>
+      ${answer.columns ? html`<${Rows} label="answer" columns=${answer.columns} rows=${query.relation ? answer.rows : [...answer.rows].reverse()} isNew=${isNew} height="24rem" initial=${query.relation ? { name: "0", down: false } : null} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
+    <section class="panel"><h2>Chart</h2>${answer.columns ? html`<${Chart} columns=${answer.columns} rows=${answer.rows} points=${answer.points} periodic=${query.plan.clock.kind === "periodic"} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
+  </div>
+  <div class="two">
+    <section class="panel"><h2>Plan <span class="soft">cost ${short(query.plan.cost)}, ${query.plan.clock.kind}</span></h2><${Plan} explained=${query.plan} label="plan" /></section>
+    <div class="stack"><section class="panel"><h2>Text</h2><pre class="wrap" tabindex="0">${query.text}</pre></section>
+      <section class="panel"><h2>Figures</h2><dl class="facts"><dt>answer rows</dt><dd>${number(query.status.answers ?? 0)}, ${short(query.status.answers_per_second)} a second</dd><dt>state</dt><dd>${bytes(query.status.state_bytes)}</dd><dt>sinks</dt><dd>${number(query.status.sinks ?? 0)}</dd></dl></section>
+      <section class="panel"><h2>Sharing</h2><${Sharing} sharing=${query.sharing} status=${query.status} /></section></div>
+  </div>
+  <details class="panel"><summary>EXPLAIN</summary><pre tabindex="0">${query.explain}</pre></details>
+  <dialog ref=${sure} aria-label="drop ${query.name}"><h2>Drop ${query.name}?</h2><p>Its windows and its answer go with it.</p>
+    <form method="dialog" class="head"><button>Keep it</button><button class="bad" onClick=${drop}>Drop it</button></form></dialog>`;
+}

@@ -1,0 +1,61 @@
+// Streams and tables: how fast, how skewed, what the newest rows look like, what came too late.
+import { html, useMemo, useState } from "../vendor/ui.js";
+import { get, path } from "../api.js";
+import { Grid, Problem, Rows, usePolled } from "../parts.js";
+import { bytes, cell, instant, number, short, span } from "../words.js";
+
+// The share of the most frequent value of each column, in the rows that are shown.
+function skew(columns, rows) {
+  return columns.map((c, i) => {
+    const counts = new Map();
+    for (const row of rows) counts.set(row[i], (counts.get(row[i]) || 0) + 1);
+    const [value, n] = [...counts].reduce((best, one) => (one[1] > best[1] ? one : best), [null, 0]);
+    return { column: c.name, type: c.type, distinct: counts.size, value, share: rows.length ? n / rows.length : 0 };
+  });
+}
+
+function Sample({ kind, name, what, label }) {
+  const { value, error } = usePolled(() => get(`${path(kind, name, what)}?limit=1000`), what === "rows" && kind === "streams" ? 5000 : 0, [kind, name, what]);
+  const found = useMemo(() => (value ? skew(value.columns, value.rows) : []), [value]);
+  if (error) return html`<${Problem} error=${error} />`;
+  if (!value) return html`<p class="soft">looking …</p>`;
+  const columns = [
+    { name: "column", value: (s) => s.column }, { name: "type", value: (s) => s.type, wide: true }, { name: "distinct", number: true, value: (s) => s.distinct },
+    { name: "value", label: "most frequent", value: (s) => cell(s.value) }, { name: "share", number: true, value: (s) => s.share, show: (s) => `${(100 * s.share).toFixed(1)} %` },
+  ];
+  return html`<h3>${label}, ${number(value.rows.length)} of ${number(value.total)}</h3><${Rows} label="${label} of ${name}" columns=${value.columns} rows=${[...value.rows].reverse()} height="18rem" />
+    ${value.rows.length > 0 && html`<h3>Skew in these rows</h3><${Grid} label="skew of ${name}" columns=${columns} rows=${found} height="14rem" />`}`;
+}
+
+function Stream({ stream }) {
+  const [shown, show] = useState(null);
+  const s = stream.status;
+  return html`<section class="panel"><div class="head"><h2>${stream.name}</h2>${s.idle && html`<span class="badge warn">idle</span>`}${s.late > 0 && html`<span class="badge warn">${number(s.late)} late</span>`}${s.quarantined > 0 && html`<span class="badge failed">${number(s.quarantined)} in quarantine</span>`}
+    <span class="end">${[["rows", "Newest rows"], ["late", "Late rows"]].map(([what, label]) => html`<button aria-expanded=${shown === what} onClick=${() => show(shown === what ? null : what)}>${label}</button>`)}</span></div>
+    <div class="two"><dl class="facts">
+      <dt>rows a second</dt><dd>${short(s.rows_per_second)}</dd><dt>rows</dt><dd>${number(s.rows)}</dd><dt>newest time</dt><dd>${instant(s.greatest)}</dd><dt>held back by</dt><dd>${span(s.lag, stream.clock)}</dd>
+      ${s.source_lag != null && html`<dt>not read yet</dt><dd>${number(s.source_lag)} rows</dd>`}</dl>
+    <dl class="facts"><dt>source</dt><dd>${stream.source ? Object.entries(stream.source).map(([k, v]) => (k === "source" ? v : `${k}: ${v}`)).join(", ") : "rows are pushed"}</dd>
+      <dt>within</dt><dd>${span(stream.slack, stream.clock)}</dd><dt>retain</dt><dd>${span(stream.retain, stream.clock)}${s.kept_bytes ? `, ${bytes(s.kept_bytes)}` : ""}</dd><dt>idle after</dt><dd>${stream.idle_after == null ? "–" : span(stream.idle_after, "microsecond")}</dd>
+      <dt>columns</dt><dd>${stream.columns.map((c) => html`<code>${c.name}</code> <span class="soft">${c.type}${c.name === stream.time ? ", time" : ""}</span> `)}</dd></dl></div>
+    ${shown === "rows" && stream.retain == null && html`<p class="soft">This stream keeps no rows; declare it with RETAIN to see some here.</p>`}
+    ${shown && !(shown === "rows" && stream.retain == null) && html`<${Sample} kind="streams" name=${stream.name} what=${shown} label=${shown === "late" ? "Late rows" : "Newest rows"} />`}</section>`;
+}
+
+function Table({ table }) {
+  const [shown, show] = useState(false);
+  const s = table.status;
+  return html`<section class="panel"><div class="head"><h2>${table.name}</h2><span class="soft">${table.rows != null ? `${number(table.rows)} rows` : ""}${table.retroactive ? ", retroactive" : ""}</span>${s.error && html`<span class="badge failed" title=${s.error}>cannot be read</span>`}
+    <span class="end"><button aria-expanded=${shown} onClick=${() => show(!shown)}>Rows</button></span></div>
+    <dl class="facts"><dt>columns</dt><dd>${table.columns.map((c) => html`<code>${c.name}</code> <span class="soft">${c.type}</span> `)}</dd>${s.version_us && html`<dt>read</dt><dd>${instant(s.version_us)}</dd>`}</dl>
+    ${shown && html`<${Sample} kind="tables" name=${table.name} what="rows" label="Rows" />`}</section>`;
+}
+
+export function Streams() {
+  const { value, error } = usePolled(() => Promise.all([get("/api/streams"), get("/api/tables")]), 2000);
+  if (!value) return error ? html`<${Problem} error=${error} />` : html`<p class="waiting">looking …</p>`;
+  const [streams, tables] = value;
+  return html`<div class="head"><h1>Streams and tables</h1></div>
+    ${streams.map((s) => html`<${Stream} key=${s.name} stream=${s} />`)}${tables.map((t) => html`<${Table} key=${t.name} table=${t} />`)}
+    ${!streams.length && !tables.length && html`<div class="empty">nothing is declared yet</div>`}`;
+}

@@ -1,0 +1,94 @@
+// What pages are made of.
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/ui.js";
+import { cell, isNumber } from "./words.js";
+
+export const Badge = ({ pattern }) => (pattern ? html`<span class="badge ${pattern}">${pattern}</span>` : null);
+
+export function Problem({ error }) {
+  if (!error) return null;
+  return html`<div class="note bad" role="alert">
+    <strong>${error.line ? `line ${error.line}, column ${error.column}: ` : ""}${error.message}</strong>
+    ${error.detail && html`<pre>${error.detail}</pre>`}${error.hint && html`<div>${error.hint}</div>`}
+  </div>`;
+}
+
+// Run `load` now, and again every `every` milliseconds while the page is seen; what it gave last, and its error.
+export function usePolled(load, every, deps = []) {
+  const [state, set] = useState({ value: null, error: null });
+  useEffect(() => {
+    let timer, stopped = false;
+    const look = async () => {
+      clearTimeout(timer);
+      try {
+        const value = await load();
+        if (!stopped) set({ value, error: null });
+      } catch (error) {
+        if (!stopped) set((before) => ({ value: before.value, error }));
+      }
+      if (!stopped && every && !document.hidden) timer = setTimeout(look, every);
+    };
+    const seen = () => { if (!document.hidden) look(); };
+    look();
+    document.addEventListener("visibilitychange", seen);
+    return () => { stopped = true; clearTimeout(timer); document.removeEventListener("visibilitychange", seen); };
+  }, deps);
+  return state;
+}
+
+const ROW = 32;
+
+// A table of any number of rows, of which only those in sight are in the document.
+// columns: [{ name, label, number, wide, value(row), show(row), sort }]
+export function Grid({ columns, rows, label, keyOf, isNew, sortable = false, initial = null, height }) {
+  const box = useRef(null);
+  const [view, setView] = useState({ top: 0, height: 600 });
+  const [order, setOrder] = useState(initial);
+  useLayoutEffect(() => {
+    const element = box.current;
+    const measure = () => setView({ top: element.scrollTop, height: element.clientHeight || 600 });
+    const observer = new ResizeObserver(measure);
+    observer.observe(element);
+    element.addEventListener("scroll", measure, { passive: true });
+    measure();
+    return () => { observer.disconnect(); element.removeEventListener("scroll", measure); };
+  }, []);
+  const sorted = useMemo(() => {
+    const column = order && columns.find((c) => c.name === order.name);
+    if (!column) return rows;
+    const value = column.value;
+    return [...rows].sort((a, b) => {
+      const x = value(a), y = value(b);
+      const less = x == null ? (y == null ? 0 : -1) : y == null ? 1 : x < y ? -1 : x > y ? 1 : 0;
+      return order.down ? -less : less;
+    });
+  }, [rows, order, columns]);
+  const first = Math.max(0, Math.floor(view.top / ROW) - 8);
+  const last = Math.min(sorted.length, Math.ceil((view.top + view.height) / ROW) + 8);
+  const choose = (name) => setOrder(order?.name === name ? { name, down: !order.down } : { name, down: true });
+  return html`<div class="grid" ref=${box} tabindex="0" role="region" aria-label=${label} style=${height ? { maxHeight: height } : {}}>
+    <table aria-rowcount=${sorted.length + 1} aria-label=${label}>
+      <thead><tr>${columns.map((c) => html`<th scope="col" class="${c.number ? "n" : ""} ${c.wide ? "wide" : ""}"
+        aria-sort=${order?.name === c.name ? (order.down ? "descending" : "ascending") : undefined}>
+        ${sortable ? html`<button onClick=${() => choose(c.name)}>${c.label ?? c.name}${order?.name === c.name ? (order.down ? " ↓" : " ↑") : ""}</button>` : c.label ?? c.name}</th>`)}</tr></thead>
+      <tbody>
+        ${first > 0 && html`<tr class="spacer" aria-hidden="true"><td colspan=${columns.length} style=${{ height: `${first * ROW}px` }}></td></tr>`}
+        ${sorted.slice(first, last).map((row, i) => html`<tr key=${keyOf ? keyOf(row) : first + i} aria-rowindex=${first + i + 2} class=${isNew?.(row) ? "new" : ""}>
+          ${columns.map((c) => html`<td class="${c.number ? "n" : ""} ${c.wide ? "wide" : ""}">${c.show ? c.show(row) : shown(c.value(row))}</td>`)}</tr>`)}
+        ${last < sorted.length && html`<tr class="spacer" aria-hidden="true"><td colspan=${columns.length} style=${{ height: `${(sorted.length - last) * ROW}px` }}></td></tr>`}
+      </tbody>
+    </table>
+    ${!sorted.length && html`<div class="empty">nothing yet</div>`}
+  </div>`;
+}
+
+const shown = (value) => (value === null || value === undefined ? html`<span class="null">null</span>` : cell(value));
+
+// Rows as the API sends them: arrays beside a list of columns.
+export function Rows({ columns, rows, label, height, isNew, keyOf, initial }) {
+  const described = useMemo(
+    () => columns.map((c, i) => ({ name: `${i}`, label: c.name, number: isNumber(c.type), value: (row) => row[i] })), [columns]);
+  return html`<${Grid} columns=${described} rows=${rows} label=${label} height=${height} isNew=${isNew} keyOf=${keyOf} initial=${initial} sortable />`;
+}
+
+export const Figure = ({ label, value, note, bad }) =>
+  html`<div class="panel"><div class="soft">${label}</div><div class="figure ${bad ? "bad" : ""}">${value}</div><div class="soft">${note || "\u00a0"}</div></div>`;

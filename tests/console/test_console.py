@@ -1,0 +1,272 @@
+"""The console in a real browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
+pytest.importorskip("axe_playwright_python", reason="playwright and axe-playwright-python are not installed")
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+from windrow.engine import Engine
+from windrow.server.access import Right, Tokens
+from windrow.server.process import Address, Server
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; make setup does it where it can"),
+]
+FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
+ADMIN, READ = "the-administrator-s-token", "a-token-that-only-reads"
+TOKENS = Tokens({ADMIN: Right.ADMIN, READ: Right.READ})
+SCRIPT = """
+    CREATE STREAM bid (ts BIGINT, auction VARCHAR, price BIGINT) TIMESTAMP BY ts RETAIN 100;
+    CREATE QUERY top AS SELECT auction, MAX(price) AS price FROM bid [RANGE 50] GROUP BY auction;
+    CREATE QUERY counts AS SELECT COUNT(*) AS n FROM bid [RANGE 10 SLIDE 5];
+"""
+PAGES = ["overview", "queries", "query/top", "query/counts", "streams", "ask", "ticks", "add"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, once for all tests."""
+    with sync_playwright() as p:
+        made = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    """An engine that has seen a few bids."""
+    with Engine(runtime="local") as made:
+        made.execute(SCRIPT)
+        made.table("person", {"id": [1, 2], "name": ["ann", "bob"]})
+        made.start()
+        bid(made, 1, "a", 10)
+        bid(made, 2, "b", 20)
+        bid(made, 7, "a", 15)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(engine: Engine) -> Iterator[Server]:
+    """That engine at an address."""
+    made = Server(engine, TOKENS, Address(port=0))
+    made.start()
+    yield made
+    made.stop()
+
+
+Opens = Callable[..., Any]
+
+
+@pytest.fixture
+def opens(browser: Any, server: Server) -> Iterator[Opens]:
+    """Open a page of the console, logged in; errors on the page's console fail the test."""
+    contexts, errors = [], []
+
+    def open_(where: str, token: str | None = ADMIN, **options: Any) -> Any:
+        context = browser.new_context(**options)
+        context.set_default_timeout(8000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda e: errors.append(str(e)))
+        page.on("console", lambda m: errors.append(m.text) if m.type == "error" and "status of 40" not in m.text else 0)
+        page.goto(f"{server.url}/?token={token}" if token else server.url)
+        if token:
+            page.wait_for_selector("nav")
+        page.goto(f"{server.url}/#/{where}")
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
+def bid(engine: Engine, ts: int, auction: str, price: int) -> None:
+    """One more bid, and so one more tick."""
+    engine.push("bid", {"ts": [ts], "auction": [auction], "price": [price]})
+
+
+def last(engine: Engine) -> int:
+    """The newest instant of the bids, and one more."""
+    frontier: int = engine.status()["frontier"]
+    return frontier + 1
+
+
+def test_log_in(opens: Opens) -> None:
+    """Without a token there is a log-in and nothing else; a wrong token is told; a right one opens the console."""
+    page = opens("queries", token=None)
+    page.wait_for_selector("text=Log in with a token")
+    assert "counts" not in page.content()
+    page.fill("#token", "wrong")
+    page.press("#token", "Enter")
+    page.wait_for_selector("text=this token is not known")
+    page.fill("#token", READ)
+    page.press("#token", "Enter")
+    page.wait_for_selector("a:text-is('top')")
+    page.click("text=Log out")
+    page.wait_for_selector("#token")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page(opens: Opens, scheme: str) -> None:
+    """Every page shows its title, and axe finds nothing serious on it."""
+    page = opens("overview", color_scheme=scheme)
+    for where in PAGES:
+        page.goto(page.url.partition("#")[0] + f"#/{where}")
+        page.wait_for_selector("main h1")
+        page.wait_for_timeout(300)
+        found = Axe().run(page).response["violations"]
+        serious = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
+        assert serious == [], (where, serious)
+
+
+def test_add_a_query(opens: Opens, engine: Engine) -> None:
+    """An error is marked where it is; mended, the plan shows, and the query answers live; then it is dropped."""
+    page = opens("add")
+    page.wait_for_selector(".cm-content")
+    page.wait_for_selector(".plan svg")  # of the example
+    page.click(".cm-content")
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text("CREATE QUERY dear AS\nSELECT auction, prise FROM bid [RANGE 50]")
+    page.wait_for_selector(".cm-lintRange-error:text-is('prise')")
+    page.wait_for_selector("text=line 2")
+    page.click("text=Register")
+    page.wait_for_selector("[role=alert]")
+    assert "dear" not in engine
+    page.keyboard.press("Escape")
+    page.click(".cm-content")
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text("CREATE QUERY dear AS\nSELECT auction, price FROM bid [RANGE 50] WHERE price > 1000")
+    page.wait_for_selector("text=no errors")
+    page.wait_for_selector(".plan svg")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("h1:text-is('dear')")
+    page.wait_for_selector("[data-link=live]")
+    at = last(engine)
+    bid(engine, at + 1, "z", 4321)
+    bid(engine, at + 2, "z", 1)
+    page.wait_for_selector("td:text-is('4321')")
+    page.click("button:text-is('Drop')")
+    page.click("button:text-is('Drop it')")
+    page.wait_for_selector("h1:text-is('Queries')")
+    assert "dear" not in engine
+
+
+def test_live_answers_and_charts(opens: Opens, engine: Engine) -> None:
+    """A relation follows its changes, row by row, and so does its chart."""
+    page = opens("query/top")
+    page.wait_for_selector("[data-link=live]")
+    at = last(engine)
+    bid(engine, at + 1, "new", 777)
+    bid(engine, at + 2, "new", 1)
+    page.wait_for_selector("tr.new td:text-is('777')")
+    page.wait_for_selector(".bars >> text=new")
+    page.select_option("select >> nth=1", "lines")
+    bid(engine, at + 3, "new", 888)
+    bid(engine, at + 4, "new", 1)
+    page.wait_for_selector("td:text-is('888')")
+    assert page.locator("td:text-is('777')").count() == 0  # it was taken back
+    page.wait_for_selector(".chart canvas")
+
+
+def test_reconnects(browser: Any, engine: Engine) -> None:
+    """When the server goes, the page says so; when it is back, the answer goes on, with what came meanwhile."""
+    first = Server(engine, TOKENS, Address(port=0))
+    first.start()
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(f"{first.url}/?token={ADMIN}")
+        page.goto(f"{first.url}/#/query/top")
+        page.wait_for_selector("[data-link=live]")
+        first.stop()
+        page.wait_for_selector("[data-link=reconnecting]")
+        at = last(engine)
+        bid(engine, at + 1, "meanwhile", 999)
+        bid(engine, at + 2, "meanwhile", 1)
+        second = Server(engine, TOKENS, Address(port=first.port))
+        second.start()
+        try:
+            page.wait_for_selector("td:text-is('meanwhile')", timeout=15_000)
+            page.wait_for_selector("[data-link=live]")
+        finally:
+            second.stop()
+
+
+def test_read_only(opens: Opens) -> None:
+    """Whoever may only read sees no button that changes something."""
+    page = opens("query/top", token=READ)
+    page.wait_for_selector("[data-link=live]")
+    page.wait_for_selector("text=may only read")
+    assert page.locator("button:text-is('Drop')").count() + page.locator("text=Replace").count() == 0
+    page.keyboard.press("n")
+    page.wait_for_selector("text=This token may only read")
+
+
+def test_ask(opens: Opens) -> None:
+    """A question is answered as a table; an error says where it is."""
+    page = opens("ask")
+    page.wait_for_selector(".cm-content")
+    for text, seen in (("SELECT nobody FROM person", "[role=alert]"), ("SELECT name FROM person", "td:text-is('bob')")):
+        page.click(".cm-content")
+        page.keyboard.press("Control+a")
+        page.keyboard.insert_text(text)
+        page.keyboard.press("Control+Enter")
+        page.wait_for_selector(seen)
+
+
+def test_streams(opens: Opens) -> None:
+    """A stream shows its newest rows and how skewed they are."""
+    page = opens("streams")
+    page.click("text=Newest rows")
+    page.wait_for_selector("h3:has-text('Skew')")
+    page.wait_for_selector("[aria-label='Newest rows of bid'] td:text-is('20')")
+
+
+def test_keys_and_phone(opens: Opens) -> None:
+    """Pages are reached by keys, and on a phone nothing runs over the edge."""
+    page = opens("overview", viewport={"width": 390, "height": 844})
+    page.wait_for_selector("h1:text-is('Overview')")
+    page.keyboard.press("g")
+    page.keyboard.press("q")
+    page.wait_for_selector("h1:text-is('Queries')")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.type") == "search"
+    for where in PAGES:
+        page.goto(page.url.partition("#")[0] + f"#/{where}")
+        page.wait_for_selector("main h1")
+        page.wait_for_timeout(100)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, where
+
+
+def test_ten_thousand_queries(opens: Opens) -> None:
+    """A list of ten thousand opens at once, is searched, and scrolls, with a few rows in the document."""
+    one = {"pattern": "strict", "answers": 5, "answers_per_second": 0.5, "state_bytes": 1000, "failed": None}
+    text = "CREATE QUERY q{} AS SELECT symbol, COUNT(*) FROM trade [RANGE 10 SECONDS] WHERE price > {} GROUP BY symbol"
+    listed = [{"name": f"q{i}", "text": text.format(i, i), **one} for i in range(10_000)]
+    page = opens("overview")
+    page.route("**/api/queries", lambda route: route.fulfill(body=json.dumps(listed), content_type="application/json"))
+    begin = time.perf_counter()
+    page.goto(page.url.partition("#")[0] + "#/queries")
+    page.wait_for_selector("text=10,000 of 10,000")
+    page.wait_for_selector("a:text-is('q0')")
+    assert time.perf_counter() - begin < 8  # 2 s on an idle machine
+    assert page.locator("tbody tr").count() < 100
+    page.fill("input[type=search]", "9999")
+    page.wait_for_selector("text=1 of 10,000")
+    page.fill("input[type=search]", "")
+    page.wait_for_selector("text=10,000 of 10,000")
+    page.evaluate("document.querySelector('.grid').scrollTop = 1e9")
+    page.wait_for_selector("a:text-is('q9999')")
