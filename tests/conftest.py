@@ -28,6 +28,7 @@ def _load(name: str):  # type: ignore[no-untyped-def]
     return module
 
 
+_in_process = _load("in_process")
 _postgres = _load("postgres")
 postgres, postgres_server = _postgres.postgres, _postgres.postgres_server
 
@@ -53,7 +54,7 @@ def spark():  # type: ignore[no-untyped-def]
 @pytest.fixture(scope="session")
 def in_process_job():  # type: ignore[no-untyped-def]
     """The class that runs a tick's tasks in this process."""
-    return _load("in_process").InProcessJob
+    return _in_process.InProcessJob
 
 
 @pytest.fixture(scope="session")

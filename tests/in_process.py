@@ -1,48 +1,114 @@
 """The tasks of a tick without a JVM: what Spark does between them, in this process, with everything it may do to them.
 
-Envelopes arrive in any order, tasks run twice, and workers forget what they held: none of it may change an answer.
+Messages travel encoded and arrive in any order, tasks run twice, and workers forget what they held: none of it may
+change an answer.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
+from pyspark import cloudpickle
 
-from windrow.runtime import stage as stages_of
-from windrow.runtime.exchange import SCHEMA
-from windrow.runtime.feed import blobs, feed_blobs
-from windrow.runtime.program import Program
-from windrow.spark.job import Feed
+from windrow.operators.elements import one
+from windrow.operators.state.run import Run
+from windrow.replay import Replay
+from windrow.runtime.feed import feed
+from windrow.runtime.job import Feed, Job, rows_of
+from windrow.runtime.messages import Envelope
+from windrow.runtime.program import Functions, Program
+from windrow.runtime.stage import Stage
+from windrow.runtime.task_state import TaskMemory
+from windrow.runtime.tick import Tick, Ticker
+from windrow.runtime.wire import pack, unpack
+from windrow.sources.protocol import Available
+from windrow.store.manifest import SlotKey
+from windrow.store.store import StateStore
 
 
 class InProcessJob:
-    """Runs tasks one after the other; `chaos` shuffles envelopes, repeats tasks and clears workers' memory."""
+    """Runs tasks one after the other; `chaos` shuffles messages, repeats tasks and clears workers' memory."""
 
-    def __init__(self, pieces: int = 2, chaos: int | None = None) -> None:
-        self.pieces = pieces
+    kind, in_process = "in process", False
+
+    def __init__(self, pieces: int = 2, chaos: int | None = None, partitions: int = 2) -> None:
+        self.pieces, self.parallelism = pieces, partitions
         self.random = None if chaos is None else random.Random(chaos)
+        self.memory = TaskMemory()
 
-    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> pa.Table:
-        sent = []
-        packed = blobs([(f.stream, f.only, f.rows) for f in feeds], self.pieces)
-        for sender, piece in enumerate(packed.to_batches(max_chunksize=2)):
-            sent += feed_blobs(program, iter([piece]), sender)
+    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> list[Envelope]:
+        program = cloudpickle.loads(cloudpickle.dumps(program))
+        sent: list[Envelope] = []
+        for sender, mine in enumerate(self._tasks(feeds, program)):
+            made = [e for (stream, only), parts in mine.items() for e in feed(program, stream, parts, sender, only)]
+            sent += unpack(pack(made, sender))
         for number in range(1, stages + 1):
-            envelopes = pa.Table.from_batches(sent, SCHEMA)
+            inboxes: list[list[Envelope]] = [[] for _ in range(program.partitions)]
+            for envelope in sent:
+                inboxes[envelope.to].append(envelope)
             sent = []
-            for partition in range(program.partitions):
-                mine = envelopes.filter(pa.compute.equal(envelopes["to"], partition))
-                sent += self._task(program, number, partition, number == stages, mine)
-        return pa.Table.from_batches(sent, SCHEMA)
+            for partition, inbox in enumerate(inboxes):
+                sent += self._task(program, number, partition, number == stages, inbox)
+        return sent
 
-    def _task(self, program: Program, number: int, partition: int, last: bool, mine: pa.Table) -> list[pa.RecordBatch]:
+    def _tasks(
+        self, feeds: Sequence[Feed], program: Program
+    ) -> list[dict[tuple[str, str | None], list[pa.Table | pa.RecordBatch]]]:
+        """Two pieces for each task, the first piece of every stream first."""
+        cut = []
+        for given in feeds:
+            for part in rows_of(given, program.deployment.streams[given.stream]):
+                step = max(1, -(-part.num_rows // self.pieces))
+                cut += [(at // step, given, part.slice(at, step)) for at in range(0, part.num_rows, step)]
+        cut.sort(key=lambda piece: piece[0])
+        tasks = []
+        for at in range(0, len(cut), 2):
+            mine: dict[tuple[str, str | None], list[pa.Table | pa.RecordBatch]] = {}
+            for _, given, piece in cut[at : at + 2]:
+                mine.setdefault((given.stream, given.only), []).append(piece)
+            tasks.append(mine)
+        return tasks
+
+    def _task(self, program: Program, number: int, partition: int, last: bool, inbox: list[Envelope]) -> list[Envelope]:
         if self.random is not None:
-            order = self.random.sample(range(mine.num_rows), mine.num_rows)
-            mine = mine.take(pa.array(order, pa.int64()))
+            self.random.shuffle(inbox)
             if self.random.random() < 0.3:
-                stages_of._held.clear()
+                self.memory.attempts.clear()
             if self.random.random() < 0.3:  # an attempt whose report is lost
-                list(stages_of.Stage(program, number, partition, last).run(iter(mine.to_batches())))
-        return list(stages_of.Stage(program, number, partition, last).run(iter(mine.to_batches(max_chunksize=5))))
+                Stage(program, number, partition, last, self.memory).run(list(inbox))
+        done = Stage(program, number, partition, last, self.memory).run(inbox)
+        return list(unpack(pack(done, partition)))
+
+    def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
+        return dict.fromkeys(rows, 1)
+
+    def state(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:
+        return self.memory.slots()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class JobTicker(Ticker):
+    """A ticker with the job that its ticks run on."""
+
+    def __init__(self, job: Job, store: StateStore, functions: Functions, partitions: int, sharing: str = "auto"):
+        super().__init__(store, functions, partitions, sharing)
+        self.job = job
+
+    def tick(self, feeds: Sequence[Feed], until: int | None = None) -> Tick:
+        """Run one tick, answers of queries that share taken apart."""
+        done = self.run(self.job, feeds, until)
+        self.take_apart(done)
+        return done
+
+
+def sliced(replay: Replay, stream: str, begin: dict[str, int], frontier: int) -> tuple[np.ndarray, dict[str, pa.Array]]:
+    """The new rows of a stream up to a frontier, as operators take them."""
+    data, low = replay.data[stream], begin[stream]
+    high = begin[stream] = int(np.searchsorted(data.ts, frontier, "right"))
+    part = data.rows.slice(low, high - low).combine_chunks()
+    return data.ts[low:high], {n: one(part.column(n)) for n in part.column_names}

@@ -17,8 +17,10 @@ import pyarrow as pa
 
 from windrow.operators.join import Join
 from windrow.runtime.heavy_keys import Threshold
+from windrow.runtime.job import Feed
+from windrow.runtime.messages import TaskReport
 from windrow.runtime.tick import Tick, Ticker
-from windrow.spark.job import Feed, SparkJob
+from windrow.spark.job import SparkJob
 from windrow.store.store import Store
 from windrow_bench.harness import Ratio
 from windrow_bench.peers import Flink, StructuredStreaming, Window, WindowJoin, compare, write_streams
@@ -113,9 +115,9 @@ def _files(given: Any) -> Any:
 class Watched(Ticker):
     """A ticker that keeps the reports of its tasks."""
 
-    reports: Sequence[Mapping[str, Any]] = ()
+    reports: Sequence[TaskReport] = ()
 
-    def _prepare(self, tick: Tick, reports: list[dict[str, Any]]) -> None:
+    def _prepare(self, tick: Tick, reports: Sequence[TaskReport]) -> None:
         self.reports = reports
         super()._prepare(tick, reports)
 
@@ -141,18 +143,19 @@ def skew(spark: SparkSession, quick: bool, seed: int, partitions: int = 8) -> Fo
         replay = Replay.of(script, made[0], {})
         (plan,) = replay.catalog.queries.values()
         with tempfile.TemporaryDirectory(prefix="windrow-skew-") as home, Store.open(home) as store:
-            ticker = Watched(SparkJob(spark), store, {}, partitions)
+            job, ticker = SparkJob(spark), Watched(store, {}, partitions)
             ticker.heavy.threshold = threshold
-            ticker.streams = dict(replay.catalog.streams)
+            for stream in replay.catalog.streams.values():
+                ticker.add_stream(stream)
             ticker.add_query(plan, "upa", 0)
             seconds, answers = [], []
             for number, pair in enumerate(made):
-                tick = ticker.run([Feed(n, t) for n, t in pair.items()], until=(number + 1) * 1000 - 1)
+                tick = ticker.run(job, [Feed(n, t) for n, t in pair.items()], (number + 1) * 1000 - 1)
                 ticker.commit(tick)
                 if number >= count - 3:  # windows are full, and the key is known
-                    parts = [r for r in ticker.reports if r["stage"] == 1]
-                    seconds.append(max(r["seconds"]["advance"] for r in parts))
-                    results = [r["measured"]["q1", _join_step(plan_steps(ticker))].probes for r in parts]
+                    parts = [r for r in ticker.reports if r.stage == 1]
+                    seconds.append(max(r.seconds["advance"] for r in parts))
+                    results = [r.measured["q1", _join_step(plan_steps(ticker))].probes for r in parts]
                     found = [sum(p.matches for p in probes.values()) for probes in results]
                     answers.append(max(found) / max(sum(found), 1.0))
         largest[name] = min(seconds)
@@ -190,17 +193,18 @@ def expiry(spark: SparkSession, quick: bool, seed: int, partitions: int = 2) -> 
     catalog = Replay.of(script, {"l": rows(0, 1), "r": rows(0, 1)}, {}).catalog
     (plan,) = catalog.queries.values()
     with tempfile.TemporaryDirectory(prefix="windrow-expiry-") as home, Store.open(home) as store:
-        ticker = Watched(SparkJob(spark), store, {}, partitions)
-        ticker.streams = dict(catalog.streams)
+        job, ticker = SparkJob(spark), Watched(store, {}, partitions)
+        for stream in catalog.streams.values():
+            ticker.add_stream(stream)
         ticker.add_query(plan, "upa", 0)
         spent: dict[str, list[float]] = {"advance": [], "task": []}
         for number in range(fills + stills):
             begin = number * live // fills if number < fills else live + number - fills
             end = (number + 1) * live // fills if number < fills else begin + 1
             feeds = [Feed("l", rows(begin, end)), Feed("r", rows(begin, begin + 1))]
-            ticker.commit(ticker.run(feeds, until=end - 1))
+            ticker.commit(ticker.run(job, feeds, end - 1))
             if number >= fills:
-                parts = [r["seconds"] for r in ticker.reports if r["stage"] == 1]
+                parts = [r.seconds for r in ticker.reports if r.stage == 1]
                 spent["advance"].append(1000 * max(p["advance"] for p in parts))
                 spent["task"].append(1000 * max(sum(p.values()) for p in parts))
     row: dict[str, Any] = {

@@ -114,7 +114,7 @@ class Run:
 
     def flows(self) -> np.ndarray:
         """Rows seen and kept, importance seen and kept, so far."""
-        gate = next(iter(self.engine.runtime.budgets.gates.values()))
+        gate = next(iter(self.engine.runtime.declared.budgets.gates.values()))
         names = ("seen", "kept", "importance_seen", "importance_kept")
         return np.array([sum(getattr(f, n) for f in gate.flows.values()) for n in names], np.float64)
 
@@ -173,7 +173,7 @@ def overload(spark: SparkSession, place: Path, source: Source, budget: float, ra
         ticks = run.ticks
         last = _taken(ticks, handed)
         first = next((t.number for t in ticks if t.number > last and _shed(t) == 0), None)
-        spans = run.engine.runtime.budgets.spans["q"]
+        spans = run.engine.runtime.declared.budgets.spans["q"]
         answers = run.engine["q"].results()
         exact = _exact(answers)
         compared = _compare(answers, source, run.second, exact)

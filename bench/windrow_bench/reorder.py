@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.join import Join, Orders
+from windrow.operators.join import Orders
 from windrow.operators.statistics import Observed
 from windrow.optimize.order_joins import best_orders, followed, model_of
-from windrow.plan.dataflow import Circuit
 from windrow.replay import Replay
+from windrow.runtime.job import Feed, Job, LocalJob
 from windrow.runtime.tick import Ticker
-from windrow.spark.job import Feed, Job
-from windrow.store.store import Store
+from windrow.store.store import MemoryStore, StateStore
 
 NAMES = ("a", "b", "c")
 WINDOW, TICK, KEYS = 2000, 1000, 400
@@ -86,45 +85,32 @@ def settled(
     return cheaper, late[-1] + 1 if late else 0, ratios
 
 
-class LocalJoin:
-    """The join in this process."""
-
-    def __init__(self) -> None:
-        (plan,) = _replay().catalog.queries.values()
-        self.circuit, self.now = Circuit(plan, {}, {}), 0
-        self.circuit.start(0)
-
-    def __call__(self, tables: Sequence[pa.Table]) -> Orders:
-        """Run a tick."""
-        self.now += TICK
-        new = {n: t.combine_chunks() for n, t in zip(NAMES, tables, strict=True)}
-
-        def feed(stream: str) -> tuple[np.ndarray, dict[str, pa.Array]]:
-            rows = new[stream]
-            return rows["ts"].to_numpy(), {c: rows[c].chunk(0) for c in rows.column_names}
-
-        self.circuit.advance(feed, self.now - 1)
-        return next(s.operator.orders for s in self.circuit.flow.steps if isinstance(s.operator, Join))
-
-
 class SpreadJoin:
     """The join over partitions, by the ticks that serve live streams; `job` runs their tasks."""
 
-    def __init__(self, job: Job, store: Store, partitions: int) -> None:
+    def __init__(self, job: Job, store: StateStore, partitions: int) -> None:
         replay = _replay()
         (plan,) = replay.catalog.queries.values()
-        self.ticker, self.now = Ticker(job, store, {}, partitions), 0
-        self.ticker.streams = dict(replay.catalog.streams)
+        self.job, self.ticker, self.now = job, Ticker(store, {}, partitions), 0
+        for stream in replay.catalog.streams.values():
+            self.ticker.add_stream(stream)
         self.ticker.add_query(plan, "upa", 0)
 
     def __call__(self, tables: Sequence[pa.Table]) -> Orders:
         """Run a tick."""
         self.now += TICK
         feeds = [Feed(n, t) for n, t in zip(NAMES, tables, strict=True)]
-        self.ticker.commit(self.ticker.run(feeds, until=self.now - 1))
+        self.ticker.commit(self.ticker.run(self.job, feeds, self.now - 1))
         (steps,) = self.ticker.choices.chosen().values()
         (orders,) = steps.values()
         return tuple(orders)
+
+
+class LocalJoin(SpreadJoin):
+    """The join in this process."""
+
+    def __init__(self) -> None:
+        super().__init__(LocalJob(), MemoryStore(), 1)
 
 
 def _replay() -> Replay:

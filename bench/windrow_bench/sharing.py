@@ -39,13 +39,14 @@ from windrow.operators.linear import Formula, Select
 from windrow.operators.quantise import Quantise, round_up
 from windrow.operators.window import RangeWindow
 from windrow.plan.expr import Expr, Ref, quote
-from windrow.replay import Replay
-from windrow.sharing.cohort import Batch, gathered, parts
+from windrow.replay import BATCH_ROWS, Replay
+from windrow.runtime.job import LocalJob
+from windrow.sharing.cohort import parts
 from windrow.sharing.conditions import And, Condition, Constant, attributes, simplify
 from windrow.sharing.counters import count_fragments, count_slices
 from windrow.sharing.family import Family, Member
-from windrow.sharing.group import share
 from windrow.sharing.windows import PAIRED, PANED, Window, edges_between
+from windrow.store.store import MemoryStore
 from windrow_bench import sharing_counters
 from windrow_bench import sharing_ends as ends
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, best_of, parser, progress, report
@@ -204,7 +205,7 @@ class Bench:
         family = Family(technique=slicing)
         for m in members:
             family.join(m)
-        family.take(self.rows.ts, self.rows.columns, self.end)
+        family.take(self.rows.ts, self.rows.columns)
         begin = self.now()
         answers = family.finish(self.end)
         return parts(answers), family, self.now() - begin
@@ -308,14 +309,12 @@ class Pipe:
 
     def run(self, now: Callable[[], float]) -> float:
         """Seconds from the first row to the last answer; registering is not counted."""
-        group, alone = share(self.plans, {}, self.replay.tables, "shards")
-        assert not alone
-        begin_at, begin = dict.fromkeys(self.replay.data, 0), now()
-        found: list[Batch] = []
-        for _, frontier in self.replay.frontiers(None):
-            new = {k: self.replay._slice(k, begin_at, frontier) for k in self.replay.data}
-            found += group.advance(new.__getitem__, frontier, self.replay.starts)
-        assert len(dict(group.shown(gathered(found)))) == len(self.plans)
+        job = LocalJob()
+        ticker = self.replay.registered(job, MemoryStore(), "upa", sharing="shards")
+        assert len(ticker.sharing.served) == len(self.plans)
+        begin = now()
+        answers = self.replay.play(ticker, job, BATCH_ROWS["local"])
+        assert all(answers[p.name].num_rows for p in self.plans)
         return now() - begin
 
 

@@ -11,12 +11,12 @@ A script takes effect as a whole or not at all: everything is parsed, bound and 
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,8 +25,11 @@ from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.errors import BindingError, WindrowError
 from windrow.functions import registered
 from windrow.plan.nodes import QueryPlan
-from windrow.replay import applied
-from windrow.runtime.outlet import View
+from windrow.replay import applied, infer_stream
+from windrow.runtime.budget import microseconds_of
+from windrow.runtime.declarations import Change
+from windrow.runtime.runtime import Runtime
+from windrow.store.store import MemoryStore, StateStore, Store
 
 __all__ = ["Engine", "Query"]
 
@@ -39,36 +42,36 @@ class Engine:
     def __init__(
         self,
         runtime: str = "spark",
-        home: str | None = None,
+        home: str | os.PathLike[str] | None = None,
         spark: Any = None,
         *,
+        partitions: int | None = None,
         strategy: str = "upa",
         without: Iterable[str] = (),
         sharing: str = "auto",
         tick_budget: str | float | None = None,
-        **options: Any,
+        ahead: str | float | None = None,
     ) -> None:
-        self.catalog = Catalog(functions=registered())
-        self._without = frozenset(without)
-        self._strategy = strategy
+        """Open an engine; with a `home` it goes on where the last one stopped.
+
+        `ahead`: how far ahead of its stream and of the wall a row may be, for streams that do not say AHEAD.
+        """
+        self._without, self._strategy = frozenset(without), strategy
         self._declaring = threading.RLock()  # a change is bound against the catalog that it is made to
-        if runtime == "local":
-            from windrow.local.live import LocalRuntime
-
-            self.runtime: Any = LocalRuntime(self._functions(self.catalog), strategy, sharing, tick_budget=tick_budget)
-        elif runtime == "spark":
-            from windrow.runtime.live import SparkRuntime
-
-            given = {"home": home, "spark": spark, "strategy": strategy, "sharing": sharing, "tick_budget": tick_budget}
-            made = SparkRuntime(self._functions(self.catalog), **given, **options)
-            self.runtime = made
-            try:
-                self.catalog = made.restore(self.catalog, self._without)
-            except BaseException:
-                made.stop()
-                raise
-        else:
-            raise WindrowError(f"unknown runtime {runtime!r}", hint="use one of spark, local")
+        self.catalog = Catalog(functions=registered())
+        settings: dict[str, Any] = {
+            "strategy": strategy,
+            "partitions": partitions,
+            "sharing": sharing,
+            "budget_us": microseconds_of(tick_budget, "tick_budget"),
+            "ahead_us": microseconds_of(ahead, "ahead"),
+        }
+        self.runtime = _opened(runtime, home, spark, self._functions(self.catalog), settings)
+        try:
+            self.catalog = self.runtime.restore(self.catalog, self._without)
+        except BaseException:
+            self.runtime.stop()
+            raise
 
     @staticmethod
     def _functions(catalog: Catalog) -> dict[str, Callable[..., object]]:
@@ -84,23 +87,31 @@ class Engine:
         from windrow.optimize import optimize
         from windrow.plan.explain import explain
 
-        catalog, actions, shown = replace(self.catalog, functions=registered()), [], []
+        change, shown = self._change(), []
         for statement in cql.parse(script):
-            bound = cql.bind(statement, catalog)
+            bound = cql.bind(statement, change.catalog)
             match bound:
                 case cql.CreateQuery(plan):
-                    bound = cql.CreateQuery(optimize(plan, catalog, off=self._without, strategy=self._strategy))
+                    bound = cql.CreateQuery(optimize(plan, change.catalog, off=self._without, strategy=self._strategy))
                 case cql.Explain(plan, form):
-                    best = optimize(plan, catalog, off=self._without)
+                    best = optimize(plan, change.catalog, off=self._without, strategy=self._strategy)
                     shown.append(explain(best, form, strategy=self._strategy, sharing=self._sharing(best)))
-            after = applied(bound, catalog)
-            if after is not catalog:  # EXPLAIN, or DROP IF EXISTS of nothing
-                actions.append(bound)
-            catalog = after
-        if actions:
-            adding = all(isinstance(a, cql.CreateQuery) and a.plan.budget is None for a in actions)
-            self._change(catalog, *(partial(self._act, bound) for bound in actions), adding=adding)
+            after = applied(bound, change.catalog)
+            if after is not change.catalog:  # EXPLAIN, or DROP IF EXISTS of nothing
+                _note(change, bound)
+            change.catalog = after
+        if change.catalog is not self.catalog:
+            self._apply(change)
         return shown
+
+    def _change(self) -> Change:
+        functions = registered()
+        catalog = self.catalog if functions == self.catalog.functions else replace(self.catalog, functions=functions)
+        return Change(catalog, self._functions(catalog))
+
+    def _apply(self, change: Change) -> None:
+        self.runtime.apply(change)
+        self.catalog = change.catalog
 
     def _sharing(self, plan: QueryPlan) -> dict[str, Any] | None:
         """What EXPLAIN says of a periodic query's sharing: as it is, or as it would be if it were registered."""
@@ -112,72 +123,53 @@ class Engine:
         known = plan.name in registry.served or plan.name.lower() in self.catalog.queries
         return sharing_of(registry if known else registry.with_plan(plan), plan)
 
-    def _change(self, catalog: Catalog, *changes: Callable[[], object], adding: bool = False) -> None:
-        """Make changes that lead to a catalog: all of them or none; `adding`: only queries without budgets come."""
-        with self.runtime.changing(adding):
-            self.runtime.keep(catalog, self._functions(catalog))
-            for change in changes:
-                change()
-        self.catalog = catalog
-
-    def _act(self, bound: Any) -> None:
-        from windrow import cql
-
-        match bound:
-            case cql.CreateStream(definition):
-                self.runtime.add_stream(definition)
-            case cql.CreateTable(definition):
-                self.runtime.add_table(definition)
-            case cql.CreateQuery(plan):
-                self.runtime.add_query(plan)
-            case cql.Drop(kind, name, _):
-                drop = {
-                    "query": self.runtime.drop_query,
-                    "stream": self.runtime.drop_stream,
-                    "table": self.runtime.drop_table,
-                }
-                drop[kind](name)
-
     def stream(self, name: str, data: Any, timestamp: str | None = None, slack: Any = None, **options: Any) -> None:
-        """Declare a stream from a streaming DataFrame (Spark) or an example table (local).
+        """Declare a stream from a streaming DataFrame, or from an example of the rows that will be pushed.
 
         After a restart, give the DataFrame of a stream that was declared so again: it goes on from where it was.
         """
-        definition = _with(self.runtime.describe(name, data), timestamp, slack, options)
+        columns = self.runtime.declared.columns(data)
+        example = pa.schema(list(columns.items())).empty_table()
+        definition = _with(infer_stream(name, example), timestamp, slack, options)
         with self._declaring:
             known = self.catalog.streams.get(name.lower())
-            if known is not None and _same(known, definition) and self.runtime.attach(name, data):
+            if known is not None and _same(known, definition) and self.runtime.declared.attach(name, data):
                 return
-            self._change(self.catalog.add(definition), lambda: self.runtime.add_stream(definition, data))
+            change = self._change()
+            change.catalog = change.catalog.add(definition)
+            change.add("stream", definition)
+            change.data[name.lower()] = data
+            self._apply(change)
 
     def table(self, name: str, data: Any, *, retroactive: bool = False, valid: tuple[str, str] | None = None) -> None:
-        """Declare a table from data, or replace what a declared table holds."""
+        """Declare a table from data, or replace what a declared table holds, from the next tick on."""
         with self._declaring:
-            known = self.catalog.tables.get(name.lower())
-            if known is not None:
-                self._change(self.catalog, lambda: self.runtime.add_table(known, data))
-                return
-            definition = TableDef(name, self.runtime.columns(data), retroactive, valid)
-            self._change(self.catalog.add(definition), lambda: self.runtime.add_table(definition, data))
+            change = self._change()
+            definition = self.catalog.tables.get(name.lower())
+            if definition is None:
+                definition = TableDef(name, self.runtime.declared.columns(data), retroactive, valid)
+                change.catalog = change.catalog.add(definition)
+            change.add("table", definition)
+            change.data[name.lower()] = data
+            self._apply(change)
 
     def refresh(self, table: str) -> None:
         """Read a table again now."""
         if table.lower() not in self.catalog.tables:
             raise BindingError(f'table "{table}" does not exist')
-        self.runtime.refresh(table)
+        self.runtime.declared.refresh_table(table.lower())
 
     def push(self, stream: str, rows: Any) -> None:
-        """Hand in rows (local runtime)."""
-        self._local("push").push(stream, rows)
+        """Hand in rows of a stream that has no source of its own.
+
+        In process their answers are there when this returns; on Spark the next tick takes them.
+        """
+        self._known_stream(stream)
+        self.runtime.push(stream, rows)
 
     def advance(self, until: int) -> None:
-        """Move time to `until` (local runtime)."""
-        self._local("advance").advance(until)
-
-    def _local(self, what: str) -> Any:
-        if not hasattr(self.runtime, what):
-            raise WindrowError(f"{what} is for the local runtime", hint="on Spark rows come from sources")
-        return self.runtime
+        """Move time to `until`: no row at or before it will come."""
+        self.runtime.advance(until)
 
     def start(self) -> None:
         """Begin reading streams."""
@@ -189,8 +181,7 @@ class Engine:
 
     def status(self) -> dict[str, Any]:
         """Rates, tick times, frontier and lag, late rows, state and per-query counters."""
-        found: dict[str, Any] = self.runtime.status()
-        return found
+        return self.runtime.status()
 
     def sink(self, query: str, kind: str, **options: Any) -> None:
         """Write a query's answers to `kind` (parquet, json, postgres, terminal, memory) as well.
@@ -205,15 +196,16 @@ class Engine:
         if kind == "callback":
             made = CallbackSink(options["fn"])
         else:  # a home's ticks are its own, whoever else writes to the same server
-            made = parse_sink({"sink": kind, **options}, owner=getattr(self.runtime, "identity", ""))
-        self.runtime.outlets[key].sinks.append(made)
+            made = parse_sink({"sink": kind, **options}, owner=self.runtime.store.identity)
+        self.runtime.declared.outlets[key].sinks.append(made)
 
     def ask(self, text: str) -> pa.Table:
         """Answer a one-time SELECT over the streams' kept windows and the relation-valued answers, as of now."""
         from windrow.runtime.ask import ask
 
         with self.runtime.view() as view:
-            return ask(text, self.catalog, view, self.runtime.tables(), self._functions(self.catalog))
+            tables = {k: t.reading.table for k, t in self.runtime.declared.tables.items()}
+            return ask(text, self.catalog, view, tables, self._functions(self.catalog))
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait until the engine stops; what made it fail is raised."""
@@ -224,9 +216,15 @@ class Engine:
         self.runtime.drain(seconds)
 
     def late(self, stream: str) -> pa.Table:
-        """Rows of a stream that came too late."""
-        table: pa.Table = self.runtime.late(stream)
-        return table
+        """Rows of a stream that came too late, or from too far ahead."""
+        self._known_stream(stream)
+        return self.runtime.late(stream)
+
+    def _known_stream(self, name: str) -> None:
+        if name.lower() not in self.catalog.streams:
+            raise BindingError(
+                f'stream "{name}" does not exist', hint=f"streams are {', '.join(self.catalog.streams) or 'none yet'}"
+            )
 
     def _known(self, name: str) -> str:
         if name.lower() not in self.catalog.queries:
@@ -262,7 +260,7 @@ class Query:
 
     def results(self) -> pa.Table:
         """The newest rows of the answer (the last 100,000; attach a sink for all of them)."""
-        return self._with_quality(self._engine.runtime.outlets[self._key].recent.table())
+        return self._with_quality(self._engine.runtime.declared.outlets[self._key].recent.table())
 
     def _with_quality(self, table: pa.Table) -> pa.Table:
         quality = self.quality()
@@ -275,14 +273,13 @@ class Query:
 
         The same figures are in the metadata of `results()` and `snapshot()`, as JSON under `windrow.quality`.
         """
-        found: dict[str, Any] | None = self._engine.runtime.quality(self._key)
-        return found
+        return self._engine.runtime.quality(self._key)
 
     def snapshot(self) -> pa.Table:
         """The rows of the relation now; for a stream-valued query, the rows of its newest instant."""
         if self.plan.has_op:
             with self._engine.runtime.view() as view:
-                return self._with_quality(cast(View, view).snapshot(self._key))
+                return self._with_quality(view.snapshot(self._key))
         rows = self.results()
         if not rows.num_rows:
             return rows
@@ -305,7 +302,52 @@ class Query:
 
     def subscribe(self, callback: Callable[[pa.Table], None]) -> None:
         """Call `callback` with each new part of the answer."""
-        self._engine.runtime.outlets[self._key].recent.subscribers.append(callback)
+        self._engine.runtime.declared.outlets[self._key].recent.subscribers.append(callback)
+
+
+def _opened(
+    runtime: str,
+    home: str | os.PathLike[str] | None,
+    spark: Any,
+    functions: Mapping[str, Any],
+    settings: dict[str, Any],
+) -> Runtime:
+    """The runtime of that name over a home; without one its state goes with it."""
+    if runtime == "local":
+        from windrow.runtime.job import LocalJob
+
+        store: StateStore = MemoryStore() if home is None else Store.open(home)
+        return _made(lambda: Runtime(LocalJob(), store, functions, **settings), store)
+    if runtime == "spark":
+        from windrow.spark.live import open_runtime
+
+        return open_runtime(home, spark, functions, settings)
+    raise WindrowError(f"unknown runtime {runtime!r}", hint="use one of spark, local")
+
+
+def _made(make: Callable[[], Runtime], store: StateStore) -> Runtime:
+    try:
+        made = make()
+        store.sweep(orphans=True)
+        return made
+    except BaseException:
+        store.close()
+        raise
+
+
+def _note(change: Change, bound: Any) -> None:
+    """Put a statement into a change."""
+    from windrow import cql
+
+    match bound:
+        case cql.CreateStream(definition):
+            change.add("stream", definition)
+        case cql.CreateTable(definition):
+            change.add("table", definition)
+        case cql.CreateQuery(plan):
+            change.add("query", plan)
+        case cql.Drop(kind, name, _):
+            change.drop(kind, name)
 
 
 def _with(stream: StreamDef, timestamp: str | None, slack: Any, options: Mapping[str, Any]) -> StreamDef:
@@ -318,10 +360,13 @@ def _with(stream: StreamDef, timestamp: str | None, slack: Any, options: Mapping
                 hint=f"its columns are {', '.join(stream.columns)}",
             )
         stream = replace(stream, time=named[timestamp.lower()])
-    unknown = set(options) - {"retain", "idle_after"}
+    unknown = set(options) - {"retain", "idle_after", "ahead"}
     if unknown:
-        raise WindrowError(f"unknown option {sorted(unknown)[0]!r}", hint="use timestamp, slack, retain, idle_after")
+        raise WindrowError(
+            f"unknown option {sorted(unknown)[0]!r}", hint="use timestamp, slack, retain, idle_after, ahead"
+        )
     clauses = {"WITHIN": slack, "RETAIN": options.get("retain"), "IDLE AFTER": options.get("idle_after")}
+    clauses["AHEAD"] = options.get("ahead")
     said = " ".join(f"{clause} {value}" for clause, value in clauses.items() if value is not None)
     clock = "BIGINT" if pa.types.is_integer(stream.time_type) else "TIMESTAMP"
     from windrow import cql
@@ -330,7 +375,8 @@ def _with(stream: StreamDef, timestamp: str | None, slack: Any, options: Mapping
     bound = cql.bind(statement, Catalog())
     assert isinstance(bound, cql.CreateStream)
     given = bound.definition
-    return replace(stream, slack=given.slack, retain=given.retain, idle_after=given.idle_after)
+    clauses_given = {n: getattr(given, n) for n in ("slack", "within", "retain", "idle_after", "ahead")}
+    return replace(stream, **clauses_given)
 
 
 def _figures(quality: Mapping[str, Any]) -> str:

@@ -88,3 +88,13 @@ class StateError(WindrowError):
 
 class RuntimeFailure(WindrowError):
     """An engine underneath or a user's function failed."""
+
+
+def as_failure(error: Exception, query: str) -> WindrowError:
+    """What stops one query: the error itself if it is ours, else one that says what was raised."""
+    if isinstance(error, WindrowError):
+        return error
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    made = RuntimeFailure(f'query "{query}" raised {said}', hint="this is a fault in windrow; the query was stopped")
+    made.__cause__ = error
+    return made

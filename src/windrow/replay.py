@@ -1,11 +1,15 @@
 """Replay: bounded input, complete answers.
 
 All streams are merged by time and cut into batches; after each batch the frontier is just below the next row's time, so
-an instant is never evaluated before all its rows are there. Where the cuts fall changes nothing but speed.
+an instant is never evaluated before all its rows are there. Each batch is one tick with its frontier given, on the same
+ticker and job that serve live streams. Where the cuts fall changes nothing but speed.
 """
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,15 +19,24 @@ import pyarrow as pa
 
 from windrow.catalog import Catalog, FunctionDef, StreamDef, TableDef
 from windrow.errors import BindingError, SourceError, WindrowError
-from windrow.operators.elements import Int64s, one
+from windrow.operators.elements import Elements
 from windrow.plan.nodes import QueryPlan
+from windrow.runtime.job import Feed, Job, LocalJob
+from windrow.runtime.tick import Ticker
+from windrow.sharing.cohort import Batch
 from windrow.sources.intake import Arrivals, arrivals
 from windrow.sources.tabular import to_table
+from windrow.store.runs import RunStore
+from windrow.store.store import MemoryStore, StateStore, Store
 
-BATCH_ROWS = 1 << 17
+BATCH_ROWS = {"local": 1 << 17, "spark": 1 << 19}
 """Rows per batch when the caller does not say: large enough to be columnar, small enough to show progress."""
 
 Progress = Callable[[int, int], None]
+
+
+class LateRowsWarning(UserWarning):
+    """Rows of a stream came later than WITHIN allows, and are in `answers.late`."""
 
 
 class Answers(dict[str, pa.Table]):
@@ -59,13 +72,26 @@ def run(
     replay = Replay.of(
         script, streams or {}, tables or {}, until, without=without, strategy=strategy, functions=functions
     )
-    if runtime == "spark":
-        from windrow.runtime.bounded import run_on_spark
+    rows = batch_rows or BATCH_ROWS[runtime]
+    if runtime == "local":
+        answers = replay.on(LocalJob(), MemoryStore(), rows, strategy, progress=progress, sharing=sharing)
+    else:
+        from windrow.spark.job import SparkJob
+        from windrow.spark.session import session
 
-        return run_on_spark(
-            replay, batch_rows=batch_rows, strategy=strategy, progress=progress, spark=spark, sharing=sharing
-        )
-    return replay.run_local(batch_rows, strategy, progress, sharing)
+        home = tempfile.mkdtemp(prefix="windrow-replay-")
+        try:
+            answers = replay.in_home(home, SparkJob(session(spark)), rows, strategy, progress=progress, sharing=sharing)
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+    for stream, late in answers.late.items():
+        if late.num_rows:
+            warnings.warn(
+                f'stream "{stream}": {late.num_rows} of its rows came too late; they are in answers.late["{stream}"]',
+                LateRowsWarning,
+                stacklevel=2,
+            )
+    return answers
 
 
 def _check_options(runtime: str, strategy: str, batch_rows: int | None) -> None:
@@ -82,7 +108,7 @@ def _check_options(runtime: str, strategy: str, batch_rows: int | None) -> None:
 
 
 class Replay:
-    """A script bound to its data: what both runtimes run."""
+    """A script bound to its data."""
 
     def __init__(
         self, catalog: Catalog, data: Mapping[str, Arrivals], tables: Mapping[str, pa.Table], until: int | None
@@ -111,10 +137,11 @@ class Replay:
         catalog = Catalog(functions={**registered(), **(functions or {})})
         catalog = bind_script(script, catalog, raw_streams, raw_tables)
         catalog = _optimised(catalog, without, strategy)
+        end = _instant(until, catalog)
         read = {name.lower() for q in catalog.queries.values() for name in q.streams + q.tables}
-        data = {k: _arrivals(d, raw_streams) for k, d in catalog.streams.items() if k in read | raw_streams.keys()}
+        data = {k: _arrivals(d, raw_streams, end) for k, d in catalog.streams.items() if k in read | raw_streams.keys()}
         held = {k: _table(d, raw_tables) for k, d in catalog.tables.items() if k in read}
-        return cls(catalog, data, held, _instant(until, catalog))
+        return cls(catalog, data, held, end)
 
     def starts(self, plan: QueryPlan) -> int | None:
         """Where a query's clock starts: the earliest row of the streams it reads."""
@@ -127,8 +154,7 @@ class Replay:
             return
         ts = np.sort(np.concatenate([a.ts for a in self.data.values()]), kind="stable")
         ts = ts[ts <= self.until]
-        step = batch_rows or BATCH_ROWS
-        previous = None
+        step, previous = batch_rows or BATCH_ROWS["local"], None
         for done in range(step, len(ts), step):
             frontier = int(ts[done]) - 1
             if previous is None or frontier > previous:
@@ -136,42 +162,83 @@ class Replay:
                 previous = frontier
         yield len(ts), self.until
 
-    def run_local(
-        self, batch_rows: int | None, strategy: str, progress: Progress | None, sharing: str = "auto"
+    def on(
+        self,
+        job: Job,
+        store: StateStore,
+        batch_rows: int | None,
+        strategy: str = "upa",
+        *,
+        partitions: int | None = None,
+        progress: Progress | None = None,
+        sharing: str = "auto",
     ) -> Answers:
-        """All queries, in this process: those that share in one group, the others each in a circuit."""
-        from windrow.plan.dataflow import Circuit
-        from windrow.sharing.cohort import Batch, gathered
-        from windrow.sharing.group import share
+        """Run every query by ticks, with state in a new store."""
+        how = sharing if strategy == "upa" else "off"
+        return self.play(self.registered(job, store, strategy, partitions, how), job, batch_rows, progress)
 
-        calls = {name: f.fn for name, f in self.catalog.functions.items()}
-        plans = self.catalog.queries.values()
-        group, alone = share(plans, calls, self.tables, sharing if strategy == "upa" else "off", rate=self.rate)
-        circuits = [Circuit(p, calls, self.tables, strategy) for p in alone]
-        parts: dict[str, list[pa.Table]] = {p.name: [] for p in alone}
+    def registered(
+        self, job: Job, store: StateStore, strategy: str, partitions: int | None = None, sharing: str = "auto"
+    ) -> Ticker:
+        """A ticker over a new store that knows all queries."""
+        if isinstance(store.runs, RunStore):
+            store.runs = store.runs.unsynced()  # a replay that dies is started anew
+        functions = {n: f.fn for n, f in self.catalog.functions.items()}
+        ticker = Ticker(store, functions, partitions or job.parallelism, sharing, in_process=job.in_process)
+        for stream in self.catalog.streams.values():
+            ticker.add_stream(stream)
+        for name, table in self.tables.items():
+            ticker.set_table(name, table)
+        plans = [p for p in self.catalog.queries.values() if self.starts(p) is not None]
+        together = [q for p in plans if (q := ticker.sharing.recognised(p)) is not None]
+        if sharing == "auto":
+            together = ticker.sharing.chosen(together, self.rate)
+        for query in together:
+            ticker.add_shared(ticker.sharing.admit(query), self.starts(query.plan))
+        for plan in plans:
+            if plan.name not in ticker.sharing.served:
+                ticker.add_alone(plan, strategy, self.starts(plan))
+        return ticker
+
+    def play(self, ticker: Ticker, job: Job, batch_rows: int | None, progress: Progress | None = None) -> Answers:
+        """All ticks, from the first row to the last answer."""
+        parts: dict[str, list[pa.Table]] = {}
         shared: list[Batch] = []
-        begin = dict.fromkeys(self.data, 0)
         total = sum(len(a.ts) for a in self.data.values())
-        for done, frontier in self.frontiers(batch_rows):
-            new = {k: self._slice(k, begin, frontier) for k in self.data}
-            shared += group.advance(new.__getitem__, frontier, self.starts)
-            for failure in group.failures.values():
+        begin = dict.fromkeys(self.data, 0)
+        for done, frontier in self.frontiers(batch_rows) if ticker.queries else ():
+            tick = ticker.run(job, list(self._feeds(begin, frontier)), frontier)
+            for failure in tick.failed.values():
                 raise failure
-            for circuit in circuits:
-                start = self.starts(circuit.plan)
-                if start is None or start > frontier:
-                    continue
-                if not circuit.started:
-                    circuit.start(start)
-                elements = circuit.advance(new.__getitem__, frontier)
-                if len(elements):
-                    parts[circuit.plan.name].append(circuit.answer(elements))
+            ticker.commit(tick)
+            ticker.store.sweep()
+            for name, table in tick.answers.items():
+                parts.setdefault(name, []).append(table)
+            shared += tick.shared
             if progress is not None:
                 progress(done, total)
-        answers = {c.plan.name: _concat(c, parts[c.plan.name]) for c in circuits}
-        answers |= {name: group.empty(name) for name in group.served}
-        answers |= group.shown(gathered(shared))
-        return Answers({p.name: answers[p.name] for p in plans}, self.late())
+        for name, table in ticker.shown(shared).items():
+            parts[name] = [table]
+        return Answers(dict(self._whole(parts)), self.late())
+
+    def in_home(self, home: str, job: Job, batch_rows: int | None, strategy: str = "upa", **options: Any) -> Answers:
+        """Run every query with state in a new home."""
+        with Store.open(home) as store:
+            return self.on(job, store, batch_rows, strategy, **options)
+
+    def _feeds(self, begin: dict[str, int], frontier: int) -> Iterator[Feed]:
+        for stream, data in self.data.items():
+            low, high = begin[stream], int(np.searchsorted(data.ts, frontier, "right"))
+            begin[stream] = high
+            if high > low:
+                yield Feed(stream, data.rows.slice(low, high - low))
+
+    def _whole(self, parts: Mapping[str, list[pa.Table]]) -> Iterator[tuple[str, pa.Table]]:
+        from windrow.plan.dataflow import answer
+
+        for plan in self.catalog.queries.values():
+            found = parts.get(plan.name) or [answer(plan, Elements.empty(plan.root.schema))]
+            yield plan.name, found[0] if len(found) == 1 else pa.concat_tables(found)
 
     def rate(self, stream: str) -> float:
         """Rows per tick of a stream's clock."""
@@ -181,13 +248,6 @@ class Replay:
     def late(self) -> dict[str, pa.Table]:
         """Late rows by stream name."""
         return {self.catalog.streams[k].name: a.late for k, a in self.data.items()}
-
-    def _slice(self, stream: str, begin: dict[str, int], frontier: int) -> tuple[Int64s, Mapping[str, pa.Array]]:
-        data = self.data[stream]
-        low, high = begin[stream], int(np.searchsorted(data.ts, frontier, "right"))
-        begin[stream] = high
-        part = data.rows.slice(low, high - low)
-        return data.ts[low:high], {name: one(part.column(name)) for name in part.column_names}
 
 
 def bind_script(
@@ -253,14 +313,14 @@ def _optimised(catalog: Catalog, without: Iterable[str], strategy: str) -> Catal
     )
 
 
-def _arrivals(stream: StreamDef, data: Mapping[str, tuple[str, Any]]) -> Arrivals:
+def _arrivals(stream: StreamDef, data: Mapping[str, tuple[str, Any]], until: int | None) -> Arrivals:
     if stream.name.lower() not in data:
         raise SourceError(
             f'stream "{stream.name}" has no data',
             hint=f"pass it to run: streams={{'{stream.name}': table or path}}",
         )
     table = to_table(data[stream.name.lower()][1], f'stream "{stream.name}"', schema=dict(stream.columns))
-    return arrivals(stream, table)
+    return arrivals(stream, table, until)
 
 
 def _table(table: TableDef, data: Mapping[str, tuple[str, Any]]) -> pa.Table:
@@ -286,12 +346,3 @@ def _instant(until: Any, catalog: Catalog) -> int | None:
         raise WindrowError(
             f"until is {until!r}", hint="give an integer (ticks or microseconds) or a datetime"
         ) from error
-
-
-def _concat(circuit: Any, parts: list[pa.Table]) -> pa.Table:
-    from windrow.operators.elements import Elements
-
-    if parts:
-        return pa.concat_tables(parts)
-    last = circuit.flow.steps[-1]
-    return circuit.answer(Elements.empty(last.schema))

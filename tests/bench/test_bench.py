@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from windrow.cli.bench import experiments
+from windrow.cli.bench import experiments, package
 from windrow_bench import archive, engine, flows, harness, isolation, overload, patterns, schedule, star
 from windrow_bench.harness import Figure, Ratio, Result
 
@@ -27,8 +27,8 @@ def document(path: Path) -> dict[str, Any]:
 
 def test_experiments_are_listed() -> None:
     """`windrow bench` finds the experiments and takes no shared module for one."""
-    assert {"patterns", "engine"} <= experiments().keys()
-    assert not {"harness", "flows", "drive"} & experiments().keys()
+    assert {"patterns", "engine"} <= experiments(package()).keys()
+    assert not {"harness", "flows", "drive"} & experiments(package()).keys()
 
 
 def test_patterns_measures_every_query_under_every_strategy(tmp_path: Path) -> None:

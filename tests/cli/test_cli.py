@@ -281,7 +281,8 @@ def bids(tmp_path: Path) -> str:
 
 def test_run_for_real(script: str, bids: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A script and a file give an answer, and the late row a note."""
-    Path(script).write_text("SELECT ISTREAM(price) FROM bid [RANGE 5]")
+    declared = "CREATE STREAM bid (ts BIGINT, auction VARCHAR, price BIGINT) TIMESTAMP BY ts WITHIN 0"
+    Path(script).write_text(f"{declared}; SELECT ISTREAM(price) FROM bid [RANGE 5]")
     assert main(["run", script, "--stream", bids, "--runtime", "local", "--format", "csv", "--until", "9"]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines() == ["_ts,price", "1,10", "3,20"]

@@ -76,10 +76,10 @@ def test_ctrl_c_ends_it_well() -> None:
 
 def test_failure_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """An engine that failed makes the demo fail, with its message and without advice."""
-    from windrow.local.live import LocalRuntime
+    from windrow.runtime.runtime import Runtime
 
-    healthy = LocalRuntime.status
-    monkeypatch.setattr(LocalRuntime, "status", lambda self: healthy(self) | {"error": "the disk is full"})
+    healthy = Runtime.status
+    monkeypatch.setattr(Runtime, "status", lambda self: healthy(self) | {"error": "the disk is full"})
     assert main(["demo", "--runtime", "local", "--seconds", "3", "--queries", "2", "--plain"]) == 1
     said = capsys.readouterr()
     assert said.err == "error: the engine stopped: the disk is full\n"

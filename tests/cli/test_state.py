@@ -20,12 +20,11 @@ def home(tmp_path):
             Manifest(
                 0,
                 7,
-                {"bid": 4},
-                {"bid": 1_700_000_000_000_000},
-                1_700_000_000_000_000,
-                {"hot": 5},
-                {("s0", 1, "join", "left"): refs, ("s0", 0, "join", "left"): ()},
-                sinks={"hot": 6},
+                offsets={"bid": {"pushed": 4}},
+                marks={"bid": 1_700_000_000_000_000},
+                frontier=1_700_000_000_000_000,
+                clocks={"hot": 5},
+                runs={("s0", 1, "join", "left"): refs, ("s0", 0, "join", "left"): ()},
             )
         )
         yield tmp_path / "home"
@@ -36,8 +35,8 @@ def test_json(home, capsys):
     assert main([str(home), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["version"], shown["tick"], shown["runs"]) == (0, 7, 1)
-    assert shown["streams"] == {"bid": {"batch": 4, "mark": 1_700_000_000_000_000}}
-    assert shown["queries"] == {"hot": {"clock": 5, "sink": 6}}
+    assert shown["streams"] == {"bid": {"offset": {"pushed": 4}, "mark": 1_700_000_000_000_000}}
+    assert shown["queries"] == {"hot": {"clock": 5}}
     (stage,) = shown["stages"]
     assert (stage["partitions"], stage["runs"], stage["rows"]) == (2, 1, 3)
 

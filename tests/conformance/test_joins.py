@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from windrow_tests_in_process import JobTicker
 
 import windrow
 from windrow.replay import Replay
 from windrow.runtime import program as programs
 from windrow.runtime import tick as ticks
-from windrow.runtime.bounded import run_on
 from windrow.runtime.heavy_keys import HeavyKeys, Threshold
-from windrow.runtime.join_choices import Choices
-from windrow.spark.job import Feed
+from windrow.runtime.job import Feed
+from windrow.runtime.join_choices import JoinChoices
 from windrow.store.store import Store
 from windrow.testing import assert_same, oracle
 
@@ -72,7 +72,9 @@ def check(job, home, query, streams, tables, ways=((1, None), (2, 11), (3, 7), (
     assert_same(windrow.run(query, used, tables, runtime="local", batch_rows=13)["q1"], want)
     for partitions, rows in ways:
         replay = Replay.of(query, used, tables, None)
-        got = run_on(job(2, chaos=partitions), str(home / f"{partitions}"), replay, rows, "upa", partitions)["q1"]
+        got = replay.in_home(str(home / f"{partitions}"), job(2, chaos=partitions), rows, "upa", partitions=partitions)[
+            "q1"
+        ]
         try:
             assert_same(got, want)
         except AssertionError as error:
@@ -104,7 +106,7 @@ def test_heavy_keys_change_no_answer(query, in_process_job, tmp_path, monkeypatc
 def test_choices_change_no_answer(query, in_process_job, tmp_path, monkeypatch):
     """Other orders, or another plan, at every tick."""
     turn = iter(range(10_000))
-    chosen = Choices.chosen
+    chosen = JoinChoices.chosen
 
     def changing(self):
         found = chosen(self)
@@ -118,7 +120,7 @@ def test_choices_change_no_answer(query, in_process_job, tmp_path, monkeypatch):
                     steps[step] = tuple(tuple((i + at * (k + 1)) % n for i in range(n)) for k in range(n))
         return found
 
-    monkeypatch.setattr(Choices, "chosen", changing)
+    monkeypatch.setattr(JoinChoices, "chosen", changing)
     check(in_process_job, tmp_path, query, *data(3, 40))
 
 
@@ -152,7 +154,7 @@ def test_tables_change_under_aggregation_joins(query, plan, in_process_job, tmp_
         (plan_,) = replay.catalog.queries.values()
         found = []
         with Store.open(str(tmp_path / f"{aggregation}-{partitions}")) as store:
-            ticker = ticks.Ticker(in_process_job(2, chaos=partitions), store, {}, partitions)
+            ticker = JobTicker(in_process_job(2, chaos=partitions), store, {}, partitions)
             ticker.streams = dict(replay.catalog.streams)
             for number in range(9):
                 ticker.set_table("p", versions[number // 2 % 4])
@@ -163,7 +165,7 @@ def test_tables_change_under_aggregation_joins(query, plan, in_process_job, tmp_
                     Feed(n.lower(), t.filter((pa.compute.field("ts") >= low) & (pa.compute.field("ts") < high)))
                     for n, t in used.items()
                 ]
-                tick = ticker.run([f for f in feeds if f.rows.num_rows], until=high - 1)
+                tick = ticker.tick([f for f in feeds if f.rows.num_rows], until=high - 1)
                 ticker.commit(tick)
                 found += tick.answers.values()
         return pa.concat_tables(found)

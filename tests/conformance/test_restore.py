@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from windrow_tests_in_process import sliced
 
 from windrow.plan.dataflow import Circuit
 from windrow.replay import Replay
@@ -20,7 +21,7 @@ def run_with_restarts(script, streams, tables, until, batch_rows, strategy):
     for plan in replay.catalog.queries.values():
         circuit, parts, begin = Circuit(plan, {}, replay.tables, strategy), [], dict.fromkeys(replay.data, 0)
         for _, frontier in replay.frontiers(batch_rows):
-            new = {k: replay._slice(k, begin, frontier) for k in replay.data}
+            new = {k: sliced(replay, k, begin, frontier) for k in replay.data}
             start = replay.starts(plan)
             if start is None or start > frontier:
                 continue

@@ -13,7 +13,7 @@ import pytest
 
 import windrow
 from windrow.replay import Replay
-from windrow.runtime.bounded import run_on_spark
+from windrow.spark.job import SparkJob
 from windrow.testing import assert_same, oracle, seeded_case
 from windrow.testing.strategies import TICKS, TIMESTAMPS
 
@@ -38,7 +38,7 @@ def combined(seeds, clock):
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_random_cases_equal_the_local_answer(group, spark):
+def test_random_cases_equal_the_local_answer(group, spark, tmp_path):
     """Three numbers of partitions and three splits into batches: one answer."""
     first = 9000 + group * GROUP
     script, streams, tables = combined(range(first, first + GROUP), TIMESTAMPS if group % 3 == 2 else TICKS)
@@ -46,9 +46,9 @@ def test_random_cases_equal_the_local_answer(group, spark):
     if group == 0:
         for name, answer in oracle(script, streams, tables).items():
             assert_same(want[name], answer)
-    for partitions, rows, strategy in WAYS:
+    for number, (partitions, rows, strategy) in enumerate(WAYS):
         replay = Replay.of(script, streams, tables, strategy=strategy)
-        got = run_on_spark(replay, batch_rows=rows, strategy=strategy, spark=spark, partitions=partitions)
+        got = replay.in_home(str(tmp_path / str(number)), SparkJob(spark), rows, strategy, partitions=partitions)
         for name in want:
             try:
                 assert_same(got[name], want[name])

@@ -10,7 +10,7 @@ import pytest
 
 import windrow
 from windrow.replay import Replay
-from windrow.runtime.bounded import run_on, run_on_spark
+from windrow.spark.job import SparkJob
 from windrow.testing import assert_same, oracle
 
 DECLARE = """
@@ -75,7 +75,9 @@ def test_tasks_give_the_local_answer(seed, in_process_job, tmp_path):
         assert_same(want[name], answer)
     for number, (partitions, rows) in enumerate(WAYS):
         replay = Replay.of(script(), streams, tables)
-        got = run_on(in_process_job(2, chaos=number), str(tmp_path / str(number)), replay, rows, "upa", partitions)
+        got = replay.in_home(
+            str(tmp_path / str(number)), in_process_job(2, chaos=number), rows, "upa", partitions=partitions
+        )
         for name in want:
             assert_same(got[name], want[name])
         inserted = {
@@ -93,12 +95,12 @@ def bag_of_results(table):
 
 
 @pytest.mark.spark
-def test_spark_gives_the_local_answer(spark):
+def test_spark_gives_the_local_answer(spark, tmp_path):
     """Two partitions, small batches: every exact and shed star join answers as in this process."""
     streams, tables = data(11)
     want = windrow.run(script(), streams, tables, runtime="local")
     replay = Replay.of(script(), streams, tables)
-    got = run_on_spark(replay, batch_rows=40, strategy="upa", spark=spark, partitions=2)
+    got = replay.in_home(str(tmp_path), SparkJob(spark), 40, "upa", partitions=2)
     for name in want:
         assert_same(got[name], want[name])
 
@@ -119,4 +121,4 @@ def test_a_star_is_spread():
     ):
         flow = lower(bind_script(f"{DECLARE} CREATE QUERY q AS {query}", Catalog()).queries["q"], {})
         at = next(i for i, step in enumerate(flow.steps) if isinstance(step.operator, operator))
-        assert (place(flow).spreads[at].how is How.ONE) is one
+        assert (place(flow).partitionings[at].how is How.ONE) is one

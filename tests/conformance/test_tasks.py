@@ -7,7 +7,6 @@ import pytest
 
 import windrow
 from windrow.replay import Replay
-from windrow.runtime.bounded import run_on
 from windrow.testing import assert_same, seeded_case
 
 CASES, GROUPS = 120, 12
@@ -35,8 +34,8 @@ TABLE_QUERIES = (
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Let what tasks send each other be compressed, and travel in several pieces."""
-    monkeypatch.setattr("windrow.runtime.exchange.LONG", 300)
-    monkeypatch.setattr("windrow.runtime.exchange.PIECE", 700)
+    monkeypatch.setattr("windrow.runtime.wire.LONG", 300)
+    monkeypatch.setattr("windrow.runtime.wire.PIECE", 700)
     monkeypatch.setattr("windrow.runtime.exchange.BATCH", 2000)
 
 
@@ -46,7 +45,7 @@ def check(job, home, case, ways=WAYS):
     want = windrow.run(script, streams, tables, runtime="local", until=until)
     for number, (partitions, rows, strategy) in enumerate(ways):
         replay = Replay.of(script, streams, tables, until, strategy=strategy)
-        got = run_on(job(2, chaos=number), str(home / f"{number}"), replay, rows, strategy, partitions)
+        got = replay.in_home(str(home / f"{number}"), job(2, chaos=number), rows, strategy, partitions=partitions)
         for name in want:
             try:
                 assert_same(got[name], want[name])
@@ -76,8 +75,8 @@ def test_ties_in_time_keep_their_order_of_arrival(pieces, in_process_job, tmp_pa
     rows = {"a": list(range(12)), "ts": [1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3]}
     script = "SELECT SUM(a) AS s FROM S [ROWS 3]; SELECT a FROM S [ROWS 2 SLIDE 2]"
     want = windrow.run(script, {"S": pa.table(rows)}, runtime="local")
-    got = run_on(
-        in_process_job(pieces, chaos=1), str(tmp_path), Replay.of(script, {"S": pa.table(rows)}, {}), 5, "upa", 3
+    got = Replay.of(script, {"S": pa.table(rows)}, {}).in_home(
+        str(tmp_path), in_process_job(pieces, chaos=1), 5, "upa", partitions=3
     )
     for name in want:
         assert_same(got[name], want[name])

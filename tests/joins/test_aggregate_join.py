@@ -18,6 +18,7 @@ from windrow.optimize.order_joins import plan_orders
 from windrow.plan import dataflow as circuit
 from windrow.plan.aggregate_join_cost import choose_plan, plan_cost, plans
 from windrow.plan.lower import Tuning
+from windrow.runtime.join_choices import watch_orders, watch_plan
 from windrow.testing import assert_same, oracle
 
 WINDOWS = ["[RANGE 7]", "[RANGE 3]", "[ROWS 4]", "[PARTITION BY k ROWS 2]", "[RANGE UNBOUNDED]", "[NOW]"]
@@ -85,7 +86,7 @@ def test_plans_equal_the_definition(seed: int, monkeypatch: pytest.MonkeyPatch) 
     want = oracle(text, streams, used, None)["q1"]
     inputs = text[: text.index("WHERE")].count("[") + len(used)
     for plan in ["auto", "late", *("".join(bits) for bits in product("01", repeat=inputs))]:
-        monkeypatch.setattr(circuit, "adaptive", lambda plan=plan: Tuning(plan_orders, plan, choose_plan))
+        monkeypatch.setattr("windrow.runtime.program.MEASURING", Tuning(watch_orders, plan, watch_plan, apart=True))
         for batch_rows in (None, 7):
             got = windrow.run(text, streams, used, runtime="local", batch_rows=batch_rows)["q1"]
             try:
@@ -100,7 +101,7 @@ def test_sums_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "SELECT S.k, SUM(T.x) AS t, AVG(S.x) AS s FROM S [RANGE 7], T [RANGE UNBOUNDED] WHERE S.k = T.k GROUP BY S.k"
     answers = {}
     for plan in ("late", *plans(2)):
-        monkeypatch.setattr(circuit, "adaptive", lambda plan=plan: Tuning(plan_orders, plan))
+        monkeypatch.setattr("windrow.runtime.program.MEASURING", Tuning(watch_orders, plan, watch_plan, apart=True))
         answer = windrow.run(text, streams, {}, runtime="local", batch_rows=4)["q1"]
         answers[plan] = answer.sort_by([(c, "ascending") for c in answer.column_names])
     assert answers["late"].num_rows > 50
@@ -256,5 +257,5 @@ def test_lowering_uses_aggregation_sets() -> None:
         ("SELECT S.k, SUM(T.n * S.n) AS v FROM S [RANGE 5], T [RANGE 5] WHERE S.k = T.k GROUP BY S.k", False),
     ):
         (plan,) = Replay.of(text, streams, {}).catalog.queries.values()
-        steps = circuit.Circuit(plan, {}, {}).flow.steps
+        steps = circuit.Circuit(plan, {}, {}, tuning=Tuning(plan_orders, "auto", choose_plan)).flow.steps
         assert any(isinstance(s.operator, AggregateJoin) for s in steps) is expected

@@ -14,7 +14,6 @@ from windrow.operators import join as joins
 from windrow.plan import lower
 from windrow.replay import Replay
 from windrow.runtime import stage as stages
-from windrow.runtime.bounded import run_on
 from windrow.testing import assert_same, oracle
 
 
@@ -29,7 +28,9 @@ def check(query: str, streams: dict[str, pa.Table], job, home) -> pa.Table:
     want = oracle(query, streams, {}, None)["q1"]
     assert_same(windrow.run(query, streams, runtime="local", batch_rows=7)["q1"], want)
     for partitions in (1, 3):
-        got = run_on(job(2), str(home / str(partitions)), Replay.of(query, streams, {}, None), 5, "upa", partitions)
+        got = Replay.of(query, streams, {}, None).in_home(
+            str(home / str(partitions)), job(2), 5, "upa", partitions=partitions
+        )
         assert_same(got["q1"], want)
     return want
 
@@ -109,6 +110,8 @@ def test_a_large_result_is_handed_out_in_parts(in_process_job, tmp_path, monkeyp
     query = "SELECT ISTREAM(a.ts AS s, a.id, b.ts AS t, b.id AS i) FROM A [RANGE 90] a, B [RANGE 90] b WHERE a.k = b.k"
     want = windrow.run(query, streams, runtime="local")["q1"]
     assert want.num_rows == 6400
-    got = run_on(in_process_job(1), str(tmp_path), Replay.of(query, streams, {}, None), None, "upa", 2)["q1"]
+    got = Replay.of(query, streams, {}, None).in_home(str(tmp_path), in_process_job(1), 1 << 19, "upa", partitions=2)[
+        "q1"
+    ]
     assert_same(got, want)
     assert len([s for s in sizes if s]) > 5 and max(sizes) <= 1000

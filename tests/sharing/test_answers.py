@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -13,22 +14,36 @@ import windrow
 from windrow.catalog import FunctionDef
 from windrow.errors import RuntimeFailure, WindrowError
 from windrow.replay import Replay
-from windrow.sharing.group import Group, share
+from windrow.runtime.job import Feed, LocalJob
+from windrow.runtime.membership import Sharing
+from windrow.runtime.tick import Tick, Ticker
 from windrow.sharing.recognise import NotShared, recognise
+from windrow.store.store import MemoryStore
 from windrow.testing import assert_same, oracle
 
 
-def replayed(case: Any, sharing: str, slicing: str, batch_rows: int | None) -> tuple[dict[str, pa.Table], Group]:
-    """The answers of the queries that a group serves, and the group."""
+def served(replay: Replay, sharing: str = "shards", slicing: str = "paired") -> tuple[LocalJob, Ticker]:
+    """A job and a ticker whose queries share."""
+    job = LocalJob()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("windrow.runtime.tick.Sharing", partial(Sharing, slicing=slicing))
+        return job, replay.registered(job, MemoryStore(), "upa", sharing=sharing)
+
+
+def replayed(case: Any, sharing: str, slicing: str, batch_rows: int | None) -> tuple[dict[str, pa.Table], Sharing]:
+    """The answers of all queries, and who shares."""
     replay = Replay.of(case.script, {"st": case.stream}, {"k": case.table})
-    group, _ = share(replay.catalog.queries.values(), {}, replay.tables, sharing, slicing)
-    parts = {name: [group.empty(name)] for name in group.served}
-    begin = dict.fromkeys(replay.data, 0)
-    for _, frontier in replay.frontiers(batch_rows):
-        new = {k: replay._slice(k, begin, frontier) for k in replay.data}
-        for name, table in group.shown(group.advance(new.__getitem__, frontier, replay.starts)):
-            parts[name].append(table)
-    return {name: pa.concat_tables(found) for name, found in parts.items()}, group
+    job, ticker = served(replay, sharing, slicing)
+    return replay.play(ticker, job, batch_rows), ticker.sharing
+
+
+def one_tick(replay: Replay) -> tuple[Tick, Ticker]:
+    """All rows up to 12 in one tick."""
+    job, ticker = served(replay)
+    tick = ticker.run(job, [Feed("st", replay.data["st"].rows)], 12)
+    ticker.commit(tick)
+    ticker.take_apart(tick)
+    return tick, ticker
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -49,9 +64,9 @@ def test_every_technique_gives_the_unshared_answers(make_case: Callable[[int], A
     """Slices, fragments and shards, paired and paned, in one batch or many."""
     case, r = make_case(seed), random.Random(seed)
     want = windrow.run(case.script, {"st": case.stream}, {"k": case.table}, runtime="local", sharing="off")
-    got, group = replayed(case, sharing, r.choice(["paired", "paned"]), r.choice([None, 1, 3, 10]))
-    assert set(got) == set(case.queries)
-    assert not group.reasons
+    got, registry = replayed(case, sharing, r.choice(["paired", "paned"]), r.choice([None, 1, 3, 10]))
+    assert set(got) == set(case.queries) == set(registry.served)
+    assert not registry.reasons
     for name in want:
         assert_same(got[name], want[name])
 
@@ -66,13 +81,12 @@ def test_an_expression_that_raises_stops_its_query_alone() -> None:
     fine = "SELECT count(*) AS c FROM st [RANGE 10 SLIDE 5]"
     script = f"CREATE QUERY guarded AS {guarded}; CREATE QUERY broken AS {broken}; CREATE QUERY fine AS {fine}"
     replay = Replay.of(script, {"st": ROWS}, {})
-    group, _ = share(replay.catalog.queries.values(), {}, {}, "shards")
-    new = replay._slice("st", {"st": 0}, 12)
-    answers = dict(group.shown(group.advance(lambda _: new, 12, replay.starts)))
+    tick, ticker = one_tick(replay)
+    answers = tick.answers
     assert answers["guarded"].to_pydict() == {"_ts": [5, 10], "s": [3, 3]}
     assert answers["fine"].to_pydict() == {"_ts": [5, 10], "c": [3, 3]}
-    assert isinstance(group.failures["broken"], RuntimeFailure)
-    assert "broken" not in group.served
+    assert isinstance(tick.failed["broken"], RuntimeFailure)
+    assert "broken" not in ticker.sharing.served
 
 
 def test_a_python_predicate_shares_and_may_raise() -> None:
@@ -93,12 +107,11 @@ def test_a_python_predicate_shares_and_may_raise() -> None:
         "CREATE QUERY c AS SELECT count(*) AS c FROM st [RANGE 10 SLIDE 5] WHERE picky(n)"
     )
     replay = Replay.of(script, {"st": ROWS}, {}, functions=functions)
-    group, _ = share(replay.catalog.queries.values(), {n: f.fn for n, f in functions.items()}, {}, "shards")
-    new = replay._slice("st", {"st": 0}, 12)
-    answers = dict(group.shown(group.advance(lambda _: new, 12, replay.starts)))
+    tick, _ = one_tick(replay)
+    answers = tick.answers
     assert answers["a"].to_pydict() == {"_ts": [5, 10], "c": [3, 3]}
     assert answers["b"].to_pydict() == {"_ts": [5, 10], "c": [2, 2]}
-    assert "no nines" in str(group.failures["c"])
+    assert "no nines" in str(tick.failed["c"])
     with pytest.raises(RuntimeFailure, match="picky"):
         windrow.run(script, {"st": ROWS}, runtime="local", functions=functions, sharing="shards")
 
@@ -126,9 +139,9 @@ def test_aliases_do_not_matter() -> None:
         "CREATE QUERY b AS SELECT sum(Q.N) FROM ST Q [RANGE 8 SLIDE 2] WHERE Q.g = 'a'"
     )
     replay = Replay.of(script, {"st": ROWS}, {})
-    group, alone = share(replay.catalog.queries.values(), {}, {}, "shards")
-    assert not alone
-    assert len(group.families) == 1
+    _, ticker = served(replay)
+    assert set(ticker.sharing.served) == {"a", "b"}
+    assert len(ticker.sharing.families) == 1
 
 
 def test_unknown_techniques_are_refused() -> None:

@@ -8,8 +8,9 @@ import pyarrow as pa
 
 import windrow
 from windrow.replay import Replay
+from windrow.runtime.job import Feed, LocalJob
 from windrow.sharing.explain import explain_sharing
-from windrow.sharing.group import share
+from windrow.store.store import MemoryStore
 
 ROWS = pa.table({"ts": [1, 2, 3, 12], "g": ["a", "b", "a", "c"], "n": [5, 7, 9, 11]})
 SCRIPT = """
@@ -24,8 +25,10 @@ def test_explain_says_what_is_shared() -> None:
     """A query's slices, its cells, what it reads and with whom; bits with their reason; and why a query is alone."""
     replay = Replay.of(SCRIPT, {"st": ROWS}, {})
     plans = replay.catalog.queries
-    group, _ = share(plans.values(), {}, {}, "shards")
-    group.advance(lambda _: replay._slice("st", {"st": 0}, 12), 12, replay.starts)
+    job = LocalJob()
+    ticker = replay.registered(job, MemoryStore(), "upa", sharing="shards")
+    ticker.run(job, [Feed("st", ROWS)], 12)
+    group = ticker.sharing
     text = explain_sharing(group, plans["a"])
     assert text.startswith("sharing: shards, paired slices, 3 queries over st\n")
     assert "is cut into (12 ticks, 3 ticks)" in text
@@ -44,7 +47,7 @@ def test_an_engine_explains_what_runs_and_what_would() -> None:
     engine.execute("CREATE STREAM st (ts BIGINT, g VARCHAR, n BIGINT) TIMESTAMP BY ts; " + SCRIPT)
     engine.start()
     engine.push("st", ROWS)
-    assert "so far 3 rows" in engine["a"].explain()
+    assert "so far 4 rows" in engine["a"].explain()
     (text,) = engine.execute("EXPLAIN SELECT max(n) FROM st [RANGE 4 SLIDE 2] WHERE n > 3")
     assert "4 queries over st" in text
     assert "shares its predicate with a, b" in text

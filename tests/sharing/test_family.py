@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from windrow_tests_in_process import sliced
 
 from windrow.operators.elements import Elements, concat
 from windrow.replay import Replay
@@ -29,7 +30,7 @@ def families(case: Any, count: int) -> tuple[list[Family], np.ndarray, dict[str,
         for plan in replay.catalog.queries.values():
             family.join(recognise(plan).member)
         made.append(family)
-    ts, columns = replay._slice("st", {"st": 0}, 1000)
+    ts, columns = sliced(replay, "st", {"st": 0}, 1000)
     return made, ts, {f"st.{n}": a for n, a in columns.items()}
 
 

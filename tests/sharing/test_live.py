@@ -11,14 +11,12 @@ import pytest
 
 import windrow
 from windrow.errors import WindrowError
-from windrow.local.live import LocalRuntime
 from windrow.testing import assert_same
 
 
 def engine(case: Any, sharing: str, retain: str) -> windrow.Engine:
     """An engine in this process over the case's stream and table."""
-    made = windrow.Engine(runtime="local")
-    made.runtime = LocalRuntime(made.runtime.functions, "upa", sharing)
+    made = windrow.Engine(runtime="local", sharing=sharing)
     made.execute(f"CREATE STREAM st (ts BIGINT, a BIGINT, x DOUBLE, s VARCHAR, b BOOLEAN) TIMESTAMP BY ts {retain}")
     made.table("k", case.table)
     made.start()
@@ -77,4 +75,4 @@ def test_a_change_that_fails_leaves_everyone_as_they_were(make_case: Callable[[i
     running.advance(100)
     assert running["old"].results().column("_ts").to_pylist()[-1] == 100
     assert "new" not in running
-    assert list(running.runtime._group.served) == ["old"]
+    assert list(running.runtime.sharing.served) == ["old"]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from windrow_tests_in_process import JobTicker
 
 import windrow
 from windrow.catalog import Catalog
@@ -18,11 +19,10 @@ from windrow.operators.elements import BEGINNING, Elements
 from windrow.optimize import optimize
 from windrow.plan.dataflow import answer
 from windrow.replay import Replay, bind_script
-from windrow.runtime import stage, view
-from windrow.runtime.bounded import run_on
-from windrow.runtime.membership import SharedProgram
-from windrow.runtime.tick import Ticker
-from windrow.spark.job import Feed
+from windrow.runtime import view
+from windrow.runtime.job import Feed
+from windrow.runtime.membership import SharedQuery
+from windrow.runtime.messages import Envelope, SharedAnswer, TaskReport
 from windrow.store.store import Store
 from windrow.testing import assert_same, oracle
 
@@ -40,7 +40,7 @@ def test_replays_equal_the_oracle(
     for number, (partitions, rows, sharing) in enumerate(WAYS):
         replay = Replay.of(case.script, {"st": case.stream}, {"k": case.table})
         job = in_process_job(2, chaos=seed + number)
-        got = run_on(job, str(tmp_path / str(number)), replay, rows, "upa", partitions, sharing=sharing)
+        got = replay.in_home(str(tmp_path / str(number)), job, rows, "upa", partitions=partitions, sharing=sharing)
         for name in want:
             try:
                 assert_same(got[name], want[name])
@@ -66,8 +66,8 @@ class Pipeline:
 
     def open(self) -> None:
         self.store = Store.open(str(self.home))
-        self.ticker = Ticker(self.job, self.store, {}, self.partitions, self.sharing)
-        self.ticker.streams["st"] = self.stream
+        self.ticker = JobTicker(self.job, self.store, {}, self.partitions, self.sharing)
+        self.ticker.add_stream(self.stream)
         self.ticker.set_table("k", self.table)
         if self.saved is not None:
             self.ticker.sharing.take_up(self.saved)
@@ -77,20 +77,20 @@ class Pipeline:
         for plan in self.plans.values():
             self.add(plan)
         self.ticker.sharing.settled()
-        if self.ticker.sharing.reseated:
+        if self.ticker.sharing.readmitted:
             self.change()
 
     def crash(self) -> None:
         """Go on in a new process, which knows the home and what was saved with the last change."""
         assert self.store is not None
         self.store.close()
-        stage._held.clear()
+        self.job.memory.attempts.clear()
         self.open()
 
     def add(self, plan: Any) -> None:
         key, manifest = plan.name.lower(), self.ticker.manifest
-        known = key in manifest.clocks or key in manifest.extra.get("firsts", {})
-        self.ticker.add_query(plan, "upa", None if known else self.start(), standing=True, known=known)
+        known = key in manifest.clocks or key in manifest.firsts
+        self.ticker.add_query(plan, "upa", None if known else self.start(), materialized=True, known=known)
         if not known:
             self.fresh.append(key)
 
@@ -122,12 +122,12 @@ class Pipeline:
         owners = {}
         for key in self.fresh:
             query = self.ticker.queries[key]
-            owners[query.family if isinstance(query, SharedProgram) else key] = True
+            owners[query.family if isinstance(query, SharedQuery) else key] = True
         for owner in owners:
-            kept = view.kept_rows(self.store, self.ticker.manifest, self.stream, waiting=True)
+            kept = view.kept_rows(view.StoredState(self.store.runs, self.ticker.manifest), self.stream, waiting=True)
             if kept.num_rows and self.stream.retain is not None:
                 feeds.append(Feed("st", kept, owner))
-        tick = self.ticker.run(feeds)
+        tick = self.ticker.tick(feeds)
         if not commit:
             return
         self.fresh = []
@@ -216,7 +216,7 @@ def test_a_query_that_raises_stops_alone(line: Any) -> None:
     line.create("kept", "SELECT count(*) AS c FROM st [RANGE 10 SLIDE 5] WHERE s > ''")
     line.create("fine", "SELECT sum(a) + 1 AS c FROM st [RANGE 10 SLIDE 5]")
     line.tick(rows([1, 2, 7], a=[1, 2, 3], s=["1", "2", "3"]))
-    failed = line.ticker.run([Feed("st", rows([8, 12], a=[4, 5], s=["x", "5"]))])
+    failed = line.ticker.tick([Feed("st", rows([8, 12], a=[4, 5], s=["x", "5"]))])
     assert set(failed.failed) == {"cast", "high"}
     assert "x" in str(failed.failed["cast"])
     line.ticker.commit(failed)
@@ -269,7 +269,7 @@ def test_groups_stay_where_they_are(line: Any, monkeypatch: pytest.MonkeyPatch) 
     line.create(
         "few", "SELECT a, count(*) AS n FROM st [RANGE 20 SLIDE 10] WHERE x > 0.5 GROUP BY a HAVING count(*) > 2"
     )
-    kinds: list[pa.Table] = []
+    kinds: list[list[Envelope]] = []
     run = line.job.run
     monkeypatch.setattr(line.job, "run", lambda *given: kinds.append(run(*given)) or kinds[-1])
     groups = 100_000
@@ -283,8 +283,7 @@ def test_groups_stay_where_they_are(line: Any, monkeypatch: pytest.MonkeyPatch) 
     best = np.maximum(x[:groups], x[groups:])
     assert np.array_equal(answer.sort_by("a")["x"].to_numpy(), best)
     assert line.answers["few"][1:] == []
-    sent = kinds[-1]
-    assert set(sent["kind"].to_pylist()) <= {"answers", "state"}
+    assert {type(e.message) for e in kinds[-1]} <= {SharedAnswer, TaskReport}
     line.close()
 
 
@@ -309,12 +308,13 @@ def test_a_change_that_fails_seats_everybody_as_before(line: Any) -> None:
     """Queries that joined are gone, those that left are back with their windows."""
     line.create("old", "SELECT count(*) AS c FROM st [RANGE 10 SLIDE 10]")
     line.tick(rows([1, 2]))
-    back, queries = line.ticker.sharing.undo(), dict(line.ticker.queries)
-    plan = line.plans["old"]
+    token, queries = line.ticker.sharing.token("old"), dict(line.ticker.queries)
+    manifest, plan = line.ticker.manifest, line.plans["old"]
     line.ticker.drop_query("old")
     line.ticker.add_query(plan, "upa", 1)
-    back()
-    line.ticker.queries = queries
+    line.ticker.sharing.remove("old")
+    line.ticker.sharing.reinstate(token)
+    line.ticker.queries, line.ticker.manifest = queries, manifest
     line.tick(rows([3, 11]))
     assert line.answers["old"][-1].to_pydict() == {"_ts": [10], "c": [3]}
     line.close()

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from windrow_tests_in_process import JobTicker
 
 import windrow
 from windrow.catalog import Catalog
 from windrow.errors import StateError
+from windrow.plan.weights import gate_of
 from windrow.replay import bind_script
-from windrow.runtime.admission import gate_of
-from windrow.runtime.tick import Ticker
-from windrow.spark.job import Feed
+from windrow.runtime.job import Feed
 from windrow.store.store import Store
 
 COLUMNS = "(k BIGINT, v BIGINT, imp DOUBLE, ts BIGINT)"
@@ -42,14 +42,15 @@ def test_retried_tasks_shed_the_same_rows(in_process_job, tmp_path, chaos):
     got = []
     for attempt in range(2):
         with Store.open(tmp_path / str(attempt)) as store:
-            ticker = Ticker(in_process_job(4, chaos=chaos if attempt else None), store, {}, 2)
-            ticker.streams = dict(catalog.streams)
+            ticker = JobTicker(in_process_job(4, chaos=chaos if attempt else None), store, {}, 2)
+            for stream in catalog.streams.values():
+                ticker.add_stream(stream)
             for plan in catalog.queries.values():
                 ticker.add_query(plan, "upa")
             ticker.quotas = {gate_of(catalog.queries["q"]): {"s": 50}}
             answers = []
             for number in range(3):
-                tick = ticker.run([Feed("s", rows(number))])
+                tick = ticker.tick([Feed("s", rows(number))])
                 ticker.commit(tick)
                 answers.append(tick.answers)
                 assert sorted((r.seen, r.kept) for r in tick.admitted) == [(200, 50)] * 2

@@ -12,7 +12,7 @@ from windrow.operators.elements import INF, Elements
 from windrow.replay import Replay
 from windrow.runtime.grid import Grid
 from windrow.runtime.heavy_keys import HeavyKeys, Threshold, frequent
-from windrow.runtime.partitioning import How, Spread
+from windrow.runtime.partitioning import How, Partitioning
 from windrow.runtime.program import QueryProgram
 
 CHAIN = (
@@ -58,7 +58,7 @@ def placed(query: str, names: str = "AB"):
     empty = pa.schema([(c, pa.int64()) for c in ("k", "id", "ts")]).empty_table()
     (plan,) = Replay.of(query, dict.fromkeys(names, empty), {}).catalog.queries.values()
     placement = QueryProgram("", plan, "upa", {}).layout.placement
-    return [e.spread for e in placement.reads.values() if e.stage == 1], placement
+    return [e.partitioning for e in placement.reads.values() if e.stage == 1], placement
 
 
 def test_only_joins_whose_reader_can_do_without_the_key_are_split() -> None:
@@ -76,7 +76,7 @@ def test_only_joins_whose_reader_can_do_without_the_key_are_split() -> None:
 
 def test_a_key_is_heavy_by_its_share() -> None:
     """A key with more than half of what a partition should have, and enough rows, is heavy from the next tick on."""
-    spread = Spread(How.COLUMNS, ("l.k",))
+    spread = Partitioning(How.COLUMNS, ("l.k",))
     new = rows(l_k=[7] * 4000 + list(range(100, 4100)))
     for share, rows_needed, heavy in ((0.5, 2000, True), (0.5, 5000, False), (3.0, 10, False)):
         keys = HeavyKeys(4, Threshold(share, rows_needed))

@@ -9,6 +9,7 @@ import pytest
 from windrow.catalog import TableDef
 from windrow.errors import SourceError
 from windrow.runtime.tables import LiveTable, open_table, seconds
+from windrow.spark.streaming import FrameTable
 
 COLUMNS = {"id": pa.int64(), "name": pa.string()}
 
@@ -141,9 +142,9 @@ def test_postgres_table_survives_its_server(postgres):
 def test_frame_table(spark):
     """A DataFrame is a table; a streaming one is not."""
     frame = spark.createDataFrame([(1, "a")], "id int, name string")
-    assert open_table(TableDef("person", COLUMNS), frame).current().table.to_pylist() == [{"id": 1, "name": "a"}]
+    assert open_table(TableDef("person", COLUMNS), FrameTable(frame)).current().table.to_pylist() == [{"id": 1, "name": "a"}]
     with pytest.raises(SourceError, match="streaming"):
-        open_table(TableDef("person", COLUMNS), spark.readStream.format("rate").load())
+        FrameTable(spark.readStream.format("rate").load())
 
 
 @pytest.mark.parametrize("text", ["", "soon", "0 seconds", "-1 s", "5 fortnights"])

@@ -19,40 +19,18 @@ from windrow.cli.state import describe
 from windrow.engine import Engine
 from windrow.errors import BindingError, StateError
 from windrow.runtime import saved_catalog as keep
-from windrow.runtime.declared import Declared
-from windrow.runtime.saved_catalog import Keeper, applied, between, in_force
-from windrow.runtime.tick import Ticker
+from windrow.runtime.saved_catalog import SavedCatalog, applied, between, in_force
 from windrow.store.failpoints import CHANGES
 from windrow.store.store import Store
 
 STREAM = "CREATE STREAM s (k BIGINT, v DOUBLE, ts BIGINT) TIMESTAMP BY ts"
 
 
-class Home(Declared):
-    """The declarations of a home, without Spark: nothing runs."""
-
-    def __init__(self, path: Path) -> None:
-        store = Store.open(path)
-        super().__init__(None, store, Ticker(None, store, {}, 2), "upa")  # type: ignore[arg-type]
-
-    def _check(self) -> None:
-        pass
-
-    def _start_readers(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        """Let go of the home."""
-        self.store.close()
-
-
 class Declaring(Engine):
-    """An engine over such a home."""
+    """An engine over a home in which nothing runs."""
 
     def __init__(self, path: Path) -> None:
-        self._without, self._strategy, self._declaring = frozenset(), "upa", threading.RLock()
-        self.runtime = Home(path)
-        self.catalog = self.runtime.restore(Catalog())
+        super().__init__("local", home=path)
 
     @property
     def kept(self) -> tuple[int, int]:
@@ -128,14 +106,14 @@ def test_changes_made_at_once_are_all_kept(tmp_path: Path) -> None:
     with Declaring(tmp_path) as engine:
         engine.execute(STREAM)
         callers = [threading.Thread(target=engine.execute, args=(query(n),)) for n in range(4)]
-        with engine.runtime._busy:  # as a tick has it
+        with engine.runtime.declared.busy:  # as a tick has it
             for caller in callers:
                 caller.start()
             callers[0].join(0.3)
             assert callers[0].is_alive()
         for caller in callers:
             caller.join()
-        assert set(engine.catalog.queries) == set(engine.runtime.outlets) == {"q0", "q1", "q2", "q3"}
+        assert set(engine.catalog.queries) == set(engine.runtime.declared.outlets) == {"q0", "q1", "q2", "q3"}
     assert set(reopened(tmp_path)) == {"q0", "q1", "q2", "q3"}
 
 
@@ -146,7 +124,7 @@ def _full(manifest: object) -> None:
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=12))
 def test_changes_add_up(steps: list[tuple[bool, int]]) -> None:
     """Law: applying what lies between two catalogs to the first gives the second, through JSON and in order."""
-    keeper = Keeper(None, "upa")  # type: ignore[arg-type]
+    keeper = SavedCatalog(None, "upa")  # type: ignore[arg-type]
     catalog, seats = Catalog(), {"technique": "auto", "next": 0, "families": {}, "queries": {}}
     content = first = keeper._whole(catalog, seats)
     changes, begin = [], (catalog, seats)

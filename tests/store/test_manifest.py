@@ -14,16 +14,20 @@ REF = RunRef("ab", "runs/s/0/0000000001-x.arrow", 3, 200, 77, 64)
 SMALL = Manifest(
     version=4,
     tick=3,
-    batches={"bid": 2},
+    partitions=2,
+    offsets={"bid": {"files": ["a", 2]}},
+    declared={"bid": "ab12"},
     marks={"bid": 17},
     frontier=-5,
     clocks={"hot": 1},
     runs={("s", 0, "join", "left"): (REF, RunRef("cd", REF.path, 1, 64, 5))},
     outputs={("hot", 3): (REF,)},
-    counters={"rows": 9},
-    sinks={"hot": 2},
+    firsts={"cold": 8},
+    choices={"hot": {"3": [[0, 1], [1, 0]]}},
+    heavy=(["hot", 3, [[7, 2]]],),
+    budget={"spans": {"hot": [[1, None]]}},
     catalog=1,
-    extra={"note": [1, None]},
+    changes=({"add queries": [{"name": "hot", "text": "SELECT"}]},),
 )
 
 
@@ -63,7 +67,7 @@ def test_other_format():
     """A manifest of another format is refused as such."""
     head, body = encode(SMALL).split(b"\n", 1)
     header = json.loads(head) | {"format": 99}
-    with pytest.raises(StateError, match="another version") as caught:
+    with pytest.raises(StateError, match="newer version") as caught:
         decode(json.dumps(header).encode() + b"\n" + body, "m.json")
     assert "format is 99" in caught.value.detail
 
@@ -77,7 +81,8 @@ refs = st.builds(RunRef, st.text(max_size=4), st.text(max_size=9), *[st.integers
         Manifest,
         version=st.integers(0, 10**9),
         tick=st.integers(0, 10**9),
-        batches=st.dictionaries(names, st.integers(0, 9)),
+        offsets=st.dictionaries(names, st.dictionaries(names, st.integers(0, 9))),
+        firsts=st.dictionaries(names, st.integers(0, 9)),
         frontier=st.none() | st.integers(-(2**63), 2**63 - 1),
         runs=st.dictionaries(st.tuples(names, st.integers(0, 9), names, names), st.lists(refs, max_size=3).map(tuple)),
         outputs=st.dictionaries(st.tuples(names, st.integers(0, 9)), st.lists(refs, max_size=3).map(tuple)),

@@ -38,12 +38,12 @@ def test_commit_and_recover(tmp_path):
     with Store.open(tmp_path) as store:
         identity = store.identity
         refs = store.runs.write(("s", 0), 0, [run(3)])
-        store.commit(Manifest(0, 0, batches={"bid": 7}, runs={("s", 0, "w", "rows"): refs}))
+        store.commit(Manifest(0, 0, offsets={"bid": {"batch": 7}}, runs={("s", 0, "w", "rows"): refs}))
     runs_module.cache.clear()
     with Store.open(tmp_path) as store:
         latest = store.latest()
         assert store.identity == identity
-        assert latest.batches == {"bid": 7}
+        assert latest.offsets == {"bid": {"batch": 7}}
         assert store.read_run(latest.runs["s", 0, "w", "rows"][0]).table["k"].to_pylist() == [0, 1, 2]
 
 
@@ -95,7 +95,7 @@ def test_renamed_manifest_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (json.dumps({"magic": "windrow-home", "format": 99, "identity": "x"}), "another version"),
+        (json.dumps({"magic": "windrow-home", "format": 99, "identity": "x"}), "newer version"),
         (json.dumps({"magic": "other"}), "corrupt file"),
         ("{", "corrupt file"),
         ("", "corrupt file"),
@@ -272,7 +272,7 @@ def test_full_disk(tmp_path):
             (disk / "filler").write_bytes(b"x" * 65536)
             with pytest.raises(StateError, match="disk is full"):
                 for version in range(1, 1000):
-                    store.commit(Manifest(version, version, extra={"pad": "x" * 3000}))
+                    store.commit(Manifest(version, version, budget={"pad": "x" * 3000}))
         last = store.latest().version
         os.unlink(disk / "filler")
         with Store.open(home) as store:

@@ -27,7 +27,9 @@ class StreamDef:
     columns: Mapping[str, pa.DataType]
     time: str
     slack: int = 0
+    within: bool = False  # WITHIN is said: a replay takes rows as they arrived and judges which are late
     idle_after: int | None = None  # microseconds of wall time
+    ahead: int | None = None  # microseconds that a row may be ahead of the stream and of the wall
     retain: int | None = None  # ticks of history kept for queries that come later
     options: Mapping[str, str] = field(default_factory=dict)  # FROM SOURCE (...) options, uninterpreted
 

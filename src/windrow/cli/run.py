@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,9 +31,11 @@ def main(argv: Sequence[str]) -> int:
     script = read_script(options.file)
 
     import windrow
+    from windrow.replay import LateRowsWarning
 
     start = time.perf_counter()
-    with _progress(quiet=options.json) as progress:
+    with _progress(quiet=options.json) as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", LateRowsWarning)  # late rows are told below
         answers = windrow.run(script, progress=progress, **_arguments(options))
     seconds = time.perf_counter() - start
     if options.format == "table" and not options.json:

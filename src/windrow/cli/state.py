@@ -51,15 +51,14 @@ def describe(store: Store, manifest: Manifest | None) -> dict[str, Any]:
         "changes": len(manifest.changes),
         "declared": declared,
         "streams": {
-            name: {"batch": manifest.batches.get(name), "mark": manifest.marks.get(name)}
-            for name in sorted({*manifest.batches, *manifest.marks})
+            name: {"offset": manifest.offsets.get(name), "mark": manifest.marks.get(name)}
+            for name in sorted({*manifest.offsets, *manifest.marks})
         },
         "queries": {
-            name: {"clock": manifest.clocks.get(name), "sink": manifest.sinks.get(name)}
-            for name in sorted({*manifest.clocks, *manifest.sinks, *(q.lower() for q in declared["queries"])})
+            name: {"clock": manifest.clocks.get(name)}
+            for name in sorted({*manifest.clocks, *(q.lower() for q in declared["queries"])})
         },
         "stages": _stages(manifest),
-        "counters": dict(manifest.counters),
         "pending": len(manifest.outputs),
         "runs": len({ref.uid for ref in manifest.refs()}),
         "run_bytes": sum({ref.uid: ref.bytes for ref in manifest.refs()}.values()),
@@ -97,14 +96,14 @@ def _draw(described: dict[str, Any]) -> None:
     _table(
         console,
         "streams",
-        ("stream", "batch", "greatest time"),
-        [(n, s["batch"], _instant(s["mark"])) for n, s in described["streams"].items()],
+        ("stream", "read to", "greatest time"),
+        [(n, json.dumps(s["offset"]), _instant(s["mark"])) for n, s in described["streams"].items()],
     )
     _table(
         console,
         "queries",
-        ("query", "clock started", "last tick in its sink"),
-        [(n, _instant(q["clock"]), q["sink"]) for n, q in described["queries"].items()],
+        ("query", "clock started"),
+        [(n, _instant(q["clock"])) for n, q in described["queries"].items()],
     )
     _table(
         console,

@@ -52,6 +52,7 @@ class DeclarationSyntax:
     time: tuple[str, int] | None = None
     within: Amount | None = None
     idle_after: Amount | None = None
+    ahead: Amount | None = None
     retain: Amount | None = None
     retroactive: bool = False
     valid: tuple[tuple[str, int], tuple[str, int]] | None = None
@@ -122,6 +123,9 @@ def _clause(cursor: Cursor, declaration: DeclarationSyntax) -> str:
     if stream and cursor.accept("IDLE", "AFTER"):
         declaration.idle_after = parse_amount(cursor, "IDLE AFTER")
         return "IDLE AFTER"
+    if stream and cursor.accept("AHEAD"):
+        declaration.ahead = parse_amount(cursor, "AHEAD")
+        return "AHEAD"
     if stream and cursor.accept("RETAIN"):
         declaration.retain = parse_amount(cursor, "RETAIN")
         return "RETAIN"
@@ -142,7 +146,7 @@ def _clause(cursor: Cursor, declaration: DeclarationSyntax) -> str:
         declaration.options.update(_options(cursor))
         return "WITH"
     if stream:
-        raise cursor.unexpected("TIMESTAMP BY, WITHIN, IDLE AFTER, RETAIN, FROM or WITH")
+        raise cursor.unexpected("TIMESTAMP BY, WITHIN, IDLE AFTER, AHEAD, RETAIN, FROM or WITH")
     raise cursor.unexpected("RETROACTIVE, VALID FROM, FROM or WITH")
 
 
@@ -190,11 +194,20 @@ def bind_stream(declaration: DeclarationSyntax, source: Source) -> StreamDef:
         raise error.at(source.span(offset)) from None
     clock = Clock.MICROSECONDS if pa.types.is_timestamp(columns[time]) else Clock.TICKS
     within = _length(declaration.within, clock, source, "WITHIN", least=0)
+    if declaration.ahead is not None and clock is Clock.TICKS:
+        raise UnsupportedError(
+            "AHEAD on a clock of ticks",
+            detail="how far ahead a row is, is judged by the clock on the wall, which has no ticks",
+            hint="give the stream a TIMESTAMP, or leave AHEAD out",
+            span=source.span(offset),
+        )
     return StreamDef(
         declaration.name,
         columns,
         time,
         slack=within or 0,
+        within=within is not None,
+        ahead=_length(declaration.ahead, Clock.MICROSECONDS, source, "AHEAD", least=1),
         idle_after=_length(declaration.idle_after, Clock.MICROSECONDS, source, "IDLE AFTER", least=1),
         retain=_length(declaration.retain, clock, source, "RETAIN", least=0),
         options=dict(declaration.options),

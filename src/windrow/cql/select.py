@@ -224,7 +224,7 @@ class Binder:
             if amount.value != amounts[0].value:
                 raise BindingError(
                     f"SLIDE {amount.text} differs from SLIDE {amounts[0].text} in one query",
-                    hint="use one SLIDE in a query; a subquery has its own if a window stands on it: (SELECT ...) [ROWS 10]",
+                    hint="use one SLIDE; a subquery has its own if a window stands on it: (SELECT ...) [ROWS 10]",
                     span=self.context.source.span(amount.offset),
                 )
         return amounts[0].value if amounts else None

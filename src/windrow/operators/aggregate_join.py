@@ -86,7 +86,7 @@ PlanPlanner = Callable[[Sequence[SideFigures], str, int | None], PlanChoice]
 """From figures, the plan in use and the period of evaluation (if any) to the plan to use."""
 
 
-class Meeting:
+class AggregateDeltas:
     """The changes of GROUP BY `keys` with `aggregations` over the join of `parts`; `period`: of evaluation.
 
     `plan`: bits that say which inputs aggregate early; without it a `planner` chooses, at first early wherever it can.
@@ -186,7 +186,7 @@ class Meeting:
         self._forget()
         self._last = frontier
         if self.planner is not None:
-            self._think_over()
+            self._reconsider()
         return slots, groups, joined(deltas)
 
     # tables
@@ -406,7 +406,7 @@ class Meeting:
         if plan != self.plan:
             self.switch(plan)
 
-    def _think_over(self) -> None:
+    def _reconsider(self) -> None:
         assert self.planner is not None
         now = self.figures()
         if self._planned and max(a.drift(b) for a, b in zip(now, self._planned, strict=True)) < DRIFT:
@@ -485,7 +485,7 @@ def figures(measured: Sequence[Seen]) -> list[SideFigures]:
     return found
 
 
-class AggregateJoin(Meeting):
+class AggregateJoin(AggregateDeltas):
     """GROUP BY over a join, in one place: the changes and the groups they belong to."""
 
     def __init__(

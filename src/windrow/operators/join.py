@@ -294,7 +294,7 @@ class Join:
                             index.settle()  # a table row that is gone must meet nobody who comes now
         self._last = frontier
         if self.planner is not None:
-            self._think_over()
+            self._reconsider()
 
     def _expire(self) -> None:
         if self.interval and self._expired != BEGINNING and self._last < self._expired + self.interval:
@@ -425,7 +425,7 @@ class Join:
         if orders != self.orders:
             self.reorder(orders)
 
-    def _think_over(self) -> None:
+    def _reconsider(self) -> None:
         """Choose orders again if what they rest on has drifted."""
         assert self.planner is not None
         if len(self.parts) < 3:

@@ -18,14 +18,6 @@ from windrow.plan.nodes import QueryPlan, Scan, TableScan
 Feed = Callable[[str], tuple[np.ndarray, Mapping[str, pa.Array]]]
 
 
-def adaptive() -> Tuning:
-    """Joins that choose their orders, and where to aggregate, by what they measure."""
-    from windrow.optimize.order_joins import plan_orders
-    from windrow.plan.aggregate_join_cost import choose_plan
-
-    return Tuning(plan_orders, "auto", choose_plan)
-
-
 class Circuit:
     """One query's operators and their state."""
 
@@ -35,11 +27,11 @@ class Circuit:
         functions: Mapping[str, Callable[..., object]],
         tables: Mapping[str, pa.Table],
         strategy: str = "upa",
-        standing: bool = False,
+        materialized: bool = False,
         tuning: Tuning | None = None,
     ) -> None:
         self.plan = plan
-        self.flow: Dataflow = lower(plan, functions, strategy, standing, tuning or adaptive())
+        self.flow: Dataflow = lower(plan, functions, strategy, materialized, tuning or Tuning())
         self.tables = tables
         self.started = False
         self.frontier = BEGINNING

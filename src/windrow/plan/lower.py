@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregate import ContinuousAggregate
-from windrow.operators.aggregate_join import AggregateJoin, Meeting, PlanPlanner
+from windrow.operators.aggregate_join import AggregateDeltas, AggregateJoin, PlanPlanner
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.bag import Bag
 from windrow.operators.changes import Changes, Clocked, Entering, Leaving, Retract, Starting
@@ -31,10 +31,10 @@ from windrow.operators.elements import Elements, concat
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.join import PART_ROWS, Join, Part, Planner
 from windrow.operators.linear import Call, Formula, Pad, Project, Select, Union
+from windrow.operators.materialize import History, Materialize
 from windrow.operators.protocol import Operator
 from windrow.operators.quantise import Quantise, round_up
 from windrow.operators.sample import Restore, Sample, Snapshots
-from windrow.operators.standing import Kept, Standing
 from windrow.operators.star_join import FactTable, Policy, StarJoin, StarStream
 from windrow.operators.state.pending import Calendar, Fifo, Pending, Scan
 from windrow.operators.totals import Totals
@@ -97,7 +97,7 @@ class Dataflow:
         signed &= not isinstance(operator, UNSIGNED)
         if isinstance(operator, AggregateJoin | Totals):
             signed = operator.period is None
-        elif isinstance(operator, Meeting):
+        elif isinstance(operator, AggregateDeltas):
             signed = False
         elif isinstance(operator, DeltaStar):
             signed = operator.log
@@ -165,15 +165,15 @@ def lower(
     plan: n.QueryPlan,
     functions: Functions,
     strategy: str = "upa",
-    standing: bool = False,
+    materialized: bool = False,
     tuning: Tuning | None = None,
 ) -> Dataflow:
-    """Build the dataflow of a query; `standing`: a relation's present rows are kept, for snapshots."""
+    """Build the dataflow of a query; `materialized`: a relation's present rows are kept, for snapshots."""
     builder = _Lowering(plan, functions, strategy, tuning or Tuning())
     last = builder.lower(plan.root)
-    if standing and plan.has_op:
+    if materialized and plan.has_op:
         schema = builder.flow.steps[last].schema
-        builder.flow.add(Standing(list(schema)), [last], plan.root, schema)
+        builder.flow.add(Materialize(list(schema)), [last], plan.root, schema)
     return builder.flow
 
 
@@ -183,7 +183,7 @@ def lower_kept(plan: n.QueryPlan, retain: int) -> Dataflow:
     (scan,) = [node for node in n.walk(plan.root) if isinstance(node, n.Scan)]
     source = flow.add(None, (), scan, scan.schema)
     window = flow.add(RangeWindow(retain), [source], scan, scan.schema)
-    flow.add(Kept(), [window], scan, scan.schema)
+    flow.add(History(), [window], scan, scan.schema)
     return flow
 
 
@@ -426,7 +426,7 @@ class _Lowering:
             made = self.flow.steps[step]
             parts.append(Part(dict(made.schema), made.signed, static=made.static))
         period = self.grid[1] if self.grid is not None and node is self.grid[0] else None
-        kind = Meeting if self.tuning.apart else AggregateJoin
+        kind = AggregateDeltas if self.tuning.apart else AggregateJoin
         operator = kind(
             parts,
             [(e.left, e.right, e.null_safe) for e in shape.join.equalities],

@@ -19,6 +19,7 @@ those of the rows that were kept.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -308,3 +309,11 @@ def _only(node: Node, names: tuple[str, ...]) -> Node:
 
 
 __all__ = ["WEIGHT", "reach", "weighed"]
+
+
+def gate_of(plan: QueryPlan) -> str | None:
+    """The gate of a query, by its content; None: it never sheds."""
+    budget = plan.budget
+    if budget is None or budget.us is None:
+        return None
+    return json.dumps([budget.us, *sorted([s.lower(), e.sql()] for s, e in budget.importance)])

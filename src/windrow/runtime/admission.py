@@ -12,7 +12,6 @@ Cost: a hash and a partial sort of the rows, and one pass over the columns kept;
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from windrow.errors import SourceError
 from windrow.operators import scalar
 from windrow.operators.keys import hash_rows
-from windrow.plan.nodes import QueryPlan, TickBudget
+from windrow.plan.nodes import TickBudget
 from windrow.plan.weights import WEIGHT
 from windrow.runtime.controller import choose
 
@@ -33,16 +32,8 @@ Quotas = Mapping[str, Mapping[str, int]]
 """By gate and stream: the rows a task may keep."""
 
 
-def gate_of(plan: QueryPlan) -> str | None:
-    """The gate of a query, by its content; None: it never sheds."""
-    budget = plan.budget
-    if budget is None or budget.us is None:
-        return None
-    return json.dumps([budget.us, *sorted([s.lower(), e.sql()] for s, e in budget.importance)])
-
-
 @dataclass(frozen=True)
-class Report:
+class Admission:
     """What one task saw and kept of a stream's rows; `first` and `last` are the times of what was shed."""
 
     gate: str
@@ -54,24 +45,16 @@ class Report:
     first: int | None = None
     last: int | None = None
 
-    def encode(self) -> bytes:
-        """As bytes, for the way to the driver."""
-        return json.dumps(list(self.__dict__.values())).encode()
-
-    @staticmethod
-    def decode(body: bytes) -> Report:
-        return Report(*json.loads(body))
-
 
 def admit(
     gate: str, budget: TickBudget, stream: str, ts: Ints, columns: Columns, quota: int | None
-) -> tuple[Ints, Columns, Report]:
+) -> tuple[Ints, Columns, Admission]:
     """The rows that pass, with their weights, and what is to be reported."""
     importance = _importance(budget, stream, ts, columns)
     rows = len(ts)
     seen = float(rows) if importance is None else float(importance.sum())
     if quota is None or rows <= quota:
-        return ts, unweighed(rows, columns), Report(gate, stream, rows, rows, seen, seen)
+        return ts, unweighed(rows, columns), Admission(gate, stream, rows, rows, seen, seen)
     codes = hash_rows(list(columns.values()), rows).view(np.uint64)
     choice = choose(codes, quota, importance)
     picks = pa.array(choice.rows)
@@ -79,7 +62,7 @@ def admit(
     shed[choice.rows] = False
     first, last = int(ts[shed].min()), int(ts[shed].max())
     passed = {n: a.take(picks) for n, a in columns.items()} | {WEIGHT: pa.array(1.0 / choice.probability)}
-    report = Report(gate, stream, rows, len(choice.rows), seen, choice.importance_kept, first, last)
+    report = Admission(gate, stream, rows, len(choice.rows), seen, choice.importance_kept, first, last)
     return ts[choice.rows], passed, report
 
 

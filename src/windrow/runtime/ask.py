@@ -17,7 +17,7 @@ from windrow.operators.elements import one
 from windrow.optimize import optimize
 from windrow.plan.dataflow import Circuit
 from windrow.plan.nodes import QueryPlan, Scan, StreamOp, Window, WindowKind, walk
-from windrow.runtime.outlet import View
+from windrow.runtime.view import View
 from windrow.sources.intake import times
 
 

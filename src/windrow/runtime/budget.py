@@ -23,8 +23,8 @@ import pyarrow as pa
 from windrow.errors import WindrowError
 from windrow.operators.elements import BEGINNING, INF
 from windrow.plan.nodes import QueryPlan, Scan, TickBudget, walk
-from windrow.plan.weights import reach, weighed
-from windrow.runtime.admission import Quotas, Report, gate_of
+from windrow.plan.weights import gate_of, reach, weighed
+from windrow.runtime.admission import Admission, Quotas
 from windrow.runtime.controller import Controller, Model, Shape
 from windrow.runtime.work import KeptRows, Pace
 
@@ -102,9 +102,21 @@ class Budgets:
         self.spans[name] = [tuple(s) for s in self._saved.get("spans", {}).get(name, ())]
         return weighed(plan)
 
-    def copy(self) -> Budgets:
-        """The same gates, for a change that may be undone."""
-        return replace(self, gates={**self.gates}, behind={**self.behind}, plans={**self.plans}, spans={**self.spans})
+    def dropped(self, name: str) -> tuple[str, Gate, QueryPlan, list[tuple[int, int | None]]] | None:
+        """Drop a query; what `reinstate` needs to take it back."""
+        key = self.behind.get(name)
+        found = None if key is None else (name, self.gates[key], self.plans[name], self.spans[name])
+        self.drop(name)
+        return found
+
+    def reinstate(self, found: tuple[str, Gate, QueryPlan, list[tuple[int, int | None]]] | None) -> None:
+        """Take a dropped query back."""
+        if found is not None:
+            name, gate, plan, spans = found
+            key = gate_of(plan)
+            assert key is not None
+            self.gates.setdefault(key, gate)
+            self.behind[name], self.plans[name], self.spans[name] = key, plan, spans
 
     def drop(self, name: str) -> None:
         """Forget a query, and its gate if nobody else stands behind it."""
@@ -141,7 +153,7 @@ class Budgets:
         """Whether any gate is lowered."""
         return any(g.controller.shedding for g in self.gates.values())
 
-    def account(self, reports: Sequence[Report]) -> None:
+    def account(self, reports: Sequence[Admission]) -> None:
         """Take in what the tasks of a tick kept."""
         for gate in self.gates.values():
             gate.last = {}
@@ -170,7 +182,7 @@ class Budgets:
         flows = [f for g in self.gates.values() for f in g.last.values()]
         return {"gates.seen": sum(f.seen for f in flows), "gates.kept": sum(f.kept for f in flows)} if flows else {}
 
-    def _approximate(self, report: Report) -> None:
+    def _approximate(self, report: Admission) -> None:
         assert report.first is not None and report.last is not None
         for name, key in self.behind.items():
             plan = self.plans[name]
@@ -302,8 +314,8 @@ class Budgets:
         self._saved = dict(saved)
 
 
-def seconds_of(setting: object) -> int | None:
-    """A budget given as an engine setting, in microseconds: "2 seconds", or a number of seconds."""
+def microseconds_of(setting: object, name: str) -> int | None:
+    """A length of time given as an engine setting, in microseconds: "2 seconds", or a number of seconds."""
     if setting is None:
         return None
     from windrow.cql.windows import microseconds
@@ -313,7 +325,7 @@ def seconds_of(setting: object) -> int | None:
     except (ValueError, WindrowError, OverflowError):
         us = 0
     if us <= 0:
-        raise WindrowError(f"tick_budget is {setting!r}", hint='give a time greater than 0, such as "2 seconds"')
+        raise WindrowError(f"{name} is {setting!r}", hint='give a time greater than 0, such as "2 seconds"')
     return us
 
 

@@ -5,8 +5,8 @@ and calls a key heavy when its rows are more than `SHARE` of what one partition 
 tick on, rows with that key lie on a grid (`grid.py`) of all partitions, each input along an axis of its own by the hash
 of its row: every pair still meets in exactly one cell.
 
-State follows. What is heavy from tick t on lay in its home partition before; at t every task takes from the home's
-runs what lies with it now, and the home lets go of the rest (`stage.py`). A key stays heavy while its query runs: the
+State follows. What is heavy from tick t on lay in its home partition before; at t every task takes from the home's runs
+what lies with it now, and the home lets go of the rest (`rebalance.py`). A key stays heavy while its query runs: the
 rows it spread would have to come home first.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from windrow.operators.elements import Elements, Int64s
 from windrow.operators.keys import hash_rows
-from windrow.runtime.partitioning import Spread
+from windrow.runtime.partitioning import Partitioning
 
 SAMPLE = 8192
 """Rows of an input that are looked at per task and tick."""
@@ -30,7 +30,7 @@ MOST = 64
 Since = tuple[tuple[int, int], ...]
 """Hashes of heavy keys, each with the tick from which on it is heavy."""
 
-Counts = tuple[int, dict[int, float]]
+KeyCounts = tuple[int, dict[int, float]]
 """Rows, and the number of rows of each frequent key."""
 
 
@@ -42,11 +42,11 @@ class Threshold:
     rows: int = 2000
 
 
-def frequent(rows: Elements, spread: Spread, partitions: int) -> Counts:
+def frequent(rows: Elements, partitioning: Partitioning, partitions: int) -> KeyCounts:
     """The keys that may be heavy, by a sample."""
     step = max(1, len(rows) // SAMPLE)
     some = rows if step == 1 else rows.take(np.arange(0, len(rows), step))
-    hashes = hash_rows([some.columns[c] for c in spread.columns], len(some))
+    hashes = hash_rows([some.columns[c] for c in partitioning.columns], len(some))
     values, counts = np.unique(hashes, return_counts=True)
     often = counts * partitions * 8 > len(some)
     return len(rows), dict(zip(values[often].tolist(), (counts[often] * float(step)).tolist(), strict=True))
@@ -59,7 +59,7 @@ class HeavyKeys:
         self.partitions, self.threshold = partitions, threshold or Threshold()
         self._since: dict[tuple[str, int], dict[int, int]] = {}
 
-    def take(self, tick: int, counted: Iterable[Mapping[tuple[str, int], Counts]]) -> None:
+    def take(self, tick: int, counted: Iterable[Mapping[tuple[str, int], KeyCounts]]) -> None:
         """Take in what the tasks of a tick counted for each (query, step); what is heavy is so from the next tick."""
         if self.partitions == 1:
             return
@@ -78,11 +78,13 @@ class HeavyKeys:
                 if counts[value] >= least and value not in known and len(known) < MOST:
                     known[value] = tick + 1
 
-    def copy(self) -> HeavyKeys:
-        """The same keys, apart."""
-        made = HeavyKeys(self.partitions, self.threshold)
-        made._since = {k: dict(v) for k, v in self._since.items()}
-        return made
+    def of(self, query: str) -> dict[tuple[str, int], dict[int, int]]:
+        """The heavy keys of a query, to be put back by `reinstate`."""
+        return {k: v for k, v in self._since.items() if k[0] == query}
+
+    def reinstate(self, found: Mapping[tuple[str, int], dict[int, int]]) -> None:
+        """Put the heavy keys of a query back."""
+        self._since |= found
 
     def forget(self, query: str) -> None:
         """A query is gone."""

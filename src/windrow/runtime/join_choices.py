@@ -2,8 +2,8 @@
 
 Tasks report what they saw of each join (`statistics`); the driver adds the parts up, and when a figure has drifted it
 asks the same planners that a join in one process asks. The choice goes to all tasks with the next tick, and is followed
-by every partition at the same tick. Choices change no answer, so they need not be exact, and a restart may forget what
-they rest on; the choices themselves are kept with the manifest, so that state is not rebuilt for nothing.
+by every partition at the same tick. JoinChoices change no answer, so they need not be exact, and a restart may forget
+what they rest on; the choices themselves are kept with the manifest, so that state is not rebuilt for nothing.
 
 Samples of keys change slowly and are the greater part of a report: tasks send them every `SAMPLES` ticks.
 """
@@ -14,19 +14,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from windrow.operators.aggregate_join import Meeting, PlanChoice, SideFigures, figures
+from windrow.operators.aggregate_join import AggregateDeltas, PlanChoice, SideFigures, figures
 from windrow.operators.join import Choice, Join, JoinReport, Matches, Orders, Probes
 from windrow.operators.protocol import Operator
 from windrow.operators.statistics import Observed, Seen, merged
 
 SAMPLES = 4
 DRIFT = 1.25
-"""Choices are thought over when some figure has changed by this factor."""
+"""JoinChoices are thought over when some figure has changed by this factor."""
 
 Chosen = Mapping[str, Mapping[int, Any]]
 """By query and step: orders, or the bits of a plan."""
 
-Report = JoinReport | tuple[Seen, ...]
+JoinMeasurement = JoinReport | tuple[Seen, ...]
 
 
 def watch_orders(observed: Sequence[Observed], orders: Orders, matches: Matches) -> Choice:
@@ -44,12 +44,12 @@ def sampled(tick: int) -> bool:
     return tick <= 2 * SAMPLES or tick % SAMPLES == 0
 
 
-def report(operator: Operator | None, samples: bool) -> Report | None:
+def report(operator: Operator | None, samples: bool) -> JoinMeasurement | None:
     """What a task tells of an operator."""
-    return operator.measured(samples) if isinstance(operator, Join | Meeting) else None
+    return operator.measured(samples) if isinstance(operator, Join | AggregateDeltas) else None
 
 
-def scaled(told: Report, shares: Sequence[float]) -> Report:
+def scaled(told: JoinMeasurement, shares: Sequence[float]) -> JoinMeasurement:
     """The report of inputs of which only a share is this partition's own: the rest are copies of heavy keys' rows."""
     inputs = told.inputs if isinstance(told, JoinReport) else told
     own = tuple(
@@ -62,72 +62,77 @@ def follow(operator: Operator | None, chosen: Any) -> None:
     """Let an operator do as the driver says."""
     if isinstance(operator, Join):
         operator.follow(tuple(tuple(o) for o in chosen))
-    elif isinstance(operator, Meeting):
+    elif isinstance(operator, AggregateDeltas):
         operator.follow(chosen)
 
 
 @dataclass
-class Standing:
+class ChoiceInForce:
     """A choice in force: what it is, what it rests on, and the newest report of each partition."""
 
-    operator: Join | Meeting
+    operator: Join | AggregateDeltas
     copies: tuple[int, ...]  # of each input's rows
     value: Any
     choice: Choice | PlanChoice | None = None
     planned: Sequence[Observed] | Sequence[SideFigures] = ()
     matches: Matches = field(default_factory=dict)
     changes: int = 0
-    parts: dict[int, Report] = field(default_factory=dict)
+    parts: dict[int, JoinMeasurement] = field(default_factory=dict)
 
 
-class Choices:
+class JoinChoices:
     """The choices of all queries; the driver's."""
 
     def __init__(self) -> None:
-        self._standing: dict[tuple[str, int], Standing] = {}
+        self._in_force: dict[tuple[str, int], ChoiceInForce] = {}
 
-    def register(self, query: str, step: int, operator: Join | Meeting, copies: Sequence[int], kept: Any) -> None:
+    def register(
+        self, query: str, step: int, operator: Join | AggregateDeltas, copies: Sequence[int], kept: Any
+    ) -> None:
         """Begin to choose for a step; `kept`: what was chosen before a restart."""
         value = kept if kept is not None else operator.orders if isinstance(operator, Join) else operator.plan
         if isinstance(operator, Join):
             value = tuple(tuple(o) for o in value)
-        self._standing[query, step] = Standing(operator, tuple(copies), value)
+        self._in_force[query, step] = ChoiceInForce(operator, tuple(copies), value)
 
-    def copy(self) -> Choices:
-        """The same choices, apart."""
-        made = Choices()
-        made._standing = {k: replace(s, parts=dict(s.parts)) for k, s in self._standing.items()}
-        return made
+    def of(self, query: str) -> dict[tuple[str, int], ChoiceInForce]:
+        """All that is chosen for a query, to be put back by `reinstate`."""
+        return {k: v for k, v in self._in_force.items() if k[0] == query}
+
+    def reinstate(self, found: Mapping[tuple[str, int], ChoiceInForce]) -> None:
+        """Put the choices of a query back."""
+        self._in_force |= found
 
     def forget(self, query: str) -> None:
         """A query is gone."""
-        self._standing = {k: v for k, v in self._standing.items() if k[0] != query}
+        for key in [k for k in self._in_force if k[0] == query]:
+            del self._in_force[key]
 
     def chosen(self) -> dict[str, dict[int, Any]]:
         """What tasks are to follow."""
         found: dict[str, dict[int, Any]] = {}
-        for (query, step), standing in self._standing.items():
-            found.setdefault(query, {})[step] = standing.value
+        for (query, step), held in self._in_force.items():
+            found.setdefault(query, {})[step] = held.value
         return found
 
-    def take(self, reports: Iterable[tuple[int, Mapping[tuple[str, int], Report]]]) -> None:
+    def take(self, reports: Iterable[tuple[int, Mapping[tuple[str, int], JoinMeasurement]]]) -> None:
         """Take in what the partitions of a tick measured, and choose again where figures have drifted."""
         touched = set()
         for partition, told in reports:
             for key, part in told.items():
-                if key in self._standing:
-                    standing = self._standing[key]
-                    standing.parts[partition] = _with_samples(part, standing.parts.get(partition))
+                if key in self._in_force:
+                    held = self._in_force[key]
+                    held.parts[partition] = _with_samples(part, held.parts.get(partition))
                     touched.add(key)
         for key in touched:
-            _think_over(self._standing[key])
+            _reconsider(self._in_force[key])
 
     def describe(self, query: str) -> list[dict[str, Any]]:
         """For EXPLAIN: each join of a query, with its choice, cost, alternatives and statistics."""
-        return [_described(s) for (q, _), s in sorted(self._standing.items()) if q == query]
+        return [_described(s) for (q, _), s in sorted(self._in_force.items()) if q == query]
 
 
-def _with_samples(new: Report, old: Report | None) -> Report:
+def _with_samples(new: JoinMeasurement, old: JoinMeasurement | None) -> JoinMeasurement:
     """The report with the samples of the last one that had any."""
     if isinstance(new, JoinReport):
         before = old.inputs if isinstance(old, JoinReport) else (None,) * len(new.inputs)
@@ -142,56 +147,56 @@ def _sampled(new: Seen, old: Seen | None) -> Seen:
     return replace(new, samples=old.samples, entry_sample=new.entry_sample if new.entries else old.entry_sample)
 
 
-def _inputs(standing: Standing) -> tuple[Seen, ...]:
+def _inputs(held: ChoiceInForce) -> tuple[Seen, ...]:
     """Each input, over all partitions."""
-    parts = [p.inputs if isinstance(p, JoinReport) else p for p in standing.parts.values()]
-    return tuple(merged(own, copies) for own, copies in zip(zip(*parts, strict=True), standing.copies, strict=True))
+    parts = [p.inputs if isinstance(p, JoinReport) else p for p in held.parts.values()]
+    return tuple(merged(own, copies) for own, copies in zip(zip(*parts, strict=True), held.copies, strict=True))
 
 
-def _matches(standing: Standing) -> Matches:
+def _matches(held: ChoiceInForce) -> Matches:
     found: dict[tuple[frozenset[int], int], Probes] = {}
-    for part in standing.parts.values():
+    for part in held.parts.values():
         if isinstance(part, JoinReport):
             for step, seen in part.probes.items():
                 found[step] = found.get(step, Probes()) + seen
     return found
 
 
-def _think_over(standing: Standing) -> None:
+def _reconsider(held: ChoiceInForce) -> None:
     from windrow.optimize.order_joins import plan_orders
     from windrow.plan.aggregate_join_cost import choose_plan
 
-    operator, seen = standing.operator, _inputs(standing)
+    operator, seen = held.operator, _inputs(held)
     if isinstance(operator, Join):
         if len(operator.parts) < 3:
             return
         now = [s.observed for s in seen]
-        if not _drifted(now, standing.planned):
+        if not _drifted(now, held.planned):
             return
-        standing.matches = _matches(standing)
-        made: Choice | PlanChoice = plan_orders(now, standing.value, standing.matches)
+        held.matches = _matches(held)
+        made: Choice | PlanChoice = plan_orders(now, held.value, held.matches)
         value: Any = made.orders if isinstance(made, Choice) else None
-        standing.planned = now
+        held.planned = now
     else:
         sides = figures(seen)
-        if not _drifted(sides, standing.planned):
+        if not _drifted(sides, held.planned):
             return
-        made = choose_plan(sides, standing.value, operator.period)
-        value, standing.planned = made.plan, sides
-    standing.changes += value != standing.value
-    standing.value, standing.choice = value, made
+        made = choose_plan(sides, held.value, operator.period)
+        value, held.planned = made.plan, sides
+    held.changes += value != held.value
+    held.value, held.choice = value, made
 
 
 def _drifted(now: Sequence[Any], planned: Sequence[Any]) -> bool:
     return not planned or max(a.drift(b) for a, b in zip(now, planned, strict=True)) >= DRIFT
 
 
-def _described(standing: Standing) -> dict[str, Any]:
-    operator = standing.operator
-    seen = _inputs(standing) if standing.parts else ()
+def _described(held: ChoiceInForce) -> dict[str, Any]:
+    operator = held.operator
+    seen = _inputs(held) if held.parts else ()
     if isinstance(operator, Join):
-        choice = standing.choice if isinstance(standing.choice, Choice) else None
+        choice = held.choice if isinstance(held.choice, Choice) else None
         observed = [s.observed for s in seen]
-        return operator.described(standing.value, choice, observed, _matches(standing), standing.changes)
-    plan = standing.choice if isinstance(standing.choice, PlanChoice) else None
-    return operator.described(standing.value, plan, figures(seen), standing.changes)
+        return operator.described(held.value, choice, observed, _matches(held), held.changes)
+    plan = held.choice if isinstance(held.choice, PlanChoice) else None
+    return operator.described(held.value, plan, figures(seen), held.changes)

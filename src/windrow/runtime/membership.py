@@ -1,16 +1,17 @@
-"""Who shares, on the driver: families by name, and every query's seat in its family.
+"""Which queries share, on the driver: families by name, and every query's membership in its family.
 
-The driver holds no rows and no partials. It seats queries (epoch and account, which mean the same everywhere) and ships
-the rosters with the standing program; tasks follow them (`shared`). What it settles is kept with the catalog, so that
-after a restart every query finds its partials again. A family's name is never used twice in a home.
+The driver holds no rows and no partials. It admits queries (epoch and account, which mean the same everywhere) and
+deploys the families; tasks follow them (`shared_aggregation`). What it settles is kept with the catalog, so that after
+a restart every query finds its partials again. A family's name is never used twice in a home.
 """
 
 from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -24,41 +25,67 @@ from windrow.sharing.recognise import Recognised, Source, recognise
 from windrow.sharing.registry import FEW_ROWS, Functions, Rate, Registry, Served
 from windrow.sharing.windows import PAIRED
 
+_unpacked: OrderedDict[str, Recognised] = OrderedDict()
+"""Queries by the uid of their membership: a new deployment unpacks only who is new."""
+
+
+class Membership:
+    """A query's place in its family: `uid` tells it from others that had its name.
+
+    It is packed once for all deployments that ship it, and unpacked by a process when it is first looked at.
+    """
+
+    def __init__(self, query: Recognised, epoch: int, account: int | None) -> None:
+        self.uid, self.epoch, self.account = uuid.uuid4().hex, epoch, account
+        self._query: Recognised | None = query
+        self._packed: bytes | None = None
+
+    @property
+    def query(self) -> Recognised:
+        """The query as `recognise` split it."""
+        if self._query is None:
+            found = _unpacked.get(self.uid)
+            if found is None:
+                assert self._packed is not None
+                found = _unpacked[self.uid] = pickle.loads(self._packed)
+                while len(_unpacked) > 1 << 14:
+                    _unpacked.popitem(last=False)
+            self._query = found
+        return self._query
+
+    def __getstate__(self) -> tuple[str, int, int | None, bytes]:
+        if self._packed is None:
+            self._packed = pickle.dumps(self.query)
+        return (self.uid, self.epoch, self.account, self._packed)
+
+    def __setstate__(self, state: tuple[str, int, int | None, bytes]) -> None:
+        self.uid, self.epoch, self.account, self._packed = state
+        self._query = None
+
 
 @dataclass(frozen=True)
-class Seat:
-    """A query's place in its family; `packed` is the query as `recognise` split it."""
-
-    uid: str
-    packed: bytes
-    epoch: int
-    account: int | None
-
-
-@dataclass(frozen=True)
-class Roster:
+class FamilyProgram:
     """A family as tasks see it: its rows, and who has joined, by name."""
 
     name: str
     source: Source
     slicing: str
     epoch: int
-    seats: Mapping[str, Seat]
+    members: Mapping[str, Membership]
 
     def home(self, partitions: int) -> int:
-        """The partition that has what is not spread by keys."""
+        """The partition that has what is not divided by keys."""
         return int(self.name[1:]) % partitions
 
 
 @dataclass(frozen=True)
-class SharedProgram:
+class SharedQuery:
     """A query that is served by a family."""
 
     uid: str
     plan: QueryPlan
     family: str
     retain: None = None
-    standing: bool = False
 
     @property
     def schema(self) -> dict[str, pa.DataType]:
@@ -67,10 +94,8 @@ class SharedProgram:
 
     @cached_property
     def shown(self) -> Shown:
-        """How the answer is shown, whose columns travel by number."""
-        found = Shown.of(self.plan)
-        place = {internal: str(i) for i, internal in enumerate(self.plan.root.schema, 1)}
-        return replace(found, columns=tuple(place[c] for c in found.columns))
+        """How the answer is shown."""
+        return Shown.of(self.plan)
 
     @cached_property
     def counter(self) -> str:
@@ -89,31 +114,37 @@ class SharedProgram:
 
 
 class Sharing(Registry):
-    """The registry of a Spark runtime."""
+    """The registry of a runtime; with several `partitions`, only what can be computed by group is shared."""
 
     def __init__(
-        self, functions: Functions, sharing: str = "auto", slicing: str = PAIRED, rate: Rate | None = None
+        self,
+        functions: Functions,
+        sharing: str = "auto",
+        slicing: str = PAIRED,
+        rate: Rate | None = None,
+        partitions: int = 1,
     ) -> None:
         super().__init__(functions, sharing, slicing, rate)
+        self.partitions = partitions
         self.names: dict[object, str] = {}  # of the families
-        self.seats: dict[str, Seat] = {}
-        self.places: dict[str, tuple[str, int, int | None]] = {}  # seats as the home keeps them: family, epoch, account
+        self.members: dict[str, Membership] = {}
+        self.places: dict[str, tuple[str, int, int | None]] = {}  # as the home keeps them: family, epoch, account
         self._next = 0
         self._saved: Mapping[str, Any] | None = None  # what a home was left with, while it is taken up again
-        self._rosters: dict[str, Roster] = {}
-        self.reseated = False  # since a home was taken up: what is saved of it is no longer so
+        self._programs: dict[str, FamilyProgram] = {}
+        self.readmitted = False  # since a home was taken up: what is saved of it is no longer so
 
     # joining and leaving
 
-    def add(self, plan: QueryPlan, known: bool = False) -> SharedProgram | None:
-        """Seat a query, if it can share; one that is `known` where it sat when its home was left."""
+    def add(self, plan: QueryPlan, known: bool = False) -> SharedQuery | None:
+        """Admit a query, if it can share; one that is `known` to the place it had when its home was left."""
         query = self._as_left(plan) if self._saved is not None else self.recognised(plan)
-        return None if query is None else self.seat(query, known)
+        return None if query is None else self.admit(query, known)
 
     def recognised(self, plan: QueryPlan) -> Recognised | None:
         """The query as it would be served; None, and a reason, if it runs by itself."""
         query = super().recognised(plan)
-        if query is not None and not _local_above(query):
+        if query is not None and self.partitions > 1 and not _local_above(query):
             self.reasons[plan.name] = "what it does with its groups needs them in one place"
             return None
         return query
@@ -126,8 +157,8 @@ class Sharing(Registry):
             self.reasons[plan.name] = FEW_ROWS
         return None
 
-    def seat(self, query: Recognised, known: bool = False) -> SharedProgram:
-        """Seat a query that has been recognised."""
+    def admit(self, query: Recognised, known: bool = False) -> SharedQuery:
+        """Let a query that has been recognised join its family."""
         name, key = query.plan.name, self.key(query)
         family, left = self.family_of(query), None
         if self._saved is not None:
@@ -142,40 +173,38 @@ class Sharing(Registry):
             family.seat(Joined(query.member, BEGINNING, left[1], left[2]))
         else:
             family.join(query.member)
-            self.reseated |= left is not None
+            self.readmitted |= left is not None
         entry = family.joined[name]
-        seat = Seat(uuid.uuid4().hex, pickle.dumps(query), entry.epoch, entry.account)
-        self.seats[name], self.served[name] = seat, Served(query, family)
+        member = Membership(query, entry.epoch, entry.account)
+        self.members[name], self.served[name] = member, Served(query, family)
         self.places[name] = (self.names[key], entry.epoch, entry.account)
-        self._rosters.pop(self.names[key], None)
-        return SharedProgram(seat.uid, query.plan, self.names[key])
+        self._programs.pop(self.names[key], None)
+        return SharedQuery(member.uid, query.plan, self.names[key])
 
     def remove(self, name: str) -> None:
         """Serve a query no longer."""
         key = self.key(self.served[name].query)
         super().remove(name)
-        self.seats.pop(name)
+        self.members.pop(name)
         self.places.pop(name)
-        self._rosters.pop(self.names[key], None)
+        self._programs.pop(self.names[key], None)
         if key not in self.families:
             del self.names[key]
 
-    def undo(self) -> Callable[[], None]:
-        """What puts everybody back where they sit now."""
-        served, seats, families, names = dict(self.served), dict(self.seats), dict(self.families), dict(self.names)
-        entries = {n: s.family.joined[n] for n, s in served.items()}
-        reasons, places = dict(self.reasons), dict(self.places)
+    def token(self, name: str) -> tuple[Served, Membership, Joined, tuple[str, int, int | None]]:
+        """What `reinstate` needs to take a query back that is removed."""
+        served = self.served[name]
+        return served, self.members[name], served.family.joined[name], self.places[name]
 
-        def back() -> None:
-            for name in [n for n in self.served if self.seats[n] is not seats.get(n)]:
-                self.remove(name)
-            self.families, self.names, self.reasons = families, names, reasons
-            for name in [n for n in served if n not in self.served]:
-                served[name].family.seat(entries[name])
-                self.served[name], self.seats[name] = served[name], seats[name]
-            self.places, self._rosters = places, {}
-
-        return back
+    def reinstate(self, token: tuple[Served, Membership, Joined, tuple[str, int, int | None]]) -> None:
+        """Take back a query that was removed."""
+        served, member, entry, place = token
+        name, key = served.query.plan.name, self.key(served.query)
+        self.families.setdefault(key, served.family)
+        self.names.setdefault(key, place[0])
+        served.family.seat(entry)
+        self.served[name], self.members[name], self.places[name] = served, member, place
+        self._programs.pop(place[0], None)
 
     def count(self, family: str, counted: Counters) -> None:
         """Add what a task did."""
@@ -192,16 +221,16 @@ class Sharing(Registry):
 
     # for tasks and for the home
 
-    def rosters(self) -> dict[str, Roster]:
-        """All families, for the standing program."""
+    def programs(self) -> dict[str, FamilyProgram]:
+        """All families, for deployment."""
         for key, family in self.families.items():
             name = self.names[key]
-            if name not in self._rosters:
-                seats = {n: self.seats[n] for n in family.joined}
-                source = next(iter(self.served[n].query.source for n in seats))
-                self._rosters[name] = Roster(name, source, self.slicing, family.epoch, seats)
-        self._rosters = {name: self._rosters[name] for name in self.names.values()}
-        return dict(self._rosters)
+            if name not in self._programs:
+                members = {n: self.members[n] for n in family.joined}
+                source = next(iter(self.served[n].query.source for n in members))
+                self._programs[name] = FamilyProgram(name, source, self.slicing, family.epoch, members)
+        self._programs = {name: self._programs[name] for name in self.names.values()}
+        return dict(self._programs)
 
     def family(self, name: str) -> Family | None:
         """A family by its name."""
@@ -213,8 +242,8 @@ class Sharing(Registry):
         return {"technique": self.sharing, "next": self._next, "families": families, "queries": dict(self.places)}
 
     def take_up(self, saved: Mapping[str, Any]) -> None:
-        """Seat the queries that come now as they sat, until `settled`."""
-        self._saved, self._next, self.reseated = saved, saved["next"], False
+        """Admit the queries that come now where they were, until `settled`."""
+        self._saved, self._next, self.readmitted = saved, saved["next"], False
 
     def settled(self) -> None:
         """All queries of the home are back: those that come from now on are new."""

@@ -1,105 +1,21 @@
-"""What an engine needs of a runtime, and what both runtimes share: recent answers and views.
-
-A runtime moves queries from frontier to frontier; the engine in front of it speaks CQL. Both runtimes keep, for every
-query, the most recent answers in memory (bounded), the sinks it writes to, and counters.
-"""
+"""Where a query's answers go: the most recent ones in memory (bounded), subscribers, and sinks."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import pyarrow as pa
 
-from windrow.catalog import Catalog, StreamDef, TableDef
-from windrow.plan.nodes import QueryPlan
 from windrow.sinks import Sink
 
 LOG = logging.getLogger("windrow.engine")
 
 RECENT_ROWS = 100_000
 """Rows of a query's answer kept in memory; older ones are in the sinks, or gone."""
-
-
-@dataclass(frozen=True)
-class View:
-    """One consistent moment: the frontier, each stream's kept rows, and each relation's rows."""
-
-    frontier: int
-    history: Callable[[str], pa.Table]
-    snapshot: Callable[[str], pa.Table]
-    reach: Callable[[str], int]  # how far back a stream's kept rows go, in ticks of its clock
-
-
-class Runtime(Protocol):
-    """Runs queries. Declarations are made within `changing`; every other method may be called at any time."""
-
-    outlets: dict[str, Outlet]
-
-    def changing(self, adding: bool = False) -> AbstractContextManager[None]:
-        """Make changes between two ticks: all of them or none."""
-
-    def keep(self, catalog: Catalog, functions: Mapping[str, Callable[..., object]]) -> None:
-        """The catalog and the user functions that the changes lead to."""
-
-    def add_stream(self, stream: StreamDef, source: Any = None) -> None:
-        """Read a stream, from `source` or as its declaration says."""
-
-    def attach(self, name: str, source: Any) -> bool:
-        """Give a declared stream that has no source one; False when it has one."""
-
-    def describe(self, name: str, source: Any) -> StreamDef:
-        """A definition of a stream from its data."""
-
-    def drop_stream(self, name: str) -> None:
-        """Stop reading a stream."""
-
-    def add_table(self, table: TableDef, source: Any = None) -> None:
-        """Know a table, or what it holds from now on."""
-
-    def columns(self, source: Any) -> dict[str, pa.DataType]:
-        """The columns of a table's data."""
-
-    def drop_table(self, name: str) -> None:
-        """Forget a table."""
-
-    def refresh(self, name: str) -> None:
-        """Read a table again now."""
-
-    def joins(self, query: str) -> list[dict[str, Any]]:
-        """What the joins of a running query do, and why: orders, costs, alternatives and statistics."""
-
-    def tables(self) -> Mapping[str, pa.Table]:
-        """What each table holds now."""
-
-    def add_query(self, plan: QueryPlan) -> None:
-        """Run a query from the next tick on."""
-
-    def drop_query(self, name: str) -> None:
-        """Stop a query."""
-
-    def start(self) -> None:
-        """Begin."""
-
-    def stop(self) -> None:
-        """End; everything so far is kept."""
-
-    def view(self) -> AbstractContextManager[View]:
-        """The present, for one-time queries."""
-
-    def late(self, stream: str) -> pa.Table:
-        """Rows of a stream that came too late."""
-
-    def status(self) -> dict[str, Any]:
-        """Figures about the run, as plain JSON."""
-
-    def quality(self, query: str) -> dict[str, Any] | None:
-        """What was shed before a query and in its joins; None when it never sheds."""
 
 
 class Recent:

@@ -9,7 +9,7 @@ input's stage when the rows already lie right, and otherwise opens the next stag
     stage 1+  everything else, on `partitions` partitions, behind an exchange
 
 Inputs of a join that have no key in common lie on a grid of partitions (`grid.py`); a join whose output may lie apart
-spreads the rows of heavy keys by more than their key (`heavy.py`).
+spreads the rows of heavy keys by more than their key (`heavy_keys.py`).
 
 A table is everywhere: each task computes for itself what comes from tables alone, so it never crosses an exchange;
 where its rows are to count once, each partition takes its part. Law: rows that an operator must see together carry
@@ -23,16 +23,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from windrow.operators.aggregate import ContinuousAggregate
-from windrow.operators.aggregate_join import Meeting
+from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.bag import Bag
 from windrow.operators.changes import Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.join import Join
 from windrow.operators.linear import Call, Pad, Project, Select, Union
+from windrow.operators.materialize import History, Materialize
 from windrow.operators.quantise import Quantise
 from windrow.operators.sample import Restore, Sample, Snapshots
-from windrow.operators.standing import Kept, Standing
 from windrow.operators.totals import Totals
 from windrow.operators.window import RangeWindow, RowsWindow
 from windrow.plan.lower import Dataflow, Step
@@ -62,7 +62,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Spread:
+class Partitioning:
     """How a step's output lies: `columns` for How.COLUMNS and How.TOGETHER, `grid` for How.GRID."""
 
     how: How
@@ -71,7 +71,7 @@ class Spread:
     split: Split | None = None
 
 
-ANY, ONE, EVERYWHERE = Spread(How.ANY), Spread(How.ONE), Spread(How.EVERYWHERE)
+ANY, ONE, EVERYWHERE = Partitioning(How.ANY), Partitioning(How.ONE), Partitioning(How.EVERYWHERE)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Exchange:
 
     source: int
     stage: int
-    spread: Spread
+    partitioning: Partitioning
     keep: bool = False
 
 
@@ -90,29 +90,29 @@ class Placement:
 
     `stages`: the stage of each step, or for what comes from tables alone (`tables`) the stages whose tasks each compute
     it. `reads`: for each (step, port) the exchange it reads through, if any. `shares`: for each (step, port) that reads
-    what every partition has, how to take part of it, so that each row counts once. `spreads`: how each output lies.
-    `moves`: for each step whose state follows heavy keys, how the rows of its inputs lie.
+    what every partition has, how to take part of it, so that each row counts once. `partitionings`: how each output
+    lies. `moves`: for each step whose state follows heavy keys, how the rows of its inputs lie.
     """
 
     stages: tuple[int, ...]
     reads: dict[tuple[int, int], Exchange]
-    shares: dict[tuple[int, int], Spread]
-    spreads: tuple[Spread, ...]
+    shares: dict[tuple[int, int], Partitioning]
+    partitionings: tuple[Partitioning, ...]
     tables: dict[int, frozenset[int]]
-    moves: dict[int, tuple[Spread, ...]] = field(default_factory=dict)
+    moves: dict[int, tuple[Partitioning, ...]] = field(default_factory=dict)
 
     def runs(self, step: int, stage: int, partition: int) -> bool:
         """Whether a step is computed in this stage of this partition; what lies in one place has one."""
         if step in self.tables:
             return stage in self.tables[step]
-        return self.stages[step] == stage and (partition == 0 or self.spreads[step] != ONE)
+        return self.stages[step] == stage and (partition == 0 or self.partitionings[step] != ONE)
 
     def copies(self, step: int, port: int, partitions: int) -> int:
         """In how many partitions each row of an input is."""
         exchange = self.reads.get((step, port))
-        if exchange is None or exchange.spread.grid is None:
+        if exchange is None or exchange.partitioning.grid is None:
             return 1 if exchange is not None or step not in self.tables else partitions
-        return exchange.spread.grid.copies(partitions)
+        return exchange.partitioning.grid.copies(partitions)
 
     @property
     def last_stage(self) -> int:
@@ -125,28 +125,28 @@ STATELESS = (Select, Project, Call, Pad, Union, RangeWindow, Entering, Leaving)
 def place(flow: Dataflow) -> Placement:
     """Assign every step of a dataflow to a stage."""
     stages: list[int] = []
-    spreads: list[Spread] = []
+    partitionings: list[Partitioning] = []
     reads: dict[tuple[int, int], Exchange] = {}
-    shares: dict[tuple[int, int], Spread] = {}
-    moved: dict[int, tuple[Spread, ...]] = {}
+    shares: dict[tuple[int, int], Partitioning] = {}
+    moved: dict[int, tuple[Partitioning, ...]] = {}
     root = flow.steps[-1].node
     monotonic: set[object] = {node for node, p in annotate(root).items() if p is Pattern.MONOTONIC}
     readers = {source: i for i, step in reversed(list(enumerate(flow.steps))) for source in step.inputs}
     for index, step in enumerate(flow.steps):
-        inputs = [spreads[i] for i in step.inputs]
+        inputs = [partitionings[i] for i in step.inputs]
         if all(s is EVERYWHERE for s in inputs) and (inputs or isinstance(step.node, TableScan)):
             stages.append(0)
-            spreads.append(EVERYWHERE)
+            partitionings.append(EVERYWHERE)
             continue
         if step.operator is None:
             stages.append(0)
-            spreads.append(ANY)
+            partitionings.append(ANY)
             continue
         wanted = _wanted(step, flow, inputs, monotonic)
         if isinstance(step.operator, Join):
             wanted = _splittable(flow, index, inputs, wanted, monotonic)
         if wanted == [ANY] and stages[step.inputs[0]] == 0 and not isinstance(step.operator, STATELESS):
-            wanted = [_ahead(flow, index, readers, spreads)]  # it must cross anyway: to where it is needed next
+            wanted = [_ahead(flow, index, readers, partitionings)]  # it must cross anyway: to where it is needed next
         moves = [not _fits(have, want) for have, want in zip(inputs, wanted, strict=True)]
         stage = max(stages[i] + (1 if move else 0) for i, move in zip(step.inputs, moves, strict=True))
         if not isinstance(step.operator, STATELESS) or EVERYWHERE in inputs:
@@ -160,14 +160,18 @@ def place(flow: Dataflow) -> Placement:
                 keep = not moves[port] and stages[source] > 0
                 reads[index, port] = Exchange(source, stage, wanted[port] if moves[port] else inputs[port], keep)
         stages.append(stage)
-        spreads.append(_made(step, inputs, wanted))
+        partitionings.append(_made(step, inputs, wanted))
         lie = tuple(have if want.how is How.ANY else want for have, want in zip(inputs, wanted, strict=True))
         if any(s.split for s in lie) and not isinstance(step.operator, STATELESS):
             moved[index] = lie
-    return Placement(tuple(stages), reads, shares, tuple(spreads), _everywhere(flow, stages, spreads), moved)
+    return Placement(
+        tuple(stages), reads, shares, tuple(partitionings), _everywhere(flow, stages, partitionings), moved
+    )
 
 
-def _ahead(flow: Dataflow, index: int, readers: Mapping[int, int], spreads: Sequence[Spread]) -> Spread:
+def _ahead(
+    flow: Dataflow, index: int, readers: Mapping[int, int], partitionings: Sequence[Partitioning]
+) -> Partitioning:
     """How the next operator that cares will want the output of a step, in the step's own columns; ANY if none does."""
     names = {c: c for c in flow.steps[index].schema}  # column there -> column here
     source, at = index, readers.get(index)
@@ -175,14 +179,14 @@ def _ahead(flow: Dataflow, index: int, readers: Mapping[int, int], spreads: Sequ
         operator = flow.steps[at].operator
         match operator:
             case ContinuousAggregate() | GridAggregate() | Totals():
-                wanted = Spread(How.COLUMNS, operator.keys) if operator.keys else ONE
+                wanted = Partitioning(How.COLUMNS, operator.keys) if operator.keys else ONE
             case RowsWindow():
-                wanted = Spread(How.COLUMNS, operator.partition) if operator.partition else ONE
+                wanted = Partitioning(How.COLUMNS, operator.partition) if operator.partition else ONE
             case DeltaStar() | Bag() | Changes() | Sample():
-                wanted = Spread(How.COLUMNS, tuple(flow.steps[source].schema))
-            case Join() | Meeting():
+                wanted = Partitioning(How.COLUMNS, tuple(flow.steps[source].schema))
+            case Join() | AggregateDeltas():
                 ports = flow.steps[at].inputs
-                seen = [spreads[i] if i < len(spreads) else ANY for i in ports]
+                seen = [partitionings[i] if i < len(partitionings) else ANY for i in ports]
                 wanted = _join(operator, seen)[ports.index(source)]
             case Project():
                 names = {n: names[f.copies] for n, f in operator.outputs if f.copies in names}
@@ -191,18 +195,20 @@ def _ahead(flow: Dataflow, index: int, readers: Mapping[int, int], spreads: Sequ
                 wanted = ANY
         if wanted.how is How.COLUMNS:
             here = [names.get(c) for c in wanted.columns]
-            return Spread(How.COLUMNS, tuple(c for c in here if c)) if here and all(here) else ANY
+            return Partitioning(How.COLUMNS, tuple(c for c in here if c)) if here and all(here) else ANY
         if wanted.how is How.GRID:  # its rows lie in several places at once
             return ANY
-        if wanted.how is not How.ANY or isinstance(operator, Join | Meeting):
+        if wanted.how is not How.ANY or isinstance(operator, Join | AggregateDeltas):
             return wanted
         source, at = at, readers.get(at)
     return ANY
 
 
-def _everywhere(flow: Dataflow, stages: Sequence[int], spreads: Sequence[Spread]) -> dict[int, frozenset[int]]:
+def _everywhere(
+    flow: Dataflow, stages: Sequence[int], partitionings: Sequence[Partitioning]
+) -> dict[int, frozenset[int]]:
     """For each step that comes from tables alone, the stages in which something reads it."""
-    needed: dict[int, set[int]] = {i: set() for i, s in enumerate(spreads) if s is EVERYWHERE}
+    needed: dict[int, set[int]] = {i: set() for i, s in enumerate(partitionings) if s is EVERYWHERE}
     for index in reversed(range(len(flow.steps))):
         readers = needed.get(index, {stages[index]})
         for source in flow.steps[index].inputs:
@@ -211,15 +217,15 @@ def _everywhere(flow: Dataflow, stages: Sequence[int], spreads: Sequence[Spread]
     return {i: frozenset(n) for i, n in needed.items()}
 
 
-def _fits(have: Spread, want: Spread) -> bool:
+def _fits(have: Partitioning, want: Partitioning) -> bool:
     return want.how is How.ANY or have == want or have is EVERYWHERE
 
 
-def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Spread], monotonic: set[object]) -> list[Spread]:
+def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotonic: set[object]) -> list[Partitioning]:
     """The spread each input must have."""
     operator = step.operator
     match operator:
-        case Join() | Meeting():
+        case Join() | AggregateDeltas():
             return _join(operator, inputs)
         case ContinuousAggregate() | GridAggregate() | Totals():
             return [_by(operator.keys, inputs[0])]
@@ -231,14 +237,14 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Spread], monotonic: set
             columns = tuple(step.schema)
             if all(s == inputs[0] and s.how in (How.COLUMNS, How.ONE) for s in inputs):
                 return [_by(columns, s) for s in inputs]
-            return [Spread(How.COLUMNS, columns) if columns else ONE] * len(inputs)
+            return [Partitioning(How.COLUMNS, columns) if columns else ONE] * len(inputs)
         case Union():
             return _union(inputs)
         case Snapshots():
             return [ONE]
-        case Retract() | Quantise() | Kept() | Starting():
+        case Retract() | Quantise() | History() | Starting():
             return [ANY]
-        case Standing():
+        case Materialize():
             return [_by(tuple(step.schema), inputs[0])]
         case Changes() | Sample() | Restore():
             source = flow.steps[step.inputs[0]]
@@ -249,16 +255,17 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Spread], monotonic: set
     return [ANY if isinstance(operator, STATELESS) else ONE] * len(inputs)
 
 
-def _by(columns: Sequence[str], have: Spread) -> Spread:
+def _by(columns: Sequence[str], have: Partitioning) -> Partitioning:
     """Equal values of `columns` together; what lies so already stays."""
     apart = have.how in (How.COLUMNS, How.TOGETHER)
     if have.how is How.ONE or (apart and set(have.columns) <= set(columns)):
         return have
-    return Spread(How.COLUMNS, tuple(columns)) if columns else ONE
+    return Partitioning(How.COLUMNS, tuple(columns)) if columns else ONE
 
 
-def _join(join: Join | Meeting, inputs: Sequence[Spread]) -> list[Spread]:
-    """Spread the moving inputs by the columns of classes that all of them have, else on a grid; tables stay everywhere.
+def _join(join: Join | AggregateDeltas, inputs: Sequence[Partitioning]) -> list[Partitioning]:
+    """Partition the moving inputs by the columns of classes that all of them have, else on a grid; tables stay
+    everywhere.
 
     Rows that were copied would be joined twice, so what lies on a grid already must move.
     """
@@ -267,16 +274,16 @@ def _join(join: Join | Meeting, inputs: Sequence[Spread]) -> list[Spread]:
         return [ANY if i in moving else EVERYWHERE for i in range(len(inputs))]
     shared = _shared(join, moving)
     if shared:
-        spreads = [Spread(How.COLUMNS, tuple(c[k] for c in shared)) for k in range(len(moving))]
+        partitionings = [Partitioning(How.COLUMNS, tuple(c[k] for c in shared)) for k in range(len(moving))]
     else:
-        spreads = [Spread(How.GRID, grid=grid) for grid in _grids(join, moving)]
+        partitionings = [Partitioning(How.GRID, grid=grid) for grid in _grids(join, moving)]
     wanted = [EVERYWHERE] * len(inputs)
-    for i, spread in zip(moving, spreads, strict=True):
-        wanted[i] = spread
+    for i, partitioning in zip(moving, partitionings, strict=True):
+        wanted[i] = partitioning
     return wanted
 
 
-def _shared(join: Join | Meeting, moving: Sequence[int]) -> list[list[str]]:
+def _shared(join: Join | AggregateDeltas, moving: Sequence[int]) -> list[list[str]]:
     """For each class that all moving inputs have: the column of each."""
     shared = []
     for columns, _ in join.classes:
@@ -286,7 +293,7 @@ def _shared(join: Join | Meeting, moving: Sequence[int]) -> list[list[str]]:
     return shared
 
 
-def _grids(join: Join | Meeting, moving: Sequence[int]) -> list[Grid]:
+def _grids(join: Join | AggregateDeltas, moving: Sequence[int]) -> list[Grid]:
     """An axis for each class that two moving inputs have, and one for each input that has none of these."""
     axes: list[dict[int, tuple[str, ...]]] = []
     for columns, _ in join.classes:
@@ -302,8 +309,8 @@ def _grids(join: Join | Meeting, moving: Sequence[int]) -> list[Grid]:
 
 
 def _splittable(
-    flow: Dataflow, index: int, inputs: Sequence[Spread], wanted: list[Spread], monotonic: set[object]
-) -> list[Spread]:
+    flow: Dataflow, index: int, inputs: Sequence[Partitioning], wanted: list[Partitioning], monotonic: set[object]
+) -> list[Partitioning]:
     """Let rows of heavy keys lie apart, where whoever reads the join's output need not find them by the key alone."""
     moving = [i for i, w in enumerate(wanted) if w.how is How.COLUMNS]
     if len(moving) < 2 or any(inputs[i] == wanted[i] for i in moving):
@@ -324,7 +331,7 @@ def _splittable(
     made = list(wanted)
     for k, i in enumerate(moving):
         grid = Grid(tuple(columns if k == at else () for at, columns in enumerate(own)), having)
-        made[i] = Spread(How.COLUMNS, wanted[i].columns, split=Split(index, wanted[here].columns, grid))
+        made[i] = Partitioning(How.COLUMNS, wanted[i].columns, split=Split(index, wanted[here].columns, grid))
     return made
 
 
@@ -348,11 +355,11 @@ def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[st
                 return {c for k in operator.partition for c in names.get(k, ())}, False
             case Retract():
                 return set(flow.steps[index].schema), False
-            case DeltaStar() | Changes() | Sample() | Restore() | Standing():
+            case DeltaStar() | Changes() | Sample() | Restore() | Materialize():
                 step = flow.steps[source]
                 dated = isinstance(operator, Changes) and operator.dated
                 ends = not dated and (step.node not in monotonic or step.signed)
-                if isinstance(operator, DeltaStar | Standing) or ends:
+                if isinstance(operator, DeltaStar | Materialize) or ends:
                     return {c for k in step.schema for c in names.get(k, ())}, _moves(flow, readers[0])
             case Snapshots():
                 return set(), True
@@ -364,17 +371,17 @@ def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[st
 def _moves(flow: Dataflow, index: int) -> bool:
     """Whether this step, and all that follow it, can hand rows of their state over."""
     rest = [flow.steps[i].operator for i in range(index, len(flow.steps))]
-    return all(isinstance(o, (*STATELESS, Changes, Standing)) and not isinstance(o, Retract) for o in rest)
+    return all(isinstance(o, (*STATELESS, Changes, Materialize)) and not isinstance(o, Retract) for o in rest)
 
 
-def _union(inputs: Sequence[Spread]) -> list[Spread]:
+def _union(inputs: Sequence[Partitioning]) -> list[Partitioning]:
     """Streams stay where they are; of a table each partition takes the part that lies as they do."""
     moving = [s for s in inputs if s is not EVERYWHERE]
     alike = all(s == moving[0] for s in moving) and moving[0].how is How.COLUMNS
     return [moving[0] if alike else ONE if s is EVERYWHERE else ANY for s in inputs]
 
 
-def _made(step: Step, inputs: Sequence[Spread], wanted: Sequence[Spread]) -> Spread:
+def _made(step: Step, inputs: Sequence[Partitioning], wanted: Sequence[Partitioning]) -> Partitioning:
     """The spread of the output, given how the inputs now lie."""
     lie = [have if want.how is How.ANY else want for have, want in zip(inputs, wanted, strict=True)]
     match step.operator:
@@ -383,7 +390,7 @@ def _made(step: Step, inputs: Sequence[Spread], wanted: Sequence[Spread]) -> Spr
             return _renamed(lie[0], copies)
         case Join():
             return _joined(step.operator, [s for s in lie if s is not EVERYWHERE])
-        case Meeting():
+        case AggregateDeltas():
             return _joined(step.operator, [s for s in lie if s is not EVERYWHERE], step.operator.keys)
         case Union():
             alike = all(s == lie[0] for s in lie) and lie[0].how is not How.TOGETHER
@@ -391,12 +398,14 @@ def _made(step: Step, inputs: Sequence[Spread], wanted: Sequence[Spread]) -> Spr
     return lie[0]
 
 
-def _joined(join: Join | Meeting, moving: Sequence[Spread], kept: Sequence[str] | None = None) -> Spread:
+def _joined(
+    join: Join | AggregateDeltas, moving: Sequence[Partitioning], kept: Sequence[str] | None = None
+) -> Partitioning:
     """How results lie: by the key, or wherever their parts met; `kept`: the columns that are left of them."""
     first = moving[0]
     if first.how is How.GRID:
         grids = [s.grid for s in moving if s.grid is not None]
-        return Spread(
+        return Partitioning(
             How.TOGETHER, tuple(next(c for c in axis if c)[0] for axis in zip(*(g.axes for g in grids), strict=True))
         )
     if first.how is not How.COLUMNS:
@@ -409,16 +418,16 @@ def _joined(join: Join | Meeting, moving: Sequence[Spread], kept: Sequence[str] 
     axes = tuple(next((c for c in axis if c), ()) for axis in zip(*(g.axes for g in parts), strict=True))
     key, grid = first.split.key, Grid(axes, parts[0].inputs)
     columns = tuple(dict.fromkeys((*key, *(c for axis in axes for c in axis))))
-    return Spread(How.TOGETHER, columns, split=Split(first.split.step, key, grid))
+    return Partitioning(How.TOGETHER, columns, split=Split(first.split.step, key, grid))
 
 
-def _renamed(spread: Spread, copies: dict[str, str]) -> Spread:
-    if spread.how not in (How.COLUMNS, How.TOGETHER):
-        return spread
-    if not all(c in copies for c in spread.columns):
+def _renamed(partitioning: Partitioning, copies: dict[str, str]) -> Partitioning:
+    if partitioning.how not in (How.COLUMNS, How.TOGETHER):
+        return partitioning
+    if not all(c in copies for c in partitioning.columns):
         return ANY
-    columns, split = tuple(copies[c] for c in spread.columns), spread.split
+    columns, split = tuple(copies[c] for c in partitioning.columns), partitioning.split
     if split is not None:
         axes = tuple(tuple(copies[c] for c in axis) for axis in split.grid.axes)
         split = Split(split.step, tuple(copies[c] for c in split.key), Grid(axes, split.grid.inputs))
-    return Spread(spread.how, columns, split=split)
+    return Partitioning(partitioning.how, columns, split=split)

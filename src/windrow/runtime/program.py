@@ -1,14 +1,11 @@
 """What a tick tells its tasks, in two parts: what changes with every tick, and what changes only with the catalog.
 
-The standing part (streams, plans, user functions) is pickled by value into a file under home when it changes, and read
-once by each worker process; a tick ships only its name. The rest (marks, clocks, versions of tables, references of
-runs) is small and goes with the tasks.
+The deployment (streams, plans, user functions) is the same object from tick to tick until it changes, so that a job
+which runs elsewhere ships it once. The rest (marks, clocks, versions of tables, references of runs) is small.
 """
 
 from __future__ import annotations
 
-import pickle
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,27 +16,27 @@ from windrow.catalog import StreamDef
 from windrow.operators.elements import BEGINNING, Int64s
 from windrow.plan.lower import Dataflow, Tuning, lower, lower_kept
 from windrow.plan.nodes import QueryPlan
-from windrow.runtime.admission import Quotas, gate_of
+from windrow.plan.weights import gate_of
+from windrow.runtime.admission import Quotas
 from windrow.runtime.heavy_keys import Since, hashes
 from windrow.runtime.join_choices import Chosen, watch_orders, watch_plan
-from windrow.runtime.membership import Roster
-from windrow.runtime.partitioning import Exchange, Placement, Spread, place
-from windrow.store.place import Place
-from windrow.store.runs import RunRef, RunStore
+from windrow.runtime.membership import FamilyProgram
+from windrow.runtime.messages import RunsBySlot
+from windrow.runtime.partitioning import Exchange, Partitioning, Placement, place
+from windrow.store.runs import RunRef, Runs
 
 MEASURING = Tuning(watch_orders, "auto", watch_plan, apart=True)
-"""Joins measure; the driver, who sees all partitions, chooses (`choices.py`)."""
+"""Joins measure; the driver, who sees all partitions, chooses (`join_choices`)."""
 
 Functions = Mapping[str, Callable[..., object]]
-Slots = Mapping[str, tuple[RunRef, ...]]
 
 
 @dataclass(frozen=True)
 class QueryProgram:
     """A query as a task sees it; `uid` tells it from others that had its name.
 
-    `retain`: not a query of the user's but the history of a stream, kept so long. `standing`: a relation's present rows
-    are kept.
+    `retain`: not a query of the user's but the history of a stream, kept so long. `materialized`: a relation's present
+    rows are kept.
     """
 
     uid: str
@@ -47,13 +44,13 @@ class QueryProgram:
     strategy: str
     functions: Functions
     retain: int | None = None
-    standing: bool = False
+    materialized: bool = False
 
     def flow(self) -> Dataflow:
         """The operators, new."""
         if self.retain is not None:
             return lower_kept(self.plan, self.retain)
-        return lower(self.plan, self.functions, self.strategy, self.standing, MEASURING)
+        return lower(self.plan, self.functions, self.strategy, self.materialized, MEASURING)
 
     @cached_property
     def layout(self) -> Layout:
@@ -96,82 +93,75 @@ class Layout:
     def exchanges(self) -> tuple[Exchange, ...]:
         return tuple(dict.fromkeys(self.placement.reads.values()))
 
+    @cached_property
+    def reads(self) -> dict[tuple[int, int], int]:
+        """For each (step, port) that reads through an exchange, its number."""
+        number = {exchange: i for i, exchange in enumerate(self.exchanges)}
+        return {port: number[exchange] for port, exchange in self.placement.reads.items()}
+
+    @cached_property
+    def last_stage(self) -> int:
+        return self.placement.last_stage
+
 
 @dataclass(frozen=True)
-class Standing:
-    """The part that changes with the catalog only."""
+class Deployment:
+    """What runs: the part of a program that changes with the catalog only."""
 
     streams: Mapping[str, StreamDef] = field(default_factory=dict)
     queries: Mapping[str, QueryProgram] = field(default_factory=dict)
-    families: Mapping[str, Roster] = field(default_factory=dict)  # queries that share
+    families: Mapping[str, FamilyProgram] = field(default_factory=dict)  # queries that share
     functions: Functions = field(default_factory=dict)
-
-    def save(self, target: Place, name: str) -> None:
-        """Write by value, with user functions that live in no module."""
-        from pyspark import cloudpickle
-
-        target.write(name, cloudpickle.dumps(self), sync=False)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
 class Program:
     """A tick: everything that tasks need to know."""
 
-    store: RunStore
-    standing: str  # the file of the standing part
+    store: Runs
+    deployment: Deployment
     tick: int
     partitions: int
     marks: Mapping[str, int]  # greatest time per stream before this tick
-    idle: frozenset[str]  # streams that do not hold the frontier back
+    idle: Mapping[str, int | None]  # how far time has come on streams that are silent; None: they do not say
     previous: int  # the last frontier
     until: int | None  # a frontier given from outside (replay)
     starts: Mapping[str, int]  # where clocks start
     firsts: Mapping[str, int]  # where clocks would start that have not been reached: the earliest row so far
     tables: Mapping[str, RunRef]  # the present version of each table
+    ahead: Mapping[str, int] = field(default_factory=dict)  # by stream: rows beyond this instant are set aside
     fresh: frozenset[str] = frozenset()  # queries that share and have not had a tick
-    runs: Mapping[tuple[str, int, int], Slots] = field(default_factory=dict)  # by (query, stage, partition)
+    runs: Mapping[tuple[str, int, int], RunsBySlot] = field(default_factory=dict)  # by (query, stage, partition)
     generations: Mapping[tuple[int, int], str] = field(
         default_factory=dict
     )  # (stage, partition) -> the accepted attempt
     quotas: Quotas = field(default_factory=dict)  # what a task may keep of a stream, where there is too much
     choices: Chosen = field(default_factory=dict)  # what joins are to follow
     heavy: Mapping[str, Mapping[int, Since]] = field(default_factory=dict)  # heavy keys, by query and step
+    direct: bool = False  # all tasks run in one process, one partition: rows need not be reduced before they travel
 
-    @property
-    def home(self) -> str:
-        return self.store.place.uri
-
-    def heavy_keys(self, query: str, spread: Spread) -> Int64s | None:
-        """Hashes of the keys that lie apart where rows are spread so."""
-        if spread.split is None:
+    def heavy_keys(self, query: str, partitioning: Partitioning) -> Int64s | None:
+        """Hashes of the keys that lie apart where rows are partitioned so."""
+        if partitioning.split is None:
             return None
-        since = self.heavy.get(query, {}).get(spread.split.step, ())
+        since = self.heavy.get(query, {}).get(partitioning.split.step, ())
         return hashes(since) if since else None
 
-    @property
-    def parts(self) -> Standing:
-        """The standing part."""
-        return _standing(self.store.place, self.standing)
 
+def frontier(
+    streams: Mapping[str, StreamDef], marks: Mapping[str, int], idle: Mapping[str, int | None], previous: int
+) -> int:
+    """How far all streams are complete: each up to its greatest time less its slack, and time never goes back.
 
-def frontier(streams: Mapping[str, StreamDef], marks: Mapping[str, int], idle: frozenset[str], previous: int) -> int:
-    """How far all streams are complete: each up to its greatest time less its slack, and time never goes back."""
-    awake = [s for s in streams if s not in idle]
-    if any(marks.get(s, BEGINNING) == BEGINNING for s in awake):
-        return previous
-    bounds = [marks[s] - streams[s].slack - 1 for s in awake]
+    A silent stream is complete as far as the clock on the wall says (`idle`), or does not hold the others back.
+    """
+    bounds = []
+    for name, stream in streams.items():
+        silent = idle.get(name)
+        if name in idle and silent is None:
+            continue
+        mark = max(marks.get(name, BEGINNING), BEGINNING if silent is None else silent)
+        if mark == BEGINNING:
+            return previous
+        bounds.append(mark - stream.slack - 1)
     return max(previous, min(bounds)) if bounds else previous
-
-
-_known: OrderedDict[tuple[str, str], Standing] = OrderedDict()
-
-
-def _standing(home: Place, name: str) -> Standing:
-    key = (home.uri, name)
-    if key not in _known:
-        found = pickle.loads(memoryview(home.read(name)))
-        assert isinstance(found, Standing)
-        _known[key] = found
-        while len(_known) > 4:
-            _known.popitem(last=False)
-    return _known[key]

@@ -16,50 +16,50 @@ from windrow.operators.elements import Elements, Int64s, concat
 from windrow.operators.join import Join
 from windrow.operators.state.run import elements_of
 from windrow.runtime.exchange import belonging
-from windrow.runtime.partitioning import Spread
+from windrow.runtime.partitioning import Partitioning
 from windrow.runtime.program import Program
-from windrow.runtime.task_state import WAITING, Held
+from windrow.runtime.task_state import WAITING, QueryState
 from windrow.store.runs import RunRef
 
 Where = tuple[int, int]
 """Stage and partition."""
 
 
-def move(program: Program, name: str, held: Held, here: Where, step: int, keys: Int64s) -> None:
+def move(program: Program, name: str, held: QueryState, here: Where, step: int, keys: Int64s) -> None:
     """Move the rows of `keys`, which become heavy in the join `step`, in one stage of one partition."""
     placement = held.layout.placement
     homes = sorted({int(k) for k in keys.view(np.uint64) % np.uint64(program.partitions)})
-    for index, spreads in placement.moves.items():
+    for index, partitionings in placement.moves.items():
         operator = held.flow.steps[index].operator
         if placement.stages[index] != here[0] or not isinstance(operator, Join | Changes):
             continue
-        for port, spread in enumerate(spreads):
-            if spread.split is not None and spread.split.step == step:
+        for port, partitioning in enumerate(partitionings):
+            if partitioning.split is not None and partitioning.split.step == step:
                 prefix = f"{index}/{port}:" if isinstance(operator, Join) else f"{index}/pending"
                 found = [e for home in homes for e in _read(program, name, (here[0], home), prefix)]
-                more = [e.filter(_lies(e, spread, program, here[1], keys)) for e in found]
-                operator.replace_rows(port, _others(spread, program, here[1], keys), [e for e in more if len(e)])
+                more = [e.filter(_lies(e, partitioning, program, here[1], keys)) for e in found]
+                operator.replace_rows(port, _others(partitioning, program, here[1], keys), [e for e in more if len(e)])
     for number, exchange in enumerate(held.layout.exchanges):
-        split = exchange.spread.split
+        split = exchange.partitioning.split
         if exchange.stage == here[0] and split is not None and split.step == step:
             slot = f"{WAITING}/{number}"
             parts = [e for home in homes for e in _read(program, name, (here[0], home), slot)]
-            parts = [e.filter(_lies(e, exchange.spread, program, here[1], keys)) for e in parts]
-            if exchange in held.waiting:
-                mine = held.waiting[exchange]
-                parts.insert(0, mine.filter(_others(exchange.spread, program, here[1], keys)(mine)))
+            parts = [e.filter(_lies(e, exchange.partitioning, program, here[1], keys)) for e in parts]
+            if number in held.waiting:
+                mine = held.waiting[number]
+                parts.insert(0, mine.filter(_others(exchange.partitioning, program, here[1], keys)(mine)))
             parts = [e for e in parts if len(e)]
-            held.waiting.pop(exchange, None)
+            held.waiting.pop(number, None)
             if parts:
-                held.waiting[exchange] = concat(parts)
+                held.waiting[number] = concat(parts)
 
 
-def _lies(rows: Elements, spread: Spread, program: Program, here: int, keys: Int64s) -> np.ndarray:
-    return belonging(rows, spread, program.partitions, here, keys)[1]
+def _lies(rows: Elements, partitioning: Partitioning, program: Program, here: int, keys: Int64s) -> np.ndarray:
+    return belonging(rows, partitioning, program.partitions, here, keys)[1]
 
 
-def _others(spread: Spread, program: Program, here: int, keys: Int64s) -> Callable[[Elements], np.ndarray]:
-    return lambda rows: ~belonging(rows, spread, program.partitions, here, keys)[0]
+def _others(partitioning: Partitioning, program: Program, here: int, keys: Int64s) -> Callable[[Elements], np.ndarray]:
+    return lambda rows: ~belonging(rows, partitioning, program.partitions, here, keys)[0]
 
 
 def _read(program: Program, name: str, where: Where, prefix: str) -> Iterator[Elements]:

@@ -50,7 +50,7 @@ class Kept:
     shared: Content
 
 
-class Keeper:
+class SavedCatalog:
     """Writes catalogs; a manifest says which one is in force."""
 
     def __init__(self, store: Store, strategy: str, budget: str = "none") -> None:
@@ -88,7 +88,7 @@ class Keeper:
             return catalog, None
         content = in_force(self.store, manifest)
         made = {
-            "windrow": windrow.__version__, "strategy": self.strategy, "sharing": sharing, "tick budget": self.budget,
+            "strategy": self.strategy, "sharing": sharing, "tick budget": self.budget,
         }  # fmt: skip
         for what, now in made.items():  # what decides the layout of state
             if content.get(what, "none") != now:
@@ -166,8 +166,8 @@ def _size(change: Content) -> int:
 
 def _stream(s: StreamDef) -> dict[str, Any]:
     return {
-        "name": s.name, "columns": _schema(s.columns), "time": s.time, "slack": s.slack, "idle_after": s.idle_after,
-        "retain": s.retain, "options": dict(s.options),
+        "name": s.name, "columns": _schema(s.columns), "time": s.time, "slack": s.slack, "within": s.within,
+        "idle_after": s.idle_after, "ahead": s.ahead, "retain": s.retain, "options": dict(s.options),
     }  # fmt: skip
 
 

@@ -14,54 +14,40 @@ follow the roster that the driver ships. Cost of a tick: one pass over rows per 
 from __future__ import annotations
 
 import json
-import pickle
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
-from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
+from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.state.run import Run
-from windrow.runtime.exchange import Envelope, decode_table, encode_table
-from windrow.runtime.membership import Roster, Seat
+from windrow.runtime.membership import FamilyProgram
+from windrow.runtime.messages import Envelope, PartialCounts, Partials, QueryFailed, SharedAnswer, SharedRows
 from windrow.runtime.program import Program
-from windrow.sharing.cohort import Batch, Shown, tables
 from windrow.sharing.family import Counters, Family, Joined
 from windrow.sharing.finish import Finish, finish
-from windrow.sharing.group import Rows
-from windrow.sharing.recognise import Recognised, Source
+from windrow.sharing.recognise import Source
 from windrow.sharing.registry import Functions
+from windrow.sharing.rows import SourceRows
 from windrow.store.runs import RunRef
 
 _FINISH = "finish "
-_known: OrderedDict[str, Recognised] = OrderedDict()
-"""Queries by the uid of their seat: a change of the roster unpacks only who is new."""
 
 
-def recognised(seat: Seat) -> Recognised:
-    """The query in a seat."""
-    found = _known.get(seat.uid)
-    if found is None:
-        found = _known[seat.uid] = pickle.loads(seat.packed)
-        while len(_known) > 1 << 14:
-            _known.popitem(last=False)
-    return found
-
-
-def follow(family: Family, roster: Roster) -> bool:
+def follow(family: Family, program: FamilyProgram) -> bool:
     """Let those leave and join who did so on the driver; whether anybody has."""
-    gone = [n for n, e in family.joined.items() if n not in roster.seats or roster.seats[n].uid != e.uid]
+    gone = [n for n, e in family.joined.items() if n not in program.members or program.members[n].uid != e.uid]
     for name in gone:
         family.leave(name)
-    new = [n for n in roster.seats if n not in family.joined]
+    new = [n for n in program.members if n not in family.joined]
     for name in new:
-        seat = roster.seats[name]
-        family.seat(Joined(recognised(seat).member, BEGINNING, seat.epoch, seat.account, uid=seat.uid))
-    family.epoch = roster.epoch
+        member = program.members[name]
+        family.seat(Joined(member.query.member, BEGINNING, member.epoch, member.account, uid=member.uid))
+    family.epoch = program.epoch
     return bool(gone or new)
 
 
@@ -71,44 +57,45 @@ MOST_REDUCERS = 1 << 10
 """Families without state that a worker process keeps."""
 
 _reducers: OrderedDict[tuple[str, str], Reducer] = OrderedDict()
-_rows: OrderedDict[tuple[str, Source], tuple[tuple[str, ...], Rows]] = OrderedDict()
+_rows: OrderedDict[tuple[str, Source], tuple[tuple[str, ...], SourceRows]] = OrderedDict()
 
 
 class Reducer:
     """A family without state: rows in, partials out."""
 
-    def __init__(self, roster: Roster, functions: Functions) -> None:
+    def __init__(self, roster: FamilyProgram, functions: Functions) -> None:
         self.family = Family(functions, roster.slicing)
-        self.roster: Roster | None = None
+        self.roster = replace(roster, members={})
         self.columns: dict[str, pa.DataType] = {}  # that its queries read
 
-    def follow(self, roster: Roster, functions: Functions) -> None:
-        """Do what the driver's family does."""
+    def follow(self, roster: FamilyProgram, functions: Functions, direct: bool) -> None:
+        """Do what the driver's family does; `direct`: rows are only passed on."""
         if self.roster is not roster:
             self.family.functions, self.roster = functions, roster
-            follow(self.family, roster)
-            self.columns = {c: t for seat in roster.seats.values() for c, t in recognised(seat).columns.items()}
+            if not direct:
+                follow(self.family, roster)
+            self.columns = {c: t for m in roster.members.values() for c, t in m.query.columns.items()}
 
 
-def _reducer(program: Program, roster: Roster) -> Reducer:
-    key = (program.home, roster.name)
+def _reducer(program: Program, roster: FamilyProgram) -> Reducer:
+    key = (program.store.uri, roster.name)
     if key not in _reducers:
-        _reducers[key] = Reducer(roster, program.parts.functions)
+        _reducers[key] = Reducer(roster, program.deployment.functions)
         while len(_reducers) > MOST_REDUCERS:
             _reducers.popitem(last=False)
     found = _reducers[key]
-    found.follow(roster, program.parts.functions)
+    found.follow(roster, program.deployment.functions, program.direct)
     return found
 
 
-def _source_rows(program: Program, source: Source, columns: Mapping[str, pa.DataType]) -> Rows:
+def _source_rows(program: Program, source: Source, columns: Mapping[str, pa.DataType]) -> SourceRows:
     """The rows of a source, joined with the present versions of its tables, made once for all its families."""
     labels = sorted({t.partition("#")[0] for t in source.tables})
     versions = tuple(program.tables[t].uid for t in labels)
-    known = _rows.get((program.home, source))
+    known = _rows.get((program.store.uri, source))
     if known is None or known[0] != versions:
-        known = (versions, Rows(source, {t: program.store.read(program.tables[t]).table for t in labels}))
-        _rows[program.home, source] = known
+        known = (versions, SourceRows(source, {t: program.store.read(program.tables[t]).table for t in labels}))
+        _rows[program.store.uri, source] = known
         while len(_rows) > MOST_REDUCERS:
             _rows.popitem(last=False)
     known[1].read(columns)
@@ -118,15 +105,17 @@ def _source_rows(program: Program, source: Source, columns: Mapping[str, pa.Data
 def reduced(
     program: Program, stream: str, ts: Int64s, columns: Mapping[str, pa.Array], sender: int, only: str | None
 ) -> Iterator[Envelope]:
-    """The partials of new rows for all families over a stream; `only`: history, for the new queries of one family."""
+    """The partials of new rows for all families over a stream; `only`: history, for the new queries of one family.
+
+    Where all of a family is in this process, its rows go on as they are and are aggregated once.
+    """
     reducers = [
         _reducer(program, roster)
-        for roster in program.parts.families.values()
+        for roster in program.deployment.families.values()
         if roster.source.stream == stream and only in (None, roster.name)
     ]
     wanted: dict[Source, dict[str, pa.DataType]] = {}
     for reducer in reducers:
-        assert reducer.roster is not None
         wanted.setdefault(reducer.roster.source, {}).update(reducer.columns)
     order = None if (np.diff(ts) >= 0).all() else np.argsort(ts, kind="stable")
     taken = {}
@@ -136,21 +125,23 @@ def reduced(
         taken[source] = rows.take(lambda _, given=arrived: given)  # type: ignore[misc]
     for reducer in reducers:
         roster, family = reducer.roster, reducer.family
-        assert roster is not None
-        names = None if only is None else frozenset(n for n in roster.seats if n.lower() in program.fresh)
+        names = None if only is None else frozenset(n for n in roster.members if n.lower() in program.fresh)
+        if program.direct:
+            yield Envelope(0, sender, SharedRows(roster.name, *taken[roster.source], names))
+            continue
         family.counters = Counters()
         tables = family.reduce(*taken[roster.source], names)
         for name, error in family.failed.items():
-            yield 0, sender, "failed", name.lower(), pickle.dumps(error)
+            yield Envelope(0, sender, QueryFailed(name.lower(), error))
         family.failed.clear()
         yield from _routed(roster, tables, program.partitions, sender)
         c = family.counters
-        counted = json.dumps([c.rows, c.lifted, c.partials]).encode()
-        yield roster.home(program.partitions), sender, "part", f"{roster.name}:count", counted
+        counts = PartialCounts(roster.name, c.rows, c.lifted, c.partials)
+        yield Envelope(roster.home(program.partitions), sender, counts)
 
 
 def _sorted(
-    ts: Int64s, columns: Mapping[str, pa.Array], order: Int64s | None, rows: Rows
+    ts: Int64s, columns: Mapping[str, pa.Array], order: Int64s | None, rows: SourceRows
 ) -> tuple[Int64s, dict[str, pa.Array]]:
     wanted = {c.partition(".")[2] for c in rows.columns if c.partition(".")[0] == rows.source.stream}
     read = {n: a for n, a in columns.items() if n.lower() in wanted}
@@ -161,7 +152,7 @@ def _sorted(
 
 
 def _routed(
-    roster: Roster, partials: Mapping[str, tuple[pa.Table, ...]], partitions: int, sender: int
+    roster: FamilyProgram, partials: Mapping[str, tuple[pa.Table, ...]], partitions: int, sender: int
 ) -> Iterator[Envelope]:
     """Entries to the family's home, partials by the hash of their keys."""
     home = roster.home(partitions)
@@ -171,34 +162,35 @@ def _routed(
             if table.num_rows == 0:
                 continue
             if not keys or partitions == 1:
-                yield home, sender, "part", f"{roster.name}:{slot}", encode_table(table)
+                yield Envelope(home, sender, Partials(roster.name, slot, table))
                 continue
             to = hash_rows(keys, table.num_rows).view(np.uint64) % np.uint64(partitions)
             for p in np.unique(to).tolist():
                 part = table.filter(pa.array(to == p))
-                yield int(p), sender, "part", f"{roster.name}:{slot}", encode_table(part)
+                yield Envelope(int(p), sender, Partials(roster.name, slot, part))
 
 
 # -- stage 1 -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
-class HeldFamily:
+class FamilyState:
     """A family in one task: partials in memory, and the runs that hold them on disk."""
 
-    roster: Roster
+    roster: FamilyProgram
     family: Family
     partition: int
     home: bool
     functions: Functions
     finishes: dict[str, Finish] = field(default_factory=dict)
     inbox: dict[str, list[pa.Table]] = field(default_factory=dict)
+    rows: list[SharedRows] = field(default_factory=list)
     saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
     counted: Counters = field(default_factory=Counters)
     followed: bool = False
 
-    def follow(self, roster: Roster, functions: Functions) -> None:
+    def follow(self, roster: FamilyProgram, functions: Functions) -> None:
         """Do what the driver's family does."""
         if self.roster is roster and self.followed:
             return
@@ -207,23 +199,25 @@ class HeldFamily:
         follow(self.family, roster)
         uids = {n: e.uid for n, e in self.family.joined.items()}
         self.finishes = {n: f for n, f in self.finishes.items() if uids.get(n) == f.uid}
-        for name, seat in roster.seats.items():
+        for name, member in roster.members.items():
             if name not in self.finishes and self._answers(name):
-                made = self.finishes[name] = Finish(recognised(seat), functions)
-                made.uid = seat.uid
+                made = self.finishes[name] = Finish(member.query, functions)
+                made.uid = member.uid
 
     def _answers(self, name: str) -> bool:
         return self.home or bool(self.family.joined[name].member.keys)
 
-    def receive(self, slot: str, body: bytes | pa.Buffer) -> None:
+    def receive(self, message: Partials | PartialCounts | SharedRows) -> None:
         """Take in what stage 0 sent."""
-        if slot == "count":
-            rows, lifted, partials = json.loads(bytes(body))
-            self.counted.rows += rows
-            self.counted.lifted += lifted
-            self.counted.partials += partials
-            return
-        self.inbox.setdefault(slot, []).append(decode_table(body))
+        match message:
+            case PartialCounts(_, rows, lifted, partials):
+                self.counted.rows += rows
+                self.counted.lifted += lifted
+                self.counted.partials += partials
+            case Partials(_, slot, table):
+                self.inbox.setdefault(slot, []).append(table)
+            case SharedRows():
+                self.rows.append(message)
 
     def advance(self, frontier: int, starts: Mapping[str, int], out: list[Envelope]) -> None:
         """Add what came to the state, and answer what is due."""
@@ -234,18 +228,22 @@ class HeldFamily:
                 if name in self.finishes:
                     self.finishes[name].start(start)
         self.family.counters = self.counted
+        for rows in self.rows:
+            self.family.settle(rows.ts, rows.columns, rows.members)
+        self.rows = []
         self.family.absorb(self.inbox)
         self.inbox = {}
+        failures: dict[str, RuntimeFailure] = dict(self.family.failed)
+        self.family.failed.clear()
         due = self.family.finish(frontier, self.home)
-        failures: dict[str, RuntimeFailure] = {}
         answers = finish(self.finishes, due, frontier, failures)
         for name, error in failures.items():
-            out.append((0, self.partition, "failed", name.lower(), pickle.dumps(error)))
-        for batch in answers:
-            body = encoded(batch, list(self.finishes[batch.names[0]].schema))
-            out.append((self.partition, self.partition, "answers", self.roster.name, body))
+            self.family.leave(name)
+            self.finishes.pop(name, None)
+            out.append(Envelope(0, self.partition, QueryFailed(name.lower(), error)))
+        out += [Envelope(self.partition, self.partition, SharedAnswer(batch)) for batch in answers]
 
-    # what `held` writes
+    # what a task writes
 
     def slots(self, stage: int, partition: int) -> Iterator[tuple[str, tuple[Run, ...]]]:
         """Named lists of runs: all that the family needs to go on."""
@@ -267,9 +265,9 @@ class HeldFamily:
         return {}
 
 
-def recalled(program: Program, roster: Roster, partition: int, known: HeldFamily | None) -> HeldFamily:
+def recalled(program: Program, roster: FamilyProgram, partition: int, known: FamilyState | None) -> FamilyState:
     """A family as of the last accepted tick."""
-    functions = program.parts.functions
+    functions = program.deployment.functions
     if known is None:
         known = _restored(program, roster, partition, functions)
     known.follow(roster, functions)
@@ -277,8 +275,8 @@ def recalled(program: Program, roster: Roster, partition: int, known: HeldFamily
     return known
 
 
-def _restored(program: Program, roster: Roster, partition: int, functions: Functions) -> HeldFamily:
-    held = HeldFamily(roster, Family(functions, roster.slicing), partition,
+def _restored(program: Program, roster: FamilyProgram, partition: int, functions: Functions) -> FamilyState:
+    held = FamilyState(roster, Family(functions, roster.slicing), partition,
                       roster.home(program.partitions) == partition, functions)  # fmt: skip
     held.follow(roster, functions)
     slots = program.runs.get((roster.name, 1, partition), {})
@@ -309,35 +307,3 @@ def _restored(program: Program, roster: Roster, partition: int, functions: Funct
             assert operator is not None
             operator.restore(inner_state, program.previous)
     return held
-
-
-# -- answers -----------------------------------------------------------------------------------------------------------
-
-
-def encoded(batch: Batch, columns: Sequence[str]) -> bytes:
-    """Answers of queries with the same columns: times, columns by number, and whose they are."""
-    arrays = [pa.array(batch.rows.ts), *(batch.rows.columns[c] for c in columns)]
-    table = pa.Table.from_arrays(arrays, names=[str(i) for i in range(len(arrays))])
-    some = np.flatnonzero(batch.counts)
-    whose = {b"queries": json.dumps([batch.names[i].lower() for i in some.tolist()]).encode(),
-             b"counts": batch.counts[some].astype(np.int64).tobytes()}  # fmt: skip
-    return encode_table(table.replace_schema_metadata(whose))
-
-
-def decoded(body: bytes | pa.Buffer, shown: Mapping[str, Shown]) -> Iterator[tuple[str, pa.Table]]:
-    """The part of every query, as its user sees it; `shown` names columns by number."""
-    table = decode_table(body)
-    names = json.loads(table.schema.metadata[b"queries"])
-    counts = np.frombuffer(table.schema.metadata[b"counts"], np.int64)
-    columns = {name: one(table.column(name)) for name in table.column_names}
-    rows = Elements.positive(columns["0"].to_numpy(), INF, columns)
-    yield from tables([Batch(names, counts, rows)], shown)
-
-
-def whole(parts: Sequence[pa.Table]) -> pa.Table:
-    """Parts of one answer, each in time order, as one table in time order."""
-    if len(parts) == 1:
-        return parts[0]
-    table = pa.concat_tables(parts).combine_chunks()
-    ts = table.column(0).cast(pa.int64()).to_numpy()
-    return table.take(pa.array(np.argsort(ts, kind="stable")))

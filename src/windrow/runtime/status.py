@@ -6,16 +6,19 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from windrow.runtime import view
-from windrow.runtime.budget import Budgets
-from windrow.runtime.membership import SharedProgram
+from windrow.runtime.membership import SharedQuery
 from windrow.runtime.outlet import Outlet
+from windrow.runtime.program import QueryProgram
+from windrow.runtime.streams import Stream
 from windrow.runtime.tables import LiveTable
 from windrow.runtime.tick import Tick, Ticker
-from windrow.spark.streaming import Reader
 from windrow.store.manifest import Manifest
+
+if TYPE_CHECKING:
+    from windrow.runtime.runtime import Runtime
 
 RECENT_SECONDS = 30.0
 RECENT_TICKS = 20
@@ -30,7 +33,7 @@ class Figures:
 
     def add(self, tick: Tick) -> None:
         """Remember a tick's figures, not its rows."""
-        self._ticks.append(replace(tick, answers={}, late={}, admitted=[]))
+        self._ticks.append(replace(tick, answers={}, shared=[], late={}, admitted=[]))
 
     @property
     def ticks(self) -> list[Tick]:
@@ -43,17 +46,11 @@ class Figures:
         names = dict.fromkeys(p for t in ticks for p in t.seconds)
         return {p: round(1000 * sum(t.seconds.get(p, 0.0) for t in ticks) / len(ticks), 1) for p in names}
 
-    def status(
-        self,
-        ticker: Ticker,
-        readers: Mapping[str, Reader],
-        tables: Mapping[str, LiveTable],
-        outlets: Mapping[str, Outlet],
-        budgets: Budgets,
-    ) -> dict[str, Any]:
+    def status(self, runtime: Runtime) -> dict[str, Any]:
         """Everything but whether the engine runs."""
+        ticker, declared = runtime.ticker, runtime.declared
         manifest, ticks = ticker.manifest, self.ticks
-        state = _state(manifest)
+        state = _state(runtime)
         return {
             "ticks": manifest.tick,
             "frontier": manifest.frontier,
@@ -62,25 +59,28 @@ class Figures:
             "tick_ms": self.phases(RECENT_TICKS),
             "state": {"runs": sum(r for r, _ in state.values()), "bytes": sum(b for _, b in state.values())},
             "streams": {
-                r.definition.name: self._stream(r, manifest, ticks, state.get(f"~{k}", (0, 0)))
-                for k, r in readers.items()
+                s.definition.name: self._stream(s, manifest, ticks, state.get(f"~{k}", (0, 0)))
+                for k, s in declared.streams.items()
             },
-            "tables": {t.definition.name: _table(t) for t in tables.values()},
-            "shedding": budgets.status(),
+            "tables": {t.definition.name: _table(t) for t in declared.tables.values()},
+            "shedding": declared.budgets.status(),
             "queries": {
                 ticker.queries[k].plan.name: self._query(k, o, manifest, ticks, state.get(k, (0, 0)))
                 | _shared(ticker, k, state)
-                | {"quality": self.quality(ticker, budgets, k)}
-                for k, o in dict(outlets).items()
+                | {"quality": self.quality(runtime, k)}
+                for k, o in dict(declared.outlets).items()
                 if k in ticker.queries
             },
         }
 
-    def quality(self, ticker: Ticker, budgets: Budgets, key: str) -> dict[str, Any] | None:
+    def quality(self, runtime: Runtime, key: str) -> dict[str, Any] | None:
         """What a query lost to the tick budget and to the memory of its joins; None when it can lose nothing."""
-        query = ticker.queries[key]
-        memory = None if isinstance(query, SharedProgram) else view.star_quality(ticker.store, query)
-        parts = {"time": budgets.quality(key), "memory": None if memory is None else memory.as_dict()}
+        query = runtime.ticker.queries.get(key)
+        memory = None
+        if isinstance(query, QueryProgram) and view.sheds(query):
+            with runtime.state() as state:
+                memory = view.star_quality(state, query)
+        parts = {"time": runtime.declared.budgets.quality(key), "memory": None if memory is None else memory.as_dict()}
         found = {what: figures for what, figures in parts.items() if figures is not None}
         return found or None
 
@@ -91,17 +91,17 @@ class Figures:
         rows = sum(n for t in ticks if t.ended >= since for c, n in t.counters.items() if c.startswith(counter))
         return round(rows / max(now - since, 1e-3), 1)
 
-    def _stream(self, reader: Reader, manifest: Manifest, ticks: list[Tick], kept: tuple[int, int]) -> dict[str, Any]:
-        mark = manifest.marks.get(reader.key)
+    def _stream(self, stream: Stream, manifest: Manifest, ticks: list[Tick], kept: tuple[int, int]) -> dict[str, Any]:
+        mark = manifest.marks.get(stream.key)
         lag = None if mark is None or manifest.frontier is None else max(0, mark - manifest.frontier)
         return {
-            "rows": reader.rows,
-            "rows_per_second": self._rate(ticks, f"rows.{reader.key}"),
-            "late": reader.late,
-            "batch": manifest.batches.get(reader.key),
+            "rows": stream.rows,
+            "rows_per_second": self._rate(ticks, f"rows.{stream.key}"),
+            "late": stream.late,
+            "offset": manifest.offsets.get(stream.key),
             "greatest": mark,
             "lag": lag,
-            "idle": reader.idle(),
+            "idle": stream.silent_for(time.time()) is not None,
             "kept_bytes": kept[1],
         }
 
@@ -118,19 +118,24 @@ class Figures:
         }
 
 
-def _state(manifest: Manifest) -> dict[str, tuple[int, int]]:
+def _state(runtime: Runtime) -> dict[str, tuple[int, int]]:
     """Runs and bytes by query."""
     found: dict[str, tuple[int, int]] = {}
-    for (_, _, query, _), refs in manifest.runs.items():
+    if runtime.store.runs.durable:
+        sizes = ((q, [r.bytes for r in refs]) for (_, _, q, _), refs in runtime.ticker.manifest.runs.items())
+    else:
+        with runtime.declared.busy:
+            sizes = iter([(q, [r.nbytes for r in runs]) for (_, _, q, _), runs in runtime.job.state()])
+    for query, each in sizes:
         runs, size = found.get(query, (0, 0))
-        found[query] = (runs + len(refs), size + sum(r.bytes for r in refs))
+        found[query] = (runs + len(each), size + sum(each))
     return found
 
 
 def _shared(ticker: Ticker, key: str, state: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
     """With how many others a query shares; the state is the family's."""
     query = ticker.queries[key]
-    if not isinstance(query, SharedProgram):
+    if not isinstance(query, SharedQuery):
         return {}
     runs, size = state.get(query.family, (0, 0))
     return {

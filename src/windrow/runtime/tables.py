@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -25,10 +25,6 @@ from windrow.errors import SourceError, WindrowError
 from windrow.sinks.pg import Postgres
 from windrow.sources.casting import conform
 from windrow.sources.files import read_path
-from windrow.spark.unwrap import unwrap
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 FIRST_RETRY, LAST_RETRY = 1.0, 60.0
 
@@ -104,7 +100,8 @@ class LiveTable:
         except WindrowError:
             raise
         except Exception as error:
-            raise SourceError(f'cannot read table "{self.definition.name}": {unwrap(error).primary}') from error
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise SourceError(f'cannot read table "{self.definition.name}": {said}') from error
         return None if found is None else conform(found, f'table "{self.definition.name}"', self.definition.columns)
 
     def _schedule(self) -> None:
@@ -122,20 +119,6 @@ class FixedTable:
 
     def read(self) -> pa.Table:
         return self._table
-
-
-class FrameTable:
-    """A Spark DataFrame, collected as Arrow."""
-
-    def __init__(self, frame: DataFrame) -> None:
-        if frame.isStreaming:
-            raise SourceError(
-                "a table cannot be a streaming DataFrame", hint="declare it as a stream: engine.stream(name, df, ...)"
-            )
-        self._frame = frame
-
-    def read(self) -> pa.Table:
-        return self._frame.toArrow()
 
 
 class FileTable:
@@ -168,15 +151,14 @@ class PostgresTable:
 
 def open_table(
     definition: TableDef,
-    frame: DataFrame | None = None,
+    source: TableSource | None = None,
     clock: Callable[[], float] = time.time,
     last: pa.Table | None = None,
 ) -> LiveTable:
     """The live table of a declaration, read once; with `last`, what it held stands in for a source that is away."""
     options = {k.lower(): str(v) for k, v in definition.options.items()}
     every = seconds(options["every"]) if "every" in options else None
-    source = FrameTable(frame) if frame is not None else _source(definition, options)
-    return LiveTable(definition, source, every, clock, last)
+    return LiveTable(definition, source or _source(definition, options), every, clock, last)
 
 
 def fixed(definition: TableDef, table: pa.Table) -> LiveTable:

@@ -1,9 +1,12 @@
-"""The state of one query in one stage of one partition: operators in memory, runs on disk, and the way between them.
+"""The state of a query in one stage of one partition: operators in memory, runs on disk, and the way between them.
 
 A slot is a named list of runs: `<step>/<slot>` for an operator's, `waiting/<exchange>` for rows beyond the frontier,
 `table/<name>` for the version of a table that the operators have seen. A run that did not change keeps its file. Some
 operators rebuild small runs whenever they are asked; a rebuilt run with the content of the one before it is taken for
 that one.
+
+Between ticks a process keeps the operators it ran last (`TaskMemory`). They are used again only if the program says
+that exactly that attempt was accepted; otherwise the state is read back from its runs.
 """
 
 from __future__ import annotations
@@ -17,23 +20,23 @@ from windrow.operators.elements import Elements, concat
 from windrow.operators.state.run import Run, elements_of, run_of
 from windrow.plan.lower import Dataflow
 from windrow.runtime.join_choices import follow
-from windrow.runtime.partitioning import Exchange
 from windrow.runtime.program import Layout, Program, QueryProgram
-from windrow.runtime.shared_aggregation import HeldFamily
+from windrow.runtime.shared_aggregation import FamilyState
+from windrow.store.manifest import SlotKey
 from windrow.store.runs import RunRef, cache
 
 WAITING, TABLE = "waiting", "table"
 
 
 @dataclass
-class Held:
+class QueryState:
     """A query's part in one task: its operators, waiting rows, and the runs that hold them on disk."""
 
     query: QueryProgram
     flow: Dataflow
     started: bool = False
     tables: dict[str, RunRef] = field(default_factory=dict)  # the version of each table that the operators have seen
-    waiting: dict[Exchange, Elements] = field(default_factory=dict)
+    waiting: dict[int, Elements] = field(default_factory=dict)  # by exchange: rows beyond the frontier
     saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
 
@@ -57,14 +60,13 @@ class Held:
             if step.operator is not None and self.started and self.layout.placement.runs(i, stage, partition):
                 for slot, runs in step.operator.state().items():
                     yield f"{i}/{slot}", runs
-        for number, exchange in enumerate(self.layout.exchanges):
-            if exchange in self.waiting:
-                yield f"{WAITING}/{number}", (run_of(self.waiting[exchange]),)
+        for number, rows in self.waiting.items():
+            yield f"{WAITING}/{number}", (run_of(rows),)
 
 
-def restored(program: Program, name: str, query: QueryProgram, stage: int, partition: int) -> Held:
+def restored(program: Program, name: str, query: QueryProgram, stage: int, partition: int) -> QueryState:
     """The state as the last manifest names it; new when it names none."""
-    held = Held(query, query.flow())
+    held = QueryState(query, query.flow())
     slots = program.runs.get((name, stage, partition), {})
     # only waiting rows: the clock has not started here
     held.started = any(not slot.startswith(WAITING) for slot in slots)
@@ -84,12 +86,35 @@ def restored(program: Program, name: str, query: QueryProgram, stage: int, parti
                 follow(step.operator, chosen[i])
             step.operator.restore(grouped[str(i)], program.previous)
     for inner, runs in grouped.get(WAITING, {}).items():
-        held.waiting[held.layout.exchanges[int(inner)]] = concat([elements_of(r) for r in runs])
+        held.waiting[int(inner)] = concat([elements_of(r) for r in runs])
     return held
 
 
+@dataclass
+class TaskMemory:
+    """The operators of a process's last attempts, by home, stage and partition, each with its generation."""
+
+    attempts: dict[tuple[str, int, int], tuple[str, dict[str, QueryState | FamilyState]]] = field(default_factory=dict)
+
+    def pop(self, key: tuple[str, int, int], generation: str) -> dict[str, QueryState | FamilyState]:
+        """What the attempt of this generation left; nothing when another one ran here since."""
+        found, states = self.attempts.pop(key, ("", {}))
+        return states if found == generation else {}
+
+    def put(self, key: tuple[str, int, int], generation: str, states: dict[str, QueryState | FamilyState]) -> None:
+        """Remember an attempt."""
+        self.attempts[key] = (generation, states)
+
+    def slots(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:
+        """All state, as a manifest would name it."""
+        for (_, stage, partition), (_, states) in self.attempts.items():
+            for name, state in states.items():
+                for slot, runs in state.slots(stage, partition):
+                    yield (str(stage), partition, name, slot), runs
+
+
 def written(
-    program: Program, stage: int, partition: int, queries: Mapping[str, Held | HeldFamily]
+    program: Program, stage: int, partition: int, queries: Mapping[str, QueryState | FamilyState]
 ) -> dict[str, dict[str, tuple[RunRef, ...]]]:
     """Write the runs that are new into one file, and name all that the state consists of."""
     fresh: list[Run] = []

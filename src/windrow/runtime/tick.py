@@ -1,42 +1,51 @@
 """A tick takes all queries from one frontier to the next.
 
-The ticker holds the newest manifest and the registered queries. `run` starts one job over the new rows and prepares the
-manifest that would make its result real; `commit` puts that manifest in place. What comes back from a job is small:
-answers, late rows, and references to the runs that tasks wrote. A change of the catalog is a manifest of its own,
-between two ticks, with the same state less what was dropped.
+The ticker holds the newest manifest and the registered queries. `program` says what the tasks of the next tick are to
+do, `collect` sorts what they send back and prepares the manifest that would make it real, and `commit` puts that
+manifest in place. What comes back from a job is small: answers, late rows, and references to the runs that tasks wrote.
+A change of the catalog is a manifest of its own, between two ticks, with the same state less what was dropped.
 """
 
 from __future__ import annotations
 
-import pickle
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.errors import RuntimeFailure, WindrowError
-from windrow.operators.aggregate_join import Meeting
+from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.elements import BEGINNING, Elements, concat
 from windrow.operators.join import Join
 from windrow.operators.state.run import Run
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import QueryPlan
-from windrow.runtime.admission import Quotas, Report
-from windrow.runtime.exchange import decode, decode_table, unpack
+from windrow.runtime.admission import Admission, Quotas
 from windrow.runtime.heavy_keys import HeavyKeys
-from windrow.runtime.join_choices import Choices
-from windrow.runtime.membership import SharedProgram, Sharing
-from windrow.runtime.program import Functions, Program, QueryProgram, Slots, Standing
-from windrow.runtime.shared_aggregation import decoded, whole
-from windrow.spark.job import Feed, Job
+from windrow.runtime.job import Feed, Job
+from windrow.runtime.join_choices import JoinChoices
+from windrow.runtime.membership import SharedQuery, Sharing
+from windrow.runtime.messages import (
+    Answer,
+    Envelope,
+    LateRows,
+    QueryFailed,
+    RunsBySlot,
+    SharedAnswer,
+    Shed,
+    TaskReport,
+)
+from windrow.runtime.program import Deployment, Functions, Program, QueryProgram
+from windrow.sharing.cohort import Batch, gathered, tables
 from windrow.store.failpoints import reach
-from windrow.store.manifest import Manifest, SlotKey
-from windrow.store.runs import RunRef
-from windrow.store.store import Store
+from windrow.store.manifest import Manifest, Offset, SlotKey
+from windrow.store.runs import RunRef, RunStore
+from windrow.store.store import StateStore
 
 TABLES = "tables"
 """The stage under which a manifest names the present version of each table."""
@@ -49,42 +58,69 @@ class Tick:
     number: int
     frontier: int
     answers: dict[str, pa.Table] = field(default_factory=dict)
+    shared: list[Batch] = field(default_factory=list)  # answers of queries that share, not yet taken apart
     late: dict[str, pa.Table] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     ended: float = 0.0  # by the wall
     failed: dict[str, WindrowError] = field(default_factory=dict)  # queries that cannot go on
     kernels: float = 0.0  # seconds in tasks behind stage 0: of each stage, the longest task
-    admitted: list[Report] = field(default_factory=list)  # what tasks kept of streams that may be shed
+    admitted: list[Admission] = field(default_factory=list)  # what tasks kept of streams that may be shed
 
 
 class Ticker:
-    """Runs ticks against a store; the driver's side of the Spark runtime."""
+    """Plans ticks and makes them real; the driver's side of every runtime."""
 
-    def __init__(self, job: Job, store: Store, functions: Functions, partitions: int, sharing: str = "auto") -> None:
-        self.job, self.store, self.functions = job, store, functions
+    def __init__(
+        self,
+        store: StateStore,
+        functions: Functions,
+        partitions: int,
+        sharing: str = "auto",
+        *,
+        in_process: bool = False,
+    ) -> None:
+        self.store, self._functions = store, functions
         self.streams: dict[str, StreamDef] = {}
-        self.queries: dict[str, QueryProgram | SharedProgram] = {}
+        self.queries: dict[str, QueryProgram | SharedQuery] = {}
         self.quotas: Quotas = {}  # of the next tick
-        self.sharing = Sharing(functions, sharing, rate=self.rate)
-        self._seen: dict[str, tuple[int, int]] = {}  # rows of a stream so far, and its mark before them
-        self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
-        self.manifest = store.latest() or Manifest(version=-1, tick=0, extra={"partitions": partitions})
-        store.runs = store.runs.trusting(self.manifest.tick + 1)
+        self.manifest = store.latest() or Manifest(version=-1, tick=0, partitions=partitions)
         # state lies by partition: a home keeps the number it began with
-        self.partitions: int = self.manifest.extra.get("partitions", partitions)
+        self.partitions = self.manifest.partitions
+        self.direct = in_process and self.partitions == 1
+        self.sharing = Sharing(functions, sharing, rate=self.rate, partitions=self.partitions)
+        self._seen: dict[str, tuple[int, int]] = {}  # rows of a stream so far, and its first time
+        self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
+        if isinstance(store.runs, RunStore):
+            store.runs = store.runs.trusting(self.manifest.tick + 1)
         self.tables = {s: refs[0] for (stage, _, _, s), refs in self.manifest.runs.items() if stage == TABLES}
-        self.choices = Choices()
+        self.choices = JoinChoices()
         self.heavy = HeavyKeys(self.partitions)
         self._generations: dict[tuple[int, int], str] = {}
-        self._shipped: tuple[Standing, str] | None = None
+        self._deployment: Deployment | None = None
         self._next: tuple[Manifest, dict[tuple[int, int], str]] | None = None
+        self._clockless: set[str] = set()  # queries that share and have not had a tick
 
     @property
     def frontier(self) -> int:
         return BEGINNING if self.manifest.frontier is None else self.manifest.frontier
 
+    @property
+    def functions(self) -> Functions:
+        """The user functions that queries may call."""
+        return self._functions
+
+    @functions.setter
+    def functions(self, functions: Functions) -> None:
+        self._functions = self.sharing.functions = functions
+        self._deployment = None
+
     # what is registered
+
+    def add_stream(self, stream: StreamDef) -> None:
+        """Read a stream from the next tick on."""
+        self.streams[stream.name.lower()] = stream
+        self._deployment = None
 
     def add_query(
         self,
@@ -93,7 +129,7 @@ class Ticker:
         start: int | None = None,
         *,
         retain: int | None = None,
-        standing: bool = False,
+        materialized: bool = False,
         known: bool = False,
     ) -> None:
         """Run a query from the next tick on, with others if it can share; its tables must be known.
@@ -104,7 +140,7 @@ class Ticker:
         if shared is not None:
             self.add_shared(shared, start)
         else:
-            self.add_alone(plan, strategy, start, retain=retain, standing=standing)
+            self.add_alone(plan, strategy, start, retain=retain, materialized=materialized)
 
     def add_alone(
         self,
@@ -113,20 +149,24 @@ class Ticker:
         start: int | None = None,
         *,
         retain: int | None = None,
-        standing: bool = False,
+        materialized: bool = False,
     ) -> None:
         """Run a query by itself."""
-        made = QueryProgram(uuid.uuid4().hex, plan, strategy, self.functions, retain, standing)
+        made = QueryProgram(uuid.uuid4().hex, plan, strategy, self.functions, retain, materialized)
         assert made.layout.flow.steps  # what cannot be lowered fails here, not in a tick
         self.queries[plan.name.lower()] = made
+        self._deployment = None
         self._choose(plan.name.lower(), made)
         if start is not None:
             self.starts[plan.name.lower()] = start
 
-    def add_shared(self, query: SharedProgram, start: int | None = None) -> None:
-        """Run a query that has been seated."""
+    def add_shared(self, query: SharedQuery, start: int | None = None) -> None:
+        """Run a query that has joined its family."""
         key = query.plan.name.lower()
         self.queries[key] = query
+        self._deployment = None
+        if key not in self.manifest.clocks and key not in self.manifest.firsts:
+            self._clockless.add(key)
         if start is not None:
             self.starts[key] = start
 
@@ -138,73 +178,112 @@ class Ticker:
 
     def _choose(self, name: str, query: QueryProgram) -> None:
         """Begin to choose for the joins of a query; after a restart, from what was chosen before."""
-        kept = self.manifest.extra.get("choices", {}).get(name, {})
+        kept = self.manifest.choices.get(name, {})
         placement = query.layout.placement
         for i, step in enumerate(query.layout.flow.steps):
-            if isinstance(step.operator, Join | Meeting):
+            if isinstance(step.operator, Join | AggregateDeltas):
                 copies = [placement.copies(i, port, self.partitions) for port in range(len(step.inputs))]
                 self.choices.register(name, i, step.operator, copies, kept.get(str(i)))
-        self.heavy.restore(self.manifest.extra.get("heavy", []), [name])
+        if self.manifest.heavy:
+            self.heavy.restore(self.manifest.heavy, [name])
 
     def drop_query(self, name: str) -> None:
         """Stop a query and forget its state."""
         key = name.lower()
         dropped = self.queries.pop(key, None)  # one that failed is gone already
-        if isinstance(dropped, SharedProgram):
+        self._deployment = None
+        if isinstance(dropped, SharedQuery):
             self.sharing.remove(dropped.plan.name)
+        self.forget(key)
+
+    def forget(self, key: str) -> None:
+        """Forget the clocks, choices and state of a query."""
         self.starts.pop(key, None)
-        runs = {k: refs for k, refs in self.manifest.runs.items() if k[2] != key}
-        clocks = {q: s for q, s in self.manifest.clocks.items() if q != key}
-        firsts = {q: s for q, s in self.manifest.extra.get("firsts", {}).items() if q != key}
+        self._clockless.discard(key)
         self.choices.forget(key)
         self.heavy.forget(key)
-        extra = {**self.manifest.extra, "firsts": firsts, **self._chosen()}
-        self.manifest = replace(self.manifest, runs=runs, clocks=clocks, extra=extra)
+        manifest = self.manifest
+        self.manifest = replace(
+            manifest,
+            runs={k: refs for k, refs in manifest.runs.items() if k[2] != key},
+            clocks={q: s for q, s in manifest.clocks.items() if q != key},
+            firsts={q: s for q, s in manifest.firsts.items() if q != key},
+            **self._chosen(),
+        )
 
     def _chosen(self) -> dict[str, Any]:
         """The choices in force, for the manifest."""
         chosen = {q: {str(step): value for step, value in made.items()} for q, made in self.choices.chosen().items()}
-        return {"choices": chosen, "heavy": self.heavy.plain()}
+        return {"choices": chosen, "heavy": tuple(self.heavy.plain())}
 
     def drop_stream(self, name: str) -> None:
         """Forget a stream and where it was."""
         self.streams.pop(name)
-        self.manifest = replace(
-            self.manifest,
-            marks={s: m for s, m in self.manifest.marks.items() if s != name},
-            batches={s: b for s, b in self.manifest.batches.items() if s != name},
-        )
+        self._deployment = None
+        manifest = self.manifest
+        without = {
+            kept: {s: v for s, v in getattr(manifest, kept).items() if s != name}
+            for kept in ("marks", "offsets", "declared")
+        }
+        self.manifest = replace(manifest, **without)
 
     def set_table(self, name: str, table: pa.Table) -> bool:
         """Let queries see this version of a table from the next tick on; the same content is the same version."""
         known = self.tables.get(name)
-        if known is not None and self.store.read_run(known).table.equals(table):
+        if known is not None and self.store.runs.read(known).table.equals(table):
             return False
         (self.tables[name],) = self.store.runs.write((TABLES, name), self.manifest.tick + 1, [Run(table)])
         return True
 
     # ticks
 
-    def run(self, feeds: Sequence[Feed], until: int | None = None, idle: frozenset[str] = frozenset()) -> Tick:
-        """Run one job over new rows; `until` sets the frontier from outside."""
-        begin = time.perf_counter()
-        program = self._program(until, idle)
-        apart = [q for q in self.queries.values() if isinstance(q, QueryProgram)]
-        stages = max((q.layout.placement.last_stage for q in apart), default=1)
-        planned = time.perf_counter()
-        envelopes = self.job.run(feeds, program, stages)
-        ran = time.perf_counter()
-        tick = Tick(program.tick, program.previous)
-        self._collect(tick, envelopes, stages)
-        tick.seconds |= {"plan": planned - begin, "job": ran - planned, "collect": time.perf_counter() - ran}
-        return tick
+    @property
+    def stages(self) -> int:
+        """How many stages the deepest query needs."""
+        apart = (q.layout.last_stage for q in self.queries.values() if isinstance(q, QueryProgram))
+        return max(apart, default=1)
+
+    def program(
+        self,
+        until: int | None = None,
+        idle: Mapping[str, int | None] | None = None,
+        ahead: Mapping[str, int] | None = None,
+    ) -> Program:
+        """What the tasks of the next tick are to do; `until` sets the frontier from outside."""
+        durable = self.store.runs.durable
+        return Program(
+            store=self.store.runs,
+            deployment=self._deployed(),
+            tick=self.manifest.tick + 1,
+            partitions=self.partitions,
+            marks=self.manifest.marks,
+            idle=idle or {},
+            previous=self.frontier,
+            until=until,
+            starts={**self.starts, **self.manifest.clocks},
+            firsts=self.manifest.firsts,
+            tables=self.tables,
+            ahead=ahead or {},
+            fresh=frozenset(self._clockless),
+            runs=self._runs() if durable else {},
+            generations=self._generations,
+            quotas=self.quotas,
+            choices=self.choices.chosen(),
+            heavy=self.heavy.since(self.manifest.tick + 1),
+            direct=self.direct,
+        )
+
+    def run(self, job: Job, feeds: Sequence[Feed], until: int | None = None) -> Tick:
+        """Run one job over new rows, nobody else being around; `until` sets the frontier from outside."""
+        program, stages = self.program(until), self.stages
+        return self.collect(program, job.run(feeds, program, stages), stages)
 
     def commit(
         self,
         tick: Tick,
-        batches: Mapping[str, int] | None = None,
+        offsets: Mapping[str, Offset] | None = None,
         outputs: Mapping[str, pa.Table] | None = None,
-        extra: Mapping[str, Any] | None = None,
+        budget: Mapping[str, Any] | None = None,
     ) -> None:
         """Make a tick real: the next manifest. `outputs` are kept with it until the commit after, for sinks."""
         assert self._next is not None
@@ -215,23 +294,23 @@ class Ticker:
         }
         manifest, generations = self._next
         reach("before manifest")
-        manifest = replace(manifest, extra={**manifest.extra, **(extra or {})})
-        self._put(replace(manifest, batches={**self.manifest.batches, **(batches or {})}, outputs=kept))
+        read = {s: o for s, o in {**manifest.offsets, **(offsets or {})}.items() if s in self.streams}
+        self._put(replace(manifest, offsets=read, outputs=kept, budget=budget or {}))
         self._generations, self._next = generations, None
+        self._clockless -= self.manifest.clocks.keys() | self.manifest.firsts.keys()
         self.sharing.used()
         for name in tick.failed:
             self.drop_query(name)
         tick.seconds["commit"] = time.perf_counter() - begin
 
     def commit_catalog(
-        self, version: int, extra: Mapping[str, Any], changes: tuple[Mapping[str, Any], ...] = ()
+        self, version: int, declared: Mapping[str, str], changes: tuple[Mapping[str, Any], ...] = ()
     ) -> None:
         """Put a catalog in force (a version, and changes to it), without what was dropped, the tables as they are."""
         runs = {k: refs for k, refs in self.manifest.runs.items() if k[0] != TABLES} | self._table_slots()
         self._put(replace(
-            self.manifest, version=self.manifest.version + 1, catalog=version, changes=changes,
-            runs=runs,
-            extra={**self.manifest.extra, **extra},
+            self.manifest, version=self.manifest.version + 1, catalog=version, changes=changes, runs=runs,
+            declared=declared,
         ))  # fmt: skip
 
     def _put(self, manifest: Manifest) -> None:
@@ -241,44 +320,14 @@ class Ticker:
     def _table_slots(self) -> dict[SlotKey, tuple[RunRef, ...]]:
         return {(TABLES, 0, "", name): (ref,) for name, ref in self.tables.items()}
 
-    def _program(self, until: int | None, idle: frozenset[str]) -> Program:
-        return Program(
-            store=self.store.runs,
-            standing=self._ship(),
-            tick=self.manifest.tick + 1,
-            partitions=self.partitions,
-            marks=dict(self.manifest.marks),
-            idle=idle,
-            previous=self.frontier,
-            until=until,
-            starts={**self.starts, **self.manifest.clocks},
-            firsts=self.manifest.extra.get("firsts", {}),
-            tables=dict(self.tables),
-            fresh=self._fresh(),
-            runs=self._runs(),
-            generations=self._generations,
-            quotas=self.quotas,
-            choices=self.choices.chosen(),
-            heavy=self.heavy.since(self.manifest.tick + 1),
-        )
+    def _deployed(self) -> Deployment:
+        """What runs; the same object while nothing changes."""
+        if self._deployment is None:
+            apart = {k: q for k, q in self.queries.items() if isinstance(q, QueryProgram)}
+            self._deployment = Deployment(dict(self.streams), apart, self.sharing.programs(), dict(self.functions))
+        return self._deployment
 
-    def _fresh(self) -> frozenset[str]:
-        known = self.manifest.clocks.keys() | self.manifest.extra.get("firsts", {}).keys()
-        return frozenset(k for k, q in self.queries.items() if isinstance(q, SharedProgram) and k not in known)
-
-    def _ship(self) -> str:
-        """The file of the standing part; written when it has changed."""
-        apart = {k: q for k, q in self.queries.items() if isinstance(q, QueryProgram)}
-        standing = Standing(dict(self.streams), apart, self.sharing.rosters(), dict(self.functions))
-        if self._shipped is None or self._shipped[0] != standing:
-            before, name = self._shipped, f"programs/{uuid.uuid4().hex}.pickle"
-            standing.save(self.store.place, name)
-            self._shipped = (standing, name)
-            if before is not None:
-                self.store.place.delete(before[1])
-        return self._shipped[1]
-
-    def _runs(self) -> dict[tuple[str, int, int], Slots]:
+    def _runs(self) -> dict[tuple[str, int, int], RunsBySlot]:
         grouped: dict[tuple[str, int, int], dict[str, tuple[RunRef, ...]]] = {}
         owners = self.queries.keys() | set(self.sharing.names.values())
         for (stage, partition, query, slot), refs in self.manifest.runs.items():
@@ -286,100 +335,117 @@ class Ticker:
                 grouped.setdefault((query, int(stage), partition), {})[slot] = refs
         return dict(grouped)
 
-    def _collect(self, tick: Tick, envelopes: pa.Table, stages: int) -> None:
+    def collect(self, program: Program, envelopes: Iterable[Envelope], stages: int) -> Tick:
         """Sort what came back, and prepare the manifest that would make it real."""
+        tick = Tick(program.tick, program.previous)
         answers: dict[str, list[tuple[int, Elements]]] = {}
-        shared: dict[str, list[tuple[int, pa.Table]]] = {}
-        shown = {k: q.shown for k, q in self.queries.items() if isinstance(q, SharedProgram)}
+        shared: list[tuple[int, Batch]] = []
         late: dict[str, list[pa.Table]] = {}
-        reports = []
-        for _, sender, kind, name, body in unpack(envelopes.to_batches()):
-            match kind:
-                case "answer":
-                    schema = self.queries[name].schema
-                    answers.setdefault(name, []).append((sender, decode(body, list(schema))))
-                case "answers":
-                    for query, part in decoded(body, shown):
-                        shared.setdefault(query, []).append((sender, part))
-                case "failed":
-                    tick.failed.setdefault(name, pickle.loads(body))
-                case "late":
-                    late.setdefault(name, []).append(decode_table(body))
-                case "shed":
-                    tick.admitted.append(Report.decode(bytes(body)))
-                case "state":
-                    reports.append(pickle.loads(body))
+        reports: list[TaskReport] = []
+        for envelope in envelopes:
+            match envelope.message:
+                case Answer(query, elements):
+                    answers.setdefault(query, []).append((envelope.sender, elements))
+                case SharedAnswer(batch):
+                    shared.append((envelope.sender, batch))
+                case QueryFailed(query, error):
+                    tick.failed.setdefault(query, error)
+                case LateRows(stream, table):
+                    late.setdefault(stream, []).append(table)
+                case Shed(admission):
+                    tick.admitted.append(admission)
+                case TaskReport() as report:
+                    reports.append(report)
         for name, parts in answers.items():
-            joined = concat([part for _, part in sorted(parts, key=lambda p: p[0])])
-            tick.answers[self.queries[name].plan.name] = answer(self.queries[name].plan, joined)
-        for name, tables in shared.items():
-            if name not in tick.failed:
-                plan = self.queries[name].plan
-                tick.answers[plan.name] = whole([t for _, t in sorted(tables, key=lambda p: p[0])])
+            if name in self.queries and name not in tick.failed:
+                joined = concat([part for _, part in sorted(parts, key=lambda p: p[0])])
+                tick.answers[self.queries[name].plan.name] = answer(self.queries[name].plan, joined)
+        tick.shared = [batch for _, batch in sorted(shared, key=lambda s: s[0])]
         tick.late = {s: pa.concat_tables(t) for s, t in late.items()}
         if len(reports) != stages * self.partitions:
             raise RuntimeFailure(
                 f"tick {tick.number}: {len(reports)} of {stages * self.partitions} tasks reported",
-                detail="Spark left out or repeated a partition",
+                detail="a partition was left out or repeated",
                 hint="this is a fault in windrow or a setting that changes the number of shuffle partitions",
             )
         self._prepare(tick, reports)
+        return tick
 
-    def _prepare(self, tick: Tick, reports: list[dict[str, Any]]) -> None:
+    def take_apart(self, tick: Tick) -> None:
+        """Add the answers of queries that share to the others."""
+        for name, table in self.shown(tick.shared).items():
+            if name.lower() not in tick.failed:
+                tick.answers[name] = table
+                tick.counters[f"answers.{name.lower()}"] = table.num_rows
+        tick.shared = []
+
+    def shown(self, batches: Sequence[Batch]) -> dict[str, pa.Table]:
+        """Answers of queries that share as their users see them, each in the order of its times."""
+        known = {n: q.shown for b in batches for n in b.names
+                 if isinstance(q := self.queries.get(n.lower()), SharedQuery)}  # fmt: skip
+        parts: dict[str, list[pa.Table]] = {}
+        ours = [b for b in batches if all(n in known for n in b.names)]
+        for name, table in tables(gathered(ours), known):
+            parts.setdefault(name, []).append(table)
+        return {name: _in_order(found, self.partitions) for name, found in parts.items()}
+
+    def _prepare(self, tick: Tick, reports: Sequence[TaskReport]) -> None:
         runs: dict[SlotKey, tuple[RunRef, ...]] = self._table_slots()
         generations: dict[tuple[int, int], str] = {}
         longest: dict[int, float] = {}
         for report in reports:
-            spent = sum(report["seconds"].values())
-            longest[report["stage"]] = max(longest.get(report["stage"], 0.0), spent)
-            where = (report["stage"], report["partition"])
-            generations[where] = report["generation"]
-            for query, slots in report["refs"].items():
+            longest[report.stage] = max(longest.get(report.stage, 0.0), sum(report.seconds.values()))
+            where = (report.stage, report.partition)
+            generations[where] = report.generation
+            for query, slots in report.runs.items():
                 for slot, refs in slots.items():
                     runs[str(where[0]), where[1], query, slot] = tuple(refs)
-            for phase, seconds in report["seconds"].items():
+            for phase, seconds in report.seconds.items():
                 key = f"task.{phase}"
                 tick.seconds[key] = max(tick.seconds.get(key, 0.0), seconds)
-            for family, counted in report["shared"].items():
+            for family, counted in report.shared.items():
                 self.sharing.count(family, counted)
-            for counter, n in report["counters"].items():
+            for counter, n in report.counters.items():
                 # every partition of stage 1 counts the same rows
                 if where == (1, 0) or counter.startswith("answers."):
                     tick.counters[counter] = tick.counters.get(counter, 0) + n
-        for name, table in tick.answers.items():
-            query = self.queries[name.lower()]
-            if isinstance(query, SharedProgram):
-                tick.counters[query.counter] = table.num_rows
         tick.kernels = sum(longest.values())
-        first = reports[0]
-        self._count_rows(tick, first["marks"])
-        tick.frontier = max(tick.frontier, first["frontier"])
+        clocks = reports[0].clocks
+        self._count_rows(tick, clocks.marks, reports[0].firsts)
+        tick.frontier = max(tick.frontier, clocks.frontier)
         running = self.queries.keys() - tick.failed.keys()
-        starts = {q: s for q, s in {**self.manifest.clocks, **first["starts"]}.items() if q in running}
+        starts = {q: s for q, s in {**self.manifest.clocks, **clocks.starts}.items() if q in running}
         fixed = self.starts.keys() | self.manifest.clocks.keys()
         reached = {q: s for q, s in starts.items() if s <= tick.frontier or q in fixed}
-        firsts = {q: s for q, s in starts.items() if q not in reached}
-        self.choices.take((r["partition"], r["measured"]) for r in reports)
-        self.heavy.take(tick.number, (r["counted"] for r in reports))
+        self.choices.take((r.partition, r.measured) for r in reports)
+        self.heavy.take(tick.number, (r.counted for r in reports))
         manifest = replace(
             self.manifest,
             version=self.manifest.version + 1,
             tick=tick.number,
             frontier=None if tick.frontier == BEGINNING else tick.frontier,
             clocks=reached,
-            extra={**self.manifest.extra, "firsts": firsts, **self._chosen()},
-            marks={s: m for s, m in {**self.manifest.marks, **first["marks"]}.items() if s in self.streams},
+            firsts={q: s for q, s in starts.items() if q not in reached},
+            marks={s: m for s, m in {**self.manifest.marks, **clocks.marks}.items() if s in self.streams},
             runs=runs,
             outputs={},
+            **self._chosen(),
         )
         self._next = (manifest, generations)
 
-    def _count_rows(self, tick: Tick, marks: Mapping[str, int]) -> None:
-        """Remember how many rows have come over how much time; a stream's first batch only says where it begins."""
+    def _count_rows(self, tick: Tick, marks: Mapping[str, int], firsts: Mapping[str, int]) -> None:
+        """Remember how many rows have come over how much time."""
         for stream in self.streams:
             rows = tick.counters.get(f"rows.{stream}", 0)
-            if stream in self._seen:
-                seen, begin = self._seen[stream]
+            if rows and stream in marks:
+                seen, begin = self._seen.get(stream, (0, firsts.get(stream, marks[stream])))
                 self._seen[stream] = (seen + rows, begin)
-            elif rows and stream in marks:
-                self._seen[stream] = (0, marks[stream])
+
+
+def _in_order(parts: Sequence[pa.Table], partitions: int) -> pa.Table:
+    """Parts of one answer, each in time order, as one table in time order."""
+    table = parts[0] if len(parts) == 1 else pa.concat_tables(parts).combine_chunks()
+    if partitions == 1:
+        return table
+    ts = table.column("_ts").cast(pa.int64()).to_numpy()
+    return table.take(pa.array(np.argsort(ts, kind="stable")))

@@ -1,24 +1,78 @@
-"""Looking into a manifest: the rows that streams have kept and the relations that queries stand at.
+"""Looking into the state: the rows that streams have kept and the relations that queries stand at.
 
-Everything comes from runs that the manifest names and that are never changed, so ticks go on meanwhile.
+Everything comes from runs that are never changed, so ticks go on meanwhile: those that a manifest names, or, without a
+home, those that the tasks of the last tick hold.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
-from windrow.operators.elements import Elements, concat
+from windrow.operators.elements import BEGINNING, Elements, concat
+from windrow.operators.materialize import relation_of
 from windrow.operators.quality import Quality
-from windrow.operators.standing import relation_of
 from windrow.operators.star_join import StarJoin, quality_of
-from windrow.operators.state.run import elements_of
+from windrow.operators.state.run import Run, elements_of
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import Emit, QueryPlan, Scan, StreamOp
 from windrow.runtime.program import QueryProgram
 from windrow.runtime.task_state import WAITING
-from windrow.store.manifest import Manifest
-from windrow.store.store import Store
+from windrow.store.manifest import Manifest, SlotKey
+from windrow.store.runs import Runs
+
+
+class StateReader(Protocol):
+    """The state of one moment."""
+
+    frontier: int
+
+    def slots(self, query: str) -> Iterator[tuple[str, tuple[Run, ...]]]:
+        """The state of a query in all its tasks."""
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """The state that a manifest names, read as it is asked for."""
+
+    store: Runs
+    manifest: Manifest
+
+    @property
+    def frontier(self) -> int:
+        return BEGINNING if self.manifest.frontier is None else self.manifest.frontier
+
+    def slots(self, query: str) -> Iterator[tuple[str, tuple[Run, ...]]]:
+        for (_, _, owner, slot), refs in self.manifest.runs.items():
+            if owner == query:
+                yield slot, tuple(self.store.read(r) for r in refs)
+
+
+@dataclass(frozen=True)
+class HeldState:
+    """The state that tasks hold."""
+
+    frontier: int
+    held: Mapping[SlotKey, tuple[Run, ...]]
+
+    def slots(self, query: str) -> Iterator[tuple[str, tuple[Run, ...]]]:
+        for (_, _, owner, slot), runs in self.held.items():
+            if owner == query:
+                yield slot, runs
+
+
+@dataclass(frozen=True)
+class View:
+    """One consistent moment: the frontier, each stream's kept rows, and each relation's rows."""
+
+    frontier: int
+    history: Callable[[str], pa.Table]
+    snapshot: Callable[[str], pa.Table]
+    reach: Callable[[str], int]  # how far back a stream's kept rows go, in ticks of its clock
 
 
 def kept_name(stream: str) -> str:
@@ -35,39 +89,38 @@ def kept_plan(stream: StreamDef) -> QueryPlan:
     return QueryPlan(kept_name(key), Emit(scan, StreamOp.RELATION), output, stream.time_type)
 
 
-def kept_rows(store: Store, manifest: Manifest, stream: StreamDef, *, waiting: bool = False) -> pa.Table:
+def kept_rows(state: StateReader, stream: StreamDef, *, waiting: bool = False) -> pa.Table:
     """The rows a stream has kept, in the order of their time; with those that wait for the frontier, if asked."""
     key = stream.name.lower()
-    empty = pa.schema(list(stream.columns.items())).empty_table()
     parts = []
-    for (_, _, query, slot), refs in manifest.runs.items():
-        if query == kept_name(key) and (waiting or not slot.startswith(WAITING)):
-            parts += [elements_of(store.read_run(r), "_hash") for r in refs]
+    for slot, runs in state.slots(kept_name(key)):
+        if waiting or not slot.startswith(WAITING):
+            parts += [elements_of(r, "_hash") for r in runs]
     if not parts:
-        return empty
+        return pa.schema(list(stream.columns.items())).empty_table()
     rows = concat(parts)
-    if manifest.frontier is not None:
-        rows = rows.filter(rows.exp > manifest.frontier)
+    rows = rows.filter(rows.exp > state.frontier)
     return pa.table({n: rows.columns[f"{key}.{n}"] for n in stream.columns}).sort_by(stream.time)
 
 
-def star_quality(store: Store, query: QueryProgram) -> Quality | None:
+def sheds(query: QueryProgram) -> bool:
+    """Whether a join of the query gives rows up when memory is short."""
+    return any(isinstance(s.operator, StarJoin) for s in query.layout.flow.steps)
+
+
+def star_quality(state: StateReader, query: QueryProgram) -> Quality | None:
     """What the joins of a query that shed when memory is short have kept, all partitions together; None: it has
     none."""
     slots = {f"{i}/figures" for i, s in enumerate(query.layout.flow.steps) if isinstance(s.operator, StarJoin)}
     if not slots:
         return None
-    name = query.plan.name.lower()
-    with store.snapshot() as manifest:
-        found = manifest.runs.items() if manifest is not None else ()
-        runs = [store.read_run(r) for (_, _, q, s), refs in found if q == name and s in slots for r in refs]
-        return quality_of(runs)
+    return quality_of([r for slot, runs in state.slots(query.plan.name.lower()) if slot in slots for r in runs])
 
 
-def relation(store: Store, manifest: Manifest, query: QueryProgram) -> pa.Table:
-    """The rows of a relation-valued query at the manifest's frontier."""
+def relation(state: StateReader, query: QueryProgram) -> pa.Table:
+    """The rows of a relation-valued query at the frontier."""
     steps = query.layout.flow.steps
-    name, slot = query.plan.name.lower(), f"{len(steps) - 1}/rows"
-    runs = [store.read_run(r) for (_, _, q, s), refs in manifest.runs.items() if (q, s) == (name, slot) for r in refs]
+    last = f"{len(steps) - 1}/rows"
+    runs = [r for slot, found in state.slots(query.plan.name.lower()) if slot == last for r in found]
     rows = relation_of(runs) or Elements.empty(steps[-1].schema)
     return answer(query.plan, rows).drop_columns(["_ts", "_op"])

@@ -197,42 +197,40 @@ class Family:
         self._fresh.discard(name)
         self._dirty, self._reach, self._cohorts, self._computes = True, None, None, None
 
-    def remember(self, name: str, ts: Int64s, columns: Mapping[str, pa.Array]) -> None:
-        """Give a query that has just joined rows from before, sorted by time."""
-        if not len(ts):
-            return
-        entry = self.joined[name]
-        index = Index([entry.member.condition])
-        values = self._evaluate([entry], columns, len(ts))
-        if name in self.failed:
-            return
-        if entry.account is not None:  # others with this predicate may not know that history
-            entry.account, self._next_account = self._next_account, self._next_account + 1
-            self._feeds = []
-            self._dirty, self._reach, self._cohorts, self._computes = True, None, None, None
-        self._settle(index, [entry], ts, values, int(ts[-1]), only=frozenset((name,)))
-
     # -- advancing ---------------------------------------------------------------------------------------------------
 
     def advance(self, ts: Int64s, columns: Mapping[str, pa.Array], frontier: int) -> dict[str, Elements]:
         """Take in the rows up to `frontier`, sorted by time; the aggregate's elements of every query that is due."""
-        self.take(ts, columns, frontier)
+        self.take(ts, columns)
         return parts(self.finish(frontier))
 
-    def take(self, ts: Int64s, columns: Mapping[str, pa.Array], frontier: int) -> None:
-        """Partial aggregation: the rows up to `frontier` into partials and entries."""
+    def take(self, ts: Int64s, columns: Mapping[str, pa.Array]) -> None:
+        """Take in rows sorted by time; clocks that have not begun start with the first."""
         if len(ts):
-            entries = list(self.joined.values())
             for name in list(self.unstarted):
                 self.begin(name, int(ts[0]))
-            values = self._evaluate(entries, columns, len(ts))
-            entries = list(self.joined.values())
-            if self._dirty and entries:
-                self._reindex(entries, ts, frontier)
-            self.counters.rows += len(ts)
-            if entries:
-                self._used = True
-                self._settle(self.index, entries, ts, values, frontier)
+            self.settle(ts, columns)
+
+    def settle(self, ts: Int64s, columns: Mapping[str, pa.Array], only: frozenset[str] | None = None) -> None:
+        """Partial aggregation: rows sorted by time into partials and entries, which end at edges of windows.
+
+        `only`: history, which these queries alone may read.
+        """
+        entries = [e for n, e in self.joined.items() if only is None or n in only]
+        if not len(ts) or not entries:
+            return
+        values = self._evaluate(entries, columns, len(ts))
+        entries = [e for e in entries if e.member.name in self.joined]
+        index = self.index if only is None else Index(dict.fromkeys(e.member.condition for e in entries))
+        self.counters.rows += len(ts)
+        if not entries:
+            return
+        if only is None and self._dirty:
+            self._reindex(entries, ts, int(ts[-1]))
+            index = self.index
+        if only is None:
+            self._used = True
+        self._settle(index, entries, ts, values, int(ts[-1]), only)
 
     def finish(self, frontier: int, home: bool = True) -> list[Batch]:
         """Final aggregation: the answers of all that is due by `frontier`; without `home`, of queries with keys only.
@@ -378,17 +376,6 @@ class Family:
         self.hold(state, frontier)
 
     # -- answers -----------------------------------------------------------------------------------------------------
-
-    def at_once(self, name: str) -> list[Batch]:
-        """The answer of a query that has just joined, at the frontier it joined at, where its clock starts."""
-        entry = self.joined[name]
-        at, slide = entry.start, entry.member.window.slide
-        found: list[Batch] = []
-        if at % slide == 0:
-            ((cohort, entries),) = self._formed([entry])
-            found = self._answers(cohort, entries, np.array([at // slide]), np.array([1]), self.ledger.reader())
-        self.begin(name, at + 1)
-        return found
 
     def _due(self, upto: int, home: bool) -> list[Batch]:
         found: list[Batch] = []

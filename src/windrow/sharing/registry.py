@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from windrow.errors import WindrowError
 from windrow.plan.nodes import QueryPlan
-from windrow.runtime.admission import gate_of
+from windrow.plan.weights import gate_of
 from windrow.sharing.counters import least_rate, worth_sharing
 from windrow.sharing.family import Family
 from windrow.sharing.recognise import NotShared, Recognised, Source, recognise

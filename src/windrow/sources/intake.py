@@ -1,11 +1,9 @@
-"""The way in: rows in arrival order become rows in time order, and rows that come too late are set aside.
+"""The way in of a replay: rows in arrival order become rows in time order, and those that came too late are set aside.
 
-A row is late when its time is below the greatest time of the rows before it, less the stream's slack. That depends on
-the rows and their order alone, not on how they are cut into batches. Rows that are not late are complete up to
-
-    frontier = greatest time so far - slack - 1
-
-because any later row below that would be late. Ties in time keep arrival order.
+A stream without WITHIN is taken in the order of its times: all its rows are known. With WITHIN its rows are judged in
+the order of their arrival: a row is late when its time is below the greatest time of the rows before it, less the
+slack. That depends on the rows and their order alone, not on how they are cut into batches. Ties in time keep arrival
+order.
 """
 
 from __future__ import annotations
@@ -58,24 +56,25 @@ def times(stream: StreamDef, table: pa.Table) -> Int64s:
     )
 
 
-def split_late(ts: Int64s, slack: int, greatest: int = BEGINNING) -> tuple[np.ndarray, int]:
-    """Which rows are late, and the greatest time after them all.
+def split_late(ts: Int64s, slack: int) -> np.ndarray:
+    """Which rows are late, each judged by those that arrived before it.
 
-    >>> late, top = split_late(np.array([5, 3, 9, 4]), 2)
-    >>> late.tolist(), top
-    ([False, False, False, True], 9)
+    >>> split_late(np.array([5, 3, 9, 4]), 2).tolist()
+    [False, False, False, True]
     """
     if not len(ts):
-        return np.zeros(0, np.bool_), greatest
-    before = np.maximum.accumulate(np.concatenate([[greatest], ts[:-1]]))
-    bound = np.where(before > BEGINNING + slack, before - slack, BEGINNING)
-    return ts < bound, max(greatest, int(ts.max()))
+        return np.zeros(0, np.bool_)
+    before = np.maximum.accumulate(np.concatenate([[BEGINNING], ts[:-1]]))
+    return ts < np.where(before > BEGINNING + slack, before - slack, BEGINNING)
 
 
-def arrivals(stream: StreamDef, table: pa.Table) -> Arrivals:
-    """A whole bounded stream: late rows apart, the others sorted by time."""
+def arrivals(stream: StreamDef, table: pa.Table, until: int | None = None) -> Arrivals:
+    """A whole bounded stream, seen up to `until`: late rows apart, the others sorted by time."""
     ts = times(stream, table)
-    late, _ = split_late(ts, stream.slack)
+    late = np.zeros(len(ts), np.bool_)
+    if stream.within:  # else all rows are known, and taken in the order of their times
+        seen = np.flatnonzero(ts <= until) if until is not None else np.arange(len(ts))  # rows after it judge nobody
+        late[seen] = split_late(ts[seen], stream.slack)
     kept = np.flatnonzero(~late)
     order = kept[np.argsort(ts[kept], kind="stable")]
     in_order = len(order) == len(ts) and bool((np.diff(order) == 1).all())

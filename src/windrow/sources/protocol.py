@@ -69,6 +69,11 @@ class Available:
     rows: int | None = None  # where it is known without reading
     bounds: tuple[int, int] | None = None  # least and greatest time, where known without reading
 
+    @property
+    def given(self) -> Any:
+        """What a job is given to read: the pieces."""
+        return self.pieces
+
 
 class Source(Protocol):
     """Where the rows of one stream come from, as the driver sees it."""

@@ -17,8 +17,7 @@ import gc
 import pyarrow as pa
 from pyspark import daemon
 
-import windrow.runtime.feed
-import windrow.runtime.stage  # noqa: F401 - loaded for the workers
+import windrow.spark.job  # noqa: F401 - loaded for the workers
 
 KEPT = 512 << 20
 """Bytes of free memory that a worker keeps."""

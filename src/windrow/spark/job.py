@@ -1,8 +1,11 @@
-"""One Spark job per tick, whatever the number of queries; stages as many as the deepest query needs.
+"""The job of a tick on Spark: one job whatever the number of queries; stages as many as the deepest query needs.
 
-source A ─ mapInArrow ┐ source B ─ mapInArrow ┼─ union ─ repartitionById ─ mapInArrow (stage 1) ─ repartitionById ─
-mapInArrow (stage 2) ... ─► driver
-                      ┘
+    descriptors ─ mapInArrow (tasks read) ┐
+    DataFrame   ─ mapInArrow              ┼─ union ─ repartitionById ─ mapInArrow (stage 1) ─ ... ─► driver
+    tables      ─ mapInArrow              ┘
+
+What runs is shipped once for as long as it stays the same, as a broadcast variable; the rest of a program goes with the
+tasks. Pieces of sources travel as descriptors, and the tasks read them.
 """
 
 from __future__ import annotations
@@ -12,56 +15,72 @@ import functools
 import gc
 import pickle
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from windrow.runtime.exchange import SCHEMA, pack
-from windrow.runtime.feed import BLOBS, blobs, feed, feed_blobs
-from windrow.runtime.program import Program
+from windrow.operators.state.run import Run
+from windrow.runtime.feed import feed
+from windrow.runtime.job import Feed
+from windrow.runtime.messages import Envelope
+from windrow.runtime.program import Deployment, Program
 from windrow.runtime.stage import Stage
+from windrow.runtime.task_state import TaskMemory
+from windrow.runtime.wire import SCHEMA, decode_table, encode_table, pack, unpack
+from windrow.sources.protocol import Available, Piece
 from windrow.spark.unwrap import unwrap
+from windrow.store.manifest import SlotKey
 
 if TYPE_CHECKING:
+    from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
+GIVEN = pa.schema([("given", pa.binary())])
+"""Rows that the driver has, as they go through the JVM."""
 
-@dataclass(frozen=True)
-class Feed:
-    """New rows of a stream, as a DataFrame or a table; `only`: they are history, for one new query."""
-
-    stream: str
-    rows: Any
-    only: str | None = None
-
-
-class Job(Protocol):
-    """Runs the tasks of a tick."""
-
-    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> pa.Table:
-        """What the last stage sends to the driver, as envelopes."""
-
+_Given = tuple[str, str | None, Any]
+"""A stream, whom its rows are for (None: everybody), and a piece or rows."""
 
 _awake: set[str] = set()
 """Applications that have run a job."""
 
 
+@dataclass(frozen=True)
+class _Shipped:
+    """A program on its way: all but its deployment, and where that is."""
+
+    program: bytes
+    uid: str
+    deployment: Broadcast[bytes]
+
+    def load(self) -> Program:
+        """The program, in a task."""
+        program: Program = pickle.loads(self.program)
+        return replace(program, deployment=_deployed(self.uid, self.deployment))
+
+
 class SparkJob:
     """Runs the tasks of a tick on Spark."""
+
+    kind, in_process = "spark", False
 
     def __init__(self, spark: SparkSession) -> None:
         from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
         self.spark = spark
+        self.parallelism = spark.sparkContext.defaultParallelism
         types = {pa.int32(): IntegerType(), pa.string(): StringType(), pa.binary(): BinaryType()}
-        self._schema, self._blobs = StructType(), StructType()
-        for made, schema in ((self._schema, SCHEMA), (self._blobs, BLOBS)):
+        self._schema, self._given = StructType(), StructType()
+        for made, schema in ((self._schema, SCHEMA), (self._given, GIVEN)):
             for column in schema:
                 made.add(column.name, types[column.type])
+        self._deployed: tuple[Deployment, str, Broadcast[bytes]] | None = None
 
     def wake(self) -> None:
         """Run a job of a tick's shape beside whatever comes first, once: ticks then find Spark awake."""
@@ -71,61 +90,186 @@ class SparkJob:
             threading.Thread(target=self._wake, name="windrow-wake", daemon=True).start()
 
     def _wake(self) -> None:
-        one = pa.Table.from_batches(pack([(0, 0, "", "", b"")], 0))
+        one = SCHEMA.empty_table()
         with contextlib.suppress(Exception):  # whatever is wrong, the first tick says it
             made = self.spark.createDataFrame(one, self._schema).mapInArrow(_nothing, self._schema)
             made.repartitionById(2, made["to"]).mapInArrow(_nothing, self._schema).toArrow()
 
-    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> pa.Table:
-        envelopes = self._envelopes(feeds, program)
-        shipped = pickle.dumps(program)
+    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> list[Envelope]:
+        uid, deployment = self._ship(program.deployment)
+        bare = replace(program, deployment=Deployment())
+        envelopes = self._envelopes(
+            feeds, _Shipped(pickle.dumps(replace(bare, runs={}, generations={})), uid, deployment)
+        )
+        shipped = _Shipped(pickle.dumps(bare), uid, deployment)
         for stage in range(1, stages + 1):
-            spread = envelopes.repartitionById(program.partitions, envelopes["to"])
-            envelopes = spread.mapInArrow(_stage_task(shipped, stage, stage == stages), self._schema)
+            dealt = envelopes.repartitionById(program.partitions, envelopes["to"])
+            envelopes = dealt.mapInArrow(_stage_task(shipped, stage, stage == stages), self._schema)
         try:
-            return envelopes.toArrow()
+            return list(unpack(envelopes.toArrow().to_batches()))
         except Exception as error:
             raise unwrap(error) from error
 
-    def _envelopes(self, feeds: Sequence[Feed], program: Program) -> DataFrame:
-        shipped = pickle.dumps(replace(program, runs={}, generations={}))
-        tables = [(f.stream, f.only, f.rows) for f in feeds if isinstance(f.rows, pa.Table)]
-        found = [
-            f.rows.mapInArrow(_feed_task(shipped, f.stream), self._schema)
-            for f in feeds
-            if not isinstance(f.rows, pa.Table)
-        ]
+    def _ship(self, deployment: Deployment) -> tuple[str, Broadcast[bytes]]:
+        """Send what runs to the workers, when it is another than before; user functions go by value."""
+        if self._deployed is None or self._deployed[0] is not deployment:
+            from pyspark import cloudpickle
+
+            before = self._deployed
+            packed: bytes = cloudpickle.dumps(deployment)  # type: ignore[no-untyped-call]
+            self._deployed = (deployment, uuid.uuid4().hex, self.spark.sparkContext.broadcast(packed))
+            if before is not None:
+                before[2].destroy()
+        return self._deployed[1:]
+
+    def _envelopes(self, feeds: Sequence[Feed], shipped: _Shipped) -> DataFrame:
+        """What the tasks of stage 0 send: one task for each share of the pieces, and for each share of the driver's own
+        rows."""
+        pieces: list[_Given] = []
+        rows: list[_Given] = []
+        found: list[DataFrame] = []
+        for each in feeds:
+            if isinstance(each.rows, pa.Table):
+                rows += [(each.stream, each.only, part) for part in _cut(each.rows, self.parallelism)]
+            elif isinstance(each.rows, tuple):
+                pieces += [(each.stream, each.only, piece) for piece in each.rows]
+            else:
+                found.append(each.rows.mapInArrow(_frame_task(shipped, each.stream), self._schema))
+        if rows:
+            packed = [_packed(mine) for mine in _dealt(rows, self.parallelism)]
+            table = pa.Table.from_arrays([pa.array(packed, pa.binary())], schema=GIVEN)
+            found.append(self.spark.createDataFrame(table, self._given).mapInArrow(_given_task(shipped), self._schema))
         # Without rows there must still be something to shuffle: Spark would skip the stages of an empty relation.
-        if tables or not found:
-            packed = blobs(tables or [("", None, pa.table({"nothing": [0]}))], program.partitions)
-            found.append(self.spark.createDataFrame(packed, self._blobs).mapInArrow(_blobs_task(shipped), self._schema))
+        if pieces or not found:
+            shares = [_packed(mine) for mine in _dealt(pieces, self.parallelism)] or [_packed([])]
+            numbers = self.spark.range(0, len(shares), 1, len(shares))
+            found.append(numbers.mapInArrow(_pieces_task(shipped, shares), self._schema))
         return functools.reduce(lambda a, b: a.union(b), found)
+
+    def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
+        found = {}
+        for stream, available in rows.items():
+            given = available.given
+            many = len(given) if isinstance(given, tuple) else given.rdd.getNumPartitions()
+            found[stream] = max(1, min(many, self.parallelism) if isinstance(given, tuple) else many)
+        return found
+
+    def state(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:
+        return iter(())
+
+    def close(self) -> None:
+        if self._deployed is not None:
+            with contextlib.suppress(Exception):  # Spark may be gone
+                self._deployed[2].destroy()
+            self._deployed = None
+
+
+def _cut(table: pa.Table, pieces: int) -> Iterator[pa.Table]:
+    step = max(1, -(-table.num_rows // pieces))
+    return (table.slice(at, step) for at in range(0, table.num_rows, step))
+
+
+def _dealt(given: Sequence[_Given], tasks: int) -> list[list[_Given]]:
+    """What is given, each stream's pieces in order over tasks of about the same weight."""
+    shares: list[list[_Given]] = [[] for _ in range(tasks)]
+    streams: dict[tuple[str, str | None], list[_Given]] = {}
+    for each in given:
+        streams.setdefault(each[:2], []).append(each)
+    for pieces in streams.values():
+        weights = [_weight(p[2]) for p in pieces]
+        total, before = max(1, sum(weights)), 0
+        for piece, weight in zip(pieces, weights, strict=True):
+            # by the middle of the piece: the order of arrival is the order of the tasks
+            shares[min(tasks - 1, (2 * before + weight) * tasks // (2 * total))].append(piece)
+            before += weight
+    return [share for share in shares if share]
+
+
+def _weight(given: Any) -> int:
+    return max(1, int(given.nbytes if isinstance(given, pa.Table) else given.weight))
+
+
+def _packed(mine: Sequence[_Given]) -> bytes:
+    plain = [(s, only, encode_table(g) if isinstance(g, pa.Table) else g) for s, only, g in mine]
+    from pyspark import cloudpickle
+
+    packed: bytes = cloudpickle.dumps(plain)  # type: ignore[no-untyped-call]
+    return packed
 
 
 def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-def _feed_task(shipped: bytes, stream: str) -> Task:
+def _frame_task(shipped: _Shipped, stream: str) -> Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return feed(pickle.loads(shipped), stream, batches, _here())
+        here = _here()
+        yield from pack(feed(shipped.load(), stream, batches, here), here)
 
     return run
 
 
-def _blobs_task(shipped: bytes) -> Task:
+def _given_task(shipped: _Shipped) -> Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return feed_blobs(pickle.loads(shipped), batches, _here())
+        return _fed(shipped, [given.as_buffer() for batch in batches for given in batch["given"]])
 
     return run
 
 
-def _stage_task(shipped: bytes, stage: int, last: bool) -> Task:
+def _pieces_task(shipped: _Shipped, shares: Sequence[bytes]) -> Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from Stage(pickle.loads(shipped), stage, _here(), last).run(batches)
+        return _fed(shipped, [shares[i] for batch in batches for i in batch["id"].to_pylist()])
+
+    return run
+
+
+def _fed(shipped: _Shipped, shares: Sequence[bytes | pa.Buffer]) -> Iterator[pa.RecordBatch]:
+    """What a task sends that reads what it was given."""
+    here, program = _here(), shipped.load()
+    given: dict[tuple[str, str | None], list[bytes | Piece]] = {}
+    for share in shares:
+        for stream, only, piece in pickle.loads(share):
+            given.setdefault((stream, only), []).append(piece)
+    sent: list[Envelope] = []
+    for (stream, only), pieces in given.items():
+        sent += feed(program, stream, _rows(program, stream, pieces), here, only)
+    yield from pack(sent, here)
+
+
+def _rows(program: Program, stream: str, pieces: Sequence[bytes | Piece]) -> Iterator[pa.Table | pa.RecordBatch]:
+    definition = program.deployment.streams.get(stream)
+    for piece in pieces if definition is not None else ():
+        if isinstance(piece, bytes):
+            yield decode_table(piece)
+        else:
+            assert definition is not None
+            yield from piece.read(definition, None)
+
+
+_memory = TaskMemory()
+"""The operators of this worker's last attempts."""
+
+
+def _stage_task(shipped: _Shipped, stage: int, last: bool) -> Task:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        here = _here()
+        done = Stage(shipped.load(), stage, here, last, _memory).run(unpack(batches))
+        yield from pack(done, here)
         _freeze()
 
     return run
+
+
+_deployments: OrderedDict[str, Deployment] = OrderedDict()
+
+
+def _deployed(uid: str, packed: Broadcast[bytes]) -> Deployment:
+    """What runs, unpacked once by each worker process."""
+    if uid not in _deployments:
+        _deployments[uid] = pickle.loads(packed.value)
+        while len(_deployments) > 4:
+            _deployments.popitem(last=False)
+    return _deployments[uid]
 
 
 _tasks = 0

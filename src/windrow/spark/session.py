@@ -104,7 +104,7 @@ def _start(master: str, settings: Mapping[str, str], verbose: bool) -> SparkSess
     from pyspark.sql import SparkSession
 
     # Python has nothing to do while a JVM starts
-    threading.Thread(target=importlib.import_module, args=("windrow.runtime.live",), daemon=True).start()
+    threading.Thread(target=importlib.import_module, args=("windrow.spark.live",), daemon=True).start()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
     conf = SparkConf().setMaster(master).setAppName("windrow").setAll(list(settings.items()))

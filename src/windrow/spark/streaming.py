@@ -1,4 +1,4 @@
-"""A stream as the driver sees it: a StreamingQuery whose batches are handed over, one at a time.
+"""Streaming DataFrames that a program brings, as sources: a StreamingQuery hands its batches over, one at a time.
 
 The callback of a batch waits until the tick that took it is committed; when it returns, Spark commits the batch's
 offsets. A crash before that brings the same batch again, and if the manifest already names it, it is skipped. Each
@@ -7,17 +7,18 @@ declaration has a checkpoint of its own, so a stream that is dropped and declare
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import queue
 import threading
-import time
-import uuid
-from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
+from windrow.sources.protocol import Available, Offset
+from windrow.spark.sources import columns_of, conform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,116 +27,136 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("windrow.engine")
 
 
-@dataclass(eq=False)
-class Batch:
-    """A stream's rows, handed over and waiting."""
+@dataclass(frozen=True)
+class FrameBatch(Available):
+    """A batch of a streaming DataFrame."""
 
-    reader: Reader
+    frame: Any = None
+
+    @property
+    def given(self) -> Any:
+        """The DataFrame of the batch."""
+        return self.frame
+
+
+@dataclass(eq=False)
+class _Waiting:
     number: int
     frame: DataFrame
     done: threading.Event = field(default_factory=threading.Event)
-    error: BaseException | None = None
-
-    @property
-    def stream(self) -> str:
-        return self.reader.key
 
 
-@dataclass(eq=False)
-class Reader:
-    """One declared stream: its source, its StreamingQuery while it runs, and what has come."""
+class FrameSource:
+    """The batches of one streaming DataFrame; reading begins with the first poll."""
 
-    definition: StreamDef
-    frame: DataFrame | None
-    checkpoint: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    query: StreamingQuery | None = None
-    seen: float = field(default_factory=time.time)  # when rows last came, by the wall
-    rows: int = 0
-    late: int = 0
+    def __init__(self, frame: DataFrame, stream: StreamDef, checkpoint: str) -> None:
+        self.frame, self.stream, self.checkpoint = conform(frame, stream), stream, checkpoint
+        self.query: StreamingQuery | None = None
+        self._taken = -1  # the last batch that a manifest names
+        self._waiting: _Waiting | None = None
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._draining: threading.Thread | None = None
 
-    @property
-    def key(self) -> str:
-        return self.definition.name.lower()
-
-    def start(
-        self, home: str, inbox: queue.Queue[Batch], taken: Callable[[str], int], stopping: threading.Event
-    ) -> None:
-        """Begin reading; batches go to `inbox`, except those up to `taken(stream)`, which the manifest names."""
-        if self.frame is None:
-            raise SourceError(
-                f'stream "{self.definition.name}" has no source',
-                hint=f"attach one: engine.stream('{self.definition.name}', df)",
-            )
-
-        def hand_over(frame: DataFrame, number: int) -> None:
-            if number <= taken(self.key):
-                LOG.info("stream %s: batch %d is in the manifest already", self.definition.name, number)
-                return
-            batch = Batch(self, number, frame)
-            inbox.put(batch)
-            while not batch.done.wait(0.5):
-                if stopping.is_set():
-                    raise RuntimeError("windrow is stopping; this batch comes again")
-            if batch.error is not None:
-                raise batch.error
-
-        writer = self.frame.writeStream.foreachBatch(hand_over).queryName(f"windrow {self.definition.name}")
-        path = f"{home}/checkpoints/{self.key}-{self.checkpoint}"
-        self.query = writer.option("checkpointLocation", path).start()
-        self.seen = time.time()
-
-    def stop(self) -> None:
-        """Stop reading."""
+    def poll(self, offset: Offset | None) -> FrameBatch | None:
+        """The batch that waits, if one does."""
+        self._taken = max(self._taken, -1 if offset is None else int(offset["batch"]))
         if self.query is None:
+            self._start()
+        assert self.query is not None
+        failure = self.query.exception()
+        if failure is not None and not self._stopped.is_set():
+            raise failure
+        with self._lock:
+            waiting = self._waiting
+        if waiting is None or waiting.number <= self._taken:
+            return None
+        return FrameBatch({"batch": waiting.number}, (), frame=waiting.frame)
+
+    def _start(self) -> None:
+        self._stopped.clear()
+        writer = self.frame.writeStream.foreachBatch(self._hand_over).queryName(f"windrow {self.stream.name}")
+        self.query = writer.option("checkpointLocation", self.checkpoint).start()
+
+    def _hand_over(self, frame: DataFrame, number: int) -> None:
+        if number <= self._taken:
+            LOG.info("stream %s: batch %d is in the manifest already", self.stream.name, number)
             return
-        try:
-            self.query.stop()
-        except Exception as error:  # it may have failed, which is known by other ways
-            LOG.debug("stopping stream %s: %s", self.definition.name, error)
-        self.query = None
+        mine = _Waiting(number, frame)
+        with self._lock:
+            self._waiting = mine
+        while not mine.done.wait(0.5):
+            if self._stopped.is_set():
+                raise RuntimeError("windrow is stopping; this batch comes again")
 
-    def failure(self) -> BaseException | None:
-        """What ended the StreamingQuery, if something did."""
-        return self.query.exception() if self.query is not None else None
+    def committed(self, offset: Offset) -> None:
+        """Let the callback of a batch return."""
+        self._taken = max(self._taken, int(offset["batch"]))
+        with self._lock:
+            waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.done.set()
 
-    def coming(self) -> bool:
-        """Whether Spark has found rows that it has not handed over yet."""
-        try:
-            return self.query is not None and bool(self.query.status["isDataAvailable"])
-        except Exception:  # a stream that has ended is the loop's to report
+    def drained(self, offset: Offset | None) -> bool:
+        """Whether Spark has handed over all it had when this was first asked."""
+        if self.query is None:
             return False
+        if self._draining is None:
+            self._draining = threading.Thread(target=self._all_available, daemon=True)
+            self._draining.start()
+        if self._draining.is_alive():
+            return False
+        self._draining = None
+        return True
 
-    def idle(self) -> bool:
-        """Whether the stream has been silent for longer than it may hold time back."""
-        after = self.definition.idle_after
-        return after is not None and time.time() - self.seen > after / 1e6
+    def _all_available(self) -> None:
+        with contextlib.suppress(Exception):  # a failed stream is the loop's to report
+            if self.query is not None:
+                self.query.processAllAvailable()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._stopped.set()
+        query, self.query = self.query, None
+        if query is not None:
+            try:
+                query.stop()
+            except Exception as error:  # it may have failed, which is known by other ways
+                LOG.debug("stopping stream %s: %s", self.stream.name, error)
+        with self._lock:
+            self._waiting = None
 
 
-def gather(
-    inbox: queue.Queue[Batch], readers: Collection[Reader], nap: float, linger: float, patience: float
-) -> list[Batch]:
-    """One batch of each stream that has one: wait `nap` seconds for the first, then `linger` for the others.
+class FrameTable:
+    """A Spark DataFrame, collected as Arrow."""
 
-    A stream that is about to hand over its rows is waited for a little longer, up to `patience`: rows of one time that
-    come in two ticks cost two jobs.
-    """
-    found: list[Batch] = []
-    begin = time.monotonic()
-    deadline = begin + nap
-    while len(found) < max(1, len(readers)):
-        try:
-            found.append(inbox.get(timeout=max(0.001, deadline - time.monotonic())))
-        except queue.Empty:
-            here = {b.reader.key for b in found}
-            if (
-                not found
-                or time.monotonic() > begin + patience
-                or not any(r.coming() for r in readers if r.key not in here)
-            ):
-                break
-            deadline = time.monotonic() + 0.01
-            continue
-        if len(found) == 1:
-            begin = time.monotonic()
-            deadline = begin + linger
-    return found
+    def __init__(self, frame: DataFrame) -> None:
+        if frame.isStreaming:
+            raise SourceError(
+                "a table cannot be a streaming DataFrame", hint="declare it as a stream: engine.stream(name, df, ...)"
+            )
+        self._frame = frame
+
+    def read(self) -> pa.Table:
+        """All rows."""
+        return self._frame.toArrow()
+
+
+class SparkFrames:
+    """What a runtime on Spark knows of DataFrames."""
+
+    def knows(self, data: object) -> bool:
+        """Whether this is a Spark DataFrame."""
+        return hasattr(data, "sparkSession")
+
+    def columns(self, frame: DataFrame) -> dict[str, pa.DataType]:
+        """Its columns as Arrow types."""
+        return columns_of(frame)
+
+    def source(self, frame: DataFrame, stream: StreamDef, checkpoint: str) -> FrameSource:
+        """A streaming DataFrame as the source of a stream."""
+        return FrameSource(frame, stream, checkpoint)
+
+    def table(self, frame: DataFrame) -> FrameTable:
+        """A DataFrame as the content of a table."""
+        return FrameTable(frame)

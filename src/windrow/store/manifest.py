@@ -1,7 +1,7 @@
 """The manifest: everything the engine is, after a tick, as one small immutable value.
 
-Runs, outputs and progress are real only when a manifest that names them has its final name. It is a sealed file: cut or
-changed anywhere, it is refused.
+Runs, outputs and offsets are real only when a manifest that names them has its final name: one commit point for state,
+answers and what was read of every source. It is a sealed file: cut or changed anywhere, it is refused.
 
 Cost: proportional to the number of live runs, not to their rows; about 100 bytes for each.
 """
@@ -13,40 +13,49 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from windrow.store.runs import RunRef
-from windrow.store.sealed import seal, unseal
+from windrow.store.sealed import corrupt, seal, unseal
 
-FORMAT = 2
+FORMAT = 3
+KNOWN = (2, FORMAT)
 MAGIC = "windrow-manifest"
 
 SlotKey = tuple[str, int, str, str]
-"""(stage, partition, operator, slot): whose state a list of runs is."""
+"""(stage, partition, query, slot): whose state a list of runs is."""
+
+Offset = Mapping[str, Any]
+"""Where a source has been read to, as plain JSON; only the source knows its meaning."""
 
 
 @dataclass(frozen=True)
 class Manifest:
     """The state after a tick.
 
-    `version` numbers manifests without gaps; `tick` numbers ticks. `batches`: the last batch id of each stream that
-    is part of this state. `marks`: the greatest time seen on each stream. `frontier`: all that happened up to here has
-    been answered. `clocks`: the instant at which each query's clock started. `runs`: operator state. `outputs`:
-    answers of (query, tick) that some sink may not have yet; `sinks`: the last tick each query's sink has taken.
-    `catalog` and `changes`: the catalog in force, as its last whole version and what was changed since. `extra`: plain
-    JSON for the runtime.
+    `version` numbers manifests without gaps; `tick` numbers ticks. `offsets`: what has been taken of each stream's
+    source. `declared`: the identity of each stream's declaration, so that one that is declared anew begins anew.
+    `marks`: the greatest time seen on each stream. `frontier`: all that happened up to here has been answered.
+    `clocks`: the instant at which each query's clock started; `firsts`: where those would start that time has not
+    reached. `runs`: operator state, dealt over `partitions`. `outputs`: answers of (query, tick) that some sink may not
+    have yet. `choices`: the orders and plans that joins follow, by query and step; `heavy`: keys that lie apart.
+    `budget`: what tick budgets know. `catalog` and `changes`: the catalog in force, as its last whole version and what
+    was changed since.
     """
 
     version: int
     tick: int
-    batches: Mapping[str, int] = field(default_factory=dict)
+    partitions: int = 1
+    offsets: Mapping[str, Offset] = field(default_factory=dict)
+    declared: Mapping[str, str] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
     frontier: int | None = None
     clocks: Mapping[str, int] = field(default_factory=dict)
+    firsts: Mapping[str, int] = field(default_factory=dict)
     runs: Mapping[SlotKey, tuple[RunRef, ...]] = field(default_factory=dict)
     outputs: Mapping[tuple[str, int], tuple[RunRef, ...]] = field(default_factory=dict)
-    counters: Mapping[str, int] = field(default_factory=dict)
-    sinks: Mapping[str, int] = field(default_factory=dict)
+    choices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    heavy: tuple[Any, ...] = ()
+    budget: Mapping[str, Any] = field(default_factory=dict)
     catalog: int = 0
     changes: tuple[Mapping[str, Any], ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def refs(self) -> Iterator[RunRef]:
         """Every run this manifest keeps alive."""
@@ -60,14 +69,21 @@ class Manifest:
         return {ref.path for ref in self.refs()}
 
 
+_PLAIN = ("version", "tick", "partitions", "marks", "frontier", "clocks", "firsts", "catalog", "budget")
+
+
 def encode(manifest: Manifest) -> bytes:
     """The bytes of a manifest file."""
     return seal(MAGIC, FORMAT, _plain(manifest))
 
 
 def decode(data: bytes, name: str) -> Manifest:
-    """The manifest in the bytes of the file `name`; anything but a whole manifest of this format is refused."""
-    return _manifest(unseal(data, MAGIC, FORMAT, name))
+    """The manifest in the bytes of the file `name`; anything but a whole manifest of a known format is refused."""
+    content, version = unseal(data, MAGIC, KNOWN, name)
+    try:
+        return _manifest(_upgraded(content) if version == 2 else content)
+    except (KeyError, TypeError, ValueError) as error:  # the format in the header is not that of the content
+        raise corrupt(MAGIC, name, f"it lacks what a manifest of format {version} has") from error
 
 
 def _plain(m: Manifest) -> dict[str, Any]:
@@ -77,21 +93,17 @@ def _plain(m: Manifest) -> dict[str, Any]:
     def flat(refs: tuple[RunRef, ...]) -> list[list[Any]]:
         return [[r.uid, packs[r.path], r.rows, r.bytes, r.checksum, r.offset] for r in refs]
 
+    plain = {name: getattr(m, name) for name in _PLAIN}
     return {
-        "version": m.version,
-        "tick": m.tick,
-        "batches": dict(m.batches),
-        "marks": dict(m.marks),
-        "frontier": m.frontier,
-        "clocks": dict(m.clocks),
+        **{name: dict(value) if isinstance(value, Mapping) else value for name, value in plain.items()},
+        "offsets": {stream: dict(offset) for stream, offset in m.offsets.items()},
+        "declared": dict(m.declared),
         "packs": list(packs),
         "runs": [[*key, flat(refs)] for key, refs in m.runs.items()],
         "outputs": [[*key, flat(refs)] for key, refs in m.outputs.items()],
-        "counters": dict(m.counters),
-        "sinks": dict(m.sinks),
-        "catalog": m.catalog,
+        "choices": {query: dict(chosen) for query, chosen in m.choices.items()},
+        "heavy": list(m.heavy),
         "changes": list(m.changes),
-        "extra": dict(m.extra),
     }
 
 
@@ -101,7 +113,23 @@ def _manifest(plain: dict[str, Any]) -> Manifest:
     def refs(flat: list[list[Any]]) -> tuple[RunRef, ...]:
         return tuple(RunRef(uid, packs[pack], *rest) for uid, pack, *rest in flat)
 
-    runs = {(s, p, o, slot): refs(flat) for s, p, o, slot, flat in plain.pop("runs")}
-    outputs = {(query, tick): refs(flat) for query, tick, flat in plain.pop("outputs")}
-    changes = tuple(plain.pop("changes"))
-    return Manifest(runs=runs, outputs=outputs, changes=changes, **plain)
+    runs = {(str(s), p, q, slot): refs(r) for s, p, q, slot, r in plain.pop("runs")}
+    outputs = {(query, tick): refs(r) for query, tick, r in plain.pop("outputs")}
+    lists = {name: tuple(plain.pop(name)) for name in ("changes", "heavy")}
+    return Manifest(**plain, **lists, runs=runs, outputs=outputs)
+
+
+def _upgraded(old: dict[str, Any]) -> dict[str, Any]:
+    """A manifest of format 2, in which sources were numbered in batches and much was in one bag, as one of this."""
+    bag = old["extra"]
+    same = ("version", "tick", "marks", "frontier", "clocks", "packs", "runs", "outputs", "catalog", "changes")
+    return {
+        **{name: old[name] for name in same},
+        "partitions": bag["partitions"],
+        "offsets": {stream: {"batch": number} for stream, number in old["batches"].items()},
+        "declared": bag.get("checkpoints", {}),
+        "firsts": bag.get("firsts", {}),
+        "choices": bag.get("choices", {}),
+        "heavy": bag.get("heavy", []),
+        "budget": bag.get("budget", {}),
+    }

@@ -10,10 +10,13 @@ Every operating-system error leaves here as a StateError that says which file, w
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import functools
 import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,6 +44,18 @@ class Place:
         if text.startswith("file:"):
             _, text = fs.FileSystem.from_uri(text)
         return cls(text if "://" in text else os.path.abspath(os.path.expanduser(text)))
+
+    @classmethod
+    def temporary(cls) -> Place:
+        """A new directory of this machine that goes with the process."""
+        path = tempfile.mkdtemp(prefix="windrow-")
+        atexit.register(shutil.rmtree, path, ignore_errors=True)
+        return cls(path)
+
+    def below(self, folder: str) -> Place:
+        """A directory within this one."""
+        path, mark, options = self.uri.partition("?")
+        return Place(f"{path.rstrip('/')}/{folder}{mark}{options}")
 
     @property
     def local(self) -> bool:

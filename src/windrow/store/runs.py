@@ -22,6 +22,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pyarrow as pa
 from pyarrow import ipc
@@ -95,6 +96,43 @@ cache = RunCache(CACHE_MB << 20)
 """The cache of this process: workers are reused between ticks."""
 
 
+class Runs(Protocol):
+    """Where runs are kept; `durable`: they are there after the process has ended."""
+
+    @property
+    def durable(self) -> bool: ...
+
+    @property
+    def uri(self) -> str: ...
+
+    def write(self, parts: Sequence[str | int], tick: int, runs: Sequence[Run]) -> tuple[RunRef, ...]:
+        """Keep runs; returns their references in order."""
+
+    def read(self, ref: RunRef) -> Run:
+        """The run of a reference."""
+
+
+class MemoryRuns:
+    """Runs that live as long as this process; state stays with the tasks that hold it."""
+
+    durable = False
+    uri = ""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Run] = {}
+
+    def write(self, parts: Sequence[str | int], tick: int, runs: Sequence[Run]) -> tuple[RunRef, ...]:
+        self._runs |= {run.uid: run for run in runs}
+        return tuple(RunRef(run.uid, "/".join(map(str, parts)), run.table.num_rows, run.nbytes, 0) for run in runs)
+
+    def read(self, ref: RunRef) -> Run:
+        return self._runs[ref.uid]
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """Forget all runs but these."""
+        self._runs = {uid: self._runs[uid] for uid in uids if uid in self._runs}
+
+
 @dataclass(frozen=True, slots=True)
 class RunStore:
     """Reads and writes runs under a place; a small value that is sent to executors.
@@ -106,6 +144,14 @@ class RunStore:
     place: Place
     sync: bool = True
     trusted: int | None = None
+
+    @property
+    def durable(self) -> bool:
+        return True
+
+    @property
+    def uri(self) -> str:
+        return self.place.uri
 
     def trusting(self, tick: int) -> RunStore:
         """The same runs, those of `tick` and later not checked."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from windrow.errors import StateError
@@ -21,28 +21,30 @@ def seal(magic: str, version: int, content: Mapping[str, Any]) -> bytes:
     return json.dumps(header).encode() + b"\n" + body + b"\n"
 
 
-def unseal(data: bytes, magic: str, version: int, name: str) -> dict[str, Any]:
-    """The content of the file `name`; anything but a whole one of this kind and format is refused."""
+def unseal(data: bytes, magic: str, versions: Collection[int], name: str) -> tuple[dict[str, Any], int]:
+    """The content of the file `name` and its format; anything but a whole file of a known format is refused."""
     head, newline, rest = data.partition(b"\n")
     header = _header(head, magic) if newline else None
     if header is None:
         raise corrupt(magic, name, f"its header is cut, or does not say {magic}")
-    if header.get("format") != version:
-        raise other_version(name, header.get("format"), version)
+    version = header.get("format")
+    if version not in versions:
+        raise other_version(name, version, max(versions))
     body = rest[:-1]
     if len(rest) != header.get("bytes", -1) + 1 or rest[-1:] != b"\n":
         raise corrupt(magic, name, f"{max(len(rest) - 1, 0)} bytes of content, {header.get('bytes')} expected")
     if _digest(body) != header.get("digest"):
         raise corrupt(magic, name, "the digest of its content differs")
     content: dict[str, Any] = json.loads(body)
-    return content
+    return content, version
 
 
 def other_version(name: str, found: object, known: int) -> StateError:
     """The refusal of a file written in another format."""
+    which = "a newer" if isinstance(found, int) and found > known else "another"
     return StateError(
-        f"{name} was written by another version of windrow",
-        detail=f"its format is {found}, this version reads format {known}",
+        f"{name} was written by {which} version of windrow",
+        detail=f"its format is {found}, this version reads formats up to {known}",
         hint="run the version of windrow that wrote it, or start with a new home",
     )
 

@@ -5,8 +5,9 @@
     home/catalog/00000003.json        declarations, by version; later changes are in manifests
     home/manifests/00000042.json      the state after a commit
     home/runs/<stage>/<partition>/    run files, named by the tick that wrote them
-    home/checkpoints/<stream>/        Spark's own progress of each stream
-    home/replay/                      inputs of replayed files, copied once
+    home/sources/<stream>-<id>/       what a source keeps for itself: logs of seen files, copies, pushed rows
+    home/checkpoints/<stream>-<id>/   Spark's own progress of a streaming DataFrame
+    home/late/                        rows that came too late
 
 Invariant: the newest manifest is complete, and every file it names is there. A commit is one rename; before it
 nothing has happened, after it everything has. Runs are deleted only when no kept manifest, pinned snapshot or running
@@ -24,7 +25,8 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from windrow.errors import StateError
 from windrow.operators.state.run import Run
@@ -32,22 +34,72 @@ from windrow.store.lock import NAME as LOCK_NAME
 from windrow.store.lock import Lock
 from windrow.store.manifest import Manifest, decode, encode
 from windrow.store.place import Place, is_temporary
-from windrow.store.runs import RunRef, RunStore, tick_of
+from windrow.store.runs import MemoryRuns, RunRef, Runs, RunStore, tick_of
 from windrow.store.sealed import corrupt, other_version, seal, unseal
 
-FORMAT = 2
+FORMAT = 3
+KNOWN = (2, FORMAT)
 CATALOG = "windrow-catalog"
 MAGIC = "windrow-home"
 _NUMBERED = re.compile(r"^\w+/(\d{8,})\.json$")
 
 
+class StateStore(Protocol):
+    """Where the state of an engine is: in a home, or in memory."""
+
+    identity: str
+    runs: Runs
+
+    def latest(self) -> Manifest | None:
+        """The newest manifest, or None when there is none yet."""
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make a manifest the newest one."""
+
+    def snapshot(self) -> AbstractContextManager[Manifest | None]:
+        """The newest manifest, its runs kept while the block reads them."""
+
+    def sweep(self, *, orphans: bool = False) -> int:
+        """Delete what no manifest names."""
+
+    def close(self) -> None:
+        """Let go of the state."""
+
+
+class MemoryStore:
+    """The state of an engine without a home: the newest manifest, and the runs of tables and answers it names."""
+
+    def __init__(self) -> None:
+        self.identity = uuid.uuid4().hex
+        self.runs = MemoryRuns()
+        self._manifest: Manifest | None = None
+
+    def latest(self) -> Manifest | None:
+        return self._manifest
+
+    def commit(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Manifest | None]:
+        yield self._manifest
+
+    def sweep(self, *, orphans: bool = False) -> int:
+        if self._manifest is not None:
+            self.runs.keep({ref.uid for ref in self._manifest.refs()})
+        return 0
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class Store:
     """An open home: commit manifests, read and sweep runs."""
 
-    def __init__(self, place: Place, identity: str, lock: Lock | None, keep: int) -> None:
+    def __init__(self, place: Place, lock: Lock | None, keep: int) -> None:
         self.place = place
-        self.identity = identity
-        self.runs = RunStore(place)
+        self._format, self.identity, self._created = _read_format(place)
+        self.runs: RunStore = RunStore(place)
         self.keep = keep
         self._lock = lock
         self._pins: Counter[int] = Counter()
@@ -66,14 +118,14 @@ class Store:
         """Open a home for one engine, creating it when new; `keep` manifests are kept besides the newest."""
         place = Place.of(home)
         if read_only:
-            return cls(place, _identity(place), None, keep)
+            return cls(place, None, keep)
         _refuse_foreign(place)
         place.make()
         lock = Lock(place, clock)
         try:
             if not place.exists("format.json"):
-                _initialise(place, clock)
-            return cls(place, _identity(place), lock, keep)
+                _write_format(place, uuid.uuid4().hex, clock())
+            return cls(place, lock, keep)
         except BaseException:
             lock.release()
             raise
@@ -95,6 +147,9 @@ class Store:
                 detail="another engine has written to this home, or a commit was made twice",
                 hint="stop every engine that uses this home and start one again",
             )
+        if self._format != FORMAT:  # from the first commit on it is a home of this format
+            _write_format(self.place, self.identity, self._created)
+            self._format = FORMAT
         self.place.write(name, encode(manifest))
         with self._guard:
             self._manifests[manifest.version] = manifest
@@ -157,7 +212,7 @@ class Store:
     def read_catalog(self, version: int) -> Mapping[str, Any]:
         """The content of a version of the catalog."""
         name = f"catalog/{version:08d}.json"
-        found = unseal(bytes(self.place.read(name)), CATALOG, FORMAT, self.place.path(name))
+        found, _ = unseal(bytes(self.place.read(name)), CATALOG, KNOWN, self.place.path(name))
         if found["version"] != version:
             raise corrupt(CATALOG, self.place.path(name), f"it is version {found['version']}")
         content: Mapping[str, Any] = found["content"]
@@ -236,20 +291,21 @@ def _refuse_foreign(place: Place) -> None:
         )
 
 
-def _initialise(place: Place, clock: Callable[[], float]) -> None:
-    content = {"magic": MAGIC, "format": FORMAT, "identity": uuid.uuid4().hex, "created": clock()}
+def _write_format(place: Place, identity: str, created: float) -> None:
+    content = {"magic": MAGIC, "format": FORMAT, "identity": identity, "created": created}
     place.write("format.json", json.dumps(content).encode())
 
 
-def _identity(place: Place) -> str:
+def _read_format(place: Place) -> tuple[int, str, float]:
+    """The format of a home, its identity, and when it was made."""
     if not place.exists("format.json"):
         raise StateError(
             f"there is no windrow home at {place.uri}", hint="check the path; an engine creates its home when it starts"
         )
     content = _json(place, "format.json", MAGIC)
-    if content.get("format") != FORMAT:
+    if content.get("format") not in KNOWN:
         raise other_version(place.uri, content.get("format"), FORMAT)
-    return str(content["identity"])
+    return int(content["format"]), str(content["identity"]), float(content.get("created", 0.0))
 
 
 def _json(place: Place, name: str, magic: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The data of a replay as the oracle holds it: rows in order of time, late ones gone, and a DuckDB to ask.
 
-A row is late when its time is more than the slack behind the greatest time that arrived before it on its stream.
+A stream without WITHIN is taken in the order of its times. With it, a row is late when its time is more than the slack
+behind the greatest time that arrived before it on its stream; rows after the end judge nobody.
 """
 
 from __future__ import annotations
@@ -108,7 +109,11 @@ def _time_column(declared: Declaration | None, schema: pa.Schema, stream: str) -
 
 
 def load_stream(
-    connection: duckdb.DuckDBPyConnection, declared: Declaration | None, name: str, data: pa.Table | None
+    connection: duckdb.DuckDBPyConnection,
+    declared: Declaration | None,
+    name: str,
+    data: pa.Table | None,
+    until: int | None,
 ) -> Stream:
     table = _conform(connection, declared, data)
     time = _time_column(declared, table.schema, name)
@@ -122,12 +127,14 @@ def load_stream(
     connection.register("__given", table)
     relation = connection.sql("SELECT * FROM __given")
     rows = relation.fetchall()
-    slack = declared.slack if declared is not None else 0
+    slack = declared.slack if declared is not None else None
     kept, greatest = [], -FOREVER
     for position, ts in enumerate(times):
         if ts is None:
             raise ValueError(f"row {position} of stream {name} has no time")
-        if ts >= greatest - slack:
+        if until is not None and ts > until:  # it is not seen, and judges nobody
+            continue
+        if slack is None or ts >= greatest - slack:
             kept.append(position)
         greatest = max(greatest, ts)
     kept.sort(key=lambda position: times[position])  # stable: equal times keep their arrival order

@@ -59,7 +59,7 @@ def oracle(
         given = {name.lower(): table for name, table in streams.items()}
         named = {token.name for tokens in declared.queries.values() for token in tokens}
         loaded = {
-            name: load_stream(connection, declared.streams.get(name), name, given.get(name))
+            name: load_stream(connection, declared.streams.get(name), name, given.get(name), end_of_clock(until, ()))
             for name in {**given, **declared.streams}
             if name in given or name in named
         }
@@ -238,7 +238,7 @@ class _Query:
         return Source(name, columns, sql=table, valid=declared.valid if declared else None)
 
     def subquery(self, tokens: Tokens, scope: frozenset[str], windowed: bool) -> Source:
-        """A subquery of a FROM clause: part of the query around it, unless an operator or a window makes it a stream."""
+        """A subquery of a FROM clause: part of the query, unless an operator or a window makes it a stream."""
         parts = rewrite_query(tokens, self, scope)
         alone = windowed or any(b.op is not None or b.internal for _, b in parts)
         result = self.finish(parts) if alone else combine(parts)

@@ -27,7 +27,7 @@ class Declaration:
     name: str
     columns: dict[str, str]
     time: str | None = None
-    slack: int = 0
+    slack: int | None = None  # None: WITHIN is not said
     valid: tuple[str, str] | None = None
 
 
@@ -92,7 +92,7 @@ def _declaration(tokens: Tokens) -> Declaration:
     name = _unquoted(tokens[0])
     end = closing(tokens, 1)
     columns = {_unquoted(c[0]): render(c[1:]) for c in split(tokens[2:end], ",")}
-    time, slack, valid = None, 0, None
+    time, slack, valid = None, None, None
     i = end + 1
     while i < len(tokens):
         if is_at(tokens, i, "WITHIN"):

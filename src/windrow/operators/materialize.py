@@ -1,4 +1,4 @@
-"""The standing answer: a change log passes through, and the rows that are there now stay behind.
+"""The answer, materialized: a change log passes through, and the rows that are there now stay behind.
 
 Keeps the relation that a change log describes, so that a snapshot can be read from state at any time without asking the
 operators below. Rows are kept in merged runs in which each departure cancels an arrival (`state/keyed.py`), so a tick
@@ -17,7 +17,7 @@ from windrow.operators.state.keyed import KeyedRuns, surviving
 from windrow.operators.state.run import Run, elements_of
 
 
-class Standing:
+class Materialize:
     """Remember the relation of a change log."""
 
     def __init__(self, columns: Sequence[str]) -> None:
@@ -45,7 +45,7 @@ class Standing:
         self._rows.restore(state["rows"])
 
 
-class Kept:
+class History:
     """A stream's history: rows stay until their lifetime ends; nothing comes out."""
 
     def __init__(self) -> None:
@@ -76,5 +76,5 @@ def net(parts: Sequence[Elements]) -> Elements | None:
 
 
 def relation_of(runs: Sequence[Run]) -> Elements | None:
-    """The relation kept by the runs of one or several `Standing` operators."""
+    """The relation kept by the runs of one or several `Materialize` operators."""
     return net([elements_of(r, "_hash") for r in runs])

@@ -1,0 +1,103 @@
+"""The job of a tick: what a runtime must be able to do for the driver, and the job that runs in this process.
+
+    feeds ── stage 0 ── messages by partition ── stage 1 ── ... ── stage n ──► messages for the driver
+
+A job runs the tasks of every stage for every partition and returns what they send to the driver. It may run a task
+twice, move it elsewhere or deliver its messages in any order: answers do not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from windrow.catalog import StreamDef
+from windrow.operators.state.run import Run
+from windrow.runtime.feed import feed
+from windrow.runtime.messages import Envelope
+from windrow.runtime.program import Program
+from windrow.runtime.stage import Stage
+from windrow.runtime.task_state import TaskMemory
+from windrow.sources.protocol import Available, Piece
+from windrow.store.manifest import SlotKey
+
+
+@dataclass(frozen=True)
+class Feed:
+    """New rows of a stream; `only`: they are history, for one new query or family.
+
+    `rows`: a table, pieces of a source that tasks read, or what only one kind of job understands (a DataFrame).
+    """
+
+    stream: str
+    rows: pa.Table | tuple[Piece, ...] | Any
+    only: str | None = None
+
+
+class Job(Protocol):
+    """Runs the tasks of a tick."""
+
+    kind: str
+    """The name of the runtime."""
+
+    in_process: bool
+    """Whether a tick is done when `run` returns to its caller, without any other process."""
+
+    parallelism: int
+    """How many partitions a new home gets when nobody says."""
+
+    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> Iterable[Envelope]:
+        """What the tasks send to the driver."""
+
+    def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
+        """In how many tasks each stream would be read."""
+
+    def state(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:
+        """The state that tasks hold and no store does."""
+
+    def close(self) -> None:
+        """Let go of what the job holds."""
+
+
+class LocalJob:
+    """Runs tasks one after the other in this process, which remembers their operators."""
+
+    kind, in_process, parallelism = "local", True, 1
+
+    def __init__(self) -> None:
+        self.memory = TaskMemory()
+
+    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> list[Envelope]:
+        sent: list[Envelope] = []
+        for sender, given in enumerate(feeds):
+            stream = program.deployment.streams.get(given.stream)
+            if stream is not None:
+                sent += feed(program, given.stream, rows_of(given, stream), sender, given.only)
+        for stage in range(1, stages + 1):
+            inboxes: list[list[Envelope]] = [[] for _ in range(program.partitions)]
+            for envelope in sent:
+                inboxes[envelope.to].append(envelope)
+            last = stage == stages
+            sent = []
+            for partition, inbox in enumerate(inboxes):
+                sent += Stage(program, stage, partition, last, self.memory).run(inbox)
+        return sent
+
+    def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
+        return dict.fromkeys(rows, 1)
+
+    def state(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:
+        return self.memory.slots()
+
+    def close(self) -> None:
+        self.memory = TaskMemory()
+
+
+def rows_of(given: Feed, stream: StreamDef) -> Iterable[pa.Table | pa.RecordBatch]:
+    """The rows of a feed, read here."""
+    if isinstance(given.rows, pa.Table):
+        return [given.rows]
+    return (batch for piece in given.rows for batch in piece.read(stream, None))

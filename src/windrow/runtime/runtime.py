@@ -1,0 +1,489 @@
+"""The runtime: rows of all streams meet in the driver, and every meeting is a tick.
+
+    sources ── poll ──┐
+    push ─────────────┼──►  turn:  program ─ job ─ collect ─ manifest (state, offsets) ─ sinks ─ sweep
+    time, tables ─────┘            (driver)  (Spark, or this process)
+
+One loop for every kind of job. Rows that the program pushes are processed in the caller's thread where the job runs in
+this process, so their answers are there when `push` returns; everything else is noticed by a thread of the runtime.
+Changes (queries, streams, tables) are made between two ticks (`declarations`), and are durable when the call returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.catalog import Catalog
+from windrow.errors import SourceError, StateError, WindrowError
+from windrow.operators.elements import BEGINNING
+from windrow.runtime import view
+from windrow.runtime.declarations import Change, Declarations, Frames
+from windrow.runtime.job import Feed, Job
+from windrow.runtime.late import LateRowsStore
+from windrow.runtime.membership import SharedQuery
+from windrow.runtime.program import QueryProgram, frontier
+from windrow.runtime.status import Figures
+from windrow.runtime.streams import PushSource, Stream
+from windrow.runtime.tick import Tick, Ticker
+from windrow.runtime.view import HeldState, StateReader, StoredState, View
+from windrow.sharing.registry import Registry
+from windrow.sources.intake import times
+from windrow.sources.protocol import Available
+from windrow.sources.tabular import to_table
+from windrow.store.failpoints import reach
+from windrow.store.store import StateStore, Store
+
+LOG = logging.getLogger("windrow.engine")
+
+POLL = 0.03
+"""Seconds between two looks at the sources while nothing comes: the least delay of rows that appear."""
+
+NAP = 0.2
+"""Seconds between two looks at the clock and the tables."""
+
+IDLE_TICK = 1.0
+"""Seconds between two ticks that only time makes."""
+
+Functions = Mapping[str, Callable[..., object]]
+
+
+class Runtime:
+    """Continuous queries over live streams, on any job."""
+
+    def __init__(
+        self,
+        job: Job,
+        store: StateStore,
+        functions: Functions,
+        *,
+        strategy: str = "upa",
+        partitions: int | None = None,
+        sharing: str = "auto",
+        budget_us: int | None = None,
+        ahead_us: int | None = None,
+        frames: Frames | None = None,
+        explain: Callable[[BaseException], WindrowError] | None = None,
+        clock: Callable[[], float] = time.time,
+        stopwatch: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.job, self.store, self._clock, self._stopwatch = job, store, clock, stopwatch
+        self._explain = explain or _unexpected
+        self._ahead_us = ahead_us
+        how = sharing if strategy == "upa" else "off"
+        self.ticker = Ticker(store, functions, partitions or job.parallelism, how, in_process=job.in_process)
+        self.declared = Declarations(self.ticker, strategy, budget_us, frames)
+        self.late_rows = LateRowsStore(store)
+        self.figures = Figures()
+        self._ticking = threading.RLock()  # one tick at a time
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._loop: threading.Thread | None = None
+        self._running = False
+        self._error: WindrowError | None = None
+        self._last_tick = clock()
+        self._closing: list[Callable[[], None]] = []
+
+    # what the engine asks
+
+    @property
+    def sharing(self) -> Registry:
+        """Who shares with whom."""
+        return self.ticker.sharing
+
+    @property
+    def home(self) -> str | None:
+        """Where the state is kept."""
+        return self.store.place.uri if isinstance(self.store, Store) else None
+
+    def apply(self, change: Change) -> None:
+        """Make a change between two ticks: all of it, durably, or none."""
+        self.declared.apply(change, self.check)
+        if self._running and self.job.in_process:
+            self._at_once()  # what streams have kept is answered at once
+        self._wake.set()
+
+    def restore(self, catalog: Catalog, without: frozenset[str]) -> Catalog:
+        """The catalog that the home was left with, and its queries, ready to go on."""
+        return self.declared.restore(catalog, without)
+
+    def on_close(self, then: Callable[[], None]) -> None:
+        """Do this when the runtime has stopped."""
+        self._closing.append(then)
+
+    # running
+
+    def start(self) -> None:
+        """Begin to read streams."""
+        if self._running:
+            return
+        self.check()
+        self._stopping.clear()
+        with self._ticking:
+            self.declared.check_sources()
+            self._redeliver()
+            for stream in self.declared.streams.values():
+                stream.seen = self._clock()
+            self._running = True
+        if self.job.in_process:  # rows that were pushed before are processed now
+            self._turn()
+        self._loop = threading.Thread(target=self._run, name="windrow-ticks", daemon=True)
+        self._loop.start()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                worked = self._turn()
+            except Exception as error:
+                self._fail(self._explain(error))
+                return
+            if not worked:
+                self._wake.wait(self._patience())
+                self._wake.clear()
+
+    def _patience(self) -> float | None:
+        """How long to wait when nothing comes; None: until something is pushed or declared."""
+        declared = self.declared
+        streams = list(declared.streams.values())
+        if any(not isinstance(s.source, PushSource) for s in streams):
+            return POLL
+        waits = any(s.definition.idle_after is not None for s in streams)
+        waits |= any(t.every is not None for t in list(declared.tables.values()))
+        return NAP if waits else None
+
+    def _turn(self, until: int | None = None) -> bool:
+        """Take what all sources have and run a tick over it, if there is anything to do."""
+        with self._ticking:
+            polled = self._poll()
+            declared = self.declared
+            with declared.busy:
+                rows = [(s, a) for s, a in polled if declared.streams.get(s.key) is s]
+                self._refresh_tables()
+                histories = self._histories()
+                idle = self._idle()
+                if not (rows or histories or until is not None or self._time_moves(idle)):
+                    return False
+                self._tick(rows, histories, idle, until)
+                return True
+
+    def _poll(self) -> list[tuple[Stream, Available]]:
+        found = []
+        offsets = self.ticker.manifest.offsets
+        for stream in list(self.declared.streams.values()):
+            try:
+                available = stream.source.poll(offsets.get(stream.key))
+            except Exception as error:
+                raise _of_stream(self._explain(error), stream) from error
+            if available is not None:
+                found.append((stream, available))
+        return found
+
+    def _idle(self) -> dict[str, int | None]:
+        """The streams that have been silent for so long that they follow the clock on the wall, and where they are."""
+        now, marks = self._clock(), self.ticker.manifest.marks
+        return {
+            key: stream.reached(now, marks.get(key, BEGINNING))
+            for key, stream in self.declared.streams.items()
+            if stream.silent_for(now) is not None
+        }
+
+    def _time_moves(self, idle: Mapping[str, int | None]) -> bool:
+        """Whether silence alone lets time go on, and long enough after the last tick to be worth one."""
+        ticker = self.ticker
+        if not idle or not ticker.queries or self._clock() - self._last_tick < IDLE_TICK:
+            return False
+        return frontier(ticker.streams, ticker.manifest.marks, idle, ticker.frontier) > ticker.frontier
+
+    def _ahead(self) -> dict[str, int]:
+        """By stream, the instant beyond which a row is set aside: further ahead than allowed of the stream's own time
+        and of the clock on the wall."""
+        found = {}
+        for key, stream in self.ticker.streams.items():
+            allowed = stream.ahead if stream.ahead is not None else self._ahead_us
+            if allowed is not None and not pa.types.is_integer(stream.time_type):
+                mark = self.ticker.manifest.marks.get(key)
+                own = BEGINNING if mark is None else mark - stream.slack - 1
+                found[key] = max(int(self._clock() * 1e6), own) + allowed
+        return found
+
+    def _tick(
+        self,
+        rows: list[tuple[Stream, Available]],
+        histories: list[Feed],
+        idle: Mapping[str, int | None],
+        until: int | None,
+    ) -> None:
+        begin = self._stopwatch()
+        now = self._clock()
+        for stream, _ in rows:
+            stream.seen = now
+        ticker, budgets = self.ticker, self.declared.budgets
+        feeds = [Feed(s.key, a.given) for s, a in rows] + histories
+        tasks = self.job.tasks({s.key: a for s, a in rows}) if budgets.shedding else None
+        ticker.quotas = budgets.quotas(tasks)
+        program, stages = ticker.program(until, idle, self._ahead()), ticker.stages
+        planned = self._stopwatch()
+        with contextlib.nullcontext() if self.job.in_process else self.declared.job_runs():
+            envelopes = self.job.run(feeds, program, stages)
+        ran = self._stopwatch()
+        tick = ticker.collect(program, envelopes, stages)
+        ticker.take_apart(tick)
+        tick.seconds |= {"plan": planned - begin, "job": ran - planned, "collect": self._stopwatch() - ran}
+        self._commit(tick, rows)
+        lap = self._stopwatch()
+        self._deliver(tick)
+        reach("after sinks")
+        tick.seconds["sinks"] = self._stopwatch() - lap
+        lap = self._stopwatch()
+        self.store.sweep()
+        tick.seconds["sweep"] = self._stopwatch() - lap
+        tick.seconds["total"] = self._stopwatch() - begin
+        self._last_tick = tick.ended = self._clock()
+        budgets.observe(tick.number, tick.seconds["total"], tick.frontier, tick.kernels, self._stopwatch())
+        self.figures.add(tick)
+        LOG.debug("tick %d: frontier %d, %.0f ms", tick.number, tick.frontier, 1000 * tick.seconds["total"])
+
+    def _commit(self, tick: Tick, rows: list[tuple[Stream, Available]]) -> None:
+        budgets, outlets = self.declared.budgets, self.declared.outlets
+        budgets.account(tick.admitted)
+        tick.counters |= budgets.counters()
+        tick.answers = {q: budgets.mark(q, t) for q, t in tick.answers.items()}
+        outputs: dict[str, pa.Table] = {}
+        if self.store.runs.durable:  # what a crash between here and the sinks would lose
+            outputs = {q.lower(): t for q, t in tick.answers.items() if outlets[q.lower()].sinks}
+            outputs |= {view.kept_name(s): table for s, table in tick.late.items()}
+        offsets = {s.key: a.offset for s, a in rows}
+        self.ticker.commit(tick, offsets, outputs, budgets.dump() if budgets.behind else None)
+        self.declared.let_in()
+        reach("after manifest")
+        for stream, available in rows:
+            stream.source.committed(available.offset)
+
+    def _histories(self) -> list[Feed]:
+        """What the streams of new queries have kept."""
+        declared, ticker = self.declared, self.ticker
+        owners: dict[str, frozenset[str]] = {}
+        for query in (ticker.queries[q] for q in declared.fresh if q in ticker.queries):
+            # those who share have one history
+            owners[query.family if isinstance(query, SharedQuery) else query.plan.name.lower()] = query.streams
+        declared.fresh = []
+        found = []
+        state = self._state() if owners and any(
+            declared.streams[s].definition.retain is not None for streams in owners.values() for s in streams
+        ) else None  # fmt: skip
+        for owner, streams in owners.items() if state is not None else ():
+            for stream in sorted(streams):
+                rows = view.kept_rows(state, declared.streams[stream].definition, waiting=True)
+                if rows.num_rows:
+                    found.append(Feed(stream, rows, owner))
+        return found
+
+    def _deliver(self, tick: Tick) -> None:
+        declared = self.declared
+        for name, table in tick.answers.items():
+            outlet = declared.outlets[name.lower()]
+            for sink in outlet.sinks:
+                sink.write(name, tick.number, table)
+            outlet.recent.add(table)
+        for name, error in tick.failed.items():
+            LOG.error("query %s, tick %d: %s", name, tick.number, error)
+            declared.failures[name] = error
+        for stream, rows in tick.late.items():
+            LOG.warning("stream %s, tick %d: %d late rows", stream, tick.number, rows.num_rows)
+            self.late_rows.write(stream, tick.number, rows)
+        for key, found in declared.streams.items():
+            found.rows += tick.counters.get(f"rows.{key}", 0)
+            found.late += tick.counters.get(f"late.{key}", 0)
+
+    def _redeliver(self) -> None:
+        """After a crash between manifest and sinks: hand the last answers over again."""
+        outlets = self.declared.outlets
+        for (query, number), refs in self.ticker.manifest.outputs.items():
+            for table in (self.store.runs.read(ref).table for ref in refs):
+                if query.startswith("~"):
+                    self.late_rows.write(query[1:], number, table)
+                elif query in outlets and query in self.ticker.queries:
+                    for sink in outlets[query].sinks:
+                        sink.write(self.ticker.queries[query].plan.name, number, table)
+
+    def _refresh_tables(self) -> None:
+        for name, table in self.declared.tables.items():
+            known = table.reading.version_us
+            if table.current().version_us != known and self.ticker.set_table(name, table.reading.table):
+                tick = self.ticker.manifest.tick + 1
+                LOG.info("table %s: %d rows from tick %d on", name, table.reading.table.num_rows, tick)
+
+    def _fail(self, error: WindrowError) -> None:
+        LOG.error("tick %d: %s", self.ticker.manifest.tick + 1, error)
+        self._error = error
+        self._stopping.set()
+
+    # rows from the program, and time
+
+    def push(self, stream: str, rows: Any) -> None:
+        """Hand in rows of a stream, in order of arrival; in process they are answered when this returns."""
+        self.check()
+        found = self._pushed_to(stream)
+        columns = dict(found.definition.columns)
+        table = to_table(rows, f'stream "{stream}"', schema=columns)
+        times(found.definition, table)  # a row without a time is refused before it is anybody's
+        assert isinstance(found.source, PushSource)
+        now = self._running and self.job.in_process
+        found.source.push(table, spooled=not now)
+        if now:
+            self._at_once()
+        else:
+            self._wake.set()
+
+    def _pushed_to(self, stream: str) -> Stream:
+        found = self.declared.streams[stream.lower()]
+        if not isinstance(found.source, PushSource):
+            raise SourceError(
+                f'stream "{found.definition.name}" has a source of its own',
+                hint="declare it without FROM to push its rows",
+            )
+        return found
+
+    def advance(self, until: int) -> None:
+        """Move time to `until`: no row at or before it will come."""
+        self.check()
+        if until > self.ticker.frontier:
+            self._at_once(until)
+
+    def _at_once(self, until: int | None = None) -> None:
+        try:
+            self._turn(until)
+        except Exception as error:
+            failure = self._explain(error)
+            self._fail(failure)
+            raise failure from error
+
+    # waiting and stopping
+
+    def check(self) -> None:
+        """Raise what made the runtime fail, if something did."""
+        if self._error is not None:
+            raise self._error
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait for the runtime to stop or fail; a failure is raised."""
+        if self._loop is not None:
+            self._loop.join(seconds)
+        self.check()
+
+    def drain(self, seconds: float = 60.0) -> None:
+        """Wait until every stream has handed over all it has now."""
+        deadline = time.monotonic() + seconds
+        while self._error is None and self._running and time.monotonic() < deadline:
+            offsets = self.ticker.manifest.offsets
+            left = [s for k, s in list(self.declared.streams.items()) if not s.source.drained(offsets.get(k))]
+            if not left:
+                with self._ticking:  # a tick that is under way belongs to what was there
+                    break
+            self._wake.set()
+            time.sleep(0.01)
+        self.check()
+
+    def stop(self) -> None:
+        """End after the tick that runs; everything so far is kept."""
+        self._stopping.set()
+        self._wake.set()
+        self._running = False
+        if self._loop is not None and self._loop is not threading.current_thread():
+            self._loop.join(60)
+        self._loop = None
+        for stream in self.declared.streams.values():
+            stream.source.close()
+        for outlet in self.declared.outlets.values():
+            outlet.close()
+        self.job.close()
+        self.store.close()
+        for then in self._closing:
+            then()
+        self._closing = []
+
+    # looking in
+
+    def _state(self) -> StateReader:
+        """The state after the newest tick; without a home only between two ticks."""
+        manifest = self.ticker.manifest
+        if self.store.runs.durable:
+            return StoredState(self.store.runs, manifest)
+        return HeldState(self.ticker.frontier, dict(self.job.state()))
+
+    @contextlib.contextmanager
+    def state(self) -> Iterator[StateReader]:
+        """The state after the newest tick, while ticks go on."""
+        if not self.store.runs.durable:
+            with self.declared.busy:
+                found = self._state()
+            yield found
+            return
+        with self.store.snapshot() as manifest:
+            if manifest is None:
+                raise StateError("no tick has been committed yet", hint="declare something, or start the engine")
+            yield StoredState(self.store.runs, manifest)
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[View]:
+        """The present, for one-time queries."""
+        with self.state() as state:
+            streams = dict(self.declared.streams)
+
+            def snapshot(query: str) -> pa.Table:
+                program = self.ticker.queries[query]
+                assert isinstance(program, QueryProgram)
+                return view.relation(state, program)
+
+            yield View(
+                state.frontier,
+                lambda stream: view.kept_rows(state, streams[stream].definition),
+                snapshot,
+                lambda stream: streams[stream].definition.retain or 0,
+            )
+
+    def joins(self, query: str) -> list[dict[str, Any]]:
+        """What the joins of a running query do, and why."""
+        with self.declared.busy:
+            return self.ticker.choices.describe(query) + self.ticker.heavy.describe(query)
+
+    def late(self, stream: str) -> pa.Table:
+        """The late rows of a stream."""
+        return self.late_rows.read(self.declared.streams[stream.lower()].definition)
+
+    def status(self) -> dict[str, Any]:
+        """Figures about the run, as plain JSON."""
+        return {
+            "runtime": self.job.kind,
+            "home": self.home,
+            "running": self._running and not self._stopping.is_set(),
+            "error": None if self._error is None else str(self._error),
+            "failed": {name: str(error) for name, error in self.declared.failures.items()},
+            **self.figures.status(self),
+        }
+
+    def quality(self, query: str) -> dict[str, Any] | None:
+        """What was shed before a query and in its joins; None when it never sheds."""
+        return self.figures.quality(self, query.lower())
+
+
+def _of_stream(failure: WindrowError, stream: Stream) -> WindrowError:
+    if stream.definition.name not in failure.primary:
+        failure.primary = f'stream "{stream.definition.name}": {failure.primary}'
+    return failure
+
+
+def _unexpected(error: BaseException) -> WindrowError:
+    if isinstance(error, WindrowError):
+        return error
+    from windrow.errors import RuntimeFailure
+
+    made = RuntimeFailure(f"{type(error).__name__}: {error}", hint="this is a fault in windrow")
+    made.__cause__ = error
+    return made

@@ -1,0 +1,144 @@
+"""A stream as the driver sees it: its declaration, its source, and what has come.
+
+Rows come from a source that the loop polls (`sources/protocol.py`), or from the program itself (`push`). A stream that
+may be silent (IDLE AFTER) follows the clock on the wall once it has been silent for that long.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from windrow.catalog import StreamDef
+from windrow.operators.elements import BEGINNING
+from windrow.sources.protocol import Available, Offset, Source
+from windrow.store.place import Place, segment
+
+
+@dataclass(eq=False)
+class Stream:
+    """One declared stream; `uid` tells it from others that had its name."""
+
+    definition: StreamDef
+    source: Source
+    uid: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    seen: float = field(default_factory=time.time)  # when rows last came, by the wall
+    rows: int = 0
+    late: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.definition.name.lower()
+
+    def silent_for(self, now: float) -> float | None:
+        """Seconds since rows last came, if that is longer than the stream may hold time back."""
+        after = self.definition.idle_after
+        silent = now - self.seen
+        return silent if after is not None and silent > after / 1e6 else None
+
+    def reached(self, now: float, mark: int) -> int | None:
+        """How far the time of a silent stream has come: its last time and what has passed since; None: it cannot say.
+
+        A clock that counts ticks says nothing about the wall's, and a stream that has had no row has no time.
+        """
+        silent = self.silent_for(now)
+        if silent is None or mark == BEGINNING or pa.types.is_integer(self.definition.time_type):
+            return None
+        return mark + int(silent * 1e6)
+
+
+def folder_of(stream: StreamDef, uid: str, of: str = "sources") -> str:
+    """The folder of a home that is a declared stream's own."""
+    return f"{of}/{segment(stream.name.lower())}-{uid}"
+
+
+@dataclass(frozen=True, eq=False)
+class PushedTable:
+    """Rows handed in by the program, in memory."""
+
+    table: pa.Table
+
+    @property
+    def weight(self) -> int:
+        return int(self.table.nbytes)
+
+    def read(self, stream: StreamDef, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        """The rows."""
+        yield from self.table.to_batches()
+
+
+@dataclass(frozen=True)
+class PushedFile:
+    """Rows handed in by the program, in a file."""
+
+    place: Place
+    name: str
+    weight: int
+
+    def read(self, stream: StreamDef, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        """The rows."""
+        with pa.ipc.open_file(self.place.read(self.name)) as file:
+            for i in range(file.num_record_batches):
+                yield file.get_batch(i)
+
+
+class PushSource:
+    """Rows that the program hands in. An offset counts the tables taken.
+
+    With a `spool` they are files until the manifest of their tick is in place, so what was pushed is not lost when the
+    process ends before its tick.
+    """
+
+    def __init__(self, spool: Place | None = None) -> None:
+        self._spool = spool
+        self._lock = threading.Lock()
+        self._pieces: dict[int, PushedTable | PushedFile] = {}
+        self._last = 0
+        if spool is not None:
+            for name, size in spool.names().items():
+                if name.endswith(".arrow"):
+                    self._pieces[int(name.removesuffix(".arrow"))] = PushedFile(spool, name, size)
+            self._pieces = dict(sorted(self._pieces.items()))
+            self._last = max(self._pieces, default=0)
+
+    def push(self, table: pa.Table, *, spooled: bool) -> None:
+        """Hand in rows; `spooled`: they survive the process from now on."""
+        with self._lock:
+            number = self._last = self._last + 1
+            if spooled and self._spool is not None:
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_file(sink, table.schema) as writer:
+                    writer.write_table(table)
+                name, data = f"{number:012d}.arrow", sink.getvalue()
+                self._spool.write(name, data)
+                self._pieces[number] = PushedFile(self._spool, name, data.size)
+            else:
+                self._pieces[number] = PushedTable(table)
+
+    def poll(self, offset: Offset | None) -> Available | None:
+        """The tables behind `offset`."""
+        with self._lock:
+            taken = int(offset["pushed"]) if offset else 0
+            self._last = max(self._last, taken)
+            found = {n: p for n, p in self._pieces.items() if n > taken}
+            return Available({"pushed": max(found)}, tuple(found.values())) if found else None
+
+    def committed(self, offset: Offset) -> None:
+        """Let go of the tables up to `offset`."""
+        with self._lock:
+            for number in [n for n in self._pieces if n <= offset["pushed"]]:
+                piece = self._pieces.pop(number)
+                if isinstance(piece, PushedFile):
+                    piece.place.delete(piece.name)
+
+    def drained(self, offset: Offset | None) -> bool:
+        """Whether all tables are before `offset`."""
+        return self.poll(offset) is None
+
+    def close(self) -> None:
+        """Nothing is open."""

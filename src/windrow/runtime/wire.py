@@ -1,0 +1,176 @@
+"""Messages between processes: envelopes as Arrow record batches.
+
+The body of a message is an Arrow IPC stream of many rows where there are rows, so the JVM handles a few fat rows
+instead of every element. Fat, but not without bound: the JVM holds a row several times over on its way, so a long body
+travels in pieces, numbered within the `serial` that the envelope has in the task that packed it (who need not be the
+sender: what is for the driver is passed on), and is put together where it is read.
+
+What carries no rows is pickled: it is written and read by the tasks of one job and never kept.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.errors import RuntimeFailure
+from windrow.operators.elements import INF, Elements, one
+from windrow.runtime.messages import (
+    Answer,
+    Envelope,
+    LateRows,
+    Message,
+    Partials,
+    Rows,
+    SharedAnswer,
+)
+from windrow.sharing.cohort import Batch
+
+SCHEMA = pa.schema([
+    ("to", pa.int32()), ("sender", pa.int32()), ("kind", pa.string()), ("address", pa.string()),
+    ("task", pa.int32()), ("serial", pa.int32()), ("piece", pa.int32()), ("pieces", pa.int32()), ("body", pa.binary()),
+])  # fmt: skip
+
+PIECE = 4 << 20
+"""Bytes of a body that travel in one row."""
+
+BATCH = 4 * PIECE
+"""Bytes of bodies that travel in one record batch."""
+
+LONG = 1 << 20
+"""Bytes from which on a body is compressed."""
+
+_Lifetimes = ("_ts", "_exp", "_sign")
+
+
+def pack(envelopes: Iterable[Envelope], task: int) -> Iterator[pa.RecordBatch]:
+    """Envelopes as record batches; no other task that packs for the same readers has this number."""
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for serial, envelope in enumerate(envelopes):
+        kind, address, body = encode(envelope.message)
+        pieces = max(1, -(-len(body) // PIECE))
+        for piece in range(pieces):
+            part = body if pieces == 1 else memoryview(body)[piece * PIECE : (piece + 1) * PIECE]
+            if rows and size + len(part) > BATCH:
+                yield _batch(rows)
+                rows, size = [], 0
+            rows.append((envelope.to, envelope.sender, kind, address, task, serial, piece, pieces, part))
+            size += len(part)
+    if rows:
+        yield _batch(rows)
+
+
+def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = [pa.array(list(c), f.type) for c, f in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[Envelope]:
+    """The envelopes of record batches; a body in one piece is not copied."""
+    begun: dict[tuple[int, int], dict[int, pa.Buffer]] = {}
+    for batch in batches:
+        *plain, body = batch.columns
+        for i, row in enumerate(zip(*(c.to_pylist() for c in plain), strict=True)):
+            to, sender, kind, address, task, serial, piece, pieces = row
+            found = body[i].as_buffer()
+            if pieces > 1:
+                parts = begun.setdefault((task, serial), {})
+                parts[piece] = found
+                if len(parts) < pieces:
+                    continue
+                found = pa.py_buffer(b"".join(parts[n] for n in range(pieces)))
+                del begun[task, serial]
+            yield Envelope(to, sender, decode(kind, address, found))
+    if begun:
+        raise RuntimeFailure(f"{len(begun)} messages between tasks arrived in part", hint="this is a fault in windrow")
+
+
+def encode(message: Message) -> tuple[str, str, bytes]:
+    """The kind of a message, its address, and its body."""
+    match message:
+        case Rows(stage, exchange, query, elements):
+            return "rows", f"{stage}:{exchange}:{query}", encode_elements(elements)
+        case Answer(query, elements):
+            return "answer", query, encode_elements(elements)
+        case Partials(family, slot, table):
+            return "partials", f"{family}:{slot}", encode_table(table)
+        case LateRows(stream, table):
+            return "late", stream, encode_table(table)
+        case SharedAnswer(batch):
+            return "answers", "", _encode_batch(batch)
+    return "plain", "", pickle.dumps(message)
+
+
+def decode(kind: str, address: str, body: pa.Buffer) -> Message:
+    """The message that `encode` made these of."""
+    match kind:
+        case "rows":
+            stage, exchange, query = address.split(":", 2)
+            return Rows(int(stage), int(exchange), query, decode_elements(body))
+        case "answer":
+            return Answer(address, decode_elements(body))
+        case "partials":
+            family, _, slot = address.partition(":")
+            return Partials(family, slot, decode_table(body))
+        case "late":
+            return LateRows(address, decode_table(body))
+        case "answers":
+            return SharedAnswer(_decode_batch(body))
+    message: Message = pickle.loads(memoryview(body))
+    return message
+
+
+def encode_table(table: pa.Table) -> bytes:
+    """An Arrow IPC stream; a long one is compressed, which costs less than its way through the JVM."""
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if table.nbytes >= LONG else None, use_threads=False)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def decode_table(body: bytes | pa.Buffer) -> pa.Table:
+    """The table of an Arrow IPC stream, without copying if it is short."""
+    return pa.ipc.open_stream(body).read_all()
+
+
+def encode_elements(elements: Elements) -> bytes:
+    """Elements as bytes."""
+    arrays = [pa.array(elements.ts), pa.array(elements.exp), pa.array(elements.sign), *elements.columns.values()]
+    return encode_table(pa.Table.from_arrays(arrays, names=[*_Lifetimes, *elements.columns]))
+
+
+def decode_elements(body: bytes | pa.Buffer) -> Elements:
+    """Elements from bytes."""
+    table = decode_table(body)
+    names = table.column_names[len(_Lifetimes) :]
+    columns = {n: one(table.column(i)) for i, n in enumerate(names, len(_Lifetimes))}
+    return Elements(*(_ints(table, i) for i in range(len(_Lifetimes))), columns)
+
+
+def _encode_batch(batch: Batch) -> bytes:
+    """Times, columns, and whose they are."""
+    rows = batch.rows
+    table = pa.Table.from_arrays([pa.array(rows.ts), *rows.columns.values()], names=["_ts", *rows.columns])
+    some = np.flatnonzero(batch.counts)
+    whose = {b"queries": json.dumps([batch.names[i] for i in some.tolist()]).encode(),
+             b"counts": batch.counts[some].astype(np.int64).tobytes()}  # fmt: skip
+    return encode_table(table.replace_schema_metadata(whose))
+
+
+def _decode_batch(body: pa.Buffer) -> Batch:
+    table = decode_table(body)
+    names = json.loads(table.schema.metadata[b"queries"])
+    counts = np.frombuffer(table.schema.metadata[b"counts"], np.int64)
+    columns = {n: one(table.column(i)) for i, n in enumerate(table.column_names) if i}
+    return Batch(names, counts, Elements.positive(_ints(table, 0), INF, columns))
+
+
+def _ints(table: pa.Table, column: int) -> np.ndarray:
+    return one(table.column(column)).to_numpy(zero_copy_only=False)
