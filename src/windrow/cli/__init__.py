@@ -1,4 +1,4 @@
-"""The command line: `windrow run | explain | serve | bench | demo | state`.
+"""The command line: `windrow run | explain | serve | sql | demo | state | doctor | bench`.
 
 Each command is a module with `main(argv) -> exit code` that is imported when it is chosen, so help and usage errors
 come at once. Exit codes: 0 done, 1 an error in the script, the data or the engine, 2 wrong usage, 130 interrupted.
@@ -19,9 +19,11 @@ COMMANDS = {
     "run": "replay streams through a script and print every answer",
     "explain": "show the plan of every query: patterns, state and cost",
     "serve": "serve an engine: a console for people, an API for programs",
-    "bench": "run an experiment",
+    "sql": "a shell: ask, declare, watch, here or on a server",
     "demo": "watch a live pipeline for a minute",
     "state": "show what an engine keeps in its home",
+    "doctor": "say what is installed, what is missing, and what to do about it",
+    "bench": "run an experiment",
 }
 
 
