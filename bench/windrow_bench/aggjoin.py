@@ -113,7 +113,7 @@ def measure(setting: Setting, seconds: float, seed: int, clock: str, most: float
     now = CLOCKS[clock]
     times, answers = {}, {}
     chosen = filled(setting, streams)
-    chosen._think_over()
+    chosen._reconsider()
     for plan in plans(2):
         operator = filled(setting, streams)
         operator.planner = None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.join import Join
+from windrow.operators.join import Join, JoinReport
 from windrow.runtime.heavy_keys import Threshold
 from windrow.runtime.job import Feed
 from windrow.runtime.messages import TaskReport
@@ -155,7 +155,8 @@ def skew(spark: SparkSession, quick: bool, seed: int, partitions: int = 8) -> Fo
                 if number >= count - 3:  # windows are full, and the key is known
                     parts = [r for r in ticker.reports if r.stage == 1]
                     seconds.append(max(r.seconds["advance"] for r in parts))
-                    results = [r.measured["q1", _join_step(plan_steps(ticker))].probes for r in parts]
+                    told = [r.measured["q1", _join_step(plan_steps(ticker))] for r in parts]
+                    results = [m.probes for m in told if isinstance(m, JoinReport)]
                     found = [sum(p.matches for p in probes.values()) for probes in results]
                     answers.append(max(found) / max(sum(found), 1.0))
         largest[name] = min(seconds)

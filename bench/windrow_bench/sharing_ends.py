@@ -308,7 +308,7 @@ def _registration(ends: Ends, seed: int) -> tuple[list[Row], list[Ratio]]:
         engine.start()
         engine.drain(600)
         between = create(script[1000:1021], 1.0)
-        with engine.runtime.changing():  # between two ticks, which remember figures of their own
+        with engine.runtime.declared.busy:  # between two ticks, which remember figures of their own
             gc.collect()
             tracemalloc.start()
             before, _ = tracemalloc.get_traced_memory()

@@ -53,12 +53,15 @@ def texts(exprs):
         ("SELECT ISTREAM_RESTORE(a) FROM s [NOW SLIDE 1 SEC]", "Emit(Project(Window(Scan)))"),
         ("SELECT a FROM s [NOW INTERNAL]", "Emit(Append(Project(Window(Scan))))"),
         ("SELECT a FROM s [NOW INTERNAL SLIDE 1 SEC]", "Emit(Project(Quantise(Window(Scan))))"),
-        ("SELECT ISTREAM(a) FROM s [NOW INTERNAL]", "Emit(Project(Window(Scan)))"),
+        ("SELECT ISTREAM(a) FROM s [NOW INTERNAL]", "Emit(Append(Project(Window(Scan))))"),
         ("SELECT a FROM (SELECT a FROM s [NOW])", "Emit(Project(Window(Scan)))"),
         ("SELECT a FROM (SELECT ISTREAM(a) FROM s [NOW]) [ROWS 3]", "Emit(Window(Emit(Project(Window(Scan)))))"),
-        ("SELECT a FROM (SELECT a FROM s [NOW INTERNAL]) [ROWS 3]", "Emit(Window(Emit(Project(Window(Scan)))))"),
+        (
+            "SELECT a FROM (SELECT a FROM s [NOW INTERNAL]) [ROWS 3]",
+            "Emit(Window(Emit(Append(Project(Window(Scan))))))",
+        ),
         ("SELECT a FROM (SELECT ISTREAM(a) FROM s [NOW])", "Emit(Window(Emit(Project(Window(Scan)))))"),
-        ("SELECT WSTREAM(a)[ROWS 3] FROM s [NOW]", "Emit(Window(Emit(Project(Window(Scan)))))"),
+        ("SELECT WSTREAM(a)[ROWS 3] FROM s [NOW]", "Emit(Window(Emit(Append(Project(Window(Scan))))))"),
         (
             "SELECT SUM(WSTREAM(SUM(x))[ROWS 3]) FROM s [NOW SLIDE 1 SEC]",
             "Emit(Aggregate(Window(Emit(Aggregate(Project(Quantise(Window(Scan))))))))",

@@ -52,7 +52,9 @@ def test_a_script_takes_effect_as_a_whole_or_not_at_all(engine):
             "CREATE QUERY a AS SELECT k FROM bid [RANGE 5]; CREATE QUERY b AS SELECT nothing FROM bid [RANGE 5]"
         )
     with pytest.raises(SourceError):
-        engine.execute("CREATE QUERY a AS SELECT k FROM bid [RANGE 5]; CREATE TABLE p (k BIGINT)")
+        engine.execute(
+            "CREATE QUERY a AS SELECT k FROM bid [RANGE 5]; CREATE TABLE p (k BIGINT) FROM parquet (path => '/nowhere')"
+        )
     assert "a" not in engine
     engine.execute("CREATE QUERY a AS SELECT k FROM bid [RANGE 5]")
 

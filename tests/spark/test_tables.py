@@ -142,7 +142,9 @@ def test_postgres_table_survives_its_server(postgres):
 def test_frame_table(spark):
     """A DataFrame is a table; a streaming one is not."""
     frame = spark.createDataFrame([(1, "a")], "id int, name string")
-    assert open_table(TableDef("person", COLUMNS), FrameTable(frame)).current().table.to_pylist() == [{"id": 1, "name": "a"}]
+    assert open_table(TableDef("person", COLUMNS), FrameTable(frame)).current().table.to_pylist() == [
+        {"id": 1, "name": "a"}
+    ]
     with pytest.raises(SourceError, match="streaming"):
         FrameTable(spark.readStream.format("rate").load())
 

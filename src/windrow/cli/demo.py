@@ -109,14 +109,14 @@ class Demo:
         from windrow.cli.trades import DECLARATION
         from windrow.engine import Engine
 
-        source, options = "", {}
+        source, home = "", None
         if self.options.runtime == "spark":
             folder = self.place / "trades"
             folder.mkdir(parents=True, exist_ok=True)
             quoted = str(folder).replace("'", "''")
             source = f"FROM parquet (path => '{quoted}')"
-            options = {"home": str(self.place / "home")}
-        engine = Engine(self.options.runtime, **options)
+            home = str(self.place / "home")
+        engine = Engine(self.options.runtime, home)
         if "trade" not in engine.catalog.streams:  # else a kept home that goes on
             engine.execute(f"CREATE STREAM trade {DECLARATION} WITHIN {SLACK} {source}")
         return engine

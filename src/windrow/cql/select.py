@@ -134,8 +134,7 @@ class Binder:
         if op is None:
             op = StreamOp.RELATION if period is None else StreamOp.RSTREAM
         node = block.node
-        # ISTREAM of the append-only relation is ISTREAM of the block itself
-        if block.shape.append and op is not StreamOp.ISTREAM:
+        if block.shape.append:
             node = Append(node)
         return Emit(node, op, period)
 
@@ -143,7 +142,7 @@ class Binder:
         """A block as a stream; None when its answer is a relation."""
         if block.op is not None or block.shape.period is not None:
             return self.emit(block)
-        return Emit(block.node, StreamOp.ISTREAM) if block.shape.append else None
+        return Emit(Append(block.node), StreamOp.ISTREAM) if block.shape.append else None
 
     def use_clock(self, stream: StreamDef, span: Span | None) -> Clock:
         """Note a stream's clock; all streams of a query must have the same."""

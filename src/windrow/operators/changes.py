@@ -137,6 +137,27 @@ class Starting(Clocked):
         self._restore_early(state)
 
 
+class Appearing(Clocked):
+    """The answer of INTERNAL windows that only select, project and join: every result once, when it comes into being.
+
+    The end of a lifetime undoes nothing. A negative element does, at its own instant only: a ROWS window sends one
+    for a row that another displaces, and what the displaced row would have met at that instant never was. Law: rows of
+    ROWS windows carry their number, so a negative element cancels the results of its own row and no equal one.
+    """
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        rows = self._on_time(inputs, frontier)
+        rows = cancel(rows.with_lifetimes(rows.ts, np.full(len(rows), INF)))
+        rows = rows.filter(rows.sign > 0)
+        return in_order(Elements.positive(rows.ts, INF, rows.columns))
+
+    def state(self) -> State:
+        return self._early_state()
+
+    def restore(self, state: State, frontier: int) -> None:
+        self._restore_early(state)
+
+
 class Leaving(Entering):
     """DSTREAM of a change log: rows that disappear."""
 

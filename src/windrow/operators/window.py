@@ -45,8 +45,16 @@ class RowsWindow:
     Cost per advance: new rows plus the rows still in the window of the touched stream.
     """
 
-    def __init__(self, size: int, slide: int = 1, partition: Sequence[str] = (), derived: bool = False) -> None:
+    def __init__(
+        self,
+        size: int,
+        slide: int = 1,
+        partition: Sequence[str] = (),
+        derived: bool = False,
+        number: str | None = None,
+    ) -> None:
         self.size, self.slide, self.partition, self.derived = size, slide, tuple(partition), derived
+        self.number = number  # the column in which every row carries its own
         self._open: tuple[Elements, Int64s] | None = None  # rows not ended yet, and their numbers; ts is the arrival
 
     def start(self, ts: int) -> None:
@@ -55,7 +63,7 @@ class RowsWindow:
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (rows,) = inputs
         if not len(rows):
-            return rows
+            return self._numbered(rows, np.zeros(0, np.int64))
         rows = in_value_order(rows) if self.derived else rows.take(np.argsort(rows.ts, kind="stable"))
         held, old = self._open or (rows.take(np.zeros(0, np.int64)), np.zeros(0, np.int64))
         both = concat([held, rows])
@@ -79,14 +87,18 @@ class RowsWindow:
 
         begin_ts, end_ts = arrival(appears), arrival(ends)
         was_shown = appears <= seen[codes]
-        gone = both.with_lifetimes(end_ts, np.full(len(both), INF)).filter(was_shown & (end_ts < INF)).negated()
-        shown = both.with_lifetimes(begin_ts, end_ts).filter(~was_shown & (begin_ts < end_ts))
+        told = self._numbered(both, number)
+        gone = told.with_lifetimes(end_ts, np.full(len(both), INF)).filter(was_shown & (end_ts < INF)).negated()
+        shown = told.with_lifetimes(begin_ts, end_ts).filter(~was_shown & (begin_ts < end_ts))
         # the newest row of a partition stays for its number, even when no window shows it
         newest = number == (seen + counts)[codes]
         unended = (appears < ends) & (end_ts == INF)
         keep = unended | newest
         self._open = (both.filter(keep), number[keep])
         return concat([shown, gone])
+
+    def _numbered(self, rows: Elements, number: Int64s) -> Elements:
+        return rows if self.number is None else rows.with_columns({**rows.columns, self.number: pa.array(number)})
 
     def _up(self, number: Int64s) -> Int64s:
         return -(-number // self.slide) * self.slide

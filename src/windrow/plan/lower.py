@@ -25,7 +25,7 @@ from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateDeltas, AggregateJoin, PlanPlanner
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.bag import Bag
-from windrow.operators.changes import Changes, Clocked, Entering, Leaving, Retract, Starting
+from windrow.operators.changes import Appearing, Changes, Clocked, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.elements import Elements, concat
 from windrow.operators.grid_aggregate import GridAggregate
@@ -43,7 +43,8 @@ from windrow.plan import nodes as n
 from windrow.plan.aggregation_joins import AggregationJoin, aggregation_join
 from windrow.plan.bands import bands
 from windrow.plan.dated import dates
-from windrow.plan.expr import Expr, quote
+from windrow.plan.expr import Expr, column, quote
+from windrow.plan.internal import numbered, only_selects
 from windrow.plan.patterns import Pattern, annotate
 
 STRATEGIES = ("upa", "negative", "direct")
@@ -77,7 +78,9 @@ class Step:
 SIGNED: tuple[type, ...] = (RowsWindow, Retract, Bag, ContinuousAggregate, Changes)
 """Operators that make negative elements of their own; all others pass on those they get, or take none."""
 
-UNSIGNED: tuple[type, ...] = (DeltaStar, GridAggregate, Entering, Leaving, Starting, Snapshots, Sample, Restore)
+UNSIGNED: tuple[type, ...] = (
+    DeltaStar, GridAggregate, Entering, Leaving, Starting, Appearing, Snapshots, Sample, Restore,
+)  # fmt: skip
 """Operators that never send a negative element, whatever they get."""
 
 
@@ -237,7 +240,7 @@ class _Lowering:
             case n.Aggregate():
                 return self._aggregate(node)
             case n.Append():
-                return self._entering(node)
+                return self._appended(node)
             case n.Emit():
                 return self._emit(node)
         raise NotImplementedError(type(node).__name__)
@@ -267,7 +270,9 @@ class _Lowering:
                 return self.lower(node.input)
             case n.WindowKind.ROWS:
                 assert spec.size is not None
-                return self._unary(RowsWindow(spec.size, spec.slide or 1, spec.partition, node.derived), node)
+                return self._unary(
+                    RowsWindow(spec.size, spec.slide or 1, spec.partition, node.derived, node.number), node
+                )
         size = 1 if spec.kind is n.WindowKind.NOW else spec.size
         assert size is not None
         step = self._unary(RangeWindow(size), node)
@@ -461,7 +466,24 @@ class _Lowering:
         assert node.period is not None
         return self._append(log, Restore(node.period, node.op is n.StreamOp.RSTREAM_RESTORE), node)
 
+    def _appended(self, node: n.Append) -> int:
+        """Every result once, when it comes into being; over anything but selections and joins, what enters."""
+        if not only_selects(node.input):
+            return self._entering(node)
+        strategy, self.strategy = self.strategy, "direct" if self.strategy == "direct" else "upa"  # ends stay lifetimes
+        below = numbered(node.input)
+        self.pattern = {**self.pattern, **annotate(below, self.strategy)}
+        step = self.lower(below)
+        self.strategy = strategy
+        if not self._signed(step):
+            return self.flow.add(Starting(), [step], node, node.schema)
+        born = self.flow.add(Appearing(), [step], node, below.schema)
+        kept = [(name, formula(column(name, type_))) for name, type_ in node.schema.items()]
+        return self.flow.add(Project(kept), [born], node, node.schema)
+
     def _entering(self, node: n.Append | n.Emit) -> int:
+        if isinstance(node.input, n.Append):  # what is kept for ever enters once
+            return self.lower(node.input)
         if self._dated(node.input):
             return self._unary(Starting(), node)
         return self._append(self._log(node), Entering(), node)

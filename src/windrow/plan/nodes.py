@@ -132,6 +132,11 @@ class Window(Unary):
 
     spec: WindowSpec = field(default_factory=lambda: WindowSpec(WindowKind.UNBOUNDED))
     derived: bool = False
+    number: str | None = None  # a column in which a ROWS window tells the number of every row
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return self.input.schema if self.number is None else {**self.input.schema, self.number: pa.int64()}
 
 
 @dataclass(frozen=True)

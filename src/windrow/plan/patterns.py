@@ -24,6 +24,7 @@ from enum import IntEnum
 
 from windrow.errors import BindingError
 from windrow.plan.dated import dates
+from windrow.plan.internal import only_selects
 from windrow.plan.nodes import (
     Aggregate,
     Append,
@@ -225,6 +226,8 @@ def state_structure(node: Node, strategy: str = "upa") -> str:
 def _spelled(node: Append | Emit, known: Mapping[Node, Lifetimes], strategy: str) -> bool:
     """Whether the change log waits for no end: delta-star spells its own, and what enters among dated rows is known."""
     below = node.input
+    if isinstance(below, Append) or (isinstance(node, Append) and only_selects(below)):
+        return True
     if isinstance(below, Distinct):
         return _distinct(known[below.input], strategy) == "delta-star"
     entering = isinstance(node, Append) or node.op is StreamOp.ISTREAM

@@ -109,7 +109,7 @@ class Declarations:
         self.tables: dict[str, LiveTable] = {}
         self.fresh: list[str] = []  # queries that have not had their history yet
         store = ticker.store
-        self.place = store.place if isinstance(store, Store) else None
+        self.place = store.place
         self._saved = (
             SavedCatalog(store, strategy, "none" if budget_us is None else "set") if isinstance(store, Store) else None
         )
@@ -261,6 +261,8 @@ class Declarations:
 
     def _read(self, table: TableDef, data: Any) -> LiveTable:
         """A table with what it holds."""
+        if data is None and not table.options:  # empty until the program says what it holds
+            return fixed(table, pa.schema(list(table.columns.items())).empty_table())
         if data is None:
             return open_table(table)
         if self.frames is not None and self.frames.knows(data):

@@ -8,14 +8,14 @@ from pyarrow import parquet
 from windrow.catalog import StreamDef
 from windrow.sinks.directory import DirectorySink
 from windrow.store.place import Place
-from windrow.store.store import StateStore, Store
+from windrow.store.store import StateStore
 
 
 class LateRowsStore:
     """The late rows of all streams; writing those of a tick again changes nothing."""
 
     def __init__(self, store: StateStore) -> None:
-        self._place = store.place.below("late") if isinstance(store, Store) else None
+        self._place = store.place.below("late") if store.place is not None else None
         self._held: dict[str, dict[int, pa.Table]] = {}
 
     def write(self, stream: str, tick: int, rows: pa.Table) -> None:

@@ -25,7 +25,7 @@ from enum import Enum
 from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.bag import Bag
-from windrow.operators.changes import Changes, Entering, Leaving, Retract, Starting
+from windrow.operators.changes import Appearing, Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.join import Join
@@ -244,7 +244,7 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
             return [ONE]
         case Retract() | Quantise() | History() | Starting():
             return [ANY]
-        case Materialize():
+        case Materialize() | Appearing():
             return [_by(tuple(step.schema), inputs[0])]
         case Changes() | Sample() | Restore():
             source = flow.steps[step.inputs[0]]

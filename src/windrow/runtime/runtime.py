@@ -38,7 +38,7 @@ from windrow.sources.intake import times
 from windrow.sources.protocol import Available
 from windrow.sources.tabular import to_table
 from windrow.store.failpoints import reach
-from windrow.store.store import StateStore, Store
+from windrow.store.store import StateStore
 
 LOG = logging.getLogger("windrow.engine")
 
@@ -100,7 +100,7 @@ class Runtime:
     @property
     def home(self) -> str | None:
         """Where the state is kept."""
-        return self.store.place.uri if isinstance(self.store, Store) else None
+        return self.store.place.uri if self.store.place is not None else None
 
     def apply(self, change: Change) -> None:
         """Make a change between two ticks: all of it, durably, or none."""
@@ -274,11 +274,11 @@ class Runtime:
             owners[query.family if isinstance(query, SharedQuery) else query.plan.name.lower()] = query.streams
         declared.fresh = []
         found = []
-        state = self._state() if owners and any(
-            declared.streams[s].definition.retain is not None for streams in owners.values() for s in streams
-        ) else None  # fmt: skip
-        for owner, streams in owners.items() if state is not None else ():
-            for stream in sorted(streams):
+        kept = {s for streams in owners.values() for s in streams if declared.streams[s].definition.retain is not None}
+        state = self._state() if kept else None
+        for owner, streams in owners.items():
+            for stream in sorted(streams & kept):
+                assert state is not None
                 rows = view.kept_rows(state, declared.streams[stream].definition, waiting=True)
                 if rows.num_rows:
                     found.append(Feed(stream, rows, owner))

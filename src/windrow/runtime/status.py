@@ -122,10 +122,10 @@ def _state(runtime: Runtime) -> dict[str, tuple[int, int]]:
     """Runs and bytes by query."""
     found: dict[str, tuple[int, int]] = {}
     if runtime.store.runs.durable:
-        sizes = ((q, [r.bytes for r in refs]) for (_, _, q, _), refs in runtime.ticker.manifest.runs.items())
+        sizes = [(q, [r.bytes for r in refs]) for (_, _, q, _), refs in runtime.ticker.manifest.runs.items()]
     else:
         with runtime.declared.busy:
-            sizes = iter([(q, [r.nbytes for r in runs]) for (_, _, q, _), runs in runtime.job.state()])
+            sizes = [(q, [r.nbytes for r in runs]) for (_, _, q, _), runs in runtime.job.state()]
     for query, each in sizes:
         runs, size = found.get(query, (0, 0))
         found[query] = (runs + len(each), size + sum(each))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.operators.elements import BEGINNING
-from windrow.sources.protocol import Available, Offset, Source
+from windrow.sources.protocol import Available, Offset, Piece, Report, Source
 from windrow.store.place import Place, segment
 
 
@@ -67,7 +67,9 @@ class PushedTable:
     def weight(self) -> int:
         return int(self.table.nbytes)
 
-    def read(self, stream: StreamDef, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, stream: StreamDef, columns: Sequence[str] | None, report: Report | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The rows."""
         yield from self.table.to_batches()
 
@@ -80,7 +82,9 @@ class PushedFile:
     name: str
     weight: int
 
-    def read(self, stream: StreamDef, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, stream: StreamDef, columns: Sequence[str] | None, report: Report | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The rows."""
         with pa.ipc.open_file(self.place.read(self.name)) as file:
             for i in range(file.num_record_batches):
@@ -125,7 +129,7 @@ class PushSource:
         with self._lock:
             taken = int(offset["pushed"]) if offset else 0
             self._last = max(self._last, taken)
-            found = {n: p for n, p in self._pieces.items() if n > taken}
+            found: dict[int, Piece] = {n: p for n, p in self._pieces.items() if n > taken}
             return Available({"pushed": max(found)}, tuple(found.values())) if found else None
 
     def committed(self, offset: Offset) -> None:

@@ -221,11 +221,12 @@ class Ticker:
         self.streams.pop(name)
         self._deployment = None
         manifest = self.manifest
-        without = {
-            kept: {s: v for s, v in getattr(manifest, kept).items() if s != name}
-            for kept in ("marks", "offsets", "declared")
-        }
-        self.manifest = replace(manifest, **without)
+        self.manifest = replace(
+            manifest,
+            marks={s: m for s, m in manifest.marks.items() if s != name},
+            offsets={s: o for s, o in manifest.offsets.items() if s != name},
+            declared={s: d for s, d in manifest.declared.items() if s != name},
+        )
 
     def set_table(self, name: str, table: pa.Table) -> bool:
         """Let queries see this version of a table from the next tick on; the same content is the same version."""

@@ -29,7 +29,9 @@ from windrow.store.runs import Runs
 class StateReader(Protocol):
     """The state of one moment."""
 
-    frontier: int
+    @property
+    def frontier(self) -> int:
+        """Up to where everything has been answered."""
 
     def slots(self, query: str) -> Iterator[tuple[str, tuple[Run, ...]]]:
         """The state of a query in all its tasks."""

@@ -151,7 +151,8 @@ def decode_elements(body: bytes | pa.Buffer) -> Elements:
     table = decode_table(body)
     names = table.column_names[len(_Lifetimes) :]
     columns = {n: one(table.column(i)) for i, n in enumerate(names, len(_Lifetimes))}
-    return Elements(*(_ints(table, i) for i in range(len(_Lifetimes))), columns)
+    ts, exp, sign = (_ints(table, i) for i in range(len(_Lifetimes)))
+    return Elements(ts, exp, sign, columns)
 
 
 def _encode_batch(batch: Batch) -> bytes:

@@ -115,8 +115,8 @@ def _manifest(plain: dict[str, Any]) -> Manifest:
 
     runs = {(str(s), p, q, slot): refs(r) for s, p, q, slot, r in plain.pop("runs")}
     outputs = {(query, tick): refs(r) for query, tick, r in plain.pop("outputs")}
-    lists = {name: tuple(plain.pop(name)) for name in ("changes", "heavy")}
-    return Manifest(**plain, **lists, runs=runs, outputs=outputs)
+    changes, heavy = tuple(plain.pop("changes")), tuple(plain.pop("heavy"))
+    return Manifest(**plain, changes=changes, heavy=heavy, runs=runs, outputs=outputs)
 
 
 def _upgraded(old: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def unseal(data: bytes, magic: str, versions: Collection[int], name: str) -> tup
     header = _header(head, magic) if newline else None
     if header is None:
         raise corrupt(magic, name, f"its header is cut, or does not say {magic}")
-    version = header.get("format")
+    version: int = header.get("format", -1)
     if version not in versions:
         raise other_version(name, version, max(versions))
     body = rest[:-1]

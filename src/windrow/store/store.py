@@ -23,10 +23,11 @@ import re
 import threading
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 from windrow.errors import StateError
 from windrow.operators.state.run import Run
@@ -44,34 +45,41 @@ MAGIC = "windrow-home"
 _NUMBERED = re.compile(r"^\w+/(\d{8,})\.json$")
 
 
-class StateStore(Protocol):
+class StateStore(ABC):
     """Where the state of an engine is: in a home, or in memory."""
 
     identity: str
     runs: Runs
+    place: Place | None = None  # the home
 
+    @abstractmethod
     def latest(self) -> Manifest | None:
         """The newest manifest, or None when there is none yet."""
 
+    @abstractmethod
     def commit(self, manifest: Manifest) -> None:
         """Make a manifest the newest one."""
 
+    @abstractmethod
     def snapshot(self) -> AbstractContextManager[Manifest | None]:
         """The newest manifest, its runs kept while the block reads them."""
 
+    @abstractmethod
     def sweep(self, *, orphans: bool = False) -> int:
         """Delete what no manifest names."""
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of the state."""
 
 
-class MemoryStore:
+class MemoryStore(StateStore):
     """The state of an engine without a home: the newest manifest, and the runs of tables and answers it names."""
 
     def __init__(self) -> None:
         self.identity = uuid.uuid4().hex
-        self.runs = MemoryRuns()
+        self._held = MemoryRuns()
+        self.runs: Runs = self._held
         self._manifest: Manifest | None = None
 
     def latest(self) -> Manifest | None:
@@ -86,20 +94,22 @@ class MemoryStore:
 
     def sweep(self, *, orphans: bool = False) -> int:
         if self._manifest is not None:
-            self.runs.keep({ref.uid for ref in self._manifest.refs()})
+            self._held.keep({ref.uid for ref in self._manifest.refs()})
         return 0
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-class Store:
+class Store(StateStore):
     """An open home: commit manifests, read and sweep runs."""
+
+    place: Place
 
     def __init__(self, place: Place, lock: Lock | None, keep: int) -> None:
         self.place = place
         self._format, self.identity, self._created = _read_format(place)
-        self.runs: RunStore = RunStore(place)
+        self.runs: Runs = RunStore(place)
         self.keep = keep
         self._lock = lock
         self._pins: Counter[int] = Counter()

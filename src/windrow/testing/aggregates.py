@@ -5,6 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+
+import duckdb
+
+from windrow.testing.tokens import Tokens
 
 TOP_K = """
 CREATE MACRO __top_k(l, k) AS list_transform(list_slice(list_sort(list_transform(
@@ -39,3 +45,14 @@ VARIANCES = {
     "__stddev_samp": lambda v: deviation(v, True),
     "__stddev_pop": lambda v: deviation(v, False),
 }
+
+
+@lru_cache(maxsize=1)
+def _names() -> frozenset[str]:
+    found = duckdb.execute("SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")
+    return frozenset(str(name).upper() for (name,) in found.fetchall()) | {"TOP_K", "FREQUENT"}
+
+
+def calls_aggregate(tokens: Tokens) -> bool:
+    """Whether a select list calls an aggregate."""
+    return any(name.upper in _names() and bracket.text == "(" for name, bracket in pairwise(tokens))

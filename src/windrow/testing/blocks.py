@@ -44,6 +44,7 @@ class Block:
     period: int | None = None
     op: str | None = None
     internal: bool = False
+    selects: bool = False  # it only selects, projects and joins
 
     def absorb(self, other: Block) -> None:
         """Take over what a block inside this one depends on."""

@@ -142,7 +142,7 @@ class _Query:
     def leave(self, block: Block) -> Stream | Block:
         """Apply a block's stream operator and period."""
         if block.internal:
-            appended = self.stream_of(block, istream(self.evaluate(block.sql, self.instants(block))))
+            appended = self.stream_of(block, self.appended(block))
             if block.op is None:
                 return replace(appended, append_only=True)
             whole = self.kept(appended)
@@ -156,6 +156,19 @@ class _Query:
         if block.op not in operators:
             raise ValueError(f"{block.op} needs a period")
         return self.stream_of(block, operators[block.op](self.evaluate(block.sql, self.instants(block))))
+
+    def appended(self, block: Block) -> Output:
+        """What INTERNAL windows append: results as they come into being, or with aggregates each new answer.
+
+        A result comes into being with the newest of its rows: it is there at t, and was not among the rows that were
+        there before t and still are.
+        """
+        instants = self.instants(block)
+        now = self.evaluate(block.sql, instants)
+        if not block.selects:
+            return istream(now)
+        older = self.evaluate(block.sql.replace(f"__from <= {NOW}", f"__from < {NOW}"), instants)
+        return [(t, row) for (t, all_), (_, old) in zip(now, older, strict=True) for row in (all_ - old).rows()]
 
     def periodic(self, block: Block, period: int) -> Output:
         """The output of a block that is evaluated at the multiples of its period."""

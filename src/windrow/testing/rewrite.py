@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from windrow.testing.aggregates import calls_aggregate
 from windrow.testing.blocks import Block, Context, Source, quote
 from windrow.testing.expressions import rewrite_expression
 from windrow.testing.from_clause import read_from, source_sql, validity
@@ -138,6 +139,7 @@ def _select(tokens: Tokens, context: Context, scope: frozenset[str]) -> Block:
     if mixed and (distinct or clauses["GROUP"] or len(block.instants)):
         raise ValueError("INTERNAL and other windows mix only in select-project-join blocks")
     block.sql = context.mixed(sql, block) if mixed else sql
+    block.selects = not (distinct or clauses["GROUP"] or clauses["HAVING"] or calls_aggregate(items))
     return block
 
 

@@ -1,0 +1,176 @@
+"""Time as an engine sees it: late rows, rows from the future, silence, and the same answers live and replayed."""
+
+from __future__ import annotations
+
+import random
+import warnings
+
+import pyarrow as pa
+import pytest
+
+import windrow
+from windrow.errors import UnsupportedError
+from windrow.operators.elements import BEGINNING
+from windrow.replay import LateRowsWarning
+from windrow.testing import assert_same, oracle, seeded_case
+
+SECOND = 1_000_000
+
+
+class Clocked:
+    """A local engine whose wall the test moves."""
+
+    def __init__(self, script: str, now: float = 1000.0, home: str | None = None, **options: object) -> None:
+        self.now = now
+        self.engine = windrow.Engine("local", home, **options)  # type: ignore[arg-type]
+        self.engine.runtime._clock, self.engine.runtime._last_tick = lambda: self.now, now
+        if script:
+            self.engine.execute(script)
+        self.engine.start()
+
+    def push(self, *seconds: float, stream: str = "s") -> None:
+        ts = pa.array([int(s * SECOND) for s in seconds], pa.timestamp("us"))
+        self.engine.push(stream, pa.table({"ts": ts, "a": list(range(len(seconds)))}))
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, and the runtime looks at the clock."""
+        self.now += seconds
+        self.engine.runtime._turn()
+
+    def times(self, query: str = "q") -> list[float]:
+        return [t / SECOND for t in self.engine[query].results()["_ts"].cast(pa.int64()).to_pylist()]
+
+
+STREAM = "CREATE STREAM s (ts TIMESTAMP, a BIGINT) TIMESTAMP BY ts"
+COUNTED = "CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 10 S SLIDE 10 S]"
+IDLE = f"{STREAM} IDLE AFTER 5 SECONDS; {COUNTED}"
+
+
+def test_absence_is_answered_live() -> None:
+    """A silent stream follows the wall: periodic answers go on, and count nothing."""
+    at = Clocked(IDLE)
+    at.push(1000, 1004)
+    at.wait(3)
+    assert at.times() == [1000.0]
+    at.wait(30)
+    found = at.engine["q"].results()
+    assert at.times() == [1000.0, 1010.0, 1020.0, 1030.0]
+    assert found["n"].to_pylist() == [1, 1, 0, 0]
+    at.push(1020)
+    assert at.engine.late("s").num_rows == 1
+
+
+def test_a_restart_repeats_no_time(tmp_path: object) -> None:
+    """The frontier that silence reached is in the manifest."""
+    home = str(tmp_path)
+    at = Clocked(IDLE, home=home)
+    at.push(1000, 1004)
+    at.wait(40)
+    reached = at.engine.status()["frontier"]
+    at.engine.stop()
+    again = Clocked("", now=at.now, home=home)
+    assert again.engine.status()["frontier"] == reached
+    again.wait(60)
+    assert min(again.times()) * SECOND > reached
+    again.engine.stop()
+
+
+def test_silence_of_ticks_steps_aside() -> None:
+    """A clock of ticks cannot follow the wall: the others decide."""
+    declared = "CREATE STREAM {0} (ts BIGINT, a BIGINT) TIMESTAMP BY ts {1}"
+    at = Clocked(
+        f"{declared.format('s', '')}; {declared.format('t', 'IDLE AFTER 5 SECONDS')};"
+        "CREATE QUERY q AS SELECT s.a FROM s [RANGE 9], t [RANGE 9] WHERE s.a = t.a"
+    )
+    at.engine.push("t", {"ts": [1], "a": [0]})
+    at.engine.push("s", {"ts": [50], "a": [0]})
+    assert at.engine.status()["frontier"] == 0
+    at.wait(10)
+    assert at.engine.status()["frontier"] == 49
+
+
+def test_rows_from_the_future_are_set_aside() -> None:
+    """One bad row does not stop time for all; a row that is ahead of the wall but not of its stream is in time."""
+    at = Clocked(f"{STREAM} AHEAD 1 HOUR; CREATE QUERY q AS SELECT ISTREAM(a) FROM s [RANGE 10 S]", now=1000.0)
+    at.push(1000, 900_000, 1001)
+    assert at.engine.late("s").num_rows == 1
+    assert at.engine.status()["frontier"] == 1001 * SECOND - 1
+    at.push(4500)
+    at.push(8000)  # an hour ahead of its own time, if not of the wall
+    assert at.engine.late("s").num_rows == 1
+    assert at.times() == [1000.0, 1001.0, 4500.0]
+
+
+def test_a_default_for_all_streams() -> None:
+    """`Engine(ahead=...)` stands in for AHEAD; ticks have no wall."""
+    at = Clocked(STREAM, ahead="1 hour")
+    at.push(900_000)
+    assert at.engine.late("s").num_rows == 1
+    with pytest.raises(UnsupportedError, match="AHEAD on a clock of ticks"):
+        at.engine.execute("CREATE STREAM t (ts BIGINT) TIMESTAMP BY ts AHEAD 1 HOUR")
+
+
+def test_a_replay_takes_rows_in_time_order_unless_within_is_said() -> None:
+    """Without WITHIN all rows are known; with it they are judged as they came, and `run` warns."""
+    rows = {"ts": [5, 3, 9, 4], "a": [1, 2, 3, 4]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = windrow.run("SELECT ISTREAM(a) FROM s [RANGE 3]", {"s": rows}, runtime="local")
+    assert got["q1"]["a"].to_pylist() == [2, 4, 1, 3]
+    declared = "CREATE STREAM s (ts BIGINT, a BIGINT) TIMESTAMP BY ts WITHIN 2;"
+    with pytest.warns(LateRowsWarning, match="1 of its rows"):
+        got = windrow.run(f"{declared} SELECT ISTREAM(a) FROM s [RANGE 3]", {"s": rows}, runtime="local")
+    assert got["q1"]["a"].to_pylist() == [2, 1, 3]
+    with warnings.catch_warnings():  # what comes after the end judges nobody
+        warnings.simplefilter("error")
+        got = windrow.run(f"{declared} SELECT ISTREAM(a) FROM s [RANGE 3]", {"s": rows}, runtime="local", until=5)
+    assert got["q1"]["a"].to_pylist() == [2, 4, 1]
+
+
+@pytest.mark.parametrize("first", range(0, 60, 12))
+def test_live_answers_equal_replayed_ones(first: int) -> None:
+    """Random cases pushed in random pieces and orders within the slack: an engine answers what a replay does."""
+    for seed in range(first, first + 12):
+        script, streams, tables, until = seeded_case(seed)
+        want = windrow.run(script, streams, tables, "local", until=until)
+        if any(t.num_rows for t in want.late.values()):
+            continue  # whether a row is late depends on the ticks it came in
+        got = pushed(random.Random(seed), script, streams, tables, until)
+        for name, table in want.items():
+            try:
+                assert_same(got[name], table)
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed}, {name}: {script}\n{error}") from error
+
+
+def pushed(choose: random.Random, script: str, streams: dict, tables: dict, until: int | None) -> dict:
+    """The answers of a live engine to rows pushed in pieces, all streams at about the same pace."""
+    engine = windrow.Engine("local", sharing=choose.choice(["auto", "off", "shards"]))
+    declared, _, queries = script.rpartition("\n")
+    engine.execute(declared)
+    for name, table in tables.items():
+        engine.table(name, table)
+    engine.execute(queries)
+    engine.start()
+    given = {n: t for n, t in streams.items() if n.lower() in engine.catalog.streams}
+    at = dict.fromkeys(given, 0)
+    while any(at[n] < given[n].num_rows for n in given):
+        name = choose.choice([n for n in given if at[n] < given[n].num_rows])
+        size = choose.randint(1, 7)
+        engine.push(name, given[name].slice(at[name], size))
+        at[name] += size
+    last = max((m for m in engine.runtime.ticker.manifest.marks.values()), default=BEGINNING)
+    end = until if until is not None else last
+    if end != BEGINNING:
+        engine.advance(end)
+    found = {name: engine[name].results() for name in engine.catalog.queries}
+    engine.stop()
+    return {engine.catalog.queries[k].name: t for k, t in found.items()}
+
+
+def test_results_of_internal_windows_are_all_there() -> None:
+    """An equal row that leaves takes no new result with it."""
+    rows = {"S": pa.table({"ts": [1, 4, 7], "a": [1, 1, 1]})}
+    got = windrow.run("SELECT a FROM S [RANGE 3 INTERNAL]", rows, runtime="local")["q1"]
+    assert got["_ts"].to_pylist() == [1, 4, 7]
+    assert_same(got, oracle("SELECT a FROM S [RANGE 3 INTERNAL]", rows)["q1"])
