@@ -27,6 +27,7 @@ def _connection() -> Any:
 
         _local.connection = duckdb.connect(":memory:", config={"threads": 1})
         _local.connection.execute("SET preserve_insertion_order = true; SET enable_progress_bar = false")
+        _local.connection.execute("SET TimeZone = 'UTC'")  # else the hour of an instant is the machine's
     return _local.connection
 
 

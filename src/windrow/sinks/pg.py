@@ -145,6 +145,7 @@ def _scalar(expression: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     import duckdb
 
     with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
         connection.register("one", pa.table({"v": column}))
         return connection.sql(f"SELECT {expression} AS v FROM one").to_arrow_table().column("v")
 

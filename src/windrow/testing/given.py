@@ -55,6 +55,7 @@ def connected(functions: Functions) -> Iterator[duckdb.DuckDBPyConnection]:
 
 def _connect() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")  # a time without a zone is in UTC, whatever the machine
     connection.execute("PRAGMA disable_optimizer")  # planning is most of the cost of a small query
     connection.execute(TOP_K)
     for name, function in VARIANCES.items():
