@@ -104,11 +104,18 @@ def recognise(plan: n.QueryPlan) -> Recognised:
         node = node.input
     if not isinstance(node, n.Aggregate):
         raise NotShared(f"it is no aggregate of one window ({type(node).__name__.lower()})")
+    if any(c.kind == "sum" and _may_overflow(node.input.schema[str(c.column)]) for c in node.calls):
+        raise NotShared("its SUM may overflow, which must stop nobody else")
     rows = _Rows(period=1 if plan.root.period == 1 else None)  # every instant is a multiple of 1: nothing to quantise
     rows.read(node.input)
     if rows.window is None or rows.period != plan.root.period:
         raise NotShared("its window is no RANGE with a SLIDE")
     return _member(plan, node, rows)
+
+
+def _may_overflow(type_: pa.DataType) -> bool:
+    """Whether fewer than 10**10 values may add up to more than 38 digits."""
+    return pa.types.is_decimal(type_) and type_.precision > 28
 
 
 @dataclass

@@ -13,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
+from windrow.errors import RuntimeFailure
 from windrow.operators.aggregates.order import Order
 from windrow.operators.aggregates.vectors import DAY_US, Bools, Int64s, bitmap, decimals, fixed, raw, words
 
@@ -56,14 +57,20 @@ def scalars(values: np.ndarray, valid: Bools | None, type_: pa.DataType) -> Answ
     return Answer((key,), valid, lambda index: fixed(values[index], pick(valid, index), type_))
 
 
-def wides(low: Int64s, high: Int64s | None, valid: Bools | None, type_: pa.DataType) -> Answer:
-    """128-bit decimals by their words; `high` None when the low word says all."""
+def wides(low: Int64s, high: Int64s | None, over: Bools | None, valid: Bools | None, type_: pa.DataType) -> Answer:
+    """128-bit decimals by their words; `high` None when the low word says all; showing one that is `over` raises."""
 
     def build(index: Places) -> pa.Array:
+        if over is not None and over[index].any():
+            raise RuntimeFailure(
+                "a SUM overflows",
+                detail=f"it does not fit in {type_.precision} digits",
+                hint="sum doubles: SUM(CAST(x AS DOUBLE))",
+            )
         bottom = low[index]
         return decimals(bottom, bottom >> 63 if high is None else high[index], pick(valid, index), type_)
 
-    return Answer((low,) if high is None else (low, high), valid, build)
+    return Answer(tuple(k for k in (low, high, over) if k is not None), valid, build)
 
 
 def coded(codes: Int64s, valid: Bools | None, order: Order, type_: pa.DataType) -> Answer:
@@ -103,7 +110,7 @@ def interpolated(
 ) -> Answer:
     """quantile_cont between two order statistics, with the scalar engine's arithmetic for each type.
 
-    Doubles: `lo (1 - d) + hi d`. Times: the same, rounded half away from zero. Decimals: `lo + (hi - lo) d`
+    Doubles: `lo (1 - d) + hi d`. Floats, as doubles: `lo + (hi - lo) d`. Times: the same, rounded half away from zero. Decimals: `lo + (hi - lo) d`
     towards zero.
     """
     low, high = order.decode(lower), order.decode(upper)
@@ -116,10 +123,12 @@ def interpolated(
         rounded = np.where(mixed < 0, np.ceil(mixed - 0.5), np.floor(mixed + 0.5))
         return scalars(np.where(exact, a, _to_int64(rounded)), valid, type_)
     x, y = raw(low).astype(np.float64), raw(high).astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        mixed = np.where(exact, x, x * (1.0 - between) + y * between)
-    if pa.types.is_float32(type_):
-        mixed = mixed.astype(np.float32).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):  # of infinities
+        single = pa.types.is_float32(type_)
+        mixed = x + (y - x) * between if single else x * (1.0 - between) + y * between
+        mixed = np.where(exact, x, mixed)
+        if single:
+            mixed = mixed.astype(np.float32).astype(np.float64)
     mixed = np.where(np.isnan(mixed), np.nan, mixed + 0.0)
     return scalars(mixed, valid, type_)
 
@@ -146,11 +155,12 @@ def _interpolated_decimals(
     if low.type.precision <= 18:
         b = b_low.view(np.int64)
         mixed = _to_int64(np.trunc(a + (b - a).astype(np.float64) * between))
-        return wides(np.where(exact, a, mixed), None, valid, type_)
+        return wides(np.where(exact, a, mixed), None, None, valid, type_)
     gap_low = b_low - a_low
     gap_high = b_high - a_high - (b_low < a_low)
     step = np.where(exact, 0.0, np.trunc((gap_high * 2.0**64 + gap_low) * between))
     step_high = np.floor(step / 2.0**64)
     step_low = (step - step_high * 2.0**64).astype(np.uint64)
     total = a_low + step_low
-    return wides(total.view(np.int64), a_high + step_high.astype(np.int64) + (total < a_low), valid, type_)
+    high = a_high + step_high.astype(np.int64) + (total < a_low)
+    return wides(total.view(np.int64), high, None, valid, type_)

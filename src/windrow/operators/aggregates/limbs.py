@@ -302,23 +302,27 @@ def round_means(limbs, first, last, bias, divisors):  # pragma: no cover - compi
 
 
 @njit(cache=True)
-def truncated_means(limbs, first, last, divisors):  # pragma: no cover - compiled
-    """number / divisor towards zero, as int64."""
+def whole_means(limbs, first, last, divisors):  # pragma: no cover - compiled
+    """number / divisor as int64, rounded as the scalar engine rounds AVG of times: to the nearest, ties and what is
+    negative towards zero."""
     n = limbs.shape[0]
     out = np.zeros(n, np.int64)
     buffer = np.zeros(last - first + 2, np.uint64)
     quotient = np.zeros(last - first + 6, np.uint64)
+    half = np.uint64(1) << np.uint64(31)
     for i in range(n):
         if divisors[i] <= 0:
             continue
         used, negative = _magnitude(limbs, i, first, last, buffer)
         if used:
-            _divide(buffer, used, np.uint64(divisors[i]), quotient)
-            value = (
-                np.int64((quotient[5] << _U32) | quotient[4])
-                if len(quotient) > 5 and used > 1
-                else np.int64(quotient[4])
-            )
+            quotient[:] = 0
+            used = _divide(buffer, used, np.uint64(divisors[i]), quotient) - 4  # digits above the point
+            value = np.int64(quotient[4])
+            if used > 1:
+                value |= np.int64(quotient[5] << _U32)
+            below = quotient[2] | quotient[1] | quotient[0]
+            if not negative and (quotient[3] > half or (quotient[3] == half and below)):
+                value += 1
             out[i] = -value if negative else value
     return out
 

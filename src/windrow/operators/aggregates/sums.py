@@ -111,7 +111,7 @@ class Sums:
 
     def lift(self, column: pa.Array, cells: Cells | None = None) -> Int64s:
         """The lanes of every row, or summed per cell; widens the layout, and the state, to what the rows need."""
-        if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        if self._sums and (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
             column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)))
         valid = validity(column)
         if self.is_float:
@@ -196,8 +196,8 @@ class Sums:
         kept = Layout(
             layout.nulls and bool(used[0]),
             layout.specials and bool(used[layout.nulls : layout.nulls + 3].any()),
-            _used(used, layout.sums, layout.sums_at),
-            _used(used, layout.squares, layout.squares_at),
+            _used(used, layout.sums, layout.sums_at, self.is_float),
+            _used(used, layout.squares, layout.squares_at, self.is_float),
         )
         if kept != layout:
             self.store, self.layout = relaid(self.store, layout, kept), kept
@@ -228,9 +228,10 @@ def _put(matrix: Int64s, column: int, values: np.ndarray, cells: Cells | None) -
         limbs.add_rows(values, cells.of_row, cells.sign, matrix, column)
 
 
-def _used(used: Bools, span: tuple[int, int], at: int) -> tuple[int, int]:
+def _used(used: Bools, span: tuple[int, int], at: int, float_: bool) -> tuple[int, int]:
+    """The lanes in use; the limbs of integers begin with limb 0, whatever is in it."""
     found = np.flatnonzero(used[at : at + span[1] - span[0]])
-    return (span[0] + int(found[0]), span[0] + int(found[-1]) + 1) if len(found) else _NONE
+    return (span[0] + int(found[0]) if float_ else 0, span[0] + int(found[-1]) + 1) if len(found) else _NONE
 
 
 def relaid(lanes: Int64s, old: Layout, new: Layout) -> Int64s:
@@ -283,6 +284,17 @@ def _squares(digits: Int64s, width: int) -> Int64s:
     return out
 
 
+def _too_wide(low: Int64s, high: Int64s, carried: Int64s) -> Bools | None:
+    """Which numbers of two words and a carry have more than 38 digits; None when none has."""
+    limit, unsigned = 10**38, low.view(np.uint64)
+    (top, bottom), (least, most) = (divmod(n % 2**128, 2**64) for n in (limit, -limit))
+    above = (high > np.int64(top)) | ((high == np.int64(top)) & (unsigned >= np.uint64(bottom)))
+    least -= 2**64  # as a signed word
+    below = (high < np.int64(least)) | ((high == np.int64(least)) & (unsigned <= np.uint64(most)))
+    found = above | below | (carried != high >> 63)
+    return found if found.any() else None
+
+
 class Lowering:
     """Final values of the functions over one column's lanes, at points."""
 
@@ -324,32 +336,34 @@ class Lowering:
 
     def _sum(self, type_: pa.DataType) -> Answer:
         if pa.types.is_decimal(type_):
-            low, high = self._words()
-            return wides(low, high, self._some, type_)
+            return wides(*self._words(), self._some, type_)
         values = limbs.round_sums(self._lanes, *self._bounds(), self._bias)
         if pa.types.is_decimal(self._type):
             values = values / 10.0**self._type.scale
         return scalars(self._special(values), self._some, type_)
 
-    def _words(self) -> tuple[Int64s, Int64s | None]:
+    def _words(self) -> tuple[Int64s, Int64s | None, Bools | None]:
+        """Low and high words of the sums, and which do not fit in 38 digits; limbs of integers begin with limb 0."""
         at, end = self._bounds()
         if end == at:
-            return np.zeros(len(self.count), np.int64), None
+            return np.zeros(len(self.count), np.int64), None, None
         if end - at == 1:
-            return np.ascontiguousarray(self._lanes[:, at]), None
+            return np.ascontiguousarray(self._lanes[:, at]), None, None
         digits, carried = [], np.zeros(len(self.count), np.int64)
         for k in range(at, end):
             total = self._lanes[:, k] + carried
             digits.append(total & _MASK)
             carried = total >> 32
+        few = len(digits) < 4  # then the greatest sum is below 2**127
         while len(digits) < 4:
             digits.append(carried & _MASK)
             carried = carried >> 32
-        return digits[0] | (digits[1] << 32), digits[2] | (digits[3] << 32)
+        low, high = digits[0] | (digits[1] << 32), digits[2] | (digits[3] << 32)
+        return low, high, None if few else _too_wide(low, high, carried)
 
     def _mean(self, type_: pa.DataType) -> Answer:
         if pa.types.is_temporal(type_):
-            return scalars(limbs.truncated_means(self._lanes, *self._bounds(), self.count), self._some, type_)
+            return scalars(limbs.whole_means(self._lanes, *self._bounds(), self.count), self._some, type_)
         scale = 10 ** (self._type.scale if pa.types.is_decimal(self._type) else 0)
         if len(self.count) and int(self.count.max()) * scale < 2**31:
             values = limbs.round_means(self._lanes, *self._bounds(), self._bias, self.count * scale)

@@ -189,7 +189,9 @@ def _interpolates(call: Aggregation, type_: pa.DataType) -> bool:
     if call.kind == "quantile_cont":
         return True
     numeric = pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
-    return call.kind == "median" and (numeric or pa.types.is_temporal(type_))
+    # between two intervals, or nanoseconds of a day, the scalar engine knows no other
+    between = pa.types.is_temporal(type_) and not pa.types.is_interval(type_) and type_ != pa.time64("ns")
+    return call.kind == "median" and (numeric or between)
 
 
 def frequent(call: Aggregation, sweep: Sweep, members: Members) -> Answer:
