@@ -61,3 +61,9 @@ def in_process_job():  # type: ignore[no-untyped-def]
 def poison():  # type: ignore[no-untyped-def]
     """The module that puts garbage under nulls."""
     return _load("poison")
+
+
+@pytest.fixture(scope="session")
+def run_with_restarts():  # type: ignore[no-untyped-def]
+    """The answers of a replay with a restart before every batch."""
+    return _load("restarts").run_with_restarts

@@ -24,7 +24,8 @@ CALLS = (
 )  # fmt: skip
 ACROSS = (
     "CAST(ts AS TIME)", "CAST(p AS TIMESTAMP)", "CAST(ts AS TIMESTAMPTZ)", "ts = p", "timezone('Asia/Kolkata', p)",
-    "timezone('America/New_York', ts)", "CAST(CAST(p AS VARCHAR) AS TIMESTAMPTZ)", "make_timestamptz(2024, 3, 10, 2, 30, 0.0)",
+    "timezone('America/New_York', ts)", "CAST(CAST(p AS VARCHAR) AS TIMESTAMPTZ)",
+    "make_timestamptz(2024, 3, 10, 2, 30, 0.0)",
     "strptime('2024-03-10 02:30', '%Y-%m-%d %H:%M')", "to_timestamp(epoch(p))", "format('{{:,d}}', k)", "upper(t)",
     "t < 'ä'", "lower('I')",
 )  # fmt: skip
@@ -57,7 +58,8 @@ def main() -> None:
         CREATE QUERY days AS SELECT date_trunc('day', p) AS d, hour(p) AS h, COUNT(*) AS n, SUM(k) AS s
             FROM S [RANGE 3 HOURS SLIDE 1 HOUR] WHERE hour(z) > 3 OR t > 'a' GROUP BY date_trunc('day', p), hour(p);
         CREATE QUERY met AS SELECT a.ts, b.p FROM S a [RANGE 1 HOUR], S b [RANGE 2 HOURS] WHERE hour(a.p) = hour(b.ts);
-        CREATE QUERY last AS SELECT MAX(p) AS m, MIN(CAST(p AS VARCHAR)) AS v, COUNT(DISTINCT CAST(z AS DATE)) AS n FROM S [ROWS 5]
+        CREATE QUERY last AS SELECT MAX(p) AS m, MIN(CAST(p AS VARCHAR)) AS v, COUNT(DISTINCT CAST(z AS DATE)) AS n
+            FROM S [ROWS 5]
     """
     answers = windrow.run(script, {"S": given}, runtime="local", until="2024-03-10 15:00:00")
     for name, table in answers.items():

@@ -1,4 +1,4 @@
-"""Times have no machine: the same script gives the same answer whatever the zone, the language and the number of cores."""
+"""Times have no machine: a script gives the same answer whatever the zone, the language and the number of cores."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import windrow
 from windrow.errors import RuntimeFailure
 from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregates import Aggregation, limbs
@@ -78,7 +79,8 @@ FUNCTIONS = [
 
 
 REFUSED = {
-    ("avg", "INTERVAL"), ("median", "INTERVAL"), ("median", "INTERVAL[]"), ("quantile", "INTERVAL[]"), ("quantile_disc", "INTERVAL[]"),
+    ("avg", "INTERVAL"), ("median", "INTERVAL"),
+    ("median", "INTERVAL[]"), ("quantile", "INTERVAL[]"), ("quantile_disc", "INTERVAL[]"),
 }  # fmt: skip
 """What the binder refuses: sums of months, days and time, and an order that the scalar engine itself is not sure of."""
 
@@ -225,3 +227,12 @@ def test_codes_keep_the_order_of_the_scalar_engine():
     assert order.decode(codes).to_pylist()[1:] == [math.inf, 1.0, 0.0, 0.0, -1.0, -math.inf]
     (codes,), order = encode([pa.array(["\U0001f600", "\uffff", "a", "", "B"])])
     assert np.argsort(codes).tolist() == [3, 4, 2, 1, 0]
+
+
+def test_lanes_that_are_zero_for_a_while_keep_their_place():
+    """Integers that are multiples of 2**32, looked at while nothing happens to them."""
+    rows = {"ts": [0, 1, 2], "v": [2**40, 2**41, 3 * 2**40]}
+    ticks = {"ts": list(range(3, 40))}
+    query = "SELECT SUM(v) AS s, VARIANCE(v) AS w, MEDIAN(v) AS m FROM S [RANGE 100 SLIDE 1]"
+    found = windrow.run(query, {"S": rows, "T": ticks}, runtime="local", batch_rows=1, sharing="off")["q1"]
+    assert found["s"].to_pylist()[2:] == [6 * 2**40] * 38

@@ -18,6 +18,7 @@ from windrow.cql.dialect import DIALECT
 from windrow.cql.expressions import AGGREGATES, Context, Pipeline, find_aggregate, is_aggregate
 from windrow.cql.scope import Scope, is_resolved, operand, resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
+from windrow.operators.keys import has_interval
 from windrow.plan.expr import Expr, quote
 from windrow.plan.nodes import Aggregate, AggregateCall, Project
 
@@ -107,6 +108,8 @@ class Grouping:
         argument, parameters = self._split(call, kind, arguments)
         argument = self._filtered(argument, condition)
         column = self._compute(argument) if argument is not None else None
+        if argument is not None and column is not None and self._is_cast(kind, self.context.types[column]):
+            column = self._compute(exp.cast(operand(argument.copy()), "TIMESTAMP"))
         distinct = distinct and kind not in ("min", "max") and column is not None
         key = (kind, column, distinct, parameters)
         if key not in self.calls:
@@ -193,10 +196,35 @@ class Grouping:
         value = operand(argument.copy()) if argument is not None else exp.Literal.number(1)
         return exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
 
+    @staticmethod
+    def _is_cast(kind: str, type_: pa.DataType) -> bool:
+        """Whether DuckDB casts the argument to microseconds first: dates, and plain timestamps of another unit."""
+        plain = pa.types.is_timestamp(type_) and type_.tz is None and type_.unit != "us"
+        return (plain and kind in ("avg", "quantile_cont")) or (
+            pa.types.is_date(type_) and kind in ("avg", "quantile_cont", "median")
+        )
+
+    def _check_kind(self, call: exp.Expr, kind: str, type_: pa.DataType) -> None:
+        """Refuse what no operator computes as DuckDB does.
+
+        Months do not add up; of lists of intervals DuckDB has two orders; between two HUGEINTs are doubles, which
+        DECIMAL(38, 0), the same type here, does not have.
+        """
+        ranked, nested = kind in ("median", "quantile", "quantile_cont"), pa.types.is_nested(type_)
+        months = kind in ("avg", "median") and pa.types.is_interval(type_)
+        huge = kind in ("median", "quantile_cont") and type_ == types.HUGEINT
+        if months or huge or (ranked and nested and has_interval(type_)):
+            raise UnsupportedError(
+                f"{call.name.upper()} of a {types.sql_name(type_)}",
+                hint=f"aggregate a number: {call.name.upper()}({'CAST(a AS DOUBLE)' if huge else 'epoch(a)'})",
+                span=span_of(call, self.context.source),
+            )
+
     def _type(self, call: exp.Expr, kind: str, column: str | None, parameters: tuple[Any, ...]) -> pa.DataType:
         if column is None or kind == "count":
             return pa.int64()
         type_ = self.context.types[column]
+        self._check_kind(call, kind, type_)
         if kind == "top_k":
             return pa.list_(type_)
         extra = "".join(f", {p}" for p in parameters)

@@ -244,6 +244,13 @@ def _bind_columns(declaration: DeclarationSyntax, source: Source) -> dict[str, p
             )
         try:
             columns[column.name] = types.arrow_type(column.type_text)
+        except types.NotKept as refusal:
+            raise UnsupportedError(
+                f'column "{column.name}" of type {column.type_text}',
+                detail=refusal.short,
+                hint=f"declare it {refusal.instead}, and CAST it where it is used",
+                span=source.span(column.type_offset),
+            ) from None
         except types.DuckDBRefusal:
             raise BindingError(
                 f'unknown type "{column.type_text}"',

@@ -19,7 +19,7 @@ from windrow.cql.dialect import WSTREAM, render
 from windrow.cql.scope import did_you_mean, resolved, span_of
 from windrow.cql.source import Source
 from windrow.cql.types import DuckDBRefusal
-from windrow.errors import BindingError, UnsupportedError
+from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.plan.expr import Expr, Ref, column, quote
 from windrow.plan.nodes import Call, Filter, Node, Project
 
@@ -89,8 +89,15 @@ class Context:
         hugeint = self.types[name] == types.HUGEINT
         return ["CAST(", Ref(name), " AS HUGEINT)"] if hugeint else [Ref(name)]
 
-    def _mismatch(self, tree: exp.Expr, refusal: DuckDBRefusal) -> BindingError:
+    def _mismatch(self, tree: exp.Expr, refusal: DuckDBRefusal) -> WindrowError:
         """Place DuckDB's refusal at the smallest part that it refuses."""
+        if isinstance(refusal, types.NotKept):
+            return UnsupportedError(
+                "a value of this type in an answer or between operators",
+                detail=refusal.short,
+                hint=f"CAST it AS {refusal.instead}",
+                span=span_of(tree, self.source),
+            )
         for call in tree.find_all(exp.Anonymous):
             if call.name.lower() == refusal.missing:
                 return unknown_function(call, self)

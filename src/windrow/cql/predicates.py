@@ -191,7 +191,7 @@ def _constant(text: str) -> tuple[Any, pa.DataType]:
     except Exception as error:  # whatever DuckDB refuses is left to DuckDB
         raise _Doubtful("its constant does not fold") from error
     type_ = column.type
-    if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
+    if pa.types.is_timestamp(type_) or pa.types.is_date(type_) or pa.types.is_time(type_):
         whole = column.cast(pa.int32() if pa.types.is_date32(type_) else pa.int64())
         return whole[0].as_py(), type_
     return column[0].as_py(), type_

@@ -37,6 +37,30 @@ class DuckDBRefusal(Exception):
         self.missing = found.group(1).strip('"').lower() if found else None
 
 
+_INSTEAD = {
+    "uuid": "VARCHAR", "enum": "VARCHAR", "bit": "VARCHAR", "bignum": "VARCHAR", "variant": "VARCHAR",
+    "geometry": "BLOB", "union": "VARCHAR", "uhugeint": "HUGEINT", "time with time zone": "TIME",
+}  # fmt: skip
+"""Types whose values are no longer themselves once they have been in an Arrow column: by DuckDB's id, what to keep."""
+
+
+class NotKept(DuckDBRefusal):
+    """A value of a type that no column can hold; `instead`: one that can."""
+
+    def __init__(self, name: str, instead: str) -> None:
+        super().__init__(f"a column cannot hold values of type {name}")
+        self.instead = instead
+
+
+def _check_kept(type_: Any) -> None:
+    if type_.id in _INSTEAD:
+        raise NotKept(str(type_), _INSTEAD[type_.id])
+    if type_.id in ("list", "array", "struct", "map"):
+        for name, child in type_.children:
+            if name != "size":
+                _check_kept(child)
+
+
 @lru_cache(maxsize=1)
 def _connection() -> Any:
     import duckdb
@@ -53,7 +77,10 @@ def _ask(query: str) -> pa.Schema:
 
     try:
         with _LOCK:
-            return _connection().sql(query).to_arrow_table().schema
+            relation = _connection().sql(query)
+            for type_ in relation.types:
+                _check_kept(type_)
+            return relation.to_arrow_table().schema
     except duckdb.Error as error:
         raise DuckDBRefusal(_short(str(error))) from None
 

@@ -50,12 +50,19 @@ def comparable(array: pa.Array) -> pa.Array:
     return evaluate({"c": array}, len(array), [(sql, pa.binary())])[0]
 
 
+def _comparable_pair(a: pa.Array, b: pa.Array) -> tuple[pa.Array, pa.Array]:
+    if a.type != b.type or not (pa.types.is_nested(a.type) or pa.types.is_interval(a.type)):
+        return comparable(a), comparable(b)
+    both = comparable(pa.concat_arrays([a, b]))  # one call of the scalar engine
+    return both.slice(0, len(a)), both.slice(len(a))
+
+
 def _normal(sql: str, type_: pa.DataType) -> str:
     """The expression with every interval in it in its normal form: sort keys know neither days nor months."""
     t = pa.types
     if t.is_interval(type_):
         return f"normalized_interval({sql})"
-    if not _has_interval(type_):
+    if not has_interval(type_):
         return sql
     if t.is_struct(type_):
         parts = [f"{quote(f.name)} := {_normal(f'struct_extract({sql}, {literal(f.name)})', f.type)}" for f in type_]
@@ -67,8 +74,9 @@ def _normal(sql: str, type_: pa.DataType) -> str:
     return f"list_transform({sql}, lambda {each}: {_normal(each, type_.value_type)})"
 
 
-def _has_interval(type_: pa.DataType) -> bool:
-    return pa.types.is_interval(type_) or any(_has_interval(type_.field(i).type) for i in range(type_.num_fields))
+def has_interval(type_: pa.DataType) -> bool:
+    """Whether values of this type are intervals or have intervals in them."""
+    return pa.types.is_interval(type_) or any(has_interval(type_.field(i).type) for i in range(type_.num_fields))
 
 
 def factorize(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -215,7 +223,7 @@ def is_bijective(columns: Sequence[pa.Array | pa.DataType]) -> bool:
     return (
         pa.types.is_integer(type_)
         or pa.types.is_floating(type_)
-        or pa.types.is_temporal(type_)
+        or (pa.types.is_temporal(type_) and not pa.types.is_interval(type_))
         or pa.types.is_boolean(type_)
     )
 
@@ -226,7 +234,7 @@ def same_rows(
     """Where the rows are equal, pairwise; NULLs are equal to each other only when `null_safe`."""
     same = np.ones(length, np.bool_)
     for a, b in zip(left, right, strict=True):
-        a, b = comparable(a), comparable(b)
+        a, b = _comparable_pair(a, b)
         equal = np.asarray(pc.fill_null(pc.equal(a, b), False))
         if pa.types.is_floating(a.type):
             equal |= np.asarray(pc.fill_null(pc.and_(pc.is_nan(a), pc.is_nan(b)), False))

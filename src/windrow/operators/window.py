@@ -117,7 +117,7 @@ class RowsWindow:
 def in_value_order(rows: Elements) -> Elements:
     """Rows by time, and within an instant by their values, column by column, nulls last."""
     columns = [pa.array(rows.ts), *rows.columns.values()]
-    if any(pa.types.is_nested(c.type) for c in columns):
+    if any(pa.types.is_nested(c.type) or pa.types.is_interval(c.type) for c in columns):
         return rows.take(scalar.ordered(columns, len(rows)))
     table = pa.table(columns, names=[str(i) for i in range(len(columns))])
     order = pc.sort_indices(table, sort_keys=[(n, "ascending", "at_end") for n in table.column_names])

@@ -14,7 +14,8 @@ from windrow.testing.tokens import Tokens
 
 TOP_K = """
 CREATE MACRO __top_k(l, k) AS list_transform(list_slice(list_sort(list_transform(
-    list_distinct(l), lambda v: {n: -len(list_filter(l, lambda w: w = v)), v: v})), 1, k), lambda s: s.v)
+    list_filter(l, lambda v, i: len(list_filter(l[:i - 1], lambda w: w = v)) = 0), lambda v:
+    {n: -len(list_filter(l, lambda w: w = v)), v: v})), 1, k), lambda s: s.v)
 """
 
 

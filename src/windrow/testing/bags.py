@@ -10,11 +10,15 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 Row = tuple[Any, ...]
 
 
 def grouping_key(value: Any) -> Hashable:
-    """Equal for values that SQL groups together: nulls, NaNs and both zeros."""
+    """Equal for values that SQL groups together: nulls, NaNs, both zeros, a month and 30 days."""
+    if isinstance(value, pa.MonthDayNano):
+        return "interval", (value.months * 30 + value.days) * 86_400_000_000_000 + value.nanoseconds
     if isinstance(value, float) and math.isnan(value):
         return "NaN", None
     if isinstance(value, list | tuple):
@@ -30,6 +34,8 @@ def _order(value: Any) -> tuple[Any, ...]:
         return (2,)
     if isinstance(value, float) and math.isnan(value):
         return (1,)
+    if isinstance(value, dict):
+        value = tuple(value.values())
     if isinstance(value, list | tuple):
         return (0, tuple(_order(v) for v in value))
     return (0, value)

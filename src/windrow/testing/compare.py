@@ -94,6 +94,8 @@ def _remove(rows: list[Row], row: Row) -> None:
 
 
 def _key(value: Any) -> Hashable:
+    if isinstance(value, pa.MonthDayNano):  # of equal intervals any may stand for the others
+        return "interval", (value.months * 30 + value.days) * 86_400_000_000_000 + value.nanoseconds
     if isinstance(value, float) and math.isnan(value):
         return "NaN", None
     if isinstance(value, list | tuple):

@@ -63,6 +63,11 @@ def _connect() -> duckdb.DuckDBPyConnection:
     return connection
 
 
+def rows_of(table: pa.Table) -> list[Row]:
+    """The rows, through Arrow: among DuckDB's own Python values intervals have lost their months."""
+    return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
+
+
 def _arrays(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as DuckDB calls it: chunked arrays in, one array out."""
 
@@ -127,7 +132,7 @@ def load_stream(
         times = table[time].cast(time_type).to_pylist()
     connection.register("__given", table)
     relation = connection.sql("SELECT * FROM __given")
-    rows = relation.fetchall()
+    rows = rows_of(relation.to_arrow_table())
     slack = declared.slack if declared is not None else None
     kept, greatest = [], -FOREVER
     for position, ts in enumerate(times):

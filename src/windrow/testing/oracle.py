@@ -33,7 +33,7 @@ from windrow.testing.bags import (
     rstream_at_changes,
 )
 from windrow.testing.blocks import NOW, Block, Source, quote
-from windrow.testing.given import Functions, Stream, connected, end_of_clock, load_stream, load_table
+from windrow.testing.given import Functions, Stream, connected, end_of_clock, load_stream, load_table, rows_of
 from windrow.testing.lifetimes import Window, lifetimes
 from windrow.testing.rewrite import combine, rewrite_query
 from windrow.testing.script import Script, read_script
@@ -206,7 +206,7 @@ class _Query:
         self.connection.execute("CREATE OR REPLACE TABLE __clock AS SELECT n, t::HUGEINT AS t FROM __given")
         text = f"SELECT __clock.n, __q.* FROM __clock, LATERAL ({sql.replace(NOW, '__clock.t')}) AS __q"
         try:
-            found = self.connection.execute(text).fetchall()
+            found = rows_of(self.connection.sql(text).to_arrow_table())
         except (duckdb.BinderException, duckdb.NotImplementedException):
             return [(t, self.evaluate_at(sql, t)) for t in instants]  # some SQL cannot be correlated
         rows: list[list[Row]] = [[] for _ in instants]
@@ -216,7 +216,7 @@ class _Query:
 
     def evaluate_at(self, sql: str, t: int) -> Bag:
         """Q(t), by itself."""
-        return Bag(self.connection.execute(sql.replace(NOW, f"CAST({t} AS HUGEINT)")).fetchall())
+        return Bag(rows_of(self.connection.sql(sql.replace(NOW, f"CAST({t} AS HUGEINT)")).to_arrow_table()))
 
     def describe(self, sql: str) -> tuple[list[str], list[str]]:
         """Names and SQL types of a block's columns."""

@@ -110,8 +110,8 @@ def interpolated(
 ) -> Answer:
     """quantile_cont between two order statistics, with the scalar engine's arithmetic for each type.
 
-    Doubles: `lo (1 - d) + hi d`. Floats, as doubles: `lo + (hi - lo) d`. Times: the same, rounded half away from zero. Decimals: `lo + (hi - lo) d`
-    towards zero.
+    Doubles: `lo (1 - d) + hi d`. Times: the same, rounded half away from zero. Floats, as doubles: `lo + (hi - lo) d`.
+    Decimals: the same, towards zero.
     """
     low, high = order.decode(lower), order.decode(upper)
     exact = between == 0.0
