@@ -1,0 +1,121 @@
+"""Random cases through the compiled kernels, for a process with NUMBA_BOUNDSCHECK=1; see test_bounds.py.
+
+Prints the kernels that were never called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import numpy as np
+import pyarrow as pa
+from numba.core.registry import CPUDispatcher
+
+import windrow
+from windrow.shedding import optimal
+from windrow.testing import assert_same, oracle, seeded_case
+
+SHARED = """
+SELECT k, SUM(x) AS s, COUNT(y) AS n FROM S [RANGE 40 SLIDE 2] WHERE x > 0.5 AND t <> 'b' GROUP BY k;
+SELECT k, AVG(x) AS s, MIN(y) AS n FROM S [RANGE 6 SLIDE 4] WHERE x < 2 OR f GROUP BY k;
+SELECT k, VARIANCE(y) AS s, MAX(x) AS n FROM S [RANGE 3 SLIDE 3] WHERE y IS NULL OR y > 1 GROUP BY k;
+SELECT SUM(y) AS s, COUNT(DISTINCT t) AS n FROM S [RANGE 6 SLIDE 3] WHERE t >= 'a';
+SELECT SUM(k) AS s, MEDIAN(x) AS n FROM S [RANGE 60 SLIDE 1] WHERE NOT f;
+SELECT SUM(k) AS s, MIN(x) AS n FROM S [RANGE 8 SLIDE 4] WHERE x > 0.5;
+SELECT SUM(y) AS s, MAX(x) AS n FROM S [RANGE 9 SLIDE 3] WHERE x > 0.25 OR t = 'a';
+SELECT COUNT(*) AS s, MAX(k) AS n FROM S [RANGE 12 SLIDE 4] WHERE t = 'b';
+"""
+SHARED += ";".join(f"SELECT SUM(k) AS s FROM S [RANGE 8 SLIDE 8] WHERE x > {-c / 8}" for c in range(9))
+ALONE = """
+SELECT TOP_K(k, 2) AS a, VARIANCE(k * 10000000000) AS b FROM S [RANGE 9];
+SELECT [x, y] AS l, COUNT(*) AS n FROM S [RANGE 5 SLIDE 2] GROUP BY [x, y];
+SELECT DISTINCT {a: k, b: t} AS d FROM S [ROWS 9];
+"""
+
+
+def stream(rows: int, seed: int) -> pa.Table:
+    random = np.random.default_rng(seed)
+    null = random.random((5, rows)) < 0.2
+    columns = {
+        "k": random.integers(0, 5, rows),
+        "x": random.integers(-4, 9, rows) / 4,
+        "y": np.ldexp(random.random(rows), random.integers(-900, 300, rows)),
+        "t": np.array(["a", "b", "cc"])[random.integers(0, 3, rows)],
+        "f": random.random(rows) < 0.5,
+    }
+    times = np.sort(random.integers(0, rows // 2, rows))
+    return pa.table({"ts": times} | {n: pa.array(v, mask=null[i]) for i, (n, v) in enumerate(columns.items())})
+
+
+def check(script: str, streams, tables, until, **way) -> None:  # type: ignore[no-untyped-def]
+    want = oracle(script, streams, tables, until)
+    got = windrow.run(script, streams, tables, runtime="local", until=until, **way)
+    for name in want:
+        assert_same(got[name], want[name])
+
+
+def random_cases() -> None:
+    for seed in range(120):
+        strategy = ("upa", "negative", "direct")[seed % 3]
+        check(*seeded_case(seed), batch_rows=(None, 3)[seed % 2], strategy=strategy)
+
+
+def shared() -> None:
+    for seed, rows in enumerate((30, 200)):
+        for sharing, batch in (("auto", None), ("auto", 7), ("off", 50)):
+            check(SHARED, {"S": stream(rows, seed)}, {}, None, sharing=sharing, batch_rows=batch)
+
+
+def alone() -> None:
+    given = stream(200, 5)
+    for batch in (None, 20):
+        check(ALONE, {"S": given}, {}, None, batch_rows=batch)
+    stamped = given.set_column(0, "ts", given["ts"].cast(pa.timestamp("us")))
+    check("SELECT AVG(ts) AS m FROM S [RANGE 9 US]", {"S": stamped}, {}, None)
+
+
+def extremes() -> None:
+    """Heads and piles: more values of one group than are kept at hand, taken back again."""
+    rows = 9000
+    given = {"S": pa.table({"ts": np.arange(rows), "v": np.random.default_rng(1).permutation(rows)})}
+    windrow.run("SELECT MIN(v) AS m FROM S [ROWS 6000]", given, runtime="local", batch_rows=1500)
+
+
+def shed() -> None:
+    rows = stream(300, 3)
+    for heuristic in ("SIMP", "SIMPPROB", "DIMPPROB", "DGL", "RANDOM", "FIFO"):
+        query = f"SELECT r.x FROM r [RANGE 9], s [RANGE 9] WHERE r.k = s.k SHED BY {heuristic} KEEP 20 ROWS"
+        windrow.run(query, {"r": rows, "s": rows}, runtime="local", batch_rows=40)
+
+
+def offline() -> None:
+    """The greatest answer that a memory allows, with and without facts."""
+    streams = {n: stream(80, seed).select(["ts", "k"]).drop_null() for n, seed in (("r", 1), ("s", 2))}
+    facts = pa.table({"k": [1, 2, 3, 3], "begin": [None, 3, 0, 9], "end": [20, None, 9, 30]})
+    for relation in (facts, None):
+        for divide in ("evenly", "need"):
+            optimal(streams, relation, lifetime=6, memory=6, divide=divide)
+
+
+def never_called() -> list[str]:
+    found = []
+    for module in pkgutil.walk_packages(windrow.__path__, "windrow."):
+        if not module.name.startswith(("windrow.operators", "windrow.sharing", "windrow.shedding")):
+            continue
+        for name, value in vars(importlib.import_module(module.name)).items():
+            # a private one may be part of others, which come compiled from the cache
+            mine = isinstance(value, CPUDispatcher) and value.py_func.__module__ == module.name
+            if mine and not value.signatures and not name.startswith("_"):
+                found.append(f"{module.name}.{name}")
+    return found
+
+
+if __name__ == "__main__":
+    random_cases()
+    shared()
+    alone()
+    offline()
+    extremes()
+    shed()
+    print(*never_called(), sep="\n")
