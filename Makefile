@@ -36,7 +36,7 @@ check: $(STAMP)  ## lint, format, types, layers
 	$(BIN)/ruff check src bench tests
 	$(BIN)/ruff format --check src bench tests
 	$(BIN)/mypy
-	$(BIN)/pytest -q tests/test_layers.py
+	$(BIN)/lint-imports
 
 format: $(STAMP)  ## rewrite the tree as `make check` wants it
 	$(BIN)/ruff check --fix src bench tests

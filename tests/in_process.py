@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from windrow.engine.replay import Replay
 from windrow.operators.elements import one
 from windrow.operators.state.run import Run
-from windrow.replay import Replay
 from windrow.runtime.feed import feed
 from windrow.runtime.job import Feed, Job, rows_of
 from windrow.runtime.messages import Envelope

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 from windrow_tests_in_process import sliced
 
+from windrow.engine.replay import Replay
 from windrow.plan.dataflow import Circuit
-from windrow.replay import Replay
 
 
 def run_with_restarts(script, streams, tables, until, batch_rows, strategy):

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import Catalog
+from windrow.engine.replay import bind_script
 from windrow.operators.elements import Elements, Int64s
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run
 from windrow.optimize import optimize
 from windrow.plan.dataflow import Circuit
 from windrow.plan.nodes import QueryPlan
-from windrow.replay import bind_script
 
 Streams = Mapping[str, pa.Table]
 """Tables in time order by stream name (lower case); the time is an integer column `ts`."""

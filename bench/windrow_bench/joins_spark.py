@@ -124,7 +124,7 @@ class Watched(Ticker):
 
 def skew(spark: SparkSession, quick: bool, seed: int, partitions: int = 8) -> Found:
     """A key with half of the rows of both inputs: the largest task with and without its rows spread."""
-    from windrow.replay import Replay
+    from windrow.engine.replay import Replay
 
     size, window, count = (2500 if quick else 6000), 100, 8
     script = f"SELECT ISTREAM(l.id, r.id AS i) FROM l [RANGE {window}], r [RANGE {window}] WHERE l.k = r.k"
@@ -180,7 +180,7 @@ def _join_step(steps: Any) -> int:
 
 def expiry(spark: SparkSession, quick: bool, seed: int, partitions: int = 2) -> Found:
     """What looking for ended rows costs where there are none: windows of a million rows per partition, in its task."""
-    from windrow.replay import Replay
+    from windrow.engine.replay import Replay
 
     live = (100_000 if quick else 1_000_000) * partitions
     rng = np.random.default_rng(seed)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from windrow.engine.replay import Replay
 from windrow.operators.join import Orders
 from windrow.operators.statistics import Observed
 from windrow.optimize.order_joins import best_orders, followed, model_of
-from windrow.replay import Replay
 from windrow.runtime.job import Feed, Job, LocalJob
 from windrow.runtime.tick import Ticker
 from windrow.store.store import MemoryStore, StateStore

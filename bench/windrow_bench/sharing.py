@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 
 import windrow
 from windrow.cql.predicates import condition
+from windrow.engine.replay import BATCH_ROWS, Replay
 from windrow.errors import SourceError
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.elements import INF, Elements, Int64s
@@ -39,7 +40,6 @@ from windrow.operators.linear import Formula, Select
 from windrow.operators.quantise import Quantise, round_up
 from windrow.operators.window import RangeWindow
 from windrow.plan.expr import Expr, Ref, quote
-from windrow.replay import BATCH_ROWS, Replay
 from windrow.runtime.job import LocalJob
 from windrow.sharing.cohort import parts
 from windrow.sharing.conditions import And, Condition, Constant, attributes, simplify

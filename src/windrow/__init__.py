@@ -24,8 +24,8 @@ from windrow.errors import (
 
 if TYPE_CHECKING:
     from windrow.engine import Engine, Query
-    from windrow.functions import function
-    from windrow.replay import Answers, run
+    from windrow.engine.functions import function
+    from windrow.engine.replay import Answers, run
 
 __version__ = "0.1.0"
 
@@ -46,11 +46,11 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Answers": "windrow.replay",
+    "Answers": "windrow.engine.replay",
     "Engine": "windrow.engine",
     "Query": "windrow.engine",
-    "function": "windrow.functions",
-    "run": "windrow.replay",
+    "function": "windrow.engine.functions",
+    "run": "windrow.engine.replay",
 }
 
 

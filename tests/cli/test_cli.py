@@ -17,9 +17,9 @@ import pytest
 
 import windrow
 from windrow.cli import main
+from windrow.engine.replay import Answers
 from windrow.errors import BindingError, Span
 from windrow.plan.nodes import Emit, QueryPlan, Scan, Window, WindowKind, WindowSpec
-from windrow.replay import Answers
 
 HOT = pa.table(
     {

@@ -128,7 +128,7 @@ def test_brief_shows_the_newest_instant() -> None:
 
 def test_queries_differ_and_bind() -> None:
     """Two hundred and fifty-six queries, all different, all correct."""
-    from windrow.replay import run
+    from windrow.engine.replay import run
 
     texts = monitors(256)
     assert len(set(texts.values())) == len(texts) == 256

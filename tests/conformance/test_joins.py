@@ -10,7 +10,7 @@ import pytest
 from windrow_tests_in_process import JobTicker
 
 import windrow
-from windrow.replay import Replay
+from windrow.engine.replay import Replay
 from windrow.runtime import program as programs
 from windrow.runtime import tick as ticks
 from windrow.runtime.heavy_keys import HeavyKeys, Threshold

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import windrow
-from windrow.replay import Replay
+from windrow.engine.replay import Replay
 from windrow.spark.job import SparkJob
 from windrow.testing import assert_same, oracle, seeded_case
 from windrow.testing.strategies import TICKS, TIMESTAMPS

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import windrow
-from windrow.replay import Replay
+from windrow.engine.replay import Replay
 from windrow.spark.job import SparkJob
 from windrow.testing import assert_same, oracle
 
@@ -108,10 +108,10 @@ def test_spark_gives_the_local_answer(spark, tmp_path):
 def test_a_star_is_spread():
     """Without KEEP a star runs on all partitions, by a key or through the facts; with KEEP on one."""
     from windrow.catalog import Catalog
+    from windrow.engine.replay import bind_script
     from windrow.operators.join import Join
     from windrow.operators.star_join import StarJoin
     from windrow.plan.lower import lower
-    from windrow.replay import bind_script
     from windrow.runtime.partitioning import How, place
 
     for query, operator, one in (

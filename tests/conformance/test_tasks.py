@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import windrow
-from windrow.replay import Replay
+from windrow.engine.replay import Replay
 from windrow.testing import assert_same, seeded_case
 
 CASES, GROUPS = 120, 12

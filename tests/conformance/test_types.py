@@ -8,8 +8,8 @@ import duckdb
 import pytest
 
 import windrow
+from windrow.engine.replay import Replay
 from windrow.errors import UnsupportedError, WindrowError
-from windrow.replay import Replay
 from windrow.testing import assert_same, oracle
 
 VALUES = {

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import windrow
+from windrow.engine.replay import LateRowsWarning
 from windrow.errors import UnsupportedError
 from windrow.operators.elements import BEGINNING
-from windrow.replay import LateRowsWarning
 from windrow.testing import assert_same, oracle, seeded_case
 
 SECOND = 1_000_000

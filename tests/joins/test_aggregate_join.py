@@ -246,7 +246,7 @@ def test_forced_plans_must_fit() -> None:
 
 def test_lowering_uses_aggregation_sets() -> None:
     """An aggregate over a join becomes one operator; one over an expression of several inputs does not."""
-    from windrow.replay import Replay
+    from windrow.engine.replay import Replay
 
     streams, _ = data(1)
     for text, expected in (

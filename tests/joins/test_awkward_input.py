@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import windrow
+from windrow.engine.replay import Replay
 from windrow.errors import BindingError
 from windrow.operators import join as joins
 from windrow.plan import lower
-from windrow.replay import Replay
 from windrow.runtime import stage as stages
 from windrow.testing import assert_same, oracle
 

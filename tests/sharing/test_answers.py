@@ -12,8 +12,8 @@ import pytest
 
 import windrow
 from windrow.catalog import FunctionDef
+from windrow.engine.replay import Replay
 from windrow.errors import RuntimeFailure, WindrowError
-from windrow.replay import Replay
 from windrow.runtime.job import Feed, LocalJob
 from windrow.runtime.membership import Sharing
 from windrow.runtime.tick import Tick, Ticker

@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 
 import windrow
-from windrow.replay import Replay
+from windrow.engine.replay import Replay
 from windrow.runtime.job import Feed, LocalJob
 from windrow.sharing.explain import explain_sharing
 from windrow.store.store import MemoryStore

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from windrow_tests_in_process import sliced
 
+from windrow.engine.replay import Replay
 from windrow.operators.elements import Elements, concat
-from windrow.replay import Replay
 from windrow.sharing.family import Family
 from windrow.sharing.recognise import recognise
 

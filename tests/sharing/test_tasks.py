@@ -14,11 +14,11 @@ from windrow_tests_in_process import JobTicker
 
 import windrow
 from windrow.catalog import Catalog
+from windrow.engine.replay import Replay, bind_script
 from windrow.errors import WindrowError
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.optimize import optimize
 from windrow.plan.dataflow import answer
-from windrow.replay import Replay, bind_script
 from windrow.runtime import view
 from windrow.runtime.job import Feed
 from windrow.runtime.membership import SharedQuery

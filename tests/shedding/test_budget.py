@@ -13,11 +13,11 @@ from scaled import scaled_average, scaled_count, scaled_sum
 
 import windrow
 from windrow.catalog import Catalog
+from windrow.engine.replay import Replay, bind_script
 from windrow.errors import WindrowError
 from windrow.optimize import optimize
 from windrow.plan.nodes import QueryPlan, TickBudget
 from windrow.plan.weights import WEIGHT, gate_of, reach, weighed
-from windrow.replay import Replay, bind_script
 from windrow.runtime.admission import admit
 from windrow.runtime.budget import Budgets
 from windrow.runtime.messages import Shed, TaskReport

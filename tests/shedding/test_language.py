@@ -11,10 +11,10 @@ import pytest
 import windrow
 from windrow import cql
 from windrow.catalog import Catalog
+from windrow.engine.replay import bind_script
 from windrow.errors import SourceError, WindrowError
 from windrow.plan.explain import explain
 from windrow.plan.nodes import QueryPlan, StarJoin, walk
-from windrow.replay import bind_script
 
 DECLARE = """
 CREATE STREAM r (a BIGINT, imp DOUBLE, ts BIGINT) TIMESTAMP BY ts;

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from windrow.engine.replay import Replay
 from windrow.operators.elements import INF, Elements
-from windrow.replay import Replay
 from windrow.runtime.grid import Grid
 from windrow.runtime.heavy_keys import HeavyKeys, Threshold, frequent
 from windrow.runtime.partitioning import How, Partitioning

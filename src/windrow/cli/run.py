@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     script = read_script(options.file)
 
     import windrow
-    from windrow.replay import LateRowsWarning
+    from windrow.engine.replay import LateRowsWarning
 
     start = time.perf_counter()
     with _progress(quiet=options.json) as progress, warnings.catch_warnings():

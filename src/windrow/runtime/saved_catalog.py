@@ -1,7 +1,7 @@
 """The catalog on disk: what an engine needs to know to go on after a restart.
 
 Streams and tables are kept as their declarations, queries as their text: binding it again gives the same plan, because
-a home belongs to one version of windrow, one choice of strategy and rules, and has a tick budget for all queries or
+a home belongs to one choice of strategy and rules, and has a tick budget for all queries or
 none, which are kept with it. DataFrames and Python functions are not kept; their owner attaches them again before the
 start.
 
@@ -25,7 +25,6 @@ from typing import Any
 
 import pyarrow as pa
 
-import windrow
 from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.errors import StateError
 from windrow.plan.nodes import QueryPlan
@@ -72,7 +71,6 @@ class SavedCatalog:
 
     def _whole(self, catalog: Catalog, shared: Content) -> dict[str, Any]:
         return {
-            "windrow": windrow.__version__,
             "strategy": self.strategy,
             "tick budget": self.budget,
             **{kind: [_PLAIN[kind](d) for d in getattr(catalog, kind).values()] for kind in KINDS},

@@ -8,12 +8,12 @@ from typing import Any
 
 from windrow import cql
 from windrow.engine import Engine
+from windrow.engine.functions import registered
+from windrow.engine.replay import applied
 from windrow.errors import UnsupportedError
-from windrow.functions import registered
 from windrow.optimize import optimize
 from windrow.plan.explain import explain
 from windrow.plan.nodes import QueryPlan
-from windrow.replay import applied
 
 
 def check(engine: Engine, script: str, declarations: bool) -> list[dict[str, Any]]:

@@ -130,7 +130,7 @@ class Replay:
         functions: Mapping[str, FunctionDef] | None = None,
     ) -> Replay:
         """Parse, bind and optimise the script; read and check the data."""
-        from windrow.functions import registered
+        from windrow.engine.functions import registered
 
         raw_streams = {k.lower(): (k, v) for k, v in streams.items()}
         raw_tables = {k.lower(): (k, v) for k, v in tables.items()}

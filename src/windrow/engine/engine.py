@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.catalog import Catalog, StreamDef, TableDef
+from windrow.engine.functions import registered
+from windrow.engine.replay import applied, infer_stream
 from windrow.errors import BindingError, WindrowError
-from windrow.functions import registered
 from windrow.plan.nodes import QueryPlan
-from windrow.replay import applied, infer_stream
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.declarations import Change
 from windrow.runtime.runtime import Runtime
