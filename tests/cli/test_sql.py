@@ -12,7 +12,7 @@ import pytest
 from windrow.cli import main
 from windrow.cli.sessions import EngineSession
 from windrow.cli.sql import caret, is_whole, statements
-from windrow.cli.watch import Watched, watch
+from windrow.cli.watch import WatchedAnswer, watch
 from windrow.engine import Engine
 from windrow.errors import CQLSyntaxError, Span
 
@@ -118,7 +118,7 @@ def test_sparklines_follow_keys() -> None:
     import pyarrow as pa
     from rich.console import Console
 
-    watched, out = Watched("q", 5), io.StringIO()
+    watched, out = WatchedAnswer("q", 5), io.StringIO()
     for n in (1, 2, 3):
         table = watched.draw(pa.table({"k": ["x", "y"], "n": [n, 9 - n]}))
     Console(file=out, width=80).print(table)

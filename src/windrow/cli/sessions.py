@@ -89,11 +89,14 @@ class EngineSession:
 
     def changed(self, query: str) -> Iterator[None]:
         changed = threading.Event()
-        self.engine[query].subscribe(lambda _: changed.set())
-        while True:
-            changed.wait(1.0)
-            changed.clear()
-            yield None
+        end = self.engine[query].subscribe(lambda _: changed.set())
+        try:
+            while True:
+                changed.wait(1.0)
+                changed.clear()
+                yield None
+        finally:
+            end()
 
     def close(self) -> None:
         self.engine.stop()

@@ -33,7 +33,7 @@ def is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
 
 
-class Watched:
+class WatchedAnswer:
     """The answers seen so far, by key: the columns that are no numbers."""
 
     def __init__(self, name: str, limit: int) -> None:
@@ -63,7 +63,7 @@ class Watched:
 
 def watch(session: Session, query: str, limit: int, console: Console | None = None) -> None:
     """Show a query's answer until Ctrl-C, or until the query goes."""
-    watched = Watched(query, limit)
+    watched = WatchedAnswer(query, limit)
     with Live(watched.draw(session.snapshot(query)), console=console, auto_refresh=False) as live:
         for _ in session.changed(query):
             live.update(watched.draw(session.snapshot(query)), refresh=True)

@@ -183,6 +183,16 @@ class Engine:
         """Rates, tick times, frontier and lag, late rows, state and per-query counters."""
         return self.runtime.status()
 
+    def ticks(self, after: int = -1) -> list[dict[str, Any]]:
+        """The newest ticks (at most 1000) beyond a number: when they ended, milliseconds by phase, rows and answers."""
+        return self.runtime.figures.timeline(after)
+
+    def on_tick(self, callback: Callable[[int], None]) -> Callable[[], None]:
+        """Call `callback` with the number of each tick when it is done; calling what is returned ends that."""
+        listeners = self.runtime.listeners
+        listeners.append(callback)
+        return lambda: listeners.remove(callback) if callback in listeners else None
+
     def sink(self, query: str, kind: str, **options: Any) -> None:
         """Write a query's answers to `kind` (parquet, json, postgres, terminal, memory) as well.
 
@@ -255,6 +265,11 @@ class Query:
         self._engine, self._key = engine, key
 
     @property
+    def key(self) -> str:
+        """Its name, in the letters that names are compared in."""
+        return self._key
+
+    @property
     def plan(self) -> QueryPlan:
         return self._engine.catalog.queries[self._key]
 
@@ -277,14 +292,27 @@ class Query:
 
     def snapshot(self) -> pa.Table:
         """The rows of the relation now; for a stream-valued query, the rows of its newest instant."""
+        return self.as_of_tick()[1]
+
+    def as_of_tick(self) -> tuple[int, pa.Table]:
+        """`snapshot()`, and the number of the tick after which it holds: with `changes(tick)` nothing is missed."""
+        runtime = self._engine.runtime
         if self.plan.has_op:
-            with self._engine.runtime.view() as view:
-                return self._with_quality(view.snapshot(self._key))
-        rows = self.results()
-        if not rows.num_rows:
-            return rows
-        ts = rows.column("_ts")
-        return rows.filter(pc.equal(ts, ts[rows.num_rows - 1]))
+            with runtime.view() as view:
+                return view.tick, self._with_quality(view.snapshot(self._key))
+        tick, rows = runtime.declared.outlets[self._key].recent.up_to()
+        rows = self._with_quality(rows)
+        if rows.num_rows:
+            ts = rows.column("_ts")
+            rows = rows.filter(pc.equal(ts, ts[rows.num_rows - 1]))
+        return tick, rows
+
+    def changes(self, after: int) -> list[tuple[int, pa.Table]] | None:
+        """What was answered after a tick, by tick; None if some of that is gone, or if there was no such tick yet."""
+        runtime = self._engine.runtime
+        if after > runtime.ticker.manifest.tick:
+            return None
+        return runtime.declared.outlets[self._key].recent.after(after)
 
     def explain(self, format: str = "text") -> str:
         """The plan as it runs: with the orders and plans that its joins have chosen, what they rest on, and what was
@@ -300,9 +328,11 @@ class Query:
             shown = json.dumps({**json.loads(shown), "quality": quality}, indent=2)
         return shown
 
-    def subscribe(self, callback: Callable[[pa.Table], None]) -> None:
-        """Call `callback` with each new part of the answer."""
-        self._engine.runtime.declared.outlets[self._key].recent.subscribers.append(callback)
+    def subscribe(self, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
+        """Call `callback` with each new part of the answer; calling what is returned ends that."""
+        subscribers = self._engine.runtime.declared.outlets[self._key].recent.subscribers
+        subscribers.append(callback)
+        return lambda: subscribers.remove(callback) if callback in subscribers else None
 
 
 def _opened(

@@ -295,7 +295,7 @@ class Declarations:
         undo.callback(self._take_back, key)
         self.ticker.add_query(plan, self.strategy, start, materialized=True, known=known)
         empty = answer(plan, Elements.empty(self.ticker.queries[key].schema))
-        _swapped(self.outlets, key, Outlet(Recent(self.budgets.mark(key, empty))), undo)
+        _swapped(self.outlets, key, Outlet(Recent(self.budgets.mark(key, empty), self.ticker.manifest.tick)), undo)
         _swapped(self.failures, key, None, undo)
         if not known:
             coming = self._newcomers if self._job_runs else self.fresh

@@ -89,6 +89,7 @@ class Runtime:
         self._error: WindrowError | None = None
         self._last_tick = clock()
         self._closing: list[Callable[[], None]] = []
+        self.listeners: list[Callable[[int], None]] = []
 
     # what the engine asks
 
@@ -247,6 +248,11 @@ class Runtime:
         self._last_tick = tick.ended = self._clock()
         budgets.observe(tick.number, tick.seconds["total"], tick.frontier, tick.kernels, self._stopwatch())
         self.figures.add(tick)
+        for listener in list(self.listeners):
+            try:
+                listener(tick.number)
+            except Exception:  # the tick is done: whoever listens must not stop the next
+                LOG.exception("a listener failed")
         LOG.debug("tick %d: frontier %d, %.0f ms", tick.number, tick.frontier, 1000 * tick.seconds["total"])
 
     def _commit(self, tick: Tick, rows: list[tuple[Stream, Available]]) -> None:
@@ -290,7 +296,7 @@ class Runtime:
             outlet = declared.outlets[name.lower()]
             for sink in outlet.sinks:
                 sink.write(name, tick.number, table)
-            outlet.recent.add(table)
+            outlet.recent.add(tick.number, table)
         for name, error in tick.failed.items():
             LOG.error("query %s, tick %d: %s", name, tick.number, error)
             declared.failures[name] = error
@@ -415,7 +421,7 @@ class Runtime:
         manifest = self.ticker.manifest
         if self.store.runs.durable:
             return StoredState(self.store.runs, manifest)
-        return HeldState(self.ticker.frontier, dict(self.job.state()))
+        return HeldState(manifest.tick, self.ticker.frontier, dict(self.job.state()))
 
     @contextlib.contextmanager
     def state(self) -> Iterator[StateReader]:
@@ -442,6 +448,7 @@ class Runtime:
                 return view.relation(state, program)
 
             yield View(
+                state.tick,
                 state.frontier,
                 lambda stream: view.kept_rows(state, streams[stream].definition),
                 snapshot,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,15 +26,36 @@ RECENT_TICKS = 20
 
 
 class Figures:
-    """What recent ticks were like; ticks are added by one thread and read by others."""
+    """What recent ticks were like; ticks are added by one thread and read by others.
+
+    Counters of the last half minute are summed as ticks come and go: a rate costs a look, however many there are.
+    """
 
     def __init__(self) -> None:
         self._ticks: deque[Tick] = deque(maxlen=1000)
         self._began = time.time()
+        self._recent: deque[Tick] = deque()
+        self._sums: Counter[str] = Counter()
+        self._lock = threading.Lock()
 
     def add(self, tick: Tick) -> None:
         """Remember a tick's figures, not its rows."""
-        self._ticks.append(replace(tick, answers={}, shared=[], late={}, admitted=[]))
+        known = replace(tick, answers={}, shared=[], late={}, admitted=[])
+        self._ticks.append(known)
+        with self._lock:
+            self._recent.append(known)
+            self._sums.update(known.counters)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Take what is older than half a minute out of the sums."""
+        since = time.time() - RECENT_SECONDS
+        while self._recent and self._recent[0].ended < since:
+            self._sums.subtract(self._recent.popleft().counters)
+
+    def timeline(self, after: int) -> list[dict[str, Any]]:
+        """The ticks beyond a number, oldest first: when, milliseconds by phase, rows in and answers out."""
+        return [_line(t) for t in self.ticks if t.number > after]
 
     @property
     def ticks(self) -> list[Tick]:
@@ -49,23 +71,23 @@ class Figures:
     def status(self, runtime: Runtime) -> dict[str, Any]:
         """Everything but whether the engine runs."""
         ticker, declared = runtime.ticker, runtime.declared
-        manifest, ticks = ticker.manifest, self.ticks
+        manifest = ticker.manifest
         state = _state(runtime)
         return {
             "ticks": manifest.tick,
             "frontier": manifest.frontier,
             "partitions": ticker.partitions,
-            "rows_per_second": self._rate(ticks, "rows."),
+            "rows_per_second": self._rate(*(f"rows.{k}" for k in declared.streams)),
             "tick_ms": self.phases(RECENT_TICKS),
             "state": {"runs": sum(r for r, _ in state.values()), "bytes": sum(b for _, b in state.values())},
             "streams": {
-                s.definition.name: self._stream(s, manifest, ticks, state.get(f"~{k}", (0, 0)))
+                s.definition.name: self._stream(s, manifest, state.get(f"~{k}", (0, 0)))
                 for k, s in declared.streams.items()
             },
             "tables": {t.definition.name: _table(t) for t in declared.tables.values()},
             "shedding": declared.budgets.status(),
             "queries": {
-                ticker.queries[k].plan.name: self._query(k, o, manifest, ticks, state.get(k, (0, 0)))
+                ticker.queries[k].plan.name: self._query(k, o, manifest, state.get(k, (0, 0)))
                 | _shared(ticker, k, state)
                 | {"quality": self.quality(runtime, k)}
                 for k, o in dict(declared.outlets).items()
@@ -84,19 +106,19 @@ class Figures:
         found = {what: figures for what, figures in parts.items() if figures is not None}
         return found or None
 
-    def _rate(self, ticks: list[Tick], counter: str) -> float:
+    def _rate(self, *counters: str) -> float:
         """Rows per second over the recent past."""
-        now = time.time()
-        since = max(now - RECENT_SECONDS, self._began)
-        rows = sum(n for t in ticks if t.ended >= since for c, n in t.counters.items() if c.startswith(counter))
-        return round(rows / max(now - since, 1e-3), 1)
+        with self._lock:
+            self._forget()
+            rows = sum(self._sums[c] for c in counters)
+        return round(rows / max(min(RECENT_SECONDS, time.time() - self._began), 1e-3), 1)
 
-    def _stream(self, stream: Stream, manifest: Manifest, ticks: list[Tick], kept: tuple[int, int]) -> dict[str, Any]:
+    def _stream(self, stream: Stream, manifest: Manifest, kept: tuple[int, int]) -> dict[str, Any]:
         mark = manifest.marks.get(stream.key)
         lag = None if mark is None or manifest.frontier is None else max(0, mark - manifest.frontier)
         return {
             "rows": stream.rows,
-            "rows_per_second": self._rate(ticks, f"rows.{stream.key}"),
+            "rows_per_second": self._rate(f"rows.{stream.key}"),
             "late": stream.late,
             "offset": manifest.offsets.get(stream.key),
             "greatest": mark,
@@ -105,17 +127,30 @@ class Figures:
             "kept_bytes": kept[1],
         }
 
-    def _query(
-        self, key: str, outlet: Outlet, manifest: Manifest, ticks: list[Tick], state: tuple[int, int]
-    ) -> dict[str, Any]:
+    def _query(self, key: str, outlet: Outlet, manifest: Manifest, state: tuple[int, int]) -> dict[str, Any]:
         return {
             "answers": outlet.recent.rows,
-            "answers_per_second": self._rate(ticks, f"answers.{key}"),
+            "answers_per_second": self._rate(f"answers.{key}"),
             "clock": manifest.clocks.get(key),
             "runs": state[0],
             "state_bytes": state[1],
             "sinks": len(outlet.sinks),
         }
+
+
+def _line(tick: Tick) -> dict[str, Any]:
+    def total(kind: str) -> int:
+        return sum(n for counter, n in tick.counters.items() if counter.startswith(kind))
+
+    return {
+        "tick": tick.number,
+        "ended": tick.ended,
+        "frontier": tick.frontier,
+        "ms": {phase: round(1000 * seconds, 2) for phase, seconds in tick.seconds.items()},
+        "rows": total("rows."),
+        "late": total("late."),
+        "answers": total("answers."),
+    }
 
 
 def _state(runtime: Runtime) -> dict[str, tuple[int, int]]:

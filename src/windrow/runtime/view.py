@@ -30,8 +30,12 @@ class StateReader(Protocol):
     """The state of one moment."""
 
     @property
+    def tick(self) -> int:
+        """The number of the tick after which it is."""
+
+    @property
     def frontier(self) -> int:
-        """Up to where everything has been answered."""
+        """How far answers are complete."""
 
     def slots(self, query: str) -> Iterator[tuple[str, tuple[Run, ...]]]:
         """The state of a query in all its tasks."""
@@ -43,6 +47,10 @@ class StoredState:
 
     store: Runs
     manifest: Manifest
+
+    @property
+    def tick(self) -> int:
+        return self.manifest.tick
 
     @property
     def frontier(self) -> int:
@@ -58,6 +66,7 @@ class StoredState:
 class HeldState:
     """The state that tasks hold."""
 
+    tick: int
     frontier: int
     held: Mapping[SlotKey, tuple[Run, ...]]
 
@@ -69,8 +78,9 @@ class HeldState:
 
 @dataclass(frozen=True)
 class View:
-    """One consistent moment: the frontier, each stream's kept rows, and each relation's rows."""
+    """One consistent moment: after which tick, the frontier, each stream's kept rows, and each relation's rows."""
 
+    tick: int
     frontier: int
     history: Callable[[str], pa.Table]
     snapshot: Callable[[str], pa.Table]

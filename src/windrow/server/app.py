@@ -18,7 +18,7 @@ from windrow.engine import Engine
 from windrow.errors import WindrowError
 from windrow.server import changing, faults, reading
 from windrow.server.access import Sessions, Tokens
-from windrow.server.changes import Changes
+from windrow.server.changes import ChangeStreams
 from windrow.server.guard import Guard, Limits
 from windrow.server.live import Live
 from windrow.server.metrics import exposition
@@ -49,7 +49,7 @@ def create_app(engine: Engine, tokens: Tokens, limits: Limits | None = None, coo
     app = FastAPI(title="windrow", version=__version__, openapi_url=None, docs_url=None, redoc_url=None)
     state = app.state
     state.live, state.tokens, state.sessions, state.cookie = Live(engine), tokens, Sessions(tokens), cookie
-    state.changes = Changes(engine, limits.event_streams)
+    state.changes = ChangeStreams(engine, limits.event_streams)
     state.slots = changing.Slots(limits.asks, limits.asks_waiting)
     app.include_router(reading.router)
     app.include_router(changing.router)

@@ -25,7 +25,7 @@ Text = Annotated[str, Field(min_length=1, max_length=1_000_000)]
 FORBIDDEN: dict[int | str, dict[str, Any]] = {403: {"description": "the token may only read"}}
 
 
-class Script(BaseModel):
+class ScriptBody(BaseModel):
     """CQL statements."""
 
     script: Text
@@ -45,7 +45,7 @@ class Pushed(BaseModel):
     rows: list[dict[str, Any]] | dict[str, list[Any]]
 
 
-class Token(BaseModel):
+class TokenBody(BaseModel):
     """A token to log in with."""
 
     token: Annotated[str, Field(max_length=1000)]
@@ -57,7 +57,7 @@ def _admin(request: Request) -> None:
 
 
 @router.post("/api/execute", responses=FORBIDDEN)
-def execute(request: Request, body: Script) -> Response:
+def execute(request: Request, body: ScriptBody) -> Response:
     """Run CQL statements, all or none; `shown` is what each EXPLAIN says. Needs the admin token."""
     _admin(request)
     shown = live(request).engine.execute(body.script)
@@ -66,8 +66,8 @@ def execute(request: Request, body: Script) -> Response:
 
 
 @router.post("/api/check")
-async def check_script(request: Request, body: Script) -> Response:
-    """What a script would do: its errors where they are, and the plans of its queries. Changes nothing."""
+async def check_script(request: Request, body: ScriptBody) -> Response:
+    """What a script would do: its errors where they are, and the plans of its queries. ChangeStreams nothing."""
     async with _slot(request):
         engine, declarations = live(request).engine, is_admin(request)
         return plain(await to_thread.run_sync(check, engine, body.script, declarations))
@@ -128,7 +128,7 @@ def _objects(pushed: Pushed) -> pa.Table:
 
 
 @router.post("/api/login")
-async def login(request: Request, body: Token) -> Response:
+async def login(request: Request, body: TokenBody) -> Response:
     """Exchange a token for a cookie that scripts cannot read."""
     right = request.app.state.tokens.right(body.token)
     if right is None:

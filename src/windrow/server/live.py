@@ -149,11 +149,6 @@ class Live:
                 return rows.sort_by(stream.time)
             length *= 4
 
-    def ticks(self, after: int) -> list[dict[str, Any]]:
-        """The newest ticks beyond a number, oldest first: when, how long by phase, what came and what was answered."""
-        figures = getattr(self.engine.runtime, "figures", None)
-        return [_tick(t) for t in (figures.ticks if figures is not None else ()) if t.number > after]
-
 
 def memory_bytes() -> int | None:
     """The memory that this process has now; None where the system does not say."""
@@ -194,16 +189,3 @@ def _source(declared: StreamDef | TableDef, private: bool) -> dict[str, str] | N
     if not private:
         return {"source": kind}
     return {k: "•••" if any(p in k.lower() for p in PRIVATE) else v for k, v in options.items()}
-
-
-def _tick(tick: Any) -> dict[str, Any]:
-    counters: dict[str, int] = tick.counters
-    return {
-        "tick": tick.number,
-        "ended": tick.ended,
-        "frontier": tick.frontier,
-        "ms": {phase: round(1000 * seconds, 2) for phase, seconds in tick.seconds.items()},
-        "rows": sum(n for c, n in counters.items() if c.startswith("rows.")),
-        "late": sum(n for c, n in counters.items() if c.startswith("late.")),
-        "answers": sum(n for c, n in counters.items() if c.startswith("answers.")),
-    }

@@ -11,7 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from windrow.server.changes import Changes
+from windrow.server.changes import ChangeStreams
 from windrow.server.live import Live
 
 STREAM = {
@@ -31,7 +31,7 @@ QUERY = {
 class EngineCollector:
     """The engine's figures."""
 
-    def __init__(self, live: Live, changes: Changes) -> None:
+    def __init__(self, live: Live, changes: ChangeStreams) -> None:
         self._live, self._changes = live, changes
 
     def collect(self) -> Iterator[Metric]:
@@ -71,7 +71,7 @@ def _each(names: dict[str, tuple[str, str, str]], label: str, figures: dict[str,
         yield family
 
 
-def exposition(live: Live, changes: Changes) -> bytes:
+def exposition(live: Live, changes: ChangeStreams) -> bytes:
     """The text that Prometheus scrapes."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(EngineCollector(live, changes))

@@ -135,7 +135,8 @@ def query(request: Request, name: Name) -> Response:
 def snapshot(request: Request, name: Name, limit: Limit = 10_000) -> Response:
     """The rows of the answer now; for a stream-valued query those of its newest instant."""
     _query(request, name)
-    return answer(request, live(request).engine[name].snapshot(), limit)
+    tick, table = live(request).engine[name].as_of_tick()
+    return answer(request, table, limit, tick=tick)
 
 
 @router.get("/api/queries/{name}/results", responses=JSON_OR_ARROW)
@@ -160,9 +161,8 @@ async def changes(
     hub = request.app.state.changes
     if hub.full:
         raise HTTPException(503, {"hint": "there are as many event streams as this server bears"})
-    last = request.headers.get("last-event-id")
-    place = int(last) if last is not None and last.isdecimal() and len(last) < 19 else after
-    events = hub.events(hub.log(name), place)
+    place = hub.place(request.headers.get("last-event-id"))
+    events = hub.events(name, after if place is None else place)
     headers = {"x-accel-buffering": "no", "cache-control": "no-store"}
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
@@ -170,7 +170,7 @@ async def changes(
 @router.get("/api/ticks")
 def ticks(request: Request, after: int = -1) -> Response:
     """The newest ticks: when they ended, how long each phase took, rows and answers."""
-    return plain(live(request).ticks(after))
+    return plain(live(request).engine.ticks(after))
 
 
 def _known(name: str, names: Any, kind: str) -> None:
