@@ -18,7 +18,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ from windrow.runtime.saved_catalog import SavedCatalog
 from windrow.runtime.streams import PushSource, Stream, folder_of
 from windrow.runtime.tables import LiveTable, TableSource, fixed, open_table
 from windrow.runtime.tick import Ticker
+from windrow.sources.checkpoint import upgraded
 from windrow.sources.protocol import Source, open_source
 from windrow.sources.tabular import to_table
 from windrow.store.failpoints import reach
@@ -186,6 +187,7 @@ class Declarations:
             for stream in restored.streams.values():
                 key = stream.name.lower()
                 self.streams[key] = self._opened(stream, None, undo, manifest.declared.get(key))
+                self._upgrade_offset(self.streams[key])
                 self._add_stream(self.streams[key], undo)
             for table in restored.tables.values():
                 key = table.name.lower()
@@ -221,6 +223,15 @@ class Declarations:
         if definition.options.get("source"):
             return open_source(definition, spool if spool is not None else Place.temporary())
         return PushSource(spool)
+
+    def _upgrade_offset(self, stream: Stream) -> None:
+        """Go on where a home of an older format has read a source to, in batches of Spark's."""
+        offset = self.ticker.manifest.offsets.get(stream.key) or {}
+        if "batch" in offset and not isinstance(stream.source, PushSource) and self.place is not None:
+            checkpoint = self.place.below(f"checkpoints/{stream.key}-{stream.uid}")
+            found = upgraded(stream.source, checkpoint, int(offset["batch"]), stream.definition.name)
+            manifest = self.ticker.manifest
+            self.ticker.manifest = replace(manifest, offsets={**manifest.offsets, stream.key: found})
 
     def check_sources(self) -> None:
         """Refuse to start while a stream that was read from a DataFrame has none."""

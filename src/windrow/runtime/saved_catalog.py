@@ -94,6 +94,13 @@ class SavedCatalog:
                     f"this home was written with {what} {content.get(what, 'none')}, and this is {now}",
                     hint="open it as it was written, or start with a new home",
                 )
+        if self.store.format < 3 and content["shared"]["queries"]:
+            names = ", ".join(content["shared"]["queries"])
+            raise StateError(
+                "this home was written by an older version of windrow, whose state of queries that share is not read",
+                detail=f"they are {names}; nothing has been changed",
+                hint="drop them with the version that wrote the home, and create them again with this one",
+            )
         for plain in content["streams"]:
             catalog = catalog.add(StreamDef(**{**plain, "columns": _columns(plain["columns"])}))
         for plain in content["tables"]:

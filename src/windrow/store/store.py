@@ -140,6 +140,11 @@ class Store(StateStore):
             lock.release()
             raise
 
+    @property
+    def format(self) -> int:
+        """The format that this home was written in."""
+        return self._format
+
     def latest(self) -> Manifest | None:
         """The newest manifest, or None in a new home."""
         if self._lock is None:  # a reader: the engine that owns the home may have gone on

@@ -1,0 +1,75 @@
+"""Homes of an older format: kept as they were written, opened by this version, or refused with the way out."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import windrow
+from windrow.errors import StateError
+from windrow.testing import assert_same
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+QUERIES = {
+    "joined": "SELECT a.k, b.v FROM s [RANGE 15] a, s [RANGE 15] b WHERE a.k = b.k AND a.v < b.v",
+    "unique_keys": "SELECT DISTINCT k, names.name FROM s [RANGE 30], names WHERE s.k = names.id",
+    "newest": "SELECT k, v FROM s [PARTITION BY k ROWS 3]",
+}
+
+
+def rows(number: int) -> pa.Table:
+    """The rows of a file, as those of the kept home were made."""
+    rng = np.random.default_rng(number)
+    ts = np.sort(rng.integers(number * 50, (number + 1) * 50, 40))
+    k, v = rng.integers(0, 4, 40), rng.integers(0, 100, 40).astype(float)
+    return pa.table({"k": k, "v": v, "ts": ts})
+
+
+def unpacked(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kept home, in a directory that is the current one."""
+    with zipfile.ZipFile(FIXTURES / name) as archive:
+        archive.extractall(folder)
+    monkeypatch.chdir(folder)
+
+
+def test_a_home_of_format_2_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written by Spark in two partitions, opened in process: no row is read twice or lost, windows are full."""
+    unpacked("home-format-2.zip", tmp_path, monkeypatch)
+    with windrow.Engine("local", home="home") as engine:
+        assert set(engine.catalog.queries) == set(QUERIES)
+        for query in QUERIES:
+            engine.sink(query, "parquet", path="out")
+        engine.start()
+        engine.drain()
+        for number in (3, 4):
+            pq.write_table(rows(number), f"landing/.{number}")
+            Path(f"landing/.{number}").rename(f"landing/{number:03d}.parquet")
+        engine.drain()
+        frontier = engine.status()["frontier"]
+    streams = {"s": pa.concat_tables([rows(n) for n in range(5)])}
+    declared = "CREATE STREAM s (k BIGINT, v DOUBLE, ts BIGINT) TIMESTAMP BY ts WITHIN 2;"
+    script = declared + ";".join(f"CREATE QUERY {n} AS {q}" for n, q in QUERIES.items())
+    tables = {"names": pa.table({"id": [0, 1, 2], "name": ["a", "b", "c"]})}
+    want = windrow.run(script, streams, tables, "local", until=frontier)
+    for query in QUERIES:
+        before = pq.read_table(f"answers/{query}.parquet")
+        after = [pq.read_table(f"out/{query}")] if Path(f"out/{query}").exists() else []
+        assert after or query == "unique_keys"
+        assert_same(pa.concat_tables([before, *(t.cast(before.schema) for t in after)]).sort_by("_ts"), want[query])
+    with windrow.Engine("local", home="home") as engine:  # now it is a home of this format
+        assert engine.runtime.store.format == 3
+
+
+def test_what_cannot_be_read_is_refused_untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state of queries that shared is not read: the message names them, and nothing is written."""
+    unpacked("home-format-2-shared.zip", tmp_path, monkeypatch)
+    before = {p: p.read_bytes() for p in Path("shared").rglob("*") if p.is_file()}
+    with pytest.raises(StateError, match="older version") as caught:
+        windrow.Engine("local", home="shared")
+    assert "alert" in str(caught.value) and "create them again" in str(caught.value)
+    assert {p: p.read_bytes() for p in Path("shared").rglob("*") if p.is_file() and p.name != "lock"} == before
