@@ -76,3 +76,20 @@ def test_a_change_that_fails_leaves_everyone_as_they_were(make_case: Callable[[i
     assert running["old"].results().column("_ts").to_pylist()[-1] == 100
     assert "new" not in running
     assert list(running.runtime.sharing.served) == ["old"]
+
+
+def test_history_has_the_columns_of_those_who_join() -> None:
+    """A query that joins a family with kept history and other columns starts with a full window, as it would alone."""
+    stream = "CREATE STREAM t (ts BIGINT, k VARCHAR, x BIGINT, y BIGINT) TIMESTAMP BY ts RETAIN 100;"
+    late = "CREATE QUERY b AS SELECT k, SUM(x * y) AS s, MAX(y) AS m FROM t [RANGE 10 SLIDE 1] WHERE y > 0 GROUP BY k"
+    found = {}
+    for sharing in ("auto", "off"):
+        with windrow.Engine(runtime="local", sharing=sharing) as running:
+            running.execute(f"{stream} CREATE QUERY a AS SELECT k, SUM(x) AS s FROM t [RANGE 10 SLIDE 1] GROUP BY k")
+            running.start()
+            running.push("t", {"ts": [1, 2, 3, 4], "k": ["a", "b", "a", "b"], "x": [1, 2, 3, 4], "y": [5, 0, 7, 8]})
+            running.execute(late)
+            running.push("t", {"ts": [6, 7], "k": ["a", "b"], "x": [1, 1], "y": [2, 3]})
+            found[sharing] = [sorted(map(str, running[q].results().to_pylist())) for q in "ab"]
+    assert found["auto"] == found["off"]
+    assert any("'s': 26" in row for row in found["auto"][1])

@@ -158,7 +158,7 @@ class Shards:
             kept = np.flatnonzero(inside)
             first = np.searchsorted(kept, rows.first)
             picks = pa.array(kept)
-            columns = {c: columns[c].take(picks) for c in self._reads()}
+            columns = {c: columns[c].take(picks) for c in self._reads() if c in columns}
             cell, rows = cell[kept], Sliced(first, rows.edges)
         n = len(cell)
         if n == 0:
@@ -181,9 +181,13 @@ class Shards:
         placed = Cells(of_row, np.ones(len(of_row), np.int8), count)
         block = Block(plot, 0, edge, cells, slots, tally(of_row, count))
         for column, sums in self.sums.items():
+            if column not in columns:  # history has the columns of those who may read it
+                continue
             block.lanes[column] = sums.lift(columns[column], placed)
             block.layouts[column] = sums.layout
         for key, best in self.bests.items():
+            if key[0] not in columns:
+                continue
             codes, valid = best.codes_of(columns[key[0]])
             block.bests[key] = greatest(of_row, codes, _NO_NULLS if valid is None else valid, valid is not None, count)
         return block
