@@ -56,11 +56,12 @@ def registered_in(text: str) -> int:
 
 def test_demo_in_process(capsys: pytest.CaptureFixture[str]) -> None:
     """The demo ends by itself; queries have joined while it ran, and there are answers and three commands to try."""
-    assert main(["demo", "--runtime", "local", "--seconds", "4", "--queries", "12", "--rate", "500", "--plain"]) == 0
+    assert main(["demo", "--runtime", "local", "--seconds", "8", "--queries", "12", "--rate", "500", "--plain"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"\d rows/s .* lag .* of 12 queries", out)
     assert 8 < registered_in(out) <= 12
     assert answers_in(out) > 0
+    assert "overload: 6 x rate" in out and "console: http://127.0.0.1:" in out
     assert len([line for line in out.splitlines() if line.startswith("  ") and "windrow " in line]) == 3
 
 

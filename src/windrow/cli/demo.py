@@ -2,19 +2,23 @@
 
 Trades carry the time at which they are made, so the lag that is shown is the true one: how far the answers are behind
 the wall clock. On Spark a thread writes them as small parquet files, which the engine reads as it would anyone's; in
-process they are pushed. A few queries are there from the start; the others join while it runs.
+process they are pushed. A few queries are there from the start; the others join while it runs. When all are in, trades
+come several times as fast for a while: an overload to watch, and the recovery from it. The console shows all of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import logging
+import os
 import shutil
 import signal
 import sys
 import tempfile
 import threading
 import time
+import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -34,6 +38,9 @@ STEP = 0.5
 """Seconds of trades in one file or push."""
 
 SLACK = "100 MILLISECONDS"
+BURST = (0.72, 0.84)
+"""The part of the time in which trades come faster."""
+
 SPOTLIGHTS = ("volume", "venues", "vwap", "swings", "heavy", "blocks", "both")
 
 
@@ -62,6 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=positive, default=60, metavar="N", help="how long to run (default: 60)")
     parser.add_argument("--queries", type=positive, default=64, metavar="N", help="queries in the end (default: 64)")
     parser.add_argument("--rate", type=positive, default=4000, metavar="N", help="trades per second (default: 4000)")
+    parser.add_argument("--burst", type=positive, default=6, metavar="N", help="so many times the rate when all are in")
+    parser.add_argument("--no-console", action="store_true", help="only the terminal")
     parser.add_argument("--plain", action="store_true", help="a line now and then; the default when not on a terminal")
     parser.add_argument("--keep", metavar="DIR", help="keep the trades, the script and the engine's home here")
     return parser
@@ -80,6 +89,7 @@ class Demo:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._failure: Exception | None = None
+        self._began = time.monotonic()
 
     def run(self) -> int:
         """Start, watch until the time is up or Ctrl-C, stop."""
@@ -88,7 +98,8 @@ class Demo:
         monitor = Monitor(self.options, self.queries, SPOTLIGHTS)
         with monitor.waiting("starting Spark" if self.options.runtime == "spark" else "starting"):
             engine = self._engine()
-        with _interrupts(self._stop):  # after the start: Spark sets a handler of its own, which would cancel the tick
+        # after the start: Spark sets a handler of its own, which would cancel the tick
+        with _interrupts(self._stop), self._console(engine, monitor):
             try:
                 with monitor.waiting("waiting for the first tick"):
                     self._begin(engine)
@@ -105,6 +116,31 @@ class Demo:
             raise self._failure
         return monitor.farewell(len(self.queries) - len(self.waiting))
 
+    @contextmanager
+    def _console(self, engine: Engine, monitor: Any) -> Iterator[None]:
+        """Serve the console meanwhile, if it is installed and wanted."""
+        if self.options.no_console or importlib.util.find_spec("fastapi") is None:
+            yield
+            return
+        from windrow.errors import SourceError
+        from windrow.server.access import Right, Tokens, make_token
+        from windrow.server.process import Address, Server
+
+        token = make_token()
+        try:
+            server = Server(engine, Tokens({token: Right.ADMIN}), Address())
+        except SourceError:  # the usual port is taken
+            server = Server(engine, Tokens({token: Right.ADMIN}), Address(port=0))
+        server.start()
+        monitor.link = f"{server.url}/?token={token}"
+        monitor.console.print(f"console: {monitor.link}", soft_wrap=True, highlight=False, markup=False)
+        if not monitor.plain and (os.environ.get("DISPLAY") or sys.platform == "darwin"):
+            webbrowser.open(monitor.link)
+        try:
+            yield
+        finally:
+            server.stop()
+
     def _engine(self) -> Engine:
         from windrow.cli.trades import DECLARATION
         from windrow.engine import Engine
@@ -118,7 +154,7 @@ class Demo:
             home = str(self.place / "home")
         engine = Engine(self.options.runtime, home)
         if "trade" not in engine.catalog.streams:  # else a kept home that goes on
-            engine.execute(f"CREATE STREAM trade {DECLARATION} WITHIN {SLACK} {source}")
+            engine.execute(f"CREATE STREAM trade {DECLARATION} WITHIN {SLACK} RETAIN 30 SECONDS {source}")
         return engine
 
     def _begin(self, engine: Engine) -> None:
@@ -126,6 +162,7 @@ class Demo:
         self._made_us = _now_us()
         self._more(engine)
         engine.start()
+        self._began = time.monotonic()
         self._thread(self._feed, engine)
         while not self._stop.is_set() and engine.status()["frontier"] is None and not engine.status().get("error"):
             self._stop.wait(0.1)
@@ -138,6 +175,11 @@ class Demo:
         for name in set(names) & set(SPOTLIGHTS):
             engine[name].subscribe(partial(self.newest.__setitem__, name))
 
+    @property
+    def _bursts(self) -> bool:
+        past = (time.monotonic() - self._began) / self.options.seconds
+        return BURST[0] <= past < BURST[1]
+
     def _feed(self, engine: Engine) -> None:
         while not self._stop.wait(max(0.0, STEP - (_now_us() - self._made_us) / 1e6)):
             self._more(engine)
@@ -149,9 +191,8 @@ class Demo:
         from windrow.cli.trades import trades
 
         begin_us, self._made_us = self._made_us, max(_now_us(), self._made_us + 1)
-        rows = trades(
-            max(1, round(self.options.rate * (self._made_us - begin_us) / 1e6)), begin_us, self._made_us, seed=begin_us
-        )
+        rate = self.options.rate * (self.options.burst if self._bursts else 1)
+        rows = trades(max(1, round(rate * (self._made_us - begin_us) / 1e6)), begin_us, self._made_us, seed=begin_us)
         if self.options.runtime == "local":
             engine.push("trade", rows)
             return
@@ -186,6 +227,7 @@ class Demo:
         begin = time.monotonic()
         while True:
             past, status = time.monotonic() - begin, engine.status()
+            monitor.overload = self.options.burst if self._bursts else None
             monitor.show(past, status, _now_us(), len(self.queries) - len(self.waiting), self.newest)
             if past >= self.options.seconds or status.get("error") or self._stop.wait(0.1):
                 return

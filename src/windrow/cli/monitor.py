@@ -44,6 +44,8 @@ class Monitor:
         self.options, self.queries, self.spotlights = options, queries, spotlights
         self.console = console or Console()
         self.plain = options.plain or not self.console.is_terminal
+        self.link: str | None = None
+        self.overload: int | None = None
         self._live: Live | None = None
         self._looks: deque[tuple[float, int]] = deque(maxlen=30)
         self._rates: deque[float] = deque(maxlen=60)
@@ -117,6 +119,8 @@ class Monitor:
             f"state {_bytes(f['bytes'])}{runs}  {f['registered']} of {len(self.queries)} queries  "
             f"{f['answers']:,} answers"
         )
+        if self.overload:
+            line += f"  overload: {self.overload} x rate"
         rows = newest.get("volume")
         return escape(line if rows is None else f"{line}  volume: {brief(rows, 3)}")
 
@@ -140,8 +144,12 @@ class Monitor:
             "queries", f"{f['registered']} of {len(self.queries)}", f"[green]{'━' * done}[/][dim]{'━' * (30 - done)}[/]"
         )
         figures.add_row("answers", f"{f['answers']:,} rows", f"[dim]{f['rows']:,} trades so far, {f['late']:,} late[/]")
+        if self.overload:
+            figures.add_row("overload", f"{self.overload} x rate", "[dim]watch tick and lag, and how they recover[/]")
         title = f"windrow demo, {self.options.runtime} runtime: {left:,.0f} s left, Ctrl-C ends it"
-        return Group(Panel(figures, title=title, title_align="left"), self._answers_table(newest))
+        link = f"console: {escape(self.link)}" if self.link else None
+        panel = Panel(figures, title=title, title_align="left", subtitle=link, subtitle_align="left")
+        return Group(panel, self._answers_table(newest))
 
     def _answers_table(self, newest: Mapping[str, pa.Table]) -> Table:
         table = Table(expand=True, title_justify="left", show_edge=False)
