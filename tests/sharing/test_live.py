@@ -92,4 +92,4 @@ def test_history_has_the_columns_of_those_who_join() -> None:
             running.push("t", {"ts": [6, 7], "k": ["a", "b"], "x": [1, 1], "y": [2, 3]})
             found[sharing] = [sorted(map(str, running[q].results().to_pylist())) for q in "ab"]
     assert found["auto"] == found["off"]
-    assert any("'s': 26" in row for row in found["auto"][1])
+    assert any("'k': 'a', 's': Decimal('26'), 'm': 7" in row for row in found["auto"][1])
