@@ -44,7 +44,7 @@ def test_commit_and_recover(tmp_path):
         latest = store.latest()
         assert store.identity == identity
         assert latest.offsets == {"bid": {"batch": 7}}
-        assert store.read_run(latest.runs["s", 0, "w", "rows"][0]).table["k"].to_pylist() == [0, 1, 2]
+        assert store.runs.read(latest.runs["s", 0, "w", "rows"][0]).table["k"].to_pylist() == [0, 1, 2]
 
 
 def test_crash_before_the_rename(tmp_path):

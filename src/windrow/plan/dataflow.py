@@ -68,11 +68,6 @@ class Circuit:
         columns = {internal: one(table.column(name)) for internal, name, _ in node.columns}
         return Elements.positive(np.full(table.num_rows, BEGINNING), INF, columns)
 
-    def state_bytes(self) -> int:
-        """Bytes of all operators' state."""
-        operators = [s.operator for s in self.flow.steps if s.operator is not None]
-        return sum(run.nbytes for o in operators for runs in o.state().values() for run in runs)
-
     def answer(self, elements: Elements) -> pa.Table:
         """The elements of the last step as the rows a user sees."""
         return answer(self.plan, elements)

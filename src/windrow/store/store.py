@@ -30,12 +30,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from windrow.errors import StateError
-from windrow.operators.state.run import Run
 from windrow.store.lock import NAME as LOCK_NAME
 from windrow.store.lock import Lock
 from windrow.store.manifest import Manifest, decode, encode
 from windrow.store.place import Place, is_temporary
-from windrow.store.runs import MemoryRuns, RunRef, Runs, RunStore, tick_of
+from windrow.store.runs import MemoryRuns, Runs, RunStore, tick_of
 from windrow.store.sealed import corrupt, other_version, seal, unseal
 
 FORMAT = 3
@@ -168,10 +167,6 @@ class Store(StateStore):
         self.place.write(name, encode(manifest))
         with self._guard:
             self._manifests[manifest.version] = manifest
-
-    def read_run(self, ref: RunRef) -> Run:
-        """The run of a reference."""
-        return self.runs.read(ref)
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Manifest | None]:
