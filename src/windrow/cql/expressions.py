@@ -36,6 +36,7 @@ _VOLATILE = {
     "get_current_time", "current_localtime", "current_localtimestamp", "random", "uuid", "gen_random_uuid", "uuidv4",
     "uuidv7", "nextval", "currval", "setseed", "txid_current",
 }  # fmt: skip
+_ROWS = frozenset(("unnest", "unlist", "generate_subscripts", "regexp_split_to_table"))
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _NUMBER = re.compile(r"\d{1,9}|\d{1,9}\.\d{1,9}")  # those whose type DuckDB tells from the digits
 _COMPLETE = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Null, exp.Boolean, exp.Case)
@@ -264,6 +265,12 @@ def _check_call(node: exp.Anonymous, context: Context) -> None:
         return
     if name in _VOLATILE:
         raise _volatile(name, context, node)
+    if name in _ROWS:
+        raise UnsupportedError(
+            f"{name}() makes rows, which only UNNEST in a select list may do",
+            hint="unnest in a subquery: FROM (SELECT UNNEST(l) AS x FROM s [RANGE 10]) q",
+            span=span_of(node, context.source),
+        )
     if name == WSTREAM.lower():
         raise BindingError(
             "WSTREAM stands around the whole select list or inside one aggregate",

@@ -27,6 +27,7 @@ from windrow.cql.scope import Entry, Scope, conjuncts, offset_of, resolve, resol
 from windrow.cql.setops import combine
 from windrow.cql.shed import Importance, bind_importance, shed_clause, shed_join, tick_budget, with_importance
 from windrow.cql.source import Source
+from windrow.cql.unnest import unnested
 from windrow.cql.windows import Clock, WindowClause
 from windrow.cql.wstream import INTERNAL, expand_all
 from windrow.errors import BindingError, CQLSyntaxError, Span, UnsupportedError, WindrowError
@@ -389,6 +390,7 @@ class Binder:
             for tree in conditions:
                 above.filter(tree, "HAVING")
             pipeline.node, pipeline.calls = above.node, {}
+        items = unnested(items, pipeline)
         columns: dict[str, Expr] = {}
         outputs = []
         for name, tree in items:

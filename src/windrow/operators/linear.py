@@ -1,4 +1,4 @@
-"""The linear operators: selection, projection, user calls and union.
+"""The linear operators: selection, projection, user calls, unnesting and union.
 
 Each maps elements one by one and keeps lifetimes and signs, so it is right for every update pattern and needs no state.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
 from windrow.operators import scalar
-from windrow.operators.elements import Elements, concat
+from windrow.operators.elements import Elements, Int64s, concat
 from windrow.operators.protocol import Stateless
 
 
@@ -91,6 +92,48 @@ class Call(Stateless):
                 hint="a vectorised function returns one value per row",
             )
         return array
+
+
+class Unnest(Stateless):
+    """One element for each place of some lists, side by side; a list that has ended is null there.
+
+    >>> rows = Elements.positive(np.array([1, 2]), 9, {"l": pa.array([[1, 2], []]), "m": pa.array([["x"], None])})
+    >>> made = Unnest([("a", "l", pa.int64()), ("b", "m", pa.string())]).advance([rows], 5)
+    >>> made.ts.tolist(), made.columns["a"].to_pylist(), made.columns["b"].to_pylist()
+    ([1, 1], [1, 2], ['x', None])
+    """
+
+    def __init__(self, lists: Sequence[tuple[str, str, pa.DataType]]) -> None:
+        self.lists = tuple(lists)
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        spans = [_spans(rows.columns[column]) for _, column, _ in self.lists]
+        counts = np.maximum.reduce([length for _, length, _ in spans])
+        which = np.repeat(np.arange(len(rows)), counts)
+        place = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+        made = rows.take(which)
+        columns = dict(made.columns)
+        for (output, _, type_), (first, length, values) in zip(self.lists, spans, strict=True):
+            picks = pa.array(first[which] + place, mask=place >= length[which])
+            columns[output] = _as_type(values.take(picks), type_)
+        return made.with_columns(columns)
+
+
+def _spans(lists: pa.Array) -> tuple[Int64s, Int64s, pa.Array]:
+    """Where each list begins among all elements, its length (0 for null), and the elements."""
+    if pa.types.is_fixed_size_list(lists.type):
+        bounds = (lists.offset + np.arange(len(lists) + 1)) * lists.type.list_size
+    else:
+        bounds = lists.offsets.to_numpy().astype(np.int64)
+    length = np.diff(bounds)
+    if lists.null_count:
+        length = np.where(np.asarray(lists.is_null()), 0, length)
+    return bounds[:-1], length, lists.values
+
+
+def _as_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    return array if array.type == type_ else array.cast(type_)
 
 
 class Pad(Stateless):

@@ -60,6 +60,12 @@ def evaluate(
         raise RuntimeFailure(
             "an expression failed", detail=f"{str(error).splitlines()[0]} in {'; '.join(s for s, _ in expressions)}"
         ) from error
+    if result.num_rows != length:
+        raise RuntimeFailure(
+            f"an expression gave {result.num_rows} values for {length} rows",
+            detail="; ".join(s for s, _ in expressions),
+            hint="an expression gives one value for each row",
+        )
     return [_as(result.column(i), type_) for i, (_, type_) in enumerate(expressions)]
 
 

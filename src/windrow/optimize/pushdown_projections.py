@@ -31,6 +31,7 @@ from windrow.plan.nodes import (
     StreamOp,
     TableScan,
     Union,
+    Unnest,
     Window,
     WindowKind,
 )
@@ -71,6 +72,9 @@ def prune(node: Node, needed: Names) -> Node:
             if output not in needed:
                 return prune(node.input, needed)
             return _over(node, prune(node.input, (needed - {output}) | frozenset(arguments)))
+        case Unnest(lists=lists):  # all of them count: the longest says how many rows there are
+            made = frozenset(output for output, _, _ in lists)
+            return _over(node, prune(node.input, (needed - made) | frozenset(column for _, column, _ in lists)))
         case Window(spec=spec, derived=derived):
             whole = derived and spec.kind is WindowKind.ROWS
             return _over(node, prune(node.input, all_of(node.input) if whole else needed | frozenset(spec.partition)))

@@ -42,6 +42,7 @@ from windrow.plan.nodes import (
     StreamOp,
     TableScan,
     Union,
+    Unnest,
     Window,
     WindowKind,
     walk,
@@ -160,6 +161,8 @@ class _Model:
                 return _projected(inputs[0], outputs), 0.0, 0.0 if copies else inputs[0].flow
             case Call():
                 return inputs[0], 0.0, 10 * inputs[0].flow
+            case Unnest():  # as if lists had one element
+                return inputs[0], 0.0, inputs[0].flow
             case Quantise(period=period):
                 edge = inputs[0]
                 step = period / self.unit

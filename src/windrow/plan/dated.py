@@ -20,7 +20,7 @@ def dates(node: n.Node) -> frozenset[str] | None:
             return None if node.retroactive else frozenset()  # its rows bound no lifetime
         case n.Window():
             return dates(node.input) if node.spec.kind is not n.WindowKind.ROWS else None
-        case n.Filter() | n.Quantise() | n.Call():
+        case n.Filter() | n.Quantise() | n.Call() | n.Unnest():
             return dates(node.input)
         case n.Project():
             return _renamed(dates(node.input), node)

@@ -30,7 +30,7 @@ from windrow.operators.delta_star import DeltaStar
 from windrow.operators.elements import Elements, concat
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.join import PART_ROWS, Join, Part, Planner
-from windrow.operators.linear import Call, Formula, Pad, Project, Select, Union
+from windrow.operators.linear import Call, Formula, Pad, Project, Select, Union, Unnest
 from windrow.operators.materialize import History, Materialize
 from windrow.operators.protocol import Operator
 from windrow.operators.quantise import Quantise, round_up
@@ -105,7 +105,7 @@ class Dataflow:
         elif isinstance(operator, DeltaStar):
             signed = operator.log
         static = isinstance(node, n.TableScan) and not node.retroactive
-        if isinstance(operator, Select | Project | Call):
+        if isinstance(operator, Select | Project | Call | Unnest):
             static = self.steps[inputs[0]].static
         period = None
         if isinstance(node, n.Aggregate) or isinstance(operator, Clocked):
@@ -114,7 +114,7 @@ class Dataflow:
         return len(self.steps) - 1
 
 
-LINEAR: tuple[type, ...] = (Select, Project, Call, Starting)
+LINEAR: tuple[type, ...] = (Select, Project, Call, Unnest, Starting)
 """Operators that look at each row by itself: what they do to parts of a batch, they do to the batch."""
 
 
@@ -221,6 +221,8 @@ class _Lowering:
             case n.Call():
                 call = Call(node.output, node.function, self.functions[node.function], node.arguments, node.type)
                 return self._unary(call, node)
+            case n.Unnest():
+                return self._unary(Unnest(node.lists), node)
             case n.Join():
                 return self._join(node)
             case n.StarJoin():

@@ -179,6 +179,20 @@ class Call(Unary):
 
 
 @dataclass(frozen=True)
+class Unnest(Unary):
+    """One row for each place of some lists, side by side; a list that has ended is null there.
+
+    `lists`: (output, column of lists, type of the elements).
+    """
+
+    lists: tuple[tuple[str, str, pa.DataType], ...] = ()
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return {**self.input.schema, **{output: type_ for output, _, type_ in self.lists}}
+
+
+@dataclass(frozen=True)
 class Equality:
     """`left = right` between columns of two inputs; `null_safe` also matches null with null."""
 

@@ -45,6 +45,7 @@ from windrow.plan.nodes import (
     StreamOp,
     TableScan,
     Union,
+    Unnest,
     Window,
     WindowKind,
     walk,
@@ -116,7 +117,7 @@ def _rule(node: Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
             return _window(node, strategy)
         case Quantise(period=period):
             return _quantise(inputs[0], period)
-        case Filter() | Project() | Call():
+        case Filter() | Project() | Call() | Unnest():
             return inputs[0]
         case Union():
             return _union(inputs)

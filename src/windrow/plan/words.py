@@ -26,6 +26,7 @@ from windrow.plan.nodes import (
     StarJoin,
     TableScan,
     Union,
+    Unnest,
     Window,
     WindowKind,
     WindowSpec,
@@ -53,6 +54,8 @@ def words(node: Node, unit: int = 1) -> tuple[str, str]:
             return "project", ", ".join(e.column if e.column == n else f"{expression(e)} AS {n}" for n, e in outputs)
         case Call():
             return "call", f"{node.function}({', '.join(node.arguments)}) AS {node.output}"
+        case Unnest(lists=lists):
+            return "unnest", ", ".join(f"{column} AS {output}" for output, column, _ in lists)
         case Join(equalities=equalities, residual=residual):
             flags = [str(i + 1) for i, internal in enumerate(node.internal) if internal]
             internal = f" (internal: {', '.join(flags)})" if flags else ""

@@ -29,7 +29,7 @@ from windrow.operators.changes import Appearing, Changes, Entering, Leaving, Ret
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.join import Join
-from windrow.operators.linear import Call, Pad, Project, Select, Union
+from windrow.operators.linear import Call, Pad, Project, Select, Union, Unnest
 from windrow.operators.materialize import History, Materialize
 from windrow.operators.quantise import Quantise
 from windrow.operators.sample import Restore, Sample, Snapshots
@@ -119,7 +119,7 @@ class Placement:
         return max(self.stages)
 
 
-STATELESS = (Select, Project, Call, Pad, Union, RangeWindow, Entering, Leaving)
+STATELESS = (Select, Project, Call, Unnest, Pad, Union, RangeWindow, Entering, Leaving)
 
 
 def place(flow: Dataflow) -> Placement:
@@ -345,7 +345,7 @@ def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[st
             return set(), True
         operator = flow.steps[readers[0]].operator if len(readers) == 1 else None
         match operator:
-            case Select() | Call() | Entering() | Leaving() | Starting():
+            case Select() | Call() | Unnest() | Entering() | Leaving() | Starting():
                 pass
             case Project():
                 names = {n: names[f.copies] for n, f in operator.outputs if f.copies in names}
