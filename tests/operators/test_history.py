@@ -46,9 +46,8 @@ def test_it_keeps_what_is_alive(rows, monkeypatch):
         seen.append(elements)
         runs = kept.state()["rows"]
         want = [
-            (int(e.ts[i]), int(e.exp[i]), e.columns["s.k"][i].as_py(), e.columns["s.v"][i].as_py())
-            for e in seen
-            for i in range(len(e))
+            (int(e.ts[i]), int(e.exp[i]), number, e.columns["s.k"][i].as_py(), e.columns["s.v"][i].as_py())
+            for number, (e, i) in enumerate((e, i) for e in seen for i in range(len(e)))
             if e.exp[i] > frontier
         ]
         assert rows_of(runs, frontier) == sorted(want)
@@ -95,6 +94,7 @@ def test_zones_never_deny_a_row(rows):
     table = pa.table({c: pa.array([r[c] for r in rows], t) for c, (t, _) in COLUMNS.items()})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(zones, "BLOCK", 7)
+        patch.setattr(zones, "FEW", 0)
         found = zones_of(Run(zoned(table, ["i", "u", "s", "d"])))
     assert found.begins.tolist() == [*range(0, len(rows), 7), len(rows)]
     for name, (type_, _) in COLUMNS.items():

@@ -1,7 +1,7 @@
-"""What has been declared: streams, tables, queries and user functions.
+"""What has been declared: streams, tables, queries, archives and user functions.
 
-Invariant: every name is unique among streams, tables and queries (case-insensitively), and nothing is half-registered:
-a catalog is a value that statements replace, not a place they mutate.
+Invariant: every name is unique among streams, tables, queries and archives (case-insensitively), and nothing is
+half-registered: a catalog is a value that statements replace, not a place they mutate.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from windrow.archive.layout import Layout
 from windrow.errors import BindingError
 from windrow.plan.nodes import QueryPlan
 
@@ -50,6 +51,23 @@ class TableDef:
 
 
 @dataclass(frozen=True)
+class ArchiveDef:
+    """An archive: the query whose rows it keeps on disk, by `keys`, updated `every` so many units of the clock.
+
+    `lifetime`: the greatest of its rows. `layout` None: chosen by size and use; `rebuild` None: with the layout.
+    """
+
+    name: str
+    plan: QueryPlan
+    columns: Mapping[str, pa.DataType]
+    keys: tuple[str, ...]
+    every: int
+    lifetime: int
+    layout: Layout | None = None
+    rebuild: bool | None = None
+
+
+@dataclass(frozen=True)
 class FunctionDef:
     """A user's vectorised function: Arrow arrays in, an array-like of `returns` out."""
 
@@ -66,11 +84,21 @@ class Catalog:
     tables: Mapping[str, TableDef] = field(default_factory=lambda: MappingProxyType({}))
     queries: Mapping[str, QueryPlan] = field(default_factory=lambda: MappingProxyType({}))
     functions: Mapping[str, FunctionDef] = field(default_factory=lambda: MappingProxyType({}))
+    archives: Mapping[str, ArchiveDef] = field(default_factory=lambda: MappingProxyType({}))
 
-    def add(self, item: StreamDef | TableDef | QueryPlan) -> Catalog:
+    def kinds(self) -> dict[str, Mapping[str, StreamDef | TableDef | QueryPlan | ArchiveDef]]:
+        """What is declared, by kind."""
+        return {"stream": self.streams, "table": self.tables, "query": self.queries, "archive": self.archives}
+
+    def readers(self, name: str) -> list[str]:
+        """The queries and archives that read a stream or table."""
+        plans = [*self.queries.values(), *(a.plan for a in self.archives.values())]
+        return [q.name for q in plans if name.lower() in {r.lower() for r in q.streams + q.tables}]
+
+    def add(self, item: StreamDef | TableDef | QueryPlan | ArchiveDef) -> Catalog:
         """The catalog with one more declaration; a taken name is an error."""
         key = item.name.lower()
-        for kind, names in (("stream", self.streams), ("table", self.tables), ("query", self.queries)):
+        for kind, names in self.kinds().items():
             if key in names:
                 raise BindingError(
                     f'{kind} "{item.name}" already exists',
@@ -83,17 +111,19 @@ class Catalog:
                 return replace(self, tables=MappingProxyType({**self.tables, key: item}))
             case QueryPlan():
                 return replace(self, queries=MappingProxyType({**self.queries, key: item}))
+            case ArchiveDef():
+                return replace(self, archives=MappingProxyType({**self.archives, key: item}))
 
     def drop(self, kind: str, name: str, if_exists: bool = False) -> Catalog:
         """The catalog without one declaration; a stream or table that a query reads stays."""
         key = name.lower()
-        names = {"stream": self.streams, "table": self.tables, "query": self.queries}[kind]
+        names = self.kinds()[kind]
         if key not in names:
             if if_exists:
                 return self
             raise BindingError(f'{kind} "{name}" does not exist', hint=_known(kind, names))
-        if kind != "query":
-            readers = [q.name for q in self.queries.values() if key in {r.lower() for r in q.streams + q.tables}]
+        if kind in ("stream", "table"):
+            readers = self.readers(key)
             if readers:
                 raise BindingError(
                     f'{kind} "{name}" is in use',
@@ -105,6 +135,8 @@ class Catalog:
                 return replace(self, streams=_without(self.streams, key))
             case "table":
                 return replace(self, tables=_without(self.tables, key))
+            case "archive":
+                return replace(self, archives=_without(self.archives, key))
             case _:
                 return replace(self, queries=_without(self.queries, key))
 
@@ -114,5 +146,5 @@ def _without(names: Mapping[str, T], key: str) -> Mapping[str, T]:
 
 
 def _known(kind: str, names: Mapping[str, object]) -> str:
-    plural = {"stream": "streams", "table": "tables", "query": "queries"}[kind]
+    plural = {"query": "queries"}.get(kind, f"{kind}s")
     return f"known {plural}: {', '.join(names)}" if names else f"there are no {plural}"

@@ -11,24 +11,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from windrow.cql.binding import Bound, CreateQuery, CreateStream, CreateTable, Drop, Explain, bind, compile_select
+    from windrow.cql.binding import (
+        Bound,
+        CreateArchive,
+        CreateQuery,
+        CreateStream,
+        CreateTable,
+        Drop,
+        Explain,
+        bind,
+        compile_select,
+    )
+    from windrow.cql.one_time import OneTimeSelect
     from windrow.cql.statements import Declaration, Statement, parse
 
 __all__ = [
     "Bound",
+    "CreateArchive",
     "CreateQuery",
     "CreateStream",
     "CreateTable",
     "Declaration",
     "Drop",
     "Explain",
+    "OneTimeSelect",
     "Statement",
     "bind",
     "compile_select",
     "parse",
 ]
 
-_HOMES = {"Declaration": "statements", "Statement": "statements", "parse": "statements"}
+_HOMES = {"OneTimeSelect": "one_time", "Declaration": "statements", "Statement": "statements", "parse": "statements"}
 
 
 def __getattr__(name: str) -> Any:

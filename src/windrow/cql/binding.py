@@ -5,14 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from windrow.catalog import Catalog, StreamDef, TableDef
+from windrow.catalog import ArchiveDef, Catalog, StreamDef, TableDef
+from windrow.cql.archive_syntax import bind_archive
 from windrow.cql.ddl import bind_stream, bind_table
+from windrow.cql.keep_syntax import bind_keep
 from windrow.cql.scope import did_you_mean
 from windrow.cql.select import bind_select
-from windrow.cql.statements import Declaration, DropStatement, ExplainStatement, Select, Statement, parse
+from windrow.cql.statements import (
+    CreateArchiveStatement,
+    Declaration,
+    DropStatement,
+    ExplainStatement,
+    Select,
+    Statement,
+    parse,
+)
 from windrow.errors import BindingError, Span, WindrowError
 from windrow.plan.nodes import QueryPlan
 
@@ -39,8 +48,15 @@ class CreateQuery:
 
 
 @dataclass(frozen=True)
+class CreateArchive:
+    """Keep the rows of a query on disk, by key."""
+
+    definition: ArchiveDef
+
+
+@dataclass(frozen=True)
 class Drop:
-    """Remove a declaration; `kind` is stream, table or query. `name` is as the catalog has it."""
+    """Remove a declaration; `kind` is stream, table, query or archive. `name` is as the catalog has it."""
 
     kind: str
     name: str
@@ -55,7 +71,7 @@ class Explain:
     format: str
 
 
-Bound = CreateStream | CreateTable | CreateQuery | Drop | Explain
+Bound = CreateStream | CreateTable | CreateQuery | CreateArchive | Drop | Explain
 
 
 def bind(statement: Statement, catalog: Catalog) -> Bound:
@@ -65,6 +81,8 @@ def bind(statement: Statement, catalog: Catalog) -> Bound:
             return _declaration(statement, catalog)
         case Select():
             return _select(statement, catalog)
+        case CreateArchiveStatement():
+            return _archive(statement, catalog)
         case DropStatement():
             return _drop(statement, catalog)
         case ExplainStatement():
@@ -87,8 +105,24 @@ def _declaration(statement: Declaration, catalog: Catalog) -> CreateStream | Cre
         raise error.at(span) from None
 
 
+def _archive(statement: CreateArchiveStatement, catalog: Catalog) -> CreateArchive:
+    place = (statement.source, statement.name, statement.text, statement.span)
+    definition = bind_archive(bind_select(statement.tree, catalog, *place), statement.syntax, statement.source)
+    try:
+        catalog.add(definition)
+    except WindrowError as error:
+        raise error.at(statement.name_span) from None
+    return CreateArchive(definition)
+
+
+def _bound(statement: Select, catalog: Catalog, name: str, one_time: bool = False) -> QueryPlan:
+    plan = bind_select(statement.tree, catalog, statement.source, name, statement.text, statement.span, one_time)
+    keep = bind_keep(statement.keep, plan.time_type, statement.source)
+    return plan if keep is None else replace(plan, keep=keep)
+
+
 def _select(statement: Select, catalog: Catalog) -> CreateQuery:
-    plan = bind_select(statement.tree, catalog, statement.source, statement.name, statement.text, statement.span)
+    plan = _bound(statement, catalog, statement.name)
     try:
         catalog.add(plan)
     except WindrowError as error:
@@ -97,23 +131,17 @@ def _select(statement: Select, catalog: Catalog) -> CreateQuery:
 
 
 def _drop(statement: DropStatement, catalog: Catalog) -> Drop:
-    kinds: dict[str, Mapping[str, StreamDef | TableDef | QueryPlan]]
-    kinds = {"stream": catalog.streams, "table": catalog.tables, "query": catalog.queries}
-    known = kinds[statement.kind]
+    known = catalog.kinds()[statement.kind]
     item = known.get(statement.name.lower())
     if item is None:
         if statement.if_exists:
             return Drop(statement.kind, statement.name, True)
         raise _unknown(statement.kind, statement.name, [d.name for d in known.values()], statement.name_span)
-    readers = [
-        q.name
-        for q in catalog.queries.values()
-        if statement.kind != "query" and item.name in (q.streams if statement.kind == "stream" else q.tables)
-    ]
+    readers = catalog.readers(item.name) if statement.kind in ("stream", "table") else []
     if readers:
         raise BindingError(
             f'{statement.kind} "{item.name}" is read by {", ".join(readers)}',
-            hint=f"DROP QUERY {readers[0]} first",
+            hint=f"DROP {'ARCHIVE' if readers[0].lower() in catalog.archives else 'QUERY'} {readers[0]} first",
             span=statement.name_span,
         )
     return Drop(statement.kind, item.name, statement.if_exists)
@@ -140,4 +168,4 @@ def compile_select(text: str, catalog: Catalog, name: str, one_time: bool = Fals
     statement = statements[0] if len(statements) == 1 else None
     if not isinstance(statement, Select):
         raise BindingError("expected one SELECT", span=statements[0].span if statements else None)
-    return bind_select(statement.tree, catalog, statement.source, name, statement.text, statement.span, one_time)
+    return _bound(statement, catalog, name, one_time)

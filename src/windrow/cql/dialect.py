@@ -1,9 +1,9 @@
 """The CQL dialect: DuckDB's SQL, plus windows in brackets and stream operators.
 
-The parser leaves marks on sqlglot's tree. A table or subquery with a window has the `WindowClause`
-in its alias' meta under "window". A select list under a stream operator is one `StreamItems` node. A
-`WSTREAM(...)[...]` inside an expression is a function call with the window in its meta. A SELECT that ends in
-SHED has the `ShedClause` in its meta.
+The parser leaves marks on sqlglot's tree. A table or subquery with a window has the `WindowClause` in its alias' meta
+under "window"; one that is read AS OF an instant has that under "as of". A select list under a stream operator is one
+`StreamItems` node. A `WSTREAM(...)[...]` inside an expression is a function call with the window in its meta. A SELECT
+that ends in SHED has the `ShedClause` in its meta.
 
 Functions stay calls of the name that was written: what a function means is DuckDB's business, so sqlglot
 must not translate any. Only functions with a syntax of their own keep their parsers.
@@ -30,6 +30,7 @@ WSTREAM = "WSTREAM"
 OPERATORS: dict[str, StreamOp | None] = {op.name: op for op in StreamOp if op is not StreamOp.RELATION}
 OPERATORS[WSTREAM] = None  # rewritten into a window on a subquery
 WINDOW = "window"  # meta key: the WindowClause
+AS_OF = "as of"  # meta key: the instant that a query's kept answers are read at
 TEXT = "text"  # meta key: the expression as written
 _SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
 _HOLE_OPEN, _HOLE_CLOSE = "\ue000", "\ue001"
@@ -72,6 +73,7 @@ class CQL(DuckDB):
             return clause
 
         def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
+            instant = self._parse_as_of()
             before = self._parse_cql_window() if self._curr.token_type == TokenType.L_BRACKET else None
             alias = None if at_shed(self._cursor()) else super()._parse_table_alias(alias_tokens)
             after = self._parse_cql_window() if self._curr.token_type == TokenType.L_BRACKET else None
@@ -82,7 +84,17 @@ class CQL(DuckDB):
             if clause := before or after:
                 alias = alias or exp.TableAlias()
                 alias.meta[WINDOW] = clause
+            if instant is not None:
+                alias = alias or exp.TableAlias()
+                alias.meta[AS_OF] = instant
             return alias
+
+        def _parse_as_of(self) -> Any:
+            """`AS OF` and an instant."""
+            if self._curr.token_type != TokenType.ALIAS or str(self._next.text).upper() != "OF":
+                return None
+            self._advance(2)
+            return self._parse_unary()
 
         def _parse_query_modifiers(self, this: Any) -> Any:
             this = super()._parse_query_modifiers(this)

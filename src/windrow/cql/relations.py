@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from windrow.catalog import StreamDef, TableDef
 from windrow.cql import windows
-from windrow.cql.dialect import WINDOW
+from windrow.cql.dialect import AS_OF, WINDOW
 from windrow.cql.joins import Input, join, match, validity
 from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, did_you_mean, offset_of, resolve, resolved, span_of
 from windrow.cql.windows import Clock, WindowClause
@@ -238,6 +238,12 @@ class _FromBinder:
             if source.args.get(key):
                 raise UnsupportedError(f"{key} in FROM", span=span_of(source, self.context.source))
         alias = source.args.get("alias")
+        if alias is not None and AS_OF in alias.meta:
+            raise UnsupportedError(
+                "AS OF in a continuous query",
+                hint="it follows the present; ask a one-time query for the past of a query with KEEP",
+                span=span_of(source, self.context.source),
+            )
         if alias is not None and alias.args.get("columns") and not isinstance(source, exp.Subquery):
             raise UnsupportedError(
                 "column names after an alias",

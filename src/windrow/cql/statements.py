@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING
 
 from sqlglot.errors import TokenError
 
+from windrow.cql.archive_syntax import ArchiveSyntax, split_archive
 from windrow.cql.ddl import DeclarationSyntax, parse_declaration
 from windrow.cql.dialect import parse_query, tokenize
+from windrow.cql.keep_syntax import split_keep
 from windrow.cql.source import Cursor, Source
+from windrow.cql.windows import Amount
 from windrow.errors import CQLSyntaxError, Span
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-KINDS = ("stream", "table", "query")
+KINDS = ("stream", "table", "query", "archive")
 FORMATS = ("text", "json", "dot", "svg")
-_STARTS = "CREATE STREAM, CREATE TABLE, CREATE QUERY, DROP, EXPLAIN or SELECT"
+_STARTS = "CREATE STREAM, CREATE TABLE, CREATE QUERY, CREATE ARCHIVE, DROP, EXPLAIN or SELECT"
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,22 @@ class Declaration(Statement):
 
 @dataclass(frozen=True)
 class Select(Statement):
-    """CREATE QUERY name AS SELECT, or a bare SELECT with the name its position gives."""
+    """CREATE QUERY name AS SELECT [KEEP ...], or a bare SELECT with the name its position gives."""
 
     name: str
     tree: exp.Query
     name_span: Span
+    keep: Amount | None = None
+
+
+@dataclass(frozen=True)
+class CreateArchiveStatement(Statement):
+    """CREATE ARCHIVE name AS SELECT ... KEY ... EVERY ..."""
+
+    name: str
+    tree: exp.Query
+    name_span: Span
+    syntax: ArchiveSyntax
 
 
 @dataclass(frozen=True)
@@ -165,20 +179,27 @@ def _query(cursor: Cursor) -> exp.Query:
 def _create(cursor: Cursor, place: tuple[Span, str, Source]) -> Statement:
     kind = cursor.word.lower()
     if kind not in KINDS:
-        raise cursor.unexpected("STREAM, TABLE or QUERY", hint="write CREATE STREAM, CREATE TABLE or CREATE QUERY")
+        raise cursor.unexpected(
+            "STREAM, TABLE, QUERY or ARCHIVE",
+            hint="write CREATE STREAM, CREATE TABLE, CREATE QUERY or CREATE ARCHIVE",
+        )
     cursor.take()
-    if kind != "query":
+    if kind in ("stream", "table"):
         return Declaration(*place, parse_declaration(cursor, kind))
     name_span = cursor.source.span(cursor.offset)
-    name = cursor.name("the name of the query", hint="write CREATE QUERY name AS SELECT ...")
-    cursor.expect("AS", hint=f"write CREATE QUERY {name} AS SELECT ...")
-    return Select(*place, name, _query(cursor), name_span)
+    name = cursor.name(f"the name of the {kind}", hint=f"write CREATE {kind.upper()} name AS SELECT ...")
+    cursor.expect("AS", hint=f"write CREATE {kind.upper()} {name} AS SELECT ...")
+    if kind == "archive":
+        select, syntax = split_archive(cursor)
+        return CreateArchiveStatement(*place, name, parse_query(cursor.source, select), name_span, syntax)
+    keep = split_keep(cursor)
+    return Select(*place, name, _query(cursor), name_span, keep)
 
 
 def _drop(cursor: Cursor, place: tuple[Span, str, Source]) -> Statement:
     kind = cursor.word.lower()
     if kind not in KINDS:
-        raise cursor.unexpected("STREAM, TABLE or QUERY", hint="write DROP QUERY name")
+        raise cursor.unexpected("STREAM, TABLE, QUERY or ARCHIVE", hint="write DROP QUERY name")
     cursor.take()
     if_exists = cursor.accept("IF", "EXISTS")
     name_span = cursor.source.span(cursor.offset)

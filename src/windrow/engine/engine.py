@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.engine.functions import registered
 from windrow.engine.replay import applied, infer_stream
-from windrow.errors import BindingError, WindrowError
+from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.declarations import Change
@@ -209,13 +209,28 @@ class Engine:
             made = parse_sink({"sink": kind, **options}, owner=self.runtime.store.identity)
         self.runtime.declared.outlets[key].sinks.append(made)
 
-    def ask(self, text: str) -> pa.Table:
-        """Answer a one-time SELECT over the streams' kept windows and the relation-valued answers, as of now."""
-        from windrow.runtime.ask import ask
+    def ask(
+        self,
+        text: str,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        isolation: str = "snapshot",
+        timeout: float | None = None,
+        cancel: threading.Event | None = None,
+    ) -> pa.Table:
+        """Answer a one-time SELECT over the streams' kept windows, tables, and the relations of queries.
 
-        with self.runtime.view() as view:
-            tables = {k: t.reading.table for k, t in self.runtime.declared.tables.items()}
-            return ask(text, self.catalog, view, tables, self._functions(self.catalog))
+        `isolation`: "snapshot" answers as of the start, "latest" as of the end. The schema's metadata say for which
+        frontier the answer is exact (`windrow.as_of`) and at which level (`windrow.isolation`). `parameters` are the
+        values of `$name`, `$1` or `?`. After `timeout` seconds, or when `cancel` is set, it is given up.
+        """
+        from windrow.runtime.ask import Limits, ask
+
+        self.runtime.check()
+        functions, limits = self._functions(self.catalog), Limits(timeout, cancel)
+        return ask(
+            text, self.catalog, self.runtime, functions, isolation=isolation, parameters=parameters, limits=limits
+        )
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait until the engine stops; what made it fail is raised."""
@@ -299,7 +314,10 @@ class Query:
         runtime = self._engine.runtime
         if self.plan.has_op:
             with runtime.view() as view:
-                return view.tick, self._with_quality(view.snapshot(self._key))
+                table = view.snapshot(self._key)
+                told = {"windrow.as_of": str(view.frontier), "windrow.isolation": "snapshot"}
+                table = table.replace_schema_metadata({**(table.schema.metadata or {}), **told})
+                return view.tick, self._with_quality(table)
         tick, rows = runtime.declared.outlets[self._key].recent.up_to()
         rows = self._with_quality(rows)
         if rows.num_rows:
@@ -375,7 +393,11 @@ def _note(change: Change, bound: Any) -> None:
         case cql.CreateTable(definition):
             change.add("table", definition)
         case cql.CreateQuery(plan):
+            if plan.keep is not None:
+                raise UnsupportedError("KEEP is not part of this version", hint="attach a sink to keep answers")
             change.add("query", plan)
+        case cql.CreateArchive():
+            raise UnsupportedError("CREATE ARCHIVE is not part of this version")
         case cql.Drop(kind, name, _):
             change.drop(kind, name)
 

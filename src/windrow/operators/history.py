@@ -27,19 +27,25 @@ from windrow.operators.state.zones import WORTH, is_key, zoned
 MOST = 1 << 18
 """Rows of a run that is not merged any more, unless a tick brings more."""
 
+FILTERED = 1 << 16
+"""Rows from which a run has sketches and filters: smaller ones are soon merged."""
+
 FANOUT = 4
 """A run is merged with the ones after it when they have a fourth of its rows together."""
 
-TS, EXP = "_ts", "_exp"
+TS, EXP, SEQ = "_ts", "_exp", "_seq"
+"""Beside the stream's columns: the lifetime, and a number that says in which order rows came."""
 
 
 class History:
-    """Rows of a stream; `key`: the columns they are sorted by within a run. Nothing comes out."""
+    """Rows of a stream; `key`: the columns they are sorted by within a run; `time`: that of their time. Nothing comes
+    out."""
 
-    def __init__(self, key: Sequence[str] = ()) -> None:
-        self.key = tuple(key)
+    def __init__(self, key: Sequence[str] = (), time: str = "") -> None:
+        self.key, self.time = tuple(key), time
         self._runs: list[Run] = []  # in the order of their time
         self._last: dict[str, int] = {}  # the last end in each run
+        self._count = 0  # rows that have come
 
     def start(self, ts: int) -> None:
         """Nothing to do."""
@@ -59,8 +65,10 @@ class History:
         return self._last[run.uid]
 
     def _insert(self, rows: Elements, frontier: int) -> None:
-        tables = [pa.table({TS: pa.array(rows.ts), EXP: pa.array(rows.exp), **rows.columns})]
         size = len(rows)
+        numbers = pa.array(np.arange(self._count, self._count + size))
+        tables = [pa.table({TS: pa.array(rows.ts), EXP: pa.array(rows.exp), SEQ: numbers, **rows.columns})]
+        self._count += size
         while self._runs and _merges(self._runs[-1].table.num_rows, size):
             tables.append(self._runs.pop().table)
             size += tables[-1].num_rows
@@ -72,17 +80,28 @@ class History:
     def _arranged(self, table: pa.Table) -> pa.Table:
         if table.num_rows < WORTH:
             return table.combine_chunks()
-        order = [(k, "ascending", "at_end") for k in (*self.key, TS)]
+        order = [(k, "ascending", "at_end") for k in (*self.key, TS, SEQ)]
         table = table.take(pc.sort_indices(table, sort_keys=order))
-        keys = [n for n in table.column_names if n not in (TS, EXP) and is_key(table.schema.field(n).type)]
-        return zoned(table, keys)
+        return zoned(table, self._keys(table) if table.num_rows >= FILTERED else ())
+
+    def _keys(self, table: pa.Table) -> list[str]:
+        """The columns that a question may name a value of; the blocks of the first key say enough."""
+        known = (TS, EXP, SEQ, self.time, *self.key[:1])
+        return [n for n in table.column_names if n not in known and is_key(table.schema.field(n).type)]
 
     def state(self) -> State:
         return {"rows": tuple(self._runs)}
 
     def restore(self, state: State, frontier: int) -> None:
-        self._runs = list(state["rows"])
+        self._runs = [r if SEQ in r.table.column_names else _numbered(r) for r in state["rows"]]
         self._last = {}
+        self._count = max((int(ints(r.table, SEQ).max()) + 1 for r in self._runs), default=0)
+
+
+def _numbered(run: Run) -> Run:
+    """A run of an earlier version of windrow, whose rows lie in the order in which they came."""
+    table = run.table.drop_columns([n for n in run.table.column_names if n in ("_sign", "_hash")])
+    return Run(table.append_column(SEQ, pa.array(np.arange(table.num_rows))))
 
 
 def _merges(older: int, newer: int) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from windrow.operators.elements import BEGINNING, Elements, concat
 from windrow.operators.protocol import State
 from windrow.operators.state.keyed import KeyedRuns, surviving
@@ -42,28 +40,6 @@ class Materialize:
 
     def restore(self, state: State, frontier: int) -> None:
         self._last = frontier
-        self._rows.restore(state["rows"])
-
-
-class History:
-    """A stream's history: rows stay until their lifetime ends; nothing comes out."""
-
-    def __init__(self) -> None:
-        self._rows = KeyedRuns(())
-
-    def start(self, ts: int) -> None:
-        """Nothing to do."""
-
-    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
-        (rows,) = inputs
-        self._rows.expire(frontier)
-        self._rows.insert(rows, frontier)
-        return rows.take(np.zeros(0, np.int64))
-
-    def state(self) -> State:
-        return {"rows": self._rows.runs()}
-
-    def restore(self, state: State, frontier: int) -> None:
         self._rows.restore(state["rows"])
 
 

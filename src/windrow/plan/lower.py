@@ -29,9 +29,10 @@ from windrow.operators.changes import Appearing, Changes, Clocked, Entering, Lea
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.elements import Elements, concat
 from windrow.operators.grid_aggregate import GridAggregate
+from windrow.operators.history import History, default_key
 from windrow.operators.join import PART_ROWS, Join, Part, Planner
 from windrow.operators.linear import Call, Formula, Pad, Project, Select, Union, Unnest
-from windrow.operators.materialize import History, Materialize
+from windrow.operators.materialize import Materialize
 from windrow.operators.protocol import Operator
 from windrow.operators.quantise import Quantise, round_up
 from windrow.operators.sample import Restore, Sample, Snapshots
@@ -180,13 +181,21 @@ def lower(
     return builder.flow
 
 
+def lower_part(plan: n.QueryPlan, node: n.Node, functions: Functions) -> Dataflow:
+    """The dataflow of a node of a plan: its elements, lifetimes and all."""
+    builder = _Lowering(plan, functions, "upa", Tuning())
+    builder.lower(node)
+    return builder.flow
+
+
 def lower_kept(plan: n.QueryPlan, retain: int) -> Dataflow:
     """The dataflow that keeps a stream's rows for `retain` ticks; the plan is a bare scan."""
     flow = Dataflow()
     (scan,) = [node for node in n.walk(plan.root) if isinstance(node, n.Scan)]
     source = flow.add(None, (), scan, scan.schema)
     window = flow.add(RangeWindow(retain), [source], scan, scan.schema)
-    flow.add(History(), [window], scan, scan.schema)
+    time = next(name for name, column, _ in scan.columns if column == scan.time)
+    flow.add(History(default_key(scan.schema.items(), time), time), [window], scan, scan.schema)
     return flow
 
 

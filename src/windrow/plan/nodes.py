@@ -420,7 +420,7 @@ class QueryPlan:
     """A registered query: its tree (rooted at an Emit) and how its answer is shown.
 
     `output`: (shown name, internal column) in SELECT order. `has_op`: the answer is a change log.
-    `time_type`: the type of `_ts`.
+    `time_type`: the type of `_ts`. `keep`: how long its answers last on disk, in units of its clock.
     """
 
     name: str
@@ -429,6 +429,7 @@ class QueryPlan:
     time_type: pa.DataType
     text: str = ""
     budget: TickBudget | None = None
+    keep: int | None = None
 
     @property
     def has_op(self) -> bool:

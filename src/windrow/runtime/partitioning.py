@@ -28,9 +28,10 @@ from windrow.operators.bag import Bag
 from windrow.operators.changes import Appearing, Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.grid_aggregate import GridAggregate
+from windrow.operators.history import History
 from windrow.operators.join import Join
 from windrow.operators.linear import Call, Pad, Project, Select, Union, Unnest
-from windrow.operators.materialize import History, Materialize
+from windrow.operators.materialize import Materialize
 from windrow.operators.quantise import Quantise
 from windrow.operators.sample import Restore, Sample, Snapshots
 from windrow.operators.totals import Totals

@@ -441,19 +441,27 @@ class Runtime:
         """The present, for one-time queries."""
         with self.state() as state:
             streams = dict(self.declared.streams)
-
-            def snapshot(query: str) -> pa.Table:
-                program = self.ticker.queries[query]
-                assert isinstance(program, QueryProgram)
-                return view.relation(state, program)
-
             yield View(
                 state.tick,
                 state.frontier,
                 lambda stream: view.kept_rows(state, streams[stream].definition),
-                snapshot,
-                lambda stream: streams[stream].definition.retain or 0,
+                lambda query: self.relation(state, query),
+                self.reach,
             )
+
+    def relation(self, state: StateReader, query: str) -> pa.Table:
+        """The rows of a relation-valued query in a state."""
+        program = self.ticker.queries[query]
+        assert isinstance(program, QueryProgram)
+        return view.relation(state, program)
+
+    def reach(self, stream: str) -> int:
+        """How far back a stream's kept rows go, in ticks of its clock."""
+        return self.declared.streams[stream].definition.retain or 0
+
+    def table(self, name: str) -> pa.Table:
+        """What a table holds."""
+        return self.declared.tables[name].reading.table
 
     def joins(self, query: str) -> list[dict[str, Any]]:
         """What the joins of a running query do, and why."""

@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
-from windrow.operators.elements import BEGINNING, Elements, concat
+from windrow.operators.elements import BEGINNING, INF, Elements
+from windrow.operators.history import EXP, SEQ
 from windrow.operators.materialize import relation_of
 from windrow.operators.quality import Quality
 from windrow.operators.star_join import StarJoin, quality_of
-from windrow.operators.state.run import Run, elements_of
+from windrow.operators.state.run import Run, ints
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import Emit, QueryPlan, Scan, StreamOp
 from windrow.runtime.program import QueryProgram
@@ -101,18 +103,33 @@ def kept_plan(stream: StreamDef) -> QueryPlan:
     return QueryPlan(kept_name(key), Emit(scan, StreamOp.RELATION), output, stream.time_type)
 
 
+def kept_runs(state: StateReader, stream: str) -> list[Run]:
+    """The runs of a stream's history."""
+    return [r for slot, runs in state.slots(kept_name(stream)) if not slot.startswith(WAITING) for r in runs]
+
+
 def kept_rows(state: StateReader, stream: StreamDef, *, waiting: bool = False) -> pa.Table:
     """The rows a stream has kept, in the order of their time; with those that wait for the frontier, if asked."""
     key = stream.name.lower()
-    parts = []
-    for slot, runs in state.slots(kept_name(key)):
-        if waiting or not slot.startswith(WAITING):
-            parts += [elements_of(r, "_hash") for r in runs]
-    if not parts:
-        return pa.schema(list(stream.columns.items())).empty_table()
-    rows = concat(parts)
-    rows = rows.filter(rows.exp > state.frontier)
-    return pa.table({n: rows.columns[f"{key}.{n}"] for n in stream.columns}).sort_by(stream.time)
+    tables = [_shown({}, key, stream)]
+    for run in kept_runs(state, key):
+        alive = ints(run.table, EXP) > state.frontier
+        tables.append(_shown(run.table if alive.all() else run.table.filter(pa.array(alive)), key, stream))
+    if waiting:
+        for slot, runs in state.slots(kept_name(key)):
+            if slot.startswith(WAITING):
+                tables += [_shown(run.table, key, stream) for run in runs]
+    rows = pa.concat_tables(tables).sort_by([(stream.time, "ascending"), (SEQ, "ascending")])
+    return rows.drop_columns([SEQ])
+
+
+def _shown(table: Mapping[str, pa.Array] | pa.Table, key: str, stream: StreamDef) -> pa.Table:
+    """The stream's columns of a run, and the order in which rows came: those that wait came last, in their order."""
+    schema = pa.schema([*stream.columns.items(), (SEQ, pa.int64())])
+    if not isinstance(table, pa.Table):
+        return schema.empty_table()
+    numbers = table.column(SEQ) if SEQ in table.column_names else pa.array(INF // 2 + np.arange(table.num_rows))
+    return pa.table({**{n: table.column(f"{key}.{n}") for n in stream.columns}, SEQ: numbers}).cast(schema)
 
 
 def sheds(query: QueryProgram) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -12,7 +11,6 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from windrow.engine import Engine
 from windrow.errors import SourceError
 from windrow.server.access import SESSION_SECONDS
 from windrow.server.checking import check
@@ -78,8 +76,7 @@ async def ask(request: Request, body: Question) -> Response:
     """Answer a one-time SELECT over kept windows, tables and the relations of queries."""
 
     def work() -> Response:
-        given = {"isolation": body.isolation} if "isolation" in signature(Engine.ask).parameters else {}
-        return answer(request, live(request).engine.ask(body.query, **given), body.limit)
+        return answer(request, live(request).engine.ask(body.query, isolation=body.isolation), body.limit)
 
     async with _slot(request):
         return await to_thread.run_sync(work)

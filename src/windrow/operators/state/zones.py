@@ -2,8 +2,8 @@
 
 A run that is worth it is cut into blocks of `BLOCK` rows. Of each block and column: the least and the greatest code
 (`aggregates.order`: int64, or UTF-8 bytes for text) and how many values are null. Of the whole run and each column that
-may be a key: a sample of hashes that says how many values are distinct, and a filter that says which are not there
-(Bloom: no value that is there is denied; one in a hundred that is not there is let through).
+may be a key: a sample of hashes that says how many values are distinct, and, if they are many, a filter that says
+which are not there (Bloom: no value that is there is denied; one in a hundred that is not there is let through).
 
     run   = rows sorted by the stream's key, in blocks       zones travel in the metadata of the run's table,
     zones = | low high nulls | low high nulls | ...          and so in its file
@@ -39,6 +39,9 @@ WORTH = 4096
 
 SAMPLE = 64
 """Hashes kept to estimate how many values are distinct."""
+
+FEW = 256
+"""With fewer distinct values every run has them all: a filter would say nothing."""
 
 MOST_BITS = 1 << 19
 _KEY, _FILTER, _SKETCH = b"windrow.zones", b"windrow.filter.", b"windrow.sketch."
@@ -98,8 +101,8 @@ def zoned(table: pa.Table, keys: Iterable[str] = ()) -> pa.Table:
         hashes = _hash_column(one(table.column(name)))
         sample = smallest(hashes.view(np.int64), SAMPLE)
         metadata[_SKETCH + name.encode()] = sample.tobytes()
-        if (distinct := estimate(sample, SAMPLE)) * 10 <= MOST_BITS:
-            metadata[_FILTER + name.encode()] = _filter(hashes, distinct).tobytes()
+        if FEW <= (distinct := estimate(sample, SAMPLE)) <= MOST_BITS / 10:
+            metadata[_FILTER + name.encode()] = _filter(np.unique(hashes), distinct).tobytes()
     metadata[_KEY] = _packed(pa.table(columns))
     return table.replace_schema_metadata(metadata)
 

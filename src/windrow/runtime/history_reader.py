@@ -1,0 +1,137 @@
+"""Reading a stream's history: the columns, the stretch of time and the predicates that a scan wants, and little else.
+
+A scan asks for rows of the last `size` ticks for which its predicates may hold. Runs outside that time are not looked
+at, of the others only the blocks that their zones admit (`pruning`), of those the times first and the columns where
+rows are left. What comes back may have rows that the predicates refuse, never too few: the plan's own filters decide.
+
+`Figures` counts runs, blocks and bytes: what was read, and what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.elements import INF, Elements, Int64s, concat, one
+from windrow.operators.history import TS
+from windrow.operators.state.run import Run, ints
+from windrow.operators.state.zones import zone_bytes, zones_of
+from windrow.plan.nodes import Filter, Node, Scan, Window, WindowKind, walk
+from windrow.runtime import pruning
+from windrow.sharing.conditions import Condition
+
+
+@dataclass
+class Figures:
+    """How much was read, of how much."""
+
+    runs: int = 0
+    of_runs: int = 0
+    blocks: int = 0
+    rows: int = 0
+    bytes: int = 0
+    of_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ScanWish:
+    """What a scan wants of its stream's history; `size`: of the window on it, in ticks of its clock."""
+
+    scan: Scan
+    size: int
+    conditions: tuple[Condition, ...] = ()
+    names: dict[str, str] = field(default_factory=dict)  # internal name -> the run's column
+
+    @property
+    def stream(self) -> str:
+        return self.scan.stream.lower()
+
+    @property
+    def empty(self) -> Elements:
+        """No rows."""
+        return Elements.empty(self.scan.schema)
+
+
+def wishes(root: Node) -> dict[Scan, ScanWish]:
+    """What each windowed scan of a plan wants: the predicates next to it, below and above its window."""
+    found: dict[Scan, ScanWish] = {}
+    above: dict[int, Node] = {id(child): node for node in walk(root) for child in node.inputs}
+    for scan in (node for node in walk(root) if isinstance(node, Scan)):
+        predicates, size, node = [], None, above.get(id(scan))
+        while isinstance(node, Filter | Window):
+            if isinstance(node, Filter):
+                predicates.append(node.predicate)
+            elif size is None:
+                size = {WindowKind.RANGE: node.spec.size, WindowKind.NOW: 1}.get(node.spec.kind)
+            node = above.get(id(node))
+        if size is not None:
+            names = {internal: f"{scan.stream.lower()}.{column}" for internal, column, _ in scan.columns}
+            conditions = pruning.conditions_of(predicates, scan.schema)
+            found[scan] = ScanWish(scan, size, conditions, names)
+    return found
+
+
+def span_of(run: Run) -> tuple[int, int]:
+    """The first and last time in a run."""
+    zones = zones_of(run)
+    if zones is not None:
+        held = zones.spans[TS]
+        return min(held.low), max(held.high)  # type: ignore[type-var, return-value]
+    ts = ints(run.table, TS)
+    return int(ts.min()), int(ts.max())
+
+
+def youngest_first(runs: Sequence[Run]) -> list[Run]:
+    """Runs in the order in which their sub-windows will be overwritten last (algorithm 8)."""
+    return sorted((r for r in runs if r.table.num_rows), key=lambda r: span_of(r)[::-1], reverse=True)
+
+
+def rows_of(run: Run, wish: ScanWish, frontier: int, figures: Figures) -> Elements:
+    """The rows of a run that a scan may want at the frontier."""
+    figures.of_runs += 1
+    figures.of_bytes += run.nbytes
+    first, last = span_of(run)
+    oldest = frontier - wish.size  # rows after this are in the window
+    if last <= oldest or first > frontier:
+        return wish.empty
+    figures.runs += 1
+    parts = [_stretch(run.table, b, e, oldest, frontier, wish, figures) for b, e in _stretches(run, wish, figures)]
+    return concat([wish.empty, *parts])
+
+
+def _stretches(run: Run, wish: ScanWish, figures: Figures) -> list[tuple[int, int]]:
+    """The stretches of rows that the run's zones admit."""
+    zones = zones_of(run)
+    if zones is None:
+        return [(0, run.table.num_rows)]
+    figures.bytes += zone_bytes(run)
+    chosen = np.flatnonzero(pruning.blocks(wish.conditions, zones, wish.names))
+    figures.blocks += len(chosen)
+    if not len(chosen):
+        return []
+    breaks = np.flatnonzero(np.diff(chosen) > 1) + 1
+    return [(int(zones.begins[p[0]]), int(zones.begins[p[-1] + 1])) for p in np.split(chosen, breaks)]
+
+
+def _stretch(
+    table: pa.Table, begin: int, end: int, oldest: int, frontier: int, wish: ScanWish, figures: Figures
+) -> Elements:
+    """The rows of a stretch that are in the window: times first, then the columns, if any is left."""
+    part = table.slice(begin, end - begin)
+    ts = ints(part, TS)
+    figures.bytes += ts.nbytes
+    inside = (ts > oldest) & (ts <= frontier)
+    if not inside.any():
+        return wish.empty
+    columns = {}
+    picks = None if inside.all() else pa.array(inside)
+    for internal, column in wish.names.items():
+        values = one(part.column(column))
+        figures.bytes += values.nbytes
+        columns[internal] = values if picks is None else values.filter(picks)
+    found: Int64s = ts[inside]
+    figures.rows += len(found)
+    return Elements.positive(found, INF, columns)

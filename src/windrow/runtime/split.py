@@ -1,0 +1,156 @@
+"""Plans that split by run: what each run gives is computed once, and merged whenever the answer is wanted.
+
+    Emit                                     upper: selections and projections, over the merged answer, once
+      Project, Filter (HAVING) ...
+        Aggregate                            a partial per run (`aggregates/mergeable`); or none: rows are put together
+          Project, Filter, tables joined     lower: linear in the stream's rows, so run by run
+            Window [RANGE]
+              Filter, Scan
+
+Law: the answer over the union of runs is the merge of their parts, in any order, and a part can be left out or
+replaced before merging. A plan with two streams, DISTINCT, or aggregates that need all values of a group does not
+split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from windrow.operators.aggregates import Aggregation
+from windrow.operators.aggregates.mergeable import MergeableAggregate, merges
+from windrow.operators.elements import INF, Elements, Int64s, concat
+from windrow.plan.lower import Dataflow, in_parts
+from windrow.plan.nodes import (
+    Aggregate,
+    Call,
+    Filter,
+    Join,
+    Node,
+    Project,
+    QueryPlan,
+    Scan,
+    Semi,
+    StreamOp,
+    TableScan,
+    Window,
+    WindowKind,
+    walk,
+)
+from windrow.plan.patterns import lifetimes
+
+LINEAR = (Filter, Project, Call)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A plan that splits: `lower` run by run, then the aggregate if there is one, then `upper` over `merged`."""
+
+    scan: Scan
+    lower: Node
+    aggregate: Aggregate | None
+    upper: Node
+    merged: Scan  # the leaf of `upper`: what comes from below it
+
+    def aggregation(self) -> MergeableAggregate | None:
+        """The aggregate, to be computed in parts."""
+        if self.aggregate is None:
+            return None
+        return MergeableAggregate(self.aggregate.keys, _calls(self.aggregate), self.aggregate.input.schema)
+
+
+def split(plan: QueryPlan) -> Split | None:
+    """How a plan splits by run; None when it does not."""
+    if plan.root.op is not StreamOp.RELATION or plan.root.period is not None:
+        return None
+    above, node = [], plan.root.input
+    while isinstance(node, LINEAR):
+        above.append(node)
+        node = node.input
+    aggregate = node if isinstance(node, Aggregate) else None
+    if aggregate is None:
+        above, node = [], plan.root.input
+    elif not merges(_calls(aggregate)):
+        return None
+    lower = node if aggregate is None else aggregate.input
+    scans = [n for n in walk(lower) if isinstance(n, Scan)]
+    if len(scans) != 1 or not _linear(lower):
+        return None
+    merged = _leaf(node)
+    upper: Node = merged
+    for unary in reversed(above):
+        upper = replace(unary, input=upper)
+    return Split(scans[0], lower, aggregate, upper, merged)
+
+
+def _linear(node: Node) -> bool:
+    """Whether the rows of a node are the sum of what each row of its one stream gives."""
+    match node:
+        case Scan():
+            return True
+        case Window(spec=spec):
+            return spec.kind in (WindowKind.RANGE, WindowKind.NOW) and _linear(node.input)
+        case Filter() | Project() | Call():
+            return _linear(node.input)
+        case Join(internal=internal):
+            return not any(internal) and all(_static(p) or _linear(p) for p in node.parts)
+        case Semi(anti=False):
+            return _linear(node.inputs[0]) and _static(node.inputs[1])
+    return False  # NOT EXISTS and LEFT JOIN take rows back: parts would not be sums of rows
+
+
+def _static(node: Node) -> bool:
+    return lifetimes(node)[node].static
+
+
+def _leaf(node: Node) -> Scan:
+    """A source of rows with the columns of a node."""
+    return Scan("~merged", "~merged", tuple((name, name, type_) for name, type_ in node.schema.items()), "")
+
+
+def _calls(node: Aggregate) -> list[Aggregation]:
+    return [Aggregation(c.kind, c.column, c.output, c.type, c.distinct, c.parameters) for c in node.calls]
+
+
+def evaluate(
+    flow: Dataflow, source: Callable[[Scan | TableScan], Elements], frontier: int, check: Callable[[], None]
+) -> Elements:
+    """What the last step of a new dataflow gives when all rows of its sources come at once; `check` may stop it."""
+    outputs: list[Elements] = []
+    for step in flow.steps:
+        step.start(frontier)
+    for index, step in enumerate(flow.steps):
+        check()
+        if step.operator is None:
+            assert isinstance(step.node, Scan | TableScan)
+            outputs.append(source(step.node))
+            continue
+        inputs = [outputs[i] for i in step.inputs]
+        parts = in_parts(flow, index, inputs, frontier)
+        if parts is not None:
+            found = [Elements.empty(flow.steps[-1].schema)]
+            for part in parts:
+                check()
+                found.append(part)
+            return concat(found)
+        outputs.append(step.operator.advance(inputs, frontier))
+    return outputs[-1]
+
+
+def alive(rows: Elements, frontier: int) -> Elements:
+    """The rows of elements without negatives that are there at an instant."""
+    return rows.filter((rows.ts <= frontier) & (rows.exp > frontier))
+
+
+def first_end(rows: Elements) -> int:
+    """The first instant at which one of the rows ends."""
+    ends: Int64s = rows.exp
+    return int(ends.min()) if len(ends) else INF
+
+
+def table_of(columns: Mapping[str, pa.Array], plan: QueryPlan) -> pa.Table:
+    """The columns of the answer as its user sees them."""
+    arrays = [columns[internal] for _, internal in plan.output]
+    return pa.Table.from_arrays(arrays, names=[shown for shown, _ in plan.output])

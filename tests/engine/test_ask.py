@@ -1,0 +1,250 @@
+"""One-time queries equal the oracle at the instant they name, read little, and disturb nobody."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import windrow
+from windrow.errors import BindingError, RuntimeFailure, UnsupportedError
+from windrow.operators import history
+from windrow.operators.state import zones
+from windrow.runtime import ask as asking
+from windrow.runtime.ask import ask
+from windrow.runtime.history_reader import Figures
+from windrow.testing import oracle
+
+STREAM = "CREATE STREAM s (ts BIGINT, k BIGINT, v DOUBLE, w VARCHAR) TIMESTAMP BY ts RETAIN 200;"
+TABLE = "CREATE TABLE t (k BIGINT, name VARCHAR);"
+NAMES = pa.table({"k": [0, 1, 2, 3, 3], "name": ["a", "b", "c", "d", "e"]})
+SPLIT = [
+    "SELECT k, v, w FROM s [RANGE 150] WHERE k = 3",
+    "SELECT k, v FROM s [RANGE 60] WHERE v > 0.5 AND w IN ('x', 'y')",
+    "SELECT COUNT(*) AS n, SUM(v) AS s, MIN(w) AS m FROM s [RANGE 100]",
+    "SELECT k, AVG(v) AS a, MAX(v) AS b, COUNT(w) AS c FROM s [RANGE 120] WHERE k <> 4 GROUP BY k HAVING COUNT(*) > 2",
+    "SELECT k + 1 AS k1, SUM(v) * 2 AS d FROM s [RANGE 80] GROUP BY k + 1",
+    "SELECT w, SUM(k) AS n FROM s [RANGE 90] WHERE w IS NULL OR w = 'z' GROUP BY w",
+    "SELECT COUNT(*) AS n FROM s [NOW]",
+    "SELECT t.name, COUNT(*) AS n FROM s [RANGE 100], t WHERE s.k = t.k GROUP BY t.name",
+]
+WHOLE = [
+    "SELECT DISTINCT k FROM s [RANGE 50]",
+    "SELECT k, MEDIAN(v) AS m, COUNT(DISTINCT w) AS c FROM s [RANGE 70] GROUP BY k",
+    "SELECT a.k, a.v, b.v AS bv FROM s [RANGE 12] a, s [RANGE 7] b WHERE a.k = b.k AND a.v < b.v",
+    "SELECT k, v FROM s [RANGE 40] WHERE NOT EXISTS (SELECT * FROM t WHERE t.k = s.k)",
+    "SELECT s.k, t.name FROM s [RANGE 15] LEFT JOIN t ON s.k = t.k",
+]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Zones, filters and merges at sizes that tests have."""
+    monkeypatch.setattr(history, "WORTH", 8)
+    monkeypatch.setattr(history, "FILTERED", 16)
+    monkeypatch.setattr(history, "MOST", 64)
+    monkeypatch.setattr(zones, "BLOCK", 5)
+    monkeypatch.setattr(zones, "FEW", 0)
+
+
+def batch(seed, begin, end, count):
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "ts": np.sort(rng.integers(begin, end, count)),
+            "k": pa.array([None if x == 9 else int(x) for x in rng.integers(0, 10, count)], pa.int64()),
+            "v": rng.choice([0.25, 0.5, 0.75, np.nan, 1024.0, -8.0, 3.5], count),
+            "w": pa.array([None if x == "-" else str(x) for x in rng.choice(list("xyz-"), count)], pa.string()),
+        }
+    )
+
+
+class Live:
+    """An engine, and all that was pushed to it."""
+
+    def __init__(self, home):
+        self.engine = windrow.Engine(runtime="local", home=home)
+        self.engine.execute(STREAM)
+        self.engine.table("t", NAMES)
+        self.engine.start()
+        self.pushed = []
+
+    def push(self, ticks, rows=12):
+        for _ in range(ticks):
+            n = len(self.pushed)
+            self.pushed.append(batch(n, 10 * n, 10 * n + 10, rows))
+            self.engine.push("s", self.pushed[-1])
+
+    def wanted(self, query, instant):
+        """Q(instant), from the definition."""
+        rows = pa.concat_tables(self.pushed)
+        found = oracle(f"{STREAM} {TABLE} CREATE QUERY q AS {query}", {"s": rows}, {"t": NAMES}, until=instant)["q"]
+        counts = Counter()
+        for row in found.to_pylist():
+            counts[shown(row)] += row["_op"]
+        return +counts
+
+
+def shown(row):
+    return repr(tuple(0.0 if v == 0 else v for n, v in row.items() if n not in ("_ts", "_op")))
+
+
+def bag(table):
+    return Counter(map(shown, table.to_pylist()))
+
+
+def told(table):
+    meta = table.schema.metadata
+    return int(meta[b"windrow.as_of"]), meta[b"windrow.isolation"].decode()
+
+
+@pytest.fixture(params=["memory", "home"])
+def live(request, tmp_path):
+    made = Live(None if request.param == "memory" else tmp_path / "home")
+    yield made
+    made.engine.stop()
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "latest"])
+def test_answers_equal_the_definition(live, isolation):
+    """At several moments, every query: Q at the instant that the answer names, which is the frontier."""
+    for ticks in (2, 20):
+        live.push(ticks)
+        for query in SPLIT + WHOLE:
+            found = live.engine.ask(query, isolation=isolation)
+            as_of, level = told(found)
+            assert as_of == live.engine.runtime.ticker.frontier
+            assert level == (isolation if query in SPLIT else "snapshot")
+            assert bag(found) == live.wanted(query, as_of), query
+
+
+@pytest.mark.parametrize("query", [SPLIT[i] for i in (0, 3, 5, 7)], ids=range(4))
+def test_ticks_while_it_reads(live, query, monkeypatch):
+    """With ticks during the reading, `snapshot` is as of its start, `latest` as of the newest tick at its end."""
+    live.push(16)
+    real, left = asking.rows_of, [0]
+
+    def slow(*given):
+        if left[0]:
+            left[0] -= 1
+            live.push(1)
+        return real(*given)
+
+    monkeypatch.setattr(asking, "rows_of", slow)
+    for ticks in (20, 1):
+        left[0], before = ticks, live.engine.runtime.ticker.frontier
+        found = live.engine.ask(query)
+        assert told(found) == (before, "snapshot")
+        assert bag(found) == live.wanted(query, before)
+        left[0] = ticks
+        found = live.engine.ask(query, isolation="latest")
+        as_of, level = told(found)
+        assert level == "latest"
+        # staleness: at most one tick, whatever happened meanwhile
+        assert live.engine.runtime.ticker.frontier - as_of <= 10
+        assert bag(found) == live.wanted(query, as_of)
+
+
+def test_latest_reads_nothing_twice(live, monkeypatch):
+    """Runs that stay are read once; only new ones, and those that merging made anew, are read later."""
+    live.push(16)
+    read, real, left = Counter(), asking.rows_of, [6]
+
+    def noting(run, *given):
+        read[run.uid] += 1
+        if left[0]:
+            left[0] -= 1
+            live.push(1)
+        return real(run, *given)
+
+    monkeypatch.setattr(asking, "rows_of", noting)
+    live.engine.ask("SELECT k, SUM(v) AS s FROM s [RANGE 150] GROUP BY k", isolation="latest")
+    assert len(read) > 3 and max(read.values()) <= 2
+    assert sum(read.values()) - len(read) <= 2  # the run that the window's end cuts
+
+
+def test_keys_and_times_are_pruned(live):
+    """A key reads few blocks of each run, the last ticks few runs; the answers are those of a full pass."""
+    live.push(20, rows=60)
+    engine, functions = live.engine, {}
+    by_key, by_time = Figures(), Figures()
+    found = ask("SELECT v FROM s [RANGE 200] WHERE k = 3", engine.catalog, engine.runtime, functions, figures=by_key)
+    assert found.num_rows == engine.ask("SELECT v, k FROM s [RANGE 200] WHERE k + 0 = 3").num_rows > 50
+    assert found.num_rows <= by_key.rows < 400 < 1200
+    ask("SELECT v FROM s [RANGE 5]", engine.catalog, engine.runtime, functions, figures=by_time)
+    assert by_time.runs <= 3 < by_time.of_runs
+    none = Figures()
+    assert (
+        ask("SELECT v FROM s [RANGE 200] WHERE k = 77", engine.catalog, engine.runtime, {}, figures=none).num_rows == 0
+    )
+    assert none.rows == 0
+
+
+def test_parameters_order_and_limit(live):
+    """Values come in by name; the answer is sorted as DuckDB sorts, and cut."""
+    live.push(5)
+    text = "SELECT k, v FROM s [RANGE 50] WHERE k = $key ORDER BY v DESC, ts LIMIT 3"
+    found = live.engine.ask(text, {"key": 3})
+    everything = live.engine.ask("SELECT k, v FROM s [RANGE 50] WHERE k = 3")
+    assert found.column_names == ["k", "v"] and found.num_rows == min(3, everything.num_rows)
+    values = sorted(everything.column("v").to_pylist(), key=lambda v: (v == v, -v if v == v else 0))[:3]
+    assert [repr(v) for v in found.column("v").to_pylist()] == [repr(v) for v in values]
+    with pytest.raises(BindingError, match="no value is given"):
+        live.engine.ask(text)
+
+
+def test_a_running_query_is_not_computed_again(live):
+    """What a registered query computes already is read from its relation."""
+    live.engine.execute("CREATE QUERY per AS SELECT k, COUNT(*) AS n FROM s [RANGE 50] GROUP BY k")
+    live.push(8)
+    figures = Figures()
+    found = ask(
+        "SELECT k, COUNT(*) AS n FROM s [RANGE 50] GROUP BY k", live.engine.catalog, live.engine.runtime, {},
+        figures=figures,
+    )  # fmt: skip
+    assert bag(found) == bag(live.engine["per"].snapshot()) and figures.of_runs == 0
+    joined = "SELECT per.n, s.v FROM s [RANGE 10], per WHERE s.k = per.k"
+    assert told(live.engine.ask(joined, isolation="latest"))[1] == "snapshot"
+
+
+def test_limits(live):
+    """A question that takes too long, or that someone cancels, is given up with a word; others go on."""
+    live.push(6)
+    for query in (SPLIT[2], WHOLE[0]):
+        with pytest.raises(RuntimeFailure, match="took longer than 0 s"):
+            live.engine.ask(query, timeout=0.0)
+        cancelled = threading.Event()
+        cancelled.set()
+        with pytest.raises(RuntimeFailure, match="was cancelled"):
+            live.engine.ask(query, cancel=cancelled)
+        assert live.engine.ask(query, timeout=60).num_rows
+
+
+def test_bad_questions(live):
+    """Levels, windows and operators that do not exist here."""
+    with pytest.raises(BindingError, match="no isolation level 'serial'"):
+        live.engine.ask("SELECT k FROM s [RANGE 5]", isolation="serial")
+    with pytest.raises(BindingError, match="does not keep enough history"):
+        live.engine.ask("SELECT k FROM s [RANGE 500]")
+    with pytest.raises(UnsupportedError, match="no stream operator"):
+        live.engine.ask("SELECT ISTREAM k FROM s [RANGE 5]")
+
+
+def test_before_the_first_row(live):
+    """Nothing has come: an empty answer, and one group for an aggregate without GROUP BY."""
+    assert live.engine.ask("SELECT k FROM s [RANGE 5]").num_rows == 0
+    assert live.engine.ask("SELECT COUNT(*) AS n FROM s [RANGE 5]", isolation="latest").to_pylist() == [{"n": 0}]
+
+
+def test_after_a_restart(tmp_path):
+    """A history that was left on disk is read as before."""
+    made = Live(tmp_path / "home")
+    made.push(12)
+    before = {q: bag(made.engine.ask(q)) for q in SPLIT}
+    made.engine.stop()
+    again = windrow.Engine(runtime="local", home=tmp_path / "home")
+    assert {q: bag(again.ask(q)) for q in SPLIT} == before
+    again.stop()
