@@ -61,7 +61,7 @@ def test_demo_in_process(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"\d rows/s .* lag .* of 12 queries", out)
     assert 8 < registered_in(out) <= 12
     assert answers_in(out) > 0
-    assert "overload: 6 x rate" in out and "console: http://127.0.0.1:" in out
+    assert "overload: 6 x rate" in out and "the overload is over" in out and "console: http://127.0.0.1:" in out
     assert len([line for line in out.splitlines() if line.startswith("  ") and "windrow " in line]) == 3
 
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.cli.inputs import RUNTIMES, positive
 
 if TYPE_CHECKING:
+    from windrow.cli.monitor import Monitor
     from windrow.engine import Engine
 
 FIRST = 8
@@ -90,12 +91,13 @@ class Demo:
         self._threads: list[threading.Thread] = []
         self._failure: Exception | None = None
         self._began = time.monotonic()
+        self._monitor: Monitor | None = None
 
     def run(self) -> int:
         """Start, watch until the time is up or Ctrl-C, stop."""
         from windrow.cli.monitor import Monitor
 
-        monitor = Monitor(self.options, self.queries, SPOTLIGHTS)
+        monitor = self._monitor = Monitor(self.options, self.queries, SPOTLIGHTS)
         with monitor.waiting("starting Spark" if self.options.runtime == "spark" else "starting"):
             engine = self._engine()
         # after the start: Spark sets a handler of its own, which would cancel the tick
@@ -191,7 +193,10 @@ class Demo:
         from windrow.cli.trades import trades
 
         begin_us, self._made_us = self._made_us, max(_now_us(), self._made_us + 1)
-        rate = self.options.rate * (self.options.burst if self._bursts else 1)
+        burst = self.options.burst if self._bursts else 1
+        if self._monitor is not None:
+            self._monitor.announce(burst)
+        rate = self.options.rate * burst
         rows = trades(max(1, round(rate * (self._made_us - begin_us) / 1e6)), begin_us, self._made_us, seed=begin_us)
         if self.options.runtime == "local":
             engine.push("trade", rows)
@@ -227,7 +232,6 @@ class Demo:
         begin = time.monotonic()
         while True:
             past, status = time.monotonic() - begin, engine.status()
-            monitor.overload = self.options.burst if self._bursts else None
             monitor.show(past, status, _now_us(), len(self.queries) - len(self.waiting), self.newest)
             if past >= self.options.seconds or status.get("error") or self._stop.wait(0.1):
                 return

@@ -45,7 +45,7 @@ class Monitor:
         self.console = console or Console()
         self.plain = options.plain or not self.console.is_terminal
         self.link: str | None = None
-        self.overload: int | None = None
+        self.overload = 1
         self._live: Live | None = None
         self._looks: deque[tuple[float, int]] = deque(maxlen=30)
         self._rates: deque[float] = deque(maxlen=60)
@@ -64,6 +64,13 @@ class Monitor:
         else:
             with self.console.status(what):
                 yield
+
+    def announce(self, overload: int) -> None:
+        """Say when rows begin to come so many times as fast, and when that is over."""
+        if overload != self.overload and self.plain:
+            over = f"overload: {overload} x rate; watch tick and lag" if overload > 1 else "the overload is over"
+            self.console.print(over, highlight=False)
+        self.overload = overload
 
     def show(
         self, past: float, status: Mapping[str, Any], now_us: int, registered: int, newest: Mapping[str, pa.Table]
@@ -119,8 +126,6 @@ class Monitor:
             f"state {_bytes(f['bytes'])}{runs}  {f['registered']} of {len(self.queries)} queries  "
             f"{f['answers']:,} answers"
         )
-        if self.overload:
-            line += f"  overload: {self.overload} x rate"
         rows = newest.get("volume")
         return escape(line if rows is None else f"{line}  volume: {brief(rows, 3)}")
 
@@ -144,7 +149,7 @@ class Monitor:
             "queries", f"{f['registered']} of {len(self.queries)}", f"[green]{'━' * done}[/][dim]{'━' * (30 - done)}[/]"
         )
         figures.add_row("answers", f"{f['answers']:,} rows", f"[dim]{f['rows']:,} trades so far, {f['late']:,} late[/]")
-        if self.overload:
+        if self.overload > 1:
             figures.add_row("overload", f"{self.overload} x rate", "[dim]watch tick and lag, and how they recover[/]")
         title = f"windrow demo, {self.options.runtime} runtime: {left:,.0f} s left, Ctrl-C ends it"
         link = f"console: {escape(self.link)}" if self.link else None
