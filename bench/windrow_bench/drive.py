@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import Catalog
-from windrow.engine.replay import bind_script
+from windrow.engine.script import bind_script
 from windrow.operators.elements import Elements, Int64s
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run

@@ -12,7 +12,7 @@ import pytest
 
 import windrow
 from windrow.catalog import Catalog, FunctionDef
-from windrow.engine.replay import bind_script
+from windrow.engine.script import bind_script
 from windrow.testing import assert_same, oracle
 
 PAPERS = sorted(Path(__file__).parents[1].glob("fixtures/papers/*.cql"))

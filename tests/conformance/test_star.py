@@ -108,7 +108,7 @@ def test_spark_gives_the_local_answer(spark, tmp_path):
 def test_a_star_is_spread():
     """Without KEEP a star runs on all partitions, by a key or through the facts; with KEEP on one."""
     from windrow.catalog import Catalog
-    from windrow.engine.replay import bind_script
+    from windrow.engine.script import bind_script
     from windrow.operators.join import Join
     from windrow.operators.star_join import StarJoin
     from windrow.plan.lower import lower

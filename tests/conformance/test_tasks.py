@@ -36,7 +36,7 @@ def small_pieces(monkeypatch):
     """Let what tasks send each other be compressed, and travel in several pieces."""
     monkeypatch.setattr("windrow.runtime.wire.LONG", 300)
     monkeypatch.setattr("windrow.runtime.wire.PIECE", 700)
-    monkeypatch.setattr("windrow.runtime.exchange.BATCH", 2000)
+    monkeypatch.setattr("windrow.runtime.wire.BATCH", 2000)
 
 
 def check(job, home, case, ways=WAYS):

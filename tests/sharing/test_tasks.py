@@ -14,7 +14,8 @@ from windrow_tests_in_process import JobTicker
 
 import windrow
 from windrow.catalog import Catalog
-from windrow.engine.replay import Replay, bind_script
+from windrow.engine.replay import Replay
+from windrow.engine.script import bind_script
 from windrow.errors import WindrowError
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.optimize import optimize

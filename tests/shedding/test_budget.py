@@ -13,7 +13,8 @@ from scaled import scaled_average, scaled_count, scaled_sum
 
 import windrow
 from windrow.catalog import Catalog
-from windrow.engine.replay import Replay, bind_script
+from windrow.engine.replay import Replay
+from windrow.engine.script import bind_script
 from windrow.errors import WindrowError
 from windrow.optimize import optimize
 from windrow.plan.nodes import QueryPlan, TickBudget

@@ -11,7 +11,7 @@ import pytest
 import windrow
 from windrow import cql
 from windrow.catalog import Catalog
-from windrow.engine.replay import bind_script
+from windrow.engine.script import bind_script
 from windrow.errors import SourceError, WindrowError
 from windrow.plan.explain import explain
 from windrow.plan.nodes import QueryPlan, StarJoin, walk

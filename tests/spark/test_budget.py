@@ -13,7 +13,7 @@ from windrow_tests_in_process import JobTicker
 
 import windrow
 from windrow.catalog import Catalog
-from windrow.engine.replay import bind_script
+from windrow.engine.script import bind_script
 from windrow.errors import StateError
 from windrow.plan.weights import gate_of
 from windrow.runtime.job import Feed

@@ -11,7 +11,7 @@ from windrow_tests_in_process import JobTicker
 
 import windrow
 from windrow.catalog import Catalog
-from windrow.engine.replay import bind_script
+from windrow.engine.script import bind_script
 from windrow.errors import StateError
 from windrow.runtime.job import Feed
 from windrow.store.store import Store

@@ -79,7 +79,7 @@ def explanations(
 def _catalog(script: str, streams: Mapping[str, str], tables: Mapping[str, str]) -> Catalog:
     from windrow.catalog import Catalog
     from windrow.engine.functions import registered
-    from windrow.engine.replay import bind_script
+    from windrow.engine.script import bind_script
 
     given = ({name.lower(): (name, path) for name, path in data.items()} for data in (streams, tables))
     return bind_script(script, Catalog(functions=registered()), *given)

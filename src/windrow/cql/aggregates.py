@@ -18,7 +18,7 @@ from windrow.cql.dialect import DIALECT
 from windrow.cql.expressions import AGGREGATES, Context, Pipeline, find_aggregate, is_aggregate
 from windrow.cql.scope import Scope, is_resolved, operand, resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
-from windrow.operators.keys import has_interval
+from windrow.operators.types import has_interval
 from windrow.plan.expr import Expr, quote
 from windrow.plan.nodes import Aggregate, AggregateCall, Project
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.engine.functions import registered
-from windrow.engine.replay import applied, infer_stream
+from windrow.engine.script import applied, infer_stream
 from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.budget import microseconds_of

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from windrow.operators.aggregates.vectors import filled, fixed, one_pattern, validity
 from windrow.operators.scalar import evaluate, literal, quote
+from windrow.operators.types import has_interval
 
 _NULL = np.uint64(0x9AE16A3B2F90404F)
 _SEED = np.uint64(0x8445D61A4E774912)
@@ -72,11 +73,6 @@ def _normal(sql: str, type_: pa.DataType) -> str:
         return _normal(f"map_entries({sql})", pa.list_(entry))
     each = f"v{sql.count('lambda')}"
     return f"list_transform({sql}, lambda {each}: {_normal(each, type_.value_type)})"
-
-
-def has_interval(type_: pa.DataType) -> bool:
-    """Whether values of this type are intervals or have intervals in them."""
-    return pa.types.is_interval(type_) or any(has_interval(type_.field(i).type) for i in range(type_.num_fields))
 
 
 def factorize(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.errors import StateError, as_failure
-from windrow.operators.elements import INF, Elements, Int64s, one
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
 from windrow.plan.nodes import Scan
 from windrow.runtime.admission import Columns, admit, unweighed
 from windrow.runtime.exchange import route
@@ -27,15 +27,24 @@ from windrow.sources.intake import times
 
 
 def feed(
-    program: Program, stream: str, parts: Iterable[pa.Table | pa.RecordBatch], sender: int, only: str | None = None
+    program: Program,
+    stream: str,
+    parts: Iterable[pa.Table | pa.RecordBatch],
+    sender: int,
+    only: str | None = None,
+    ts: Int64s | None = None,
 ) -> list[Envelope]:
-    """The messages of one task that reads rows of a stream; `only`: they are history, for one new query."""
+    """The messages of one task that reads rows of a stream; `only`: they are history, for one new query.
+
+    `ts`: their times, if the caller knows them.
+    """
     tables = [t if isinstance(t, pa.Table) else pa.Table.from_batches([t]) for t in parts]
     deployed = program.deployment
     if stream not in deployed.streams or not any(t.num_rows for t in tables):
         return []
     table = _declared(deployed.streams[stream], tables)
-    ts = times(deployed.streams[stream], table)
+    if ts is None:
+        ts = times(deployed.streams[stream], table)
     out: list[Envelope] = []
     if only:
         start = HistoryStart(only, int(ts.min()))
@@ -86,6 +95,13 @@ def _admitted(
 
 def _declared(definition: StreamDef, tables: Sequence[pa.Table]) -> pa.Table:
     """All rows, with the declared types (Spark lacks some of Arrow's)."""
+    if len(tables) == 1 and tables[0].column_names == list(definition.columns):
+        (only,) = tables
+        whole = all(
+            c.num_chunks == 1 and c.type == t for c, t in zip(only.columns, definition.columns.values(), strict=True)
+        )
+        if whole:
+            return only
     schema = pa.schema(list(definition.columns.items()))
     found = pa.concat_tables([t if t.column_names == schema.names else t.select(schema.names) for t in tables])
     return (found if found.schema.types == schema.types else found.cast(schema)).combine_chunks()
@@ -95,14 +111,15 @@ def _punctual(
     program: Program, stream: str, table: pa.Table, ts: Int64s, sender: int, out: list[Envelope]
 ) -> tuple[pa.Table, Int64s]:
     """The rows that are in time; what was seen is reported."""
-    aside = ts <= program.previous
-    if stream in program.ahead:
-        aside |= ts > program.ahead[stream]
-    if aside.any():
-        out.append(Envelope(0, sender, LateRows(stream, table.filter(pa.array(aside)))))
-        table, ts = table.filter(pa.array(~aside)), ts[~aside]
-    low, high = (int(ts.min()), int(ts.max())) if len(ts) else (None, None)
-    mark = StreamMark(stream, low, high, len(aside), int(aside.sum()))
+    seen, ahead = len(ts), program.ahead.get(stream, INF)
+    low, high = int(ts.min()), int(ts.max())
+    if low <= program.previous or high > ahead:
+        kept = (ts > program.previous) & (ts <= ahead)
+        out.append(Envelope(0, sender, LateRows(stream, table.filter(pa.array(~kept)))))
+        table, ts = table.filter(pa.array(kept)), ts[kept]
+        low, high = int(ts.min(initial=INF)), int(ts.max(initial=BEGINNING))
+    bounds = (low, high) if len(ts) else (None, None)
+    mark = StreamMark(stream, *bounds, seen, seen - len(ts))
     out += [Envelope(p, sender, mark) for p in range(program.partitions)]
     return table, ts
 
@@ -128,7 +145,7 @@ def _leaves(
                 picked = {internal: columns[c] for internal, c, _ in step.node.columns}
                 values[i] = Elements.positive(ts, INF, picked)
         elif any(s in values for s in step.inputs):
-            inputs = [values.get(s, Elements.empty(steps[s].schema)) for s in step.inputs]
+            inputs = [values[s] if s in values else Elements.empty(steps[s].schema) for s in step.inputs]
             values[i] = step.operator.advance(inputs, INF)
     for number, exchange in enumerate(query.layout.exchanges):
         if exchange.source in values:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
+from windrow.operators.elements import Int64s
 from windrow.operators.state.run import Run
 from windrow.runtime.feed import feed
 from windrow.runtime.messages import Envelope
@@ -35,6 +36,7 @@ class Feed:
     stream: str
     rows: pa.Table | tuple[Piece, ...] | Any
     only: str | None = None
+    ts: Int64s | None = None  # the times of the rows, where they are known
 
 
 class Job(Protocol):
@@ -75,7 +77,7 @@ class LocalJob:
         for sender, given in enumerate(feeds):
             stream = program.deployment.streams.get(given.stream)
             if stream is not None:
-                sent += feed(program, given.stream, rows_of(given, stream), sender, given.only)
+                sent += feed(program, given.stream, rows_of(given, stream), sender, given.only, given.ts)
         for stage in range(1, stages + 1):
             inboxes: list[list[Envelope]] = [[] for _ in range(program.partitions)]
             for envelope in sent:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 
@@ -41,6 +42,8 @@ from windrow.runtime.rebalance import move
 from windrow.runtime.shared_aggregation import FamilyState, recalled
 from windrow.runtime.task_state import QueryState, TaskMemory, restored, written
 from windrow.store.runs import RunRef
+
+PHASES = ("receive", "recall", "advance", "write")
 
 
 class Stage:
@@ -85,7 +88,7 @@ class Stage:
         times.append(time.perf_counter())
         generation = self._keep({**queries, **families})
         times.append(time.perf_counter())
-        phases = dict(zip(("receive", "recall", "advance", "write"), np.diff(times).tolist(), strict=True))
+        phases = {name: b - a for name, (a, b) in zip(PHASES, pairwise(times), strict=True)}
         clocks = Clocks(self.frontier, self.starts, self.marks)
         counted = {n: f.counted for n, f in families.items()}
         self._send(self.partition, TaskReport(

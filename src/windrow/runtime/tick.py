@@ -98,7 +98,7 @@ class Ticker:
         self.heavy = HeavyKeys(self.partitions)
         self._generations: dict[tuple[int, int], str] = {}
         self._deployment: Deployment | None = None
-        self._next: tuple[Manifest, dict[tuple[int, int], str]] | None = None
+        self._next: tuple[dict[str, Any], dict[tuple[int, int], str]] | None = None  # of the manifest to come
         self._clockless: set[str] = set()  # queries that share and have not had a tick
 
     @property
@@ -293,10 +293,10 @@ class Ticker:
             (query, tick.number): self.store.runs.write(("answers", query), tick.number, [Run(table)])
             for query, table in (outputs or {}).items()
         }
-        manifest, generations = self._next
+        prepared, generations = self._next
         reach("before manifest")
-        read = {s: o for s, o in {**manifest.offsets, **(offsets or {})}.items() if s in self.streams}
-        self._put(replace(manifest, offsets=read, outputs=kept, budget=budget or {}))
+        read = {s: o for s, o in {**self.manifest.offsets, **(offsets or {})}.items() if s in self.streams}
+        self._put(replace(self.manifest, **prepared, offsets=read, outputs=kept, budget=budget or {}))
         self._generations, self._next = generations, None
         self._clockless -= self.manifest.clocks.keys() | self.manifest.firsts.keys()
         self.sharing.used()
@@ -420,19 +420,17 @@ class Ticker:
         reached = {q: s for q, s in starts.items() if s <= tick.frontier or q in fixed}
         self.choices.take((r.partition, r.measured) for r in reports)
         self.heavy.take(tick.number, (r.counted for r in reports))
-        manifest = replace(
-            self.manifest,
-            version=self.manifest.version + 1,
-            tick=tick.number,
-            frontier=None if tick.frontier == BEGINNING else tick.frontier,
-            clocks=reached,
-            firsts={q: s for q, s in starts.items() if q not in reached},
-            marks={s: m for s, m in {**self.manifest.marks, **clocks.marks}.items() if s in self.streams},
-            runs=runs,
-            outputs={},
+        prepared = {
+            "version": self.manifest.version + 1,
+            "tick": tick.number,
+            "frontier": None if tick.frontier == BEGINNING else tick.frontier,
+            "clocks": reached,
+            "firsts": {q: s for q, s in starts.items() if q not in reached},
+            "marks": {s: m for s, m in {**self.manifest.marks, **clocks.marks}.items() if s in self.streams},
+            "runs": runs,
             **self._chosen(),
-        )
-        self._next = (manifest, generations)
+        }
+        self._next = (prepared, generations)
 
     def _count_rows(self, tick: Tick, marks: Mapping[str, int], firsts: Mapping[str, int]) -> None:
         """Remember how many rows have come over how much time."""

@@ -9,7 +9,7 @@ from typing import Any
 from windrow import cql
 from windrow.engine import Engine
 from windrow.engine.functions import registered
-from windrow.engine.replay import applied
+from windrow.engine.script import applied
 from windrow.errors import UnsupportedError
 from windrow.optimize import optimize
 from windrow.plan.explain import explain

@@ -17,12 +17,12 @@ CHANGES = ("after catalog", "before change", "after change")
 """In a change of the catalog; the first only when the whole is written."""
 
 _reached: Counter[str] = Counter()
+_ASKED, _, _TIMES = os.environ.get("WINDROW_CRASH_AT", "").partition(":")
 
 
 def reach(point: str) -> None:
     """Die here, if that was asked for."""
-    asked, _, times = os.environ.get("WINDROW_CRASH_AT", "").partition(":")
-    if asked == point:
+    if point == _ASKED:
         _reached[point] += 1
-        if _reached[point] == int(times or 1):
+        if _reached[point] == int(_TIMES or 1):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,66 @@
+"""A script against a catalog: what is declared after its statements, whatever runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.catalog import Catalog, StreamDef, TableDef
+from windrow.errors import BindingError
+from windrow.sources.tabular import to_table
+
+
+def bind_script(
+    script: str,
+    catalog: Catalog,
+    streams: Mapping[str, tuple[str, Any]] | None = None,
+    tables: Mapping[str, tuple[str, Any]] | None = None,
+) -> Catalog:
+    """The catalog after every statement of a script; data given but not declared is declared from its schema.
+
+    DDL is bound first to last; undeclared data joins the catalog before the first query that could read it.
+    """
+    from windrow import cql
+
+    statements = cql.parse(script)
+    declared = {s.syntax.name.lower() for s in statements if isinstance(s, cql.Declaration)}
+    for key, (name, data) in (streams or {}).items():
+        if key not in declared and key not in catalog.streams:
+            catalog = catalog.add(infer_stream(name, to_table(data, f'stream "{name}"')))
+    for key, (name, data) in (tables or {}).items():
+        if key not in declared and key not in catalog.tables:
+            table = to_table(data, f'table "{name}"')
+            catalog = catalog.add(TableDef(name, dict(zip(table.column_names, table.schema.types, strict=True))))
+    for statement in statements:
+        catalog = applied(cql.bind(statement, catalog), catalog)
+    return catalog
+
+
+def applied(bound: Any, catalog: Catalog) -> Catalog:
+    """The catalog after a bound statement; EXPLAIN changes nothing."""
+    from windrow import cql
+
+    match bound:
+        case cql.CreateStream(definition) | cql.CreateTable(definition):
+            return catalog.add(definition)
+        case cql.CreateQuery(plan):
+            return catalog.add(plan)
+        case cql.Drop(kind, name, if_exists):
+            return catalog.drop(kind, name, if_exists)
+    return catalog
+
+
+def infer_stream(name: str, table: pa.Table) -> StreamDef:
+    """Declare a stream from its data: the time is column `ts`, else the only timestamp column."""
+    columns = dict(zip(table.column_names, table.schema.types, strict=True))
+    named = [c for c in columns if c.lower() == "ts"]
+    stamped = named or [c for c, t in columns.items() if pa.types.is_timestamp(t)]
+    if len(stamped) != 1:
+        raise BindingError(
+            f'stream "{name}" has no time column',
+            detail=f"its columns are {', '.join(columns)}",
+            hint=f"declare it: CREATE STREAM {name} (...) TIMESTAMP BY <column>",
+        )
+    return StreamDef(name, columns, stamped[0])
