@@ -228,7 +228,7 @@ class Declarations:
         """Go on where a home of an older format has read a source to, in batches of Spark's."""
         offset = self.ticker.manifest.offsets.get(stream.key) or {}
         if "batch" in offset and not isinstance(stream.source, PushSource) and self.place is not None:
-            checkpoint = self.place.below(f"checkpoints/{stream.key}-{stream.uid}")
+            checkpoint = self.place.below(folder_of(stream.definition, stream.uid, "checkpoints"))
             found = upgraded(stream.source, checkpoint, int(offset["batch"]), stream.definition.name)
             manifest = self.ticker.manifest
             self.ticker.manifest = replace(manifest, offsets={**manifest.offsets, stream.key: found})
