@@ -232,6 +232,12 @@ class Engine:
             text, self.catalog, self.runtime, functions, isolation=isolation, parameters=parameters, limits=limits
         )
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from windrow.engine.display import status_html
+
+        return status_html(self.status())
+
     def wait(self, seconds: float | None = None) -> None:
         """Wait until the engine stops; what made it fail is raised."""
         self.runtime.wait(seconds)
@@ -345,6 +351,34 @@ class Query:
         elif quality is not None and format.lower() == "json":
             shown = json.dumps({**json.loads(shown), "quality": quality}, indent=2)
         return shown
+
+    def to_pandas(self) -> Any:
+        """The present answer as a pandas frame."""
+        return self.snapshot().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The present answer as a polars frame."""
+        import polars
+
+        return polars.from_arrow(self.snapshot())
+
+    def to_duckdb(self, connection: Any = None) -> Any:
+        """The present answer as a DuckDB relation, of `connection` if one is given."""
+        import duckdb
+
+        return (connection or duckdb.connect()).from_arrow(self.snapshot())
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the present answer over the plan."""
+        from windrow.engine.display import table_html
+
+        return table_html(self.snapshot(), self.plan.name) + self.explain("svg")
+
+    def live(self, every: float = 0.5) -> Any:
+        """Show the answer in a notebook as it changes, at most once in `every` seconds; `.stop()` ends it."""
+        from windrow.engine.display import LiveView, table_html
+
+        return LiveView(lambda: table_html(self.snapshot(), self.plan.name), self.subscribe, every)
 
     def subscribe(self, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
         """Call `callback` with each new part of the answer; calling what is returned ends that."""

@@ -47,6 +47,12 @@ class Answers(dict[str, pa.Table]):
         super().__init__(answers)
         self.late = dict(late)
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from windrow.engine.display import answers_html
+
+        return answers_html(self)
+
 
 def run(
     script: str,

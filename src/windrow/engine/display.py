@@ -1,0 +1,101 @@
+"""How a notebook shows answers, queries and engines: plain HTML, no scripts.
+
+Everything that comes from data or from users is escaped. A table shows at most `ROWS` rows, so the cost of a display
+does not depend on the answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+import pyarrow as pa
+
+ROWS = 20
+_CELL = "padding:2px 10px;text-align:{}"
+
+
+def table_html(table: pa.Table, title: str = "", rows: int = ROWS) -> str:
+    """The newest rows of a table.
+
+    >>> table_html(pa.table({"a": ["<b>"]})).endswith("&lt;b&gt;</td></tr></table>")
+    True
+    """
+    shown = table.slice(max(0, table.num_rows - rows))
+    right = [pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t) for t in table.schema.types]
+    styles = [_CELL.format("right" if r else "left") for r in right]
+    head = "".join(f'<th style="{s}">{escape(n)}</th>' for n, s in zip(table.column_names, styles, strict=True))
+    columns = [shown.column(i).to_pylist() for i in range(shown.num_columns)]
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{s}">{_text(v)}</td>' for v, s in zip(row, styles, strict=True)) + "</tr>"
+        for row in zip(*columns, strict=True)
+    )
+    of = f" of {table.num_rows:,}" if shown.num_rows < table.num_rows else ""
+    caption = f"{escape(title)}{': ' if title else ''}{shown.num_rows:,}{of} rows"
+    return f'<table><caption style="text-align:left">{caption}</caption><tr>{head}</tr>{body}</table>'
+
+
+def _text(value: object) -> str:
+    return "<i>null</i>" if value is None else escape(str(value))
+
+
+def answers_html(answers: Mapping[str, pa.Table]) -> str:
+    """The answers of a replay, one after the other."""
+    return "".join(table_html(table, name) for name, table in answers.items())
+
+
+def status_html(status: Mapping[str, Any]) -> str:
+    """An engine's status."""
+    said = "running" if status.get("running") else "not running"
+    if status.get("error"):
+        said = f"stopped: {escape(str(status['error']))}"
+    rows = {"rows": [], "late": []} if not status.get("streams") else {
+        "stream": list(status["streams"]),
+        "rows": [s.get("rows") for s in status["streams"].values()],
+        "rows a second": [s.get("rows_per_second") for s in status["streams"].values()],
+        "late": [s.get("late") for s in status["streams"].values()],
+    }  # fmt: skip
+    queries = {
+        "query": list(status.get("queries", {})),
+        "answers": [q.get("answers") for q in status.get("queries", {}).values()],
+        "answers a second": [q.get("answers_per_second") for q in status.get("queries", {}).values()],
+    }
+    figures = f"{status.get('ticks', 0):,} ticks, {len(queries['query']):,} queries"
+    head = f"<p><b>windrow</b>, {escape(str(status.get('runtime')))}: {said}, {figures}</p>"
+    return head + table_html(pa.table(rows), "streams") + table_html(pa.table(queries), "queries")
+
+
+class LiveView:
+    """A display in a notebook that follows what it shows; `stop()` leaves it as it is."""
+
+    def __init__(
+        self,
+        draw: Callable[[], str],
+        subscribe: Callable[[Callable[..., None]], Callable[[], None]],
+        every: float,
+    ) -> None:
+        """Show what `draw` gives, and show it anew when it changes, at most once in `every` seconds."""
+        from IPython.display import HTML, display
+
+        self._draw, self._html = draw, HTML
+        self._handle = display(HTML(draw()), display_id=True)
+        self._changed, self._ended = threading.Event(), threading.Event()
+        self._unsubscribe = subscribe(lambda *_: self._changed.set())
+        threading.Thread(target=self._follow, args=(every,), name="windrow-live-view", daemon=True).start()
+
+    def _follow(self, every: float) -> None:
+        while not self._ended.wait(every):
+            self._show()
+
+    def _show(self) -> None:
+        if self._changed.is_set():
+            self._changed.clear()
+            self._handle.update(self._html(self._draw()))
+
+    def stop(self) -> None:
+        """Show the present once more, and follow no longer."""
+        self._ended.set()
+        self._unsubscribe()
+        self._show()
