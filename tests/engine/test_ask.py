@@ -210,6 +210,17 @@ def test_a_running_query_is_not_computed_again(live):
     assert told(live.engine.ask(joined, isolation="latest"))[1] == "snapshot"
 
 
+def test_tables_meet_each_other(live):
+    """Tables and relations are joined with each other, too: all of them are there."""
+    live.engine.execute("CREATE QUERY per AS SELECT k, COUNT(*) AS n FROM s [RANGE 50] GROUP BY k")
+    live.push(8)
+    found = live.engine.ask("SELECT t.name, per.n FROM t, per WHERE t.k = per.k")
+    counts = {r["k"]: r["n"] for r in live.engine["per"].snapshot().to_pylist()}
+    want = Counter((r["name"], counts[r["k"]]) for r in NAMES.to_pylist() if r["k"] in counts)
+    assert Counter((r["name"], r["n"]) for r in found.to_pylist()) == want != {}
+    assert live.engine.ask("SELECT a.name FROM t a, t b WHERE a.k = b.k").num_rows == 7
+
+
 def test_limits(live):
     """A question that takes too long, or that someone cancels, is given up with a word; others go on."""
     live.push(6)

@@ -15,6 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 
@@ -28,6 +29,7 @@ from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.declarations import Change
+from windrow.runtime.past import instant_of, kept_log, past_answers
 from windrow.runtime.runtime import Runtime
 from windrow.store.store import MemoryStore, StateStore, Store
 
@@ -229,8 +231,9 @@ class Engine:
         self.runtime.check()
         functions, limits = self._functions(self.catalog), Limits(timeout, cancel)
         return ask(
-            text, self.catalog, self.runtime, functions, isolation=isolation, parameters=parameters, limits=limits
-        )
+            text, self.catalog, self.runtime, functions, isolation=isolation, parameters=parameters, limits=limits,
+            extras=lambda travels: past_answers(travels, self.catalog, self.runtime.declared.outlets),
+        )  # fmt: skip
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -294,9 +297,17 @@ class Query:
     def plan(self) -> QueryPlan:
         return self._engine.catalog.queries[self._key]
 
-    def results(self) -> pa.Table:
-        """The newest rows of the answer (the last 100,000; attach a sink for all of them)."""
-        return self._with_quality(self._engine.runtime.declared.outlets[self._key].recent.table())
+    def results(self, since: int | datetime | None = None, until: int | datetime | None = None) -> pa.Table:
+        """The newest rows of the answer (the last 100,000; attach a sink, or KEEP the query, for all of them).
+
+        With `since` or `until`, the kept answers with since <= _ts < until; the query says KEEP.
+        """
+        outlet = self._engine.runtime.declared.outlets[self._key]
+        if since is None and until is None:
+            return self._with_quality(outlet.recent.table())
+        log = kept_log(self.plan, outlet)
+        bounds = [None if at is None else instant_of(at, self.plan.time_type) for at in (since, until)]
+        return self._with_quality(log.results(*bounds))
 
     def _with_quality(self, table: pa.Table) -> pa.Table:
         quality = self.quality()
@@ -427,8 +438,6 @@ def _note(change: Change, bound: Any) -> None:
         case cql.CreateTable(definition):
             change.add("table", definition)
         case cql.CreateQuery(plan):
-            if plan.keep is not None:
-                raise UnsupportedError("KEEP is not part of this version", hint="attach a sink to keep answers")
             change.add("query", plan)
         case cql.CreateArchive():
             raise UnsupportedError("CREATE ARCHIVE is not part of this version")

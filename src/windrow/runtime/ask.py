@@ -32,6 +32,7 @@ from windrow.operators.aggregates.mergeable import MergeableAggregate, Partial
 from windrow.operators.elements import BEGINNING, INF, Elements, concat, one
 from windrow.operators.state.run import Run
 from windrow.optimize import optimize
+from windrow.optimize.rule import rewrite, with_root
 from windrow.plan.dataflow import answer
 from windrow.plan.lower import Dataflow, lower, lower_part
 from windrow.plan.nodes import QueryPlan, Scan, StreamOp, TableScan, Window, WindowKind, walk
@@ -199,7 +200,12 @@ class Question:
         frontier = state.frontier
         if frontier == BEGINNING and self.wishes:
             return table_of({i: pa.array([], t) for i, t in self.plan.root.schema.items()}, self.plan)
-        flow = lower(self.plan, self.functions)
+        # tables that do not reach back meet only rows that come after them: here all are there, and meet each other
+        plan = self.plan
+        if sum(isinstance(n, TableScan) for n in walk(plan.root)) > 1:
+            root = rewrite(plan.root, lambda n: replace(n, retroactive=True) if isinstance(n, TableScan) else n)
+            plan = with_root(plan, root)
+        flow = lower(plan, self.functions)
 
         def source(node: Scan | TableScan) -> Elements:
             if isinstance(node, TableScan):

@@ -36,6 +36,7 @@ from windrow.runtime.saved_catalog import SavedCatalog
 from windrow.runtime.streams import PushSource, Stream, folder_of
 from windrow.runtime.tables import LiveTable, TableSource, fixed, open_table
 from windrow.runtime.tick import Ticker
+from windrow.sinks.answer_log import AnswerLog
 from windrow.sources.checkpoint import upgraded
 from windrow.sources.protocol import Source, open_source
 from windrow.sources.tabular import to_table
@@ -114,6 +115,7 @@ class Declarations:
         self._saved = (
             SavedCatalog(store, strategy, "none" if budget_us is None else "set") if isinstance(store, Store) else None
         )
+        self._scratch: Place | None = None  # where answers are kept when there is no home
         self._newcomers: list[str] = []  # queries that came while a job ran
         self.busy = threading.RLock()
         self._ended = threading.Condition(self.busy)
@@ -306,12 +308,25 @@ class Declarations:
         undo.callback(self._take_back, key)
         self.ticker.add_query(plan, self.strategy, start, materialized=True, known=known)
         empty = answer(plan, Elements.empty(self.ticker.queries[key].schema))
-        _swapped(self.outlets, key, Outlet(Recent(self.budgets.mark(key, empty), self.ticker.manifest.tick)), undo)
+        empty = self.budgets.mark(key, empty)
+        log = self._log(plan, empty.schema)
+        outlet = Outlet(Recent(empty, self.ticker.manifest.tick), [] if log is None else [log], log)
+        _swapped(self.outlets, key, outlet, undo)
         _swapped(self.failures, key, None, undo)
         if not known:
             coming = self._newcomers if self._job_runs else self.fresh
             coming.append(key)
             undo.callback(coming.remove, key)
+
+    def _log(self, plan: QueryPlan, schema: pa.Schema) -> AnswerLog | None:
+        """Where the answers of a query last, if it says KEEP; without a home, as long as the process."""
+        if plan.keep is None:
+            return None
+        if self.place is None and self._scratch is None:
+            self._scratch = Place.temporary()
+        place = self.place or self._scratch
+        assert place is not None
+        return AnswerLog(place, plan.name.lower(), schema, plan.keep, relation=plan.has_op)
 
     def _take_back(self, key: str) -> None:
         """Undo the coming of a query."""
@@ -330,7 +345,7 @@ class Declarations:
                 coming.remove(key)
                 undo.callback(coming.append, key)
         self._forget_query(key, undo)
-        return outlet.close
+        return outlet.drop
 
     def _forget_query(self, key: str, undo: ExitStack) -> None:
         ticker = self.ticker

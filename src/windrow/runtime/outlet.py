@@ -16,6 +16,7 @@ from itertools import takewhile
 import pyarrow as pa
 
 from windrow.sinks import Sink
+from windrow.sinks.answer_log import AnswerLog
 
 LOG = logging.getLogger("windrow.engine")
 
@@ -77,12 +78,19 @@ class Recent:
 
 @dataclass
 class Outlet:
-    """Where one query's answers go."""
+    """Where one query's answers go; `log`: one of the sinks, where they last."""
 
     recent: Recent
     sinks: list[Sink] = field(default_factory=list)
+    log: AnswerLog | None = None
 
     def close(self) -> None:
         """Let go of the sinks."""
         for sink in self.sinks:
             sink.close()
+
+    def drop(self) -> None:
+        """Let go of the sinks, and delete what was kept of the answers."""
+        self.close()
+        if self.log is not None:
+            self.log.drop()
