@@ -118,8 +118,8 @@ def _punctual(
         out.append(Envelope(0, sender, LateRows(stream, table.filter(pa.array(~kept)))))
         table, ts = table.filter(pa.array(kept)), ts[kept]
         low, high = int(ts.min(initial=INF)), int(ts.max(initial=BEGINNING))
-    bounds = (low, high) if len(ts) else (None, None)
-    mark = StreamMark(stream, *bounds, seen, seen - len(ts))
+    some = len(ts) > 0
+    mark = StreamMark(stream, low if some else None, high if some else None, seen, seen - len(ts))
     out += [Envelope(p, sender, mark) for p in range(program.partitions)]
     return table, ts
 
