@@ -104,9 +104,18 @@ def predicate(r: random.Random, depth: int = 0) -> str:
     return f"({predicate(r, depth + 1)} {r.choice(['AND', 'OR'])} {predicate(r, depth + 1)})"
 
 
+def window_on(r: random.Random) -> str:
+    """The stream with a window: of CQL, or of the SQL standard."""
+    size, slide = r.randint(1, 20), r.randint(1, 12)
+    offset = r.choice(["", "", f", {r.randint(0, 9)}"])
+    return r.choice(
+        [f"st [RANGE {size} SLIDE {slide}]"] * 2 + [f"HOP(st, ts, {slide}, {size}{offset})", f"TUMBLE(st, ts, {size})"]
+    )
+
+
 def query(r: random.Random) -> str:
     """A random periodic aggregate."""
-    window = f"st [RANGE {r.randint(1, 20)} SLIDE {r.randint(1, 12)}]"
+    window = window_on(r)
     aggregates = r.sample(AGGREGATES, r.randint(1, 3))
     keys = r.choice([[], [], ["s"], ["a"], ["s", "b"], ["a % 2"]])
     where = [predicate(r) for _ in range(r.choice([0, 1, 1, 2]))]
@@ -117,7 +126,8 @@ def query(r: random.Random) -> str:
             "sum(k.w)"
         ]
         keys = ["st.s" if key == "s" else key for key in keys]
-    items = ", ".join(f"{item} AS c{i}" for i, item in enumerate([*keys, *aggregates]))
+    shown = r.choice([[], [], ["window_end"], ["window_start", "window_end"]])
+    items = ", ".join(f"{item} AS c{i}" for i, item in enumerate([*keys, *aggregates, *shown]))
     operator = r.choice(["", "", "", "ISTREAM", "DSTREAM"])
     text = f"SELECT {f'{operator}({items})' if operator else items} FROM {window}"
     text += f" WHERE {' AND '.join(where)}" if where else ""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql import types
+from windrow.cql.bounds import is_bound, is_fixed
 from windrow.cql.dialect import DIALECT
 from windrow.cql.expressions import AGGREGATES, Context, Pipeline, find_aggregate, is_aggregate
 from windrow.cql.scope import Scope, is_resolved, operand, resolved, span_of
@@ -44,6 +45,8 @@ class Grouping:
         self.keys: dict[str, str] = {}  # key text -> column
         self.calls: dict[tuple[Any, ...], AggregateCall] = {}
         for key in keys:
+            if is_fixed(key):
+                continue  # one value per evaluation: it groups nothing
             if (aggregate := find_aggregate(key, self.context.catalog)) is not None:
                 raise BindingError(
                     "an aggregate in GROUP BY",
@@ -56,13 +59,22 @@ class Grouping:
         """The tree over the aggregate's output."""
         return tree.copy().transform(self._replace, copy=False)
 
-    def finish(self) -> Pipeline:
-        """Build the nodes and go on above them."""
+    def finish(self, per_window: bool = False) -> Pipeline:
+        """Build the nodes and go on above them; `per_window`: nothing is answered where there are no rows."""
+        if per_window and not self.keys:
+            return self._filled()
         keys = tuple(dict.fromkeys(self.keys.values()))
         node = self.below.node
         if self.columns and tuple(self.columns) != tuple(node.schema):
             node = Project(node, tuple(self.columns.items()))
-        return Pipeline(self.context, Aggregate(node, keys, tuple(self.calls.values())))
+        return Pipeline(self.context, Aggregate(node, keys, tuple(self.calls.values())), grid=self.below.grid)
+
+    def _filled(self) -> Pipeline:
+        """One group of everything, where there is anything."""
+        count = resolved(self._call(exp.Anonymous(this="count", expressions=[exp.Star()])))
+        above = self.finish()
+        above.filter(exp.GT(this=count, expression=exp.Literal.number(0)), "HAVING")
+        return above
 
     def _replace(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, (exp.Literal, exp.DataType, exp.Identifier, exp.Var)):
@@ -71,6 +83,8 @@ class Grouping:
             return resolved(key, node)
         if is_aggregate(node, self.context.catalog):
             return resolved(self._call(node), node)
+        if isinstance(node, exp.Column) and is_resolved(node) and is_bound(node.name):
+            return node
         if isinstance(node, exp.Column) and is_resolved(node):
             written = node.meta.get("written", node.name)
             raise BindingError(

@@ -22,6 +22,7 @@ from sqlglot.tokens import Token, TokenType
 
 from windrow.cql.shed_syntax import SHED, at_shed, parse_shed
 from windrow.cql.source import Cursor, Source
+from windrow.cql.window_functions import at_window_function, parse_window_function
 from windrow.cql.windows import FORMS, at_window, parse_window
 from windrow.errors import CQLSyntaxError
 from windrow.plan.nodes import StreamOp
@@ -47,6 +48,7 @@ class CQL(DuckDB):
 
     class Tokenizer(DuckDB.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()  # no keyword swallows the rest of a statement
+        IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
 
     class Parser(DuckDBParser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
@@ -95,6 +97,20 @@ class CQL(DuckDB):
                 return None
             self._advance(2)
             return self._parse_unary()
+
+        def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
+            cursor = self._cursor()
+            if not at_window_function(cursor):
+                return super()._parse_table(*args, **kwargs)
+            call, clause = parse_window_function(cursor)
+            self._advance(cursor.index - self._index)
+            name = exp.Identifier(this=call.stream, quoted=call.quoted)
+            name.meta["start"] = clause.offset
+            table = exp.Table(this=name, alias=self._parse_table_alias(kwargs.get("alias_tokens")))
+            table.meta[WINDOW] = clause
+            for join in (self._parse_joins() or ()) if kwargs.get("joins") else ():
+                table.append("joins", join)
+            return table
 
         def _parse_query_modifiers(self, this: Any) -> Any:
             this = super()._parse_query_modifiers(this)
@@ -218,13 +234,28 @@ def render(tree: exp.Expr) -> list[tuple[bool, str]]:
 def parse_query(source: Source, tokens: list[Token]) -> exp.Query:
     """Parse the tokens of one SELECT."""
     try:
-        trees = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, source.text)
+        trees = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(_with_window_names(tokens), source.text)
     except ParseError as error:
         raise _syntax_error(error, source) from None
     tree = trees[0] if trees else None
     if not isinstance(tree, exp.Query):
         raise CQLSyntaxError("expected a SELECT", span=source.span(tokens[0].start if tokens else 0))
     return tree
+
+
+def _with_window_names(tokens: list[Token]) -> list[Token]:
+    """The tokens with `window` a name wherever it does not begin a WINDOW clause (`WINDOW w AS (...)`).
+
+    Spark calls a window of time so: `window(ts, '10 minutes')`, `window.start`.
+    """
+    found = list(tokens)
+    for i, token in enumerate(tokens):
+        if token.token_type != TokenType.WINDOW:
+            continue
+        after = tokens[i + 2].token_type if i + 2 < len(tokens) else None
+        if after != TokenType.ALIAS or tokens[i + 1].token_type in (TokenType.L_PAREN, TokenType.COMMA):
+            found[i] = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)
+    return found
 
 
 def _syntax_error(error: ParseError, source: Source) -> CQLSyntaxError:

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from windrow.catalog import Catalog
 from windrow.cql import types
+from windrow.cql.bounds import Grid, symbols, with_bounds
 from windrow.cql.dialect import WSTREAM, render
 from windrow.cql.scope import did_you_mean, resolved, span_of
 from windrow.cql.source import Source
@@ -137,13 +138,20 @@ class Pipeline:
     context: Context
     node: Node
     calls: dict[str, str] = field(default_factory=dict)
+    grid: Grid | None = None
 
     def expr(self, tree: exp.Expr) -> Expr:
         """Bind a resolved tree at the top of the pipeline."""
+        self.provide(tree)
         return self.context.expr(self.hoist(tree))
+
+    def provide(self, tree: exp.Expr) -> None:
+        """Compute the bounds of the window that a tree reads."""
+        self.node = with_bounds(self.node, symbols(tree), self.grid)
 
     def filter(self, tree: exp.Expr, clause: str) -> None:
         """Keep the rows for which the condition holds."""
+        self.provide(tree)
         predicate = self.context.predicate(self.hoist(tree), clause)
         self.node = Filter(self.node, predicate)
 

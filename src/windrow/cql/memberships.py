@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from windrow.catalog import Catalog
+from windrow.cql.bounds import is_trivial, symbols
 from windrow.cql.dialect import StreamItems
 from windrow.cql.expressions import Pipeline, find_aggregate
 from windrow.cql.joins import foreign, join, match, validity
-from windrow.cql.relations import Shape, bind_from, selects_of, unwrap
+from windrow.cql.relations import bind_from
 from windrow.cql.scope import Scope, columns_of, resolve, resolved, span_of
+from windrow.cql.shapes import Shape, selects_of, unwrap
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.nodes import Node, Semi, StreamOp
 
@@ -71,8 +73,10 @@ def semi_join(pipeline: Pipeline, scope: Scope, membership: Membership, shape: S
     else:
         right, correlated = _independent(membership, scope, shape, binder)
     known = frozenset(pipeline.node.schema) | frozenset(right.schema)
+    correlated = [c for c in correlated if not is_trivial(c)]
     for condition in correlated:
-        foreign(condition, known, binder.context)
+        foreign(condition, known | symbols(condition), binder.context)
+        pipeline.provide(condition)
     matching = match([pipeline.node, right], correlated, binder.context)
     residual = list(matching.residual)
     residual += [binder.context.predicate(c, "EXISTS") for c in matching.rest]
@@ -112,7 +116,7 @@ def _correlated(
     own = [c for c in conditions if columns_of(c) <= own_columns and columns_of(c)]
     correlated = [c for c in conditions if c not in own]
     node, rest = join(from_.inputs, own, from_.crossed, False, binder.context)
-    pipeline = Pipeline(binder.context, node)
+    pipeline = Pipeline(binder.context, node, grid=binder.grid(shape))
     for condition in rest:
         pipeline.filter(condition, "WHERE")
     for membership_ in nested:

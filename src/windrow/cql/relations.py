@@ -6,7 +6,7 @@ the block is periodic. Outer joins become one input; everything else is left to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,31 +15,31 @@ from sqlglot import exp
 
 from windrow.catalog import StreamDef, TableDef
 from windrow.cql import windows
-from windrow.cql.dialect import AS_OF, WINDOW
+from windrow.cql.bounds import NAMES as BOUNDS
+from windrow.cql.bounds import parted
+from windrow.cql.dialect import AS_OF
 from windrow.cql.joins import Input, join, match, validity
 from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, did_you_mean, offset_of, resolve, resolved, span_of
+from windrow.cql.shapes import Shape, shape_of, stands_alone, window_of
 from windrow.cql.windows import Clock, WindowClause
 from windrow.errors import BindingError, UnsupportedError
-from windrow.plan.nodes import Filter, LeftJoin, Node, Quantise, Scan, TableScan, Window, WindowKind, WindowSpec
+from windrow.plan.nodes import (
+    Filter,
+    LeftJoin,
+    Node,
+    Quantise,
+    Scan,
+    Session,
+    TableScan,
+    Window,
+    WindowKind,
+    WindowSpec,
+)
 
 if TYPE_CHECKING:
     from windrow.cql.select import Binder
 
 _UNBOUNDED = WindowSpec(WindowKind.UNBOUNDED)
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What the windows of a block make of it.
-
-    `period`: evaluated at its multiples only. `append`: continuous and every window is INTERNAL.
-    `mixed`: some windows are INTERNAL, some not. `quantise`: inputs are seen at the period's multiples.
-    """
-
-    period: int | None = None
-    append: bool = False
-    mixed: bool = False
-    quantise: bool = True
 
 
 @dataclass
@@ -49,41 +49,6 @@ class From:
     inputs: list[Input] = field(default_factory=list)
     conditions: list[exp.Expr] = field(default_factory=list)
     crossed: set[tuple[int, int]] = field(default_factory=set)
-
-
-def window_of(table: exp.Expr) -> WindowClause | None:
-    """The window written on a table or subquery."""
-    alias = table.args.get("alias")
-    return alias.meta.get(WINDOW) if isinstance(alias, exp.TableAlias) else None
-
-
-def sources_of(select: exp.Select) -> list[exp.Expr]:
-    """The tables and subqueries of FROM, in order."""
-    from_ = select.args.get("from_")
-    if from_ is None:
-        return []
-    found = [from_.this]
-    for join_ in (from_.this.args.get("joins") or []) + (select.args.get("joins") or []):
-        found.append(join_.this)
-        found.extend(inner.this for inner in join_.this.args.get("joins") or [])
-    return found
-
-
-def unwrap(tree: exp.Expr) -> exp.Expr:
-    """A query without the parentheses around it."""
-    while isinstance(tree, (exp.Subquery, exp.Paren)) and not window_of(tree):
-        tree = tree.this
-    return tree
-
-
-def selects_of(tree: exp.Expr) -> Iterator[exp.Select]:
-    """The SELECTs of a block: itself, or the branches of a set operation."""
-    tree = unwrap(tree)
-    if isinstance(tree, exp.SetOperation):
-        yield from selects_of(tree.this)
-        yield from selects_of(tree.expression)
-    elif isinstance(tree, exp.Select):
-        yield tree
 
 
 def bind_from(select: exp.Select, scope: Scope, shape: Shape, binder: Binder) -> From:
@@ -200,6 +165,13 @@ class _FromBinder:
                 hint="write ... JOIN ... ON a.k = b.k",
                 span=span_of(node, self.context.source),
             )
+        conditions, fixed = parted(conditions)
+        if fixed:
+            raise UnsupportedError(
+                "bounds of windows in the condition of an outer join",
+                hint="join within equal windows (a.window_end = b.window_end), or compute it in a subquery",
+                span=span_of(node, self.context.source),
+            )
         entries = left.entries + right.entries
         conditions = conditions + validity(entries, entries, conditions, self.context)
         matching = match([left.node, right.node], conditions, self.context)
@@ -285,7 +257,41 @@ class _FromBinder:
         scan = Scan(stream.name, unique, triples, stream.time)
         clause = window_of(source)
         spec = self._spec(clause, clock, entry) if clause else _UNBOUNDED
-        return Input(self._seen(Window(scan, spec)), [entry], spec.internal)
+        if clause is not None and clause.kind is WindowKind.SESSION:
+            return self._session(clause, scan, spec, entry, stream)
+        if clause is not None and clause.aligned:
+            entry = self._aligned(clause, entry, stream, spec)
+        return Input(self._seen(Window(scan, spec), clause), [entry], spec.internal)
+
+    def _aligned(self, clause: WindowClause, entry: Entry, stream: StreamDef, spec: WindowSpec) -> Entry:
+        """What TUMBLE and HOP show of a stream: its columns and the bounds of the window."""
+        assert spec.size is not None
+        self._check_time(clause, stream)
+        if clause.shift is not None:
+            clause.shift.on(self.binder.clock or Clock.MICROSECONDS, self.context.source, "OFFSET")
+        own = [b for b in self.binder.bounded(spec.size) if not entry.find(b.name)]
+        return replace(entry, columns=(*entry.columns, *own))
+
+    def _session(self, clause: WindowClause, scan: Scan, spec: WindowSpec, entry: Entry, stream: StreamDef) -> Input:
+        """What SESSION shows of a stream: its columns and the bounds of the session."""
+        type_ = self.binder.time_type
+        assert spec.size is not None
+        assert type_ is not None
+        self._check_time(clause, stream)
+        start, end = (self.context.fresh(f"{scan.alias}.{name}", type_) for name in BOUNDS)
+        session = Session(scan, spec.partition, spec.size, start, end, type_, clause.text)
+        names = zip(BOUNDS, (start, end), strict=True)
+        own = [ScopeColumn(name, internal, type_) for name, internal in names if not entry.find(name)]
+        keys = (*spec.partition, start, end)
+        return Input(session, [replace(entry, columns=(*entry.columns, *own), ends=end, session=keys)])
+
+    def _check_time(self, clause: WindowClause, stream: StreamDef) -> None:
+        if clause.time is not None and clause.time[0].lower() != stream.time.lower():
+            raise BindingError(
+                f'"{clause.time[0]}" is not the time of stream "{stream.name}"',
+                hint=f"write {stream.time}, or declare the stream with TIMESTAMP BY {clause.time[0]}",
+                span=self.context.source.span(clause.time[1]),
+            )
 
     def _table(self, source: exp.Table, table: TableDef) -> Input:
         if (clause := window_of(source)) is not None:
@@ -313,14 +319,17 @@ class _FromBinder:
 
     def _subquery(self, source: exp.Expr, tree: exp.Expr, alias: str, fallback: str) -> Input:
         clause, inner = window_of(source), None
-        if not self.binder.stands_alone(source, tree):  # one SQL text with the query around it
-            inner = replace(self.binder.shape(tree), period=self.shape.period, quantise=self.shape.quantise)
+        if not stands_alone(source, tree, self.binder):  # one SQL text with the query around it
+            inner = shape_of(tree, self.binder).within(self.shape)
         block = self.binder.block(tree, inner)
+        if inner is None:
+            block = self.binder.settled(block)
         stream = self.binder.stream(block) if inner is None else None
         shown, _ = self._alias(source, alias or self.binder.unused_alias(fallback, self.scope.entries))
         names = self._renamed(source, [o.name for o in block.outputs])
         pairs = zip(names, block.outputs, strict=True)
-        entry = Entry(shown, tuple(ScopeColumn(n, o.column, o.type, o.also) for n, o in pairs))
+        columns = tuple(ScopeColumn(n, o.column, o.type, o.also) for n, o in pairs)
+        entry = Entry(shown, columns, ends=block.ends if inner is not None else None)
         if clause is not None and stream is None:
             raise BindingError(
                 "window on a subquery that is not a stream",
@@ -331,7 +340,7 @@ class _FromBinder:
         if stream is None:
             return Input(block.node, [entry])
         spec = self._spec(clause, self.binder.clock, entry) if clause else _UNBOUNDED
-        return Input(self._seen(Window(stream, spec, derived=True)), [entry], spec.internal)
+        return Input(self._seen(Window(stream, spec, derived=True), clause), [entry], spec.internal)
 
     def _renamed(self, source: exp.Expr, names: list[str]) -> list[str]:
         alias = source.args.get("alias")
@@ -353,7 +362,9 @@ class _FromBinder:
             partition.append(found[0].internal)
         return windows.resolve(clause, clock or Clock.MICROSECONDS, self.context.source, tuple(partition))
 
-    def _seen(self, node: Node) -> Node:
+    def _seen(self, node: Node, clause: WindowClause | None) -> Node:
         """What a periodic block sees of an input."""
-        period = self.shape.period
-        return Quantise(node, period) if period is not None and self.shape.quantise and not self.shape.mixed else node
+        shape = self.shape
+        if shape.period is None or not shape.quantise or shape.mixed:
+            return node
+        return Quantise(node, shape.period, shape.offset, clause is not None and clause.aligned)

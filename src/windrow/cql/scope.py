@@ -42,6 +42,8 @@ class Entry:
     valid: tuple[str, str] | None = None
     is_table: bool = False
     nullable: bool = False  # padded with nulls by an outer join
+    ends: str | None = None  # of sessions: the column with the instant at which rows are seen
+    session: tuple[str, ...] = ()  # the columns that tell sessions apart
 
     def named(self, name: str) -> bool:
         return name.lower() == self.alias.lower()
@@ -62,6 +64,7 @@ class Scope:
     """The entries of one FROM, in order; `outer` is the enclosing query's for a correlated subquery.
 
     `merged` holds the columns that USING made one. `aliases` are the select list's own names, the last resort.
+    `bounds` are window_start and window_end of a periodic query, where no column has these names.
     """
 
     source: Source
@@ -69,6 +72,7 @@ class Scope:
     outer: Scope | None = None
     merged: dict[str, ScopeColumn] = field(default_factory=dict)
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
+    bounds: tuple[ScopeColumn, ...] = ()
 
     def span(self, node: exp.Expr) -> Span | None:
         return span_of(node, self.source)
@@ -83,6 +87,9 @@ class Scope:
             raise self._ambiguous(node, found)
         if found:
             return found[0][1]
+        bound = next((b for b in self.bounds if not table and b.name == name.lower()), None)
+        if bound is not None:
+            return bound
         return self.outer.column(node) if self.outer is not None else None
 
     def _ambiguous(self, node: exp.Column, found: list[tuple[Entry, ScopeColumn]]) -> BindingError:
@@ -104,6 +111,12 @@ class Scope:
             return BindingError(
                 f'unknown stream or alias "{table}"',
                 hint=did_you_mean(table, aliases) or f"FROM has {', '.join(aliases)}",
+                span=self.span(node),
+            )
+        if not table and node.name.lower() in ("window_start", "window_end"):
+            return BindingError(
+                f"{node.name} needs windows that all have a RANGE, and a SLIDE",
+                hint="write s [RANGE 10 MINUTES SLIDE 1 MINUTE] or TUMBLE(s, ts, '10 min')",
                 span=self.span(node),
             )
         entry = self.entry(table) if table else None

@@ -18,34 +18,44 @@ from sqlglot import exp
 from windrow.catalog import Catalog, StreamDef
 from windrow.cql import types
 from windrow.cql.aggregates import Grouping
+from windrow.cql.bounds import Grid, bounds_of, is_bound, is_symbol, parted, with_bounds
 from windrow.cql.dialect import OPERATORS, TEXT, StreamItems
 from windrow.cql.expressions import Context, Pipeline, find_aggregate, has_user_function
+from windrow.cql.group_windows import expand_group_windows
 from windrow.cql.joins import join
 from windrow.cql.memberships import Membership, check, membership_of, semi_join
-from windrow.cql.relations import Shape, bind_from, selects_of, sources_of, unwrap, window_of
-from windrow.cql.scope import Entry, Scope, conjuncts, offset_of, resolve, resolved, span_of
+from windrow.cql.relations import bind_from
+from windrow.cql.scope import Entry, Scope, ScopeColumn, columns_of, conjuncts, offset_of, resolve, resolved, span_of
 from windrow.cql.setops import combine
+from windrow.cql.shapes import RESTORE, Shape, clauses_of, shape_of, unwrap, with_ctes
 from windrow.cql.shed import Importance, bind_importance, shed_clause, shed_join, tick_budget, with_importance
 from windrow.cql.source import Source
 from windrow.cql.unnest import unnested
-from windrow.cql.windows import Clock, WindowClause
-from windrow.cql.wstream import INTERNAL, expand_all
+from windrow.cql.windows import Clock
+from windrow.cql.wstream import expand_all
 from windrow.errors import BindingError, CQLSyntaxError, Span, UnsupportedError, WindrowError
-from windrow.plan.expr import Expr
+from windrow.plan.expr import Expr, column
 from windrow.plan.nodes import (
+    Aggregate,
     Append,
     Distinct,
     Emit,
+    Join,
     Node,
     Project,
     Quantise,
     QueryPlan,
+    Scan,
+    Semi,
+    Session,
     StreamOp,
+    TableScan,
     TickBudget,
+    Union,
+    Window,
     WindowKind,
 )
 
-_RESTORE = (StreamOp.ISTREAM_RESTORE, StreamOp.RSTREAM_RESTORE)
 _CLAUSES = {
     "order": ("ORDER BY", "sort the answer where it is read"),
     "limit": ("LIMIT", "bound the rows with a window: [ROWS 10]"),
@@ -81,6 +91,7 @@ class Block:
     shape: Shape
     op: StreamOp | None = None
     span: Span | None = None
+    ends: str | None = None  # of sessions: the column with the instant at which rows are seen
 
 
 @dataclass
@@ -110,7 +121,8 @@ class Binder:
 
     def query(self, tree: exp.Expr, name: str, text: str, one_time: bool = False) -> QueryPlan:
         """The plan of a whole query; a one-time query may read tables alone."""
-        block = self.block(expand_all(tree, self.context.source))
+        tree = expand_group_windows(expand_all(tree, self.context.source), self)
+        block = self.block(tree)
         if one_time and self.time_type is None:
             self.time_type = pa.int64()
         if self.time_type is None:
@@ -119,14 +131,17 @@ class Binder:
                 hint="add a stream to FROM; tables alone do not change",
                 span=span_of(tree, self.context.source),
             )
-        root = self.emit(block)
+        root = self.emit(self.settled(block, rename=False))
         output = tuple((o.name, o.column) for o in block.outputs)
         return QueryPlan(name, root, output, self.time_type, text, self.budget)
 
     def emit(self, block: Block) -> Emit:
         """How a block's answer leaves."""
         op, period = block.op, block.shape.period
-        if op in _RESTORE and period is None:
+        if block.shape.session:
+            self._check_ends(block)
+            return Emit(block.node, StreamOp.RSTREAM, each=True)
+        if op in RESTORE and period is None:
             raise BindingError(
                 f"{op.name} needs a periodic query",
                 hint="write a SLIDE in the window: [RANGE 1 MINUTE SLIDE 10 SECONDS]",
@@ -137,13 +152,56 @@ class Binder:
         node = block.node
         if block.shape.append:
             node = Append(node)
-        return Emit(node, op, period)
+        return Emit(node, op, period, block.shape.offset)
 
     def stream(self, block: Block) -> Emit | None:
         """A block as a stream; None when its answer is a relation."""
-        if block.op is not None or block.shape.period is not None:
+        if block.op is not None or block.shape.period is not None or block.shape.session:
             return self.emit(block)
         return Emit(Append(block.node), StreamOp.ISTREAM) if block.shape.append else None
+
+    def grid(self, shape: Shape) -> Grid | None:
+        """When a block is evaluated, if it looks at its windows periodically."""
+        if shape.period is None or not shape.quantise or self.time_type is None:
+            return None
+        return Grid(shape.period, shape.offset, self.time_type)
+
+    def bounds(self, shape: Shape) -> tuple[ScopeColumn, ...]:
+        """What window_start and window_end mean in a block."""
+        if self.grid(shape) is None or shape.size is None or self.time_type is None:
+            return ()
+        return self.bounded(shape.size)
+
+    def bounded(self, size: int) -> tuple[ScopeColumn, ScopeColumn]:
+        """The bounds of a window of this length, as columns that expressions may read."""
+        assert self.time_type is not None
+        found = bounds_of(size, self.time_type)
+        self.context.types |= {b.internal: b.type for b in found}
+        return found
+
+    def settled(self, block: Block, rename: bool = True) -> Block:
+        """The block with the bounds that it shows computed, under names of their own."""
+        shown = [o for o in block.outputs if is_bound(o.column)]
+        if not shown:
+            return block
+        node = with_bounds(block.node, {o.column for o in shown}, self.grid(block.shape))
+        if not rename:
+            return replace(block, node=node)
+        names = {o.column: self.context.fresh(o.name, o.type) for o in shown}
+        outputs = tuple(replace(o, column=names.get(o.column, o.column)) for o in block.outputs)
+        back = {new: old for old, new in names.items()}
+        columns = {o.column: column(back.get(o.column, o.column), o.type) for o in outputs}
+        return replace(block, node=Project(node, tuple(columns.items())), outputs=outputs)
+
+    def _check_ends(self, block: Block) -> None:
+        """Refuse a query over sessions whose rows may be there when none ends."""
+        if not only_at_ends(block.node):
+            raise UnsupportedError(
+                "rows without a session in a query over SESSION",
+                detail="the query is evaluated at the ends of sessions",
+                hint="put SESSION on the left of an outer join, and into every branch of a set operation",
+                span=block.span,
+            )
 
     def use_clock(self, stream: StreamDef, span: Span | None) -> Clock:
         """Note a stream's clock; all streams of a query must have the same."""
@@ -192,78 +250,15 @@ class Binder:
         """Bind a SELECT or a set operation."""
         tree = unwrap(tree)
         self.refuse_clauses(tree)
-        saved = dict(self.ctes)
-        if (with_ := tree.args.get("with_")) is not None:
-            if with_.args.get("recursive"):
-                raise UnsupportedError("WITH RECURSIVE", span=span_of(with_, self.context.source))
-            self.ctes.update({cte.alias.lower(): cte.this for cte in with_.expressions})
-        try:
+        if (with_ := tree.args.get("with_")) is not None and with_.args.get("recursive"):
+            raise UnsupportedError("WITH RECURSIVE", span=span_of(with_, self.context.source))
+        with with_ctes(tree, self):
+            shape = shape or shape_of(tree, self)
             if isinstance(tree, exp.SetOperation):
-                return combine(tree, shape or self.shape(tree), self)
+                return combine(tree, shape, self)
             if isinstance(tree, exp.Select):
                 return self._select(tree, shape)
-            raise UnsupportedError(f"{tree.key.upper()} as a query", span=span_of(tree, self.context.source))
-        finally:
-            self.ctes = saved
-
-    def shape(self, tree: exp.Expr) -> Shape:
-        """What the windows of a block make of it, before anything is bound."""
-        clauses = list(self._clauses(tree))
-        internal = [c is not None and c.internal for c in clauses]
-        feeds = any(s.meta.get(INTERNAL) for s in selects_of(tree))
-        period = self._period(tree)
-        every = feeds or (bool(internal) and all(internal))
-        mixed = any(internal) and not every
-        ops = {self.select_list(s).op for s in selects_of(tree)}
-        return Shape(period, every and period is None, mixed, not ops & set(_RESTORE))
-
-    def _period(self, tree: exp.Expr) -> int | None:
-        """The one SLIDE of a block and of the subqueries that are part of it."""
-        amounts = [c.period for c in self._windows(tree) if c is not None and c.period is not None]
-        for amount in amounts[1:]:
-            if amount.value != amounts[0].value:
-                raise BindingError(
-                    f"SLIDE {amount.text} differs from SLIDE {amounts[0].text} in one query",
-                    hint="use one SLIDE; a subquery has its own if a window stands on it: (SELECT ...) [ROWS 10]",
-                    span=self.context.source.span(amount.offset),
-                )
-        return amounts[0].value if amounts else None
-
-    def _windows(self, tree: exp.Expr) -> Iterator[WindowClause | None]:
-        """The windows of a block and of the subqueries that are evaluated with it."""
-        yield from self._clauses(tree)
-        for select in selects_of(tree):
-            for source in sources_of(select):
-                query = self.query_in(source)
-                if query is not None and not self.stands_alone(source, query):
-                    yield from self._windows(query)
-
-    def query_in(self, source: exp.Expr) -> exp.Expr | None:
-        """The query that an item of FROM stands for, if it is one."""
-        if isinstance(source, exp.Subquery):
-            return source.this
-        return self.ctes.get(source.name.lower()) if isinstance(source, exp.Table) else None
-
-    def stands_alone(self, source: exp.Expr, query: exp.Expr) -> bool:
-        """Whether a subquery of FROM is a stream of its own, and not part of the query around it."""
-        if window_of(source) is not None:
-            return True
-        operators = any(self.select_list(s).node is not None for s in selects_of(query))
-        return operators or self.shape(query).append
-
-    def _clauses(self, tree: exp.Expr) -> Iterator[WindowClause | None]:
-        """The windows of all stream references of a block; None for a stream without one."""
-        for select in selects_of(tree):
-            for table in sources_of(select):
-                name = table.name.lower() if isinstance(table, exp.Table) else ""
-                is_table = name in self.catalog.tables and name not in self.ctes
-                if not is_table and (isinstance(table, exp.Table) or window_of(table)):
-                    yield window_of(table)
-            where = select.args.get("where")
-            for condition in conjuncts(where.this) if where is not None else ():
-                subquery = membership_of(condition)
-                if subquery is not None:
-                    yield from self._clauses(subquery.query)
+        raise UnsupportedError(f"{tree.key.upper()} as a query", span=span_of(tree, self.context.source))
 
     def refuse_clauses(self, tree: exp.Expr) -> None:
         for key, (clause, hint) in _CLAUSES.items():
@@ -285,8 +280,7 @@ class Binder:
         either = distinct is not None or bool(node.args.get("distinct"))
         return SelectList(node.expressions, OPERATORS[node.this], either, node)
 
-    def _select(self, select: exp.Select, shape: Shape | None) -> Block:
-        shape = shape or self.shape(select)
+    def _select(self, select: exp.Select, shape: Shape) -> Block:
         listed = self.select_list(select)
         if not listed.items:
             raise CQLSyntaxError("an empty select list", hint="write SELECT * FROM ... or name columns")
@@ -297,12 +291,15 @@ class Binder:
         sheds = shed is not None and shed.heuristic is not None
         # rows are shed at their own times, so a shed join is looked at periodically, not its inputs
         from_ = bind_from(select, scope, replace(shape, quantise=False) if sheds else shape, self)
+        scope.bounds = self.bounds(shape)
         importance = bind_importance(shed, from_, self.context) if shed is not None else Importance()
         select = with_importance(select, importance, self.context)
         listed = self.select_list(select)
         scope.aliases = {i.alias.lower(): i.this for i in listed.items if isinstance(i, exp.Alias)}
         plain, memberships = self.where(select, scope)
-        conditions = from_.conditions + plain
+        conditions, fixed = parted(from_.conditions + plain)
+        if len(conditions) < len(from_.conditions + plain):  # rows of one window meet
+            from_.crossed |= {(0, i) for i in range(1, len(from_.inputs))}
         if shed is not None and sheds:
             node, rest = shed_join(shed, from_, conditions, importance, shape, self.context)
         else:
@@ -310,15 +307,17 @@ class Binder:
         if shed is not None:
             self.budget = tick_budget(shed, from_, importance, self.budget, self.context)
         if (shape.mixed or sheds) and shape.period is not None and shape.quantise:
-            node = Quantise(node, shape.period)
-        pipeline = Pipeline(self.context, node)
-        for condition in sorted(rest, key=lambda c: has_user_function(c, self.catalog)):
+            node = Quantise(node, shape.period, shape.offset)
+        pipeline = Pipeline(self.context, node, grid=self.grid(shape))
+        for condition in sorted(rest + fixed, key=lambda c: has_user_function(c, self.catalog)):
             pipeline.filter(condition, "WHERE")
         for membership in memberships:
             semi_join(pipeline, scope, membership, shape, self)
-        outputs = self._outputs(select, listed, scope, pipeline)
+        ends = next((e.ends for e in scope.entries if e.ends is not None), None)
+        outputs = self._outputs(select, listed, scope, pipeline, shape, ends)
         span = span_of(listed.node, self.context.source) if listed.node is not None else None
-        return Block(pipeline.node, outputs, shape, listed.op, span or span_of(select, self.context.source))
+        span = span or span_of(select, self.context.source)
+        return Block(pipeline.node, outputs, shape, listed.op, span, ends)
 
     def _check_shape(self, select: exp.Select, listed: SelectList, shape: Shape) -> None:
         """Refuse what INTERNAL windows cannot express."""
@@ -332,7 +331,7 @@ class Binder:
             raise self.not_internal("EXISTS", span_of(where, self.context.source))
         if not shape.mixed:
             return
-        clauses = list(self._clauses(select))
+        clauses = list(clauses_of(select, self))
         grouped = select.args.get("group") or select.args.get("having")
         if grouped or any(find_aggregate(i, self.catalog) for i in listed.items):
             raise UnsupportedError(
@@ -373,7 +372,15 @@ class Binder:
 
     # -- the select list ---------------------------------------------------------------------------------
 
-    def _outputs(self, select: exp.Select, listed: SelectList, scope: Scope, pipeline: Pipeline) -> tuple[Output, ...]:
+    def _outputs(
+        self,
+        select: exp.Select,
+        listed: SelectList,
+        scope: Scope,
+        pipeline: Pipeline,
+        shape: Shape,
+        ends: str | None,
+    ) -> tuple[Output, ...]:
         """Compute the select list at the top of the pipeline."""
         items = self.expand(listed.items, scope)
         starless = len(items) == len(listed.items)
@@ -383,22 +390,28 @@ class Binder:
         condition = resolve(having.this, scope) if having is not None else None
         grouped = group is not None or having is not None or any(find_aggregate(t, self.catalog) for _, t in items)
         if grouped:
-            grouping = Grouping(pipeline, scope, keys)
+            grouping = Grouping(pipeline, scope, [*keys, *_session_keys(keys, scope, ends)])
             items = [(name, grouping.rewrite(tree)) for name, tree in items]
             conditions = [grouping.rewrite(c) for c in conjuncts(condition)] if condition is not None else []
-            above = grouping.finish()
+            above = grouping.finish(per_window=shape.aligned or group is not None)
             for tree in conditions:
                 above.filter(tree, "HAVING")
             pipeline.node, pipeline.calls = above.node, {}
         items = unnested(items, pipeline)
         columns: dict[str, Expr] = {}
         outputs = []
+        symbolic = any(not is_symbol(tree) for _, tree in items)  # a relation needs some column
         for name, tree in items:
+            if symbolic and is_symbol(tree):
+                outputs.append(Output(name, tree.name, self.context.types[tree.name]))
+                continue
             expr = pipeline.expr(tree)
             internal = expr.column or next((n for n, e in columns.items() if e == expr), None)
             internal = internal or self.context.fresh(expr.sql(lambda n: n), expr.type)
             columns[internal] = expr
             outputs.append(Output(name, internal, expr.type, also.get(name)))
+        if ends is not None:
+            columns[ends] = column(ends, self.context.types[ends])
         if tuple(columns) != tuple(pipeline.node.schema):
             pipeline.node = Project(pipeline.node, tuple(columns.items()))
         if listed.distinct:
@@ -476,6 +489,36 @@ class Binder:
                 span=span_of(tree, self.context.source),
             )
         return items[position - 1][1]
+
+
+def _session_keys(keys: list[exp.Expr], scope: Scope, ends: str | None) -> list[exp.Expr]:
+    """What an aggregate over sessions is grouped by besides: the session itself, unless its bounds are named."""
+    if ends is None:
+        return []
+    named = {c for k in keys for c in columns_of(k)}
+    found = [ends]
+    for entry in scope.entries:
+        if not named & set(entry.session[-2:]):
+            found += entry.session
+    return [resolved(c) for c in dict.fromkeys(found)]
+
+
+def only_at_ends(node: Node) -> bool:
+    """Whether rows are there only at instants at which a session ends."""
+    match node:
+        case Session():
+            return True
+        case Join(parts=parts):
+            return any(map(only_at_ends, parts))
+        case Semi(left=left, right=right, anti=anti):
+            return only_at_ends(left) or (not anti and only_at_ends(right))
+        case Aggregate(keys=keys):
+            return bool(keys) and only_at_ends(node.input)
+        case Union(parts=parts):
+            return all(map(only_at_ends, parts))
+        case Window() | Scan() | TableScan() | Append() | Emit():
+            return False
+    return bool(node.inputs) and only_at_ends(node.inputs[0])
 
 
 def _argument(item: exp.Expr) -> str | None:

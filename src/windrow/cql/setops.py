@@ -14,8 +14,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql import types
-from windrow.cql.relations import Shape
 from windrow.cql.scope import span_of
+from windrow.cql.shapes import Shape, shape_of
 from windrow.errors import BindingError, Span, UnsupportedError
 from windrow.plan.expr import Expr, column
 from windrow.plan.nodes import (
@@ -47,14 +47,24 @@ def combine(tree: exp.SetOperation, shape: Shape, binder: Binder) -> Block:
     if left.op is not None or right.op is not None:
         left, right = _streams(tree, left, right, merge, binder)
     _check_width(tree, left, right, binder)
-    return _apply(tree, left, right, merge, binder)
+    if left.ends is None or right.ends is None:
+        return _apply(tree, left, right, merge, binder)
+    # rows of sessions are compared with those that are seen at the same instant
+    whole = _apply(tree, _with_ends(left, binder), _with_ends(right, binder), merge, binder)
+    return replace(whole, outputs=whole.outputs[:-1], ends=whole.outputs[-1].column)
+
+
+def _with_ends(block: Block, binder: Binder) -> Block:
+    assert block.ends is not None
+    shown = replace(block.outputs[0], name="ends", column=block.ends, type=binder.context.types[block.ends], also=None)
+    return replace(block, outputs=(*block.outputs, shown))
 
 
 def _branch(tree: exp.Expr, shape: Shape, binder: Binder) -> Block:
     """Bind a branch; where only some branches are INTERNAL throughout, those are kept for ever by themselves."""
     if not shape.mixed:
-        return binder.block(tree, shape)
-    own = replace(binder.shape(tree), period=shape.period, quantise=shape.quantise)
+        return binder.settled(binder.block(tree, shape))
+    own = shape_of(tree, binder).within(shape)
     block = binder.block(tree, replace(own, append=own.append and shape.period is None))
     node = Append(block.node) if block.shape.append and block.op is None else block.node
     return replace(block, node=node, shape=replace(shape, mixed=False))

@@ -18,8 +18,9 @@ from sqlglot import exp
 from windrow.cql import types
 from windrow.cql.expressions import Context, extend, has_user_function
 from windrow.cql.joins import Input, join, match
-from windrow.cql.relations import From, Shape
+from windrow.cql.relations import From
 from windrow.cql.scope import Entry, Scope, columns_of, resolve, resolved, span_of
+from windrow.cql.shapes import Shape
 from windrow.cql.shed_syntax import SHED, ShedClause
 from windrow.errors import BindingError, Span, UnsupportedError
 from windrow.plan.expr import Expr, Ref

@@ -72,7 +72,11 @@ class Amount:
 
 @dataclass(frozen=True)
 class WindowClause:
-    """A window as written. `size` and `slide` are rows for ROWS, amounts of time otherwise."""
+    """A window as written. `size` and `slide` are rows for ROWS, amounts of time otherwise.
+
+    `aligned`: TUMBLE or HOP, `[end - size, end)` instead of `(t - size, t]`; `shift`: its offset; `time`: the time
+    column that it names, with its place.
+    """
 
     kind: WindowKind
     text: str
@@ -81,6 +85,9 @@ class WindowClause:
     slide: int | Amount | None = None
     partition: tuple[tuple[str, int], ...] = ()  # (column, offset)
     internal: bool = False
+    aligned: bool = False
+    shift: Amount | None = None
+    time: tuple[str, int] | None = None
 
     @property
     def period(self) -> Amount | None:

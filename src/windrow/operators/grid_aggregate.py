@@ -38,6 +38,7 @@ from windrow.operators.aggregates.sums import Lowering, Sums
 from windrow.operators.aggregates.sweep import sweep_of, with_groups
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING, INF, Elements, concat
+from windrow.operators.quantise import shifted
 
 _ROOM = 65_536
 """Cells that a matrix may have whatever is in them."""
@@ -55,7 +56,10 @@ class Block:
 
 
 class GridAggregate(Grouping):
-    """GROUP BY at every multiple of `period`; `strict` when negative elements may come."""
+    """GROUP BY at every `k * period + offset`; `strict` when negative elements may come.
+
+    All inside is on a clock that shows `offset` less, on which evaluations are at multiples of the period.
+    """
 
     def __init__(
         self,
@@ -64,18 +68,24 @@ class GridAggregate(Grouping):
         types: Mapping[str, pa.DataType],
         period: int,
         *,
+        offset: int = 0,
         strict: bool = False,
         expiration: str = "calendar",
     ) -> None:
         super().__init__(keys, aggregations, types, strict=strict, expiration=expiration)
-        self.period = period
+        self.period, self.offset = period, offset
         self._linear = bool(aggregations) and all(a.kind in LINEAR and not a.distinct for a in aggregations)
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         """One element per live group and evaluation instant."""
-        output = self._advance_linear(inputs, frontier) if self._linear else self._advance_rows(inputs, frontier)
+        rows, frontier = [shifted(e, -self.offset) for e in inputs], frontier - self.offset
+        output = self._advance_linear(rows, frontier) if self._linear else self._advance_rows(rows, frontier)
         self._previous = frontier
-        return output
+        return shifted(output, self.offset)
+
+    def start(self, ts: int) -> None:
+        """The clock starts at `ts`."""
+        super().start(ts - self.offset)
 
     # -- rows: any function ------------------------------------------------------------------------------------------
 

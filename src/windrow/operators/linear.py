@@ -136,6 +136,25 @@ def _as_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
     return array if array.type == type_ else array.cast(type_)
 
 
+class Bounds(Stateless):
+    """Add columns of instants: the time at which each element begins, less a length."""
+
+    def __init__(self, bounds: Sequence[tuple[str, int]], type_: pa.DataType) -> None:
+        self.bounds, self.type = tuple(bounds), type_
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        return bounded(rows, [self], np.zeros(len(rows), np.int64))
+
+
+def bounded(rows: Elements, alike: Sequence[Bounds], which: Int64s) -> Elements:
+    """The rows with the bounds of several windows: `which[i]` is the window of row i; names and types are the same."""
+    names, type_ = [name for name, _ in alike[0].bounds], alike[0].type
+    back = np.array([[back for _, back in one.bounds] for one in alike], np.int64)  # [windows, bounds]
+    shown = {name: pa.array(rows.ts - back[which, k]).cast(type_) for k, name in enumerate(names)}
+    return rows.with_columns({**rows.columns, **shown})
+
+
 class Pad(Stateless):
     """Add columns of nulls: the missing side of a left join."""
 

@@ -13,28 +13,33 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from windrow.operators.elements import Elements, Int64s, concat
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.protocol import State, Stateless
 from windrow.operators.state.run import elements_of, run_of
 
 
 class Quantise(Stateless):
-    """Move both ends of each lifetime up to the next multiple of the period.
+    """Move both ends of each lifetime up to the next `k * period + offset`; `before`: to the next one after it.
 
     State: the elements whose moved start lies beyond the frontier, at most one period of input.
     """
 
-    def __init__(self, period: int) -> None:
-        self.period = period
+    def __init__(self, period: int, offset: int = 0, before: bool = False) -> None:
+        self.period, self.offset, self.before = period, offset, before
         self._waiting: list[Elements] = []
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         rows = concat([*self._waiting, *inputs])
-        ts, exp = round_up(rows.ts, self.period), round_up(rows.exp, self.period)
+        ts, exp = self._moved(rows.ts), self._moved(rows.exp)
         seen = ts < exp
         due = ts <= frontier
         self._waiting = [] if due.all() else [rows.take(np.flatnonzero(~due & seen))]
         return rows.with_lifetimes(ts, exp).filter(due & seen)
+
+    def _moved(self, times: Int64s) -> Int64s:
+        if self.before:
+            times = np.where(times == INF, INF, times + 1)
+        return round_up(times, self.period, self.offset)
 
     def state(self) -> State:
         return {"waiting": tuple(run_of(e) for e in self._waiting)}
@@ -43,13 +48,19 @@ class Quantise(Stateless):
         self._waiting = [elements_of(r) for r in state["waiting"]]
 
 
-def round_up(times: Int64s, period: int) -> Int64s:
-    """The least multiple of `period` that is not below each time; the two ends of time stay.
+def shifted(elements: Elements, by: int) -> Elements:
+    """The elements on a clock that shows `by` more; the two ends of time stay."""
+    ts = np.where(elements.ts == BEGINNING, BEGINNING, elements.ts + by)
+    return elements.with_lifetimes(ts, np.where(elements.exp == INF, INF, elements.exp + by)) if by else elements
 
-    >>> round_up(np.array([-3, 0, 1, 10]), 5).tolist()
-    [0, 0, 5, 10]
+
+def round_up(times: Int64s, period: int, offset: int = 0) -> Int64s:
+    """The least `k * period + offset` that is not below each time; the two ends of time stay.
+
+    >>> round_up(np.array([-3, 0, 1, 10]), 5).tolist(), round_up(np.array([-3, 3, 5]), 5, 3).tolist()
+    ([0, 0, 5, 10], [-2, 3, 8])
     """
     low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    steps = -(-times // period)
-    safe = (times > low + period) & (times < high - period)
-    return np.where(safe, steps * period, times)
+    safe = (times > low + 2 * period) & (times < high - 2 * period)
+    steps = -((offset - times) // period) if offset else -(-times // period)
+    return np.where(safe, steps * period + offset, times)

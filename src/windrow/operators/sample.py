@@ -52,21 +52,29 @@ class _Alive:
 
 
 class Sample(_Alive):
-    """RSTREAM at the multiples of `period`."""
+    """RSTREAM at every `k * period + offset`."""
 
-    def __init__(self, period: int) -> None:
+    def __init__(self, period: int, offset: int = 0) -> None:
         super().__init__()
-        self.period = period
+        self.period, self.offset = period, offset
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         elements = self._join(inputs[0])
         if self._last == BEGINNING:
             return elements.take(np.zeros(0, np.int64))
-        first = int(round_up(np.array([self._last + 1]), self.period)[0])
+        first = int(round_up(np.array([self._last + 1]), self.period, self.offset)[0])
         instants = np.arange(first, frontier + 1, self.period)
         out = at_instants(elements, instants)
         self._keep(elements, frontier)
         return out
+
+
+class Instants(Sample):
+    """The relation at every `k * period + offset`, each row as an element of its own that lives for one period."""
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        rows = super().advance(inputs, frontier)
+        return rows.with_lifetimes(rows.ts, rows.ts + self.period)
 
 
 class Snapshots(_Alive):
@@ -76,6 +84,17 @@ class Snapshots(_Alive):
         (log,) = inputs
         elements = self._join(log)
         out = at_instants(elements, np.unique(log.ts))
+        self._keep(elements, frontier)
+        return out
+
+
+class Moments(_Alive):
+    """The whole relation at every instant at which an element begins: RSTREAM of rows that live for one instant."""
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (new,) = inputs
+        elements = self._join(new)
+        out = at_instants(elements, np.unique(new.ts))
         self._keep(elements, frontier)
         return out
 

@@ -26,6 +26,7 @@ from windrow.plan.nodes import (
     QueryPlan,
     Semi,
     Union,
+    WindowBounds,
 )
 
 
@@ -58,7 +59,7 @@ def key(node: Node) -> frozenset[str] | None:
             return frozenset(node.schema)
         case Aggregate(keys=keys):
             return frozenset(keys)
-        case Filter() | Quantise() | Call():
+        case Filter() | Quantise() | Call() | WindowBounds():
             return key(node.input)
         case Semi() | Difference():
             return key(node.left)

@@ -35,9 +35,11 @@ from windrow.plan.nodes import (
     Quantise,
     QueryPlan,
     Semi,
+    Session,
     StreamOp,
     Union,
     Window,
+    WindowBounds,
     WindowKind,
 )
 
@@ -104,6 +106,11 @@ def _passes(node: Node) -> Callable[[Expr], bool]:
             return lambda p: output not in p.columns
         case Quantise() | Semi() | Append():
             return never_raises
+        case Session(keys=keys):  # whole partitions stay or go, so sessions are the same
+            return lambda p: bool(p.columns) and p.columns <= set(keys) and by_value(p)
+        case WindowBounds(bounds=bounds):
+            shown = {name for name, _ in bounds}
+            return lambda p: p.columns.isdisjoint(shown) and never_raises(p)
         case Union() | Project():
             return lambda p: True
         case Window(spec=spec):

@@ -27,12 +27,14 @@ from windrow.plan.nodes import (
     QueryPlan,
     Scan,
     Semi,
+    Session,
     StarJoin,
     StreamOp,
     TableScan,
     Union,
     Unnest,
     Window,
+    WindowBounds,
     WindowKind,
 )
 
@@ -63,11 +65,19 @@ def prune(node: Node, needed: Names) -> Node:
             return _over(node, prune(node.input, needed | predicate.columns))
         case Quantise():
             return _over(node, prune(node.input, needed))
+        case Session(keys=keys):
+            return _over(node, prune(node.input, needed | frozenset(keys)))
+        case WindowBounds(bounds=bounds):
+            shown = tuple(b for b in bounds if b[0] in needed)
+            if not shown:
+                return prune(node.input, needed)
+            below = prune(node.input, needed - frozenset(name for name, _ in shown))
+            return _same(node, replace(node, input=below, bounds=shown))
         case Project(outputs=outputs):
             kept = pick(node.schema, needed)
             outputs = tuple((n, e) for n, e in outputs if n in kept)
-            below = frozenset(c for _, e in outputs for c in e.columns)
-            return _same(node, Project(prune(node.input, below), outputs))
+            read = frozenset(c for _, e in outputs for c in e.columns)
+            return _same(node, Project(prune(node.input, read), outputs))
         case Call(output=output, arguments=arguments):
             if output not in needed:
                 return prune(node.input, needed)

@@ -54,10 +54,10 @@ def _drop_idle(node: Node) -> Node:
             return only
         case Join(parts=(only,), equalities=(), residual=(), internal=() | (False,)):
             return only
-        case Quantise(period=1):
+        case Quantise(period=1, before=False):
             return node.input
-        case Quantise(period=period, input=Quantise(period=finer)) if period % finer == 0:
-            return replace(node, input=node.input.inputs[0])
+        case Quantise(before=False, input=Quantise(before=False) as inner) if _coarser(node, inner):
+            return replace(node, input=inner.input)
         case Filter(predicate=Expr(parts=(str() as text,))) if text.strip("() ").upper() == "TRUE":
             return node.input
         case Project() if _is_identity(node):
@@ -69,6 +69,11 @@ def _drop_idle(node: Node) -> Node:
             life = lifetimes(below)[below]
             return below if life.pattern is Pattern.MONOTONIC and not life.static else node
     return node
+
+
+def _coarser(outer: Quantise, inner: Quantise) -> bool:
+    """Whether every instant of the outer grid is one of the inner grid."""
+    return outer.period % inner.period == 0 and (outer.offset - inner.offset) % inner.period == 0
 
 
 def _is_identity(node: Project) -> bool:

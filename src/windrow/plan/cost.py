@@ -38,12 +38,14 @@ from windrow.plan.nodes import (
     QueryPlan,
     Scan,
     Semi,
+    Session,
     StarJoin,
     StreamOp,
     TableScan,
     Union,
     Unnest,
     Window,
+    WindowBounds,
     WindowKind,
     walk,
 )
@@ -167,6 +169,13 @@ class _Model:
                 edge = inputs[0]
                 step = period / self.unit
                 return _Edge(edge.rate, edge.size, edge.values, edge.negative, step), edge.flow * step, edge.flow
+            case Session(gap=gap):
+                edge, waits = inputs[0], 2 * gap / self.unit
+                return _Edge(edge.rate, edge.rate / self.unit, edge.values), edge.rate * waits, 3 * edge.flow
+            case WindowBounds(period=period, bounds=bounds):
+                edge, step = inputs[0], period / self.unit
+                values = {**edge.values, **dict.fromkeys((name for name, _ in bounds), 1.0)}
+                return _Edge(edge.size / step, edge.size, values, 0.0, step), edge.size, edge.flow + edge.size / step
             case Union():
                 return _merged(inputs), 0.0, sum(e.flow for e in inputs)
             case Join():

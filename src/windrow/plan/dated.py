@@ -22,6 +22,10 @@ def dates(node: n.Node) -> frozenset[str] | None:
             return dates(node.input) if node.spec.kind is not n.WindowKind.ROWS else None
         case n.Filter() | n.Quantise() | n.Call() | n.Unnest():
             return dates(node.input)
+        case n.Session():
+            return frozenset((node.end,))
+        case n.WindowBounds():
+            return frozenset(name for name, _ in node.bounds[:1])
         case n.Project():
             return _renamed(dates(node.input), node)
         case n.Join():

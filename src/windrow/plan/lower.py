@@ -15,7 +15,7 @@ side are first joined to the right, and the left side meets those that found a p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,11 +31,12 @@ from windrow.operators.elements import Elements, concat
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.history import History, default_key
 from windrow.operators.join import PART_ROWS, Join, Part, Planner
-from windrow.operators.linear import Call, Formula, Pad, Project, Select, Union, Unnest
+from windrow.operators.linear import Bounds, Call, Formula, Pad, Project, Select, Union, Unnest
 from windrow.operators.materialize import Materialize
 from windrow.operators.protocol import Operator
 from windrow.operators.quantise import Quantise, round_up
-from windrow.operators.sample import Restore, Sample, Snapshots
+from windrow.operators.sample import Instants, Moments, Restore, Sample, Snapshots
+from windrow.operators.session import SESSION, SessionAggregate, SessionWindow
 from windrow.operators.star_join import FactTable, Policy, StarJoin, StarStream
 from windrow.operators.state.pending import Calendar, Fifo, Pending, Scan
 from windrow.operators.totals import Totals
@@ -67,12 +68,12 @@ class Step:
     schema: Mapping[str, pa.DataType]
     signed: bool = False
     static: bool = False
-    period: int | None = None
+    grid: tuple[int, int] | None = None
 
     def start(self, ts: int) -> None:
         """Start the operator's clock; in a periodic block it starts at the first evaluation."""
         if self.operator is not None:
-            at = ts if self.period is None else int(round_up(np.array([ts]), self.period)[0])
+            at = ts if self.grid is None else int(round_up(np.array([ts]), *self.grid)[0])
             self.operator.start(at)
 
 
@@ -80,7 +81,7 @@ SIGNED: tuple[type, ...] = (RowsWindow, Retract, Bag, ContinuousAggregate, Chang
 """Operators that make negative elements of their own; all others pass on those they get, or take none."""
 
 UNSIGNED: tuple[type, ...] = (
-    DeltaStar, GridAggregate, Entering, Leaving, Starting, Appearing, Snapshots, Sample, Restore,
+    DeltaStar, GridAggregate, Entering, Leaving, Starting, Appearing, Snapshots, Sample, Restore, Moments,
 )  # fmt: skip
 """Operators that never send a negative element, whatever they get."""
 
@@ -108,12 +109,15 @@ class Dataflow:
         static = isinstance(node, n.TableScan) and not node.retroactive
         if isinstance(operator, Select | Project | Call | Unnest):
             static = self.steps[inputs[0]].static
-        period = None
+        grid = None
         if isinstance(node, n.Aggregate) or isinstance(operator, Clocked):
-            period = _period(node.input if isinstance(node, n.Emit | n.Append) else node)
-        self.steps.append(Step(operator, tuple(inputs), node, dict(schema), signed, static, period))
+            grid = _grid(node.input if isinstance(node, n.Emit | n.Append) else node)
+        self.steps.append(Step(operator, tuple(inputs), node, dict(schema), signed, static, grid))
         return len(self.steps) - 1
 
+
+CHAIN = n.Filter | n.Project | n.Call | n.WindowBounds
+"""Nodes that look at each row of an evaluation by itself."""
 
 LINEAR: tuple[type, ...] = (Select, Project, Call, Unnest, Starting)
 """Operators that look at each row by itself: what they do to parts of a batch, they do to the batch."""
@@ -207,6 +211,7 @@ class _Lowering:
         self.strategy = strategy
         self.pattern = annotate(plan.root, strategy)
         self.grid = _grid_aggregate(plan.root)
+        self.grid_chain = _chain(plan.root) if self.grid is not None else frozenset()
         self._made: dict[int, int] = {}
 
     def lower(self, node: n.Node) -> int:
@@ -222,7 +227,12 @@ class _Lowering:
             case n.Window():
                 return self._window(node)
             case n.Quantise():
-                return self._unary(Quantise(node.period), node)
+                return self._unary(Quantise(node.period, node.offset, node.before), node)
+            case n.WindowBounds():
+                return self._window_bounds(node)
+            case n.Session():
+                step = self._unary(_session(node), node)
+                return self._append(step, Retract(Fifo), node) if self.strategy == "negative" else step
             case n.Filter():
                 return self._filter(node)
             case n.Project():
@@ -288,6 +298,12 @@ class _Lowering:
         assert size is not None
         step = self._unary(RangeWindow(size), node)
         return self._append(step, Retract(Fifo), node) if self.strategy == "negative" else step
+
+    def _window_bounds(self, node: n.WindowBounds) -> int:
+        step = self.lower(node.input)
+        if node not in self.grid_chain:  # an aggregate on the grid has one element per evaluation already
+            step = self._append(step, Instants(node.period, node.offset), node.input)
+        return self.flow.add(Bounds(node.bounds, node.type), [step], node, node.schema)
 
     def _filter(self, node: n.Filter) -> int:
         predicates, below = [formula(node.predicate)], node.input
@@ -410,18 +426,24 @@ class _Lowering:
         return self.flow.add(Union(), [inner, padded], node, node.schema)
 
     def _aggregate(self, node: n.Aggregate) -> int:
+        operator: Operator
         calls = [Aggregation(c.kind, c.column, c.output, c.type, c.distinct, c.parameters) for c in node.calls]
-        shape = aggregation_join(node) if self.tuning.aggregation != "late" and self.strategy == "upa" else None
+        early = self.tuning.aggregation != "late" and self.strategy == "upa" and (_grid(node) or (0, 0))[1] == 0
+        shape = aggregation_join(node) if early else None
         if shape is not None:
             joined = self._aggregate_join(node, calls, shape)
             if joined is not None:
                 return joined
+        sessions = _session_aggregate(node, calls, self.functions) if self.strategy == "upa" else None
+        if sessions is not None:
+            operator, source = sessions
+            return self.flow.add(operator, [self.lower(source)], node, node.schema)
         strict = self._signed(self.lower(node.input))
         expiration = "scan" if self.strategy == "direct" else "calendar"
-        operator: Operator
         if self.grid is not None and node is self.grid[0]:
+            period, offset = self.grid[1], self.grid[2].offset
             operator = GridAggregate(
-                node.keys, calls, node.input.schema, self.grid[1], strict=strict, expiration=expiration
+                node.keys, calls, node.input.schema, period, offset=offset, strict=strict, expiration=expiration
             )
         else:
             operator = ContinuousAggregate(node.keys, calls, node.input.schema, strict=strict, expiration=expiration)
@@ -463,7 +485,10 @@ class _Lowering:
         if node.op is n.StreamOp.RSTREAM and node.period is not None:
             if self.grid is not None and self.grid[2] is node:
                 return self.lower(node.input)
-            return self._unary(Sample(node.period), node)
+            return self._unary(Sample(node.period, node.offset), node)
+        if node.each:
+            below = self.lower(node.input)
+            return self._append(below, Moments() if self._signed(below) else Starting(), node)
         if node.op is n.StreamOp.ISTREAM:
             return self._entering(node)
         log = self._log(node)
@@ -510,6 +535,50 @@ class _Lowering:
         return dates(node) is not None and not self._signed(self.lower(node))
 
 
+def _session(node: n.Session) -> SessionWindow:
+    keys = {k: node.input.schema[k] for k in node.keys}
+    return SessionWindow(keys, node.gap, node.start, node.end, node.type)
+
+
+def _session_aggregate(
+    node: n.Aggregate, calls: Sequence[Aggregation], functions: Functions
+) -> tuple[Operator, n.Node] | None:
+    """The aggregate of whole sessions as one operator, and what it reads; None if it groups by anything else."""
+    shown = {k: k for k in node.keys}  # what a key is, in terms of what is below
+    chain: list[n.Node] = []
+    below = node.input
+    while isinstance(below, n.Filter | n.Project | n.Call):
+        chain.insert(0, below)
+        if isinstance(below, n.Project):
+            copies = {name: e.column for name, e in below.outputs if e.column is not None}
+            shown = {k: copies.get(c, "") for k, c in shown.items()}
+        below = below.input
+    if not isinstance(below, n.Session) or any(isinstance(x, n.Call) for x in chain):
+        return None
+    whole = {*below.keys, below.end}
+    if not whole <= set(shown.values()) or not set(shown.values()) <= whole | {below.start}:
+        return None
+    bounds = {below.start, below.end}
+    read = [e.columns for x in chain if isinstance(x, n.Project) for _, e in x.outputs if e.column is None]
+    read += [x.predicate.columns for x in chain if isinstance(x, n.Filter)]
+    early = all(bounds.isdisjoint(columns) for columns in read) and bounds.isdisjoint(c.column for c in node.calls)
+    steps = [_row_step(x, bounds if early else set()) for x in chain if not _only_copies(x)]
+    return SessionAggregate(_session(below), steps, shown, calls, node.input.schema, early), below.input
+
+
+def _only_copies(node: n.Node) -> bool:
+    return isinstance(node, n.Project) and all(e.column == name for name, e in node.outputs)
+
+
+def _row_step(node: n.Node, without: Collection[str]) -> Operator:
+    """A selection or projection that lets the session's number through, and leaves out some columns."""
+    if isinstance(node, n.Filter):
+        return Select([formula(node.predicate)])
+    assert isinstance(node, n.Project)
+    number = (SESSION, Formula("", pa.int64(), (SESSION,), SESSION))
+    return Project([*((name, formula(e)) for name, e in node.outputs if e.column not in without), number])
+
+
 def _grid_aggregate(root: n.Node) -> tuple[n.Aggregate, int, n.Emit] | None:
     """The aggregate whose periodic answers are emitted as they are: nothing but selections and projections on top.
 
@@ -518,18 +587,27 @@ def _grid_aggregate(root: n.Node) -> tuple[n.Aggregate, int, n.Emit] | None:
     if not (isinstance(root, n.Emit) and root.op is n.StreamOp.RSTREAM and root.period is not None):
         return None
     node = root.input
-    while isinstance(node, n.Filter | n.Project | n.Call):
+    while isinstance(node, CHAIN):
         node = node.input
     return (node, root.period, root) if isinstance(node, n.Aggregate) else None
 
 
-def _period(node: n.Node) -> int | None:
-    """The period of the block that a node is in, if it has one."""
+def _chain(root: n.Node) -> frozenset[n.Node]:
+    """The nodes between the root and what is no row in, row out."""
+    node, found = root.inputs[0], []
+    while isinstance(node, CHAIN):
+        found.append(node)
+        node = node.input
+    return frozenset(found)
+
+
+def _grid(node: n.Node) -> tuple[int, int] | None:
+    """The period and offset of the block that a node is in, if it has one."""
     if isinstance(node, n.Quantise):
-        return node.period
+        return node.period, node.offset
     if isinstance(node, n.Window | n.Emit | n.Append):
         return None
-    return next((p for i in node.inputs if (p := _period(i)) is not None), None)
+    return next((p for i in node.inputs if (p := _grid(i)) is not None), None)
 
 
 def formula(e: Expr, rename: Mapping[str, str] | None = None) -> Formula:

@@ -27,6 +27,7 @@ class WindowKind(Enum):
     ROWS = "rows"  # the newest `size` rows (of each partition)
     UNBOUNDED = "unbounded"  # all rows so far
     NOW = "now"  # rows of this instant
+    SESSION = "session"  # rows of one session, when it ends
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,48 @@ class Window(Unary):
 
 @dataclass(frozen=True)
 class Quantise(Unary):
-    """Move both ends of every lifetime up to the next multiple of `period`: what a periodic query sees."""
+    """Move both ends of every lifetime up to the next `k * period + offset`: what a periodic query sees.
+
+    `before`: what is seen at an instant is what was there just before it, for TUMBLE and HOP hold `[end - size, end)`.
+    """
 
     period: int = 1
+    offset: int = 0
+    before: bool = False
+
+
+@dataclass(frozen=True)
+class WindowBounds(Unary):
+    """Each row once at every evaluation at which it is there, with instants of the window: `(name, back)` is the
+    evaluation's time minus `back`."""
+
+    period: int = 1
+    offset: int = 0
+    bounds: tuple[tuple[str, int], ...] = ()
+    type: pa.DataType = field(default_factory=pa.int64)
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return {**self.input.schema, **{name: self.type for name, _ in self.bounds}}
+
+
+@dataclass(frozen=True)
+class Session(Unary):
+    """Rows of a stream by session: those of one of `keys` that follow each other by less than `gap`.
+
+    A row lives for one instant, the end of its session, whose bounds are the columns `start` and `end`.
+    """
+
+    keys: tuple[str, ...] = ()
+    gap: int = 1
+    start: str = ""
+    end: str = ""
+    type: pa.DataType = field(default_factory=pa.int64)
+    text: str = ""  # as the user wrote it, for EXPLAIN
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return {**self.input.schema, self.start: self.type, self.end: self.type}
 
 
 @dataclass(frozen=True)
@@ -408,11 +448,14 @@ class StreamOp(Enum):
 class Emit(Unary):
     """Turn a relation into a stream (append-only elements `[t, INF)`), or leave it a relation.
 
-    `period`: evaluate at its multiples only. For RESTORE the input is continuous; for the others it has
-    been quantised below."""
+    `period`: evaluate at every `k * period + offset` only. For RESTORE the input is continuous; for the others it has
+    been quantised below. `each`: send every row at the instant at which it begins, whatever was there before, because
+    rows live for that instant only (sessions)."""
 
     op: StreamOp = StreamOp.RELATION
     period: int | None = None
+    offset: int = 0
+    each: bool = False
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,14 @@ from windrow.plan.nodes import (
     Quantise,
     Scan,
     Semi,
+    Session,
     StarJoin,
     StreamOp,
     TableScan,
     Union,
     Unnest,
     Window,
+    WindowBounds,
     WindowKind,
     walk,
 )
@@ -117,6 +119,10 @@ def _rule(node: Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
             return _window(node, strategy)
         case Quantise(period=period):
             return _quantise(inputs[0], period)
+        case Session():
+            return Lifetimes(Pattern.WEAKEST, 1)
+        case WindowBounds(period=period):
+            return Lifetimes(Pattern.WEAKEST, period)
         case Filter() | Project() | Call() | Unnest():
             return inputs[0]
         case Union():
@@ -200,6 +206,8 @@ def state_structure(node: Node, strategy: str = "upa") -> str:
             return "FIFO" if ends and strategy == "negative" else "none"
         case Quantise():
             return "rows of one period"
+        case Session():
+            return "rows of open sessions"
         case Join():
             return " ⋈ ".join(_keyed(i, strategy) for i in inputs)
         case StarJoin(shedding=shedding):
@@ -217,7 +225,7 @@ def state_structure(node: Node, strategy: str = "upa") -> str:
             return _with("group array", _waiting(inputs[0], strategy, ordered=False))
         case Difference() | Intersection():
             return _with("counts", _waiting(max(inputs, key=lambda i: i.pattern), strategy, ordered=False))
-        case Emit(op=StreamOp.RSTREAM):
+        case Emit(op=StreamOp.RSTREAM) | WindowBounds():
             return "rows alive"
         case Append() | Emit():
             return "none" if _spelled(node, known, strategy) else _waiting(inputs[0], strategy)

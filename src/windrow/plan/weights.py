@@ -44,6 +44,7 @@ from windrow.plan.nodes import (
     TableScan,
     Union,
     Window,
+    WindowBounds,
     WindowKind,
     walk,
 )
@@ -79,7 +80,7 @@ def _chain(root: Emit) -> tuple[Node, list[Node]]:
     """The topmost node that is no selection or projection, and those above it, from the top."""
     node: Node = root.input
     chain: list[Node] = []
-    while isinstance(node, Filter | Project | Call):
+    while isinstance(node, Filter | Project | Call | WindowBounds):
         chain.append(node)
         node = node.input
     return node, chain
@@ -115,6 +116,9 @@ def _reach(node: Node) -> int | None:
             return None if below is None else below + spec.size
         case Append() | Emit():
             return None
+        case Quantise(before=True):
+            below = _reach(node.input)
+            return None if below is None else below + 1
     found = [_reach(i) for i in node.inputs]
     return None if any(f is None for f in found) else max(f for f in found if f is not None)
 
@@ -170,7 +174,7 @@ class _Rewriting:
                 return replace(node, columns=(*columns, (name, WEIGHT, DOUBLE))), name
             case Window(spec=spec) if spec.kind is not WindowKind.ROWS and not node.derived:
                 return self._unary(node)
-            case Filter() | Call() | Quantise():
+            case Filter() | Call() | Quantise() | WindowBounds():
                 return self._unary(node)
             case Project(outputs=outputs):
                 below = self.weight(node.input)
@@ -192,7 +196,7 @@ class _Rewriting:
                 return self._join(node, parts)
         return None
 
-    def _unary(self, node: Window | Filter | Call | Quantise) -> tuple[Node, str] | None:
+    def _unary(self, node: Window | Filter | Call | Quantise | WindowBounds) -> tuple[Node, str] | None:
         below = self.weight(node.input)
         return None if below is None else (node.with_inputs(below[0]), below[1])
 

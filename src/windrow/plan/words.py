@@ -23,11 +23,13 @@ from windrow.plan.nodes import (
     Quantise,
     Scan,
     Semi,
+    Session,
     StarJoin,
     TableScan,
     Union,
     Unnest,
     Window,
+    WindowBounds,
     WindowKind,
     WindowSpec,
 )
@@ -46,8 +48,12 @@ def words(node: Node, unit: int = 1) -> tuple[str, str]:
             return kind, f"{shown} ({', '.join(c for _, c, _ in node.columns)})"
         case Window(spec=spec):
             return "window", window_words(spec)
-        case Quantise(period=period):
-            return "quantise", f"every {duration(period, unit)}"
+        case Quantise(period=period, offset=offset, before=before):
+            return "quantise", f"{'just before ' if before else ''}{every(period, offset, unit)}"
+        case WindowBounds(bounds=bounds, period=period, offset=offset):
+            return "window bounds", f"{', '.join(name for name, _ in bounds)} at {every(period, offset, unit)}"
+        case Session(text=text):
+            return "session", text
         case Filter(predicate=predicate):
             return "filter", expression(predicate)
         case Project(outputs=outputs):
@@ -80,9 +86,14 @@ def words(node: Node, unit: int = 1) -> tuple[str, str]:
             return "aggregate", (", ".join(call_words(c) for c in calls) + by).strip()
         case Append():
             return "append", "results never expire"
-        case Emit(op=op, period=period):
-            return op.value, f"every {duration(period, unit)}" if period else ""
+        case Emit(op=op, period=period, offset=offset):
+            return op.value, every(period, offset, unit) if period else ""
     return type(node).__name__.lower(), ""
+
+
+def every(period: int, offset: int, unit: int) -> str:
+    """When a periodic query is evaluated."""
+    return f"every {duration(period, unit)}" + (f" plus {duration(offset, unit)}" if offset else "")
 
 
 def duration(ticks: int, unit: int) -> str:

@@ -30,10 +30,11 @@ from windrow.operators.delta_star import DeltaStar
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.history import History
 from windrow.operators.join import Join
-from windrow.operators.linear import Call, Pad, Project, Select, Union, Unnest
+from windrow.operators.linear import Bounds, Call, Pad, Project, Select, Union, Unnest
 from windrow.operators.materialize import Materialize
 from windrow.operators.quantise import Quantise
-from windrow.operators.sample import Restore, Sample, Snapshots
+from windrow.operators.sample import Moments, Restore, Sample, Snapshots
+from windrow.operators.session import SessionAggregate, SessionWindow
 from windrow.operators.totals import Totals
 from windrow.operators.window import RangeWindow, RowsWindow
 from windrow.plan.lower import Dataflow, Step
@@ -120,7 +121,7 @@ class Placement:
         return max(self.stages)
 
 
-STATELESS = (Select, Project, Call, Unnest, Pad, Union, RangeWindow, Entering, Leaving)
+STATELESS = (Select, Project, Call, Bounds, Unnest, Pad, Union, RangeWindow, Entering, Leaving)
 
 
 def place(flow: Dataflow) -> Placement:
@@ -183,6 +184,8 @@ def _ahead(
                 wanted = Partitioning(How.COLUMNS, operator.keys) if operator.keys else ONE
             case RowsWindow():
                 wanted = Partitioning(How.COLUMNS, operator.partition) if operator.partition else ONE
+            case SessionWindow():
+                wanted = Partitioning(How.COLUMNS, tuple(operator.keys)) if operator.keys else ONE
             case DeltaStar() | Bag() | Changes() | Sample():
                 wanted = Partitioning(How.COLUMNS, tuple(flow.steps[source].schema))
             case Join() | AggregateDeltas():
@@ -232,6 +235,8 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
             return [_by(operator.keys, inputs[0])]
         case RowsWindow():
             return [_by(operator.partition, inputs[0])]
+        case SessionWindow():
+            return [_by(tuple(operator.keys), inputs[0])]
         case DeltaStar():
             return [_by(tuple(step.schema), inputs[0])]
         case Bag():
@@ -247,7 +252,7 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
             return [ANY]
         case Materialize() | Appearing():
             return [_by(tuple(step.schema), inputs[0])]
-        case Changes() | Sample() | Restore():
+        case Changes() | Sample() | Restore() | Moments():
             source = flow.steps[step.inputs[0]]
             ends = source.node not in monotonic or source.signed
             ends &= not (isinstance(operator, Changes) and operator.dated)
@@ -346,7 +351,7 @@ def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[st
             return set(), True
         operator = flow.steps[readers[0]].operator if len(readers) == 1 else None
         match operator:
-            case Select() | Call() | Unnest() | Entering() | Leaving() | Starting():
+            case Select() | Call() | Bounds() | Unnest() | Entering() | Leaving() | Starting():
                 pass
             case Project():
                 names = {n: names[f.copies] for n, f in operator.outputs if f.copies in names}
@@ -389,6 +394,8 @@ def _made(step: Step, inputs: Sequence[Partitioning], wanted: Sequence[Partition
         case Project():
             copies = {f.copies: name for name, f in reversed(step.operator.outputs) if f.copies}
             return _renamed(lie[0], copies)
+        case SessionAggregate():
+            return _renamed(lie[0], {of: name for name, of in step.operator.columns.items()})
         case Join():
             return _joined(step.operator, [s for s in lie if s is not EVERYWHERE])
         case AggregateDeltas():

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import Elements, concat
+from windrow.sharing.windows import Window
 
 if TYPE_CHECKING:
     from windrow.plan.nodes import QueryPlan
@@ -69,19 +70,19 @@ class Cohort:
     `fresh`: those that have not been looked at since they joined; the others are done up to the last frontier.
     """
 
-    def __init__(self, names: Sequence[str], windows: Sequence[tuple[int, int]], starts: Sequence[int]) -> None:
+    def __init__(self, names: Sequence[str], windows: Sequence[Window], starts: Sequence[int]) -> None:
         self.names = tuple(names)
-        table = np.array(windows, np.int64).reshape(-1, 2)
-        self.range, self.slide = table[:, 0], table[:, 1]
+        table = np.array([(w.range, w.slide, w.offset, w.lag) for w in windows], np.int64).reshape(-1, 4)
+        self.range, self.slide, self.offset, self.lag = table.T
         self.start = np.array(starts, np.int64)
         self.fresh: Bools = np.zeros(len(self.names), np.bool_)
         self.account: Int64s = np.full(len(self.names), -1, np.int64)
 
     def due(self, done: int, upto: int) -> tuple[Int64s, Int64s]:
-        """The instants of every member up to `upto` that are not done: (first, how many), as multiples of its slide."""
+        """The instants of every member up to `upto` that are not done: (first, how many), as numbers of its slides."""
         begin = np.where(self.fresh, self.start, np.maximum(self.start, done + 1))
-        first = -(-begin // self.slide)
-        return first, np.maximum(upto // self.slide - first + 1, 0)
+        first = -((self.offset - begin) // self.slide)
+        return first, np.maximum((upto - self.offset) // self.slide - first + 1, 0)
 
 
 def gathered(batches: Iterable[Batch]) -> list[Batch]:

@@ -27,7 +27,7 @@ import pyarrow as pa
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.sharing.cells import Index
 from windrow.sharing.conditions import Condition
-from windrow.sharing.windows import PAIRED, Window, compose, edges_between, sliced
+from windrow.sharing.windows import PAIRED, Window, compose, edges_between, multiples, sliced
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def count_slices(windows: Sequence[Window], begin: int, end: int, shared: bool =
     total = 0
     common = edges_between(windows, begin - max(w.range for w in windows), end, technique) if shared else None
     for w in windows:
-        instants = np.arange(begin // w.slide + 1, end // w.slide + 1) * w.slide
+        instants = multiples(w.slide, w.phase, begin, end)
         edges = common if common is not None else edges_between([w], begin - w.range, end, technique)
         total += int(
             (np.searchsorted(edges, instants, "right") - np.searchsorted(edges, instants - w.range, "right")).sum()

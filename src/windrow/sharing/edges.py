@@ -58,7 +58,8 @@ class Edges:
 
 
 def _cuts(window: Window, technique: str) -> list[tuple[int, int]]:
+    phase = window.phase
     if technique == PANED:
-        return [(gcd(window.range, window.slide), 0)]
+        return [(gcd(window.range, window.slide), phase)]
     second = window.range % window.slide
-    return [(window.slide, 0), (window.slide, -second)] if second else [(window.slide, 0)]
+    return [(window.slide, phase), (window.slide, phase - second)] if second else [(window.slide, phase)]

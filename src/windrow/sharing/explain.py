@@ -134,6 +134,8 @@ def _lines(found: dict[str, Any], window: Window, unit: int) -> list[str]:
     slices, cells, others = found["slices"], found["cells"], found["with"]
     own = ", ".join(duration(s, unit) for s in slices["own"][:SHOWN]) + (", ..." if len(slices["own"]) > SHOWN else "")
     shown = f"[RANGE {duration(window.range, unit)} SLIDE {duration(window.slide, unit)}]"
+    if window.lag:
+        shown = f"HOP({duration(window.slide, unit)}, {duration(window.range, unit)})"
     how = (
         "one bit per row"
         if cells["solo"]

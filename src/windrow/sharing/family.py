@@ -399,8 +399,7 @@ class Family:
         found = []
         for entries in alike.values():
             names = [e.member.name for e in entries]
-            cohort = Cohort(names, [(e.member.window.range, e.member.window.slide) for e in entries],
-                            [e.start for e in entries])  # fmt: skip
+            cohort = Cohort(names, [e.member.window for e in entries], [e.start for e in entries])
             cohort.fresh = np.array([n in self._fresh for n in names])
             cohort.account = np.array([-1 if e.account is None else e.account for e in entries], np.int64)
             found.append((cohort, entries))
@@ -413,7 +412,7 @@ class Family:
         if entries[0].shards is None:
             return [self._from_ledger(cohort, member.calls, first, counts, reader)]
         due = Due(
-            member.condition, member.keys, member.calls, member.window.range, member.window.slide, int(first[0]),
+            member.condition, member.keys, member.calls, member.window, int(first[0]),
             int(first[0] + counts[0] - 1), entries[0].epoch,
         )  # fmt: skip
         rows, read = self.shards[entries[0].shards].answer(due, member.name)
@@ -426,8 +425,9 @@ class Family:
         which = np.repeat(np.arange(len(counts)), counts)
         begins = np.cumsum(counts) - counts
         slide = cohort.slide[which]
-        ts = (first[which] + np.arange(len(which)) - begins[which]) * slide
-        low, high = reader.between(cohort.account[which], ts - cohort.range[which], ts)
+        ts = (first[which] + np.arange(len(which)) - begins[which]) * slide + cohort.offset[which]
+        end = ts - cohort.lag[which]
+        low, high = reader.between(cohort.account[which], end - cohort.range[which], end)
         self.counters.reads += int((high - low).sum())
         answers = reader.answers(calls, low, high)
         columns = {call.output: answers[call].build(slice(None)) for call in calls}
@@ -440,12 +440,13 @@ class Family:
             longest: dict[_Key, int] = {}
             alive: dict[_Key, set[Condition]] = {}
             for e in self.joined.values():
+                window = e.member.window
                 if e.account is not None:
-                    reach[e.account] = max(reach.get(e.account, 0), e.member.window.range)
+                    reach[e.account] = max(reach.get(e.account, 0), window.range + window.lag)
                 elif e.shards is not None:
                     # what leaves a window is taken away at its next instant: it must be there until then
-                    reach_ = e.member.window.range + e.member.window.slide
-                    longest[e.shards] = max(longest.get(e.shards, 0), reach_)
+                    whole = window.range + window.slide + window.lag
+                    longest[e.shards] = max(longest.get(e.shards, 0), whole)
                     alive.setdefault(e.shards, set()).add(e.member.condition)
             self._reach = (reach, longest, alive)
         return self._reach

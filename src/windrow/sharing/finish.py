@@ -16,7 +16,7 @@ import numpy as np
 
 from windrow.errors import RuntimeFailure
 from windrow.operators.elements import Elements
-from windrow.operators.linear import Call, Project, Select
+from windrow.operators.linear import Bounds, Call, Project, Select, bounded
 from windrow.operators.protocol import Operator
 from windrow.plan import nodes as n
 from windrow.plan.dataflow import Circuit
@@ -45,11 +45,15 @@ class Finish:
         if self.circuit is not None and not self.circuit.started:
             self.circuit.start(ts)
 
-    def advance(self, rows: Elements, frontier: int) -> Elements:
-        """The rows of a chain, for one query or several."""
+    def advance(self, rows: Elements, frontier: int, others: Sequence[Finish] = ()) -> Elements:
+        """The rows of a chain, for one query or several; `others`: all of them, by the numbers that `exp` holds."""
         rows = rows.with_columns({internal: rows.columns[name] for internal, name in self.renamed.items()})
-        for operator in self.operators:
-            rows = operator.advance([rows], frontier)
+        for at, operator in enumerate(self.operators):
+            if others and isinstance(operator, Bounds):
+                alike = [o for other in others if isinstance(o := other.operators[at], Bounds)]
+                rows = bounded(rows, alike, rows.exp)
+            else:
+                rows = operator.advance([rows], frontier)
         return rows
 
     def changed(self, rows: Elements | None, frontier: int) -> Elements:
@@ -100,9 +104,10 @@ def _together(finishes: Mapping[str, Finish], batch: Batch, frontier: int) -> Ba
     if all(_copies(o) for o in mine.operators):
         return Batch(batch.names, batch.counts, mine.advance(batch.rows, frontier))
     rows = batch.rows
-    found = mine.advance(Elements(rows.ts, batch.owner, rows.sign, rows.columns), frontier)
+    everyone = [finishes[n] for n in batch.names]
+    found = mine.advance(Elements(rows.ts, batch.owner, rows.sign, rows.columns), frontier, everyone)
     counts = np.bincount(found.exp, minlength=len(batch.names))
-    slide = np.array([finishes[n].slide for n in batch.names], np.int64)
+    slide = np.array([one.slide for one in everyone], np.int64)
     return Batch(batch.names, counts, found.with_lifetimes(found.ts, found.ts + slide[found.exp]))
 
 
@@ -125,6 +130,8 @@ def _operator(node: n.Node, functions: Functions) -> Operator:
             return Select([formula(node.predicate)])
         case n.Project():
             return Project([(name, formula(e)) for name, e in node.outputs])
+        case n.WindowBounds():
+            return Bounds(node.bounds, node.type)
         case n.Call():
             return Call(node.output, node.function, functions[node.function], node.arguments, node.type)
     raise NotImplementedError(type(node).__name__)

@@ -72,7 +72,7 @@ class Recognised:
 def _chain(plan: n.QueryPlan, aggregate: n.Aggregate) -> tuple[n.Node, ...] | None:
     node, found = plan.root.input, []
     while node is not aggregate:
-        if not isinstance(node, n.Filter | n.Project | n.Call):
+        if not isinstance(node, n.Filter | n.Project | n.Call | n.WindowBounds):
             return None
         found.append(node)
         node = node.input
@@ -88,6 +88,8 @@ def _said(node: n.Node) -> Hashable:
             return tuple((name, e.sql()) for name, e in node.outputs)
         case n.Call():
             return (node.output, node.function, node.arguments)
+        case n.WindowBounds():
+            return (tuple(name for name, _ in node.bounds), node.type)  # lengths may differ from query to query
     raise NotImplementedError(type(node).__name__)
 
 
@@ -100,7 +102,7 @@ def recognise(plan: n.QueryPlan) -> Recognised:
     if plan.root.op in (n.StreamOp.ISTREAM_RESTORE, n.StreamOp.RSTREAM_RESTORE):
         raise NotShared("it restores what comes and goes between evaluations")
     node: n.Node = plan.root.input
-    while isinstance(node, n.Filter | n.Project | n.Call | n.Distinct):
+    while isinstance(node, n.Filter | n.Project | n.Call | n.WindowBounds | n.Distinct):
         node = node.input
     if not isinstance(node, n.Aggregate):
         raise NotShared(f"it is no aggregate of one window ({type(node).__name__.lower()})")
@@ -130,6 +132,8 @@ class _Rows:
     equalities: set[tuple[str, str, bool]] = field(default_factory=set)
     window: Window | None = None
     period: int | None = None
+    offset: int = 0
+    lag: int = 0
 
     def read(self, node: n.Node) -> None:
         match node:
@@ -143,7 +147,7 @@ class _Rows:
                 self.read(node.input)
                 self._call(node)
             case n.Quantise():
-                self.period = node.period
+                self.period, self.offset, self.lag = node.period, node.offset, int(node.before)
                 self.read(node.input)
             case n.Window():
                 self._window(node)
@@ -166,7 +170,7 @@ class _Rows:
             raise NotShared("its window is no RANGE with a SLIDE")
         self.read(node.input)
         if self.period is not None:
-            self.window = Window(spec.size, self.period)
+            self.window = Window(spec.size, self.period, self.offset, self.lag)
 
     def _call(self, node: n.Call) -> None:
         arguments = tuple(_formula(self.columns[a]) for a in node.arguments)

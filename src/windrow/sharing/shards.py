@@ -42,6 +42,7 @@ from windrow.sharing.cells import Plot, unpacked
 from windrow.sharing.conditions import Condition
 from windrow.sharing.kernels import add_to_grid, carry_to_grid, greatest, instants_best, number, tally
 from windrow.sharing.ledger import Best, Lanes, Sliced, lanes_of
+from windrow.sharing.windows import Window
 
 MOST_STAMPS = 1 << 20
 MOST_POINTS = 1 << 22
@@ -55,16 +56,28 @@ _NONE: Int64s = np.zeros(0, np.int64)
 
 @dataclass(frozen=True)
 class Due:
-    """A query that has instants `first..last` (times its slide) to answer."""
+    """A query that has the instants number `first..last` of its window to answer."""
 
     condition: Condition
     keys: tuple[str, ...]
     calls: tuple[Aggregation, ...]
-    range: int
-    slide: int
+    window: Window
     first: int
     last: int
     since: int  # the epoch it joined in: older blocks are not for it
+
+    def end(self, number: int) -> int:
+        """Where the window ends at an instant, in the time of rows."""
+        return number * self.window.slide + self.window.phase
+
+    def first_with(self, times: Int64s) -> Int64s:
+        """The number of the first instant whose window ends at or after these times of rows."""
+        return -((self.window.phase - times) // self.window.slide)
+
+    def elements(self, numbers: Int64s, columns: dict[str, pa.Array]) -> Elements:
+        """Rows that are answers at these instants."""
+        ts = numbers * self.window.slide + self.window.offset
+        return Elements(ts, ts + self.window.slide, np.ones(len(ts), np.int8), columns)
 
 
 @dataclass
@@ -338,7 +351,7 @@ class Shards:
 
     def _steady(self, due: Due) -> bool:
         """Whether totals of the window are kept: it has many slides, and what leaves it can be taken away."""
-        return due.range >= SLIDES_KEPT * due.slide and all(c.kind not in EXTREMES for c in due.calls)
+        return due.window.range >= SLIDES_KEPT * due.window.slide and all(c.kind not in EXTREMES for c in due.calls)
 
     def _answer_totals(self, due: Due, name: str) -> tuple[Elements, int]:
         key = (name, replace(due, first=0, last=0))
@@ -363,8 +376,8 @@ class Shards:
     def _totals_at(self, due: Due, name: str, at: int) -> tuple[Totals, int]:
         """The totals of a window, read from all its partials."""
         totals = Totals(at, np.zeros((self.groups.capacity, 1), np.int64))
-        end = at * due.slide
-        found = [p for b in self.blocks if (p := _within(b, due, name, end - due.range, end)) is not None]
+        end = due.end(at)
+        found = [p for b in self.blocks if (p := _within(b, due, name, end - due.window.range, end)) is not None]
         self._add(totals, due, found, 1)
         return totals, sum(len(p.at) for p in found)
 
@@ -391,10 +404,10 @@ class Shards:
     def _moved(self, due: Due, name: str, totals: Totals, first: int, last: int) -> tuple[Elements, int]:
         """The answers at instants `first..last`, and the totals moved there."""
         totals.grown(self.groups.capacity)
-        begin, end = (first - 1) * due.slide, last * due.slide
+        begin, end, length = due.end(first - 1), due.end(last), due.window.range
         new = [p for b in self.blocks if (p := _within(b, due, name, begin, end)) is not None]
-        gone = min(end - due.range, begin)  # what comes and leaves within the interval is among the new
-        old = [p for b in self.blocks if (p := _within(b, due, name, begin - due.range, gone)) is not None]
+        gone = min(end - length, begin)  # what comes and leaves within the interval is among the new
+        old = [p for b in self.blocks if (p := _within(b, due, name, begin - length, gone)) is not None]
         present = totals.rows[:, 0] > 0
         for p in new:
             present[p.block.slot[p.at]] = True
@@ -404,9 +417,8 @@ class Shards:
             return self._empty(due), 0
         local = np.cumsum(present) - 1
         height, groups = last - first + 1, len(slots)
-        moves = [(p, 1, -(-p.block.edge[p.at] // due.slide) - first) for p in new]
-        moves += [(p, -1, -(-(p.block.edge[p.at] + due.range) // due.slide) - first) for p in new]
-        moves += [(p, -1, -(-(p.block.edge[p.at] + due.range) // due.slide) - first) for p in old]
+        moves = [(p, 1, due.first_with(p.block.edge[p.at]) - first) for p in new]
+        moves += [(p, -1, due.first_with(p.block.edge[p.at] + length) - first) for p in (*new, *old)]
 
         def summed(base: Int64s, lanes: Callable[[Block], Int64s]) -> Int64s:
             grid = np.zeros((height * groups, base.shape[1]), np.int64)
@@ -444,8 +456,7 @@ class Shards:
         for call in due.calls:
             answer = scalars(rows, None, call.type) if call.column is None else lowered[call.column].answer(call)
             found[call.output] = answer.build(shown)
-        ts = (first + shown // groups) * due.slide
-        return Elements(ts, ts + due.slide, np.ones(len(ts), np.int8), found)
+        return due.elements(first + shown // groups, found)
 
     def _settled(
         self, totals: Totals, slots: Int64s, rows: Int64s, columns: Mapping[str, Int64s], height: int, groups: int,
@@ -492,8 +503,7 @@ class Shards:
             columns[call.output] = self._lowered(call, chosen, clipped, summed, rows, groups, height, lowered).build(
                 shown
             )
-        ts = (first + shown // groups) * due.slide
-        return Elements(ts, ts + due.slide, np.ones(len(ts), np.int8), columns)
+        return due.elements(first + shown // groups, columns)
 
     def _lowered(self, call: Aggregation, chosen, clipped, summed, rows, groups, height, lowered) -> Answer:  # type: ignore[no-untyped-def]
         if call.column is None:
@@ -550,8 +560,7 @@ class Shards:
         shown, points = sweep.slots[order], sweep.last[order]
         found = self._key_columns(slots[shown % groups])
         found |= {c.output: a.build(points) for c, a in zip(due.calls, answers, strict=True)}
-        ts = (due.first + shown // groups) * due.slide
-        return Elements(ts, ts + due.slide, np.ones(len(ts), np.int8), found)
+        return due.elements(due.first + shown // groups, found)
 
 
 @dataclass(frozen=True)
@@ -574,8 +583,8 @@ def _chosen(block: Block, due: Due, name: str) -> Chosen | None:
     if not _readable(block, due, name):
         return None
     member = block.plot.membership[block.plot.conditions.index(due.condition)]
-    first = np.maximum(-(-block.edge // due.slide), due.first)
-    last = np.minimum(-(-(block.edge + due.range) // due.slide) - 1, due.last)
+    first = np.maximum(due.first_with(block.edge), due.first)
+    last = np.minimum(due.first_with(block.edge + due.window.range) - 1, due.last)
     at = np.flatnonzero(member[block.cell] & (first <= last))
     return Chosen(block, at, first[at], last[at]) if len(at) else None
 

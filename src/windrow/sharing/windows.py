@@ -27,14 +27,24 @@ PAIRED, PANED = "paired", "paned"
 
 @dataclass(frozen=True, order=True)
 class Window:
-    """`[RANGE range SLIDE slide]` in ticks."""
+    """`[RANGE range SLIDE slide]` in ticks, evaluated at every `k * slide + offset`.
+
+    `lag`: it holds `(t - lag - range, t - lag]` at t. HOP, which holds `[t - range, t)`, has a lag of 1.
+    """
 
     range: int
     slide: int
+    offset: int = 0
+    lag: int = 0
 
     def __post_init__(self) -> None:
         if self.range < 1 or self.slide < 1:
             raise ValueError(f"a window of range {self.range} and slide {self.slide}")
+
+    @property
+    def phase(self) -> int:
+        """Where windows end in the time of rows: at every `k * slide + phase`."""
+        return self.offset - self.lag
 
 
 @dataclass(frozen=True)
@@ -119,11 +129,11 @@ def edges_between(windows: Sequence[Window], after: int, upto: int, technique: s
     found = [np.zeros(0, np.int64)]
     for w in windows:
         if technique == PANED:
-            found.append(multiples(gcd(w.range, w.slide), 0, after, upto))
+            found.append(multiples(gcd(w.range, w.slide), w.phase, after, upto))
             continue
-        found.append(multiples(w.slide, 0, after, upto))
+        found.append(multiples(w.slide, w.phase, after, upto))
         if w.range % w.slide:
-            found.append(multiples(w.slide, -(w.range % w.slide), after, upto))
+            found.append(multiples(w.slide, w.phase - w.range % w.slide, after, upto))
     return np.unique(np.concatenate(found))
 
 
@@ -139,8 +149,9 @@ def next_edge(window: Window, after: int, technique: str = PAIRED) -> int:
     >>> next_edge(Window(18, 15), 12), next_edge(Window(18, 15), 15)
     (15, 27)
     """
+    after, phase = after - window.phase, window.phase
     if technique == PANED:
         g = gcd(window.range, window.slide)
-        return (after // g + 1) * g
+        return (after // g + 1) * g + phase
     s, second = window.slide, window.range % window.slide
-    return min((after // s + 1) * s, ((after + second) // s + 1) * s - second)
+    return min((after // s + 1) * s, ((after + second) // s + 1) * s - second) + phase

@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
 
 import duckdb
 
-from windrow.testing.tokens import Tokens
+from windrow.testing.tokens import Tokens, closing, is_at
 
 TOP_K = """
 CREATE MACRO __top_k(l, k) AS list_transform(list_slice(list_sort(list_transform(
@@ -55,5 +54,16 @@ def _names() -> frozenset[str]:
 
 
 def calls_aggregate(tokens: Tokens) -> bool:
-    """Whether a select list calls an aggregate."""
-    return any(name.upper in _names() and bracket.text == "(" for name, bracket in pairwise(tokens))
+    """Whether a select list has an aggregate, outside of subqueries and window functions."""
+    for i in (i for i, t in enumerate(tokens) if t.upper in _names() and is_at(tokens, i + 1, "(")):
+        end = closing(tokens, i + 1) + 1
+        end = closing(tokens, end + 1) + 1 if is_at(tokens, end, "FILTER", "(") else end
+        inside = any(t.upper == "SELECT" and _around(tokens, k, i) for k, t in enumerate(tokens))
+        if not is_at(tokens, end, "OVER") and not inside:
+            return True
+    return False
+
+
+def _around(tokens: Tokens, select: int, i: int) -> bool:
+    """Whether the subquery whose SELECT is at `select` holds the token at `i`."""
+    return select > 0 and tokens[select - 1].text == "(" and select < i < closing(tokens, select - 1)

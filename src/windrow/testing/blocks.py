@@ -8,6 +8,7 @@ from typing import Protocol
 from windrow.testing.lifetimes import Window
 from windrow.testing.tokens import Tokens
 
+BOUNDS = ("window_start", "window_end")
 NOW = "\x00now\x00"
 """The hole in a block's SQL where the instant goes."""
 
@@ -31,8 +32,8 @@ class Source:
     time: str | None = None
     valid: tuple[str, str] | None = None
     renamed: str = ""  # (x, y) after the alias
-    instants: set[int] = field(default_factory=set)  # of a relation: when it can change
-    period: int | None = None  # of a relation: the SLIDE inside it, which is that of the whole query
+    block: Block | None = None  # of a relation: what it depends on, and so the query around it
+    bounds: str = ""  # SQL of window_start and window_end, for TUMBLE and HOP
 
 
 @dataclass
@@ -41,17 +42,32 @@ class Block:
 
     sql: str
     instants: set[int] = field(default_factory=set)
-    period: int | None = None
+    period: tuple[int, int] | None = None  # and offset
     op: str | None = None
     internal: bool = False
     selects: bool = False  # it only selects, projects and joins
+    per_window: bool = False  # TUMBLE, HOP or SESSION: windows without rows give nothing
+    size: int | None = 0  # the longest RANGE; None if there are other windows
+    ends: set[int] | None = None  # of sessions: when the block is evaluated
 
     def absorb(self, other: Block) -> None:
         """Take over what a block inside this one depends on."""
         self.instants |= other.instants
+        self.per_window |= other.per_window
         self.join_period(other.period)
+        self.join_size(other.size)
+        self.join_ends(other.ends)
 
-    def join_period(self, period: int | None) -> None:
+    def join_size(self, size: int | None) -> None:
+        """Take over the RANGE of a window, or that it has none."""
+        self.size = None if size is None or self.size is None else max(size, self.size)
+
+    def join_ends(self, ends: set[int] | None) -> None:
+        """Be evaluated at the ends of sessions, too."""
+        if ends is not None:
+            self.ends = (self.ends or set()) | ends
+
+    def join_period(self, period: tuple[int, int] | None) -> None:
         """Evaluate at multiples of `period`, if it is one."""
         if period is not None and self.period not in (None, period):
             raise ValueError("all SLIDEs of a block must be equal")
@@ -71,6 +87,10 @@ class Context(Protocol):
 
     def window_on(self, source: Source, block: Block) -> None:
         """Give a stream source its table of lifetimes and note its instants in the block."""
+        ...
+
+    def instant(self, back: int) -> str:
+        """SQL for the time of the evaluation less a length, as a value of the streams' time type."""
         ...
 
     def mixed(self, sql: str, block: Block) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from windrow.testing.blocks import NOW, Block, Context, Source, quote
 from windrow.testing.lifetimes import read_window
 from windrow.testing.tokens import Tokens, closing, is_at, render, split, top_level
+from windrow.testing.window_functions import read_call
 
 _JOIN_WORDS = frozenset({"JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "CROSS", "FULL", "NATURAL", "POSITIONAL"})
 _NOT_ALIASES = _JOIN_WORDS | {"UNION", "EXCEPT", "INTERSECT", "FROM", "WHERE", "GROUP", "HAVING", "ON", "USING"}
@@ -46,6 +47,11 @@ def _source(tokens: Tokens, i: int, context: Context, scope: frozenset[str]) -> 
         end = closing(tokens, i)
         source = context.subquery(tokens[i + 1 : end], scope, _windowed(tokens, end + 1))
         i = end + 1
+    elif (call := read_call(tokens, i)) is not None:
+        name, window, i = call
+        source = context.source(name.name or "")
+        source.alias = name.text if name.kind == "name" else name.text[1:-1]
+        source.window, source.windowed = window, True
     else:
         source = context.source(tokens[i].name or "")
         source.alias = tokens[i].text if tokens[i].kind == "name" else tokens[i].text[1:-1]
@@ -83,11 +89,10 @@ def _windowed(tokens: Tokens, i: int) -> bool:
 def source_sql(source: Source, context: Context, block: Block, lifetimes: bool) -> str:
     name = f"{quote(source.alias)}{source.renamed}"
     if not source.stream:
-        block.instants |= source.instants
         return f"{source.sql} AS {name}"
     instants = Block("") if lifetimes else block  # a mixed block's instants are those of its results
     context.window_on(source, instants)
-    columns = ", ".join(quote(c) for c in source.columns)
+    columns = ", ".join(quote(c) for c in source.columns) + source.bounds
     if lifetimes:
         ends = f"__from AS __from_{source.table}, __to AS __to_{source.table}"
         return f"(SELECT {columns}, {ends} FROM {source.table}) AS {name}"

@@ -28,11 +28,14 @@ class Window:
     slide: int | None = None
     partition: tuple[str, ...] = ()
     internal: bool = False
+    offset: int = 0
+    aligned: bool = False  # TUMBLE or HOP
+    gap: int | None = None  # SESSION
 
     @property
-    def period(self) -> int | None:
-        """The period of evaluation: SLIDE on any window but ROWS."""
-        return None if self.rows is not None else self.slide
+    def period(self) -> tuple[int, int] | None:
+        """The period of evaluation and its offset: SLIDE on any window but ROWS."""
+        return None if self.rows is not None or self.slide is None else (self.slide, self.offset)
 
 
 def read_window(tokens: Tokens) -> Window:
@@ -77,6 +80,9 @@ def lifetimes(window: Window, times: Sequence[int], groups: Sequence[Hashable]) 
     >>> lifetimes(Window(rows=1), [1, 3, 3], [0, 0, 0]) == [(1, 3), (3, 3), (3, FOREVER)]
     True
     """
+    if window.aligned:
+        assert window.range is not None
+        return [(ts + 1, ts + 1 + window.range) for ts in times]
     if window.rows is None:
         return [(ts, FOREVER if window.range is None else ts + window.range) for ts in times]
     arrivals: dict[Hashable, list[int]] = {}

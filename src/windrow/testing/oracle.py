@@ -32,12 +32,13 @@ from windrow.testing.bags import (
     rstream,
     rstream_at_changes,
 )
-from windrow.testing.blocks import NOW, Block, Source, quote
+from windrow.testing.blocks import BOUNDS, NOW, Block, Source, quote
 from windrow.testing.given import Functions, Stream, connected, end_of_clock, load_stream, load_table, rows_of
 from windrow.testing.lifetimes import Window, lifetimes
 from windrow.testing.rewrite import combine, rewrite_query
 from windrow.testing.script import Script, read_script
 from windrow.testing.tokens import Tokens
+from windrow.testing.window_functions import FUNCTIONS, sessions
 
 
 def oracle(
@@ -148,8 +149,12 @@ class _Query:
             whole = self.kept(appended)
             whole.op = block.op
             return self.leave(whole)
+        if block.ends is not None:
+            start, end = self.clock or (0, -1)
+            ends = sorted(t for t in block.ends if start <= t <= end)
+            return self.stream_of(block, rstream(self.evaluate(block.sql, ends)))
         if block.period is not None:
-            return self.stream_of(block, self.periodic(block, block.period))
+            return self.stream_of(block, self.periodic(block, *block.period))
         if block.op is None:
             return block
         operators = {"ISTREAM": istream, "DSTREAM": dstream, "RSTREAM": rstream_at_changes}
@@ -170,12 +175,12 @@ class _Query:
         older = self.evaluate(block.sql.replace(f"__from <= {NOW}", f"__from < {NOW}"), instants)
         return [(t, row) for (t, all_), (_, old) in zip(now, older, strict=True) for row in (all_ - old).rows()]
 
-    def periodic(self, block: Block, period: int) -> Output:
+    def periodic(self, block: Block, period: int, offset: int) -> Output:
         """The output of a block that is evaluated at the multiples of its period."""
         if self.clock is None:
             return []
         start, end = self.clock
-        multiples = list(range(-(-start // period) * period, end + 1, period))
+        multiples = list(range(-((offset - start) // period) * period + offset, end + 1, period))
         if block.op in ("ISTREAM_RESTORE", "RSTREAM_RESTORE"):
             instants = sorted({*self.instants(block), *multiples})
             return restore(self.evaluate(block.sql, instants), set(multiples), block.op)
@@ -260,8 +265,7 @@ class _Query:
         if isinstance(result, Stream):
             self.derived[alias] = result
             return Source(alias, _distinct(result.names), stream=True, sql=alias)
-        names = self.describe(result.sql)[0]
-        return Source(alias, names, sql=f"({result.sql})", instants=result.instants, period=result.period)
+        return Source(alias, self.describe(result.sql)[0], sql=f"({result.sql})", block=result)
 
     def window_on(self, source: Source, block: Block, stream: Stream | None = None) -> None:
         """Give a stream source its table of lifetimes and note its instants in the block."""
@@ -270,21 +274,52 @@ class _Query:
         source.table = f"__w{self.windows}"
         keys = [i for i, n in enumerate(source.columns) if n.lower() in source.window.partition]
         groups = [tuple(grouping_key(row[i]) for i in keys) for row in stream.rows]
+        if source.window.gap is not None:
+            self.sessions_on(source, block, stream, sessions(source.window.gap, stream.times, groups))
+            return
+        if source.window.aligned:
+            both = (self.instant(b) for b in (source.window.range or 0, 0))
+            source.bounds = "".join(f", {sql} AS {name}" for sql, name in zip(both, BOUNDS, strict=True))
         ends = lifetimes(source.window, stream.times, groups)
         alive = [(row, a, b) for row, (a, b) in zip(stream.rows, ends, strict=True) if a < b]
         self.load(source.table, source.columns, stream.types, alive)
         block.instants |= {t for _, *both in alive for t in both}
 
+    def sessions_on(self, source: Source, block: Block, stream: Stream, found: Sequence[tuple[int, int]]) -> None:
+        """Give a source the rows of its sessions, each at the session's end."""
+        rows = [(row, end, end + 1) for row, (_, end) in zip(stream.rows, found, strict=True)]
+        self.load(source.table, source.columns, stream.types, rows, [first for first, _ in found])
+        source.bounds = ", window_start, window_end"
+        block.join_ends({end for _, end in found})
+
+    def instant(self, back: int) -> str:
+        """SQL for the time of the evaluation less a length, as a value of the streams' time type."""
+        return self.time_sql(f"({NOW} - {back})")
+
+    def time_sql(self, sql: str) -> str:
+        """SQL for an integer as a time."""
+        whole = f"CAST({sql} AS BIGINT)"
+        return f"make_timestamp({whole})" if pa.types.is_timestamp(self.time_type) else whole
+
     def load(
-        self, table: str, names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[Row, int, int]]
+        self,
+        table: str,
+        names: Sequence[str],
+        types: Sequence[str],
+        rows: Sequence[tuple[Row, int, int]],
+        firsts: Sequence[int] | None = None,
     ) -> None:
-        """Create a table of rows with their lifetimes."""
+        """Create a table of rows with their lifetimes; `firsts`: of sessions, which begin there and end at `__from`."""
         data = {f"c{i}": pa.array([row[i] for row, _, _ in rows], t) for i, t in enumerate(self.arrow(types))}
         data["__from"] = pa.array([a for _, a, _ in rows], pa.decimal128(38, 0))
         data["__to"] = pa.array([b for _, _, b in rows], pa.decimal128(38, 0))
         self.connection.register("__given", pa.table(data))
         casts = [f"CAST(c{i} AS {t}) AS {quote(n)}" for i, (n, t) in enumerate(zip(names, types, strict=True))]
         ends = "__from::HUGEINT AS __from, __to::HUGEINT AS __to"
+        if firsts is not None:
+            data["__first"] = pa.array(firsts, pa.int64())
+            self.connection.register("__given", pa.table(data))
+            ends += f", {self.time_sql('__first')} AS window_start, {self.time_sql('__from')} AS window_end"
         self.connection.execute(f"CREATE OR REPLACE TABLE {table} AS SELECT {', '.join(casts)}, {ends} FROM __given")
 
     def arrow(self, types: Sequence[str]) -> list[pa.DataType]:
@@ -345,6 +380,7 @@ def _streams_read(tokens: Tokens, streams: Mapping[str, Stream]) -> list[str]:
         elif token.upper in ("FROM", "WHERE", "GROUP", "HAVING", "SELECT"):
             inside[-1] = token.upper == "FROM"
         before = tokens[i - 1].upper if i else ""
-        if (before in ("FROM", "JOIN") or (before == "," and inside[-1])) and token.name in streams:
+        called = before == "TABLE" or (before == "(" and i > 1 and tokens[i - 2].upper in FUNCTIONS)
+        if (before in ("FROM", "JOIN") or called or (before == "," and inside[-1])) and token.name in streams:
             found[token.name or ""] = None
     return list(found)

@@ -12,15 +12,17 @@ from itertools import pairwise
 
 from windrow.testing.choices import Choices, Chooser
 from windrow.testing.random_data import TICKS
+from windrow.testing.random_windows import window_bounds, window_function
 
 STREAMS = ("S", "T", "U")
 SHAPES = (
     "filter", "join", "table join", "aggregate", "aggregate", "distinct", "set operation", "exists", "outer join",
     "derived", "relation", "wstream", "internal", "mixed", "restore", "table first",
+    "window function", "window function", "session", "bounds",
 )  # fmt: skip
 
 
-class _Writer(Chooser):
+class Writer(Chooser):
     """Writes one query; `exact` means its values will be compared bit by bit, so no variances."""
 
     def __init__(self, choices: Choices, clock: str, specials: bool, extremes: bool) -> None:
@@ -445,11 +447,13 @@ class _Writer(Chooser):
             "distinct": self.distinct, "set operation": self.set_operation, "exists": self.exists,
             "outer join": self.outer_join, "derived": self.derived, "relation": self.relation, "wstream": self.wstream,
             "internal": self.internal, "mixed": self.mixed, "restore": self.restore, "table first": self.table_first,
+            "window function": lambda: window_function(self), "session": lambda: window_function(self, session=True),
+            "bounds": lambda: window_bounds(self),
         }  # fmt: skip
         return shapes[shape]()
 
 
 def random_query(choices: Choices, clock: str, shapes: Sequence[str], specials: bool, extremes: bool) -> str:
     """One query over S, T, U and the tables P and V, of one of the shapes."""
-    writer = _Writer(choices, clock, specials, extremes)
+    writer = Writer(choices, clock, specials, extremes)
     return writer.write(writer.pick(*shapes))

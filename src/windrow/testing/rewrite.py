@@ -10,14 +10,14 @@ more table with lifetimes (`Context.window_on`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from windrow.testing.aggregates import calls_aggregate
-from windrow.testing.blocks import Block, Context, Source, quote
+from windrow.testing.blocks import BOUNDS, Block, Context, Source, quote
 from windrow.testing.expressions import rewrite_expression
 from windrow.testing.from_clause import read_from, source_sql, validity
 from windrow.testing.lifetimes import Window, read_window
-from windrow.testing.tokens import Tokens, closing, is_at, render, tokenize, top_level
+from windrow.testing.tokens import Token, Tokens, closing, is_at, render, tokenize, top_level
 
 OPERATORS = frozenset({"ISTREAM", "DSTREAM", "RSTREAM", "ISTREAM_RESTORE", "RSTREAM_RESTORE"})
 SET_OPERATIONS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
@@ -93,12 +93,18 @@ def _select(tokens: Tokens, context: Context, scope: frozenset[str]) -> Block:
     sources = [p for p in parts if isinstance(p, Source)]
     streams = [s for s in sources if s.stream]
     for source in sources:
-        block.join_period(source.window.period if source.stream else source.period)
+        if source.block is not None:
+            block.absorb(source.block)
+        elif source.stream:
+            block.join_period(source.window.period)
+            block.join_size(source.window.range)
+            block.per_window |= source.window.aligned or source.window.gap is not None
     windowed = [s for s in streams if s.windowed]
     flags = [s.window.internal for s in windowed]
     mixed = any(flags) and not all(flags) and block.period is None
     block.internal = bool(flags) and all(flags) and block.period is None
     names = scope | {c.lower() for s in sources for c in s.columns} | {s.alias.lower() for s in sources}
+    names |= {b for b in BOUNDS if any(s.window.aligned or s.window.gap is not None for s in sources)}
     names |= {items[i + 1].name or "" for i in range(len(items) - 1) if items[i].upper == "AS"}
     where = list(clauses["WHERE"])
     valid = validity(sources, where, conditions)
@@ -113,7 +119,7 @@ def _select(tokens: Tokens, context: Context, scope: frozenset[str]) -> Block:
         return inner.sql
 
     def expression(part: Tokens) -> str:
-        return rewrite_expression(part, names, inside)
+        return rewrite_expression([_bound(part, i, names, block, context) for i in range(len(part))], names, inside)
 
     text = []
     for part in parts:
@@ -134,13 +140,38 @@ def _select(tokens: Tokens, context: Context, scope: frozenset[str]) -> Block:
         selected += f", {appears} AS __from, {_extreme('least', outside)} AS __to"
     sql = f"SELECT {'DISTINCT ' if distinct else ''}{selected} FROM {' '.join(text)}"
     sql += f" WHERE {_and(predicates)}" if predicates else ""
-    sql += f" GROUP BY {expression(clauses['GROUP'])}" if clauses["GROUP"] else ""
-    sql += f" HAVING {expression(clauses['HAVING'])}" if clauses["HAVING"] else ""
+    having = [f"({expression(clauses['HAVING'])})"] if clauses["HAVING"] else []
+    group = [expression(clauses["GROUP"])] if clauses["GROUP"] else []
+    if group or having or calls_aggregate(items):
+        group += _window_keys(sources, clauses["GROUP"])
+        having += ["count(*) > 0"] if block.per_window else []
+    sql += f" GROUP BY {', '.join(group)}" if group else ""
+    sql += f" HAVING {_and(having)}" if having else ""
     if mixed and (distinct or clauses["GROUP"] or len(block.instants)):
         raise ValueError("INTERNAL and other windows mix only in select-project-join blocks")
     block.sql = context.mixed(sql, block) if mixed else sql
     block.selects = not (distinct or clauses["GROUP"] or clauses["HAVING"] or calls_aggregate(items))
     return block
+
+
+def _bound(tokens: Tokens, i: int, names: Set[str], block: Block, context: Context) -> Token:
+    """window_start and window_end of a periodic query, where no column has these names."""
+    token = tokens[i]
+    if token.name not in BOUNDS or token.name in names or (i and tokens[i - 1].upper in (".", "AS")):
+        return token
+    if block.size is None or block.period is None:
+        raise ValueError(f"{token.name} needs a RANGE and a SLIDE")
+    return Token("sql", context.instant(block.size if token.name == "window_start" else 0))
+
+
+def _window_keys(sources: Sequence[Source], group: Tokens) -> list[str]:
+    """What tells windows apart: a query over TUMBLE, HOP or SESSION is answered per window, grouped by it or not."""
+    keys = []
+    for source in sources:
+        named = any(t.name in BOUNDS for t in group)
+        if source.window.aligned or (source.window.gap is not None and not named):
+            keys += [f"{quote(source.alias)}.{quote(c)}" for c in (*BOUNDS, *source.window.partition)]
+    return keys
 
 
 def _and(predicates: Sequence[str]) -> str:

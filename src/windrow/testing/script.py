@@ -48,6 +48,9 @@ def duration(tokens: Tokens, start: int) -> tuple[int, int]:
     """
     if tokens[start].kind == "string":
         length, end = duration(tokenize(tokens[start].text[1:-1]), 0)
+        unit = tokens[start + 1].text.lower() if start + 1 < len(tokens) else ""
+        if unit in MICROSECONDS:  # '10' MINUTE
+            return length * MICROSECONDS[unit], start + 2
         return length, start + 1
     number, end = float(tokens[start].text), start + 1
     unit = tokens[end].text.lower() if end < len(tokens) else ""

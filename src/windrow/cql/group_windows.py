@@ -1,0 +1,162 @@
+"""Windows that stand in GROUP BY, as Spark and older Flink write them, rewritten into windows on the stream.
+
+    SELECT window.start, COUNT(*) FROM s GROUP BY window(ts, '10 minutes', '5 minutes')
+    SELECT TUMBLE_START(ts, INTERVAL '1' HOUR), COUNT(*) FROM s GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)
+    ->  SELECT window_start, COUNT(*) FROM TUMBLE(s, ts, ...) GROUP BY window_start, window_end
+
+Spark's `window(time, size [, slide [, offset]])` and `session_window(time, gap)`, and TUMBLE, HOP and SESSION with
+their `_START` and `_END`. The stream is the one of FROM whose time column is named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from windrow.cql.dialect import DIALECT, WINDOW, tokenize
+from windrow.cql.scope import offset_of, span_of
+from windrow.cql.shapes import query_in, sources_of, window_of
+from windrow.cql.source import Cursor, Source
+from windrow.cql.window_functions import clause_of
+from windrow.cql.windows import Amount, WindowClause, parse_amount
+from windrow.errors import BindingError, WindrowError
+
+if TYPE_CHECKING:
+    from windrow.cql.select import Binder
+
+_CALLS = {
+    "window": ("TUMBLE", ("SIZE", "SLIDE", "OFFSET")),
+    "session_window": ("SESSION", ("GAP",)),
+    "tumble": ("TUMBLE", ("SIZE", "OFFSET")),
+    "hop": ("HOP", ("SLIDE", "SIZE", "OFFSET")),
+    "session": ("SESSION", ("GAP",)),
+}
+_STRUCTS = ("window", "session_window")
+_BOUNDS = {
+    f"{name}_{end}": f"window_{end}" for name in ("tumble", "hop", "session") for end in ("start", "end")
+}  # fmt: skip
+
+
+def expand_group_windows(tree: exp.Expr, binder: Binder) -> exp.Expr:
+    """The query with every window in a GROUP BY put on its stream."""
+    for select in list(tree.find_all(exp.Select)):
+        group = select.args.get("group")
+        calls = [k for k in group.expressions if _call(k) is not None] if isinstance(group, exp.Group) else []
+        if calls and isinstance(group, exp.Group):
+            _expand(select, group, calls[0], binder)
+    return tree
+
+
+def _call(node: exp.Expr) -> tuple[str, list[exp.Expr]] | None:
+    """The name and arguments of a call that makes a window."""
+    if isinstance(node, exp.Anonymous) and node.name.lower() in _CALLS and node.expressions:
+        return node.name.lower(), node.expressions
+    return None
+
+
+def _expand(select: exp.Select, group: exp.Group, call: exp.Expr, binder: Binder) -> None:
+    source = binder.context.source
+    found = _call(call)
+    assert found is not None
+    name, (time, *lengths) = found
+    if not isinstance(time, exp.Column):
+        raise BindingError(
+            f"{name} needs the time column of a stream",
+            hint=f"write {name}(ts, '10 minutes')",
+            span=span_of(call, source),
+        )
+    stream = _stream(select, time, name, binder)
+    stream.meta[WINDOW] = _clause(call, name, time, lengths, source)
+    kept = [k for k in group.expressions if k is not call]
+    bounds = [_column("window_start", call), _column("window_end", call)]
+    group.set("expressions", [*kept, *bounds])
+    for key in ("expressions", "having", "qualify", "order"):
+        part = select.args.get(key)
+        if isinstance(part, list):
+            select.set(key, [_named(_shown(item.copy(), name), item) for item in part])
+        elif part is not None:
+            select.set(key, _shown(part, name))
+
+
+def _stream(select: exp.Select, time: exp.Column, name: str, binder: Binder) -> exp.Table:
+    """The stream of FROM that has the time column."""
+    for table in sources_of(select):
+        if not isinstance(table, exp.Table) or query_in(table, binder) is not None or window_of(table):
+            continue
+        definition = binder.catalog.streams.get(table.name.lower())
+        named = not time.table or time.table.lower() == (table.alias or table.name).lower()
+        if definition is not None and named and definition.time.lower() == time.name.lower():
+            return table
+    raise BindingError(
+        f'"{time.name}" is not the time of a stream in FROM',
+        hint=f"{name} takes the time column of a stream that has no other window",
+        span=span_of(time, binder.context.source),
+    )
+
+
+def _clause(call: exp.Expr, name: str, time: exp.Column, lengths: list[exp.Expr], source: Source) -> WindowClause:
+    function, names = _CALLS[name]
+    offset = offset_of(call) or 0
+    if not lengths or len(lengths) > len(names):
+        raise BindingError(
+            f"{name} takes {len(names) + 1} arguments at most, and a length at least",
+            hint=f"write {name}(ts, '10 minutes')",
+            span=source.span(offset),
+        )
+    amounts = {key: _amount(tree, key, source) for key, tree in zip(names, lengths, strict=False)}
+    if function == "TUMBLE" and "SLIDE" in amounts:
+        function = "HOP"
+    cursor = Cursor(source, [])
+    text = " ".join(call.sql(dialect=DIALECT).replace("\ue000", "").replace("\ue001", "").split())
+    return clause_of(function, amounts, cursor, offset, text, time=(time.name, offset_of(time) or offset))
+
+
+def _amount(tree: exp.Expr, what: str, source: Source) -> Amount:
+    """A length of time given as an expression: '10 minutes', INTERVAL '10' MINUTE or a number of ticks."""
+    offset = offset_of(tree) or 0
+    text = str(tree.sql(dialect=DIALECT))
+    cursor = Cursor(Source(text), tokenize(text))
+    try:
+        amount = parse_amount(cursor, what)
+    except WindrowError:
+        amount = None
+    if amount is None or cursor.current is not None:
+        raise BindingError(
+            f"{text} is not a length of time",
+            hint="write '10 minutes', or a plain number of ticks",
+            span=source.span(offset),
+        )
+    return Amount(amount.value, amount.has_unit, amount.text, offset)
+
+
+def _column(name: str, at: exp.Expr) -> exp.Column:
+    column = exp.column(name)
+    column.meta["start"] = offset_of(at) or 0
+    return column
+
+
+def _shown(item: exp.Expr, name: str) -> exp.Expr:
+    """The item with what it says of the window in terms of its bounds."""
+    return item.transform(lambda node: _bound(node, name), copy=False)
+
+
+def _named(shown: exp.Expr, item: exp.Expr) -> exp.Expr:
+    """`window` and `window.start` keep their last name."""
+    return exp.alias_(shown, item.name) if isinstance(item, exp.Column) and shown != item else shown
+
+
+def _bound(node: exp.Expr, name: str) -> exp.Expr:
+    if isinstance(node, exp.Anonymous) and node.name.lower() in _BOUNDS:
+        return _column(_BOUNDS[node.name.lower()], node)
+    if name not in _STRUCTS:
+        return node
+    if isinstance(node, exp.Column) and node.table.lower() == name and node.name.lower() in ("start", "end"):
+        return _column(f"window_{node.name.lower()}", node)
+    whole = isinstance(node, exp.Column) and not node.table and node.name.lower() == name
+    if whole or (isinstance(node, exp.Anonymous) and node.name.lower() == name):
+        pairs = [
+            exp.PropertyEQ(this=exp.to_identifier(k), expression=_column(f"window_{k}", node)) for k in ("start", "end")
+        ]
+        return exp.Struct(expressions=pairs)
+    return node
