@@ -1,8 +1,9 @@
 """What experiments on Spark drive: directories fed one file per tick, an engine over them, and the bare pipeline.
 
 The bare pipeline is the least that any Spark job of this shape does: `foreachBatch`, `mapInArrow`, and a count of the
-rows. Both sides read files of the same rows through the same source. A tick's time is what Spark itself says of the
-whole micro-batch (`triggerExecution`): listing files and writing offsets included.
+rows. Both sides read files of the same rows. The time of a bare tick is what Spark itself says of the whole micro-batch
+(`triggerExecution`), listing files and writing offsets included; windrow's is the whole of a turn from planning to
+sinks, its manifest with the offsets included.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from windrow.engine import Engine
+    from windrow.runtime.tick import Tick
 
 
 class Feed:
@@ -76,13 +78,15 @@ class Pipe:
         self.engine.drain(seconds)
 
     def batches(self) -> dict[str, int]:
-        """The last batch of each stream."""
-        newest = {n: [q.lastProgress for q in _active(self.spark, n)] for n in self.streams}
-        return {n: max((p.batchId for p in found if p is not None), default=-1) for n, found in newest.items()}
+        """The number of the last tick that had rows of each stream, counted from 0; -1 before the first."""
+        return {n: len(self._ticks(n)) - 1 for n in self.streams}
 
     def times(self, name: str, after: int = -1) -> list[float]:
-        """Milliseconds of each batch with rows."""
-        return [_milliseconds(p) for p in _progress(self.spark, name) if p.numInputRows and p.batchId > after]
+        """Milliseconds of each tick with rows of a stream."""
+        return [1000 * t.seconds["total"] for t in self._ticks(name)[after + 1 :]]
+
+    def _ticks(self, name: str) -> list[Tick]:
+        return [t for t in self.engine.runtime.figures.ticks if t.counters.get(f"rows.{name}")]
 
     def phases(self, last: int) -> dict[str, float]:
         """Milliseconds by phase, as a mean of the last ticks."""
@@ -121,14 +125,6 @@ class Bare:
         reader = self.spark.readStream.schema(spark_schema(self._columns)).option("maxFilesPerTrigger", "1")
         writer = reader.parquet(str(self.feed.path)).writeStream.foreachBatch(each).queryName("bare")
         return writer.option("checkpointLocation", self._checkpoint).start()
-
-
-def _active(spark: SparkSession, stream: str) -> list[Any]:
-    return [q for q in spark.streams.active if q.name == f"windrow {stream}"]
-
-
-def _progress(spark: SparkSession, stream: str) -> list[Any]:
-    return [p for q in _active(spark, stream) for p in q.recentProgress]
 
 
 def _milliseconds(progress: Any) -> float:
