@@ -148,7 +148,7 @@ class ArchiveIndex:
         # a lifetime is bounded by what a row could still live when it was inserted: unsigned, for ends without end
         too_long = exp.astype(np.uint64) - ts.astype(np.uint64) > np.uint64(self.lifetime)
         if too_long.any():
-            raise StateError(
+            raise UnsupportedError(
                 "a row lives longer than its archive keeps rows",
                 detail=f"from {ts[too_long][0]} to {exp[too_long][0]}, and the archive keeps {self.lifetime}",
                 hint="archive a query whose windows are no longer than that",

@@ -23,10 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.catalog import Catalog, StreamDef, TableDef
+from windrow.engine.archive import Archive, archive_table
 from windrow.engine.functions import registered
 from windrow.engine.script import applied, infer_stream
-from windrow.errors import BindingError, UnsupportedError, WindrowError
+from windrow.errors import BindingError, WindrowError
 from windrow.plan.nodes import QueryPlan
+from windrow.runtime.ask import Extra, Travels
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.declarations import Change
 from windrow.runtime.past import instant_of, kept_log, past_answers
@@ -95,6 +97,9 @@ class Engine:
             match bound:
                 case cql.CreateQuery(plan):
                     bound = cql.CreateQuery(optimize(plan, change.catalog, off=self._without, strategy=self._strategy))
+                case cql.CreateArchive(definition):
+                    best = optimize(definition.plan, change.catalog, off=self._without, strategy="upa")
+                    bound = cql.CreateArchive(replace(definition, plan=best))
                 case cql.Explain(plan, form):
                     best = optimize(plan, change.catalog, off=self._without, strategy=self._strategy)
                     shown.append(explain(best, form, strategy=self._strategy, sharing=self._sharing(best)))
@@ -232,7 +237,7 @@ class Engine:
         functions, limits = self._functions(self.catalog), Limits(timeout, cancel)
         return ask(
             text, self.catalog, self.runtime, functions, isolation=isolation, parameters=parameters, limits=limits,
-            extras=lambda travels: past_answers(travels, self.catalog, self.runtime.declared.outlets),
+            extras=self._extras,
         )  # fmt: skip
 
     def _repr_html_(self) -> str:
@@ -240,6 +245,19 @@ class Engine:
         from windrow.engine.display import status_html
 
         return status_html(self.status())
+
+    def _extras(self, travels: Travels) -> dict[str, Extra]:
+        """The tables that a one-time query may have besides those that are declared: the past, and archives."""
+        declared = self.runtime.declared
+        archives = {k: archive_table(declared.archives, k, a) for k, a in self.catalog.archives.items()}
+        return {**archives, **past_answers(travels, self.catalog, declared.outlets)}
+
+    def archive(self, name: str) -> Archive:
+        """A declared archive."""
+        if name.lower() not in self.catalog.archives:
+            known = ", ".join(a.name for a in self.catalog.archives.values()) or "none yet"
+            raise BindingError(f'archive "{name}" does not exist', hint=f"archives are {known}")
+        return Archive(self.runtime.declared.archives, name.lower())
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait until the engine stops; what made it fail is raised."""
@@ -439,8 +457,8 @@ def _note(change: Change, bound: Any) -> None:
             change.add("table", definition)
         case cql.CreateQuery(plan):
             change.add("query", plan)
-        case cql.CreateArchive():
-            raise UnsupportedError("CREATE ARCHIVE is not part of this version")
+        case cql.CreateArchive(definition):
+            change.add("archive", definition)
         case cql.Drop(kind, name, _):
             change.drop(kind, name)
 

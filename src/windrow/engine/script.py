@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.catalog import Catalog, StreamDef, TableDef
-from windrow.errors import BindingError
+from windrow.errors import BindingError, UnsupportedError
 from windrow.sources.tabular import to_table
 
 
@@ -35,6 +35,10 @@ def bind_script(
             catalog = catalog.add(TableDef(name, dict(zip(table.column_names, table.schema.types, strict=True))))
     for statement in statements:
         catalog = applied(cql.bind(statement, catalog), catalog)
+    if catalog.archives:
+        raise UnsupportedError(
+            "CREATE ARCHIVE in a replay", hint="an archive belongs to an engine with a home: windrow.Engine(home=...)"
+        )
     return catalog
 
 
@@ -43,7 +47,7 @@ def applied(bound: Any, catalog: Catalog) -> Catalog:
     from windrow import cql
 
     match bound:
-        case cql.CreateStream(definition) | cql.CreateTable(definition):
+        case cql.CreateStream(definition) | cql.CreateTable(definition) | cql.CreateArchive(definition):
             return catalog.add(definition)
         case cql.CreateQuery(plan):
             return catalog.add(plan)

@@ -98,6 +98,23 @@ class History:
         self._count = max((int(ints(r.table, SEQ).max()) + 1 for r in self._runs), default=0)
 
 
+class Lifetimes:
+    """What an archive takes: rows as they begin, with their ends. Nothing stays behind."""
+
+    def start(self, ts: int) -> None:
+        """Nothing to do."""
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        return rows
+
+    def state(self) -> State:
+        return {}
+
+    def restore(self, state: State, frontier: int) -> None:
+        """Nothing to do."""
+
+
 def _numbered(run: Run) -> Run:
     """A run of an earlier version of windrow, whose rows lie in the order in which they came."""
     table = run.table.drop_columns([n for n in run.table.column_names if n in ("_sign", "_hash")])

@@ -29,7 +29,7 @@ from windrow.operators.changes import Appearing, Changes, Clocked, Entering, Lea
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.elements import Elements, concat
 from windrow.operators.grid_aggregate import GridAggregate
-from windrow.operators.history import History, default_key
+from windrow.operators.history import History, Lifetimes, default_key
 from windrow.operators.join import PART_ROWS, Join, Part, Planner
 from windrow.operators.linear import Bounds, Call, Formula, Pad, Project, Select, Union, Unnest
 from windrow.operators.materialize import Materialize
@@ -189,6 +189,13 @@ def lower_part(plan: n.QueryPlan, node: n.Node, functions: Functions) -> Dataflo
     """The dataflow of a node of a plan: its elements, lifetimes and all."""
     builder = _Lowering(plan, functions, "upa", Tuning())
     builder.lower(node)
+    return builder.flow
+
+
+def lower_archived(plan: n.QueryPlan, functions: Functions, tuning: Tuning) -> Dataflow:
+    """The dataflow behind an archive: its rows with their lifetimes, when time has reached them."""
+    builder = _Lowering(plan, functions, "upa", tuning)
+    builder._append(builder.lower(plan.root.input), Lifetimes(), plan.root)
     return builder.flow
 
 

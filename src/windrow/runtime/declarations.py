@@ -23,12 +23,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from windrow.catalog import Catalog, StreamDef, TableDef
+from windrow.catalog import ArchiveDef, Catalog, StreamDef, TableDef
 from windrow.errors import SourceError, WindrowError
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime import view
+from windrow.runtime.archives import Archives, hidden_name
 from windrow.runtime.budget import Budgets
 from windrow.runtime.membership import SharedQuery
 from windrow.runtime.outlet import Outlet, Recent
@@ -63,6 +64,9 @@ class Frames(Protocol):
         """A DataFrame as the content of a table."""
 
 
+_PLURAL = {"stream": "streams", "table": "tables", "query": "queries", "archive": "archives"}
+
+
 @dataclass
 class Change:
     """What one script changes: declarations that come and names that go; `data`: what the program hands in with them.
@@ -75,10 +79,11 @@ class Change:
     streams: dict[str, StreamDef] = field(default_factory=dict)
     tables: dict[str, TableDef] = field(default_factory=dict)
     queries: dict[str, QueryPlan] = field(default_factory=dict)
-    dropped: dict[str, set[str]] = field(default_factory=lambda: {"stream": set(), "table": set(), "query": set()})
+    archives: dict[str, ArchiveDef] = field(default_factory=dict)
+    dropped: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in _PLURAL})
     data: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, kind: str, item: StreamDef | TableDef | QueryPlan) -> None:
+    def add(self, kind: str, item: StreamDef | TableDef | QueryPlan | ArchiveDef) -> None:
         """Declare something."""
         getattr(self, _PLURAL[kind])[item.name.lower()] = item
 
@@ -91,10 +96,7 @@ class Change:
     def only_queries_come(self) -> bool:
         """Whether it need not wait for the end of a tick."""
         budgets = any(q.budget is not None for q in self.queries.values())
-        return not (self.streams or self.tables or any(self.dropped.values()) or budgets)
-
-
-_PLURAL = {"stream": "streams", "table": "tables", "query": "queries"}
+        return not (self.streams or self.tables or self.archives or any(self.dropped.values()) or budgets)
 
 
 class Declarations:
@@ -112,6 +114,7 @@ class Declarations:
         self.fresh: list[str] = []  # queries that have not had their history yet
         store = ticker.store
         self.place = store.place
+        self.archives = Archives(store)
         self._saved = (
             SavedCatalog(store, strategy, "none" if budget_us is None else "set") if isinstance(store, Store) else None
         )
@@ -149,6 +152,8 @@ class Declarations:
         ticker.functions = change.functions
         for key in change.dropped["query"]:
             over.append(self._drop_query(key, undo))
+        for key in change.dropped["archive"]:
+            self._drop_archive(key, undo)
         for key in change.dropped["stream"]:
             over.append(self._drop_stream(key, undo))
         for key in change.dropped["table"]:
@@ -163,6 +168,8 @@ class Declarations:
             ticker.set_table(key, table.reading.table)
         for plan in change.queries.values():
             self._add_query(plan, undo)
+        for archive in change.archives.values():
+            self._add_archive(archive, undo)
         return over
 
     def _save(self, catalog: Catalog) -> None:
@@ -198,6 +205,8 @@ class Declarations:
                 self.ticker.set_table(key, self.tables[key].reading.table)
             for plan in restored.queries.values():
                 self._add_query(plan, undo)
+            for archive in restored.archives.values():
+                self._add_archive(archive, undo)
             undo.pop_all()
         sharing.settled()
         if sharing.readmitted:  # before any tick: the next restart must find them where they are now
@@ -327,6 +336,32 @@ class Declarations:
         place = self.place or self._scratch
         assert place is not None
         return AnswerLog(place, plan.name.lower(), schema, plan.keep, relation=plan.has_op)
+
+    def _add_archive(self, definition: ArchiveDef, undo: ExitStack) -> None:
+        """Run the query behind an archive; its rows are kept with their lifetimes."""
+        key, manifest = hidden_name(definition.name), self.ticker.manifest
+        plan = replace(definition.plan, name=key)
+        known = key in manifest.clocks or key in manifest.firsts
+        undo.callback(self._take_back, key)
+        self.ticker.add_query(plan, "upa", None if known else self._start(plan), archived=True, known=known)
+        _swapped(self.archives.live, definition.name.lower(), self.archives.made(definition, manifest), undo)
+        _swapped(self.failures, key, None, undo)
+        if not known:
+            coming = self._newcomers if self._job_runs else self.fresh
+            coming.append(key)
+            undo.callback(coming.remove, key)
+
+    def _drop_archive(self, key: str, undo: ExitStack) -> None:
+        hidden = hidden_name(key)
+        _swapped(self.archives.live, key, None, undo)
+        _swapped(self.failures, hidden, None, undo)
+        for coming in (self.fresh, self._newcomers):
+            if hidden in coming:
+                coming.remove(hidden)
+                undo.callback(coming.append, hidden)
+        self._forget_query(hidden, undo)
+        marks = {name: mark for name, mark in self.ticker.manifest.archives.items() if name != key}
+        self.ticker.manifest = replace(self.ticker.manifest, archives=marks)
 
     def _take_back(self, key: str) -> None:
         """Undo the coming of a query."""

@@ -28,7 +28,7 @@ from windrow.operators.bag import Bag
 from windrow.operators.changes import Appearing, Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.grid_aggregate import GridAggregate
-from windrow.operators.history import History
+from windrow.operators.history import History, Lifetimes
 from windrow.operators.join import Join
 from windrow.operators.linear import Bounds, Call, Pad, Project, Select, Union, Unnest
 from windrow.operators.materialize import Materialize
@@ -248,7 +248,7 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
             return _union(inputs)
         case Snapshots():
             return [ONE]
-        case Retract() | Quantise() | History() | Starting():
+        case Retract() | Quantise() | History() | Lifetimes() | Starting():
             return [ANY]
         case Materialize() | Appearing():
             return [_by(tuple(step.schema), inputs[0])]

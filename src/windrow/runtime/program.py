@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.operators.elements import BEGINNING, Int64s
-from windrow.plan.lower import Dataflow, Tuning, lower, lower_kept
+from windrow.plan.lower import Dataflow, Tuning, lower, lower_archived, lower_kept
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.weights import gate_of
 from windrow.runtime.admission import Quotas
@@ -36,7 +36,7 @@ class QueryProgram:
     """A query as a task sees it; `uid` tells it from others that had its name.
 
     `retain`: not a query of the user's but the history of a stream, kept so long. `materialized`: a relation's present
-    rows are kept.
+    rows are kept. `archived`: its answers are rows with their lifetimes, for an archive.
     """
 
     uid: str
@@ -45,11 +45,14 @@ class QueryProgram:
     functions: Functions
     retain: int | None = None
     materialized: bool = False
+    archived: bool = False
 
     def flow(self) -> Dataflow:
         """The operators, new."""
         if self.retain is not None:
             return lower_kept(self.plan, self.retain)
+        if self.archived:
+            return lower_archived(self.plan, self.functions, MEASURING)
         return lower(self.plan, self.functions, self.strategy, self.materialized, MEASURING)
 
     @cached_property

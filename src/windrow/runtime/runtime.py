@@ -265,7 +265,13 @@ class Runtime:
             outputs = {q.lower(): t for q, t in tick.answers.items() if outlets[q.lower()].sinks}
             outputs |= {view.kept_name(s): table for s, table in tick.late.items()}
         offsets = {s.key: a.offset for s, a in rows}
-        self.ticker.commit(tick, offsets, outputs, budgets.dump() if budgets.behind else None)
+        lap = self._stopwatch()
+        archives = self.declared.archives.prepare(tick.number, tick.frontier, tick.archived)
+        tick.seconds["archives"] = self._stopwatch() - lap
+        tick.failed |= archives.failed
+        kept = (archives.slots, archives.marks)
+        self.ticker.commit(tick, offsets, outputs, budgets.dump() if budgets.behind else None, kept)
+        self.declared.archives.accept(archives)
         self.declared.let_in()
         reach("after manifest")
         for stream, available in rows:
@@ -481,6 +487,7 @@ class Runtime:
             "error": None if self._error is None else str(self._error),
             "failed": {name: str(error) for name, error in self.declared.failures.items()},
             **self.figures.status(self),
+            "archives": self.declared.archives.status(),
         }
 
     def quality(self, query: str) -> dict[str, Any] | None:

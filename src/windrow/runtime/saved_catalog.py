@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from windrow.catalog import Catalog, StreamDef, TableDef
+from windrow.catalog import ArchiveDef, Catalog, StreamDef, TableDef
 from windrow.errors import StateError
 from windrow.plan.nodes import QueryPlan
 from windrow.store.failpoints import reach
@@ -35,7 +35,7 @@ from windrow.store.store import Store
 FOLD = 64
 """Declarations in the changes of one manifest, at which the whole catalog is written instead."""
 
-KINDS = ("streams", "tables", "queries")
+KINDS = ("streams", "tables", "queries", "archives")
 Content = Mapping[str, Any]
 
 
@@ -114,6 +114,12 @@ class SavedCatalog:
         for plain in content["queries"]:
             plan = cql.compile_select(plain["text"], catalog, plain["name"])
             catalog = catalog.add(optimize(plan, catalog, off=without, strategy=self.strategy))
+        for plain in content.get("archives", ()):
+            (statement,) = cql.parse(plain["text"])
+            bound = cql.bind(statement, catalog)
+            assert isinstance(bound, cql.CreateArchive)
+            plan = optimize(bound.definition.plan, catalog, off=without, strategy="upa")
+            catalog = catalog.add(replace(bound.definition, plan=plan))
         shared = {k: _tuples(v) if k in ("families", "queries") else v for k, v in content["shared"].items()}
         self.kept = Kept(manifest.catalog, manifest.changes, catalog, shared)
         return catalog, shared
@@ -151,7 +157,7 @@ def applied(content: Content, change: Content) -> Content:
     found = dict(content)
     for kind in KINDS:
         gone = set(change.get(f"drop {kind}", ()))
-        found[kind] = [d for d in content[kind] if d["name"] not in gone] + list(change.get(f"add {kind}", ()))
+        found[kind] = [d for d in content.get(kind, ()) if d["name"] not in gone] + list(change.get(f"add {kind}", ()))
     if "seats" in change:
         left = set(change["unseat"])
         queries = {n: s for n, s in content["shared"]["queries"].items() if n not in left} | change["seats"]
@@ -187,7 +193,11 @@ def _query(q: QueryPlan) -> dict[str, Any]:
     return {"name": q.name, "text": q.text}
 
 
-_PLAIN: Mapping[str, Any] = {"streams": _stream, "tables": _table, "queries": _query}
+def _archive(a: ArchiveDef) -> dict[str, Any]:
+    return {"name": a.name, "text": a.plan.text}
+
+
+_PLAIN: Mapping[str, Any] = {"streams": _stream, "tables": _table, "queries": _query, "archives": _archive}
 
 
 def _schema(columns: Mapping[str, pa.DataType]) -> str:

@@ -59,6 +59,7 @@ class Tick:
     frontier: int
     answers: dict[str, pa.Table] = field(default_factory=dict)
     shared: list[Batch] = field(default_factory=list)  # answers of queries that share, not yet taken apart
+    archived: dict[str, Elements] = field(default_factory=dict)  # rows for archives, with their lifetimes
     late: dict[str, pa.Table] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -130,17 +131,18 @@ class Ticker:
         *,
         retain: int | None = None,
         materialized: bool = False,
+        archived: bool = False,
         known: bool = False,
     ) -> None:
         """Run a query from the next tick on, with others if it can share; its tables must be known.
 
         `known`: it goes on after a restart.
         """
-        shared = self.sharing.add(plan, known) if retain is None else None
+        shared = self.sharing.add(plan, known) if retain is None and not archived else None
         if shared is not None:
             self.add_shared(shared, start)
         else:
-            self.add_alone(plan, strategy, start, retain=retain, materialized=materialized)
+            self.add_alone(plan, strategy, start, retain=retain, materialized=materialized, archived=archived)
 
     def add_alone(
         self,
@@ -150,9 +152,10 @@ class Ticker:
         *,
         retain: int | None = None,
         materialized: bool = False,
+        archived: bool = False,
     ) -> None:
         """Run a query by itself."""
-        made = QueryProgram(uuid.uuid4().hex, plan, strategy, self.functions, retain, materialized)
+        made = QueryProgram(uuid.uuid4().hex, plan, strategy, self.functions, retain, materialized, archived)
         assert made.layout.flow.steps  # what cannot be lowered fails here, not in a tick
         self.queries[plan.name.lower()] = made
         self._deployment = None
@@ -285,8 +288,12 @@ class Ticker:
         offsets: Mapping[str, Offset] | None = None,
         outputs: Mapping[str, pa.Table] | None = None,
         budget: Mapping[str, Any] | None = None,
+        archives: tuple[Mapping[SlotKey, tuple[RunRef, ...]], Mapping[str, Any]] = ({}, {}),
     ) -> None:
-        """Make a tick real: the next manifest. `outputs` are kept with it until the commit after, for sinks."""
+        """Make a tick real: the next manifest. `outputs` are kept with it until the commit after, for sinks.
+
+        `archives`: the files of archives, and their last updates and layouts.
+        """
         assert self._next is not None
         begin = time.perf_counter()
         kept = {
@@ -296,6 +303,7 @@ class Ticker:
         prepared, generations = self._next
         reach("before manifest")
         read = {s: o for s, o in {**self.manifest.offsets, **(offsets or {})}.items() if s in self.streams}
+        prepared = {**prepared, "runs": {**prepared["runs"], **archives[0]}, "archives": archives[1]}
         self._put(replace(self.manifest, **prepared, offsets=read, outputs=kept, budget=budget or {}))
         self._generations, self._next = generations, None
         self._clockless -= self.manifest.clocks.keys() | self.manifest.firsts.keys()
@@ -332,7 +340,7 @@ class Ticker:
         grouped: dict[tuple[str, int, int], dict[str, tuple[RunRef, ...]]] = {}
         owners = self.queries.keys() | set(self.sharing.names.values())
         for (stage, partition, query, slot), refs in self.manifest.runs.items():
-            if query in owners and stage != TABLES:
+            if query in owners and stage.isdecimal():  # tables and archives are not of any task
                 grouped.setdefault((query, int(stage), partition), {})[slot] = refs
         return dict(grouped)
 
@@ -360,6 +368,10 @@ class Ticker:
         for name, parts in answers.items():
             if name in self.queries and name not in tick.failed:
                 joined = concat([part for _, part in sorted(parts, key=lambda p: p[0])])
+                running = self.queries[name]
+                if isinstance(running, QueryProgram) and running.archived:
+                    tick.archived[name] = joined
+                    continue
                 tick.answers[self.queries[name].plan.name] = answer(self.queries[name].plan, joined)
         tick.shared = [batch for _, batch in sorted(shared, key=lambda s: s[0])]
         tick.late = {s: pa.concat_tables(t) for s, t in late.items()}

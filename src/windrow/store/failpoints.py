@@ -13,6 +13,9 @@ from collections import Counter
 POINTS = ("before manifest", "after manifest", "after sinks")
 """In a tick."""
 
+ARCHIVE = "after archive"
+"""In a tick: the files of archives are written, and no manifest names them."""
+
 CHANGES = ("after catalog", "before change", "after change")
 """In a change of the catalog; the first only when the whole is written."""
 

@@ -1,0 +1,116 @@
+"""Archives as their users see them: probed by key, scanned, and read by one-time queries as tables.
+
+What is shown is the last update, whose instant is `windrow.as_of` in the answer's schema metadata; rows that wait in
+memory for the next one are not seen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.archive import OPEN, Layout
+from windrow.catalog import ArchiveDef
+from windrow.errors import BindingError
+from windrow.operators.aggregates.order import Order, has_fixed_codes
+from windrow.operators.state.zones import Code
+from windrow.plan.nodes import Filter, Node, QueryPlan, TableScan, walk
+from windrow.runtime.archives import Archives
+from windrow.runtime.ask import AS_OF, ISOLATION, Extra
+from windrow.runtime.pruning import conditions_of
+from windrow.sharing.conditions import And, Condition, Within
+
+
+class Archive:
+    """A declared archive."""
+
+    def __init__(self, archives: Archives, key: str) -> None:
+        self._archives, self._key = archives, key
+
+    def probe(self, key: Any = OPEN, *, low: Any = OPEN, high: Any = OPEN) -> pa.Table:
+        """The rows with a key (a value, or a tuple of the key's first columns), or with keys from `low` to `high`."""
+        if (key is OPEN) == (low is OPEN and high is OPEN):
+            raise BindingError("probe takes a key, or low and high", hint="write probe(7), or probe(low=7, high=9)")
+        return _told(*self._archives.probe(self._key, key, low, high))
+
+    def scan(self) -> pa.Table:
+        """All rows."""
+        return _told(*self._archives.scan(self._key))
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The last update, rows, bytes and layout."""
+        name = self._archives.live[self._key].definition.name
+        found: dict[str, Any] = self._archives.status()[name]
+        return found
+
+    def migrate(self, partitions: str, *, rebuild: bool = False, gradually: bool = True) -> None:
+        """Change the layout with the next tick: beside the old one until that has run empty, or at once."""
+        self._archives.live[self._key].wish = (Layout.parse(partitions, rebuild=rebuild), gradually)
+
+
+def _told(as_of: int, table: pa.Table) -> pa.Table:
+    return table.replace_schema_metadata({AS_OF: str(as_of), ISOLATION: "snapshot"})
+
+
+def archive_table(archives: Archives, key: str, definition: ArchiveDef) -> Extra:
+    """An archive as a table of a one-time query, which is probed where the query tests the first column of the key."""
+
+    def read(plan: QueryPlan) -> pa.Table:
+        ranges = _ranges(plan, key, definition)
+        if ranges is None:
+            return archives.scan(key)[1]
+        parts = [archives.probe(key, low=low, high=high)[1] for low, high in ranges]
+        return pa.concat_tables(parts) if parts else archives.scan(key)[1].slice(0, 0)
+
+    return Extra(definition.columns, read)
+
+
+def _ranges(plan: QueryPlan, key: str, definition: ArchiveDef) -> list[tuple[Any, Any]] | None:
+    """The ranges of keys that a plan asks an archive for; None: all of them."""
+    scans = [n for n in walk(plan.root) if isinstance(n, TableScan) and n.table.lower() == key]
+    if len(scans) != 1:
+        return None
+    (scan,) = scans
+    above: dict[int, Node] = {id(child): node for node in walk(plan.root) for child in node.inputs}
+    predicates, node = [], above.get(id(scan))
+    while isinstance(node, Filter):
+        predicates.append(node.predicate)
+        node = above.get(id(node))
+    internal = next((i for i, column, _ in scan.columns if column == definition.keys[0]), None)
+    if internal is None:
+        return None
+    quoted = '"' + internal.replace('"', '""') + '"'
+    for condition in conditions_of(predicates, scan.schema):
+        spans = _spans(condition, quoted)
+        if spans is not None:
+            type_ = definition.columns[definition.keys[0]]
+            return [(_end(low, type_), _end(_last(high), type_)) for low, high in spans]
+    return None
+
+
+def _spans(condition: Condition, column: str) -> tuple[tuple[Code | None, Code | None], ...] | None:
+    """The spans that a condition allows a column, if it says so by itself."""
+    match condition:
+        case Within(attribute, spans) if attribute.sql == column:
+            return spans
+        case And(terms):
+            return next((s for t in terms if (s := _spans(t, column)) is not None), None)
+    return None
+
+
+def _last(code: Code | None) -> Code | None:
+    """The last code before an end that is not included; for text at most one too many."""
+    if isinstance(code, bytes):
+        return code[:-1] if code.endswith(b"\0") else code
+    return None if code is None else code - 1
+
+
+def _end(code: Code | None, type_: pa.DataType) -> Any:
+    if code is None:
+        return OPEN
+    if isinstance(code, bytes):
+        return code.decode()
+    return Order(type_).decode(np.array([code]))[0] if has_fixed_codes(type_) else OPEN

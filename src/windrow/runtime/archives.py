@@ -1,0 +1,284 @@
+"""Archives of a running engine: rows wait between updates, and an update is part of a tick's commit.
+
+    tick        rows of the archive's query, lifetimes and all, join those that wait (runs that the manifest names)
+    update      at the first tick that reaches the next multiple of EVERY: what has come until then goes into the
+                index (`windrow.archive`), whose files the same manifest names; what came after waits on
+
+So an archive shows Q(t) at a multiple of EVERY, and a crash leaves the update before or the one after. Readers hold a
+manifest, whose files stay while they read. Whoever does not choose a layout has it chosen by size and use (thesis
+4.4.6), and changed beside the old one, which runs empty.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.archive import OPEN, ArchiveIndex, ArchiveState, Layout, advised
+from windrow.archive.index import Index
+from windrow.archive.subindex import SubIndex
+from windrow.catalog import ArchiveDef
+from windrow.errors import StateError, UnsupportedError, WindrowError
+from windrow.operators.elements import Elements
+from windrow.operators.state.run import Run
+from windrow.store.failpoints import reach
+from windrow.store.manifest import Manifest, SlotKey
+from windrow.store.place import Place
+from windrow.store.runs import RunRef, pack_name
+from windrow.store.store import StateStore, Store
+
+STAGE = "archive"
+"""The stage under which a manifest names the files of archives."""
+
+WAITING = "waiting"
+REVIEW = 16
+"""Updates after which a layout that nobody chose is thought over."""
+
+Slots = dict[SlotKey, tuple[RunRef, ...]]
+
+
+def hidden_name(archive: str) -> str:
+    """The name of the query behind an archive: one no user can give."""
+    return f"^{archive.lower()}"
+
+
+@dataclass
+class LiveArchive:
+    """An archive, what it is after the last tick, and the rows that wait for the next update."""
+
+    definition: ArchiveDef
+    index: ArchiveIndex
+    state: ArchiveState | None = None
+    waiting: tuple[RunRef, ...] = ()
+    wish: tuple[Layout, bool] | None = None  # a layout that someone wants, and whether gradually
+    asked: int = 0  # questions since the layout was last thought over
+    updates: int = 0
+    seconds: float = 0.0
+
+    @property
+    def key(self) -> str:
+        return self.definition.name.lower()
+
+    def first_layout(self) -> Layout:
+        """The layout that was written, or the one for few rows and few questions."""
+        return self.definition.layout or self.suited(advised(0, 0))
+
+    def suited(self, layout: Layout) -> Layout:
+        """A layout with the way of updating that was written, if one was."""
+        rebuild = self.definition.rebuild
+        return layout if rebuild is None else replace(layout, rebuild=rebuild)
+
+
+@dataclass
+class Prepared:
+    """What archives will be once the manifest is in place."""
+
+    states: dict[str, tuple[ArchiveState | None, tuple[RunRef, ...]]] = field(default_factory=dict)
+    slots: Slots = field(default_factory=dict)
+    marks: dict[str, Any] = field(default_factory=dict)
+    failed: dict[str, WindrowError] = field(default_factory=dict)
+
+
+class Archives:
+    """All archives of an engine."""
+
+    def __init__(self, store: StateStore) -> None:
+        self.store = store
+        self.live: dict[str, LiveArchive] = {}
+        self._place: Place | None = store.place if isinstance(store, Store) else None
+        self._tick = 0
+        self._guard = threading.Lock()
+        self._readers = 0
+        self._garbage: set[str] = set()  # files of an engine without a home that no state names any more
+
+    # declaring
+
+    def made(self, definition: ArchiveDef, manifest: Manifest) -> LiveArchive:
+        """An archive as a manifest knows it, or a new one."""
+        if self._place is None:
+            self._place = Place.temporary()
+        key = definition.name.lower()
+        index = ArchiveIndex(
+            self._place, pa.schema(list(definition.columns.items())), definition.keys, every=definition.every,
+            lifetime=definition.lifetime, name=lambda _: pack_name((STAGE, key), self._tick),
+            sync=isinstance(self.store, Store),
+        )  # fmt: skip
+        state, waiting = stored(manifest, key)
+        return LiveArchive(definition, index, state, waiting)
+
+    # ticks
+
+    def prepare(self, tick: int, frontier: int, rows: Mapping[str, Elements]) -> Prepared:
+        """What a tick makes of the archives: new files, which only its manifest makes real."""
+        self._tick, found = tick, Prepared()
+        for key, live in self.live.items():
+            try:
+                found.states[key] = self._advanced(live, frontier, rows.get(hidden_name(key)))
+            except UnsupportedError as error:  # rows that this archive cannot take: the others go on
+                found.failed[hidden_name(key)] = error
+                found.states[key] = (live.state, live.waiting)
+            state, waiting = found.states[key]
+            found.slots |= slots_of(key, state, waiting)
+            if state is not None:
+                found.marks[key] = {"slot": state.slot, "layouts": [_plain(i.layout) for i in state.indices]}
+        reach("after archive")
+        return found
+
+    def accept(self, prepared: Prepared) -> None:
+        """The manifest is in place."""
+        for key, (state, waiting) in prepared.states.items():
+            live = self.live.get(key)
+            if live is None:
+                continue
+            if live.state is not None and state is not None and state.slot > live.state.slot:
+                live.updates += 1
+                self._review(live, state)
+            if not isinstance(self.store, Store):
+                before = live.state.files() if live.state is not None else set()
+                self._garbage |= before - (state.files() if state is not None else set())
+            live.state, live.waiting = state, waiting
+        self._sweep()
+
+    def _advanced(
+        self, live: LiveArchive, frontier: int, new: Elements | None
+    ) -> tuple[ArchiveState | None, tuple[RunRef, ...]]:
+        """An archive at a frontier: updated if it is time, and what waits."""
+        index, state, table = live.index, live.state, self._table(live, new)
+        if state is None:
+            state = index.empty(live.first_layout(), (index.slot(frontier) - 1) * index.every)
+        if live.wish is not None:
+            layout, gradually = live.wish
+            live.wish = None
+            if layout != state.layout:
+                state = index.migrate(state, layout, gradually=gradually).state
+        slot = index.slot(frontier)
+        if slot <= state.slot:
+            return state, (*live.waiting, *self._written(live, table))
+        waited = [self.store.runs.read(ref).table for ref in live.waiting]
+        everything = pa.concat_tables([*waited, table])
+        due = everything.column("_ts").to_numpy() <= slot * index.every
+        state = index.update(state, everything.filter(pa.array(due)), slot).state
+        return state, self._written(live, everything.filter(pa.array(~due)))
+
+    def _table(self, live: LiveArchive, new: Elements | None) -> pa.Table:
+        schema, plan = live.index.shelf.schema, live.definition.plan
+        if new is None or not len(new):
+            return schema.empty_table()
+        columns = {shown: new.columns[internal] for shown, internal in plan.output}
+        return pa.table({**columns, "_ts": new.ts, "_exp": np.asarray(new.exp)}).cast(schema)
+
+    def _written(self, live: LiveArchive, table: pa.Table) -> tuple[RunRef, ...]:
+        if not table.num_rows:
+            return ()
+        return self.store.runs.write((STAGE, live.key), self._tick, [Run(table.combine_chunks())])
+
+    def _review(self, live: LiveArchive, state: ArchiveState) -> None:
+        """Think a layout over that nobody chose."""
+        if live.definition.layout is not None or live.updates % REVIEW or len(state.indices) > 1:
+            return
+        layout = live.suited(advised(sum(i.size for i in state.indices), live.asked / REVIEW))
+        live.asked = 0
+        if layout != state.layout:
+            live.wish = (layout, True)
+
+    def _sweep(self) -> None:
+        with self._guard:
+            if self._readers or not self._garbage or self._place is None:
+                return
+            gone, self._garbage = self._garbage, set()
+        for name in gone:
+            self._place.delete(name)
+
+    # reading
+
+    @contextmanager
+    def reading(self, key: str) -> Iterator[tuple[LiveArchive, ArchiveState]]:
+        """An archive and its state after the newest tick, whose files stay while the block reads them."""
+        live = self.live[key]
+        with self._guard:
+            self._readers += 1
+        try:
+            with self.store.snapshot() as manifest:
+                state = None if manifest is None else stored(manifest, key)[0]
+                if state is None:
+                    raise StateError(
+                        f'archive "{live.definition.name}" has had no update yet',
+                        hint="it shows the first multiple of EVERY that time has reached",
+                    )
+                live.asked += 1
+                yield live, state
+        finally:
+            with self._guard:
+                self._readers -= 1
+
+    def probe(self, key: str, value: Any = OPEN, low: Any = OPEN, high: Any = OPEN) -> tuple[int, pa.Table]:
+        """The instant of the last update, and the rows of a key or of a range of keys."""
+        with self.reading(key) as (live, state):
+            return live.index.as_of(state), live.index.probe(state, value, low=low, high=high)
+
+    def scan(self, key: str) -> tuple[int, pa.Table]:
+        """The instant of the last update, and all rows."""
+        with self.reading(key) as (live, state):
+            return live.index.as_of(state), live.index.scan(state)
+
+    def status(self) -> dict[str, Any]:
+        """A line for each archive."""
+        return {live.definition.name: _status(live) for live in self.live.values()}
+
+
+def _status(live: LiveArchive) -> dict[str, Any]:
+    state = live.state
+    if state is None:
+        return {"as_of": None, "rows": 0, "bytes": 0, "layout": str(live.first_layout()), "updates": 0}
+    return {
+        "as_of": live.index.as_of(state),
+        "rows": sum(i.rows for i in state.indices),
+        "bytes": sum(i.size for i in state.indices),
+        "layout": str(state.layout),
+        "updates": live.updates,
+    }
+
+
+def slots_of(key: str, state: ArchiveState | None, waiting: tuple[RunRef, ...]) -> Slots:
+    """How a manifest names an archive: a directory first, then the other files that its blocks lie in."""
+    owner = hidden_name(key)
+    found: Slots = {(STAGE, 0, owner, WAITING): waiting} if waiting else {}
+    for i, index in enumerate(state.indices if state is not None else ()):
+        for number, part in index.parts.items():
+            directory = RunRef(f"{part.path}#", part.path, part.rows, part.bytes, part.checksum, part.offset)
+            files = (RunRef(f"{name}#", name, 0, size, 0, 0) for name, size in part.files.items())
+            found[STAGE, number, owner, str(i)] = (directory, *files)
+    return found
+
+
+def stored(manifest: Manifest, key: str) -> tuple[ArchiveState | None, tuple[RunRef, ...]]:
+    """An archive as a manifest names it."""
+    owner = hidden_name(key)
+    waiting: tuple[RunRef, ...] = ()
+    parts: dict[int, dict[int, SubIndex]] = {}
+    for (stage, number, of, slot), refs in manifest.runs.items():
+        if stage != STAGE or of != owner:
+            continue
+        if slot == WAITING:
+            waiting = refs
+            continue
+        first, *files = refs
+        parts.setdefault(int(slot), {})[number] = SubIndex(
+            first.path, first.offset, first.bytes, first.checksum, first.rows, {f.path: f.bytes for f in files}
+        )
+    mark = manifest.archives.get(key)
+    if mark is None:
+        return None, waiting
+    layouts = [Layout(*plain) for plain in mark["layouts"]]
+    indices = tuple(Index(layout, parts.get(i, {})) for i, layout in enumerate(layouts))
+    return ArchiveState(mark["slot"], indices), waiting
+
+
+def _plain(layout: Layout) -> list[Any]:
+    return [layout.insertions, layout.expirations, layout.rebuild, layout.round_robin]
