@@ -139,17 +139,6 @@ def greatest(of_row, codes, valid, some_null, count):  # pragma: no cover - comp
 
 
 @njit(cache=True)
-def range_best(low, high, codes, filled):  # pragma: no cover - compiled
-    """The greatest code of entries `[low, high)` for every request."""
-    best, some = np.zeros(len(low), np.int64), np.zeros(len(low), np.bool_)
-    for q in range(len(low)):
-        for i in range(low[q], high[q]):
-            if filled[i] and (not some[q] or codes[i] > best[q]):
-                best[q], some[q] = codes[i], True
-    return best, some
-
-
-@njit(cache=True)
 def instants_best(row, first, last, slot, groups, codes, filled, height):  # pragma: no cover - compiled
     """The greatest code per (instant, group): chosen rows count at instants `first..last`."""
     best, some = np.zeros(height * groups, np.int64), np.zeros(height * groups, np.bool_)

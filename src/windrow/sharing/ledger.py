@@ -31,7 +31,8 @@ from windrow.operators.aggregates.sums import Cells, Layout, Lowering, Sums, rel
 from windrow.operators.aggregates.vectors import Bools, Int64s, validity
 from windrow.operators.state.run import Run, ints
 from windrow.sharing.cells import Plot, members_of, runs_of
-from windrow.sharing.kernels import greatest, number, range_best, settle, settle_best, settle_sparse, tally
+from windrow.sharing.kernels import greatest, number, settle, settle_best, settle_sparse, tally
+from windrow.sharing.synopses import best_between
 
 _NO_NULLS = np.ones(1, np.bool_)
 
@@ -67,7 +68,7 @@ class Best:
         return (~codes if self.least else codes), validity(column)
 
     def answer(self, low: Int64s, high: Int64s, type_: pa.DataType) -> Answer:
-        best, some = range_best(low, high, self.codes, self.filled)
+        best, some = best_between(low, high, self.codes, self.filled)
         return coded(~best if self.least else best, None if some.all() else some, Order(self.type), type_)
 
 
