@@ -124,5 +124,6 @@ class Explainer:
                 query = self._registry.recognised(best)
                 if query is not None:
                     self._registry.enter(query)
+            self._registry.leave_alone()
         known = any(p.name == plan.name for p in self._plans)
         return sharing_of(self._registry if known else self._registry.with_plan(plan), plan)

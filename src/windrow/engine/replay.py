@@ -199,11 +199,11 @@ class Replay:
         plans = [p for p in self.catalog.queries.values() if self.starts(p) is not None]
         together = [q for p in plans if (q := ticker.sharing.recognised(p)) is not None]
         if sharing == "auto":
-            together = ticker.sharing.chosen(together, self.rate)
+            together = ticker.sharing.worth_sharing(together, self.rate)
         for query in together:
             ticker.add_shared(ticker.sharing.admit(query), self.starts(query.plan))
         for plan in plans:
-            if plan.name not in ticker.sharing.served:
+            if plan.name.lower() not in ticker.queries:
                 ticker.add_alone(plan, strategy, self.starts(plan))
         return ticker
 

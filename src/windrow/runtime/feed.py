@@ -23,6 +23,7 @@ from windrow.runtime.exchange import route
 from windrow.runtime.messages import Envelope, HistoryStart, LateRows, QueryFailed, Rows, Shed, StreamMark
 from windrow.runtime.program import Program, QueryProgram
 from windrow.runtime.shared_aggregation import reduced
+from windrow.runtime.shared_joins import sides
 from windrow.sources.intake import times
 
 
@@ -56,6 +57,8 @@ def feed(
         out += _for_queries(program, stream, ts, columns, sender, only)
         if deployed.families:
             out += reduced(program, stream, ts, columns, sender, only)
+        if deployed.joins and not only:
+            out += sides(program, stream, ts, columns, sender)
     return out
 
 

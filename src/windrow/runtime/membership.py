@@ -10,10 +10,10 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -21,28 +21,35 @@ from windrow.operators.elements import BEGINNING
 from windrow.plan.nodes import Distinct, Filter, Node, Project, QueryPlan, StreamOp
 from windrow.sharing.cohort import Shown
 from windrow.sharing.family import Counters, Family, Joined
-from windrow.sharing.recognise import Recognised, Source, recognise
+from windrow.sharing.joins.accounts import Grouping
+from windrow.sharing.joins.members import JoinSource
+from windrow.sharing.joins.recognise import RecognisedJoin
+from windrow.sharing.joins.registry import ALONE, JoinedQuery, JoinFamily
+from windrow.sharing.recognise import Recognised, Source
 from windrow.sharing.registry import FEW_ROWS, Functions, Rate, Registry, Served
 from windrow.sharing.windows import PAIRED
 
-_unpacked: OrderedDict[str, Recognised] = OrderedDict()
+_unpacked: OrderedDict[str, Any] = OrderedDict()
 """Queries by the uid of their membership: a new deployment unpacks only who is new."""
 
 
-class Membership:
+Q = TypeVar("Q", Recognised, RecognisedJoin)
+
+
+class Membership(Generic[Q]):
     """A query's place in its family: `uid` tells it from others that had its name.
 
     It is packed once for all deployments that ship it, and unpacked by a process when it is first looked at.
     """
 
-    def __init__(self, query: Recognised, epoch: int, account: int | None) -> None:
+    def __init__(self, query: Q, epoch: int, account: int | None) -> None:
         self.uid, self.epoch, self.account = uuid.uuid4().hex, epoch, account
-        self._query: Recognised | None = query
+        self._query: Q | None = query
         self._packed: bytes | None = None
 
     @property
-    def query(self) -> Recognised:
-        """The query as `recognise` split it."""
+    def query(self) -> Q:
+        """The query as it was recognised."""
         if self._query is None:
             found = _unpacked.get(self.uid)
             if found is None:
@@ -71,11 +78,42 @@ class FamilyProgram:
     source: Source
     slicing: str
     epoch: int
-    members: Mapping[str, Membership]
+    members: Mapping[str, Membership[Recognised]]
 
     def home(self, partitions: int) -> int:
         """The partition that has what is not divided by keys."""
         return int(self.name[1:]) % partitions
+
+
+@dataclass(frozen=True)
+class JoinProgram:
+    """A shared join as tasks see it: its streams and keys, and who has joined, by name."""
+
+    name: str
+    source: JoinSource
+    epoch: int
+    members: Mapping[str, Membership[RecognisedJoin]]
+
+    def home(self, partitions: int) -> int:
+        """The partition that has what is not divided by keys."""
+        return int(self.name[1:]) % partitions
+
+    def query(self, name: str) -> RecognisedJoin:
+        """A member by its name."""
+        return self.members[name].query
+
+    @cached_property
+    def groupings(self) -> tuple[Grouping, ...]:
+        """How results are told apart, in an order that every task agrees on."""
+        members = [m.query.member for m in self.members.values()]
+        return tuple(dict.fromkeys(Grouping(m.keys, m.counted) for m in members))
+
+    def reads(self, side: int) -> frozenset[str]:
+        """The columns of one side that somebody reads."""
+        return self.source.reads(side).union(*(m.query.member.reads(side) for m in self.members.values()))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {k: v for k, v in self.__dict__.items() if k != "groupings"}
 
 
 @dataclass(frozen=True)
@@ -113,6 +151,11 @@ class SharedQuery:
         return tuple(t.lower() for t in self.plan.tables)
 
 
+Place = tuple[str, int, int | None]
+Token = tuple[Served, Membership[Recognised], Joined, Place] | tuple[JoinedQuery, Membership[RecognisedJoin], Place]
+"""What is needed to take back a query that was removed."""
+
+
 class Sharing(Registry):
     """The registry of a runtime; with several `partitions`, only what can be computed by group is shared."""
 
@@ -127,11 +170,13 @@ class Sharing(Registry):
         super().__init__(functions, sharing, slicing, rate)
         self.partitions = partitions
         self.names: dict[object, str] = {}  # of the families
-        self.members: dict[str, Membership] = {}
+        self.members: dict[str, Membership[Recognised]] = {}
+        self.join_members: dict[str, Membership[RecognisedJoin]] = {}
         self.places: dict[str, tuple[str, int, int | None]] = {}  # as the home keeps them: family, epoch, account
         self._next = 0
         self._saved: Mapping[str, Any] | None = None  # what a home was left with, while it is taken up again
         self._programs: dict[str, FamilyProgram] = {}
+        self._join_programs: dict[str, JoinProgram] = {}
         self.readmitted = False  # since a home was taken up: what is saved of it is no longer so
 
     # joining and leaving
@@ -139,9 +184,12 @@ class Sharing(Registry):
     def add(self, plan: QueryPlan, known: bool = False) -> SharedQuery | None:
         """Admit a query, if it can share; one that is `known` to the place it had when its home was left."""
         query = self._as_left(plan) if self._saved is not None else self.recognised(plan)
+        if isinstance(query, RecognisedJoin) and self._saved is None and not self.joins.worth(query):
+            self.joins.alone[query.source] = query
+            self.reasons[plan.name], query = ALONE, None
         return None if query is None else self.admit(query, known)
 
-    def recognised(self, plan: QueryPlan) -> Recognised | None:
+    def recognised(self, plan: QueryPlan) -> Recognised | RecognisedJoin | None:
         """The query as it would be served; None, and a reason, if it runs by itself."""
         query = super().recognised(plan)
         if query is not None and self.partitions > 1 and not _local_above(query):
@@ -149,16 +197,37 @@ class Sharing(Registry):
             return None
         return query
 
-    def _as_left(self, plan: QueryPlan) -> Recognised | None:
+    def _as_left(self, plan: QueryPlan) -> Recognised | RecognisedJoin | None:
         assert self._saved is not None
         if plan.name in self._saved["queries"]:
-            return recognise(plan)
+            return self.recognise(plan)
         if self.recognised(plan) is not None:
             self.reasons[plan.name] = FEW_ROWS
         return None
 
-    def admit(self, query: Recognised, known: bool = False) -> SharedQuery:
+    def _admit_join(self, query: RecognisedJoin, known: bool) -> SharedQuery:
+        """Let a query share its join."""
+        name, source, entry = query.plan.name, query.source, None
+        if self._saved is not None:
+            family, epoch, _ = self._saved["queries"][name]
+            if source not in self.names:
+                self.names[source] = family
+                self.joins.families.setdefault(source, JoinFamily()).resume(self._saved["families"][family][0])
+            entry = JoinedQuery(query, epoch) if known else None
+            self.readmitted |= not known
+        elif source not in self.names:
+            self._next += 1
+            self.names[source] = f"+{self._next}"
+        entry = self.joins.enter(query, entry)
+        member = self.join_members[name] = Membership(query, entry.epoch, None)
+        self.places[name] = (self.names[source], entry.epoch, None)
+        self._join_programs.pop(self.names[source], None)
+        return SharedQuery(member.uid, query.plan, self.names[source])
+
+    def admit(self, query: Recognised | RecognisedJoin, known: bool = False) -> SharedQuery:
         """Let a query that has been recognised join its family."""
+        if isinstance(query, RecognisedJoin):
+            return self._admit_join(query, known)
         name, key = query.plan.name, self.key(query)
         family, left = self.family_of(query), None
         if self._saved is not None:
@@ -183,6 +252,15 @@ class Sharing(Registry):
 
     def remove(self, name: str) -> None:
         """Serve a query no longer."""
+        if name in self.joins.served:
+            source = self.joins.served[name].query.source
+            self.joins.remove(name)
+            self.join_members.pop(name)
+            self.places.pop(name)
+            self._join_programs.pop(self.names[source], None)
+            if source not in self.joins.families:
+                del self.names[source]
+            return
         key = self.key(self.served[name].query)
         super().remove(name)
         self.members.pop(name)
@@ -191,13 +269,23 @@ class Sharing(Registry):
         if key not in self.families:
             del self.names[key]
 
-    def token(self, name: str) -> tuple[Served, Membership, Joined, tuple[str, int, int | None]]:
+    def token(self, name: str) -> Token:
         """What `reinstate` needs to take a query back that is removed."""
+        if name in self.joins.served:
+            return self.joins.served[name], self.join_members[name], self.places[name]
         served = self.served[name]
         return served, self.members[name], served.family.joined[name], self.places[name]
 
-    def reinstate(self, token: tuple[Served, Membership, Joined, tuple[str, int, int | None]]) -> None:
+    def reinstate(self, token: Token) -> None:
         """Take back a query that was removed."""
+        if len(token) == 3:
+            joined, mine, place = token
+            source = joined.query.source
+            self.names.setdefault(source, place[0])
+            self.joins.enter(joined.query, joined)
+            self.join_members[joined.query.plan.name], self.places[joined.query.plan.name] = mine, place
+            self._join_programs.pop(place[0], None)
+            return
         served, member, entry, place = token
         name, key = served.query.plan.name, self.key(served.query)
         self.families.setdefault(key, served.family)
@@ -208,7 +296,7 @@ class Sharing(Registry):
 
     def count(self, family: str, counted: Counters) -> None:
         """Add what a task did."""
-        found = self.family(family)
+        found = self.family(family) or self._join_family(family)
         if found is not None:
             for counter in fields(Counters):
                 before = getattr(found.counters, counter.name)
@@ -218,6 +306,8 @@ class Sharing(Registry):
         """A tick has been committed: who joins from now on has not seen its rows."""
         for family in self.families.values():
             family.used()
+        for join in self.joins.families.values():
+            join.used()
 
     # for tasks and for the home
 
@@ -229,16 +319,40 @@ class Sharing(Registry):
                 members = {n: self.members[n] for n in family.joined}
                 source = next(iter(self.served[n].query.source for n in members))
                 self._programs[name] = FamilyProgram(name, source, self.slicing, family.epoch, members)
-        self._programs = {name: self._programs[name] for name in self.names.values()}
+        self._programs = {self.names[key]: self._programs[self.names[key]] for key in self.families}
         return dict(self._programs)
+
+    def join_programs(self) -> dict[str, JoinProgram]:
+        """All shared joins, for deployment."""
+        for source, family in self.joins.families.items():
+            name = self.names[source]
+            if name not in self._join_programs:
+                members = {n: self.join_members[n] for n in family.joined}
+                self._join_programs[name] = JoinProgram(name, source, family.epoch, members)
+        names = [self.names[source] for source in self.joins.families]
+        self._join_programs = {name: self._join_programs[name] for name in names}
+        return dict(self._join_programs)
+
+    def _join_family(self, name: str) -> JoinFamily | None:
+        return next((f for s, f in self.joins.families.items() if self.names[s] == name), None)
+
+    def worth_sharing(
+        self, queries: Sequence[Recognised | RecognisedJoin], rate: Callable[[str], float]
+    ) -> list[Recognised | RecognisedJoin]:
+        """Of queries that come together, those that cost less together than apart."""
+        over_joins = [q for q in queries if isinstance(q, RecognisedJoin)]
+        together = self.joins.chosen(over_joins)
+        self.reasons |= {q.plan.name: ALONE for q in over_joins if q not in together}
+        return [*self.chosen([q for q in queries if isinstance(q, Recognised)], rate), *together]
 
     def family(self, name: str) -> Family | None:
         """A family by its name."""
-        return next((self.families[k] for k, n in self.names.items() if n == name), None)
+        return next((f for k, f in self.families.items() if self.names[k] == name), None)
 
     def saved(self) -> dict[str, Any]:
         """What a restart must know, as plain JSON."""
         families = {self.names[k]: (f.epoch, f.next_account) for k, f in self.families.items()}
+        families |= {self.names[s]: (f.epoch, 0) for s, f in self.joins.families.items()}
         return {"technique": self.sharing, "next": self._next, "families": families, "queries": dict(self.places)}
 
     def take_up(self, saved: Mapping[str, Any]) -> None:
@@ -250,7 +364,7 @@ class Sharing(Registry):
         self._saved = None
 
 
-def _local_above(query: Recognised) -> bool:
+def _local_above(query: Recognised | RecognisedJoin) -> bool:
     """Whether what stands above the aggregate can be computed for some groups by themselves.
 
     DISTINCT and differences compare rows: equal rows must be of one group, so they must show the keys.

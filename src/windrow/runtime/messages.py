@@ -1,7 +1,7 @@
 """What the tasks of a tick tell each other and the driver: one type for each kind of message.
 
-    stage 0 ── Rows, StreamMark, HistoryStart, SharedRows | Partials, PartialCounts ──► stage 1
-    stage 1 ── Rows, Clocks ──► stage 2 ...
+    stage 0 ── Rows, StreamMark, HistoryStart, SharedRows | Partials, PartialCounts, JoinRows ──► stage 1
+    stage 1 ── Rows, Clocks, JoinSums ──► stage 2 ...
     any stage ── Answer, SharedAnswer, LateRows, Shed, QueryFailed, TaskReport ──► driver
 
 An envelope says which partition a message is for and which task sent it. Messages for the driver pass through later
@@ -98,6 +98,25 @@ class PartialCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinRows:
+    """Rows of one side of a shared join, with their times in `_ts`, and the epoch in which they came."""
+
+    family: str
+    side: int
+    epoch: int
+    table: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSums:
+    """Sums of the windows of a shared join that are due, by the number of their grouping."""
+
+    family: str
+    grouping: int
+    table: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Elements of a query's last operator."""
 
@@ -152,7 +171,7 @@ class TaskReport:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-ForTasks = Rows | StreamMark | HistoryStart | Clocks | SharedRows | Partials | PartialCounts
+ForTasks = Rows | StreamMark | HistoryStart | Clocks | SharedRows | Partials | PartialCounts | JoinRows | JoinSums
 ForDriver = Answer | SharedAnswer | LateRows | Shed | QueryFailed | TaskReport
 Message = ForTasks | ForDriver
 

@@ -20,7 +20,7 @@ from windrow.plan.weights import gate_of
 from windrow.runtime.admission import Quotas
 from windrow.runtime.heavy_keys import Since, hashes
 from windrow.runtime.join_choices import Chosen, watch_orders, watch_plan
-from windrow.runtime.membership import FamilyProgram
+from windrow.runtime.membership import FamilyProgram, JoinProgram
 from windrow.runtime.messages import RunsBySlot
 from windrow.runtime.partitioning import Exchange, Partitioning, Placement, place
 from windrow.store.runs import RunRef, Runs
@@ -114,6 +114,7 @@ class Deployment:
     streams: Mapping[str, StreamDef] = field(default_factory=dict)
     queries: Mapping[str, QueryProgram] = field(default_factory=dict)
     families: Mapping[str, FamilyProgram] = field(default_factory=dict)  # queries that share
+    joins: Mapping[str, JoinProgram] = field(default_factory=dict)  # queries that share a join of streams
     functions: Functions = field(default_factory=dict)
 
 

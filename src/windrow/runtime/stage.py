@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -27,6 +27,8 @@ from windrow.runtime.messages import (
     Clocks,
     Envelope,
     HistoryStart,
+    JoinRows,
+    JoinSums,
     Message,
     PartialCounts,
     Partials,
@@ -40,7 +42,8 @@ from windrow.runtime.partitioning import Partitioning
 from windrow.runtime.program import Program, frontier
 from windrow.runtime.rebalance import move
 from windrow.runtime.shared_aggregation import FamilyState, recalled
-from windrow.runtime.task_state import QueryState, TaskMemory, restored, written
+from windrow.runtime.shared_joins import JoinAnswers, JoinState, recalled_answers, recalled_join
+from windrow.runtime.task_state import QueryState, TaskMemory, TaskState, restored, written
 from windrow.store.runs import RunRef
 
 PHASES = ("receive", "recall", "advance", "write")
@@ -63,6 +66,9 @@ class Stage:
         self.counters: dict[str, int] = {}
         self.families = deployed.families if stage == 1 else {}
         self.for_families: list[Partials | PartialCounts | SharedRows] = []
+        pairing, answering = stage == 1, stage == 2 and program.partitions > 1
+        self.joins = deployed.joins if pairing or answering else {}
+        self.for_joins: list[JoinRows | JoinSums] = []
         self.measured: dict[tuple[str, int], JoinMeasurement] = {}
         self.counted: dict[tuple[str, int], KeyCounts] = {}
         self.owned: dict[tuple[str, int], float] = {}  # the share of rows that are no copies of a heavy key's
@@ -74,7 +80,7 @@ class Stage:
             self._receive(envelope)
         times.append(time.perf_counter())
         self._clock()
-        queries, families = self._recall()
+        queries, families, known = self._recall()
         for name, state in queries.items():
             self._move(name, state)
         times.append(time.perf_counter())
@@ -85,12 +91,13 @@ class Stage:
             families[message.family].receive(message)
         for family in families.values():
             family.advance(self.frontier, self.starts, self.out)
+        joins = self._advance_joins(known)
         times.append(time.perf_counter())
-        generation = self._keep({**queries, **families})
+        generation = self._keep({**queries, **families, **joins})
         times.append(time.perf_counter())
         phases = {name: b - a for name, (a, b) in zip(PHASES, pairwise(times), strict=True)}
         clocks = Clocks(self.frontier, self.starts, self.marks)
-        counted = {n: f.counted for n, f in families.items()}
+        counted = {n: f.counted for n, f in (*families.items(), *joins.items())}
         self._send(self.partition, TaskReport(
             self.stage, self.partition, generation, clocks, self.refs, self.counters, self.firsts, counted,
             self.measured, self.counted, phases,
@@ -99,7 +106,29 @@ class Stage:
             self._send(self.partition, clocks)
         return self.out
 
-    def _keep(self, states: dict[str, QueryState | FamilyState]) -> str:
+    def _advance_joins(self, known: Mapping[str, TaskState]) -> dict[str, JoinState | JoinAnswers]:
+        """Take the shared joins to the frontier: pairs in stage 1, answers in stage 2."""
+        found: dict[str, JoinState | JoinAnswers] = {}
+        for name, join in self.joins.items():
+            was = known.get(name)
+            if self.stage == 1:
+                state = was if isinstance(was, JoinState) else None
+                found[name] = recalled_join(self.program, join, self.partition, state)
+            else:
+                above = was if isinstance(was, JoinAnswers) else None
+                found[name] = recalled_answers(self.program, join, self.partition, above)
+        for message in self.for_joins:
+            mine = found[message.family]
+            match mine, message:
+                case JoinState(), JoinRows():
+                    mine.receive(message)
+                case JoinAnswers(), JoinSums():
+                    mine.receive(message)
+        for mine in found.values():
+            mine.advance(self.frontier, self.starts, self.out)
+        return found
+
+    def _keep(self, states: dict[str, TaskState]) -> str:
         """Write the state where it is to last, and remember it; returns the name of this attempt."""
         durable = self.program.store.durable
         self.refs = written(self.program, self.stage, self.partition, states) if durable else {}
@@ -128,6 +157,8 @@ class Stage:
                 self.firsts[f"{owner}?"] = min(self.firsts.get(f"{owner}?", INF), ts)
             case Partials() | PartialCounts() | SharedRows() as message:
                 self.for_families.append(message)
+            case JoinRows() | JoinSums() as message:
+                self.for_joins.append(message)
             case Clocks() as clocks:
                 self.clocks = clocks
             case message:  # for a later stage, or for the driver
@@ -160,8 +191,13 @@ class Stage:
                 for name in (n.lower() for n in family.members):
                     if name not in self.starts and (firsts or name in program.firsts):
                         self.starts[name] = min([*firsts, program.firsts.get(name, INF)])
+        for join in deployed.joins.values():
+            firsts = [self.firsts[s] for s in join.source.streams if s in self.firsts]
+            for name in (n.lower() for n in join.members):
+                if name not in self.starts and (firsts or name in program.firsts):
+                    self.starts[name] = min([*firsts, program.firsts.get(name, INF)])
 
-    def _recall(self) -> tuple[dict[str, QueryState], dict[str, FamilyState]]:
+    def _recall(self) -> tuple[dict[str, QueryState], dict[str, FamilyState], dict[str, TaskState]]:
         """The operators as of the last accepted tick."""
         generation = self.program.generations.get((self.stage, self.partition), "none")
         known = self.memory.pop(self._key, generation)
@@ -176,7 +212,7 @@ class Stage:
             family = known.get(name)
             known_family = family if isinstance(family, FamilyState) else None
             families[name] = recalled(self.program, program, self.partition, known_family)
-        return found, families
+        return found, families, known
 
     def _move(self, name: str, held: QueryState) -> None:
         """Let the rows of keys that are heavy from this tick on lie where new ones will."""

@@ -174,7 +174,7 @@ def _shared(ticker: Ticker, key: str, state: Mapping[str, tuple[int, int]]) -> d
         return {}
     runs, size = state.get(query.family, (0, 0))
     return {
-        "shared_with": len(ticker.sharing.served[query.plan.name].family) - 1,
+        "shared_with": ticker.sharing.others(query.plan.name),
         "runs": runs,
         "state_bytes": size,
         "family": query.family,

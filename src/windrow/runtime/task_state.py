@@ -22,6 +22,7 @@ from windrow.plan.lower import Dataflow
 from windrow.runtime.join_choices import follow
 from windrow.runtime.program import Layout, Program, QueryProgram
 from windrow.runtime.shared_aggregation import FamilyState
+from windrow.runtime.shared_joins import JoinAnswers, JoinState
 from windrow.store.manifest import SlotKey
 from windrow.store.runs import RunRef, cache
 
@@ -64,6 +65,10 @@ class QueryState:
             yield f"{WAITING}/{number}", (run_of(rows),)
 
 
+TaskState = QueryState | FamilyState | JoinState | JoinAnswers
+"""What a task keeps of a query, of a family, or of a shared join."""
+
+
 def restored(program: Program, name: str, query: QueryProgram, stage: int, partition: int) -> QueryState:
     """The state as the last manifest names it; new when it names none."""
     held = QueryState(query, query.flow())
@@ -94,14 +99,14 @@ def restored(program: Program, name: str, query: QueryProgram, stage: int, parti
 class TaskMemory:
     """The operators of a process's last attempts, by home, stage and partition, each with its generation."""
 
-    attempts: dict[tuple[str, int, int], tuple[str, dict[str, QueryState | FamilyState]]] = field(default_factory=dict)
+    attempts: dict[tuple[str, int, int], tuple[str, dict[str, TaskState]]] = field(default_factory=dict)
 
-    def pop(self, key: tuple[str, int, int], generation: str) -> dict[str, QueryState | FamilyState]:
+    def pop(self, key: tuple[str, int, int], generation: str) -> dict[str, TaskState]:
         """What the attempt of this generation left; nothing when another one ran here since."""
         found, states = self.attempts.pop(key, ("", {}))
         return states if found == generation else {}
 
-    def put(self, key: tuple[str, int, int], generation: str, states: dict[str, QueryState | FamilyState]) -> None:
+    def put(self, key: tuple[str, int, int], generation: str, states: dict[str, TaskState]) -> None:
         """Remember an attempt."""
         self.attempts[key] = (generation, states)
 
@@ -114,7 +119,7 @@ class TaskMemory:
 
 
 def written(
-    program: Program, stage: int, partition: int, queries: Mapping[str, QueryState | FamilyState]
+    program: Program, stage: int, partition: int, queries: Mapping[str, TaskState]
 ) -> dict[str, dict[str, tuple[RunRef, ...]]]:
     """Write the runs that are new into one file, and name all that the state consists of."""
     fresh: list[Run] = []

@@ -90,6 +90,7 @@ class Ticker:
         self.partitions = self.manifest.partitions
         self.direct = in_process and self.partitions == 1
         self.sharing = Sharing(functions, sharing, rate=self.rate, partitions=self.partitions)
+        self.sharing.joins.kept = lambda stream: self.streams[stream].retain is not None
         self._seen: dict[str, tuple[int, int]] = {}  # rows of a stream so far, and its first time
         self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
         if isinstance(store.runs, RunStore):
@@ -141,8 +142,21 @@ class Ticker:
         shared = self.sharing.add(plan, known) if retain is None and not archived else None
         if shared is not None:
             self.add_shared(shared, start)
+            self._share_first(plan.name)
         else:
             self.add_alone(plan, strategy, start, retain=retain, materialized=materialized, archived=archived)
+
+    def _share_first(self, name: str) -> None:
+        """When a second query comes over a join, let the first share, too, unless it has begun."""
+        joined = self.sharing.joins.served.get(name)
+        first = None if joined is None else self.sharing.joins.alone.get(joined.query.source)
+        if first is None:
+            return
+        key = first.plan.name.lower()
+        if key not in self.manifest.clocks and key not in self.manifest.firsts and key in self.queries:
+            self.sharing.joins.forget(first.plan.name)
+            self.choices.forget(key)
+            self.add_shared(self.sharing.admit(first), self.starts.get(key))
 
     def add_alone(
         self,
@@ -195,6 +209,8 @@ class Ticker:
         key = name.lower()
         dropped = self.queries.pop(key, None)  # one that failed is gone already
         self._deployment = None
+        if dropped is not None:
+            self.sharing.joins.forget(dropped.plan.name)
         if isinstance(dropped, SharedQuery):
             self.sharing.remove(dropped.plan.name)
         self.forget(key)
@@ -244,8 +260,9 @@ class Ticker:
     @property
     def stages(self) -> int:
         """How many stages the deepest query needs."""
-        apart = (q.layout.last_stage for q in self.queries.values() if isinstance(q, QueryProgram))
-        return max(apart, default=1)
+        apart = [q.layout.last_stage for q in self.queries.values() if isinstance(q, QueryProgram)]
+        joins = 2 if self.sharing.joins.families and self.partitions > 1 else 1
+        return max([joins, *apart])
 
     def program(
         self,
@@ -333,7 +350,8 @@ class Ticker:
         """What runs; the same object while nothing changes."""
         if self._deployment is None:
             apart = {k: q for k, q in self.queries.items() if isinstance(q, QueryProgram)}
-            self._deployment = Deployment(dict(self.streams), apart, self.sharing.programs(), dict(self.functions))
+            shared, joins = self.sharing.programs(), self.sharing.join_programs()
+            self._deployment = Deployment(dict(self.streams), apart, shared, joins, dict(self.functions))
         return self._deployment
 
     def _runs(self) -> dict[tuple[str, int, int], RunsBySlot]:

@@ -23,6 +23,8 @@ from windrow.operators.elements import INF, Elements, one
 from windrow.runtime.messages import (
     Answer,
     Envelope,
+    JoinRows,
+    JoinSums,
     LateRows,
     Message,
     Partials,
@@ -100,6 +102,10 @@ def encode(message: Message) -> tuple[str, str, bytes]:
             return "answer", query, encode_elements(elements)
         case Partials(family, slot, table):
             return "partials", f"{family}:{slot}", encode_table(table)
+        case JoinRows(family, side, epoch, table):
+            return "side", f"{family}:{side}:{epoch}", encode_table(table)
+        case JoinSums(family, grouping, table):
+            return "sums", f"{family}:{grouping}", encode_table(table)
         case LateRows(stream, table):
             return "late", stream, encode_table(table)
         case SharedAnswer(batch):
@@ -118,6 +124,12 @@ def decode(kind: str, address: str, body: pa.Buffer) -> Message:
         case "partials":
             family, _, slot = address.partition(":")
             return Partials(family, slot, decode_table(body))
+        case "side":
+            family, side, epoch = address.split(":")
+            return JoinRows(family, int(side), int(epoch), decode_table(body))
+        case "sums":
+            family, _, grouping = address.partition(":")
+            return JoinSums(family, int(grouping), decode_table(body))
         case "late":
             return LateRows(address, decode_table(body))
         case "answers":

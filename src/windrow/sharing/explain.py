@@ -23,6 +23,7 @@ from windrow.plan.words import duration
 from windrow.sharing.cells import Index
 from windrow.sharing.conditions import Opaque, atoms
 from windrow.sharing.counters import least_rate, slice_rate
+from windrow.sharing.joins.explain import sharing_of_join
 from windrow.sharing.registry import Registry, Served
 from windrow.sharing.windows import Window, sliced
 
@@ -37,6 +38,8 @@ def explain_sharing(registry: Registry, plan: QueryPlan) -> str:
 
 def sharing_of(registry: Registry, plan: QueryPlan) -> dict[str, Any]:
     """How a query shares, or why it does not."""
+    if plan.name in registry.joins.served:
+        return sharing_of_join(registry.joins, plan, registry.sharing)
     if plan.name not in registry.served:
         why = registry.reasons.get(plan.name, "sharing is off" if registry.sharing == "off" else "it is not registered")
         return {"shared": False, "why": why, "text": [f"sharing: none, {why}"]}

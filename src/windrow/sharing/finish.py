@@ -22,6 +22,7 @@ from windrow.plan import nodes as n
 from windrow.plan.dataflow import Circuit
 from windrow.plan.lower import formula
 from windrow.sharing.cohort import Batch, Shown
+from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.recognise import Recognised
 from windrow.sharing.registry import Functions
 
@@ -29,7 +30,7 @@ from windrow.sharing.registry import Functions
 class Finish:
     """The part of one query above its aggregate."""
 
-    def __init__(self, query: Recognised, functions: Functions) -> None:
+    def __init__(self, query: Recognised | RecognisedJoin, functions: Functions) -> None:
         self.query = query
         self.uid = ""  # tells it from others that had its name
         self.renamed = dict(query.shown)

@@ -57,19 +57,25 @@ class Recognised:
     @property
     def above(self) -> n.QueryPlan:
         """The plan over the shared aggregate: a stream whose rows live for one period."""
-        leaf = n.Scan(SHARED, SHARED, tuple((c, c, t) for c, t in self.aggregate.schema.items()), "")
-        window = n.Window(leaf, n.WindowSpec(n.WindowKind.RANGE, self.member.window.slide))
-        root = _replaced(self.plan.root, self.aggregate, window)
-        assert isinstance(root, n.Emit)
-        return replace(self.plan, root=root)
+        return above_of(self.plan, self.aggregate, self.member.window.slide)
 
     @property
     def chain(self) -> tuple[n.Node, ...] | None:
         """What stands above the aggregate, lowest first, if it is rows in, rows out, and RSTREAM; else None."""
-        return _chain(self.plan, self.aggregate)
+        return chain_of(self.plan, self.aggregate)
 
 
-def _chain(plan: n.QueryPlan, aggregate: n.Aggregate) -> tuple[n.Node, ...] | None:
+def above_of(plan: n.QueryPlan, aggregate: n.Aggregate, slide: int) -> n.QueryPlan:
+    """A plan with a stream, whose rows live for one period, in the place of its aggregate."""
+    leaf = n.Scan(SHARED, SHARED, tuple((c, c, t) for c, t in aggregate.schema.items()), "")
+    window = n.Window(leaf, n.WindowSpec(n.WindowKind.RANGE, slide))
+    root = _replaced(plan.root, aggregate, window)
+    assert isinstance(root, n.Emit)
+    return replace(plan, root=root)
+
+
+def chain_of(plan: n.QueryPlan, aggregate: n.Aggregate) -> tuple[n.Node, ...] | None:
+    """What stands above an aggregate, lowest first, if it is rows in, rows out, and RSTREAM; else None."""
     node, found = plan.root.input, []
     while node is not aggregate:
         if not isinstance(node, n.Filter | n.Project | n.Call | n.WindowBounds):
@@ -79,7 +85,7 @@ def _chain(plan: n.QueryPlan, aggregate: n.Aggregate) -> tuple[n.Node, ...] | No
     return tuple(reversed(found)) if plan.root.op is n.StreamOp.RSTREAM else None
 
 
-def _said(node: n.Node) -> Hashable:
+def said(node: n.Node) -> Hashable:
     """What a node of a chain does, in words that equal nodes share."""
     match node:
         case n.Filter():
@@ -260,8 +266,8 @@ def _member(plan: n.QueryPlan, aggregate: n.Aggregate, rows: _Rows) -> Recognise
         shown.append((c.output, name))
     steps = tuple(s if isinstance(s, UserCall) else _formula(s) for s in rows.steps)
     assert rows.window is not None
-    chain = _chain(plan, aggregate)
-    above: Hashable = plan.name if chain is None else (tuple(shown), tuple(map(_said, chain)))
+    chain = chain_of(plan, aggregate)
+    above: Hashable = plan.name if chain is None else (tuple(shown), tuple(map(said, chain)))
     member = Member(plan.name, rows.window, whole, tuple(dict.fromkeys(keys)), tuple(calls), formulas, steps, above)
     source = Source(rows.stream, tuple(sorted(rows.tables)), frozenset(rows.equalities))
     read = {c for f in (*formulas.values(), *(s for s in steps if isinstance(s, Formula))) for c in f.reads}

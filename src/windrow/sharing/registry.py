@@ -18,10 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from windrow.errors import WindrowError
-from windrow.plan.nodes import QueryPlan
+from windrow.plan.nodes import QueryPlan, Scan, walk
 from windrow.plan.weights import gate_of
 from windrow.sharing.counters import least_rate, worth_sharing
 from windrow.sharing.family import Family
+from windrow.sharing.joins.recognise import RecognisedJoin
+from windrow.sharing.joins.registry import ALONE, JoinRegistry
 from windrow.sharing.recognise import NotShared, Recognised, Source, recognise
 from windrow.sharing.windows import PAIRED, PANED
 
@@ -57,10 +59,11 @@ class Registry:
         self.functions, self.sharing, self.slicing, self.rate = functions, sharing, slicing, rate
         self.families: dict[object, Family] = {}
         self.served: dict[str, Served] = {}
+        self.joins = JoinRegistry()  # queries over joins of streams
         self.reasons: dict[str, str] = {}  # queries that run by themselves, and why
         self._least: dict[object, tuple[int, float]] = {}  # (members when it was computed, least rate) by family
 
-    def recognised(self, plan: QueryPlan) -> Recognised | None:
+    def recognised(self, plan: QueryPlan) -> Recognised | RecognisedJoin | None:
         """The query as it would be served; None, and a reason, if it runs by itself."""
         self.reasons.pop(plan.name, None)
         if self.sharing == "off":
@@ -69,14 +72,23 @@ class Registry:
             self.reasons[plan.name] = "its budget may shed rows that others need"
             return None
         try:
-            query = recognise(plan)
+            query = self.recognise(plan)
         except NotShared as why:
             self.reasons[plan.name] = str(why)
             return None
+        if isinstance(query, RecognisedJoin):
+            return query
         if self.sharing == "auto" and not self._pays(query):
             self.reasons[plan.name] = FEW_ROWS
             return None
         return query
+
+    def recognise(self, plan: QueryPlan) -> Recognised | RecognisedJoin:
+        """The query as one that shares; raises `NotShared` with the reason if it cannot."""
+        streams = sum(isinstance(node, Scan) for node in walk(plan.root))
+        if streams > 1 and self.sharing in ("auto", "shards"):
+            return self.joins.recognised(plan)
+        return recognise(plan)
 
     def _pays(self, query: Recognised) -> bool:
         """Whether one more query over these rows should share, as far as is known now."""
@@ -113,16 +125,32 @@ class Registry:
             made.enter(served.query)
         for served in self.served.values():
             made.families[self.key(served.query)].counters = served.family.counters
+        for joined in self.joins.served.values():
+            made.joins.enter(joined.query, joined)
+        made.joins.alone = dict(self.joins.alone)
         query = made.recognised(plan)
-        if query is not None:
+        if isinstance(query, RecognisedJoin) and not made.joins.worth(query):
+            made.reasons[plan.name] = ALONE
+        elif query is not None:
             made.enter(query)
         return made
 
-    def enter(self, query: Recognised) -> None:
+    def enter(self, query: Recognised | RecognisedJoin) -> None:
         """Let a query join its family, without rows."""
+        if isinstance(query, RecognisedJoin):
+            self.joins.enter(query)
+            return
         family = self.family_of(query)
         family.join(query.member)
         self.served[query.plan.name] = Served(query, family)
+
+    def leave_alone(self) -> None:
+        """Let queries that nobody shares a join with run by themselves."""
+        for family in [f for f in self.joins.families.values() if len(f) == 1]:
+            (entry,) = family.joined.values()
+            self.joins.remove(entry.query.plan.name)
+            self.joins.alone[entry.query.source] = entry.query
+            self.reasons[entry.query.plan.name] = ALONE
 
     def key(self, query: Recognised) -> object:
         """Which family a query belongs to."""
@@ -141,6 +169,12 @@ class Registry:
             self.families[key] = Family(self.functions, self.slicing)
         self.families[key].functions = self.functions
         return self.families[key]
+
+    def others(self, name: str) -> int:
+        """How many others a query shares with."""
+        if name in self.joins.served:
+            return len(self.joins.families[self.joins.served[name].query.source]) - 1
+        return len(self.served[name].family) - 1
 
     def remove(self, name: str) -> None:
         """Serve a query no longer."""

@@ -1,0 +1,309 @@
+"""Shared joins in the tasks of a tick.
+
+    stage 0   the rows of both streams, with the columns that somebody reads, to the partitions of their join keys
+    stage 1   pairs and synopses (`sharing/joins`): the sums of every window that is due, of the keys that lie here
+    stage 2   sums of all partitions added up, by group; answered and finished
+
+With one partition the sums are finished where they are made. Rows beyond the frontier wait in the state of stage 1, of
+which only rows are kept: synopses are made anew after a restart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.errors import RuntimeFailure
+from windrow.operators import scalar
+from windrow.operators.aggregates.vectors import validity
+from windrow.operators.elements import BEGINNING, Int64s, one
+from windrow.operators.keys import hash_rows
+from windrow.operators.state.run import Run
+from windrow.runtime.membership import JoinProgram
+from windrow.runtime.messages import Envelope, JoinRows, JoinSums, QueryFailed, SharedAnswer
+from windrow.runtime.program import Program
+from windrow.sharing.family import Counters
+from windrow.sharing.finish import Finish, finish
+from windrow.sharing.joins.accounts import Grouping
+from windrow.sharing.joins.combine import combine
+from windrow.sharing.joins.operator import SharedJoin
+from windrow.sharing.registry import Functions
+from windrow.store.runs import RunRef
+
+_FINISH = "finish "
+
+
+# -- stage 0 -----------------------------------------------------------------------------------------------------------
+
+
+def sides(
+    program: Program, stream: str, ts: Int64s, columns: Mapping[str, pa.Array], sender: int
+) -> Iterator[Envelope]:
+    """New rows of a stream for all shared joins that read it."""
+    given = {name.lower(): array for name, array in columns.items()}
+    for join in program.deployment.joins.values():
+        for side, read in enumerate(join.source.streams):
+            if read != stream:
+                continue
+            try:
+                yield from _routed(join, side, ts, given, program.partitions, sender)
+            except RuntimeFailure as error:  # the key itself raises: nobody can go on
+                for name in join.members:
+                    yield Envelope(0, sender, QueryFailed(name.lower(), error))
+
+
+def _routed(
+    join: JoinProgram, side: int, ts: Int64s, columns: Mapping[str, pa.Array], partitions: int, sender: int
+) -> Iterator[Envelope]:
+    """Rows to the partitions of their keys; a row without a key meets nobody."""
+    keys = [pair[side] for pair in join.source.keys]
+    found = [
+        columns[f.copies]
+        if f.copies is not None
+        else scalar.evaluate({c: columns[c] for c in f.reads}, len(ts), [(f.sql, f.type)])[0]
+        for f in keys
+    ]
+    table = pa.table({"_ts": ts, **{c: columns[c] for c in sorted(join.reads(side))}})
+    there = np.ones(len(ts), np.bool_)
+    for column in found:
+        valid = validity(column)
+        there &= valid if valid is not None else True
+    if partitions == 1:
+        part = table if there.all() else table.filter(pa.array(there))
+        yield Envelope(0, sender, JoinRows(join.name, side, join.epoch, part))
+        return
+    to = hash_rows(found, len(ts)).view(np.uint64) % np.uint64(partitions)
+    for p in np.unique(to[there]).tolist():
+        yield Envelope(int(p), sender, JoinRows(join.name, side, join.epoch, table.filter(pa.array((to == p) & there))))
+
+
+# -- stage 2, or the end of stage 1 ------------------------------------------------------------------------------------
+
+
+@dataclass
+class JoinAnswers:
+    """What stands above the aggregates of one task's queries: sums in, answers out."""
+
+    join: JoinProgram
+    partition: int
+    home: bool
+    finishes: dict[str, Finish] = field(default_factory=dict)
+    inbox: dict[Grouping, list[pa.Table]] = field(default_factory=dict)
+    saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
+    refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
+    counted: Counters = field(default_factory=Counters)
+
+    def follow(self, join: JoinProgram, functions: Functions) -> None:
+        """Let those leave and join who did so on the driver."""
+        self.join = join
+        uids = {name: m.uid for name, m in join.members.items()}
+        self.finishes = {n: f for n, f in self.finishes.items() if uids.get(n) == f.uid}
+        for name, member in join.members.items():
+            query = join.query(name)
+            if name not in self.finishes and (self.home or query.member.keys):
+                made = self.finishes[name] = Finish(query, functions)
+                made.uid = member.uid
+
+    def receive(self, message: JoinSums) -> None:
+        """Take in what stage 1 sent."""
+        self.inbox.setdefault(self.join.groupings[message.grouping], []).append(message.table)
+
+    def advance(self, frontier: int, starts: Mapping[str, int], out: list[Envelope]) -> None:
+        """Answer and finish what came."""
+        for name, mine in self.finishes.items():
+            start = starts.get(name.lower())
+            if start is not None and start <= frontier:
+                mine.start(start)
+        members = [self.join.query(name).member for name in self.join.members]
+        batches = combine(members, self.inbox)
+        self.inbox = {}
+        failures: dict[str, RuntimeFailure] = {}
+        for batch in finish(self.finishes, batches, frontier, failures):
+            self.counted.answers += len(batch)
+            out.append(Envelope(self.partition, self.partition, SharedAnswer(batch)))
+        for name, error in failures.items():
+            self.finishes.pop(name, None)
+            out.append(Envelope(0, self.partition, QueryFailed(name.lower(), error)))
+
+    def slots(self, stage: int, partition: int) -> Iterator[tuple[str, tuple[Run, ...]]]:
+        """Named lists of runs: what DISTINCT, ISTREAM and DSTREAM need to go on."""
+        for mine in self.finishes.values():
+            for i, step in enumerate(mine.circuit.flow.steps if mine.circuit is not None else ()):
+                if step.operator is not None and mine.circuit is not None and mine.circuit.started:
+                    for slot, runs in step.operator.state().items():
+                        yield _FINISH + json.dumps([mine.query.plan.name, i, slot]), runs
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is something to name in a manifest."""
+        return True
+
+    @property
+    def table_refs(self) -> Mapping[str, RunRef]:
+        """Versions of tables that the state depends on: none."""
+        return {}
+
+    def restore(self, state: Mapping[str, tuple[Run, ...]], program: Program) -> None:
+        """Take back what `slots` named."""
+        for name, mine in self.finishes.items():
+            start = program.starts.get(name.lower())
+            begun = start is not None and start <= program.previous and name.lower() not in program.fresh
+            if mine.circuit is not None and begun:
+                mine.circuit.started, mine.circuit.frontier = True, program.previous
+        grouped: dict[tuple[str, int], dict[str, tuple[Run, ...]]] = {}
+        for slot, runs in state.items():
+            if slot.startswith(_FINISH):
+                name, step, inner = json.loads(slot[len(_FINISH) :])
+                if name.lower() not in program.fresh:  # one that had its name has left state behind
+                    grouped.setdefault((name, step), {})[inner] = runs
+        for (name, step), inner_state in grouped.items():
+            circuit = self.finishes[name].circuit if name in self.finishes else None
+            if circuit is not None:
+                operator = circuit.flow.steps[step].operator
+                assert operator is not None
+                operator.restore(inner_state, program.previous)
+
+
+# -- stage 1 -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class JoinState:
+    """A shared join in one task: the rows of its keys, and the synopses over their pairs."""
+
+    join: JoinProgram
+    operator: SharedJoin
+    partition: int
+    partitions: int
+    uids: dict[str, str] = field(default_factory=dict)  # of the members that have joined the operator
+    answers: JoinAnswers | None = None  # with one partition: what stage 2 does elsewhere
+    saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
+    refs: dict[str, RunRef] = field(default_factory=dict)
+    counted: Counters = field(default_factory=Counters)
+
+    def follow(self, join: JoinProgram, functions: Functions) -> None:
+        """Let those leave and join who did so on the driver."""
+        self.join = join
+        for name in [n for n, uid in self.uids.items() if n not in join.members or join.members[n].uid != uid]:
+            self.operator.leave(name)
+            del self.uids[name]
+        for name, member in join.members.items():
+            if name not in self.uids:
+                self.operator.join(join.query(name).member, member.epoch)
+                self.uids[name] = member.uid
+        if self.answers is not None:
+            self.answers.follow(join, functions)
+
+    def receive(self, message: JoinRows) -> None:
+        """Take in what stage 0 sent."""
+        ts = one(message.table.column("_ts")).to_numpy()
+        columns = {c: one(message.table.column(c)) for c in message.table.column_names if c != "_ts"}
+        self.operator.take(message.side, ts, columns, message.epoch)
+        self.counted.rows += len(ts)
+
+    def advance(self, frontier: int, starts: Mapping[str, int], out: list[Envelope]) -> None:
+        """Pair what came, and read the windows that are due."""
+        if frontier == BEGINNING:
+            return
+        for name, seat in self.operator.seated.items():
+            start = starts.get(name.lower())
+            if seat.start == BEGINNING and start is not None and start <= frontier:
+                self.operator.begin(name, start)
+        before = self.operator.pairs
+        read = self.operator.advance(frontier, {name: i for i, name in enumerate(self.join.members)})
+        self.counted.partials += self.operator.pairs - before
+        for name, error in self.operator.failed.items():
+            self.uids.pop(name, None)
+            out.append(Envelope(0, self.partition, QueryFailed(name.lower(), error)))
+        self.operator.failed.clear()
+        for grouping, tables in read.items():
+            for table in tables:
+                self._send(grouping, table, out)
+        if self.answers is not None:
+            self.answers.counted = self.counted
+            self.answers.advance(frontier, starts, out)
+
+    def _send(self, grouping: Grouping, table: pa.Table, out: list[Envelope]) -> None:
+        """Sums to where they are answered: those of a group to one place."""
+        number = self.join.groupings.index(grouping)
+        if self.answers is not None:
+            self.answers.receive(JoinSums(self.join.name, number, table))
+            return
+        keys = [one(table.column(c)) for c in table.column_names if c.startswith("key|")]
+        if not keys:
+            home = self.join.home(self.partitions)
+            out.append(Envelope(home, self.partition, JoinSums(self.join.name, number, table)))
+            return
+        to = hash_rows(keys, table.num_rows).view(np.uint64) % np.uint64(self.partitions)
+        for p in np.unique(to).tolist():
+            part = table.filter(pa.array(to == p))
+            out.append(Envelope(int(p), self.partition, JoinSums(self.join.name, number, part)))
+
+    def slots(self, stage: int, partition: int) -> Iterator[tuple[str, tuple[Run, ...]]]:
+        """Named lists of runs: the rows, and with one partition what stands above."""
+        for slot, runs in self.operator.state().items():
+            if runs:
+                yield slot, runs
+        if self.answers is not None:
+            yield from self.answers.slots(stage, partition)
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is something to name in a manifest."""
+        return True
+
+    @property
+    def table_refs(self) -> Mapping[str, RunRef]:
+        """Versions of tables that the state depends on: none."""
+        return {}
+
+
+def recalled_join(program: Program, join: JoinProgram, partition: int, known: JoinState | None) -> JoinState:
+    """A shared join as of the last accepted tick."""
+    functions = program.deployment.functions
+    if known is None:
+        known = JoinState(join, SharedJoin(join.source), partition, program.partitions)
+        if program.partitions == 1:
+            known.answers = JoinAnswers(join, partition, home=True)
+        known.follow(join, functions)
+        state = _read(program, join.name, 1, partition, known)
+        for name, seat in known.operator.seated.items():
+            start = program.starts.get(name.lower())
+            if name.lower() not in program.fresh:
+                seat.fresh = False
+                if start is not None and start <= program.previous:
+                    seat.start = start
+        known.operator.restore({s: r for s, r in state.items() if not s.startswith(_FINISH)}, program.previous)
+        if known.answers is not None:
+            known.answers.restore(state, program)
+    else:
+        known.follow(join, functions)
+    known.counted = Counters()
+    return known
+
+
+def recalled_answers(program: Program, join: JoinProgram, partition: int, known: JoinAnswers | None) -> JoinAnswers:
+    """What stands above a shared join, as of the last accepted tick."""
+    functions = program.deployment.functions
+    if known is None:
+        known = JoinAnswers(join, partition, home=join.home(program.partitions) == partition)
+        known.follow(join, functions)
+        known.restore(_read(program, join.name, 2, partition, known), program)
+    else:
+        known.follow(join, functions)
+    known.counted = Counters()
+    return known
+
+
+def _read(
+    program: Program, name: str, stage: int, partition: int, held: JoinState | JoinAnswers
+) -> dict[str, tuple[Run, ...]]:
+    state: dict[str, tuple[Run, ...]] = {}
+    for slot, refs in program.runs.get((name, stage, partition), {}).items():
+        state[slot] = held.saved[slot] = tuple(program.store.read(r) for r in refs)
+        held.refs |= {r.uid: r for r in refs}
+    return state

@@ -1,0 +1,108 @@
+"""Accounts: queries over a join that read one synopsis, and what they ask of it in an advance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.elements import BEGINNING
+from windrow.sharing.cohort import Cohort
+from windrow.sharing.joins.layout import LaneLayout
+from windrow.sharing.joins.members import JoinMember, Pair, Sided
+from windrow.sharing.joins.side import Predicate, SideRows
+from windrow.sharing.joins.synopsis import JoinSynopsis, Requests
+from windrow.sharing.windows import Window, multiples
+
+SPARSE = 8
+"""Edges are made per row, not per period, when there would be so many times as many as rows."""
+
+
+@dataclass
+class Seated:
+    """A member since when: the epoch of the first rows that it sees, and its clock."""
+
+    member: JoinMember
+    epoch: int
+    start: int = BEGINNING
+    fresh: bool = True  # not looked at since it joined
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """By what results are told apart: group keys, and arguments whose values are counted."""
+
+    keys: tuple[Sided, ...]
+    counted: tuple[Sided, ...] = ()
+
+    def of_side(self, side: int) -> tuple[Sided, ...]:
+        """What rows of one side are told apart by."""
+        return tuple(s for s in (*self.keys, *self.counted) if s[0] == side)
+
+    def __bool__(self) -> bool:
+        return bool(self.keys or self.counted)
+
+
+@dataclass
+class Account:
+    """Queries that read one synopsis: the same predicates, difference of window lengths, grouping, and epoch.
+
+    A query that joins later has an account of its own until its windows hold no row from before it. From the beginning
+    the older account cuts its intervals for it, and keeps them as long as it needs (`coming`): then it moves there.
+    """
+
+    predicates: tuple[Predicate, Predicate]
+    shifts: Pair
+    grouping: Grouping
+    epoch: int
+    members: list[Seated] = field(default_factory=list)
+    coming: list[Seated] = field(default_factory=list)
+    synopsis: JoinSynopsis = field(default_factory=JoinSynopsis)
+    layout: LaneLayout = field(default_factory=LaneLayout)  # of its intervals
+
+    def lay_out(self, sides: Sequence[SideRows]) -> None:
+        """Give intervals the lanes and codes that queries need, and rows have, by now."""
+        layout = LaneLayout.of((s.member for s in (*self.members, *self.coming)), sides)
+        if layout != self.layout:
+            self.synopsis.intervals = layout.moved(self.synopsis.intervals, self.layout)
+            self.layout = layout
+
+    @property
+    def windows(self) -> list[Window]:
+        """The different windows, by their shorter side."""
+        return sorted({s.member.window for s in (*self.members, *self.coming)})
+
+    @property
+    def longest(self) -> int:
+        return max((s.member.window.range for s in (*self.members, *self.coming)), default=0)
+
+    def requests(self, last: int, frontier: int, numbers: Mapping[str, int]) -> Requests:
+        """All windows of all queries that are due by `frontier` and were not by `last`."""
+        begun = [s for s in self.members if s.start != BEGINNING]
+        names = [s.member.name for s in begun]
+        cohort = Cohort(names, [s.member.window for s in begun], [s.start for s in begun])
+        cohort.fresh = np.array([s.fresh for s in begun], np.bool_)
+        first, counts = cohort.due(last, frontier)
+        which = np.repeat(np.arange(len(begun)), counts)
+        step = np.arange(len(which)) - (np.cumsum(counts) - counts)[which]
+        ts = (first[which] + step) * cohort.slide[which]
+        query = np.array([numbers[n] for n in names], np.int64)
+        return Requests.of(query[which], ts, ts - cohort.range[which])
+
+    def axis(self, since: int, frontier: int, times: Sequence[Int64s]) -> Int64s:
+        """The edges of intervals: where windows that are read from now on begin, and where intervals ended so far.
+
+        `since`: before any that is read now. `times`: of the rows of both sides.
+        """
+        cuts = [self.synopsis.edge]
+        rows = sum(map(len, times)) + 1
+        windows = self.windows
+        if sum((frontier - since) // w.slide + 2 for w in windows) <= SPARSE * rows * len(windows):
+            cuts += [multiples(w.slide, -w.range, since - 1, frontier + w.slide) for w in windows]
+        else:
+            shifted = np.concatenate([t + s for t, s in zip(times, self.shifts, strict=True)])
+            values = np.unique(np.append(shifted, (since, frontier)))
+            cuts.append(np.min([-(-(values + w.range) // w.slide) * w.slide - w.range for w in windows], axis=0))
+        return np.unique(np.concatenate(cuts))

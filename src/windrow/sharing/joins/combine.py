@@ -1,0 +1,165 @@
+"""Sums of tasks into answers: what several tasks read for the same window and group is added up and lowered.
+
+Queries with the same keys, aggregates and list above them are finished together, as one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.aggregates import Aggregation
+from windrow.operators.aggregates.answers import Answer, coded, scalars
+from windrow.operators.aggregates.call import EXTREMES
+from windrow.operators.aggregates.order import Order
+from windrow.operators.aggregates.partials import Partials
+from windrow.operators.aggregates.sums import Layout, Lowering, relaid
+from windrow.operators.aggregates.sweep import sweep_of
+from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.elements import Elements, one
+from windrow.operators.keys import factorize
+from windrow.operators.state.run import ints
+from windrow.sharing.cohort import Batch
+from windrow.sharing.joins.accounts import Grouping
+from windrow.sharing.joins.members import JoinMember, name_of
+
+_MARKS = ("least", "least?", "greatest", "greatest?", "key", "value")
+
+
+def combine(members: Sequence[JoinMember], read: Mapping[Grouping, Sequence[pa.Table]]) -> list[Batch]:
+    """The aggregates' elements of all queries that have any; `members`: by the numbers that tables have."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for number, member in enumerate(members):
+        alike.setdefault((Grouping(member.keys, member.counted), member.calls, member.above), []).append(number)
+    found = []
+    for (grouping, *_), numbers in alike.items():
+        assert isinstance(grouping, Grouping)
+        tables = [t for t in read.get(grouping, ()) if t.num_rows]
+        if tables:
+            batch = _batch([members[n] for n in numbers], numbers, grouping, tables)
+            if len(batch):
+                found.append(batch)
+    return found
+
+
+def _batch(
+    members: Sequence[JoinMember], numbers: Sequence[int], grouping: Grouping, tables: Sequence[pa.Table]
+) -> Batch:
+    """The answers of alike queries, one query after the other, each in time order."""
+    place = np.full(max(int(ints(t, "query").max()) for t in tables) + 1, -1, np.int64)
+    known = [n for n in numbers if n < len(place)]
+    place[known] = np.arange(len(known))
+    mine = [t if (k := place[ints(t, "query")] >= 0).all() else t.filter(pa.array(k)) for t in tables]
+    mine = [t for t in mine if t.num_rows]
+    names = [m.name for m in members]
+    if not mine:
+        return Batch(names, np.zeros(len(names), np.int64), Elements.empty({}))
+    owner = place[np.concatenate([ints(t, "query") for t in mine])]
+    ts = np.concatenate([ints(t, "ts") for t in mine])
+    keys = {k: _column(mine, f"key|{k}") for k in members[0].key_names}
+    at, of_row, count = _points(owner, ts, keys, len(mine) > 1 or bool(grouping.counted))
+    columns = {k: a.take(pa.array(at)) for k, a in keys.items()}
+    lowered = (
+        _counted(members[0], mine, of_row, count) if grouping.counted else _summed(members[0], mine, of_row, count)
+    )
+    columns |= {call.output: answer.build(slice(None)) for call, answer in lowered}
+    slide = np.array([m.slide for m in members], np.int64)
+    whose, when = owner[at], ts[at]
+    rows = Elements(when, when + slide[whose], np.ones(len(when), np.int8), columns)
+    counts = np.bincount(whose, minlength=len(names)).astype(np.int64)
+    return Batch(names, counts, rows)
+
+
+def _column(tables: Sequence[pa.Table], name: str) -> pa.Array:
+    return pa.concat_arrays([one(t.column(name)) for t in tables])
+
+
+def _points(owner: Int64s, ts: Int64s, keys: Mapping[str, pa.Array], several: bool) -> tuple[Int64s, Int64s, int]:
+    """Windows and groups in the order of queries and times: (a row of each, the point of every row, how many)."""
+    if several:
+        codes, first = factorize([pa.array(owner), pa.array(ts), *keys.values()], len(ts))
+    else:
+        codes = first = np.arange(len(ts))
+    order = np.lexsort((ts[first], owner[first]))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[codes], len(order)
+
+
+def _summed(
+    member: JoinMember, tables: Sequence[pa.Table], of_row: Int64s, count: int
+) -> list[tuple[Aggregation, Answer]]:
+    arguments = {name_of(a): a[1].type for a in member.arguments}
+    rows = _added(np.concatenate([ints(t, "rows") for t in tables]).reshape(-1, 1), of_row, count)[:, 0]
+    lowered: dict[str, Lowering] = {}
+    found: list[tuple[Aggregation, Answer]] = []
+    for call in member.calls:
+        if call.column is None:
+            answer = scalars(rows, None, call.type)
+        elif call.kind in EXTREMES:
+            answer = _best(tables, call.column, call.kind == "min", of_row, count, arguments[call.column], call.type)
+        else:
+            if call.column not in lowered:
+                parts = [_lanes(t, call.column) for t in tables]
+                layout = Layout()
+                for _, mine in parts:
+                    layout = layout.union(mine)
+                lanes = np.concatenate([relaid(m, mine, layout) for m, mine in parts])
+                lanes = _added(lanes, of_row, count)
+                lowered[call.column] = Lowering(lanes, layout, arguments[call.column], rows)
+            answer = lowered[call.column].answer(call)
+        found.append((call, answer))
+    return found
+
+
+def _added(lanes: Int64s, of_row: Int64s, count: int) -> Int64s:
+    if len(lanes) == count:
+        out = np.empty_like(lanes)
+        out[of_row] = lanes
+        return out
+    out = np.zeros((count, lanes.shape[1]), np.int64)
+    np.add.at(out, of_row, lanes)
+    return out
+
+
+def _best(
+    tables: Sequence[pa.Table], column: str, least: bool, of_row: Int64s, count: int, type_: pa.DataType,
+    to: pa.DataType,
+) -> Answer:  # fmt: skip
+    mark = "least" if least else "greatest"
+    codes = np.concatenate([ints(t, f"{mark}|{column}") for t in tables])
+    some = np.concatenate([ints(t, f"{mark}?|{column}") for t in tables])
+    best, any_ = np.full(count, np.iinfo(np.int64).min), np.zeros(count, np.bool_)
+    np.maximum.at(best, of_row[some], codes[some])
+    any_[of_row[some]] = True
+    best = np.where(any_, best, 0)
+    return coded(~best if least else best, None if any_.all() else any_, Order(type_), to)
+
+
+def _lanes(table: pa.Table, column: str) -> tuple[Int64s, Layout]:
+    """The lanes of one argument, and their layout."""
+    ending = f"|{column}"
+    names = [n[: -len(ending)] for n in table.column_names if n.endswith(ending)]
+    layout = Layout.of_names([n for n in names if n not in _MARKS])
+    lanes = np.zeros((table.num_rows, layout.width), np.int64)
+    for k, name in enumerate(layout.names()):
+        lanes[:, k] = ints(table, name + ending)
+    return lanes, layout
+
+
+def _counted(
+    member: JoinMember, tables: Sequence[pa.Table], of_row: Int64s, count: int
+) -> Iterable[tuple[Aggregation, Answer]]:
+    """Functions of values, from how often each occurs in a window and group."""
+    values = {name_of(a): _column(tables, f"value|{name_of(a)}") for a in member.counted}
+    rows = np.concatenate([ints(t, "rows") for t in tables])
+    sweep = sweep_of(of_row, np.zeros(len(of_row), np.int64), np.arange(len(of_row)), rows)
+    partials = Partials(member.calls, {n: a.type for n, a in values.items()}, strict=True)
+    partials.grow(count)
+    _, answers = partials.advance(sweep, values, None, 0)
+    order = np.argsort(sweep.slots, kind="stable")
+    points = sweep.last[order]
+    for call, answer in zip(member.calls, answers, strict=True):
+        yield call, Answer(answer.keys, answer.valid, lambda _, a=answer: a.build(points))  # type: ignore[misc]

@@ -1,0 +1,95 @@
+"""A query over a join of two streams, as a member of those that share it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from windrow.operators.aggregates import Aggregation
+from windrow.operators.aggregates.call import EXTREMES, LINEAR
+from windrow.operators.aggregates.order import has_fixed_codes
+from windrow.operators.linear import Formula
+from windrow.sharing.windows import Window
+
+Pair = tuple[int, int]
+Sided = tuple[int, Formula]
+"""A formula over the rows of one side."""
+
+
+@dataclass(frozen=True)
+class JoinSource:
+    """The rows that are shared: two streams joined by equality of formulas over each."""
+
+    streams: tuple[str, str]
+    keys: tuple[tuple[Formula, Formula], ...]
+
+    def reads(self, side: int) -> frozenset[str]:
+        """The columns of a side's stream that the join itself reads."""
+        return frozenset(c for key in self.keys for c in key[side].reads)
+
+    @property
+    def name(self) -> str:
+        """For EXPLAIN."""
+        return " join ".join(self.streams)
+
+
+@dataclass(frozen=True)
+class JoinMember:
+    """A query: the lengths of its windows, its period, and what it computes.
+
+    `filters`: per side, in the order in which the plan has them. `keys` and `arguments` are formulas over one side;
+    calls name their column by `name_of` its argument.
+    """
+
+    name: str
+    ranges: Pair
+    slide: int
+    filters: tuple[tuple[Formula, ...], tuple[Formula, ...]]
+    keys: tuple[Sided, ...]
+    arguments: tuple[Sided, ...]
+    calls: tuple[Aggregation, ...]
+    above: Hashable = ()
+
+    def reads(self, side: int) -> frozenset[str]:
+        """The columns of a side's stream that it reads, beside the keys of the join."""
+        formulas = [*self.filters[side], *(f for s, f in (*self.keys, *self.arguments) if s == side)]
+        return frozenset(c for f in formulas for c in f.reads)
+
+    @property
+    def window(self) -> Window:
+        """The shorter window."""
+        return Window(min(self.ranges), self.slide)
+
+    @property
+    def shifts(self) -> Pair:
+        """By how much later than the other side's a row of each side counts."""
+        least = min(self.ranges)
+        return self.ranges[0] - least, self.ranges[1] - least
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        return tuple(name_of(k) for k in self.keys)
+
+    @property
+    def counted(self) -> tuple[Sided, ...]:
+        """Arguments whose values must be counted one by one; none when sums and best codes say everything."""
+        types = {name_of(a): a[1].type for a in self.arguments}
+        plain = all(c.column is None or _plain(c, types[c.column]) for c in self.calls)
+        return () if plain else self.arguments
+
+
+def name_of(sided: Sided) -> str:
+    """The name of a formula of one side.
+
+    >>> name_of((1, Formula('"y" + 1', pa.int64(), ("y",))))
+    '1:"y" + 1'
+    """
+    return f"{sided[0]}:{sided[1].sql}"
+
+
+def _plain(call: Aggregation, type_: pa.DataType) -> bool:
+    if call.kind in EXTREMES:
+        return has_fixed_codes(type_)
+    return call.kind in LINEAR and not call.collapses

@@ -1,0 +1,356 @@
+"""The operator of a shared join: rows of both streams in, sums of every window that is due out.
+
+    rows of side 0 ─┐
+                    ├─ pairs, once ──► per account: interval and birth ──► synopsis ──► sums of due windows
+    rows of side 1 ─┘   (by key)       (predicates, difference of lengths, groups)
+
+Sums are those of the rows seen here: tasks that have other keys have others, and `combine` adds them up.
+
+Cost of an advance: new rows, their pairs, then per account the pairs and the cheapest synopsis over them.
+State: the rows of both sides (`side.py`). The synopses are made anew from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from windrow.errors import RuntimeFailure
+from windrow.operators.aggregates.call import EXTREMES, MOMENTS
+from windrow.operators.aggregates.groups import Groups
+from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.elements import BEGINNING
+from windrow.operators.protocol import State
+from windrow.operators.state.run import Run, ints
+from windrow.sharing.joins.accounts import Account, Grouping, Seated
+from windrow.sharing.joins.kernels import PairedRows, pairs
+from windrow.sharing.joins.members import JoinMember, JoinSource, Pair, name_of
+from windrow.sharing.joins.side import SideRows, columns_of, raises, unused
+from windrow.sharing.joins.synopsis import Read, Requests, Results
+
+MOST_PAIRS = 1 << 17
+"""Pairs that are formed at a time, so that they are still in the cache when the last account reads them."""
+_LOW32 = np.int64(0xFFFFFFFF)
+
+Int32s = NDArray[np.int32]
+
+
+class SharedJoin:
+    """Queries over one join of two streams."""
+
+    def __init__(self, source: JoinSource) -> None:
+        self.source = source
+        self.seated: dict[str, Seated] = {}
+        self.failed: dict[str, RuntimeFailure] = {}
+        self.accounts: dict[Hashable, Account] = {}
+        self.last = BEGINNING
+        self.pairs = 0  # formed so far
+        self._keys = Groups([f.type for f, _ in source.keys])
+        self._heads = [np.zeros(0, np.int64), np.zeros(0, np.int64)]
+        self.sides = [SideRows(s, [k[s] for k in source.keys]) for s in (0, 1)]
+        self._waiting: list[list[pa.Table]] = [[], []]  # rows beyond the frontier
+
+    # -- members -----------------------------------------------------------------------------------------------------
+
+    def join(self, member: JoinMember, epoch: int = 0) -> None:
+        """Serve one more query, from the rows that come in this epoch or later."""
+        grouping = Grouping(member.keys, member.counted)
+        _need(member, self.sides)
+        self.seated[member.name] = seat = Seated(member, epoch)
+        key = (member.filters, member.shifts, grouping)
+        account = self.accounts.setdefault((*key, epoch), Account(*key, epoch))
+        account.members.append(seat)
+        older = self._older(account)
+        if older is not None:
+            older.synopsis.cut(self.last)
+            older.coming.append(seat)
+
+    def _older(self, account: Account) -> Account | None:
+        """The oldest account but for its epoch the same, if there is one."""
+        alike = [
+            a
+            for a in self.accounts.values()
+            if (a.predicates, a.shifts, a.grouping) == (account.predicates, account.shifts, account.grouping)
+        ]
+        first = min(alike, key=lambda a: a.epoch)
+        return first if first.epoch < account.epoch else None
+
+    def leave(self, name: str) -> None:
+        """Serve a query no longer."""
+        gone = self.seated.pop(name, None)
+        for account in self.accounts.values():
+            account.members = [s for s in account.members if s is not gone]
+            account.coming = [s for s in account.coming if s is not gone]
+        self._close()
+        needed = [SideRows(side, ()) for side in (0, 1)]
+        for seat in self.seated.values():
+            _need(seat.member, needed)
+        for account in self.accounts.values():
+            account.lay_out(self.sides)  # while what is not needed any more is still there
+        for rows, mine in zip(self.sides, needed, strict=True):
+            rows.release(mine)
+
+    def _close(self) -> None:
+        """Forget accounts that nobody reads or will read."""
+        self.accounts = {k: a for k, a in self.accounts.items() if a.members or a.coming}
+
+    def begin(self, name: str, ts: int) -> None:
+        """A query's clock starts."""
+        self.seated[name].start = ts
+
+    @property
+    def reaches(self) -> Pair:
+        """The longest window of each side."""
+        every = [s.member.ranges for s in self.seated.values()] or [(0, 0)]
+        return max(r[0] for r in every), max(r[1] for r in every)
+
+    # -- advancing ---------------------------------------------------------------------------------------------------
+
+    def take(self, side: int, ts: Int64s, columns: Mapping[str, pa.Array], epoch: int = 0) -> None:
+        """Take in rows of a side, in any order; they are looked at when the frontier has reached them."""
+        if len(ts):
+            self._waiting[side].append(pa.table({"_ts": ts, "_epoch": np.full(len(ts), epoch), **columns}))
+
+    def advance(self, frontier: int, numbers: Mapping[str, int] | None = None) -> dict[Grouping, list[pa.Table]]:
+        """The sums of all windows that are due by `frontier`, one table or more per grouping.
+
+        `numbers`: those by which tables name queries; without them, the order in which queries are seated.
+        """
+        begin = [rows.base + len(rows) for rows in self.sides]
+        for side, rows in enumerate(self.sides):
+            new = self._arrived(side, frontier)
+            if new is not None:
+                self._find_failures(side, columns_of(new), new.num_rows)
+                rows.append(new, self._keys)
+                rows.keep(new)
+        numbers = numbers or {name: i for i, name in enumerate(self.seated)}
+        requests = [a.requests(self.last, frontier, numbers) for a in self.accounts.values()]
+        found: dict[Grouping, list[pa.Table]] = {}
+        for account, read, asked in self._swept(begin, requests, frontier):
+            if account.grouping.counted and not account.grouping.keys and len(asked):
+                found.setdefault(account.grouping, []).append(_nothing(account.grouping, asked))
+            if len(read.request):
+                found.setdefault(account.grouping, []).append(self._table(account, read, asked))
+        for seat in self.seated.values():
+            seat.fresh &= seat.start == BEGINNING
+        self.last = frontier
+        self._forget(frontier)
+        return found
+
+    def _arrived(self, side: int, frontier: int) -> pa.Table | None:
+        """The rows that the frontier has reached, in the order of time; the others go on waiting."""
+        if not self._waiting[side]:
+            return None
+        table = pa.concat_tables(self._waiting[side], promote_options="default").combine_chunks()
+        ts = ints(table, "_ts")
+        due = ts <= frontier
+        self._waiting[side] = [] if due.all() else [table.filter(pa.array(~due))]
+        found = table if due.all() else table.filter(pa.array(due))
+        ts = ts[due]
+        if (np.diff(ts) < 0).any():
+            found = found.take(pa.array(np.argsort(ts, kind="stable")))
+        return found if found.num_rows else None
+
+    def _find_failures(self, side: int, columns: Mapping[str, pa.Array], rows: int) -> None:
+        """Take out queries whose predicates raise on the new rows."""
+        if not self.sides[side].failing(columns, rows):
+            return
+        for name, seat in list(self.seated.items()):
+            error = raises(seat.member.filters[side], columns, rows)
+            if error is not None:
+                self.failed[name] = error
+                self.leave(name)
+
+    def _swept(
+        self, begin: Sequence[int], requests: Sequence[Requests], frontier: int
+    ) -> Iterator[tuple[Account, Read, Requests]]:
+        """Form the pairs of rows from `begin` on, some at a time, and sweep every account with them."""
+        accounts = list(self.accounts.values())
+        times = [rows.ts for rows in self.sides]
+        laid: dict[tuple[Hashable, ...], list[tuple[Int64s, Int64s, Bools]]] = {}
+        axes, parts = [], []
+        for account, asked in zip(accounts, requests, strict=True):
+            account.lay_out(self.sides)
+            key = (*account.layout.lanes, None, *account.layout.codes)
+            if key not in laid:
+                laid[key] = [account.layout.of_rows(rows) for rows in self.sides]
+            since = min(int(asked.low.min(initial=frontier)), frontier - account.longest)
+            axes.append(account.axis(since, frontier, times))
+            parts.append(self._parts(account, axes[-1], laid[key]))
+        done = [0] * len(accounts)
+        for found, before in self._pairs(begin):
+            for i, account in enumerate(accounts):
+                asked = requests[i]
+                upto = len(asked) if before is None else int(np.searchsorted(asked.ts, before))
+                now = Requests(asked.query[done[i] : upto], asked.ts[done[i] : upto], asked.low[done[i] : upto])
+                done[i] = upto
+                results = Results(found, parts[i], self._segments(account.grouping, found))
+                read = account.synopsis.sweep(axes[i], results, now)
+                account.layout.carry(account.synopsis.intervals.lanes)
+                yield account, read, now
+
+    def _parts(
+        self, account: Account, axis: Int64s, laid: Sequence[tuple[Int64s, Int64s, Bools]]
+    ) -> tuple[PairedRows, PairedRows]:
+        """The rows of both sides as an account sees them."""
+        found = []
+        for side, rows in enumerate(self.sides):
+            wanted = rows.predicates[account.predicates[side]]
+            if account.epoch and len(rows) and rows.epoch[0] < account.epoch:
+                wanted = wanted & (rows.epoch >= account.epoch)
+            place = _places(rows.ts, axis - account.shifts[side])
+            found.append(PairedRows(rows.ts, place, wanted, *laid[side]))
+        return found[0], found[1]
+
+    def _pairs(self, begin: Sequence[int]) -> Iterator[tuple[Int32s, int | None]]:
+        """Pairs in the order of their birth, and the time before which all are known; None: all are."""
+        a, b = self.sides
+        self._heads = [_lengthened(h, self._keys.capacity) for h in self._heads]
+        new = [np.arange(first - rows.base, len(rows)) for first, rows in zip(begin, self.sides, strict=True)]
+        rows, side = np.concatenate(new), np.repeat([0, 1], [len(n) for n in new])
+        when = np.concatenate((a.ts[new[0]], b.ts[new[1]]))
+        order = np.argsort(when, kind="stable")
+        events, side, when = rows[order], side[order], when[order]
+        at, room, reach = 0, min(MOST_PAIRS, 1024 + 64 * len(events)), self.reaches
+        while True:
+            out = np.empty((room, 2), np.int32)
+            end, n = pairs(
+                events, side, at, a.ts, b.ts, a.key, b.key, *self._heads, a.prev, b.prev, a.base, b.base, *reach, out
+            )
+            if end < len(events) and n == 0:
+                room *= 2  # one row has more pairs than fit
+                continue
+            self.pairs += n
+            at, room = end, max(room, min(MOST_PAIRS, 2 * room))
+            yield out[:n], int(when[at]) if at < len(events) else None
+            if at == len(events):
+                return
+
+    def _segments(self, grouping: Grouping, found: Int32s) -> Int64s | None:
+        """The groups of pairs: the slots of both sides in one number."""
+        if not grouping:
+            return None
+        segment = np.zeros(len(found), np.int64)
+        for side in (0, 1):
+            if mine := grouping.of_side(side):
+                slots = self.sides[side].grouped[tuple(f.sql for _, f in mine)].slots[found[:, side]]
+                segment |= slots if side else slots << 32
+        return segment
+
+    def _table(self, account: Account, read: Read, asked: Requests) -> pa.Table:
+        """Sums for `combine`: whose, when, of which group; `key|...` and `value|...` are its columns."""
+        rows = np.ascontiguousarray(read.sums.lanes[:, 0])
+        columns: dict[str, pa.Array | np.ndarray] = {
+            "query": asked.query[read.request], "ts": asked.ts[read.request], "rows": rows,
+        }  # fmt: skip
+        for side, slots in ((0, read.segment >> 32), (1, read.segment & _LOW32)):
+            mine = account.grouping.of_side(side)
+            if mine:
+                groups = self.sides[side].grouped[tuple(f.sql for _, f in mine)].groups
+                for sided, array in zip(mine, groups.keys(slots), strict=True):
+                    for mark, wanted in (("key", account.grouping.keys), ("value", account.grouping.counted)):
+                        if sided in wanted:
+                            columns[f"{mark}|{name_of(sided)}"] = array
+        return pa.table(columns | account.layout.columns(read.sums))
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    def _settle(self, frontier: int) -> None:
+        """Move queries to older accounts once no row in their windows is from before them."""
+        for account in list(self.accounts.values()):
+            older = self._older(account)
+            if older is None:
+                continue
+            for seat in list(account.members):
+                waits = any((ints(t, "_epoch") < seat.epoch).any() for found in self._waiting for t in found)
+                ranges = zip(self.sides, seat.member.ranges, strict=True)
+                past = all(rows.newest_before(seat.epoch) <= frontier - length for rows, length in ranges)
+                if past and not waits:
+                    account.members.remove(seat)
+                    older.members.append(seat)
+                    older.coming = [s for s in older.coming if s is not seat]
+        self._close()
+
+    def _forget(self, frontier: int) -> None:
+        self._settle(frontier)
+        for account in self.accounts.values():
+            account.synopsis.forget(frontier - account.longest)
+        for rows, reach in zip(self.sides, self.reaches, strict=True):
+            rows.drop(frontier - reach)
+        self._release_slots()
+
+    def _release_slots(self) -> None:
+        """Forget join keys and groups that no row and no interval has any more."""
+        if len(self._keys) > 2 * sum(map(len, self.sides)) + 1024:
+            dead = unused(self._keys, [rows.key for rows in self.sides])
+            for heads in self._heads:
+                heads[dead] = -1
+            self._keys.release(dead)
+        for side, rows in enumerate(self.sides):
+            for key, mine in rows.grouped.items():
+                held = [mine.slots]
+                for account in self.accounts.values():
+                    if tuple(f.sql for _, f in account.grouping.of_side(side)) == key:
+                        segment = account.synopsis.segment
+                        held.append(segment & _LOW32 if side else segment >> 32)
+                if len(mine.groups) > 2 * sum(map(len, held)) + 1024:
+                    mine.groups.release(unused(mine.groups, held))
+
+    def state(self) -> State:
+        """The rows of both sides, and those that wait."""
+        found = {str(side): rows.runs() for side, rows in enumerate(self.sides)}
+        for side, tables in enumerate(self._waiting):
+            found[f"{side} waiting"] = tuple(Run(t) for t in tables)
+        return found
+
+    def restore(self, state: State, frontier: int) -> None:
+        """Go on from a state; the same queries have joined."""
+        for side, rows in enumerate(self.sides):
+            self._waiting[side] = [run.table for run in state.get(f"{side} waiting", ())]
+            known = rows.take_back(state.get(str(side), ()))
+            if known is not None:
+                rows.append(known, self._keys)
+        self.last = frontier
+        none = [Requests.of(*(np.zeros(0, np.int64),) * 3)] * len(self.accounts)
+        for _ in self._swept([0, 0], none, frontier):
+            pass
+        self._forget(frontier)
+
+
+def _need(member: JoinMember, sides: Sequence[SideRows]) -> None:
+    """Let rows have what a query needs of them."""
+    grouping = Grouping(member.keys, member.counted)
+    for side, rows in enumerate(sides):
+        rows.need_predicate(member.filters[side])
+        if mine := grouping.of_side(side):
+            rows.need_groups([f for _, f in mine])
+    arguments = {name_of(a): a for a in member.arguments}
+    for call in () if grouping.counted else member.calls:
+        if call.column is not None:
+            side, formula = arguments[call.column]
+            if call.kind in EXTREMES:
+                sides[side].need_codes(formula, call.kind == "min")
+            else:
+                sides[side].need_lanes(formula, call.kind != "count", call.kind in MOMENTS)
+
+
+def _nothing(grouping: Grouping, asked: Requests) -> pa.Table:
+    """That windows are due, whether or not there is a value in them."""
+    n = len(asked)
+    values = {f"value|{name_of(s)}": pa.nulls(n, s[1].type) for s in grouping.counted}
+    return pa.table({"query": asked.query, "ts": asked.ts, "rows": np.zeros(n, np.int64), **values})
+
+
+def _places(ts: Int64s, edges: Int64s) -> Int32s:
+    """The first edge at or after each time; times and edges are in order."""
+    upto = np.searchsorted(ts, edges, "right")  # rows up to each edge
+    counts = np.diff(np.concatenate(([0], upto, [len(ts)])))
+    return np.repeat(np.arange(len(edges) + 1, dtype=np.int32), counts)
+
+
+def _lengthened(heads: Int64s, size: int) -> Int64s:
+    more = size - len(heads)
+    return heads if more <= 0 else np.concatenate((heads, np.full(more + size // 2, -1, np.int64)))
