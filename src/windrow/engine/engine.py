@@ -33,6 +33,7 @@ from windrow.runtime.budget import microseconds_of
 from windrow.runtime.declarations import Change
 from windrow.runtime.past import instant_of, kept_log, past_answers
 from windrow.runtime.runtime import Runtime
+from windrow.sinks import RelationSink
 from windrow.store.store import MemoryStore, StateStore, Store
 
 __all__ = ["Engine", "Query"]
@@ -214,7 +215,23 @@ class Engine:
             made = CallbackSink(options["fn"])
         else:  # a home's ticks are its own, whoever else writes to the same server
             made = parse_sink({"sink": kind, **options}, owner=self.runtime.store.identity)
-        self.runtime.declared.outlets[key].sinks.append(made)
+        if isinstance(made, RelationSink):
+            self._fill(key, made)
+        else:
+            self.runtime.declared.outlets[key].sinks.append(made)
+
+    def _fill(self, key: str, sink: RelationSink) -> None:
+        """Begin a sink that holds a relation with the relation as it is."""
+        query = self[key]
+        if not query.plan.has_op:
+            raise BindingError(
+                f'the answer of query "{query.plan.name}" is a stream, which has no rows to replace',
+                hint="use mode append, or leave the stream operator or SLIDE out",
+            )
+        with self.runtime.between_ticks():
+            tick, relation = query.as_of_tick()
+            sink.fill(query.plan.name, tick, relation)
+            self.runtime.declared.outlets[key].sinks.append(sink)
 
     def ask(
         self,

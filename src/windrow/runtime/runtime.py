@@ -114,6 +114,12 @@ class Runtime:
         """The catalog that the home was left with, and its queries, ready to go on."""
         return self.declared.restore(catalog, without)
 
+    @contextlib.contextmanager
+    def between_ticks(self) -> Iterator[None]:
+        """No tick runs meanwhile."""
+        with self._ticking:
+            yield
+
     def on_close(self, then: Callable[[], None]) -> None:
         """Do this when the runtime has stopped."""
         self._closing.append(then)

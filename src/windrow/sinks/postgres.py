@@ -23,9 +23,19 @@ from windrow.sinks.pg import Postgres, column_type, driver, render, unreachable
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg import sql
 
 _LOG = logging.getLogger("windrow.sinks")
 FIRST_RETRY, LAST_RETRY = 0.5, 15.0
+
+
+def copy_in(cursor: psycopg.Cursor, target: object, table: pa.Table) -> None:
+    """Add rows to a table."""
+    from psycopg import sql
+
+    names = sql.SQL(", ").join(sql.Identifier(n) for n in table.column_names)
+    with cursor.copy(sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(target, names)) as copy:
+        copy.write(memoryview(render(table)))
 
 
 class PostgresSink:
@@ -52,13 +62,15 @@ class PostgresSink:
 
     def write(self, query: str, tick: int, table: pa.Table) -> None:
         """Write a tick's rows and its number in one transaction, waiting for a server that is away."""
-        if not table.num_rows:
-            return
+        if table.num_rows:
+            self._retried(query, tick, lambda: self._write(query, tick, table))
+
+    def _retried(self, query: str, tick: int, work: Callable[[], None]) -> None:
         psycopg = driver()
         started, delay = self._clock(), FIRST_RETRY
         while True:
             try:
-                self._write(query, tick, table)
+                work()
                 return
             except psycopg.Error as error:
                 self._disconnect()
@@ -75,13 +87,8 @@ class PostgresSink:
         self._disconnect()
 
     def _write(self, query: str, tick: int, table: pa.Table) -> None:
-        from psycopg import sql
-
-        if self._connection is None:
-            self._connection = self._postgres.connect()
-        target = sql.Identifier(*(self._table or query).split("."))
-        names = sql.SQL(", ").join(sql.Identifier(n) for n in table.column_names)
-        with self._connection.transaction(), self._connection.cursor() as cursor:
+        connection, target = self._connected(), self._target(query)
+        with connection.transaction(), connection.cursor() as cursor:
             if query not in self._ready:
                 self._prepare(cursor, target, table.schema)
             cursor.execute(
@@ -89,14 +96,30 @@ class PostgresSink:
             )
             last = cursor.fetchone()
             if last is None or last[0] < tick:
-                with cursor.copy(sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(target, names)) as copy:
-                    copy.write(memoryview(render(table)))
-                cursor.execute(
-                    "INSERT INTO windrow_ticks (owner, query, tick) VALUES (%s, %s, %s)"
-                    " ON CONFLICT (owner, query) DO UPDATE SET tick = EXCLUDED.tick, written = now()",
-                    (self._owner, query, tick),
-                )
+                self._take(cursor, target, table)
+                self._note(cursor, query, tick)
         self._ready.add(query)
+
+    def _connected(self) -> psycopg.Connection:
+        if self._connection is None:
+            self._connection = self._postgres.connect()
+        return self._connection
+
+    def _target(self, query: str) -> sql.Identifier:
+        from psycopg import sql
+
+        return sql.Identifier(*(self._table or query).split("."))
+
+    def _take(self, cursor: psycopg.Cursor, target: object, table: pa.Table) -> None:
+        """The rows of one tick."""
+        copy_in(cursor, target, table)
+
+    def _note(self, cursor: psycopg.Cursor, query: str, tick: int) -> None:
+        cursor.execute(
+            "INSERT INTO windrow_ticks (owner, query, tick) VALUES (%s, %s, %s)"
+            " ON CONFLICT (owner, query) DO UPDATE SET tick = EXCLUDED.tick, written = now()",
+            (self._owner, query, tick),
+        )
 
     def _prepare(self, cursor: psycopg.Cursor, target: object, schema: pa.Schema) -> None:
         from psycopg import sql

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -20,10 +20,18 @@ class Sink(Protocol):
         """Let go of connections."""
 
 
+@runtime_checkable
+class RelationSink(Sink, Protocol):
+    """A sink that holds a relation, not its changes."""
+
+    def fill(self, query: str, tick: int, relation: pa.Table) -> None:
+        """Hold the relation as it is after a tick; later ticks change it."""
+
+
 def parse_sink(options: Mapping[str, str], *, owner: str = "") -> Sink:
     """The sink that options describe. `owner`: the identity of the home whose ticks these are.
 
-    parquet | json (path), memory ([rows]), terminal ([rows]), postgres (dsn, [table], [retry])
+    parquet | json (path), memory ([rows]), terminal ([rows]), postgres (dsn, [table], [retry], [mode: append | upsert])
     """
     given = {k.lower(): str(v) for k, v in options.items()}
     kind = given.get("sink", given.get("source", "")).lower()
@@ -41,8 +49,13 @@ def parse_sink(options: Mapping[str, str], *, owner: str = "") -> Sink:
         return TerminalSink(_count(given, "rows", 20) or 20)
     if kind in {"postgres", "postgresql"}:
         from windrow.sinks.postgres import PostgresSink
+        from windrow.sinks.postgres_relation import PostgresRelationSink
 
-        return PostgresSink(
+        modes = {"append": PostgresSink, "upsert": PostgresRelationSink}
+        mode = given.get("mode", "append").lower()
+        if mode not in modes:
+            raise SourceError(f'the postgres sink has no mode "{mode}"', hint="its modes are append and upsert")
+        return modes[mode](
             _need(given, "dsn", kind), given.get("table"), owner=owner, patience=float(_count(given, "retry", 300) or 0)
         )
     raise SourceError(
