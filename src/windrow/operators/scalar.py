@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from windrow.errors import RuntimeFailure
+from windrow.operators.at_exit import gate
 
 _local = threading.local()
 
@@ -25,6 +26,7 @@ def _connection() -> Any:
     if not hasattr(_local, "connection"):
         import duckdb
 
+        gate.close_at_exit()
         _local.connection = duckdb.connect(":memory:", config={"threads": 1})
         _local.connection.execute("SET preserve_insertion_order = true; SET enable_progress_bar = false")
         _local.connection.execute("SET TimeZone = 'UTC'")  # else the hour of an instant is the machine's
@@ -49,6 +51,13 @@ def evaluate(
     >>> evaluate({"a": pa.array([1, 2])}, 2, [('"a" + 1', pa.int64())])[0].to_pylist()
     [2, 3]
     """
+    with gate:
+        return _evaluated(columns, length, expressions)
+
+
+def _evaluated(
+    columns: Mapping[str, pa.Array], length: int, expressions: Sequence[tuple[str, pa.DataType]]
+) -> list[pa.Array]:
     if length == 0:
         return [pa.array([], type_) for _, type_ in expressions]
     source = pa.table(dict(columns)) if columns else pa.table({"_row": np.zeros(length, np.int8)})
@@ -82,11 +91,11 @@ def ordered(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
     >>> ordered([pa.array([[2], [1, 5], None])], 3).tolist()
     [1, 0, 2]
     """
-    source = pa.table({**{f"c{i}": c for i, c in enumerate(columns)}, "_row": np.arange(length)})
     by = ", ".join(f"c{i} ASC NULLS LAST" for i in range(len(columns)))
-    relation = _connection().from_arrow(source)
-    found = relation.query("_batch", f"SELECT _row FROM _batch ORDER BY {by}, _row").to_arrow_table()
-    return found.column(0).to_numpy()
+    text = f"SELECT _row FROM _batch ORDER BY {by}, _row"
+    with gate:
+        source = pa.table({**{f"c{i}": c for i, c in enumerate(columns)}, "_row": np.arange(length)})
+        return _connection().from_arrow(source).query("_batch", text).to_arrow_table().column(0).to_numpy()
 
 
 def holds(columns: Mapping[str, pa.Array], length: int, predicates: Sequence[str]) -> NDArray[np.bool_]:

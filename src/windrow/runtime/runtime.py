@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from windrow.catalog import Catalog
 from windrow.errors import SourceError, StateError, WindrowError
+from windrow.operators.at_exit import gate
 from windrow.operators.elements import BEGINNING
 from windrow.runtime import view
 from windrow.runtime.declarations import Change, Declarations, Frames
@@ -166,7 +167,7 @@ class Runtime:
 
     def _turn(self, until: int | None = None) -> bool:
         """Take what all sources have and run a tick over it, if there is anything to do."""
-        with self._ticking:
+        with gate, self._ticking:
             polled = self._poll()
             declared = self.declared
             with declared.busy:

@@ -1,0 +1,67 @@
+"""A process that ends while threads compute ends quietly: no leak report of the scalar engine's binding, no abort."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+from windrow.operators.at_exit import Gate
+
+BUSY = """
+import threading
+import pyarrow as pa
+from windrow.operators import scalar
+
+begun = threading.Event()
+column = {"x": pa.array(range(50_000))}
+
+def compute():
+    while True:
+        scalar.evaluate(column, 50_000, [('sqrt("x") + sin("x")', pa.float64())])
+        begun.set()
+
+for _ in range(3):
+    threading.Thread(target=compute, daemon=True).start()
+begun.wait()
+"""
+
+
+def test_a_process_may_end_while_threads_compute():
+    """Three threads inside DuckDB when the main thread is done."""
+    done = subprocess.run(
+        [sys.executable, "-c", BUSY],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_closed_gate_waits_for_calls_and_lets_no_thread_in():
+    """The main thread still passes: what is stopped at exit may have to compute."""
+    gate, inside, leave, passed = Gate(), threading.Event(), threading.Event(), threading.Event()
+
+    def call():
+        with gate:
+            inside.set()
+            leave.wait()
+
+    def late():
+        with gate:
+            passed.set()
+
+    threading.Thread(target=call, daemon=True).start()
+    inside.wait()
+    threading.Timer(0.05, leave.set).start()
+    gate.close()
+    assert leave.is_set()
+    threading.Thread(target=late, daemon=True).start()
+    with gate:
+        assert not passed.wait(0.1)
+    gate.reopen()
+    with gate:
+        pass
