@@ -152,7 +152,7 @@ class Binder:
         node = block.node
         if block.shape.append:
             node = Append(node)
-        return Emit(node, op, period, block.shape.offset)
+        return Emit(node, op, period, block.shape.offset, at_most=block.shape.at_most)
 
     def stream(self, block: Block) -> Emit | None:
         """A block as a stream; None when its answer is a relation."""

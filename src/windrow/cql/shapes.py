@@ -32,7 +32,8 @@ class Shape:
     `period`: evaluated at every `k * period + offset` only. `append`: continuous and every window is INTERNAL.
     `mixed`: some windows are INTERNAL, some not. `quantise`: inputs are seen at the period's multiples.
     `aligned`: evaluated per window of TUMBLE or HOP, so a window without rows has no answer. `size`: the longest RANGE;
-    None if it has other windows, and so no bounds. `session`: evaluated at the ends of sessions.
+    None if it has other windows, and so no bounds. `session`: evaluated at the ends of sessions. `at_most`: the period
+    is a deadline.
     """
 
     period: int | None = None
@@ -43,6 +44,7 @@ class Shape:
     aligned: bool = False
     size: int | None = None
     session: bool = False
+    at_most: bool = False
 
     def within(self, around: Shape) -> Shape:
         """The shape of a block that is evaluated with the one around it."""
@@ -122,7 +124,31 @@ def shape_of(tree: exp.Expr, binder: Binder) -> Shape:
             hint="write a window with a SLIDE: s [RANGE 10 MINUTES SLIDE 10 MINUTES]",
         )
     append, quantise = every and period is None, not ops & set(RESTORE)
-    return Shape(period, offset, append, mixed, quantise, aligned, _longest(windows), session is not None)
+    at_most = _at_most(windows, bool(ops & set(RESTORE)), binder)
+    return Shape(period, offset, append, mixed, quantise, aligned, _longest(windows), session is not None, at_most)
+
+
+def _at_most(windows: list[WindowClause | None], restores: bool, binder: Binder) -> bool:
+    """Whether the SLIDE of a block is a deadline: then it is on every window that has one."""
+    periodic = [c for c in windows if c is not None and c.period is not None]
+    deadline = next((c for c in periodic if c.at_most), None)
+    if deadline is None:
+        return False
+    other = next((c for c in periodic if not c.at_most), None)
+    if other is not None:
+        raise BindingError(
+            f"{deadline.text} has a deadline and {other.text} has none",
+            hint="write SLIDE AT MOST in all windows of a query, or in none",
+            span=binder.context.source.span(other.offset),
+        )
+    if restores:
+        raise UnsupportedError(
+            "RESTORE with SLIDE AT MOST",
+            detail="what came and went since the last evaluation depends on when that was",
+            hint="write SLIDE without AT MOST, or RSTREAM or ISTREAM without RESTORE",
+            span=binder.context.source.span(deadline.offset),
+        )
+    return True
 
 
 def _check_session(clause: WindowClause, period: int | None, ops: set[exp.Expr | None], binder: Binder) -> None:

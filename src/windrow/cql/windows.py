@@ -1,7 +1,7 @@
 """Windows as written, and what they mean on a clock.
 
     [RANGE 12 MINUTES SLIDE '5 min' INTERNAL]   [WINDOW 10 min]   [RANGE UNBOUNDED]   [WINDOW UNTIL NOW]   [NOW]
-    [ROWS 10 SLIDE 5]   [PARTITION BY a, b ROWS 1]
+    [ROWS 10 SLIDE 5]   [PARTITION BY a, b ROWS 1]   [RANGE 12 MINUTES SLIDE AT MOST 5 MINUTES]
 
 A clause is pure syntax: amounts with their unit. `resolve` gives it a clock: microseconds when the
 stream's time is a timestamp, plain ticks when it is an integer; the wrong kind of amount is an error.
@@ -10,12 +10,12 @@ stream's time is a timestamp, plain ticks when it is an integer; the wrong kind 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 
 from windrow.cql.source import Cursor, Source
-from windrow.errors import BindingError, CQLSyntaxError
+from windrow.errors import BindingError, CQLSyntaxError, UnsupportedError
 from windrow.plan.nodes import WindowKind, WindowSpec
 
 FORMS = "[RANGE 10 MINUTES SLIDE 1 MINUTE], [RANGE UNBOUNDED], [NOW], [ROWS 100] or [PARTITION BY a ROWS 100]"
@@ -75,7 +75,7 @@ class WindowClause:
     """A window as written. `size` and `slide` are rows for ROWS, amounts of time otherwise.
 
     `aligned`: TUMBLE or HOP, `[end - size, end)` instead of `(t - size, t]`; `shift`: its offset; `time`: the time
-    column that it names, with its place.
+    column that it names, with its place. `at_most`: the SLIDE is a deadline.
     """
 
     kind: WindowKind
@@ -88,6 +88,7 @@ class WindowClause:
     aligned: bool = False
     shift: Amount | None = None
     time: tuple[str, int] | None = None
+    at_most: bool = False
 
     @property
     def period(self) -> Amount | None:
@@ -123,6 +124,7 @@ class _WindowParser:
         self.slide: int | Amount | None = None
         self.partition: tuple[tuple[str, int], ...] = ()
         self.internal = False
+        self.at_most = False
 
     def parse(self, start: int) -> WindowClause:
         while not self.cursor.accept("]"):
@@ -134,7 +136,8 @@ class _WindowParser:
                 "PARTITION BY needs ROWS", hint="write [PARTITION BY a ROWS 100]", span=self.cursor.source.span(start)
             )
         text = self.cursor.source.text[start : self.cursor.tokens[self.cursor.index - 1].end + 1]
-        return WindowClause(self.kind, text, start, self.size, self.slide, self.partition, self.internal)
+        found = WindowClause(self.kind, text, start, self.size, self.slide, self.partition, self.internal)
+        return replace(found, at_most=self.at_most)
 
     def _clause(self) -> None:
         cursor = self.cursor
@@ -143,7 +146,7 @@ class _WindowParser:
         elif cursor.word in ("PARTITION", "PARTITION BY"):
             self._partition()
         elif self.kind is not None and cursor.accept("SLIDE"):
-            self.slide = self._rows("SLIDE") if self.kind is WindowKind.ROWS else self._amount("SLIDE")
+            self._slide()
         elif self.kind is None and cursor.accept("ROWS"):
             self.kind, self.size = WindowKind.ROWS, self._rows("ROWS")
         elif self.kind is None and cursor.word in ("RANGE", "WINDOW", "NOW", "UNBOUNDED"):
@@ -153,6 +156,18 @@ class _WindowParser:
             raise cursor.unexpected("SLIDE, INTERNAL or ]", hint=f"write {FORMS}{units}")
         else:
             raise cursor.unexpected("a window", hint=f"write {FORMS}")
+
+    def _slide(self) -> None:
+        offset = self.cursor.offset
+        self.at_most = self.cursor.accept("AT", "MOST")
+        if self.at_most and self.kind is WindowKind.ROWS:
+            raise UnsupportedError(
+                "SLIDE AT MOST on a window of rows",
+                detail="a deadline is a time, and rows come when they come",
+                hint="write [RANGE 10 MINUTES SLIDE AT MOST 1 MINUTE], or [ROWS 100 SLIDE 10]",
+                span=self.cursor.source.span(offset),
+            )
+        self.slide = self._rows("SLIDE") if self.kind is WindowKind.ROWS else self._amount("SLIDE")
 
     def _time_window(self) -> None:
         cursor = self.cursor

@@ -69,7 +69,10 @@ class Report:
     def clock(self) -> str:
         """When the query is evaluated."""
         period = self.plan.root.period
-        return "continuous" if period is None else f"periodic, every {duration(period, unit_of(self.plan))}"
+        if period is None:
+            return "continuous"
+        often = "at least every" if self.plan.root.at_most else "every"
+        return f"periodic, {often} {duration(period, unit_of(self.plan))}"
 
 
 def explain(

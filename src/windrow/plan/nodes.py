@@ -450,12 +450,13 @@ class Emit(Unary):
 
     `period`: evaluate at every `k * period + offset` only. For RESTORE the input is continuous; for the others it has
     been quantised below. `each`: send every row at the instant at which it begins, whatever was there before, because
-    rows live for that instant only (sessions)."""
+    rows live for that instant only (sessions). `at_most`: the period is a deadline for a live engine."""
 
     op: StreamOp = StreamOp.RELATION
     period: int | None = None
     offset: int = 0
     each: bool = False
+    at_most: bool = False
 
 
 @dataclass(frozen=True)

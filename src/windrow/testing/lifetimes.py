@@ -52,6 +52,8 @@ def read_window(tokens: Tokens) -> Window:
             i = end
         elif is_at(tokens, i, "ROWS"):
             size["rows"], i = int(tokens[i + 1].text), i + 2
+        elif is_at(tokens, i, "SLIDE", "AT", "MOST"):  # a replay evaluates at every multiple
+            slide, i = duration(tokens, i + 3)
         elif is_at(tokens, i, "SLIDE"):
             slide, i = duration(tokens, i + 1)
         elif is_at(tokens, i, "INTERNAL"):
