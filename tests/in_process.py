@@ -16,8 +16,8 @@ from pyspark import cloudpickle
 from windrow.engine.replay import Replay
 from windrow.operators.elements import one
 from windrow.operators.state.run import Run
-from windrow.runtime.feed import feed
-from windrow.runtime.job import Feed, Job, rows_of
+from windrow.runtime.feed import Reader, feed
+from windrow.runtime.job import Feed, Job, reader
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Functions, Program
 from windrow.runtime.stage import Stage
@@ -27,6 +27,11 @@ from windrow.runtime.wire import pack, unpack
 from windrow.sources.protocol import Available
 from windrow.store.manifest import SlotKey
 from windrow.store.store import StateStore
+
+
+def _reader(parts: Sequence[pa.Table | pa.RecordBatch]) -> Reader:
+    """Gives what is asked for and no more, as files do."""
+    return lambda columns: [part if columns is None else part.select(list(columns)) for part in parts]
 
 
 class InProcessJob:
@@ -43,7 +48,9 @@ class InProcessJob:
         program = cloudpickle.loads(cloudpickle.dumps(program))
         sent: list[Envelope] = []
         for sender, mine in enumerate(self._tasks(feeds, program)):
-            made = [e for (stream, only), parts in mine.items() for e in feed(program, stream, parts, sender, only)]
+            made = [
+                e for (stream, only), parts in mine.items() for e in feed(program, stream, _reader(parts), sender, only)
+            ]
             sent += unpack(pack(made, sender))
         for number in range(1, stages + 1):
             inboxes: list[list[Envelope]] = [[] for _ in range(program.partitions)]
@@ -60,7 +67,7 @@ class InProcessJob:
         """Two pieces for each task, the first piece of every stream first."""
         cut = []
         for given in feeds:
-            for part in rows_of(given, program.deployment.streams[given.stream]):
+            for part in reader(given, program.deployment.streams[given.stream])(None):
                 step = max(1, -(-part.num_rows // self.pieces))
                 cut += [(at // step, given, part.slice(at, step)) for at in range(0, part.num_rows, step)]
         cut.sort(key=lambda piece: piece[0])

@@ -6,11 +6,13 @@ arrive in the order of the tasks that read them.
 
 Stage 0 runs only stateless operators, so their results need no run, no clock and no frontier. A query whose expressions
 raise fails alone.
+
+Only columns that somebody reads are read; late rows, which are kept whole, are read again with all of theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -26,11 +28,14 @@ from windrow.runtime.shared_aggregation import reduced
 from windrow.runtime.shared_joins import sides
 from windrow.sources.intake import times
 
+Reader = Callable[[Sequence[str] | None], Iterable[pa.Table | pa.RecordBatch]]
+"""Reads the rows of a task: these columns, or all; one that has them anyway may give more. It can be called again."""
+
 
 def feed(
     program: Program,
     stream: str,
-    parts: Iterable[pa.Table | pa.RecordBatch],
+    read: Reader,
     sender: int,
     only: str | None = None,
     ts: Int64s | None = None,
@@ -39,19 +44,21 @@ def feed(
 
     `ts`: their times, if the caller knows them.
     """
-    tables = [t if isinstance(t, pa.Table) else pa.Table.from_batches([t]) for t in parts]
     deployed = program.deployment
-    if stream not in deployed.streams or not any(t.num_rows for t in tables):
+    definition = deployed.streams.get(stream)
+    if definition is None:
         return []
-    table = _declared(deployed.streams[stream], tables)
+    table = _read(definition, read, deployed.reads[stream])
+    if not table.num_rows:
+        return []
     if ts is None:
-        ts = times(deployed.streams[stream], table)
+        ts = times(definition, table)
     out: list[Envelope] = []
     if only:
         start = HistoryStart(only, int(ts.min()))
         out += [Envelope(p, sender, start) for p in range(program.partitions)]
     else:
-        table, ts = _punctual(program, stream, table, ts, sender, out)
+        table, ts = _punctual(program, stream, table, ts, sender, out, lambda: _read(definition, read, None))
     if len(ts):
         columns = {n: one(table.column(n)) for n in table.column_names}
         out += _for_queries(program, stream, ts, columns, sender, only)
@@ -96,29 +103,36 @@ def _admitted(
     return (ts, columns), Shed(admission)
 
 
-def _declared(definition: StreamDef, tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows, with the declared types (Spark lacks some of Arrow's)."""
-    if len(tables) == 1 and tables[0].column_names == list(definition.columns):
-        (only,) = tables
-        whole = all(
-            c.num_chunks == 1 and c.type == t for c, t in zip(only.columns, definition.columns.values(), strict=True)
-        )
-        if whole:
+def _read(definition: StreamDef, read: Reader, columns: Sequence[str] | None) -> pa.Table:
+    """All rows, with the declared types (Spark lacks some of Arrow's): these columns, or all."""
+    names = list(definition.columns) if columns is None else list(columns)
+    schema = pa.schema([(n, definition.columns[n]) for n in names])
+    tables = [t if isinstance(t, pa.Table) else pa.Table.from_batches([t]) for t in read(columns)]
+    if not tables:
+        return schema.empty_table()
+    if len(tables) == 1 and set(names) <= set(tables[0].column_names):
+        only = tables[0].select(names)
+        if all(c.num_chunks == 1 and c.type == t for c, t in zip(only.columns, schema.types, strict=True)):
             return only
-    schema = pa.schema(list(definition.columns.items()))
     found = pa.concat_tables([t if t.column_names == schema.names else t.select(schema.names) for t in tables])
     return (found if found.schema.types == schema.types else found.cast(schema)).combine_chunks()
 
 
 def _punctual(
-    program: Program, stream: str, table: pa.Table, ts: Int64s, sender: int, out: list[Envelope]
+    program: Program,
+    stream: str,
+    table: pa.Table,
+    ts: Int64s,
+    sender: int,
+    out: list[Envelope],
+    whole: Callable[[], pa.Table],
 ) -> tuple[pa.Table, Int64s]:
-    """The rows that are in time; what was seen is reported."""
+    """The rows that are in time; what was seen is reported. `whole`: all columns of all rows."""
     seen, ahead = len(ts), program.ahead.get(stream, INF)
     low, high = int(ts.min()), int(ts.max())
     if low <= program.previous or high > ahead:
         kept = (ts > program.previous) & (ts <= ahead)
-        out.append(Envelope(0, sender, LateRows(stream, table.filter(pa.array(~kept)))))
+        out.append(Envelope(0, sender, LateRows(stream, whole().filter(pa.array(~kept)))))
         table, ts = table.filter(pa.array(kept)), ts[kept]
         low, high = int(ts.min(initial=INF)), int(ts.max(initial=BEGINNING))
     some = len(ts) > 0

@@ -17,7 +17,7 @@ import pyarrow as pa
 from windrow.catalog import StreamDef
 from windrow.operators.elements import Int64s
 from windrow.operators.state.run import Run
-from windrow.runtime.feed import feed
+from windrow.runtime.feed import Reader, feed
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Program
 from windrow.runtime.stage import Stage
@@ -77,7 +77,7 @@ class LocalJob:
         for sender, given in enumerate(feeds):
             stream = program.deployment.streams.get(given.stream)
             if stream is not None:
-                sent += feed(program, given.stream, rows_of(given, stream), sender, given.only, given.ts)
+                sent += feed(program, given.stream, reader(given, stream), sender, given.only, given.ts)
         for stage in range(1, stages + 1):
             inboxes: list[list[Envelope]] = [[] for _ in range(program.partitions)]
             for envelope in sent:
@@ -98,8 +98,8 @@ class LocalJob:
         self.memory = TaskMemory()
 
 
-def rows_of(given: Feed, stream: StreamDef) -> Iterable[pa.Table | pa.RecordBatch]:
-    """The rows of a feed, read here."""
+def reader(given: Feed, stream: StreamDef) -> Reader:
+    """Reads the rows of a feed here."""
     if isinstance(given.rows, pa.Table):
-        return [given.rows]
-    return (batch for piece in given.rows for batch in piece.read(stream, None))
+        return lambda columns: [given.rows]
+    return lambda columns: (batch for piece in given.rows for batch in piece.read(stream, columns))

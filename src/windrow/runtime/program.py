@@ -6,7 +6,7 @@ which runs elsewhere ships it once. The rest (marks, clocks, versions of tables,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,13 +15,13 @@ import pyarrow as pa
 from windrow.catalog import StreamDef
 from windrow.operators.elements import BEGINNING, Int64s
 from windrow.plan.lower import Dataflow, Tuning, lower, lower_archived, lower_kept
-from windrow.plan.nodes import QueryPlan
+from windrow.plan.nodes import QueryPlan, Scan
 from windrow.plan.weights import gate_of
 from windrow.runtime.admission import Quotas
 from windrow.runtime.heavy_keys import Since, hashes
 from windrow.runtime.join_choices import Chosen, watch_orders, watch_plan
 from windrow.runtime.membership import FamilyProgram, JoinProgram
-from windrow.runtime.messages import RunsBySlot
+from windrow.runtime.messages import RunsBySlot, StreamMark
 from windrow.runtime.partitioning import Exchange, Partitioning, Placement, place
 from windrow.store.runs import RunRef, Runs
 
@@ -72,6 +72,12 @@ class QueryProgram:
         return frozenset(s.lower() for s in self.plan.streams)
 
     @cached_property
+    def reads(self) -> frozenset[tuple[str, str]]:
+        """(stream, column) of every column that the scans read."""
+        scans = [s.node for s in self.layout.flow.steps if s.operator is None and isinstance(s.node, Scan)]
+        return frozenset((scan.stream.lower(), column) for scan in scans for _, column, _ in scan.columns)
+
+    @cached_property
     def gate(self) -> str | None:
         """The gate its rows must pass, if it may be shed."""
         return gate_of(self.plan)
@@ -82,7 +88,7 @@ class QueryProgram:
         return tuple(t.lower() for t in self.plan.tables)
 
     def __getstate__(self) -> dict[str, object]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("layout", "streams", "tables", "gate")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("layout", "streams", "tables", "gate", "reads")}
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,38 @@ class Deployment:
     joins: Mapping[str, JoinProgram] = field(default_factory=dict)  # queries that share a join of streams
     functions: Functions = field(default_factory=dict)
 
+    @cached_property
+    def reads(self) -> dict[str, tuple[str, ...] | None]:
+        """By stream: the columns that somebody reads, its time among them; None: all."""
+        wanted = {pair for pairs in self._readers for pair in pairs}
+        # what a gate keeps depends on whole rows
+        gated = {s for q in self.queries.values() if q.gate is not None for s in q.streams}
+        found: dict[str, tuple[str, ...] | None] = {}
+        for name, stream in self.streams.items():
+            read = tuple(c for c in stream.columns if c == stream.time or (name, c.lower()) in wanted)
+            found[name] = None if name in gated or len(read) == len(stream.columns) else read
+        return found
+
+    @cached_property
+    def unread(self) -> frozenset[str]:
+        """Streams that hold time, and that nobody reads."""
+        read = {s for q in self.queries.values() for s in q.streams}
+        read |= {f.source.stream for f in self.families.values()}
+        read |= {s for j in self.joins.values() for s in j.source.streams}
+        return frozenset(self.streams.keys() - read)
+
+    @property
+    def _readers(self) -> Iterator[Iterable[tuple[str, str]]]:
+        """(stream, column) in lower case, of everybody who reads rows as they come."""
+        for query in self.queries.values():
+            yield ((stream, column.lower()) for stream, column in query.reads)
+        for family in self.families.values():
+            for member in family.members.values():
+                yield (tuple(c.lower().split(".", 1)) for c in member.query.columns)  # type: ignore[misc]
+        for join in self.joins.values():
+            for side, stream in enumerate(join.source.streams):
+                yield ((stream, c.lower()) for c in join.reads(side))
+
 
 @dataclass(frozen=True)
 class Program:
@@ -142,6 +180,7 @@ class Program:
     quotas: Quotas = field(default_factory=dict)  # what a task may keep of a stream, where there is too much
     choices: Chosen = field(default_factory=dict)  # what joins are to follow
     heavy: Mapping[str, Mapping[int, Since]] = field(default_factory=dict)  # heavy keys, by query and step
+    seen: tuple[StreamMark, ...] = ()  # of streams that nobody reads, known without reading
     direct: bool = False  # all tasks run in one process, one partition: rows need not be reduced before they travel
 
     def heavy_keys(self, query: str, partitioning: Partitioning) -> Int64s | None:

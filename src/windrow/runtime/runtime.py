@@ -232,10 +232,12 @@ class Runtime:
         for stream, _ in rows:
             stream.seen = now
         ticker, budgets = self.ticker, self.declared.budgets
-        feeds = [Feed(s.key, a.given) for s, a in rows] + histories
+        ahead = self._ahead()
+        seen = {s.key: mark for s, a in rows if (mark := ticker.unread(s.key, a, ahead)) is not None}
+        feeds = [Feed(s.key, a.given) for s, a in rows if s.key not in seen] + histories
         tasks = self.job.tasks({s.key: a for s, a in rows}) if budgets.shedding else None
         ticker.quotas = budgets.quotas(tasks)
-        program, stages = ticker.program(until, idle, self._ahead()), ticker.stages
+        program, stages = ticker.program(until, idle, ahead, tuple(seen.values())), ticker.stages
         planned = self._stopwatch()
         with contextlib.nullcontext() if self.job.in_process else self.declared.job_runs():
             envelopes = self.job.run(feeds, program, stages)

@@ -38,10 +38,12 @@ from windrow.runtime.messages import (
     RunsBySlot,
     SharedAnswer,
     Shed,
+    StreamMark,
     TaskReport,
 )
 from windrow.runtime.program import Deployment, Functions, Program, QueryProgram
 from windrow.sharing.cohort import Batch, gathered, tables
+from windrow.sources.protocol import Available
 from windrow.store.failpoints import reach
 from windrow.store.manifest import Manifest, Offset, SlotKey
 from windrow.store.runs import RunRef, RunStore
@@ -269,6 +271,7 @@ class Ticker:
         until: int | None = None,
         idle: Mapping[str, int | None] | None = None,
         ahead: Mapping[str, int] | None = None,
+        seen: Sequence[StreamMark] = (),
     ) -> Program:
         """What the tasks of the next tick are to do; `until` sets the frontier from outside."""
         durable = self.store.runs.durable
@@ -291,6 +294,7 @@ class Ticker:
             quotas=self.quotas,
             choices=self.choices.chosen(),
             heavy=self.heavy.since(self.manifest.tick + 1),
+            seen=tuple(seen),
             direct=self.direct,
         )
 
@@ -345,6 +349,15 @@ class Ticker:
 
     def _table_slots(self) -> dict[SlotKey, tuple[RunRef, ...]]:
         return {(TABLES, 0, "", name): (ref,) for name, ref in self.tables.items()}
+
+    def unread(self, stream: str, available: Available, ahead: Mapping[str, int]) -> StreamMark | None:
+        """What a stream that nobody reads has brought, if its source knows without reading and none of it is late."""
+        low, high = available.bounds or (BEGINNING, BEGINNING)
+        if available.rows is None or stream not in self._deployed().unread:
+            return None
+        if low <= self.frontier or high > ahead.get(stream, high):
+            return None
+        return StreamMark(stream, low, high, available.rows, 0)
 
     def _deployed(self) -> Deployment:
         """What runs; the same object while nothing changes."""

@@ -106,14 +106,17 @@ class KafkaPiece:
     def read(
         self, stream: StreamDef, columns: Sequence[str] | None, report: Report | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The messages as rows."""
-        wanted = declared(stream, columns)
+        """The messages as rows.
+
+        All declared columns are decoded: whether a message is malformed must not depend on who reads it.
+        """
+        wanted = list(declared(stream, columns))
         rows = _leave_out if report is None and self.format.json.drop else report
-        decode = _decoder(stream, self.format, wanted, rows)
+        decode = _decoder(stream, self.format, stream.columns, rows)
         for messages in self._messages(stream):
             batch = decode(messages)
             if batch.num_rows:
-                yield batch
+                yield batch.select(wanted)
 
     def _messages(self, stream: StreamDef) -> Iterator[list[Message]]:
         client = _client(self.settings)

@@ -62,15 +62,18 @@ class LinePiece:
     def read(
         self, stream: StreamDef, columns: Sequence[str] | None, report: Report | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows, a batch for each block that has some."""
-        wanted = declared(stream, columns)
+        """The rows, a batch for each block that has some.
+
+        All declared columns are parsed: whether a row is malformed must not depend on who reads it.
+        """
+        wanted = list(declared(stream, columns))
         rows = _leave_out if report is None and self.format.drop else report
         with reading(stream, self.file.path, f"bytes from {self.start}", report):
-            parse, first = self.format.open(stream, self.file, wanted, rows)
+            parse, first = self.format.open(stream, self.file, stream.columns, rows)
             for at, block in blocks(self.file, max(self.start, first), self.stop, whole=self.format.whole):
                 batch = parse(block, FileLines(self.file, at, block))
                 if batch.num_rows:
-                    yield batch
+                    yield batch.select(wanted)
 
 
 def cut_lines(file: DataFile, form: LineFormat, start: int) -> list[Share]:

@@ -37,7 +37,7 @@ class ArrowPiece:
         with reading(stream, self.file.path, f"record batches from {self.first}", report), self.file.open() as handle:
             reader = ipc.open_stream(handle) if self.stop is None else ipc.open_file(handle)
             types = dict(zip(reader.schema.names, reader.schema.types, strict=True))
-            names = find_columns(stream, self.file.path, self.file.given, list(types), wanted)
+            names = find_columns(stream, self.file.path, self.file.given, list(types), stream.columns)
             check_types(stream, self.file, {n: types[have] for n, have in names.items()})
             found = reader if self.stop is None else map(reader.get_batch, range(self.first, self.stop))
             for batch in found:

@@ -45,10 +45,12 @@ class ParquetPiece:
             parquet.ParquetFile(handle, pre_buffer=not self.file.place.local) as file,
         ):
             types = dict(zip(file.schema_arrow.names, file.schema_arrow.types, strict=True))
-            names = find_columns(stream, self.file.path, self.file.given, list(types), wanted)
+            names = find_columns(stream, self.file.path, self.file.given, list(types), stream.columns)
             check_types(stream, self.file, {n: types[have] for n, have in names.items()})
             groups = range(self.first, min(self.stop, file.num_row_groups))
-            for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=list(names.values())):
+            for batch in file.iter_batches(
+                BATCH_ROWS, row_groups=groups, columns=[names[n] for n in wanted if n in names]
+            ):
                 yield shaped(stream, self.file, batch, names, wanted)
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from windrow.operators.state.run import Run
-from windrow.runtime.feed import feed
+from windrow.runtime.feed import Reader, feed
 from windrow.runtime.job import Feed
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Deployment, Program
@@ -204,7 +204,8 @@ def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _frame_task(shipped: _Shipped, stream: str) -> Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         here = _here()
-        yield from pack(feed(shipped.load(), stream, batches, here), here)
+        rows = list(batches)  # with all their columns: a frame cannot be read twice
+        yield from pack(feed(shipped.load(), stream, lambda _: rows, here), here)
 
     return run
 
@@ -232,18 +233,19 @@ def _fed(shipped: _Shipped, shares: Sequence[bytes | pa.Buffer]) -> Iterator[pa.
             given.setdefault((stream, only), []).append(piece)
     sent: list[Envelope] = []
     for (stream, only), pieces in given.items():
-        sent += feed(program, stream, _rows(program, stream, pieces), here, only)
+        sent += feed(program, stream, _reader(program, stream, pieces), here, only)
     yield from pack(sent, here)
 
 
-def _rows(program: Program, stream: str, pieces: Sequence[bytes | Piece]) -> Iterator[pa.Table | pa.RecordBatch]:
-    definition = program.deployment.streams.get(stream)
-    for piece in pieces if definition is not None else ():
-        if isinstance(piece, bytes):
-            yield decode_table(piece)
-        else:
-            assert definition is not None
-            yield from piece.read(definition, None)
+def _reader(program: Program, stream: str, pieces: Sequence[bytes | Piece]) -> Reader:
+    def read(columns: Sequence[str] | None) -> Iterator[pa.Table | pa.RecordBatch]:
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                yield decode_table(piece)
+            else:
+                yield from piece.read(program.deployment.streams[stream], columns)
+
+    return read
 
 
 _memory = TaskMemory()
