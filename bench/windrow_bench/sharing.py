@@ -20,7 +20,8 @@ import time
 import tracemalloc
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import windrow
-from windrow.cql.predicates import condition
 from windrow.engine.replay import BATCH_ROWS, Replay
 from windrow.errors import SourceError
 from windrow.operators.aggregates import Aggregation
@@ -39,12 +39,12 @@ from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.linear import Formula, Select
 from windrow.operators.quantise import Quantise, round_up
 from windrow.operators.window import RangeWindow
-from windrow.plan.expr import Expr, Ref, quote
+from windrow.plan.expr import Comparison, Constant, Expr, Not, Ref, column, quote
 from windrow.runtime.job import LocalJob
 from windrow.sharing.cohort import parts
-from windrow.sharing.conditions import And, Condition, Constant, attributes, simplify
+from windrow.sharing.conditions import condition
 from windrow.sharing.counters import count_fragments, count_slices
-from windrow.sharing.family import Family, Member
+from windrow.sharing.family import Family, Kind, Member
 from windrow.sharing.windows import PAIRED, PANED, Window, edges_between
 from windrow.store.store import MemoryStore
 from windrow_bench import sharing_counters
@@ -145,13 +145,20 @@ def window(r: random.Random) -> Window:
 def tests(r: random.Random, rows: Rows) -> tuple[Expr, ...]:
     """A membership, or not, and a value above or below a constant from its range."""
     member, name = r.choice(MEMBERS), r.choice(VALUES)
-    column = rows.columns[name]
-    low, high = (float(v.as_py()) for v in pc.quantile(column, [0.02, 0.98]))
+    low, high = (float(v.as_py()) for v in pc.quantile(rows.columns[name], [0.02, 0.98]))
     constant = (
         f"{r.randint(int(low), max(int(high), int(low) + 500))}" if name == "vol" else f"{r.uniform(low, high):.6f}"
     )
-    belongs = ("(NOT ", Ref(member), ")") if r.random() < 0.5 else (Ref(member),)
-    return Expr(belongs, pa.bool_()), Expr(("(", Ref(name), f" {r.choice('<>')} {constant})"), pa.bool_())
+    flag = column(member, pa.bool_())
+    is_one = Comparison(flag, flag, "=", Constant(True, pa.bool_()))
+    belongs = replace(flag, predicate=is_one)
+    if r.random() < 0.5:
+        belongs = Expr(("(NOT ", Ref(member), ")"), pa.bool_(), predicate=Not((is_one,)))
+    left, operator = column(name, rows.columns[name].type), r.choice("<>")
+    test = Expr(("(", Ref(name), f" {operator} {constant})"), pa.bool_())
+    value = Decimal(constant)
+    known = Constant(int(value) if value == int(value) else value, pa.decimal128(18, 6))
+    return belongs, replace(test, predicate=Comparison(test, left, operator, known))
 
 
 def workload(name: str, n: int, rows: Rows, seed: int) -> list[Query]:
@@ -173,17 +180,12 @@ def workload(name: str, n: int, rows: Rows, seed: int) -> list[Query]:
 SUM = Aggregation("sum", '"value"', "total", pa.float64())
 
 
-def member(number: int, query: Query, types: dict[str, pa.DataType]) -> Member:
+def member(number: int, query: Query) -> Member:
     """The query as a family takes it."""
-    whole = condition_of(query, types)
-    formulas = {a.sql: Formula(a.sql, a.type, a.reads, a.reads[0]) for a in attributes(whole).values()}
+    whole = condition(query.tests)
+    formulas = {a.sql: Formula(a.sql, a.type, a.reads, a.reads[0]) for a in whole.attributes.values()}
     formulas['"value"'] = Formula('"value"', pa.float64(), ("value",), "value")
-    return Member(f"q{number}", query.window, whole, (), (SUM,), formulas)
-
-
-def condition_of(query: Query, types: dict[str, pa.DataType]) -> Condition:
-    found = tuple(condition(e, types) for e in query.tests)
-    return simplify(And(found)) if found else Constant(True)
+    return Member(f"q{number}", query.window, whole, Kind.of((), (SUM,), formulas))
 
 
 # -- the two sides ---------------------------------------------------------------------------------------------------
@@ -198,7 +200,7 @@ class Bench:
         self.end = int(rows.ts[-1])
 
     def members(self, queries: Sequence[Query]) -> list[Member]:
-        return [member(i, q, self.types) for i, q in enumerate(queries)]
+        return [member(i, q) for i, q in enumerate(queries)]
 
     def shared(self, members: Sequence[Member], slicing: str = PAIRED) -> tuple[dict[str, Elements], Family, float]:
         """All queries in one family: answers, the family, and the seconds of final aggregation."""
@@ -248,7 +250,7 @@ class Bench:
         edges = edges_between(windows, begin, self.end, slicing)
         first = np.concatenate(([0], np.searchsorted(self.rows.ts, edges, "right"), [n])).astype(np.int64)
         plain = {quote(c): a for c, a in self.rows.columns.items()}
-        found = count_fragments([condition_of(q, self.types) for q in queries], plain, n, first)
+        found = count_fragments([condition(q.tests) for q in queries], plain, n, first)
         return {
             "shared partial": found.rows, "shared final": found.fragment_queries,
             "unshared partial": found.row_queries,
@@ -258,7 +260,7 @@ class Bench:
     def compared(self, seed: int) -> list[sharing_counters.Counted]:
         """Aggregations of running operators beside the paper's formulas; predicates are those of workload B."""
         queries = workload("B", 64, self.rows, seed)
-        tests = [(condition_of(q, self.types), [e.sql() for e in q.tests]) for q in queries]
+        tests = [(condition(q.tests), [e.sql() for e in q.tests]) for q in queries]
         return sharing_counters.compared(50_000, self.rows.columns, self.rows.ts, tests, seed)
 
 
@@ -425,7 +427,7 @@ def _running(bench: Bench, queries: Sequence[Query]) -> Family:
 
 
 def _joins(bench: Bench, family: Family, number: int, query: Query) -> None:
-    family.join(member(number, query, bench.types))
+    family.join(member(number, query))
     family.prepare(0.0)
 
 

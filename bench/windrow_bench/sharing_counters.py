@@ -23,9 +23,9 @@ from windrow.operators.elements import Int64s
 from windrow.operators.linear import Formula
 from windrow.operators.scalar import holds
 from windrow.plan.expr import quote
-from windrow.sharing.conditions import Attribute, Condition, Constant, Within
+from windrow.sharing.conditions import EVERYTHING, Attribute, Condition, within
 from windrow.sharing.counters import Cost, count_fragments, count_slices, shared_slices, unshared_slices
-from windrow.sharing.family import Family, Member
+from windrow.sharing.family import Family, Kind, Member
 from windrow.sharing.windows import PAIRED, PANED, Window, edges_between
 from windrow_bench.harness import Ratio
 
@@ -102,7 +102,7 @@ def _over(windows: Sequence[Window], period: int, technique: str, everyone: Sequ
     """What a family does in one period, with a row in every tick."""
     begin = _begin(everyone, period)
     ts = np.arange(1, begin + period + 1)
-    family = _family(((w, Constant(True)) for w in windows), {}, technique)
+    family = _family(((w, EVERYTHING) for w in windows), {}, technique)
     family.advance(ts[:begin], {}, begin)
     lifted, reads = family.counters.lifted, family.counters.reads
     family.advance(ts[begin:], {}, begin + period)
@@ -114,7 +114,7 @@ def _family(
 ) -> Family:
     made = Family(technique=technique)
     for i, (window, condition) in enumerate(queries):
-        made.join(Member(f"q{i}", window, condition, (), (COUNT,), dict(formulas)))
+        made.join(Member(f"q{i}", window, condition, Kind.of((), (COUNT,), formulas)))
     return made
 
 
@@ -150,7 +150,7 @@ def _shards(columns: Mapping[str, pa.Array], ts: Int64s) -> Counted:
     attribute = Attribute(quote(name), pa.int64(), (name,))
     window = Window(int(ts[-1] - ts[0]) // 4, int(ts[-1] - ts[0]) // 8)
     formulas = {attribute.sql: Formula(attribute.sql, pa.int64(), (name,), name)}
-    family = _family(((window, Within(attribute, ((None, k),))) for k in cuts), formulas)
+    family = _family(((window, within(attribute, (None, k))) for k in cuts), formulas)
     family.advance(ts, {name: column}, int(ts[-1]))
     slice_ = np.searchsorted(edges_between([window], int(ts[0]) - 1, int(ts[-1])), ts, "left")
     keyed = np.stack([slice_, *(values < k for k in cuts)], axis=1)

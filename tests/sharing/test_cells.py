@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
-import re
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from windrow.cql.predicates import condition
+from windrow.catalog import Catalog, StreamDef
+from windrow.cql import compile_select
 from windrow.operators import scalar
 from windrow.plan.expr import Expr, Ref
-from windrow.sharing.cells import Index, Plot
-from windrow.sharing.conditions import Condition, Constant, IsNull, Not, Opaque, Within, attributes
+from windrow.plan.nodes import Filter, walk
+from windrow.sharing.cells import Plot
+from windrow.sharing.conditions import NOTHING, Condition, bits, condition
+from windrow.sharing.index import Index
 
 NAN, INF = float("nan"), float("inf")
 VALUES = {
@@ -86,10 +88,17 @@ PREDICATES = [
 ]
 
 
-def expr(text: str) -> Expr:
-    """An expression over columns written in braces."""
-    parts = [Ref(p[1:-1]) if p.startswith("{") else p for p in re.split(r"(\{\w\})", f"({text})") if p]
-    return Expr(tuple(parts), pa.bool_())
+CATALOG = Catalog().add(StreamDef("st", {"ts": pa.int64(), **{n: t for n, (_, t) in VALUES.items()}}, "ts"))
+
+
+def bound(text: str) -> list[Expr]:
+    """The conjuncts of a predicate over columns written in braces, as the binder has them."""
+    where = text.replace("{", "").replace("}", "")
+    plan = compile_select(f"SELECT ts FROM st [RANGE 1] WHERE {where}", CATALOG, "q")
+    found = [n.predicate for n in walk(plan.root) if isinstance(n, Filter)]
+    columns = CATALOG.streams["st"].columns
+    bare = {f"st.{c}": Expr((Ref(c),), t) for c, t in columns.items()}
+    return [e.substitute(bare) for e in found]
 
 
 @pytest.fixture(scope="module")
@@ -104,20 +113,23 @@ def data() -> dict[str, pa.Array]:
 
 
 def made(texts: list[str]) -> list[Condition]:
-    return [condition(expr(t), {n: t for n, (_, t) in VALUES.items()}) for t in texts]
+    return [condition(bound(t)) for t in texts]
+
+
+def wanted(text: str, data: dict[str, pa.Array]) -> list[bool]:
+    """Where DuckDB says that a predicate is true."""
+    return scalar.holds(data, 2000, [text.replace("{", '"').replace("}", '"')]).tolist()
 
 
 def masks(conditions: list[Condition], data: dict[str, pa.Array], index: Index) -> list[np.ndarray]:
     """Where each condition is true, by its cells."""
-    tested = {sql: a for c in conditions for sql, a in attributes(c).items()}
+    tested = {sql: a for c in conditions for sql, a in c.attributes.items()}
     asked = [(a.sql, a.type) for a in tested.values()]
     columns = dict(zip(tested, scalar.evaluate(data, 2000, asked) if asked else (), strict=True))
     places = index.places(columns)
-    found = []
-    for c in conditions:
-        k, i = index.home[c]
-        found.append(index.plots[k].membership[i][index.cells(k, places, 2000)])
-    return found
+    cells = [index.cells(k, places, 2000) for k in range(len(index.plots))]
+    homes = [index.home[c] for c in conditions]
+    return [index.plots[k].inside(i, cells[k]) for k, i in homes]
 
 
 @pytest.mark.parametrize("text", PREDICATES)
@@ -125,7 +137,7 @@ def test_a_predicate_means_what_duckdb_says(text: str, data: dict[str, pa.Array]
     """NULLs, NaN, bounds of types, casts: cells of one predicate are the rows DuckDB keeps."""
     conditions = made([text])
     (mask,) = masks(conditions, data, Index(conditions))
-    assert mask.tolist() == scalar.holds(data, 2000, [expr(text).sql()]).tolist()
+    assert mask.tolist() == wanted(text, data)
 
 
 @pytest.mark.parametrize("rows_per_slice", [1.0, 1e6])
@@ -134,7 +146,7 @@ def test_predicates_together(rows_per_slice: float, data: dict[str, pa.Array]) -
     conditions = made(PREDICATES)
     index = Index(conditions, rows_per_slice)
     for text, mask in zip(PREDICATES, masks(conditions, data, index), strict=True):
-        assert mask.tolist() == scalar.holds(data, 2000, [expr(text).sql()]).tolist(), text
+        assert mask.tolist() == wanted(text, data), text
 
 
 def test_no_product_of_unrelated_attributes() -> None:
@@ -144,40 +156,61 @@ def test_no_product_of_unrelated_attributes() -> None:
     assert sum(p.cells for p in index.plots) <= 320
 
 
+def test_equalities_are_keys() -> None:
+    """Ranges within a key have the cuts of that key alone: as many cells as predicates, not keys times ranges."""
+    texts = [f"{{a}} = {k} AND {{x}} > {j * 50 + k}" for k in range(50) for j in range(6)]
+    (plot,) = Index(made(texts)).plots
+    assert plot.keys == 1
+    assert plot.cells <= 50 * 9
+    assert not plot.boxed
+
+
 def test_a_range_is_one_run() -> None:
     """Cells are ordered so that a range predicate is one run of them."""
     plot = Plot(made(["{b} AND {a} > 5", "{b} AND {a} > 7", "NOT {b} AND {a} < 6"]))
-    first, _, _ = plot.runs
-    assert np.diff(first).tolist() == [1, 1, 1]
+    assert np.diff(plot.runs.first).tolist() == [1, 1, 1]
 
 
-def test_a_huge_grid_falls_back_to_bits(data: dict[str, pa.Array]) -> None:
-    """Predicates whose grid would be too large get a bit each, and stay right."""
+def test_huge_grids_keep_their_boxes(data: dict[str, pa.Array]) -> None:
+    """Predicates whose grid would be too large are tested, and stay right."""
     texts = [" AND ".join(f"{{{c}}} <> {k + j}" for j, c in enumerate(("a", "u", "x", "d"))) for k in range(0, 80, 4)]
     conditions = made(texts)
     index = Index(conditions)
-    assert any(p.solo for p in index.plots)
+    assert any(p.boxed for p in index.plots)
     for text, mask in zip(texts, masks(conditions, data, index), strict=True):
-        assert mask.tolist() == scalar.holds(data, 2000, [expr(text).sql()]).tolist(), text
+        assert mask.tolist() == wanted(text, data), text
 
 
 def test_what_is_indexed_and_what_is_a_bit() -> None:
-    """Comparisons are spans; what is doubtful is opaque and says why."""
-    types = {n: t for n, (_, t) in VALUES.items()}
-    span = condition(expr("{a} > 1.5"), types)
-    assert isinstance(span, Within)
-    assert span.spans == ((2, None),)
-    assert isinstance(condition(expr("{a} IS NULL"), types), IsNull)
-    assert isinstance(condition(expr("{a} <> 1"), types), Not)
-    assert condition(expr("{a} = NULL"), types) == Constant(None)
-    opaque = condition(expr("{s} LIKE 'a%'"), types)
-    assert isinstance(opaque, Opaque)
-    assert opaque.why == "like is not indexed"
+    """Comparisons are spans; what is doubtful is a bit and says why."""
+
+    def box(text: str) -> tuple[str, tuple[object, ...], bool]:
+        (((attribute, values),),) = made([text])[0].boxes
+        return attribute.sql, values.spans, values.null
+
+    assert box("{a} > 1.5") == ('"a"', ((2, None),), False)
+    assert box("{a} IS NULL") == ('"a"', (), True)
+    assert box("{a} <> 1") == ('"a"', ((None, 1), (2, None)), False)
+    assert box("{a} IN (1, 2, 7)") == ('"a"', ((1, 2), (2, 3), (7, 8)), False)
+    assert box("{s} LIKE 'ab%'") == ('"s"', ((b"ab", b"ac"),), False)
+    assert made(["{a} = NULL"]) == [NOTHING]
+    assert bits(made(["{s} LIKE '%a'"])[0]) == {"(\"s\" LIKE '%a')": "like is indexed for 'prefix%' only"}
+    assert not bits(made(["{a} > 1 AND ({x} < 2 OR {s} = 'a')"])[0])
 
 
-def test_an_index_keeps_plots_that_did_not_change() -> None:
-    """A predicate that joins changes its own plot only."""
-    conditions = made([f"{{{c}}} > {k}" for c in ("a", "x") for k in range(40)])
-    old = Index(conditions, rows_per_slice=300.0)
-    new = Index([*conditions, *made(["{a} > 99"])], rows_per_slice=300.0, old=old)
-    assert any(p in old.plots for p in new.plots)
+def test_predicates_come_and_go(data: dict[str, pa.Array]) -> None:
+    """However the index got there, every predicate keeps its rows, and plots of like predicates stay few."""
+    r = random.Random(5)
+    texts = [*PREDICATES, *(f"{{a}} = {k % 7} AND {{x}} > {k}" for k in range(300))]
+    conditions = list(dict.fromkeys(made(texts)))
+    index, there = Index(), set()
+    for _ in range(60):
+        new = [c for c in r.sample(conditions, r.randint(0, 12)) if c not in there]
+        gone = [c for c in there if r.random() < 0.03]
+        there = (there | set(new)) - set(gone)
+        index.changed(new, gone)
+        assert set(index.home) == there
+    here = [c for c in conditions if c in there]
+    alone = [masks([c], data, Index([c]))[0].tolist() for c in here]
+    assert [m.tolist() for m in masks(here, data, index)] == alone
+    assert len(index.plots) < len(PREDICATES) + 6

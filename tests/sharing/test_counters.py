@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.linear import Formula
-from windrow.sharing.conditions import Attribute, Condition, Constant, Within
+from windrow.sharing.conditions import EVERYTHING, Attribute, Condition, within
 from windrow.sharing.counters import (
     count_fragments,
     count_slices,
@@ -23,7 +23,7 @@ from windrow.sharing.counters import (
     worth_sharing,
 )
 from windrow.sharing.edges import Edges
-from windrow.sharing.family import Family, Member
+from windrow.sharing.family import Family, Kind, Member
 from windrow.sharing.windows import Window, compose, paired, sliced
 
 ANY = st.builds(Window, st.integers(1, 30), st.integers(2, 12))
@@ -35,7 +35,7 @@ COUNT = Aggregation("count", None, "c", pa.int64())
 def family(windows: list[Window], technique: str) -> Family:
     made = Family(technique=technique)
     for i, window in enumerate(windows):
-        made.join(Member(f"q{i}", window, Constant(True), (), (COUNT,), {}))
+        made.join(Member(f"q{i}", window, EVERYTHING, Kind.of((), (COUNT,), {})))
     return made
 
 
@@ -90,7 +90,7 @@ def test_paired_slices_never_cost_more(windows: list[Window]) -> None:
 
 
 def below(k: int) -> Condition:
-    return Within(Attribute('"v"', pa.int64(), ("v",)), ((None, k),))
+    return within(Attribute('"v"', pa.int64(), ("v",)), (None, k))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -116,7 +116,7 @@ def test_partials_are_fragments_when_one_attribute_is_tested() -> None:
     formulas = {'"v"': Formula('"v"', pa.int64(), ("v",), "v")}
     running = Family()
     for i, k in enumerate(cuts):
-        running.join(Member(f"q{i}", window, below(k), (), (COUNT,), formulas))
+        running.join(Member(f"q{i}", window, below(k), Kind.of((), (COUNT,), formulas)))
     r = random.Random(1)
     ts, values = np.sort(np.array([r.randint(1, 100) for _ in range(300)])), [r.randint(0, 11) for _ in range(300)]
     running.advance(ts, {"v": pa.array(values)}, 100)

@@ -77,7 +77,11 @@ def test_state_and_restore(make_case: Callable[[int], Any], seed: int) -> None:
     frontier = int(ts[-1]) + 30
     want = whole.advance(ts, columns, frontier)
     one = before.advance(ts[first], part(columns, first), middle)
-    after.restore(before.state(), middle)
+    after.hold(before.held(), middle)
+    for name, entry in before.joined.items():
+        if name not in before.unstarted:
+            after.begin(name, entry.start)
+        after.done(name)
     two = after.advance(ts[second], part(columns, second), frontier)
     for name in want:
         found = [f[name] for f in (one, two) if name in f]

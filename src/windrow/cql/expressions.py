@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from sqlglot import exp
@@ -17,6 +17,7 @@ from windrow.catalog import Catalog
 from windrow.cql import types
 from windrow.cql.bounds import Grid, symbols, with_bounds
 from windrow.cql.dialect import WSTREAM, render
+from windrow.cql.predicates import predicate_of
 from windrow.cql.scope import did_you_mean, resolved, span_of
 from windrow.cql.source import Source
 from windrow.cql.types import DuckDBRefusal
@@ -72,20 +73,29 @@ class Context:
                 span=span_of(tree, self.source),
             )
         check_functions(tree, self)
-        return self._typed(tree)
+        return self.typed(tree)
 
-    def _typed(self, tree: exp.Expr) -> Expr:
+    def typed(self, tree: exp.Expr) -> Expr:
+        """The expression of a resolved tree whose functions have been checked."""
         if isinstance(tree, exp.Column):
             return column(tree.name, self.types[tree.name])
         pieces = _operand(tree)
+        columns = {text: self.types[text] for hole, text in pieces if hole}
+        try:
+            type_ = types.expression_type(_shape(tree, pieces), columns)
+        except DuckDBRefusal as refusal:
+            raise self._mismatch(tree, refusal) from None
+        return Expr(self._parts(pieces), type_)
+
+    def text(self, tree: exp.Expr) -> Expr:
+        """The expression of a comparison or another test, which is a boolean."""
+        return Expr(self._parts(_operand(tree)), pa.bool_())
+
+    def _parts(self, pieces: list[tuple[bool, str]]) -> tuple[str | Ref, ...]:
         parts: list[str | Ref] = []
         for hole, text in pieces:
             parts += self._hole(text) if hole else [text]
-        columns = {text: self.types[text] for hole, text in pieces if hole}
-        try:
-            return Expr(tuple(parts), types.expression_type(_shape(tree, pieces), columns))
-        except DuckDBRefusal as refusal:
-            raise self._mismatch(tree, refusal) from None
+        return tuple(parts)
 
     def _hole(self, name: str) -> list[str | Ref]:
         hugeint = self.types[name] == types.HUGEINT
@@ -107,7 +117,7 @@ class Context:
             if not isinstance(part, exp.Condition) or isinstance(part, exp.Interval) or part.find(exp.Lambda):
                 continue
             try:
-                self._typed(part)
+                self.typed(part)
             except BindingError as inner:
                 return inner
         return BindingError(
@@ -121,7 +131,7 @@ class Context:
         """The expression of a condition: a boolean."""
         expr = self.expr(tree)
         if pa.types.is_boolean(expr.type):
-            return expr
+            return replace(expr, predicate=predicate_of(tree, self))
         if pa.types.is_integer(expr.type) or pa.types.is_null(expr.type):
             return Expr(("CAST(", *expr.parts, " AS BOOLEAN)"), pa.bool_())
         raise BindingError(

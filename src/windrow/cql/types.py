@@ -148,6 +148,12 @@ def expression_type(text: str, columns: Mapping[str, pa.DataType]) -> pa.DataTyp
     return _expression_type(text, tuple((n, sql_name(t)) for n, t in sorted(columns.items())))
 
 
+def folded(text: str) -> pa.ChunkedArray:
+    """The value of an expression without columns, as a column of one row."""
+    with _LOCK:
+        return _connection().sql(f"SELECT {text} AS c").to_arrow_table().column(0)
+
+
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """The type that both are cast to when they meet in one column."""
     if left == right:

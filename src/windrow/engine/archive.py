@@ -20,7 +20,8 @@ from windrow.plan.nodes import Filter, Node, QueryPlan, TableScan, walk
 from windrow.runtime.archives import Archives
 from windrow.runtime.ask import AS_OF, ISOLATION, Extra
 from windrow.runtime.pruning import conditions_of
-from windrow.sharing.conditions import And, Condition, Within
+from windrow.sharing.conditions import Condition
+from windrow.sharing.spans import united
 
 
 class Archive:
@@ -83,7 +84,7 @@ def _ranges(plan: QueryPlan, key: str, definition: ArchiveDef) -> list[tuple[Any
     if internal is None:
         return None
     quoted = '"' + internal.replace('"', '""') + '"'
-    for condition in conditions_of(predicates, scan.schema):
+    for condition in conditions_of(predicates):
         spans = _spans(condition, quoted)
         if spans is not None:
             type_ = definition.columns[definition.keys[0]]
@@ -93,12 +94,10 @@ def _ranges(plan: QueryPlan, key: str, definition: ArchiveDef) -> list[tuple[Any
 
 def _spans(condition: Condition, column: str) -> tuple[tuple[Code | None, Code | None], ...] | None:
     """The spans that a condition allows a column, if it says so by itself."""
-    match condition:
-        case Within(attribute, spans) if attribute.sql == column:
-            return spans
-        case And(terms):
-            return next((s for t in terms if (s := _spans(t, column)) is not None), None)
-    return None
+    found = [values for box in condition.boxes for attribute, values in box if attribute.sql == column]
+    if len(found) < len(condition.boxes) or any(values.null for values in found):
+        return None
+    return united(span for values in found for span in values.spans)
 
 
 def _last(code: Code | None) -> Code | None:

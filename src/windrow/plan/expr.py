@@ -1,16 +1,21 @@
-"""Scalar expressions as text with holes.
+"""Scalar expressions as text with holes, and conditions as trees.
 
 An expression is SQL text for the scalar engine (DuckDB) in which every column is a `Ref`. That is all
 the plan needs: which columns it reads, its type, and how to put other expressions in their place.
 Nothing here parses or interprets SQL.
 
-Invariant: a rendered expression is a complete operand (parenthesised where it must be), so it can stand in any hole.
+A condition (of WHERE, ON or HAVING) also carries what the binder understood of it, as a `Predicate`: a tree of tests of
+expressions against constants. Whoever shares work between queries reads that tree and never the text.
+
+Invariants: a rendered expression is a complete operand (parenthesised where it must be), so it can stand in any hole;
+an expression's predicate holds exactly where its text is true.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -34,6 +39,7 @@ class Expr:
     parts: tuple[str | Ref, ...]
     type: pa.DataType
     functions: tuple[str, ...] = ()
+    predicate: Predicate | None = field(default=None, compare=False, repr=False)
 
     @property
     def columns(self) -> frozenset[str]:
@@ -63,7 +69,8 @@ class Expr:
                 functions.extend(f for f in other.functions if f not in functions)
             else:
                 parts.append(part)
-        return Expr(tuple(parts), self.type, tuple(functions))
+        predicate = None if self.predicate is None else self.predicate.substitute(replacements)
+        return Expr(tuple(parts), self.type, tuple(functions), predicate)
 
 
 def quote(name: str) -> str:
@@ -78,3 +85,107 @@ def quote(name: str) -> str:
 def column(name: str, type_: pa.DataType) -> Expr:
     """The expression that reads one column."""
     return Expr((Ref(name),), type_)
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A value as the scalar engine folds it, with its type; times are integers in the type's unit, NULL is None."""
+
+    value: Any
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A condition with SQL's three values: true, false or NULL for every row."""
+
+    def substitute(self, replacements: Mapping[str, Expr]) -> Predicate:
+        """Put other expressions in the place of columns."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Bit(Predicate):
+    """A boolean expression that is not taken apart, and why."""
+
+    expr: Expr
+    why: str = ""
+
+    def substitute(self, replacements: Mapping[str, Expr]) -> Predicate:
+        return replace(self, expr=self.expr.substitute(replacements))
+
+
+@dataclass(frozen=True)
+class Atom(Predicate):
+    """A test of one expression, `left`; `expr` is the test itself."""
+
+    expr: Expr
+    left: Expr
+
+    def substitute(self, replacements: Mapping[str, Expr]) -> Predicate:
+        return replace(self, expr=self.expr.substitute(replacements), left=self.left.substitute(replacements))
+
+
+@dataclass(frozen=True)
+class Comparison(Atom):
+    """`left operator constant`; the operator is one of `= < <= > >=`."""
+
+    operator: str
+    constant: Constant
+
+
+@dataclass(frozen=True)
+class OneOf(Atom):
+    """`left IN (constants)`."""
+
+    constants: tuple[Constant, ...]
+
+
+@dataclass(frozen=True)
+class StartsWith(Atom):
+    """`left LIKE 'prefix%'`."""
+
+    prefix: str
+
+
+@dataclass(frozen=True)
+class IsNull(Atom):
+    """`left IS NULL`."""
+
+
+@dataclass(frozen=True)
+class Always(Predicate):
+    """The same for every row."""
+
+    value: bool | None
+
+    def substitute(self, replacements: Mapping[str, Expr]) -> Predicate:
+        return self
+
+
+@dataclass(frozen=True)
+class Compound(Predicate):
+    """Made of other predicates."""
+
+    parts: tuple[Predicate, ...]
+
+    def substitute(self, replacements: Mapping[str, Expr]) -> Predicate:
+        return type(self)(tuple(p.substitute(replacements) for p in self.parts))
+
+
+@dataclass(frozen=True)
+class And(Compound):
+    """True where all parts are."""
+
+
+@dataclass(frozen=True)
+class Or(Compound):
+    """True where some part is."""
+
+
+@dataclass(frozen=True)
+class Not(Compound):
+    """True where its one part is false."""

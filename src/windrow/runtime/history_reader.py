@@ -69,7 +69,7 @@ def wishes(root: Node) -> dict[Scan, ScanWish]:
             node = above.get(id(node))
         if size is not None:
             names = {internal: f"{scan.stream.lower()}.{column}" for internal, column, _ in scan.columns}
-            conditions = pruning.conditions_of(predicates, scan.schema)
+            conditions = pruning.conditions_of(predicates)
             found[scan] = ScanWish(scan, size, conditions, names)
     return found
 

@@ -205,7 +205,7 @@ class FamilyState:
                 made.uid = member.uid
 
     def _answers(self, name: str) -> bool:
-        return self.home or bool(self.family.joined[name].member.keys)
+        return self.home or bool(self.family.joined[name].member.kind.keys)
 
     def receive(self, message: Partials | PartialCounts | SharedRows) -> None:
         """Take in what stage 0 sent."""

@@ -425,10 +425,10 @@ class Ticker:
 
     def shown(self, batches: Sequence[Batch]) -> dict[str, pa.Table]:
         """Answers of queries that share as their users see them, each in the order of its times."""
-        known = {n: q.shown for b in batches for n in b.names
+        known = {n: q.shown for b in batches for n in b.answered
                  if isinstance(q := self.queries.get(n.lower()), SharedQuery)}  # fmt: skip
         parts: dict[str, list[pa.Table]] = {}
-        ours = [b for b in batches if all(n in known for n in b.names)]
+        ours = [b for b in batches if all(n in known for n in b.answered)]
         for name, table in tables(gathered(ours), known):
             parts.setdefault(name, []).append(table)
         return {name: _in_order(found, self.partitions) for name, found in parts.items()}

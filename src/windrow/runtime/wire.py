@@ -172,7 +172,7 @@ def _encode_batch(batch: Batch) -> bytes:
     rows = batch.rows
     table = pa.Table.from_arrays([pa.array(rows.ts), *rows.columns.values()], names=["_ts", *rows.columns])
     some = np.flatnonzero(batch.counts)
-    whose = {b"queries": json.dumps([batch.names[i] for i in some.tolist()]).encode(),
+    whose = {b"queries": json.dumps([batch.names[i] for i in batch.numbers[some].tolist()]).encode(),
              b"counts": batch.counts[some].astype(np.int64).tobytes()}  # fmt: skip
     return encode_table(table.replace_schema_metadata(whose))
 

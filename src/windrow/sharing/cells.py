@@ -1,65 +1,66 @@
-"""The predicate index: which cell a row is in.
+"""Cells: a row's place among the predicates that test the same attributes.
 
-Every tested attribute has one axis: the sorted cuts of all registered predicates on it. A row's place on an axis is
-one binary search, whatever the number of predicates. Predicates that test the same attributes form a plot; a plot is
-the grid of its attributes' places, with the cuts of its own predicates only, and a row's cell is its place on that
-grid. No grid is formed of attributes that no query combines.
+Every tested attribute has an axis: the sorted cuts of all predicates on it. A row's place on an axis is one binary
+search, whatever the number of predicates. A plot holds predicates over one set of attributes, each as boxes of places.
 
-    plot {r3000, vol}            vol < 100   100..500   > 500
-        r3000 false                  0          1         2
-        r3000 true                   3          4         5        r3000 AND vol >= 100: cells [4, 6)
-        r3000 null                   6          7         8
+Attributes on which boxes are narrow (equalities, IN lists, null tests, booleans, prefixes) are the plot's keys: a row
+first finds its key, and a row whose key no predicate has is in no cell. The other attributes make a grid, for every
+key one of its own with the cuts of its own predicates only:
 
-A predicate is a set of cells; in cell order it is a few runs, because the attribute with most places varies fastest.
-Small plots are merged and large ones are split where that is cheaper (`Index`): a plot of its own with one predicate
-is a bit per row.
+    sym = 3 AND price > 5                key 3   price   | <= 5 | 5..9 | > 9 |      cells 0 1 2    the first: [1, 3)
+    sym = 3 AND price > 9                key 4   price   | <= 2 | 2..7 | > 7 |      cells 3 4 5    the third: [4, 5)
+    sym = 4 AND price BETWEEN 3 AND 7
 
-Cost per row: log(cuts) per attribute, then a lookup per plot and attribute.
+So there are about as many cells as predicates, however many values an attribute has. A predicate is a few runs of
+cells, because the attribute with most places varies fastest. Where grids or runs would be too many (ranges on several
+attributes of one key), a plot keeps the boxes, and cells that occur are tested against the boxes of their key.
+
+Cost per row: log(cuts) per attribute, and log(cuts of the key) per range. Cost of building: sorting the cuts.
 """
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import combinations
-from math import prod
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from windrow.operators.aggregates.order import encode
 from windrow.operators.aggregates.vectors import Bools, Int64s, filled, raw, validity
-from windrow.sharing.conditions import (
-    Attribute,
-    Condition,
-    Cut,
-    IsNull,
-    Opaque,
-    Truth,
-    Within,
-    atoms,
-    cuts,
-    truth,
-)
-from windrow.sharing.kernels import locate
+from windrow.sharing.conditions import Attribute, Condition, packed, read
+from windrow.sharing.kernels import locate, look_up, matches, nest
+from windrow.sharing.spans import Cut, Values
 
-MOST_CELLS = 1 << 16
-"""A grid of more cells is not formed; its predicates get a bit each."""
-
-MOST_SETS = 64
-"""With more sets of attributes than this, merging is not searched for."""
-
-Atom = Within | IsNull | Opaque
+MOST_CELLS = 1 << 20
+"""A plot of more cells than this, and than a few per box, keeps its boxes instead."""
+RUNS_PER_BOX = 32
+"""So does one whose predicates would be more runs than this, on average."""
+MOST_ADDITIONS = 1 << 16
+"""Places are added up in a table of this size at most; beyond, they are searched among the cuts of their key."""
+NARROW = 2.0
+"""An attribute is a key when boxes have no more places on it than this, on average."""
+DENSE = 1 << 22
+"""Keys are found in a table of this size at most; beyond, by binary search."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Axis:
     """An attribute and its cuts. Places: 0 below the first cut, ..., n above the last, n + 1 for NULL."""
 
     attribute: Attribute
-    cuts: tuple[Cut, ...]
+    cuts: np.ndarray  # int64, or bytes as objects
+
+    @classmethod
+    def of(cls, attribute: Attribute, cuts: set[Cut]) -> Axis:
+        """The axis with these cuts."""
+        made = np.empty(len(cuts), object if attribute.is_text else np.int64)
+        made[:] = sorted(cuts)
+        return cls(attribute, made)
 
     @property
     def size(self) -> int:
@@ -71,295 +72,342 @@ class Axis:
         if self.attribute.is_text:
             found = self._places_of_text(column)
         elif pa.types.is_boolean(column.type):
-            found = filled(column) if self.cuts == (1,) else self._search(filled(column))
+            found = np.searchsorted(self.cuts, (0, 1), "right")[filled(column)]
         else:
-            found = self._search(encode([column])[0][0])
+            codes = encode([column])[0][0]
+            found = np.empty(len(codes), np.int64)
+            locate(codes, self.cuts, found)
         return found if valid is None else np.where(valid, found, len(self.cuts) + 1)
 
-    def _search(self, codes: Int64s) -> Int64s:
-        found = np.empty(len(codes), np.int64)
-        locate(codes, np.array(self.cuts, np.int64), found)
-        return found
-
     def _places_of_text(self, column: pa.Array) -> Int64s:
-        """Search the distinct values only."""
+        """Distinct values are sorted among the cuts, by their bytes; a cut stands before the values equal to it."""
         encoded = column.dictionary_encode()
-        words = [v.encode() if v is not None else b"" for v in encoded.dictionary.to_pylist()]
-        marks = np.empty(len(self.cuts), object)
-        marks[:] = self.cuts
-        sought = np.empty(len(words), object)
-        sought[:] = words
-        table = np.searchsorted(marks, sought, "right").astype(np.int64) if len(words) else np.zeros(1, np.int64)
-        picks = raw(encoded.indices)
-        inside = validity(encoded.indices)
+        words = encoded.dictionary.cast(pa.large_binary())
+        together = pa.concat_arrays([pa.array(self.cuts, pa.large_binary()), words])
+        order = pc.array_sort_indices(together).to_numpy()
+        place = np.empty(len(order), np.int64)
+        place[order] = np.cumsum(order < len(self.cuts))
+        table = place[len(self.cuts) :] if len(words) else np.zeros(1, np.int64)
+        picks, inside = raw(encoded.indices), validity(encoded.indices)
         return table[picks if inside is None else np.where(inside, picks, 0)]
 
-    def truth(self, atom: Atom) -> Truth:
-        """Where the atom holds, per place."""
-        null = np.zeros(self.size, np.bool_)
-        null[-1] = True
-        if isinstance(atom, IsNull):
-            return Truth(null, ~null)
-        spans = ((1, None),) if isinstance(atom, Opaque) else atom.spans
-        yes = np.zeros(self.size, np.bool_)
-        at = {cut: k + 1 for k, cut in enumerate(self.cuts)}
-        for low, high in spans:
-            begin = 0 if low is None else at[low]
-            end = len(self.cuts) + 1 if high is None else at[high]
-            yes[begin:end] = True
-        return Truth(yes, ~yes & ~null)
-
-    def fold(self, coarse: Axis) -> Int64s:
-        """The place on an axis with fewer cuts of the same attribute, for every place on this one."""
-        kept = set(coarse.cuts)
-        steps = np.array([0, *(cut in kept for cut in self.cuts)], np.int64)
-        return np.append(np.cumsum(steps), len(coarse.cuts) + 1)
+    def fold(self, coarse: Axis) -> Int64s | None:
+        """The place on an axis with fewer cuts of the same attribute, for every place on this one; None: the same."""
+        if len(coarse.cuts) == len(self.cuts):
+            return None
+        inner = np.searchsorted(coarse.cuts, self.cuts, "right")
+        return np.concatenate(([0], inner, [len(coarse.cuts) + 1]))
 
 
-@lru_cache(maxsize=1 << 16)
-def marks(condition: Condition) -> Mapping[str, tuple[Attribute, frozenset[Cut]]]:
-    """The attributes that a condition tests, with its cuts on each."""
-    found: dict[str, tuple[Attribute, frozenset[Cut]]] = {}
-    for atom in atoms(condition):
-        sql = atom.attribute.sql
-        _, known = found.get(sql, (atom.attribute, frozenset()))
-        found[sql] = (atom.attribute, known | cuts(atom))
-    return found
+def axis_over(axes: Sequence[Axis]) -> Axis:
+    """An axis with the cuts of several of one attribute."""
+    if len(axes) == 1:
+        return axes[0]
+    return Axis(axes[0].attribute, np.unique(np.concatenate([a.cuts for a in axes])))
 
 
-def axes_of(conditions: Iterable[Condition]) -> dict[str, Axis]:
-    """One axis per attribute that the conditions test."""
-    found: dict[str, tuple[Attribute, set[Cut]]] = {}
-    for condition in conditions:
-        for sql, (attribute, mine) in marks(condition).items():
-            found.setdefault(sql, (attribute, set()))[1].update(mine)
-    return {sql: Axis(a, tuple(sorted(all_))) for sql, (a, all_) in found.items()}
+_NULL = "null"
+_NULL_ONLY = ((_NULL, _NULL),)
+
+
+def _intervals(values: Values) -> tuple[tuple[Any, Any], ...]:
+    return values.spans if not values.null else values.spans + _NULL_ONLY
+
+
+@dataclass(frozen=True)
+class _Tests:
+    """The intervals that boxes have on one attribute."""
+
+    attribute: Attribute
+    boxes: list[int]
+    intervals: list[tuple[Any, Any]]
+
+    def axis(self) -> Axis:
+        """The axis with the cuts of all intervals."""
+        cuts = {cut for interval in self.intervals for cut in interval}
+        return Axis.of(self.attribute, cuts - {None, _NULL})
+
+    def ends(self, axis: Axis, count: int) -> tuple[Int64s, Int64s]:
+        """The places where each of `count` boxes begins and ends; those without a test have every place."""
+        at = {cut: k for k, cut in enumerate(axis.cuts.tolist(), 1)}
+        low, high = np.zeros(count, np.int64), np.full(count, axis.size, np.int64)
+        begins, ends = at | {None: 0, _NULL: axis.size - 1}, at | {None: axis.size - 1, _NULL: axis.size}
+        low[self.boxes] = [begins[a] for a, _ in self.intervals]
+        high[self.boxes] = [ends[b] for _, b in self.intervals]
+        return low, high
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """Boxes of predicates, by places: box b of predicate `of[b]` is `[low[a, b], high[a, b])` on attribute a."""
+
+    of: Int64s
+    low: Int64s  # [attributes, boxes]
+    high: Int64s
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    @staticmethod
+    def of_conditions(conditions: Sequence[Condition]) -> tuple[list[Axis], _Boxes]:
+        """The attributes that conditions test, and all boxes, each with one interval per attribute."""
+        tests: dict[str, _Tests] = {}
+        of: list[int] = []
+        for p, condition in enumerate(conditions):
+            for box in condition.boxes:
+                plain = all(len(values.spans) == 1 and not values.null for _, values in box)
+                found = ((v.spans[0] for _, v in box),) if plain else product(*(_intervals(v) for _, v in box))
+                for intervals in found:
+                    for (attribute, _), interval in zip(box, intervals, strict=True):
+                        mine = tests.get(attribute.sql)
+                        if mine is None:
+                            mine = tests[attribute.sql] = _Tests(attribute, [], [])
+                        mine.boxes.append(len(of))
+                        mine.intervals.append(interval)
+                    of.append(p)
+        axes = [t.axis() for t in tests.values()]
+        ends = [t.ends(axis, len(of)) for t, axis in zip(tests.values(), axes, strict=True)]
+        both = np.array(ends, np.int64).reshape(len(axes), 2, len(of))
+        return axes, _Boxes(np.array(of, np.int64), both[:, 0].copy(), both[:, 1].copy())
+
+    def narrow(self, a: int, size: int) -> bool:
+        """Whether attribute a, with so many places, is a key."""
+        return bool(len(self) and (self.high[a] - self.low[a]).mean() <= min(NARROW, max(1.0, size / 4)))
+
+    def places(self, a: int) -> tuple[Int64s, Int64s]:
+        """The places that boxes have on attribute a: (box, place)."""
+        counts = self.high[a] - self.low[a]
+        which = np.repeat(np.arange(len(self)), counts)
+        return which, self.low[a][which] + np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+    def take(self, which: Int64s) -> _Boxes:
+        return _Boxes(self.of[which], self.low[:, which], self.high[:, which])
+
+
+class _Directory:
+    """From the places of key attributes to the numbers of keys: one level per attribute."""
+
+    def __init__(self) -> None:
+        self._levels: list[tuple[int, Int64s, Int64s | None]] = []  # (size of the axis, codes in order, table)
+        self.count = 1
+
+    def add(self, known: Int64s, size: int, place: Int64s) -> Int64s:
+        """Tell keys apart by one more attribute; the numbers of those that are given."""
+        codes, number = np.unique(known * size + place, return_inverse=True)
+        table = None
+        if self.count * size <= DENSE:
+            table = np.full(self.count * size, -1, np.int64)
+            table[codes] = np.arange(len(codes))
+        self._levels.append((size, codes, table))
+        self.count = len(codes)
+        return number.reshape(-1).astype(np.int64)
+
+    def find(self, places: Sequence[Int64s], rows: int) -> Int64s:
+        """The key of every row; -1 for none."""
+        found: Int64s | None = None
+        for (size, codes, table), place in zip(self._levels, places, strict=True):
+            code = place if found is None else found * size + place
+            if table is not None:
+                known = table[code]  # a row that is lost already reads anything
+            else:
+                at = np.minimum(np.searchsorted(codes, code), len(codes) - 1)
+                known = np.where(codes[at] == code, at, -1)
+            found = known if found is None else np.where(found < 0, -1, known)
+        return np.zeros(rows, np.int64) if found is None else found
 
 
 class Plot:
-    """Predicates over one set of attributes, and the grid of cells that tells them apart.
+    """Predicates over one set of attributes, and the cells that tell them apart.
 
-    `solo`: no grid, one predicate; cell 1 is inside it, cell 0 outside.
+    `axes`: first the keys, of which there are `keys`, then the ranges that make each key's grid. `boxed`: there are no
+    runs, cells are tested against boxes.
     """
 
-    def __init__(self, conditions: Sequence[Condition], solo: bool = False) -> None:
-        self.conditions, self.solo = tuple(conditions), solo
-        axes = axes_of(conditions)
-        self.axes = tuple(sorted(axes.values(), key=lambda a: a.size))  # the most places vary fastest
-        self.shape = tuple(a.size for a in self.axes)
-        self.cells = 2 if solo else int(np.prod(self.shape, dtype=np.int64))
+    def __init__(self, conditions: Sequence[Condition]) -> None:
+        self.conditions = tuple(conditions)
+        axes, boxes = _Boxes.of_conditions(conditions)
+        wide = [not boxes.narrow(a, axis.size) for a, axis in enumerate(axes)]
+        order = sorted(range(len(axes)), key=lambda a: (wide[a], axes[a].size))  # most places vary fastest
+        self.axes, self.keys = tuple(axes[a] for a in order), len(axes) - sum(wide)
+        self._directory = _Directory()
+        self._nest(_Boxes(boxes.of, boxes.low[order], boxes.high[order]))
 
     @property
     def attributes(self) -> tuple[str, ...]:
         return tuple(a.attribute.sql for a in self.axes)
 
-    def cell(self, places: Sequence[Int64s], rows: int) -> Int64s:
-        """The cell of every row from its places on the plot's own axes."""
-        if self.solo:
-            return self._holds(places, rows).astype(np.int64)
-        code: Int64s | None = None
-        for mine, size in zip(places, self.shape, strict=True):
-            code = mine if code is None else code * size + mine
-        return np.zeros(rows, np.int64) if code is None else code
-
-    def _holds(self, places: Sequence[Int64s], rows: int) -> Bools:
-        index = {a: i for i, a in enumerate(self.attributes)}
-
-        def atom(leaf: Atom) -> Truth:
-            i = index[leaf.attribute.sql]
-            found = self.axes[i].truth(leaf)
-            return Truth(found.true[places[i]], found.false[places[i]])
-
-        return np.broadcast_to(truth(self.conditions[0], atom).true, (rows,))
-
-    def cells_of(self, condition: Condition) -> Bools:
-        """The cells that satisfy a condition."""
-        index = {a: i for i, a in enumerate(self.attributes)}
-
-        def atom(leaf: Atom) -> Truth:
-            i = index[leaf.attribute.sql]
-            found = self.axes[i].truth(leaf)
-            view = tuple(-1 if k == i else 1 for k in range(len(self.axes)))
-            return Truth(found.true.reshape(view), found.false.reshape(view))
-
-        return np.broadcast_to(truth(condition, atom).true, self.shape or (1,)).ravel()
-
     @cached_property
-    def membership(self) -> Bools:
-        """Which cells satisfy which predicate: [predicates, cells]."""
-        if self.solo:
-            return np.array([[False, True]])
-        return np.array([self.cells_of(c) for c in self.conditions]).reshape(len(self.conditions), self.cells)
-
-    @cached_property
-    def runs(self) -> tuple[Int64s, Int64s, Int64s]:
-        return runs_of(self.membership)
-
-    @cached_property
-    def members(self) -> tuple[Int64s, Int64s]:
-        return members_of(self.membership)
+    def number(self) -> dict[Condition, int]:
+        """The predicates' numbers."""
+        return {c: i for i, c in enumerate(self.conditions)}
 
     @cached_property
     def packed(self) -> bytes:
-        """The plot for another process."""
-        return pickle.dumps((self.conditions, self.solo))
+        """The plot for another process, or for a store."""
+        return packed(self.conditions)
+
+    # -- building ----------------------------------------------------------------------------------------------------
+
+    def _nest(self, boxes: _Boxes) -> None:
+        """Number the keys; every box is in as many as it has places on the key attributes."""
+        key = np.zeros(len(boxes), np.int64)
+        for a in range(self.keys):
+            which, place = boxes.places(a)
+            boxes, key = boxes.take(which), self._directory.add(key[which], self.axes[a].size, place)
+        order = np.argsort(key, kind="stable")
+        boxes = boxes.take(order)
+        self._grids(_Boxes(boxes.of, boxes.low[self.keys :], boxes.high[self.keys :]), key[order])
+
+    def _grids(self, boxes: _Boxes, key: Int64s) -> None:
+        """Cut every key's grid where its own boxes end, and count the cells."""
+        keys, ranges = self._directory.count, len(self.axes) - self.keys
+        at, marks, sizes = np.zeros((ranges, keys + 1), np.int64), [], np.ones((ranges, keys), np.int64)
+        for r in range(ranges):
+            width = self.axes[self.keys + r].size + 1  # the end of an axis is a place, too
+            low, high = key * width + boxes.low[r], key * width + boxes.high[r]
+            inner = np.unique(np.concatenate((low[boxes.low[r] > 0], high[boxes.high[r] < width - 1])))
+            at[r] = np.searchsorted(inner, np.arange(keys + 1) * width)
+            sizes[r] = np.diff(at[r]) + 1
+            boxes.low[r] = np.searchsorted(inner, low, "right") - at[r][key]
+            last = boxes.high[r] == width - 1
+            boxes.high[r] = np.where(last, sizes[r][key], np.searchsorted(inner, high, "right") - at[r][key])
+            marks.append(inner % width)
+        begins = np.cumsum([0, *(len(m) for m in marks)])
+        self._at, self._marks = at + begins[:-1, None], np.concatenate([*marks, np.zeros(0, np.int64)])
+        if np.prod(sizes, axis=0, dtype=np.float64).sum() >= 2.0**62:
+            raise OverflowError("a plot has too many cells to number them")
+        self.base = np.concatenate(([0], np.cumsum(np.prod(sizes, axis=0, dtype=np.int64))))
+        self.cells = int(self.base[-1])
+        self._sizes, self._boxes, self._key = sizes, boxes, key
+        self._first = np.searchsorted(key, np.arange(keys + 1))  # box of each key
+        runs = np.prod((boxes.high - boxes.low)[:-1], axis=0, dtype=np.float64).sum()
+        few = self.cells <= max(MOST_CELLS, 8 * len(boxes)) and runs <= RUNS_PER_BOX * len(boxes) + 4096
+        self.boxed = not few
+
+    # -- rows and predicates -----------------------------------------------------------------------------------------
+
+    def cell(self, places: Sequence[Int64s], rows: int) -> Int64s:
+        """The cell of every row from its places on the plot's own axes; -1 for none."""
+        key = self._directory.find(places[: self.keys], rows)
+        if self.keys == len(self.axes):
+            return key  # a cell each
+        found = np.empty(rows, np.int64)
+        ranges = np.stack(places[self.keys :])
+        if self._table is not None:
+            look_up(key, ranges, *self._table, self.base, found)
+        else:
+            nest(key, ranges, self._at, self._marks, self.base, found)
+        return found
+
+    @cached_property
+    def _table(self) -> tuple[Int64s, Int64s, Int64s] | None:
+        """What every place adds to the cell, per key, if that is little: (additions, first of a range, places)."""
+        keys, places = self._directory.count, [a.size for a in self.axes[self.keys :]]
+        if keys * sum(places) > MOST_ADDITIONS:
+            return None
+        stride = np.ones(keys, np.int64)
+        found: list[Int64s] = []
+        for r in range(len(places) - 1, -1, -1):
+            steps = np.zeros(keys * places[r], np.int64)
+            of = np.repeat(np.arange(keys), np.diff(self._at[r]))
+            marks = self._marks[self._at[r][0] : self._at[r][-1]]
+            np.add.at(steps, of * places[r] + marks, 1)
+            found.insert(0, (np.cumsum(steps.reshape(keys, -1), axis=1) * stride[:, None]).reshape(-1))
+            stride = stride * self._sizes[r]
+        begins = np.cumsum([0, *(len(f) for f in found)])[:-1]
+        return np.concatenate(found), begins, np.array(places, np.int64)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """The predicates as runs of cells."""
+        of, key, low, high = self._boxes.of, self._key, self._boxes.low, self._boxes.high
+        cell = np.zeros(len(of), np.int64)
+        for r in range(len(low) - 1):
+            which, place = _Boxes(of, low, high).places(r)
+            of, key, low, high = of[which], key[which], low[:, which], high[:, which]
+            cell = cell[which] * self._sizes[r][key] + place
+        if len(low):
+            begin = self.base[key] + cell * self._sizes[-1][key]
+            return Runs.of(of, key, begin + low[-1], begin + high[-1], len(self.conditions))
+        return Runs.of(of, key, self.base[key], self.base[key] + 1, len(self.conditions))
+
+    def members(self, cells: Int64s) -> tuple[Int64s, Int64s]:
+        """The predicates of cells, by their boxes: (first of each cell, predicates)."""
+        key = np.searchsorted(self.base, cells, "right") - 1
+        boxes = self._boxes
+        found: tuple[Int64s, Int64s] = matches(
+            cells, key, self.base, self._sizes, self._first, boxes.of, boxes.low, boxes.high
+        )
+        return found
+
+    @property
+    def tests(self) -> int:
+        """How many boxes all cells are tested against, to find the members of all."""
+        return int((np.diff(self.base) * np.diff(self._first)).sum())
+
+    def inside(self, predicate: int, cells: Int64s) -> Bools:
+        """Which of some cells a predicate has."""
+        if not self.boxed:
+            _, low, high = self.runs.at(predicate)
+            begun = np.searchsorted(low, cells, "right") - 1
+            return (begun >= 0) & (cells < high[np.maximum(begun, 0)]) if len(low) else np.zeros(len(cells), np.bool_)
+        key = np.searchsorted(self.base, cells, "right") - 1
+        code, place = cells - self.base[key], list[Int64s]()
+        for size in self._sizes[::-1]:
+            place.insert(0, code % size[key])
+            code = code // size[key]
+        found = np.zeros(len(cells), np.bool_)
+        for b in np.flatnonzero(self._boxes.of == predicate).tolist():
+            mine = key == self._key[b]
+            for p, low, high in zip(place, self._boxes.low[:, b], self._boxes.high[:, b], strict=True):
+                mine &= (p >= low) & (p < high)
+            found |= mine
+        return found
 
 
 @lru_cache(maxsize=64)
-def unpacked(packed: bytes) -> Plot:
+def unpacked(data: bytes) -> Plot:
     """The plot of another process; equal ones are one object."""
-    return Plot(*pickle.loads(packed))
-
-
-def runs_of(membership: Bools) -> tuple[Int64s, Int64s, Int64s]:
-    """Every predicate as runs of cells: (first run of each predicate, lows, highs).
-
-    >>> [x.tolist() for x in runs_of(np.array([[False, True, True, False], [True, False, False, True]]))]
-    [[0, 1, 3], [1, 0, 3], [3, 1, 4]]
-    """
-    padded = np.zeros((len(membership), membership.shape[1] + 2), np.int8)
-    padded[:, 1:-1] = membership
-    turns = np.diff(padded, axis=1)
-    p, low = np.nonzero(turns == 1)
-    _, high = np.nonzero(turns == -1)
-    return np.searchsorted(p, np.arange(len(membership) + 1)), low, high
-
-
-def members_of(membership: Bools) -> tuple[Int64s, Int64s]:
-    """The predicates of every cell: (first of each cell, predicates)."""
-    c, p = np.nonzero(membership.T)
-    return np.searchsorted(c, np.arange(membership.shape[1] + 1)), p
-
-
-class Index:
-    """The axes and plots of a set of conditions; plots of an `old` index with the same predicates are kept."""
-
-    def __init__(
-        self,
-        conditions: Iterable[Condition] = (),
-        rows_per_slice: float = 256.0,
-        costs: Costs | None = None,
-        old: Index | None = None,
-    ) -> None:
-        wanted = list(dict.fromkeys(conditions))
-        known = {(p.conditions, p.solo): p for p in old.plots} if old is not None else {}
-        split = _split(wanted, rows_per_slice, costs or Costs())
-        self._set([known.get((tuple(m), solo)) or Plot(m, solo) for m, solo in split], axes_of(wanted))
-
-    def _set(self, plots: list[Plot], axes: dict[str, Axis]) -> None:
-        self.plots, self.axes = plots, axes
-        self._folds = [
-            tuple(None if axes[a.attribute.sql].cuts == a.cuts else axes[a.attribute.sql].fold(a) for a in p.axes)
-            for p in plots
-        ]
-        self.home = {c: (k, i) for k, p in enumerate(plots) for i, c in enumerate(p.conditions)}
-
-    def extended(self, conditions: Sequence[Condition]) -> Index:
-        """An index with more conditions, each put where its attributes are; nothing else is planned anew."""
-        plots = list(self.plots)
-        homes = [set(p.attributes) for p in plots]
-        more: dict[int, list[Condition]] = {}
-        for condition in conditions:
-            tested = set(marks(condition))
-            fitting = [k for k, p in enumerate(plots) if not p.solo and tested <= homes[k]]
-            fitting = [k for k in fitting if _cells([*plots[k].conditions, *more.get(k, ()), condition]) <= MOST_CELLS]
-            if not fitting:
-                plots.append(Plot([condition]))
-                homes.append(tested)
-                continue
-            more.setdefault(min(fitting, key=lambda k: plots[k].cells), []).append(condition)
-        for k, added in more.items():
-            plots[k] = Plot([*plots[k].conditions, *added])
-        made = Index.__new__(Index)
-        axes = dict(self.axes)
-        for sql in dict.fromkeys(sql for c in conditions for sql in marks(c)):
-            mine = {cut for c in conditions for cut in marks(c).get(sql, (None, ()))[1]}
-            attribute = next(marks(c)[sql][0] for c in conditions if sql in marks(c))
-            cuts_ = mine.union(axes[sql].cuts) if sql in axes else mine
-            axes[sql] = Axis(attribute, tuple(sorted(cuts_)))
-        made._set(plots, axes)
-        return made
-
-    def places(self, columns: Mapping[str, pa.Array]) -> dict[str, Int64s]:
-        """Every row's place on every axis; `columns` are the attributes by their SQL."""
-        return {sql: axis.places(columns[sql]) for sql, axis in self.axes.items()}
-
-    def cells(self, k: int, places: Mapping[str, Int64s], rows: int) -> Int64s:
-        """Every row's cell in plot k."""
-        plot = self.plots[k]
-        mine = [
-            places[a.attribute.sql] if fold is None else fold[places[a.attribute.sql]]
-            for a, fold in zip(plot.axes, self._folds[k], strict=True)
-        ]
-        return plot.cell(mine, rows)
+    return Plot(read(data))
 
 
 @dataclass(frozen=True)
-class Costs:
-    """What a plot costs, in nanoseconds: per row, per cell and slice, per predicate and slice."""
+class Runs:
+    """Predicates as runs of cells `[low, high)`, in order and apart: those of p are `first[p]:first[p + 1]`."""
 
-    row: float = 25.0
-    cell: float = 5.0
-    predicate: float = 10.0
+    first: Int64s
+    low: Int64s
+    high: Int64s
 
+    @staticmethod
+    def of(predicate: Int64s, key: Int64s, low: Int64s, high: Int64s, count: int) -> Runs:
+        """The runs of `count` predicates, those of one key that overlap or touch made one.
 
-def _split(conditions: Sequence[Condition], rows_per_slice: float, price: Costs) -> list[tuple[list[Condition], bool]]:
-    """The conditions of every plot, and whether it is solo: one per set of attributes, merged and split by cost."""
-    per_pass = price.row * rows_per_slice
+        >>> one = np.array([0, 0, 0])
+        >>> found = Runs.of(np.array([1, 0, 1]), one, np.array([4, 2, 1]), np.array([6, 3, 4]), 2)
+        >>> found.first.tolist(), found.low.tolist(), found.high.tolist()
+        ([0, 1, 2], [2, 1], [3, 6])
+        """
+        order = np.lexsort((low, predicate))
+        p, k, begin, end = predicate[order], key[order], low[order], high[order]
+        if not len(p):
+            return Runs(np.zeros(count + 1, np.int64), p, p)
+        width = int(end.max()) + 2
+        reach = np.maximum.accumulate(p * width + end)  # how far the runs of p go so far
+        opens = np.ones(len(p), np.bool_)
+        opens[1:] = (p[1:] * width + begin[1:] > reach[:-1]) | (k[1:] != k[:-1])
+        at = np.flatnonzero(opens)
+        last = np.append(at[1:], len(p)) - 1
+        return Runs(np.searchsorted(p[at], np.arange(count + 1)), begin[at], reach[last] - p[at] * width)
 
-    def cost(members: Sequence[Condition]) -> float:
-        cells = _cells(members)
-        return per_pass + price.cell * cells + price.predicate * len(members) if cells <= MOST_CELLS else float("inf")
+    def at(self, predicate: int) -> tuple[int, Int64s, Int64s]:
+        """How many runs a predicate has, and where they begin and end."""
+        mine = slice(self.first[predicate], self.first[predicate + 1])
+        return int(mine.stop - mine.start), self.low[mine], self.high[mine]
 
-    sets: dict[frozenset[str], list[Condition]] = {}
-    for condition in conditions:
-        sets.setdefault(frozenset(marks(condition)), []).append(condition)
-    plots: list[tuple[list[Condition], bool]] = []
-    for members in _merged(list(sets.values()), cost):
-        apart = len(members) * (per_pass + price.predicate)
-        if cost(members) <= apart or (len(members) == 1 and _cells(members) <= MOST_CELLS):
-            plots.append((members, False))
-        else:
-            plots += [([c], True) for c in members]
-    return plots
-
-
-def _merged(groups: list[list[Condition]], cost: Callable[[Sequence[Condition]], float]) -> list[list[Condition]]:
-    """Merge the two groups that save most, again and again; groups that cannot be formed stay as they are."""
-    alive = dict(enumerate(groups))
-    prices = {k: cost(g) for k, g in alive.items()}
-    pairs = combinations(alive, 2) if len(groups) <= MOST_SETS else ()
-    saved = {(a, b): prices[a] + prices[b] - cost(alive[a] + alive[b]) for a, b in pairs if _alike(alive[a], alive[b])}
-    new = len(groups)
-    while saved:
-        (a, b), gain = max(saved.items(), key=lambda kv: kv[1])
-        if not gain > 0 or gain == float("inf"):
-            break
-        alive[new] = alive.pop(a) + alive.pop(b)
-        prices[new] = cost(alive[new])
-        saved = {pair: g for pair, g in saved.items() if a not in pair and b not in pair}
-        saved |= {
-            (k, new): prices[k] + prices[new] - cost(alive[k] + alive[new])
-            for k in alive
-            if k != new and _alike(alive[k], alive[new])
-        }
-        new += 1
-    return list(alive.values())
-
-
-def _alike(a: Sequence[Condition], b: Sequence[Condition]) -> bool:
-    """Whether merging two groups is worth a thought: few cells in either."""
-    return (
-        _cells(a) * _cells(b) <= MOST_CELLS
-        or set(marks(a[0])) <= set(marks(b[0]))
-        or set(marks(b[0])) <= set(marks(a[0]))
-    )
-
-
-def _cells(conditions: Sequence[Condition]) -> int:
-    """The size of the grid of conditions."""
-    found: dict[str, set[Cut]] = {}
-    for condition in conditions:
-        for sql, (_, mine) in marks(condition).items():
-            found.setdefault(sql, set()).update(mine)
-    return prod(len(all_) + 2 for all_ in found.values())
+    def take(self, predicates: Int64s) -> Runs:
+        """The runs of some predicates, in their order."""
+        counts = np.diff(self.first)[predicates]
+        first = np.concatenate(([0], np.cumsum(counts)))
+        which = np.repeat(self.first[:-1][predicates] - first[:-1], counts) + np.arange(first[-1])
+        return Runs(first, self.low[which], self.high[which])

@@ -1,14 +1,15 @@
 """Answers of many queries at once: cohorts of alike queries, and batches of their elements.
 
-Queries with the same aggregates and the same list above them are a cohort. Their windows, accounts and clocks are
+Queries with the same aggregates and the same list above them are a cohort. Their windows, readers and clocks are
 arrays, so what is due, where it is read and what it comes to are a few array operations however many they are; the
 elements of all members stand one after the other in one batch.
 
-    names     q1    q2         q3
-    counts    1     2          0
+    names     q1    q2    q3    q4
+    which     0     1                    queries that have rows
+    counts    1     2
     rows      |t=30 |t=20 t=25 |
 
-Cost per advance: the members once (a comparison each), then the answers.
+Cost per advance: a comparison per different slide, then the members that are due.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.operators.elements import Elements, concat
+from windrow.operators.elements import BEGINNING, INF, Elements, concat
 from windrow.sharing.windows import Window
 
 if TYPE_CHECKING:
@@ -30,28 +31,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """Elements of several queries with the same columns: `counts[i]` of `names[i]`, one query after the other."""
+    """Elements of queries with the same columns: `counts[i]` of query `names[which[i]]`, one query after the other."""
 
     names: Sequence[str]
     counts: Int64s
     rows: Elements
+    which: Int64s | None = None  # None: all of them
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
+    def numbers(self) -> Int64s:
+        """The places in `names` of the queries that `counts` is about."""
+        return np.arange(len(self.names)) if self.which is None else self.which
+
+    @property
+    def answered(self) -> list[str]:
+        """The names of the queries that `counts` is about."""
+        return [self.names[i] for i in self.numbers.tolist()]
+
+    @property
     def owner(self) -> Int64s:
-        """The number of every row's query."""
-        return np.repeat(np.arange(len(self.names)), self.counts)
+        """The place in `names` of every row's query."""
+        return np.repeat(self.numbers, self.counts)
 
     def parts(self) -> Iterator[tuple[str, Elements]]:
         """Each query that has rows, and its rows."""
-        ends = np.cumsum(self.counts)
-        rows = self.rows
-        for i in np.flatnonzero(self.counts).tolist():
-            low, high = int(ends[i] - self.counts[i]), int(ends[i])
-            columns = {c: a.slice(low, high - low) for c, a in rows.columns.items()}
-            yield self.names[i], Elements(rows.ts[low:high], rows.exp[low:high], rows.sign[low:high], columns)
+        ends, rows = np.cumsum(self.counts), self.rows
+        for number, high, count in zip(self.numbers.tolist(), ends.tolist(), self.counts.tolist(), strict=True):
+            if count:
+                low = high - count
+                columns = {c: a.slice(low, count) for c, a in rows.columns.items()}
+                yield self.names[number], Elements(rows.ts[low:high], rows.exp[low:high], rows.sign[low:high], columns)
 
 
 def parts(batches: Iterable[Batch]) -> dict[str, Elements]:
@@ -64,43 +76,124 @@ def parts(batches: Iterable[Batch]) -> dict[str, Elements]:
     return dict(part for batch in batches for part in batch.parts())
 
 
-class Cohort:
-    """Members that are answered together, as arrays.
+def instants(slide: Int64s, offset: Int64s, start: Int64s, fresh: Bools, done: int, upto: int) -> tuple[Int64s, Int64s]:
+    """The instants `k * slide + offset` of queries up to `upto` that are not done: (first k, how many).
 
-    `fresh`: those that have not been looked at since they joined; the others are done up to the last frontier.
+    `fresh`: those that have not been looked at since they joined; the others are done up to `done`.
     """
+    begin = np.where(fresh, start, np.maximum(start, done + 1))
+    first = -((offset - begin) // slide)
+    return first, np.maximum((upto - offset) // slide - first + 1, 0)
 
-    def __init__(self, names: Sequence[str], windows: Sequence[Window], starts: Sequence[int]) -> None:
-        self.names = tuple(names)
-        table = np.array([(w.range, w.slide, w.offset, w.lag) for w in windows], np.int64).reshape(-1, 4)
-        self.range, self.slide, self.offset, self.lag = table.T
-        self.start = np.array(starts, np.int64)
-        self.fresh: Bools = np.zeros(len(self.names), np.bool_)
-        self.account: Int64s = np.full(len(self.names), -1, np.int64)
 
-    def due(self, done: int, upto: int) -> tuple[Int64s, Int64s]:
-        """The instants of every member up to `upto` that are not done: (first, how many), as numbers of its slides."""
-        begin = np.where(self.fresh, self.start, np.maximum(self.start, done + 1))
-        first = -((self.offset - begin) // self.slide)
-        return first, np.maximum((upto - self.offset) // self.slide - first + 1, 0)
+class Cohort:
+    """Members that are answered together, as arrays. Places of members change when others leave."""
+
+    def __init__(self) -> None:
+        self._place: dict[str, int] = {}
+        self._list: list[str] = []
+        self._names: tuple[str, ...] | None = None
+        self._by_slide: tuple[Int64s, Int64s, Int64s] | None = (
+            None  # (slides with offsets, first member of each, members)
+        )
+        self.slide, self.offset, self.lag, self.start, self.reader = (np.zeros(0, np.int64) for _ in range(5))
+        self._fresh: set[str] = set()  # have not been looked at since they joined
+
+    def __len__(self) -> int:
+        return len(self._list)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The members' names, by place."""
+        if self._names is None:
+            self._names = tuple(self._list)
+        return self._names
+
+    def add(self, name: str, window: Window, reader: int) -> None:
+        """Have a member whose clock has not started."""
+        place = self._place[name] = len(self._list)
+        self._list.append(name)
+        self._fresh.add(name)
+        self._names = self._by_slide = None
+        if place >= len(self.slide):
+            self.slide, self.offset, self.lag, self.start, self.reader = (
+                np.concatenate((a, np.zeros(place + 16, np.int64)))
+                for a in (self.slide, self.offset, self.lag, self.start, self.reader)
+            )
+        self.slide[place], self.offset[place], self.lag[place] = window.slide, window.offset, window.lag
+        self.start[place], self.reader[place] = INF, reader
+
+    def remove(self, name: str) -> None:
+        """Have it no longer."""
+        place = self._place.pop(name)
+        self._fresh.discard(name)
+        self._names = self._by_slide = None
+        last, end = self._list.pop(), len(self._list)
+        if last != name:
+            self._list[place], self._place[last] = last, place
+            for array in (self.slide, self.offset, self.lag, self.start, self.reader):
+                array[place] = array[end]
+
+    def begin(self, name: str, ts: int) -> None:
+        """A member's clock starts."""
+        self.start[self._place[name]] = ts
+
+    def begin_all(self, ts: int) -> None:
+        """All clocks start that have not."""
+        mine = self.start[: len(self)]
+        mine[mine == INF] = ts
+
+    def done(self, name: str) -> None:
+        """A member has been answered up to the last frontier."""
+        self._fresh.discard(name)
+
+    def all_done(self) -> None:
+        """So have all."""
+        self._fresh.clear()
+
+    def due(self, done: int, upto: int) -> tuple[Int64s, Int64s, Int64s]:
+        """The instants up to `upto` that are not done: (member, first, how many), as numbers of its slides."""
+        fresh = np.array(sorted(self._place[n] for n in self._fresh), np.int64)
+        which = self._candidates(done, upto, fresh)
+        which = which[self.start[which] <= upto]
+        new = np.isin(which, fresh)
+        first, counts = instants(self.slide[which], self.offset[which], self.start[which], new, done, upto)
+        some = counts > 0
+        return which[some], first[some], counts[some]
+
+    def _candidates(self, done: int, upto: int, fresh: Int64s) -> Int64s:
+        """The members that may be due, in the order of their places."""
+        if self._by_slide is None:
+            pairs = np.stack((self.slide[: len(self)], self.offset[: len(self)]), axis=1)
+            clocks, of = np.unique(pairs, axis=0, return_inverse=True)
+            order = np.argsort(of.reshape(-1), kind="stable")
+            self._by_slide = clocks, np.searchsorted(of.reshape(-1)[order], np.arange(len(clocks) + 1)), order
+        clocks, first, members = self._by_slide
+        slide, offset = clocks.T
+        after = max(done, BEGINNING // 2)  # an offset must not carry it beyond the first instant there is
+        now = np.flatnonzero((upto - offset) // slide > (after - offset) // slide)
+        if len(now) == len(clocks):
+            return np.arange(len(self))
+        return np.unique(np.concatenate([fresh, *(members[first[s] : first[s + 1]] for s in now.tolist())]))
 
 
 def gathered(batches: Iterable[Batch]) -> list[Batch]:
-    """The batches with those of one cohort made one, each query's rows in the order in which they came."""
+    """The batches with those of the same queries made one, each query's rows in the order in which they came."""
     alike: dict[tuple[object, ...], list[Batch]] = {}
     for batch in batches:
-        alike.setdefault((*batch.names, None, *batch.rows.columns), []).append(batch)
+        alike.setdefault((tuple(batch.names), *batch.rows.columns), []).append(batch)
     return [_gathered(found) for found in alike.values()]
 
 
 def _gathered(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
+    names = batches[0].names
     rows = concat([b.rows for b in batches])
-    if len(batches[0].names) > 1:
-        owner = np.concatenate([b.owner for b in batches])
+    owner = np.concatenate([b.owner for b in batches])
+    if len(names) > 1:
         rows = rows.take(np.argsort(owner, kind="stable"))
-    return Batch(batches[0].names, np.sum([b.counts for b in batches], axis=0), rows)
+    return Batch(names, np.bincount(owner, minlength=len(names)), rows)
 
 
 def tables(batches: Iterable[Batch], shown: Mapping[str, Shown]) -> Iterator[tuple[str, pa.Table]]:
@@ -108,10 +201,11 @@ def tables(batches: Iterable[Batch], shown: Mapping[str, Shown]) -> Iterator[tup
     for batch in batches:
         if not len(batch):
             continue
-        ts = pa.array(batch.rows.ts).cast(shown[batch.names[0]].time_type)
+        ts = pa.array(batch.rows.ts).cast(shown[batch.names[int(batch.numbers[0])]].time_type)
         ends, counts = np.cumsum(batch.counts).tolist(), batch.counts.tolist()
-        for name, end, count in zip(batch.names, ends, counts, strict=True):
+        for number, end, count in zip(batch.numbers.tolist(), ends, counts, strict=True):
             if count:
+                name = batch.names[number]
                 yield name, shown[name].table(ts, batch.rows.columns, end - count, count)
 
 

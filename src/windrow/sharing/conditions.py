@@ -1,218 +1,276 @@
-"""Predicates as trees over attributes: what the index understands of a WHERE clause.
+"""Predicates as the index has them: unions of boxes over attributes.
 
-An attribute is an expression over a row, with values in a total order of codes: int64 codes for numbers, times and
-booleans (`aggregates.order`), UTF-8 bytes for text. The order has a successor for every code (`code + 1`, `bytes +
-b"\\0"`), so every comparison with a constant is membership in half-open spans, and a breakpoint is a single cut:
+An attribute is an expression over a row. A box is a set of values for some attributes (`spans.Values`), so a row lies
+in it when every one of them has such a value; a condition holds where the row lies in one of its boxes. Negations are
+pushed down to the tests, where they are complements, so three-valued logic needs no thought above them: a row for
+which a test is NULL lies neither in the box of the test nor in that of its negation.
 
-    x < 7   [-inf, 7)      x <= 7   [-inf, 8)      x = 7   [7, 8)      x BETWEEN 3 AND 5   [3, 6)
+    sym = 3 AND (price > 5 OR NOT ok)      {sym: [3, 4), price: [6, inf)}  {sym: [3, 4), ok: [false]}
 
-Logic is SQL's with three values: a span test of NULL is NULL. A predicate that cannot be brought into this form is an
-attribute of its own, `Opaque`: one bit per row, computed by the scalar engine or the user's function.
+What cannot be told apart is a bit: a boolean attribute of its own. So is a conjunct that would be too many boxes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeVar
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, reduce
+from math import prod
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-Bools = NDArray[np.bool_]
-C = TypeVar("C", bound="Condition")
-Cut = int | bytes
-Span = tuple[Cut | None, Cut | None]
-"""`[low, high)`; None is without bound."""
+from windrow.plan.expr import (
+    Always,
+    And,
+    Atom,
+    Bit,
+    Comparison,
+    Expr,
+    IsNull,
+    Not,
+    OneOf,
+    Or,
+    Predicate,
+    StartsWith,
+)
+from windrow.sharing.spans import ALL, NULL, Cut, Doubtful, Span, Values, compared, prefixed, united
+
+MOST_BOXES = 64
+"""A condition of more boxes is not taken apart further."""
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """What is tested: a column, or an expression as SQL over columns."""
+    """What is tested: an expression as SQL over columns. `why`: for a bit, what made it one."""
 
     sql: str
     type: pa.DataType
     reads: tuple[str, ...]
+    why: str = field(default="", compare=False)
+
+    def __hash__(self) -> int:
+        return hash(self.sql)
 
     @property
     def is_text(self) -> bool:
         return bool(pa.types.is_string(self.type) or pa.types.is_large_string(self.type))
 
 
+Box = tuple[tuple[Attribute, Values], ...]
+"""Attributes with the values they may have, in the order of their SQL; the empty box holds every row."""
+
+
 @dataclass(frozen=True)
 class Condition:
-    """A node of a predicate. Its hash is remembered, since every index looks predicates up."""
+    """Where a row lies in one of the boxes. Its hash is remembered, since every index looks conditions up."""
 
-    @property
-    def parts(self) -> tuple[Condition, ...]:
-        return ()
+    boxes: tuple[Box, ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.boxes)
 
     def __getstate__(self) -> dict[str, object]:
-        # hashes of text differ from process to process
-        return {k: v for k, v in self.__dict__.items() if k != "_hash"}
-
-
-def _remembering(cls: type[C]) -> type[C]:
-    """Compute an instance's hash once."""
-    compute = cls.__hash__
-
-    def remembered(self: C) -> int:
-        known = self.__dict__.get("_hash")
-        if known is None:
-            known = compute(self)
-            object.__setattr__(self, "_hash", known)
-        return int(known)
-
-    cls.__hash__ = remembered  # type: ignore[method-assign, assignment]
-    return cls
-
-
-@_remembering
-@dataclass(frozen=True)
-class Within(Condition):
-    """The attribute lies in one of the spans (disjoint, in order)."""
-
-    attribute: Attribute
-    spans: tuple[Span, ...]
-
-
-@_remembering
-@dataclass(frozen=True)
-class IsNull(Condition):
-    """The attribute is NULL."""
-
-    attribute: Attribute
-
-
-@_remembering
-@dataclass(frozen=True)
-class Opaque(Condition):
-    """A predicate that is not analysed; `why` says why, for EXPLAIN."""
-
-    attribute: Attribute  # boolean
-    why: str = ""
-
-
-@_remembering
-@dataclass(frozen=True)
-class Constant(Condition):
-    """Always the same: true, false or NULL."""
-
-    value: bool | None
-
-
-@_remembering
-@dataclass(frozen=True)
-class Not(Condition):
-    part: Condition
+        return {"boxes": self.boxes}  # hashes of text differ from process to process
 
     @property
-    def parts(self) -> tuple[Condition, ...]:
-        return (self.part,)
-
-
-@_remembering
-@dataclass(frozen=True)
-class And(Condition):
-    terms: tuple[Condition, ...]
+    def attributes(self) -> dict[str, Attribute]:
+        """The attributes tested, by their SQL."""
+        return {a.sql: a for box in self.boxes for a, _ in box}
 
     @property
-    def parts(self) -> tuple[Condition, ...]:
-        return self.terms
+    def tested(self) -> frozenset[str]:
+        """The SQL of the attributes tested."""
+        return _one_set(tuple([a.sql for box in self.boxes for a, _ in box]))
 
 
-@_remembering
-@dataclass(frozen=True)
-class Or(Condition):
-    terms: tuple[Condition, ...]
-
-    @property
-    def parts(self) -> tuple[Condition, ...]:
-        return self.terms
+@lru_cache(maxsize=4096)
+def _one_set(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(names)
 
 
-def atoms(condition: Condition) -> Iterator[Within | IsNull | Opaque]:
-    """The leaves that test an attribute."""
-    if isinstance(condition, Within | IsNull | Opaque):
-        yield condition
-    for part in condition.parts:
-        yield from atoms(part)
+EVERYTHING = Condition(((),))
+NOTHING = Condition(())
 
 
-def attributes(condition: Condition) -> dict[str, Attribute]:
-    """The attributes tested, by their SQL."""
-    return {a.attribute.sql: a.attribute for a in atoms(condition)}
+def within(attribute: Attribute, *spans: Span, null: bool = False) -> Condition:
+    """The condition that one attribute's values lie in spans.
 
-
-def cuts(atom: Within | IsNull | Opaque) -> set[Cut]:
-    """The breakpoints of an atom on its attribute."""
-    if isinstance(atom, Opaque):
-        return {1}
-    if isinstance(atom, IsNull):
-        return set()
-    return {c for span in atom.spans for c in span if c is not None}
-
-
-@dataclass(frozen=True)
-class Truth:
-    """Where a condition is true and where it is false; it is NULL elsewhere."""
-
-    true: Bools
-    false: Bools
-
-    def negated(self) -> Truth:
-        return Truth(self.false, self.true)
-
-
-def truth(condition: Condition, atom: Callable[[Within | IsNull | Opaque], Truth]) -> Truth:
-    """Three-valued logic over arrays that broadcast; `atom` gives the leaves."""
-    match condition:
-        case Within() | IsNull() | Opaque():
-            return atom(condition)
-        case Constant(value):
-            yes, no = np.array(value is True), np.array(value is False)
-            return Truth(yes, no)
-        case Not(part):
-            return truth(part, atom).negated()
-        case And(terms):
-            found = [truth(t, atom) for t in terms]
-            return Truth(_all([f.true for f in found]), _any([f.false for f in found]))
-        case Or(terms):
-            found = [truth(t, atom) for t in terms]
-            return Truth(_any([f.true for f in found]), _all([f.false for f in found]))
-    raise NotImplementedError(type(condition).__name__)
-
-
-def _all(arrays: list[Bools]) -> Bools:
-    result = arrays[0]
-    for a in arrays[1:]:
-        result = result & a
-    return result
-
-
-def _any(arrays: list[Bools]) -> Bools:
-    result = arrays[0]
-    for a in arrays[1:]:
-        result = result | a
-    return result
-
-
-def simplify(condition: Condition) -> Condition:
-    """The same condition with nested AND and OR of one kind flattened, and NOT of NOT gone.
-
-    >>> simplify(And((And((Constant(True),)), Not(Not(Constant(False))))))
-    And(terms=(Constant(value=True), Constant(value=False)))
+    >>> within(Attribute('"a"', pa.int64(), ("a",)), (3, 7)).boxes[0][0][1].spans
+    ((3, 7),)
     """
-    match condition:
-        case Not(Not(part)):
-            return simplify(part)
-        case Not(part):
-            return Not(simplify(part))
-        case And(terms) | Or(terms):
-            kind = type(condition)
-            flat: list[Condition] = []
-            for term in map(simplify, terms):
-                flat += term.parts if isinstance(term, kind) else (term,)
-            return flat[0] if len(flat) == 1 else kind(tuple(flat))
-    return condition
+    return Condition((((attribute, Values(spans, null)),),))
+
+
+def both(a: Condition, b: Condition) -> Condition:
+    """Where both hold."""
+    return _simple(m for x in a.boxes for y in b.boxes if (m := _met(x, y)) is not None)
+
+
+def either(a: Condition, b: Condition) -> Condition:
+    """Where one of them holds."""
+    return _simple((*a.boxes, *b.boxes))
+
+
+def _met(a: Box, b: Box) -> Box | None:
+    found = dict(a)
+    for attribute, values in b:
+        found[attribute] = found[attribute] & values if attribute in found else values
+        if not found[attribute]:
+            return None
+    return tuple(sorted(found.items(), key=lambda kv: kv[0].sql))
+
+
+def _simple(boxes: Iterable[Box]) -> Condition:
+    """The same union with equal boxes once, and boxes that differ in the values of one attribute made one."""
+    found: list[Box] = []
+    for box in dict.fromkeys(boxes):
+        if not box:
+            return EVERYTHING
+        for i, known in enumerate(found):
+            merged = _merged(known, box)
+            if merged is not None:
+                found[i] = merged
+                break
+        else:
+            found.append(box)
+    return Condition(tuple(found))
+
+
+def _merged(a: Box, b: Box) -> Box | None:
+    if len(a) != len(b) or any(x[0] != y[0] for x, y in zip(a, b, strict=True)):
+        return None
+    different = [i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x[1] != y[1]]
+    if len(different) != 1:
+        return None
+    i = different[0]
+    return (*a[:i], (a[i][0], a[i][1] | b[i][1]), *a[i + 1 :])
+
+
+# -- from conditions of a plan -----------------------------------------------------------------------------------------
+
+
+def condition(conjuncts: Sequence[Expr]) -> Condition:
+    """Where all conjuncts are true; those that would make too many boxes are bits."""
+    found = [_of_conjunct(e) for e in conjuncts]
+    while prod(max(len(c.boxes), 1) for c in found) > MOST_BOXES:
+        most = max(range(len(found)), key=lambda i: len(found[i].boxes))
+        found[most] = bit(conjuncts[most], "too many alternatives")
+    return reduce(both, found, EVERYTHING)
+
+
+def _of_conjunct(expr: Expr) -> Condition:
+    if expr.predicate is None:
+        return bit(expr, "not taken apart")
+    try:
+        return _holds(expr.predicate, True)
+    except _TooMany:
+        return bit(expr, "too many alternatives")
+
+
+class _TooMany(Exception):
+    """More boxes than are worth having."""
+
+
+def bit(expr: Expr, why: str) -> Condition:
+    """A boolean expression as it is."""
+    return within(_attribute(expr, why), (1, None))
+
+
+@lru_cache(maxsize=4096)
+def _attribute(expr: Expr, why: str = "") -> Attribute:
+    return Attribute(expr.sql(), expr.type, tuple(sorted(expr.columns)), why)
+
+
+def _holds(predicate: Predicate, wanted: bool) -> Condition:
+    """Where a predicate is true; where it is false, if that is `wanted`."""
+    match predicate:
+        case Always(value):
+            return EVERYTHING if value is wanted else NOTHING
+        case Not((part,)):
+            return _holds(part, not wanted)
+        case And(parts) | Or(parts):
+            found = [_holds(p, wanted) for p in parts]
+            together = isinstance(predicate, And) is wanted
+            size = prod(len(c.boxes) for c in found) if together else sum(len(c.boxes) for c in found)
+            if size > MOST_BOXES:
+                raise _TooMany
+            return reduce(both, found, EVERYTHING) if together else reduce(either, found, NOTHING)
+        case Bit(expr, why):
+            return within(_attribute(expr, why), (1, None) if wanted else (None, 1))
+        case Atom():
+            try:
+                values = _values(predicate)
+            except Doubtful as why:
+                return within(_attribute(predicate.expr, str(why)), (1, None) if wanted else (None, 1))
+            values = values if wanted else ALL if isinstance(predicate, IsNull) else values.complement()
+            return Condition((((_attribute(predicate.left), values),),)) if values else NOTHING
+    raise NotImplementedError(type(predicate).__name__)
+
+
+def _values(atom: Atom) -> Values:
+    """The values for which a test is true."""
+    type_ = atom.left.type
+    match atom:
+        case Comparison(operator=operator, constant=constant):
+            return compared(operator, type_, constant)
+        case OneOf(constants=constants):
+            return Values(united(s for c in constants for s in compared("=", type_, c).spans))
+        case StartsWith(prefix=prefix):
+            return prefixed(prefix)
+        case IsNull():
+            return NULL
+    raise NotImplementedError(type(atom).__name__)
+
+
+def bits(found: Condition) -> Mapping[str, str]:
+    """What is a bit in a condition, and why."""
+    return {a.sql: a.why for a in found.attributes.values() if a.why}
+
+
+# -- as text -----------------------------------------------------------------------------------------------------------
+
+
+def packed(conditions: Sequence[Condition]) -> bytes:
+    """Conditions as JSON: attributes once, boxes by their numbers; bytes of text are hexadecimal.
+
+    >>> one = within(Attribute('"s"', pa.string(), ("s",)), (b"a", None))
+    >>> read(packed([one])) == [one]
+    True
+    """
+    found: dict[str, Attribute] = {}
+    for condition in conditions:
+        found |= condition.attributes
+    number = {sql: i for i, sql in enumerate(found)}
+    schema = pa.schema([(str(i), a.type) for i, a in enumerate(found.values())])
+    boxes = [
+        [[(number[a.sql], [[_written(c) for c in s] for s in v.spans], v.null) for a, v in box] for box in c.boxes]
+        for c in conditions
+    ]
+    about = [(a.sql, a.reads, a.why) for a in found.values()]
+    return json.dumps([schema.serialize().to_pybytes().hex(), about, boxes]).encode()
+
+
+def read(data: bytes) -> list[Condition]:
+    """The conditions that `packed` wrote."""
+    schema, about, boxes = json.loads(data)
+    types = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema))).types
+    known = [Attribute(sql, t, tuple(reads), why) for (sql, reads, why), t in zip(about, types, strict=True)]
+
+    def values(spans: list[Any], null: bool) -> Values:
+        return Values(tuple((_cut(low), _cut(high)) for low, high in spans), null)
+
+    return [Condition(tuple(tuple((known[a], values(s, null)) for a, s, null in box) for box in c)) for c in boxes]
+
+
+def _written(cut: Cut | None) -> int | str | None:
+    return cut.hex() if isinstance(cut, bytes) else cut
+
+
+def _cut(written: int | str | None) -> Cut | None:
+    return bytes.fromhex(written) if isinstance(written, str) else written

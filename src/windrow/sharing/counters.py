@@ -17,6 +17,7 @@ k counts fragments.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,8 +26,8 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.sharing.cells import Index
 from windrow.sharing.conditions import Condition
+from windrow.sharing.index import Index
 from windrow.sharing.windows import PAIRED, Window, compose, edges_between, multiples, sliced
 
 
@@ -98,12 +99,14 @@ def count_fragments(
     places = index.places(attributes)
     slice_ = np.zeros(rows, np.int64) if first is None else np.repeat(np.arange(len(first) - 1), np.diff(first))
     code = slice_
-    weight = np.array([sum(1 for c in conditions if c == own) for p in index.plots for own in p.conditions], np.int64)
+    times = Counter(conditions)
+    weight = np.array([times[own] for p in index.plots for own in p.conditions], np.int64)
     signatures: Bools = np.zeros((int(slice_.max()) + 1 if rows else 0, 0), np.bool_)
     for k, plot in enumerate(index.plots):
-        cell = index.cells(k, places, rows)
-        kinds, kind_of = np.unique(plot.membership.T, axis=0, return_inverse=True)
-        code, signatures = _refined(code, signatures, kind_of.reshape(-1)[cell], kinds)
+        cells, cell = np.unique(index.cells(k, places, rows), return_inverse=True)
+        membership = np.stack([plot.inside(i, cells) for i in range(len(plot.conditions))], axis=1)
+        kinds, kind_of = np.unique(membership, axis=0, return_inverse=True)
+        code, signatures = _refined(code, signatures, kind_of.reshape(-1)[cell.reshape(-1)], kinds)
     counts = np.bincount(code, minlength=len(signatures))
     satisfied = signatures.astype(np.int64) @ weight if signatures.shape[1] else np.zeros(len(signatures), np.int64)
     some = satisfied > 0

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
 
-from windrow.sharing.conditions import Condition, Or, Within
+from windrow.sharing.conditions import Condition
 
 MOST_STEPS = 1024
 
@@ -56,19 +56,14 @@ Terms = frozenset[Term]
 def terms_of(condition: Condition) -> Terms | None:
     """A condition as a disjunction of terms; None if it is none.
 
-    >>> from windrow.sharing.conditions import Attribute
+    >>> from windrow.sharing.conditions import Attribute, within
     >>> import pyarrow as pa
-    >>> x = Attribute('"x"', pa.int64(), ("x",))
-    >>> sorted(t.low for t in terms_of(Or((Within(x, ((1, 2),)), Within(x, ((5, 6),))))))
+    >>> sorted(t.low for t in terms_of(within(Attribute('"x"', pa.int64(), ("x",)), (1, 2), (5, 6))))
     [1, 5]
     """
-    match condition:
-        case Within(attribute, spans):
-            return frozenset(Term(attribute.sql, low, high) for low, high in spans)
-        case Or(parts):
-            found = [terms_of(p) for p in parts]
-            return None if any(f is None for f in found) else frozenset(t for f in found for t in f or ())
-    return None
+    if not condition.boxes or any(len(box) != 1 or box[0][1].null for box in condition.boxes):
+        return None
+    return frozenset(Term(a.sql, low, high) for ((a, values),) in condition.boxes for low, high in values.spans)
 
 
 def covers(parts: Sequence[Terms], whole: Terms) -> bool:

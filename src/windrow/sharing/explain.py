@@ -5,7 +5,8 @@
     shared      whether the query shares; if not, `why` and nothing else
     technique, slicing, queries, rows
     slices      {"own": ticks of each, "common": about how many in a window, "windows": how many different ones}
-    cells       {"plot": attributes, "cells", "inside", "runs"; "solo": true for one bit per row}
+    cells       {"keys": attributes that are nested, "ranges": those within a key, "predicates": how many are in the
+                plot, "cells", "inside", "runs"; "boxed": true where cells are tested against boxes}
     bits        [{"predicate", "why"}]: what the index does not analyse
     reads       entries of a ledger, partials per group, or partials per value
     with        {"rows", "cells", "predicate"}: names of the others
@@ -20,9 +21,9 @@ from typing import Any
 from windrow.plan.cost import unit_of
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.words import duration
-from windrow.sharing.cells import Index
-from windrow.sharing.conditions import Opaque, atoms
+from windrow.sharing.conditions import bits
 from windrow.sharing.counters import least_rate, slice_rate
+from windrow.sharing.index import Index
 from windrow.sharing.joins.explain import sharing_of_join
 from windrow.sharing.registry import Registry, Served
 from windrow.sharing.windows import Window, sliced
@@ -84,28 +85,35 @@ def _index(served: Served) -> Index:
 def _cells(served: Served, index: Index) -> dict[str, Any]:
     k, i = index.home[served.query.member.condition]
     plot = index.plots[k]
-    first, _, _ = plot.runs
+    inside = runs = None
+    if not plot.boxed:
+        runs, low, high = plot.runs.at(i)
+        inside = int((high - low).sum())
+    keys, ranges = plot.attributes[: plot.keys], plot.attributes[plot.keys :]
     return {
-        "plot": list(plot.attributes),
-        "cells": plot.cells,
-        "inside": int(plot.membership[i].sum()),
-        "runs": int(first[i + 1] - first[i]),
-        "solo": plot.solo,
-    }
+        "keys": list(keys), "ranges": list(ranges), "predicates": len(plot.conditions), "cells": plot.cells,
+        "inside": inside, "runs": runs, "boxed": plot.boxed,
+    }  # fmt: skip
 
 
 def _bits(served: Served) -> list[dict[str, str]]:
     member = served.query.member
-    opaque = [a for a in atoms(member.condition) if isinstance(a, Opaque)]
-    found = [{"predicate": a.attribute.sql, "why": a.why} for a in opaque]
-    return found + [{"predicate": c, "why": "a user's function"} for c in sorted({u.column for u in member.user_calls})]
+    found = [{"predicate": _bare(sql), "why": why} for sql, why in bits(member.condition).items()]
+    return found + [
+        {"predicate": c, "why": "a user's function"} for c in sorted({u.column for u in member.kind.user_calls})
+    ]
+
+
+def _bare(sql: str) -> str:
+    """An operand without the parentheses around all of it."""
+    return sql[1:-1] if sql.startswith("(") else sql
 
 
 def _reads(served: Served) -> str:
     mine = served.query.member
     if served.family.joined[mine.name].account is not None:
         return "entries of a ledger"
-    return "partials per group" if mine.keys else "partials per value"
+    return "partials per group" if mine.kind.keys else "partials per value"
 
 
 def _others(served: Served, index: Index) -> dict[str, list[str]]:
@@ -140,14 +148,17 @@ def _lines(found: dict[str, Any], window: Window, unit: int) -> list[str]:
     if window.lag:
         shown = f"HOP({duration(window.slide, unit)}, {duration(window.range, unit)})"
     how = (
-        "one bit per row"
-        if cells["solo"]
-        else f"{cells['inside']} of {cells['cells']} cells, {_count(cells['runs'], 'run', 'runs')}"
+        f"tested against the boxes of {_count(cells['predicates'], 'predicate', 'predicates')}"
+        if cells["boxed"]
+        else f"{cells['inside']:,} of {cells['cells']:,}, {_count(cells['runs'], 'run', 'runs')}"
     )
+    nested = ", ".join(map(_bare, cells["ranges"])) or "nothing"
+    if cells["keys"]:
+        nested = ", ".join(map(_bare, cells["keys"])) + (f", and within it over {nested}" if cells["ranges"] else "")
     lines = [
         f"slices: {shown} is cut into ({own}); about {slices['common']:,.0f} common slices of "
         f"{_count(slices['windows'], 'window', 'windows')} in a window",
-        f"cells: {how} of the plot over {', '.join(cells['plot']) or 'nothing'}",
+        f"cells: {how}, over {nested}",
         *(f"bit: {b['predicate']} ({b['why']})" for b in found["bits"]),
         f"reads: {found['reads']}",
         f"shares rows with {_names(others['rows'])}",

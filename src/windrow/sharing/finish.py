@@ -11,6 +11,7 @@ holds the number of the query, and is put right afterwards.
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,7 +36,6 @@ class Finish:
         self.uid = ""  # tells it from others that had its name
         self.renamed = dict(query.shown)
         self.schema = dict(query.plan.root.schema)
-        self.slide = query.member.window.slide
         chain = query.chain
         self.circuit = Circuit(query.above, functions, {}) if chain is None else None
         self.operators = [_operator(x, functions) for x in chain or ()]
@@ -83,7 +83,7 @@ def finish(
     answers: list[Batch] = []
     changing: dict[str, Elements | None] = {name: None for name, mine in finishes.items() if mine.circuit is not None}
     for batch in due:
-        if batch.names[0] in changing:
+        if batch.names[int(batch.numbers[0])] in changing:
             changing |= batch.parts()
             continue
         try:
@@ -101,15 +101,18 @@ def finish(
 
 def _together(finishes: Mapping[str, Finish], batch: Batch, frontier: int) -> Batch:
     """A batch through its chain, which all its queries have."""
-    mine = finishes[batch.names[0]]
+    mine = finishes[batch.names[int(batch.numbers[0])]]
     if all(_copies(o) for o in mine.operators):
-        return Batch(batch.names, batch.counts, mine.advance(batch.rows, frontier))
+        return replace(batch, rows=mine.advance(batch.rows, frontier))
     rows = batch.rows
-    everyone = [finishes[n] for n in batch.names]
-    found = mine.advance(Elements(rows.ts, batch.owner, rows.sign, rows.columns), frontier, everyone)
-    counts = np.bincount(found.exp, minlength=len(batch.names))
-    slide = np.array([one.slide for one in everyone], np.int64)
-    return Batch(batch.names, counts, found.with_lifetimes(found.ts, found.ts + slide[found.exp]))
+    which = np.repeat(np.arange(len(batch.counts)), batch.counts)
+    begins = np.cumsum(batch.counts) - batch.counts
+    slide = (rows.exp - rows.ts)[np.minimum(begins, len(rows) - 1)]  # of every query that has rows
+    differ = any(isinstance(o, Bounds) for o in mine.operators)  # whose lengths differ from query to query
+    everyone = [finishes[n] for n in batch.answered] if differ else ()
+    found = mine.advance(Elements(rows.ts, which, rows.sign, rows.columns), frontier, everyone)
+    counts = np.bincount(found.exp, minlength=len(batch.counts))
+    return replace(batch, counts=counts, rows=found.with_lifetimes(found.ts, found.ts + slide[found.exp]))
 
 
 def _apart(

@@ -1,18 +1,21 @@
 """The ledger: shared answers without GROUP BY, for sums, counts and extremes.
 
-An account is one predicate; its entries are the sums (and best codes) of its rows between two edges of its own queries'
-windows. One pass puts the rows into partials, one per (slice, cell); partials are settled into entries; and because
-entries are integers, the answer of any window is the difference of two running sums over an account's entries:
+An account is one predicate; its entries are the sums (and best codes) of its rows between two edges of its own
+queries' windows. One pass puts the rows into partials, one per (slice, cell), and partials are summed into entries.
+The entries of an account are a chain in the order of their edges. A query reads its account with two cursors: one
+passes the entries that come into its window and adds them to the query's total, one passes those that leave it and
+takes them away:
 
-    edges of the account    12    15    27    30          W[18, 15] at 30: (12, 30]
-    entries                  a     b     c     d          b + c + d  =  (a+b+c+d) - a
+    edges of the account    12    15    27    30          W[18, 15] at 15: a + b
+    entries                  a     b     c     d                    at 30: a + b + c + d - a
 
-All windows of all queries that are due are answered by one pair of binary searches and one subtraction. Extremes have
-no difference; they are the best over the entries between the same two places.
+So an answer is the query's total, and an entry is touched twice per query, whatever the length of the window. Extremes
+have no difference; they are the best over the entries between the cursors.
 
 State: the entries younger than the account's longest window (a handful per window), none of it per cell. So a query
 that joins opens an account, one that leaves closes it, and nothing else changes. Cost per advance: rows once per plot,
-then slices times predicates, then the answers.
+then the accounts that rows reached, then the answers. Entries that nobody needs are dropped when they are as many as
+the others.
 """
 
 from __future__ import annotations
@@ -24,316 +27,312 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates import Aggregation
-from windrow.operators.aggregates.answers import Answer, coded, scalars
-from windrow.operators.aggregates.call import EXTREMES, MOMENTS
-from windrow.operators.aggregates.order import Order, encode, has_fixed_codes
-from windrow.operators.aggregates.sums import Cells, Layout, Lowering, Sums, relaid
-from windrow.operators.aggregates.vectors import Bools, Int64s, validity
+from windrow.operators.aggregates.answers import Answer
+from windrow.operators.aggregates.call import EXTREMES
+from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.state.run import Run, ints
-from windrow.sharing.cells import Plot, members_of, runs_of
-from windrow.sharing.kernels import greatest, number, settle, settle_best, settle_sparse, tally
+from windrow.sharing.chains import append, listed, passed
+from windrow.sharing.lanes import Kept, Packing, code_names, lane_columns, lowered, packed, unpacked
 from windrow.sharing.synopses import best_between
+from windrow.sharing.windows import Window
 
-_NO_NULLS = np.ones(1, np.bool_)
-
-
-class Accounts:
-    """Accounts of one plot: account i, numbered `numbers[i]`, is the plot's predicate `predicates[i]`."""
-
-    def __init__(self, plot: Plot, numbers: Sequence[int], predicates: Sequence[int]) -> None:
-        self.numbers = np.array(numbers, np.int64)
-        self.membership = plot.membership[list(predicates)]
-        whole = list(predicates) == list(range(len(plot.conditions)))
-        self.runs = plot.runs if whole else runs_of(self.membership)
-        self.members = plot.members if whole else members_of(self.membership)
+_FEW = 1024
+_NONE = -1
 
 
 @dataclass(frozen=True)
-class Sliced:
-    """Rows in time order, cut at edges: `first[s]:first[s + 1]` are the rows up to `edges[s]`."""
+class Entries:
+    """Sums and best codes of accounts between their edges; of one account in the order of edges."""
 
+    account: Int64s
+    edge: Int64s
+    lanes: Int64s  # [entries, lanes]
+    packing: Packing
+    codes: Mapping[tuple[str, bool], tuple[Int64s, Bools]]
+
+    def table(self) -> pa.Table:
+        """The entries for another process, or for a store."""
+        columns: dict[str, np.ndarray] = {"account": self.account, "edge": self.edge}
+        columns |= lane_columns(self.lanes, self.packing)
+        for key, (codes, some) in self.codes.items():
+            columns |= dict(zip(code_names(*key), (codes, some), strict=True))
+        return pa.table(columns)
+
+    def repacked(self, packing: Packing) -> Int64s:
+        """The lanes in another order, with zeros for those that are new."""
+        return packed(self.lanes[:, 0], unpacked(self.lanes, self.packing), packing)
+
+    @staticmethod
+    def of(table: pa.Table, kept: Kept) -> Entries:
+        """The entries of a table that `table` made."""
+        lanes, packing = kept.read(table)
+        return Entries(ints(table, "account"), ints(table, "edge"), lanes, packing, kept.read_codes(table))
+
+
+def together(parts: Sequence[Entries], packing: Packing) -> Entries:
+    """Entries one after the other, with the lanes of `packing`."""
+    account, edge = (np.concatenate([getattr(p, n) for p in parts]) for n in ("account", "edge"))
+    lanes = np.concatenate([p.lanes if p.packing == packing else p.repacked(packing) for p in parts])
+    codes = {
+        key: (np.concatenate([p.codes[key][0] for p in parts]), np.concatenate([p.codes[key][1] for p in parts]))
+        for key in parts[0].codes
+    }
+    return Entries(account, edge, lanes, packing, codes)
+
+
+@dataclass(frozen=True)
+class Due:
+    """Answers that are due: `count[i]` of `reader[i]`, at every `k * slide[i] + offset[i]` from k = `first[i]` on.
+
+    Windows end `lag[i]` before the instant, in the time of rows.
+    """
+
+    reader: Int64s
     first: Int64s
-    edges: Int64s
+    count: Int64s
+    slide: Int64s
+    offset: Int64s
+    lag: Int64s
 
-
-class Best:
-    """The greatest codes of entries; for a minimum, codes are inverted."""
-
-    def __init__(self, type_: pa.DataType, least: bool) -> None:
-        self.type, self.least = type_, least
-        self.codes, self.filled = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-
-    def codes_of(self, column: pa.Array) -> tuple[Int64s, Bools | None]:
-        codes = encode([column])[0][0]
-        return (~codes if self.least else codes), validity(column)
-
-    def answer(self, low: Int64s, high: Int64s, type_: pa.DataType) -> Answer:
-        best, some = best_between(low, high, self.codes, self.filled)
-        return coded(~best if self.least else best, None if some.all() else some, Order(self.type), type_)
-
-
-class Lanes(Sums):
-    """Sums whose needs may grow while queries join."""
-
-    def require(self, sums: bool, squares: bool) -> None:
-        """Also keep these from now on; what is there already has none of them."""
-        self._sums, self._squares = self._sums or sums, self._squares or squares
+    @property
+    def ts(self) -> Int64s:
+        """The instants, reader by reader."""
+        begins = np.repeat(np.cumsum(self.count) - self.count, self.count)
+        number = np.repeat(self.first, self.count) + np.arange(len(begins)) - begins
+        return number * np.repeat(self.slide, self.count) + np.repeat(self.offset, self.count)
 
 
 class Ledger:
-    """Entries of all accounts, by (account, edge)."""
+    """The entries of all accounts, and those who read them."""
 
     def __init__(self) -> None:
-        self.account = np.zeros(0, np.int64)
-        self.edge = np.zeros(0, np.int64)
-        self.rows = np.zeros((0, 1), np.int64)
-        self.sums: dict[str, Lanes] = {}
-        self.bests: dict[tuple[str, bool], Best] = {}
+        self.kept = Kept()
+        self._packing = Packing()
+        self._bests: tuple[tuple[str, bool], ...] = ()
+        self._size = 0  # entries, dead ones among them
+        self._edge, self._next, self._before, self._slot = (np.zeros(0, np.int64) for _ in range(4))
+        self._lanes = np.zeros((0, 1), np.int64)
+        self._codes, self._some = np.zeros((0, 0), np.int64), np.zeros((0, 0), np.bool_)
+        self._accounts: dict[int, int] = {}  # number -> slot
+        self._head, self._tail = np.zeros(0, np.int64), np.zeros(0, np.int64)  # of slots
+        self._reach, self._number = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._free: list[int] = []
+        self._closed: list[int] = []
+        self._readers = Readers()
+        self._live = 0  # entries when the dead were last dropped
+        self._runs: list[Run] | None = []  # what holds all entries; None: to be made
+        self._slot_of = np.zeros(0, np.int64)  # of every account's number, -1 when it is not open
 
     def __len__(self) -> int:
-        return len(self.account)
+        return self._size
 
-    @staticmethod
-    def takes(calls: Sequence[Aggregation], types: Mapping[str, pa.DataType]) -> bool:
-        """Whether these aggregates can be kept as entries."""
-        return all(
-            c.column is None
-            or (c.kind in EXTREMES and has_fixed_codes(types[c.column]))
-            or (c.kind in ("count", "sum", "avg", *MOMENTS) and not c.distinct)
-            for c in calls
-        )
+    # -- accounts and readers ----------------------------------------------------------------------------------------
 
     def provide(self, calls: Sequence[Aggregation], types: Mapping[str, pa.DataType]) -> None:
         """Keep what these aggregates need from now on."""
-        for call in calls:
-            if call.column is None:
-                continue
-            if call.kind in EXTREMES:
-                key = (call.column, call.kind == "min")
-                if key not in self.bests:
-                    best = self.bests[key] = Best(types[call.column], call.kind == "min")
-                    best.codes, best.filled = np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
-                continue
-            if call.column not in self.sums:
-                self.sums[call.column] = Lanes(types[call.column], False, False)
-                self.sums[call.column].grow(len(self))
-            sums = self.sums[call.column]
-            sums.require(sums=call.kind != "count", squares=call.kind in MOMENTS)
+        self.kept.provide(calls, types)
+        self._fit()
 
-    # -- taking rows in ----------------------------------------------------------------------------------------------
+    def open(self, account: int, window: Window) -> int:
+        """A reader of an account, which is opened if it is new."""
+        slot = self._accounts.get(account)
+        if slot is None:
+            slot = self._accounts[account] = self._free.pop() if self._free else len(self._accounts) + len(self._closed)
+            if slot >= len(self._head):
+                self._head, self._tail, self._reach, self._number = (
+                    _room(a, slot + 1, _NONE) for a in (self._head, self._tail, self._reach, self._number)
+                )
+            self._slot_of = _room(self._slot_of, account + 1, _NONE)
+            self._reach[slot], self._number[slot], self._slot_of[account] = 0, account, slot
+        # what leaves a window is taken away at its next instant: it must be there until then
+        self._reach[slot] = max(self._reach[slot], window.range + window.slide + window.lag)
+        return self._readers.add(slot, window.range)
 
-    def settle(
-        self, plot: Plot, accounts: Accounts, own: tuple[Int64s, Int64s], cell: Int64s, rows: Sliced,
-        columns: Mapping[str, pa.Array], needed: frozenset[tuple[str, str]],
-    ) -> int:  # fmt: skip
-        """Add rows to the accounts of a plot's predicates; returns the number of partials formed.
+    def leave(self, reader: int) -> None:
+        """Read no longer."""
+        self._readers.remove(reader)
 
-        `own`: (first own edge of each account, own edges). `needed`: columns with what is kept of each.
-        """
-        of_row, begin, cells = number(rows.first, cell, plot.cells)
-        count = len(cells)
-        own_at, own_edges = own
-        slots = np.arange(len(own_edges))
-        shape = (own_at, slots, rows.edges, own_edges)
-        row_lanes = tally(of_row, count)
-        made = {"rows": self._settled(accounts, plot.cells, begin, cells, row_lanes, shape)}
-        placed = Cells(of_row, np.ones(len(of_row), np.int8), count)
-        for column, sums in self.sums.items():
-            if (column, "sums") in needed:
-                lanes = sums.lift(columns[column], placed)
-                made[column] = self._settled(accounts, plot.cells, begin, cells, lanes, shape)
-        bests: dict[tuple[str, bool], tuple[Int64s, Bools]] = {}
-        for key, best in self.bests.items():
-            if (key[0], "least" if key[1] else "greatest") in needed:
-                codes, valid = best.codes_of(columns[key[0]])
-                top, some = greatest(of_row, codes, _NO_NULLS if valid is None else valid, valid is not None, count)
-                out, filled = np.zeros(len(own_edges), np.int64), np.zeros(len(own_edges), np.bool_)
-                settle_best(begin, cells, top, some, *accounts.members, *shape, out, filled)
-                bests[key] = (out, filled)
-        owner = np.repeat(accounts.numbers, np.diff(own_at))
-        kept = np.flatnonzero(made["rows"][:, 0] > 0)
-        lanes_kept = {c: m[kept] for c, m in made.items()}
-        self._merge(owner[kept], own_edges[kept], lanes_kept, {k: (c[kept], f[kept]) for k, (c, f) in bests.items()})
-        return count
+    def close(self, account: int) -> None:
+        """Forget an account; nobody reads it."""
+        slot = self._accounts.pop(account, None)
+        if slot is not None:
+            self._closed.append(slot)
+            self._reach[slot], self._number[slot], self._slot_of[account] = _NONE, _NONE, _NONE
 
-    def _settled(
-        self, accounts: Accounts, size: int, begin: Int64s, cells: Int64s, lanes: Int64s, shape: tuple[Int64s, ...]
-    ) -> Int64s:
-        own_edges = shape[-1]
-        out = np.zeros((len(own_edges), lanes.shape[1]), np.int64)
-        if lanes.shape[1] == 0 or len(cells) == 0:
-            return out
-        run_at, low, high = accounts.runs
-        member_at, members = accounts.members
-        dense = (len(begin) - 1) * (size + len(low))
-        sparse = float(np.diff(member_at)[cells].sum())
-        if dense <= 2 * sparse:
-            settle(begin, cells, lanes, size, run_at, low, high, *shape, out)
-        else:
-            settle_sparse(begin, cells, lanes, member_at, members, *shape, out)
-        return out
-
-    def _merge(
-        self,
-        owner: Int64s,
-        edge: Int64s,
-        lanes: Mapping[str, Int64s],
-        bests: Mapping[tuple[str, bool], tuple[Int64s, Bools]],
-    ) -> None:
-        """Add entries; those of one account and edge become one."""
-        n = len(owner)
-        accounts = np.concatenate((self.account, owner))
-        edges = np.concatenate((self.edge, edge))
-        order = np.lexsort((edges, accounts))
-        a, e = accounts[order], edges[order]
-        opens = np.ones(len(order), np.bool_)
-        opens[1:] = (a[1:] != a[:-1]) | (e[1:] != e[:-1])
-        begins = np.flatnonzero(opens)
-        self.account, self.edge = a[begins], e[begins]
-
-        def joined(old: np.ndarray, new: np.ndarray | None) -> np.ndarray:
-            more = np.zeros((n, *old.shape[1:]), old.dtype) if new is None else new
-            both: np.ndarray = np.concatenate((old, more))[order]
-            return both
-
-        def added(old: Int64s, new: Int64s | None) -> Int64s:
-            both = joined(old, new)
-            return np.add.reduceat(both, begins, axis=0) if len(begins) else both
-
-        self.rows = added(self.rows, lanes["rows"])
-        for column, sums in self.sums.items():
-            sums.store = sums.canonical(added(sums.store, lanes.get(column)))
-        for key, best in self.bests.items():
-            codes, filled = bests.get(key, (None, None))
-            some = joined(best.filled, filled)
-            top = np.where(some, joined(best.codes, codes), np.iinfo(np.int64).min)
-            best.codes = np.maximum.reduceat(top, begins) if len(begins) else top
-            best.filled = np.logical_or.reduceat(some, begins) if len(begins) else some
-
-    # -- answers -----------------------------------------------------------------------------------------------------
-
-    def reader(self) -> Reader:
-        """The entries as they are now, to answer from."""
-        return Reader(self)
-
-    def forget(self, oldest: Mapping[int, int]) -> None:
-        """Drop entries at or before `oldest[account]`; accounts that are not named are closed."""
-        if not len(self):
-            return
-        names = np.array(sorted(oldest), np.int64)
-        bounds = np.array([oldest[k] for k in sorted(oldest)], np.int64)
-        at = np.searchsorted(names, self.account)
-        known = (
-            (at < len(names)) & (names[np.minimum(at, len(names) - 1)] == self.account)
-            if len(names)
-            else np.zeros(len(self), np.bool_)
+    def slots(self, accounts: Int64s) -> Int64s:
+        """The slots of accounts; -1 for those that are not open."""
+        known = accounts < len(self._slot_of)
+        return (
+            np.where(known, self._slot_of[np.where(known, accounts, 0)], _NONE)
+            if len(self._slot_of)
+            else accounts * 0 - 1
         )
-        keep = known.copy()
-        keep[known] = self.edge[known] > bounds[at[known]]
-        if keep.all():
-            return
-        self.account, self.edge, self.rows = self.account[keep], self.edge[keep], self.rows[keep]
-        for sums in self.sums.values():
-            sums.store = sums.store[keep]
-            if sums.layout.width > 6:
+
+    # -- entries -----------------------------------------------------------------------------------------------------
+
+    def add(self, entries: Entries) -> None:
+        """Add entries; those of one account and edge become one. Entries of accounts that are not open are dropped."""
+        self._runs = None
+        self._add(entries)
+
+    def _add(self, entries: Entries) -> None:
+        self._fit()
+        slot = self.slots(entries.account)
+        lanes = entries.lanes if entries.packing == self._packing else entries.repacked(self._packing)
+        codes, some = self._codes_of(entries)
+        self._grow(self._size + len(slot))
+        self._size = int(
+            append(
+                self._size, slot, entries.edge, lanes, codes, some, self._head, self._tail, self._slot, self._edge,
+                self._next, self._before, self._lanes, self._codes, self._some,
+            )
+        )  # fmt: skip
+
+    def _codes_of(self, entries: Entries) -> tuple[Int64s, Bools]:
+        n = len(entries.account)
+        codes, some = np.zeros((n, len(self._bests)), np.int64), np.zeros((n, len(self._bests)), np.bool_)
+        for k, key in enumerate(self._bests):
+            if key in entries.codes:
+                codes[:, k], some[:, k] = entries.codes[key]
+        return codes, some
+
+    def _fit(self) -> None:
+        """Have the lanes and codes that are to be kept."""
+        packing, bests = self.kept.packing, tuple(self.kept.bests)
+        if packing != self._packing:
+            old, self._packing = self._packing, packing
+            self._lanes = packed(self._lanes[:, 0], unpacked(self._lanes, old), packing)
+            totals = self._readers.totals
+            self._readers.totals = packed(totals[:, 0], unpacked(totals, old), packing)
+        if bests != self._bests:
+            more = len(bests) - len(self._bests)
+            self._bests = bests  # what is new comes last
+            self._codes = np.concatenate((self._codes, np.zeros((len(self._codes), more), np.int64)), axis=1)
+            self._some = np.concatenate((self._some, np.zeros((len(self._some), more), np.bool_)), axis=1)
+
+    def _grow(self, size: int) -> None:
+        if size > len(self._edge):
+            self._edge, self._next, self._before, self._slot, self._lanes, self._codes, self._some = (
+                _room(a, size, 0)
+                for a in (self._edge, self._next, self._before, self._slot, self._lanes, self._codes, self._some)
+            )
+
+    def forget(self, last: int) -> None:
+        """Drop entries that no window after `last` looks at, if they are many."""
+        if self._size > 2 * self._live + _FEW:
+            self._compact(last)
+
+    def _compact(self, last: int) -> None:
+        slot, edge = self._slot[: self._size], self._edge[: self._size]
+        keep = (self._reach[slot] >= 0) & (edge > last - self._reach[slot])
+        kept = np.flatnonzero(keep)
+        place = np.append(np.where(keep, np.cumsum(keep) - 1, _NONE), _NONE)  # place[-1]: of nothing
+        self._next, self._before = place[self._next[kept]], place[self._before[kept]]
+        self._slot, self._edge = slot[kept], edge[kept]
+        self._lanes, self._codes, self._some = self._lanes[kept], self._codes[kept], self._some[kept]
+        self._head[:] = _NONE
+        firsts = np.flatnonzero(self._before == _NONE)
+        self._head[self._slot[firsts]] = firsts
+        self._tail = place[self._tail]
+        self._readers.moved(place)
+        self._size = self._live = len(kept)
+        self._free, self._closed = self._free + self._closed, []
+        self._trim()
+
+    def _trim(self) -> None:
+        """Give up lanes that are zero everywhere, where there are many."""
+        for column, (lanes, layout) in unpacked(self._lanes, self._packing).items():
+            if layout.width > 6:
+                sums = self.kept.sums[column]
+                sums.store, sums.layout = lanes, layout
                 sums.trim()
-        for best in self.bests.values():
-            best.codes, best.filled = best.codes[keep], best.filled[keep]
+                sums.store = np.zeros((0, sums.layout.width), np.int64)
+        self._fit()
 
     # -- state -------------------------------------------------------------------------------------------------------
 
-    def run(self) -> Run:
-        """All entries as one run."""
-        columns: dict[str, np.ndarray] = {"account": self.account, "edge": self.edge, "rows": self.rows[:, 0]}
-        for column, sums in self.sums.items():
-            columns |= {f"{name}|{column}": sums.store[:, k] for k, name in enumerate(sums.layout.names())}
-        for (column, least), best in self.bests.items():
-            mark = "least" if least else "greatest"
-            columns |= {f"{mark}|{column}": best.codes, f"{mark}?|{column}": best.filled}
-        return Run(pa.table({n: pa.array(np.ascontiguousarray(v)) for n, v in columns.items()}))
+    def entries(self) -> Entries:
+        """All entries of accounts that are open."""
+        live = np.flatnonzero(self._reach[self._slot[: self._size]] >= 0)
+        codes = {key: (self._codes[live, k], self._some[live, k]) for k, key in enumerate(self._bests)}
+        return Entries(self._number[self._slot[live]], self._edge[live], self._lanes[live], self._packing, codes)
+
+    def runs(self) -> tuple[Run, ...]:
+        """All entries as runs; what came with `add_all` is written once, and again only when much of it is dead."""
+        if self._runs is None or sum(r.table.num_rows for r in self._runs) > 2 * self._size + _FEW:
+            self._runs = [Run(self.entries().table())] if self._size else []
+        return tuple(self._runs)
 
     def add_all(self, tables: Sequence[pa.Table]) -> None:
-        """Add the entries of tables that `run` of like ledgers holds; what is to be kept has been provided."""
-        filled = [t for t in tables if t.num_rows]
-        if not filled:
-            return
-        found: dict[str, list[tuple[Int64s, Layout]]] = {}
-        for column, sums in self.sums.items():
-            found[column] = [lanes_of(t, column) for t in filled]
-            for _, layout in found[column]:
-                sums.widen(layout)
-        lanes = {"rows": np.concatenate([ints(t, "rows") for t in filled]).reshape(-1, 1)}
-        for column, parts in found.items():
-            lanes[column] = np.concatenate([relaid(m, old, self.sums[column].layout) for m, old in parts])
-        bests = {}
-        for key in self.bests:
-            codes = [_codes(t, *key) for t in filled]
-            bests[key] = (np.concatenate([c for c, _ in codes]), np.concatenate([f for _, f in codes]))
-        account, edge = (np.concatenate([ints(t, n) for t in filled]) for n in ("account", "edge"))
-        self._merge(account, edge, lanes, bests)
+        """Add the entries of tables that like ledgers made; what is to be kept has been provided."""
+        found = [Entries.of(t, self.kept) for t in tables if t.num_rows]
+        for entries in found:
+            self._add(entries)
+        if found and self._runs is not None:
+            self._runs.append(Run(together(found, self._packing).table()))
+
+    def restore(self, runs: Sequence[Run]) -> None:
+        """Have the entries again that `runs` named."""
+        for run in runs:
+            self._add(Entries.of(run.table, self.kept))
+        self._runs = list(runs)
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def answers(self, calls: Sequence[Aggregation], due: Due) -> tuple[dict[Aggregation, Answer], int]:
+        """The answers of calls, and of how many entries they are made. Instants of a reader come in order."""
+        readers, found = self._readers, {}
+        asked = (due.reader, due.first, due.count, due.slide, due.offset - due.lag, readers.slot, readers.range)
+        chain = (self._head, self._edge, self._next)
+        extremes = [c for c in calls if c.kind in EXTREMES and c.column is not None]
+        if extremes:
+            places, low, high = listed(*asked, *chain, readers.gone)
+        for call in extremes:
+            key = (str(call.column), call.kind == "min")
+            k = self._bests.index(key)
+            best, some = best_between(low, high, self._codes[places, k], self._some[places, k])
+            found[call] = self.kept.bests[key].answer(best, some, call.type)
+        lanes, read = passed(*asked, *chain, readers.came, readers.gone, readers.held, readers.totals, self._lanes)
+        return lowered(calls, lanes, self._packing, self.kept) | found, int(read)
 
 
-class Reader:
-    """Answers from the entries of a ledger that does not change meanwhile; running sums are made once per column."""
+class Readers:
+    """Queries that read accounts: their cursors, and their totals. A cursor is the last entry it has passed."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-        self._running: dict[str, Int64s] = {}
-        self._edges: Int64s | None = None
+    def __init__(self) -> None:
+        self.slot, self.range, self.came, self.gone, self.held = (np.zeros(0, np.int64) for _ in range(5))
+        self.totals = np.zeros((0, 1), np.int64)
+        self._free: list[int] = []
+        self._count = 0
 
-    def between(self, account: Int64s, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
-        """The entries of `account` with edges in `(low, high]`, as places `[a, b)`."""
-        if self._edges is None:
-            self._edges = np.unique(self.ledger.edge)
-            self._step = len(self._edges) + 1
-            self._key = self.ledger.account * self._step + np.searchsorted(self._edges, self.ledger.edge)
-        key, base = self._key, account * self._step
-        first, last = (np.searchsorted(key, base + np.searchsorted(self._edges, at, "right")) for at in (low, high))
-        return first, last
+    def add(self, slot: int, range_: int) -> int:
+        """A reader that has passed nothing yet."""
+        reader = self._free.pop() if self._free else self._count
+        self._count = max(self._count, reader + 1)
+        if self._count > len(self.slot):
+            self.slot, self.range, self.came, self.gone, self.held, self.totals = (
+                _room(a, self._count, 0) for a in (self.slot, self.range, self.came, self.gone, self.held, self.totals)
+            )
+        self.slot[reader], self.range[reader], self.held[reader] = slot, range_, 0
+        self.came[reader] = self.gone[reader] = _NONE
+        self.totals[reader] = 0
+        return reader
 
-    def answers(self, calls: Sequence[Aggregation], low: Int64s, high: Int64s) -> dict[Aggregation, Answer]:
-        """The answers of distinct calls over entries `[low, high)`, at every request."""
-        ledger = self.ledger
-        rows = self._difference("", ledger.rows, low, high)[:, 0]
-        lowered: dict[str, Lowering] = {}
-        found: dict[Aggregation, Answer] = {}
-        for call in calls:
-            if call.column is None:
-                found[call] = scalars(rows, None, call.type)
-            elif call.kind in EXTREMES:
-                found[call] = ledger.bests[call.column, call.kind == "min"].answer(low, high, call.type)
-            else:
-                if call.column not in lowered:
-                    sums = ledger.sums[call.column]
-                    lanes = self._difference(call.column, sums.store, low, high)
-                    lowered[call.column] = Lowering(lanes, sums.layout, sums.type, rows)
-                found[call] = lowered[call.column].answer(call)
-        return found
+    def remove(self, reader: int) -> None:
+        """Its number will be given to another."""
+        self._free.append(reader)
+        self.came[reader] = self.gone[reader] = _NONE
 
-    def _difference(self, column: str, lanes: Int64s, low: Int64s, high: Int64s) -> Int64s:
-        """Sums of entries `[low, high)`; running sums wrap around, their differences do not."""
-        running = self._running.get(column)
-        if running is None:
-            running = self._running[column] = np.zeros((len(lanes) + 1, lanes.shape[1]), np.int64)
-            np.cumsum(lanes, axis=0, out=running[1:])
-        return running[high] - running[low]
+    def moved(self, place: Int64s) -> None:
+        """Entries have other places."""
+        self.came[: self._count] = place[self.came[: self._count]]
+        self.gone[: self._count] = place[self.gone[: self._count]]
 
 
-def _codes(table: pa.Table, column: str, least: bool) -> tuple[Int64s, Bools]:
-    mark = "least" if least else "greatest"
-    if f"{mark}|{column}" not in table.column_names:
-        return np.zeros(table.num_rows, np.int64), np.zeros(table.num_rows, np.bool_)
-    return ints(table, f"{mark}|{column}"), ints(table, f"{mark}?|{column}")
-
-
-def lanes_of(table: pa.Table, column: str) -> tuple[Int64s, Layout]:
-    """The lanes of one column in a table of partials or entries, and their layout."""
-    ending = f"|{column}"
-    marks = ("least", "least?", "greatest", "greatest?")
-    names = [n[: -len(ending)] for n in table.column_names if n.endswith(ending) and n[: -len(ending)] not in marks]
-    layout = Layout.of_names(names)
-    lanes = np.zeros((table.num_rows, layout.width), np.int64)
-    for k, name in enumerate(layout.names()):
-        if name in names:
-            lanes[:, k] = ints(table, name + ending)
-    return lanes, layout
+def _room(array: np.ndarray, size: int, fill: int) -> np.ndarray:
+    """The array with room for `size`, and for as many again that come later."""
+    if size <= len(array):
+        return array
+    grown = np.full((2 * size + 16, *array.shape[1:]), fill, array.dtype)
+    grown[: len(array)] = array
+    return grown

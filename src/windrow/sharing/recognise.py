@@ -22,8 +22,8 @@ from windrow.operators.aggregates import Aggregation
 from windrow.operators.linear import Formula
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, column, quote
-from windrow.sharing.conditions import And, Attribute, Condition, Constant, attributes, simplify
-from windrow.sharing.family import Member, UserCall
+from windrow.sharing.conditions import Attribute, condition
+from windrow.sharing.member import Kind, Member, UserCall
 from windrow.sharing.windows import Window
 
 SHARED = "#shared"
@@ -235,14 +235,8 @@ def _formula(e: Expr) -> Formula:
 
 
 def _member(plan: n.QueryPlan, aggregate: n.Aggregate, rows: _Rows) -> Recognised:
-    from windrow.cql.predicates import condition
-
-    called = {s.column: s.type for s in rows.steps if isinstance(s, UserCall)}
-    types = {**rows.types, **called}
-    filters = [s for s in rows.steps if isinstance(s, Expr)]
-    tests: list[Condition] = [condition(f, types) for f in filters]
-    whole = simplify(And(tuple(tests))) if tests else Constant(True)
-    formulas = {a.sql: _tested(a) for a in attributes(whole).values()}
+    whole = condition([s for s in rows.steps if isinstance(s, Expr)])
+    formulas = {a.sql: _tested(a) for a in whole.attributes.values()}
     shown: list[tuple[str, str]] = []
     keys = []
     for key in aggregate.keys:
@@ -268,7 +262,9 @@ def _member(plan: n.QueryPlan, aggregate: n.Aggregate, rows: _Rows) -> Recognise
     assert rows.window is not None
     chain = chain_of(plan, aggregate)
     above: Hashable = plan.name if chain is None else (tuple(shown), tuple(map(said, chain)))
-    member = Member(plan.name, rows.window, whole, tuple(dict.fromkeys(keys)), tuple(calls), formulas, steps, above)
+    calling = tuple(s for s in steps if isinstance(s, UserCall))
+    kind = Kind.of(tuple(dict.fromkeys(keys)), tuple(calls), formulas, calling, above)
+    member = Member(plan.name, rows.window, whole, kind, steps)
     source = Source(rows.stream, tuple(sorted(rows.tables)), frozenset(rows.equalities))
     read = {c for f in (*formulas.values(), *(s for s in steps if isinstance(s, Formula))) for c in f.reads}
     read |= {c for s in steps if isinstance(s, UserCall) for f in s.arguments for c in f.reads}

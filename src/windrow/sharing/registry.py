@@ -157,7 +157,7 @@ class Registry:
         m = query.member
         match self.sharing:
             case "slices":
-                return (query.source, m.condition, m.keys)
+                return (query.source, m.condition, m.kind.keys)
             case "fragments":
                 return (query.source, m.window)
         return query.source

@@ -17,8 +17,8 @@ due query the partials in its windows, or where totals are kept those that come 
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -40,8 +40,10 @@ from windrow.operators.keys import factorize
 from windrow.operators.state.run import Run, ints
 from windrow.sharing.cells import Plot, unpacked
 from windrow.sharing.conditions import Condition
+from windrow.sharing.edges import Edges
 from windrow.sharing.kernels import add_to_grid, carry_to_grid, greatest, instants_best, number, tally
-from windrow.sharing.ledger import Best, Lanes, Sliced, lanes_of
+from windrow.sharing.lanes import Best, Lanes, Sliced, lanes_of
+from windrow.sharing.member import Member
 from windrow.sharing.windows import Window
 
 MOST_STAMPS = 1 << 20
@@ -50,7 +52,6 @@ MOST_TOTALS = 1 << 25
 """Numbers kept as totals of windows, at most; queries beyond read their windows anew."""
 SLIDES_KEPT = 4
 """Totals are kept of windows that are at least so many slides long."""
-_NO_NULLS = np.ones(1, np.bool_)
 _NONE: Int64s = np.zeros(0, np.int64)
 
 
@@ -65,6 +66,11 @@ class Due:
     first: int
     last: int
     since: int  # the epoch it joined in: older blocks are not for it
+
+    @staticmethod
+    def of(member: Member, first: int, last: int, since: int) -> Due:
+        """What a member has to answer."""
+        return Due(member.condition, member.kind.keys, member.kind.calls, member.window, first, last, since)
 
     def end(self, number: int) -> int:
         """Where the window ends at an instant, in the time of rows."""
@@ -159,23 +165,29 @@ class Shards:
                 lanes = self.sums.setdefault(call.column, Lanes(self.types[call.column], False, False))
                 lanes.require(sums=call.kind != "count", squares=call.kind in MOMENTS)
 
+    def empty(self) -> Shards:
+        """Shards like these, without partials."""
+        made = Shards(self.keys, self.types, self.values)
+        made.bests = dict(self.bests)
+        made.sums = {c: s.like() for c, s in self.sums.items()}
+        return made
+
     # -- taking rows in ----------------------------------------------------------------------------------------------
 
     def settle(
-        self, plot: Plot, epoch: int, cell: Int64s, rows: Sliced, columns: Mapping[str, pa.Array],
-        wanted: Bools, only: frozenset[str] | None = None,
+        self, plot: Plot, epoch: int, ts: Int64s, at: Int64s, cell: Int64s, edges: Edges,
+        columns: Mapping[str, pa.Array], wanted: Bools | None, only: frozenset[str] | None = None,
     ) -> int:  # fmt: skip
-        """Form the partials of rows in cells that are `wanted`; returns how many."""
-        inside = wanted[cell]
-        if not inside.all():
-            kept = np.flatnonzero(inside)
-            first = np.searchsorted(kept, rows.first)
-            picks = pa.array(kept)
-            columns = {c: columns[c].take(picks) for c in self._reads() if c in columns}
-            cell, rows = cell[kept], Sliced(first, rows.edges)
+        """Form the partials of rows in time order: those at `at`, whose cells are `wanted`; returns how many."""
+        if wanted is not None:
+            inside = wanted[cell]
+            at, cell = (at, cell) if inside.all() else (at[inside], cell[inside])
         n = len(cell)
         if n == 0:
             return 0
+        picks = pa.array(at)
+        columns = {c: columns[c] if n == len(ts) else columns[c].take(picks) for c in self._reads() if c in columns}
+        rows = _sliced(ts[at], edges)
         slot = self.groups.lookup([columns[k] for k in self.keys], n) if self.keys else np.zeros(n, np.int64)
         block = (
             self._valued(cell, slot, rows, columns) if self.values else self._summed(cell, slot, rows, columns, plot)
@@ -199,10 +211,8 @@ class Shards:
             block.lanes[column] = sums.lift(columns[column], placed)
             block.layouts[column] = sums.layout
         for key, best in self.bests.items():
-            if key[0] not in columns:
-                continue
-            codes, valid = best.codes_of(columns[key[0]])
-            block.bests[key] = greatest(of_row, codes, _NO_NULLS if valid is None else valid, valid is not None, count)
+            if key[0] in columns:
+                block.bests[key] = best.per_partial(columns[key[0]], of_row, count)
         return block
 
     def _valued(self, cell: Int64s, slot: Int64s, rows: Sliced, columns: Mapping[str, pa.Array]) -> Block:
@@ -253,13 +263,13 @@ class Shards:
                 block.bests[key] = greatest(codes, codes_, filled, True, count)
         return block if (np.diff(edge) >= 0).all() else block.take(np.argsort(edge, kind="stable"))
 
-    def forget(self, oldest: int, alive: frozenset[Condition], names: frozenset[str]) -> None:
+    def forget(self, oldest: int, alive: Set[Condition], names: Set[str]) -> None:
         """Drop partials at or before `oldest`, and those that no query reads any more."""
         kept = []
         for block in self.blocks:
             if block.only is not None and not (block.only & names):
                 continue
-            if not any(c in alive for c in block.plot.conditions):
+            if not any(c in block.plot.number for c in alive):
                 continue
             young = block.edge > oldest
             share = int(young.sum())
@@ -295,7 +305,8 @@ class Shards:
                 mark = "least" if least else "greatest"
                 columns |= {f"{mark}|{column}": codes, f"{mark}?|{column}": filled}
             columns |= {f"value|{v}": c for v, c in block.values.items()}
-            about = {b"plot": block.plot.packed, b"block": pickle.dumps((block.epoch, block.only))}
+            only = None if block.only is None else sorted(block.only)
+            about = {b"plot": block.plot.packed, b"block": json.dumps([block.epoch, only]).encode()}
             block.run = Run(pa.table(columns).replace_schema_metadata(about))
         return block.run
 
@@ -311,7 +322,8 @@ class Shards:
         self.blocks.append(block)
 
     def _block(self, table: pa.Table) -> Block:
-        epoch, only = pickle.loads(table.schema.metadata[b"block"])
+        epoch, names = json.loads(table.schema.metadata[b"block"])
+        only = None if names is None else frozenset(names)
         plot = unpacked(table.schema.metadata[b"plot"])
         keys = [one(table.column(f"key|{k}")) for k in self.keys]
         slot = self.groups.lookup(keys, table.num_rows) if keys else np.zeros(table.num_rows, np.int64)
@@ -576,16 +588,16 @@ class Chosen:
 def _readable(block: Block, due: Due, name: str) -> bool:
     """Whether a block is for a query: made since it joined, or its own history; and of its plot."""
     mine = block.epoch >= due.since if block.only is None else name in block.only
-    return mine and due.condition in block.plot.conditions
+    return mine and due.condition in block.plot.number
 
 
 def _chosen(block: Block, due: Due, name: str) -> Chosen | None:
     if not _readable(block, due, name):
         return None
-    member = block.plot.membership[block.plot.conditions.index(due.condition)]
+    inside = block.plot.inside(block.plot.number[due.condition], block.cell)
     first = np.maximum(due.first_with(block.edge), due.first)
     last = np.minimum(due.first_with(block.edge + due.window.range) - 1, due.last)
-    at = np.flatnonzero(member[block.cell] & (first <= last))
+    at = np.flatnonzero(inside & (first <= last))
     return Chosen(block, at, first[at], last[at]) if len(at) else None
 
 
@@ -602,9 +614,15 @@ def _within(block: Block, due: Due, name: str, low: int, high: int) -> Picked | 
     if not _readable(block, due, name):
         return None
     begin, end = np.searchsorted(block.edge, (low, high), "right")
-    member = block.plot.membership[block.plot.conditions.index(due.condition)]
-    at = begin + np.flatnonzero(member[block.cell[begin:end]])
+    at = begin + np.flatnonzero(block.plot.inside(block.plot.number[due.condition], block.cell[begin:end]))
     return Picked(block, at) if len(at) else None
+
+
+def _sliced(ts: Int64s, edges: Edges) -> Sliced:
+    """Rows cut at the edges; the last slice ends at the first edge beyond them."""
+    _, every = edges.own(ts, int(ts[-1]))
+    every = every[: int(np.searchsorted(every, ts[-1], "left")) + 1]
+    return Sliced(np.concatenate(([0], np.searchsorted(ts, every, "right"))), every)
 
 
 def _summed_columns(calls: Sequence[Aggregation]) -> list[str]:

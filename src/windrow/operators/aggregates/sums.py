@@ -296,11 +296,11 @@ def _too_wide(low: Int64s, high: Int64s, carried: Int64s) -> Bools | None:
 
 
 class Lowering:
-    """Final values of the functions over one column's lanes, at points."""
+    """Final values of the functions over one column's lanes, at points; they begin at column `at` of `lanes`."""
 
-    def __init__(self, lanes: Int64s, layout: Layout, type_: pa.DataType, rows: Int64s) -> None:
-        self._lanes, self._layout, self._type = lanes, layout, type_
-        self.count = rows - lanes[:, 0] if layout.nulls else rows
+    def __init__(self, lanes: Int64s, layout: Layout, type_: pa.DataType, rows: Int64s, at: int = 0) -> None:
+        self._lanes, self._layout, self._type, self._at = lanes, layout, type_, at
+        self.count = rows - lanes[:, at] if layout.nulls else rows
 
     def answer(self, call: Aggregation) -> Answer:
         """The answer of one call."""
@@ -321,7 +321,7 @@ class Lowering:
         """Put NaN and infinities where the rows have them (VARIANCE: NaN for all of them)."""
         if not self._layout.specials:
             return values
-        nan, up, down = (self._lanes[:, self._layout.nulls + k] > 0 for k in range(3))
+        nan, up, down = (self._lanes[:, self._at + self._layout.nulls + k] > 0 for k in range(3))
         if not infinite:
             return np.where(nan | up | down, np.nan, values)
         values = np.where(up, np.inf, np.where(down, -np.inf, values))
@@ -332,7 +332,7 @@ class Lowering:
         return 32 * self._layout.sums[0] - (1074 if pa.types.is_floating(self._type) else 0)
 
     def _bounds(self) -> tuple[int, int]:
-        return self._layout.sums_at, self._layout.squares_at
+        return self._at + self._layout.sums_at, self._at + self._layout.squares_at
 
     def _sum(self, type_: pa.DataType) -> Answer:
         if pa.types.is_decimal(type_):
@@ -375,8 +375,8 @@ class Lowering:
         layout, n = self._layout, self.count
         pop = call.kind in ("var_pop", "stddev_pop")
         divisors = n * (n if pop else n - 1.0)
-        sums = (layout.sums_at, layout.squares_at, layout.sums[0])
-        squares = (layout.squares_at, layout.width, layout.squares[0])
+        sums = (*self._bounds(), layout.sums[0])
+        squares = (self._at + layout.squares_at, self._at + layout.width, layout.squares[0])
         unit = -2148 if pa.types.is_floating(self._type) else 0
         values = limbs.deviations(self._lanes, *sums, *squares, unit, n, divisors)
         if pa.types.is_decimal(self._type):

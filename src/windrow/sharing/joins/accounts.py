@@ -9,7 +9,7 @@ import numpy as np
 
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING
-from windrow.sharing.cohort import Cohort
+from windrow.sharing.cohort import instants
 from windrow.sharing.joins.layout import LaneLayout
 from windrow.sharing.joins.members import JoinMember, Pair, Sided
 from windrow.sharing.joins.side import Predicate, SideRows
@@ -81,15 +81,14 @@ class Account:
     def requests(self, last: int, frontier: int, numbers: Mapping[str, int]) -> Requests:
         """All windows of all queries that are due by `frontier` and were not by `last`."""
         begun = [s for s in self.members if s.start != BEGINNING]
-        names = [s.member.name for s in begun]
-        cohort = Cohort(names, [s.member.window for s in begun], [s.start for s in begun])
-        cohort.fresh = np.array([s.fresh for s in begun], np.bool_)
-        first, counts = cohort.due(last, frontier)
+        table = [(s.member.window.range, s.member.window.slide, s.start, s.fresh) for s in begun]
+        range_, slide, start, fresh = np.array(table, np.int64).reshape(-1, 4).T
+        first, counts = instants(slide, np.zeros(len(begun), np.int64), start, fresh > 0, last, frontier)
         which = np.repeat(np.arange(len(begun)), counts)
         step = np.arange(len(which)) - (np.cumsum(counts) - counts)[which]
-        ts = (first[which] + step) * cohort.slide[which]
-        query = np.array([numbers[n] for n in names], np.int64)
-        return Requests.of(query[which], ts, ts - cohort.range[which])
+        ts = (first[which] + step) * slide[which]
+        query = np.array([numbers[s.member.name] for s in begun], np.int64)
+        return Requests.of(query[which], ts, ts - range_[which])
 
     def axis(self, since: int, frontier: int, times: Sequence[Int64s]) -> Int64s:
         """The edges of intervals: where windows that are read from now on begin, and where intervals ended so far.

@@ -1,0 +1,158 @@
+"""From the cells of a plot to those who need its rows: accounts of the ledger, and shards.
+
+Accounts whose windows have the same edges are of one class, so edges are found per class, however many accounts there
+are. A feed is changed account by account as queries come and go; its arrays are made anew from plain lists.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.sharing.cells import Plot
+from windrow.sharing.conditions import Condition
+from windrow.sharing.edges import Edges
+from windrow.sharing.kernels import number
+from windrow.sharing.lanes import Kept
+from windrow.sharing.ledger import Entries
+from windrow.sharing.settle import ByMembers, ByRuns, Calendar, settling
+from windrow.sharing.windows import Window
+
+ShardsKey = tuple[tuple[str, ...], tuple[str, ...]]
+"""Which shards: the keys, and the columns whose values are kept."""
+MOST_STAMPS = 1 << 20
+_CLOSED = -1
+
+
+@dataclass
+class Account:
+    """A predicate whose rows are summed, for queries with some windows."""
+
+    number: int
+    condition: Condition
+    windows: dict[Window, int] = field(default_factory=dict)  # how many queries have each
+
+
+class Feed:
+    """What one plot feeds."""
+
+    def __init__(self, plot: Plot, technique: str) -> None:
+        self.plot, self.technique = plot, technique
+        self._position: dict[int, int] = {}  # of accounts, by number
+        self._numbers: list[int] = []
+        self._predicates: list[int] = []
+        self._class: list[int] = []
+        self._classes: dict[frozenset[Window], int] = {}
+        self._arrays: _Arrays | None = None
+        self._users: dict[ShardsKey, Counter[tuple[int, Window]]] = {}  # of shards: (predicate, window)
+        self._shards: dict[ShardsKey, tuple[Edges, Bools | None]] = {}
+
+    # -- who is fed --------------------------------------------------------------------------------------------------
+
+    def put(self, account: Account, predicate: int) -> None:
+        """Feed an account, with the windows that it has now; without any, no longer."""
+        at = self._position.get(account.number)
+        if at is None:
+            at = self._position[account.number] = len(self._numbers)
+            self._numbers.append(account.number)
+            self._predicates.append(predicate)
+            self._class.append(_CLOSED)
+        windows = frozenset(account.windows)
+        known = self._classes.setdefault(windows, len(self._classes)) if windows else _CLOSED
+        if known != self._class[at]:
+            self._class[at], self._arrays = known, None
+
+    def use(self, key: ShardsKey, predicate: int, window: Window, times: int) -> None:
+        """Feed shards for so many more queries with a window and a predicate."""
+        users = self._users.setdefault(key, Counter())
+        users[predicate, window] += times
+        if not users[predicate, window]:
+            del users[predicate, window]
+            if not users:
+                del self._users[key]
+        self._shards.pop(key, None)
+
+    @property
+    def feeds_accounts(self) -> bool:
+        return any(c != _CLOSED for c in self._class)
+
+    @property
+    def shards(self) -> Mapping[ShardsKey, tuple[Edges, Bools | None]]:
+        """Where each shards' slices end, and which cells it needs (None: all)."""
+        for key, users in self._users.items():
+            if key not in self._shards:
+                edges = Edges(((0, w) for w in {w for _, w in users}), 1, self.technique)
+                self._shards[key] = (edges, self._covered({p for p, _ in users}))
+        return {key: self._shards[key] for key in self._users}
+
+    def _covered(self, predicates: set[int]) -> Bools | None:
+        if self.plot.boxed:
+            return None
+        runs = self.plot.runs.take(np.array(sorted(predicates), np.int64))
+        steps = np.zeros(self.plot.cells + 1, np.int64)
+        np.add.at(steps, runs.low, 1)
+        np.add.at(steps, runs.high, -1)
+        return np.cumsum(steps)[:-1] > 0
+
+    # -- entries of accounts -----------------------------------------------------------------------------------------
+
+    def entries(self, ts: Int64s, cell: Int64s, columns: Mapping[str, pa.Array], kept: Kept) -> tuple[Entries, int]:
+        """The entries of rows in time order, in cells of the plot, and how many partials they were made of."""
+        arrays = self._made()
+        calendar = Calendar.of(arrays.edges, ts, arrays.class_at, arrays.accounts)
+        of_row, begin, cells = _partials(self.plot.cells, calendar.first(ts), cell)
+        lanes = kept.lift(columns, of_row, len(cells))
+        account, edge, sums = arrays.settling.sums(begin, cells, lanes, calendar)
+        codes = {}
+        if kept.bests:
+            order = np.argsort(account, kind="stable")
+            account, edge, sums = account[order], edge[order], sums[order]
+            at = np.searchsorted(account, np.arange(len(arrays.numbers) + 1))
+            for key, (best, some) in kept.codes(columns, of_row, len(cells)).items():
+                codes[key] = np.zeros(len(edge), np.int64), np.zeros(len(edge), np.bool_)
+                arrays.settling.best(begin, cells, best, some, calendar, at, edge, *codes[key])
+        return Entries(arrays.numbers[account], edge, sums, kept.packing, codes), len(cells)
+
+    def _made(self) -> _Arrays:
+        if self._arrays is None:
+            self._arrays = _Arrays.of(self)
+        return self._arrays
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """A feed's accounts as arrays, by position."""
+
+    numbers: Int64s
+    edges: Edges  # of classes
+    class_at: Int64s
+    accounts: Int64s  # by class
+    settling: ByRuns | ByMembers
+
+    @staticmethod
+    def of(feed: Feed) -> _Arrays:
+        plot, class_ = feed.plot, np.array(feed._class, np.int64)
+        used, number_of = np.unique(class_, return_inverse=True)
+        windows = list(feed._classes)
+        closed = int(len(used) > 0 and used[0] == _CLOSED)
+        classes = [windows[c] for c in used[closed:].tolist()]
+        edges = Edges(((i, w) for i, ws in enumerate(classes) for w in ws), len(classes), feed.technique)
+        order = np.argsort(number_of.reshape(-1), kind="stable")
+        class_at = np.searchsorted(number_of.reshape(-1)[order], np.arange(closed, len(used) + 1))
+        settled = settling(plot, np.array(feed._predicates, np.int64))
+        return _Arrays(np.array(feed._numbers, np.int64), edges, class_at, order, settled)
+
+
+def _partials(cells: int, first: Int64s, cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Number the (slice, cell) that occur: each row's, the slices' first, their cells."""
+    if cells <= max(MOST_STAMPS, 8 * len(cell)):
+        made: tuple[Int64s, Int64s, Int64s] = number(first, cell, cells)
+        return made
+    found, of_cell = np.unique(cell, return_inverse=True)
+    of_row, begin, numbers = number(first, of_cell.reshape(-1).astype(np.int64), len(found))
+    return of_row, begin, found[numbers]

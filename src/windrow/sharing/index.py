@@ -1,0 +1,187 @@
+"""The predicate index: the plots of a set of conditions, and a row's cell in each.
+
+Conditions that test the same attributes are in one plot (`cells`); plots whose grids are small are merged where that
+saves a pass over the rows. A condition that joins goes into a young plot, with those of its attributes that are not
+much older: plots of the same attributes grow by a factor, so there are few of them, and a condition is put into a new
+plot a few times in its life. One that leaves stays in its plot until half of them have left.
+
+Cost per row: a binary search per attribute, then a lookup per plot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+import pyarrow as pa
+
+from windrow.operators.aggregates.vectors import Int64s
+from windrow.sharing.cells import MOST_CELLS, Axis, Plot, axis_over
+from windrow.sharing.conditions import Condition
+from windrow.sharing.spans import Cut
+
+MOST_SETS = 32
+"""With more sets of attributes than this, merging is not searched for."""
+MOST_MERGED = 4096
+"""Nor are plots of more conditions."""
+MERGED_CELLS = 1 << 16
+"""Plots are merged into a grid of no more cells than this."""
+GROWTH = 8
+"""A plot takes in those of its attributes that are at most so many times as large."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a plot costs, in nanoseconds: per row, per cell and slice."""
+
+    row: float = 25.0
+    cell: float = 5.0
+
+
+class Index:
+    """The plots of a set of conditions; `home` says which plot a condition is in, and which predicate of it."""
+
+    def __init__(self, conditions: Iterable[Condition] = (), rows_per_slice: float = 256.0, costs: Costs | None = None):
+        wanted = list(dict.fromkeys(conditions))
+        self.plots = [Plot(members) for members in _split(wanted, rows_per_slice, costs or Costs())]
+        self.home = {c: (k, i) for k, p in enumerate(self.plots) for i, c in enumerate(p.conditions)}
+        self._left: dict[Condition, tuple[int, int]] = {}  # conditions that have left, but not their plots
+        self._axes()
+
+    def _axes(self) -> None:
+        found: dict[str, list[Axis]] = {}
+        for plot in self.plots:
+            for axis in plot.axes:
+                found.setdefault(axis.attribute.sql, []).append(axis)
+        self.axes = {sql: axis_over(axes) for sql, axes in found.items()}
+        self._folds = [tuple(self.axes[a.attribute.sql].fold(a) for a in p.axes) for p in self.plots]
+
+    def changed(self, new: Sequence[Condition], gone: Iterable[Condition]) -> list[Plot]:
+        """Have these conditions, too, and those no longer; the plots that are new.
+
+        Predicates in all other plots stay what they were.
+        """
+        for condition in gone:
+            self._left[condition] = self.home.pop(condition)
+        sets: dict[frozenset[str], list[Condition]] = {}
+        for condition in new:
+            if condition in self._left:
+                self.home[condition] = self._left.pop(condition)
+            else:
+                sets.setdefault(condition.tested, []).append(condition)
+        left = Counter(k for k, _ in self._left.values())
+        old = {k for k, n in left.items() if 2 * n >= len(self.plots[k].conditions)}
+        for k in old:
+            kept = [c for c in self.plots[k].conditions if c in self.home]
+            if kept:
+                sets.setdefault(frozenset(self.plots[k].attributes), []).extend(kept)
+        made = [Plot(self._with_young(tested, members, old)) for tested, members in sets.items()]
+        if old or made:
+            self._replace(old, made)
+        return made
+
+    def _with_young(self, tested: frozenset[str], members: list[Condition], old: set[int]) -> list[Condition]:
+        """Conditions together with those of plots that are to be merged with them, which are `old` then."""
+        for k, plot in enumerate(self.plots):
+            young = len(plot.conditions) <= GROWTH * len(members)
+            if k not in old and young and tested == frozenset(plot.attributes):
+                old.add(k)
+                members = [*(c for c in plot.conditions if c in self.home), *members]
+        return members
+
+    def _replace(self, old: set[int], made: list[Plot]) -> None:
+        number = {k: n for n, k in enumerate(k for k in range(len(self.plots)) if k not in old)}
+        self.plots = [p for k, p in enumerate(self.plots) if k not in old]
+        if old:
+            self.home = {c: (number[k], i) for c, (k, i) in self.home.items() if k in number}
+            self._left = {c: (number[k], i) for c, (k, i) in self._left.items() if k in number}
+        for plot in made:
+            self.home.update((c, (len(self.plots), i)) for i, c in enumerate(plot.conditions))
+            self.plots.append(plot)
+        self._axes()
+
+    def places(self, columns: Mapping[str, pa.Array]) -> dict[str, Int64s]:
+        """Every row's place on every axis; `columns` are the attributes by their SQL."""
+        return {sql: axis.places(columns[sql]) for sql, axis in self.axes.items()}
+
+    def cells(self, k: int, places: Mapping[str, Int64s], rows: int) -> Int64s:
+        """Every row's cell in plot k; -1 for none."""
+        plot = self.plots[k]
+        mine = [
+            places[a.attribute.sql] if fold is None else fold[places[a.attribute.sql]]
+            for a, fold in zip(plot.axes, self._folds[k], strict=True)
+        ]
+        return plot.cell(mine, rows)
+
+
+def _split(conditions: Sequence[Condition], rows_per_slice: float, price: Costs) -> list[list[Condition]]:
+    """The conditions of every plot: one plot per set of attributes, merged by cost."""
+    sets: dict[frozenset[str], list[Condition]] = {}
+    for condition in conditions:
+        sets.setdefault(condition.tested, []).append(condition)
+    if not 1 < len(sets) <= MOST_SETS:
+        return list(sets.values())
+    large = [members for members in sets.values() if len(members) > MOST_MERGED]
+    groups = [_Group(t, _cuts(members), members) for t, members in sets.items() if len(members) <= MOST_MERGED]
+
+    def cost(group: _Group) -> float:
+        return price.row * rows_per_slice + price.cell * group.cells if group.cells <= MERGED_CELLS else float("inf")
+
+    return [*large, *(g.members for g in _merged(groups, cost))]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Conditions that might make one plot: what they test, and where."""
+
+    tested: frozenset[str]
+    cuts: Mapping[str, frozenset[Cut]]
+    members: list[Condition]
+
+    @property
+    def cells(self) -> int:
+        """The size of the grid, were nothing nested."""
+        return prod(len(c) + 2 for c in self.cuts.values())
+
+    def __or__(self, other: _Group) -> _Group:
+        none: frozenset[Cut] = frozenset()
+        tested = self.tested | other.tested
+        cuts = {a: self.cuts.get(a, none) | other.cuts.get(a, none) for a in tested}
+        return _Group(tested, cuts, self.members + other.members)
+
+
+def _cuts(conditions: Sequence[Condition]) -> dict[str, frozenset[Cut]]:
+    found: dict[str, set[Cut]] = {}
+    for box in (box for c in conditions for box in c.boxes):
+        for attribute, values in box:
+            cuts = found.setdefault(attribute.sql, set())
+            cuts.update(cut for span in values.spans for cut in span if cut is not None)
+    return {sql: frozenset(cuts) for sql, cuts in found.items()}
+
+
+def _merged(groups: list[_Group], cost: Callable[[_Group], float]) -> list[_Group]:
+    """Merge the two groups that save most, again and again; those whose grid would be too large stay as they are."""
+    alive = dict(enumerate(groups))
+    prices = {k: cost(g) for k, g in alive.items()}
+    never = float("inf")
+
+    def saving(a: int, b: int) -> float:
+        if never in (prices[a], prices[b]) or alive[a].cells * alive[b].cells > MERGED_CELLS * MOST_CELLS:
+            return -never
+        return prices[a] + prices[b] - cost(alive[a] | alive[b])
+
+    saved = {(a, b): saving(a, b) for a, b in combinations(alive, 2)}
+    new = len(groups)
+    while saved:
+        (a, b), gain = max(saved.items(), key=lambda kv: kv[1])
+        if gain <= 0:
+            break
+        alive[new] = alive.pop(a) | alive.pop(b)
+        prices[new] = cost(alive[new])
+        saved = {pair: g for pair, g in saved.items() if a not in pair and b not in pair}
+        saved |= {(k, new): saving(k, new) for k in alive if k != new}
+        new += 1
+    return list(alive.values())
