@@ -39,8 +39,9 @@ from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.linear import Formula, Select
 from windrow.operators.quantise import Quantise, round_up
 from windrow.operators.window import RangeWindow
-from windrow.plan.expr import Comparison, Constant, Expr, Not, Ref, column, quote
+from windrow.plan.expr import Comparison, Constant, Expr, Not, Ref, column
 from windrow.runtime.job import LocalJob
+from windrow.scalar_engine import quote
 from windrow.sharing.cohort import parts
 from windrow.sharing.conditions import condition
 from windrow.sharing.counters import count_fragments, count_slices

@@ -22,7 +22,7 @@ from windrow.operators.aggregates import Aggregation
 from windrow.operators.elements import Int64s
 from windrow.operators.linear import Formula
 from windrow.operators.scalar import holds
-from windrow.plan.expr import quote
+from windrow.scalar_engine import quote
 from windrow.sharing.conditions import EVERYTHING, Attribute, Condition, within
 from windrow.sharing.counters import Cost, count_fragments, count_slices, shared_slices, unshared_slices
 from windrow.sharing.family import Family, Kind, Member

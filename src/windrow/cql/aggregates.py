@@ -20,8 +20,9 @@ from windrow.cql.expressions import AGGREGATES, Context, Pipeline, find_aggregat
 from windrow.cql.scope import Scope, is_resolved, operand, resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.types import has_interval
-from windrow.plan.expr import Expr, quote
+from windrow.plan.expr import Expr
 from windrow.plan.nodes import Aggregate, AggregateCall, Project
+from windrow.scalar_engine import quote
 
 _PARAMETERS = {"quantile": 1, "quantile_cont": 1, "top_k": 1}
 _DUCKDB_NAMES = {"quantile": "quantile_disc"}

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
@@ -24,7 +24,7 @@ from windrow.cql.shed_syntax import SHED, at_shed, parse_shed
 from windrow.cql.source import Cursor, Source
 from windrow.cql.window_functions import at_window_function, parse_window_function
 from windrow.cql.windows import FORMS, at_window, parse_window
-from windrow.errors import CQLSyntaxError
+from windrow.errors import CQLSyntaxError, UnsupportedError
 from windrow.plan.nodes import StreamOp
 
 WSTREAM = "WSTREAM"
@@ -237,6 +237,13 @@ def parse_query(source: Source, tokens: list[Token]) -> exp.Query:
         trees = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(_with_window_names(tokens), source.text)
     except ParseError as error:
         raise _syntax_error(error, source) from None
+    except TokenError:  # sqlglot reads the text of a quoted type name again
+        start = source.span(tokens[0].start if tokens else 0)
+        raise CQLSyntaxError("a quoted name stands where a type is expected", span=start) from None
+    except RecursionError:
+        raise UnsupportedError(
+            "expressions nest too deep", hint="split the query", span=source.span(tokens[0].start if tokens else 0)
+        ) from None
     tree = trees[0] if trees else None
     if not isinstance(tree, exp.Query):
         raise CQLSyntaxError("expected a SELECT", span=source.span(tokens[0].start if tokens else 0))

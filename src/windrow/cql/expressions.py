@@ -22,8 +22,9 @@ from windrow.cql.scope import did_you_mean, resolved, span_of
 from windrow.cql.source import Source
 from windrow.cql.types import DuckDBRefusal
 from windrow.errors import BindingError, UnsupportedError, WindrowError
-from windrow.plan.expr import Expr, Ref, column, quote
+from windrow.plan.expr import Expr, Ref, column
 from windrow.plan.nodes import Call, Filter, Node, Project
+from windrow.scalar_engine import quote
 
 AGGREGATES: Mapping[str, str] = {
     "count": "count", "count_star": "count", "sum": "sum", "avg": "avg", "mean": "avg", "min": "min", "max": "max",

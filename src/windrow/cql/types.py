@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.errors import BindingError
-from windrow.plan.expr import quote
+from windrow.scalar_engine import connect, quote
 
 HUGEINT = pa.decimal128(38, 0)
 """DuckDB's HUGEINT, the SUM of integers, in Arrow. Read back it would be a DECIMAL, whose products overflow."""
@@ -63,13 +63,7 @@ def _check_kept(type_: Any) -> None:
 
 @lru_cache(maxsize=1)
 def _connection() -> Any:
-    import duckdb
-
-    connection = duckdb.connect(":memory:")
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET threads = 1")
-    connection.execute("SET enable_external_access = false")
-    return connection
+    return connect()
 
 
 def _ask(query: str) -> pa.Schema:

@@ -20,8 +20,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from windrow.operators.aggregates.vectors import filled, fixed, one_pattern, validity
-from windrow.operators.scalar import evaluate, literal, quote
+from windrow.operators.scalar import evaluate
 from windrow.operators.types import has_interval
+from windrow.scalar_engine import literal, quote
 
 _NULL = np.uint64(0x9AE16A3B2F90404F)
 _SEED = np.uint64(0x8445D61A4E774912)

@@ -18,29 +18,16 @@ from numpy.typing import NDArray
 
 from windrow.errors import RuntimeFailure
 from windrow.operators.at_exit import gate
+from windrow.scalar_engine import connect
 
 _local = threading.local()
 
 
 def _connection() -> Any:
     if not hasattr(_local, "connection"):
-        import duckdb
-
         gate.close_at_exit()
-        _local.connection = duckdb.connect(":memory:", config={"threads": 1})
-        _local.connection.execute("SET preserve_insertion_order = true; SET enable_progress_bar = false")
-        _local.connection.execute("SET TimeZone = 'UTC'")  # else the hour of an instant is the machine's
+        _local.connection = connect()
     return _local.connection
-
-
-def quote(name: str) -> str:
-    """Quote an identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """Quote a string."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def evaluate(

@@ -19,6 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from windrow.scalar_engine import quote
+
 
 @dataclass(frozen=True, slots=True)
 class Ref:
@@ -71,15 +73,6 @@ class Expr:
                 parts.append(part)
         predicate = None if self.predicate is None else self.predicate.substitute(replacements)
         return Expr(tuple(parts), self.type, tuple(functions), predicate)
-
-
-def quote(name: str) -> str:
-    """Quote an identifier.
-
-    >>> quote('a"b')
-    '"a""b"'
-    """
-    return '"' + name.replace('"', '""') + '"'
 
 
 def column(name: str, type_: pa.DataType) -> Expr:

@@ -45,9 +45,10 @@ from windrow.plan import nodes as n
 from windrow.plan.aggregation_joins import AggregationJoin, aggregation_join
 from windrow.plan.bands import bands
 from windrow.plan.dated import dates
-from windrow.plan.expr import Expr, column, quote
+from windrow.plan.expr import Expr, column
 from windrow.plan.internal import numbered, only_selects
 from windrow.plan.patterns import Pattern, annotate
+from windrow.scalar_engine import quote
 
 STRATEGIES = ("upa", "negative", "direct")
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windrow.operators.state.zones import Code, Zones
-from windrow.plan.expr import Expr, quote
+from windrow.plan.expr import Expr
+from windrow.scalar_engine import quote
 from windrow.sharing.conditions import Box, Condition, condition
 
 Bools = NDArray[np.bool_]

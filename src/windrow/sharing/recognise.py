@@ -21,7 +21,8 @@ import pyarrow as pa
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.linear import Formula
 from windrow.plan import nodes as n
-from windrow.plan.expr import Expr, column, quote
+from windrow.plan.expr import Expr, column
+from windrow.scalar_engine import quote
 from windrow.sharing.conditions import Attribute, condition
 from windrow.sharing.member import Kind, Member, UserCall
 from windrow.sharing.windows import Window
