@@ -29,8 +29,8 @@ from windrow.plan.expr import (
     Or,
     Predicate,
     StartsWith,
-    quote,
 )
+from windrow.scalar_engine import quote
 
 if TYPE_CHECKING:
     from windrow.cql.expressions import Context
