@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 from numba.core.registry import CPUDispatcher
 
 import windrow
+from windrow.sharing.synopses import SynopsisKind
 from windrow.shedding import optimal
 from windrow.testing import assert_same, oracle, seeded_case
 
@@ -27,6 +29,17 @@ SELECT SUM(y) AS s, MAX(x) AS n FROM S [RANGE 9 SLIDE 3] WHERE x > 0.25 OR t = '
 SELECT COUNT(*) AS s, MAX(k) AS n FROM S [RANGE 12 SLIDE 4] WHERE t = 'b';
 """
 SHARED += ";".join(f"SELECT SUM(k) AS s FROM S [RANGE 8 SLIDE 8] WHERE x > {-c / 8}" for c in range(9))
+NESTED = ";".join(
+    f"SELECT SUM(y) AS s, MAX(x) AS m FROM S [RANGE {4 + c % 3 * 4} SLIDE 4] WHERE k = {c % 5} AND x > {c / 8}"
+    for c in range(60)
+)
+PAIRED = ";".join(
+    f"SELECT {keys}COUNT(*) AS n, SUM(b.x) AS s, MIN(a.x) AS m FROM S [RANGE {size} SLIDE {slide}] a, "
+    f"T [RANGE {size} SLIDE {slide}] b WHERE a.k = b.k{more}"
+    for size, slide in ((4, 2), (6, 3), (20, 2), (32, 4))
+    for keys, more in (("", ""), ("", " AND a.x > 0.5"))
+)
+PAIRED += ";" + PAIRED.replace("SELECT ", "SELECT a.t, ").replace(";", " GROUP BY a.t;") + " GROUP BY a.t"
 ALONE = """
 SELECT TOP_K(k, 2) AS a, VARIANCE(k * 10000000000) AS b FROM S [RANGE 9];
 SELECT [x, y] AS l, COUNT(*) AS n FROM S [RANGE 5 SLIDE 2] GROUP BY [x, y];
@@ -65,6 +78,24 @@ def shared() -> None:
     for seed, rows in enumerate((30, 200)):
         for sharing, batch in (("auto", None), ("auto", 7), ("off", 50)):
             check(SHARED, {"S": stream(rows, seed)}, {}, None, sharing=sharing, batch_rows=batch)
+            check(NESTED, {"S": stream(rows, seed)}, {}, None, sharing=sharing, batch_rows=batch)
+    for batch in (None, 30):
+        both = {"S": stream(120, 7), "T": stream(120, 8)}
+        check(PAIRED, both, {}, None, sharing="shards", batch_rows=batch)
+
+
+def other_ways() -> None:
+    """What larger sets of queries would choose: boxes instead of cells, looking up instead of tables, each synopsis."""
+    with patch.multiple("windrow.sharing.cells", RUNS_PER_BOX=-5000, DENSE=0, MOST_ADDITIONS=0):
+        for script in (SHARED, NESTED):
+            check(script, {"S": stream(60, 4)}, {}, None, sharing="shards", batch_rows=20)
+    with patch.multiple("windrow.sharing.cells", DENSE=0, MOST_ADDITIONS=0):
+        check(NESTED, {"S": stream(60, 4)}, {}, None, sharing="shards", batch_rows=20)
+    sums = PAIRED.replace(", MIN(a.x) AS m", "")
+    both = {"S": stream(60, 7), "T": stream(60, 8)}
+    for kind, script in ((SynopsisKind.INTERVAL_JOIN, PAIRED), (SynopsisKind.RUNNING_JOIN, sums)):
+        with patch("windrow.sharing.joins.synopsis.cheapest", lambda *_, kind=kind, **__: kind):
+            check(script, both, {}, None, sharing="shards", batch_rows=20)
 
 
 def alone() -> None:
@@ -114,6 +145,7 @@ def never_called() -> list[str]:
 if __name__ == "__main__":
     random_cases()
     shared()
+    other_ways()
     alone()
     offline()
     extremes()

@@ -81,7 +81,7 @@ class Read:
 def cheapest(results: float, instants: float, requests: float, intervals: float, sums_only: bool) -> SynopsisKind:
     """The join synopsis that touches the fewest intervals.
 
-    >>> cheapest(1000, 10, 640, 100, True).value, cheapest(10, 1000, 1000, 5000, True).value
+    >>> cheapest(1000, 10, 640, 100, True).value, cheapest(10, 1000, 1000, 5000, False).value
     ('basic interval join', 'interval join')
     """
     steps = log2(intervals + 2)
