@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from windrow.catalog import Catalog, TableDef
 from windrow.errors import BindingError, RuntimeFailure, UnsupportedError
+from windrow.operators import history
 from windrow.operators.aggregates.mergeable import MergeableAggregate, Partial
 from windrow.operators.elements import BEGINNING, INF, Elements, concat, one
 from windrow.operators.state.run import Run
@@ -37,12 +38,15 @@ from windrow.plan.dataflow import answer
 from windrow.plan.lower import Dataflow, lower, lower_part
 from windrow.plan.nodes import QueryPlan, Scan, StreamOp, TableScan, Window, WindowKind, walk
 from windrow.runtime import view
-from windrow.runtime.history_reader import Figures, ScanWish, rows_of, wishes, youngest_first
+from windrow.runtime.history_reader import Figures, ScanWish, rows_of, span_of, wishes, youngest_first
 from windrow.runtime.split import Split, alive, evaluate, first_end, split, table_of
 from windrow.runtime.view import StateReader
 
 AS_OF, ISOLATION = "windrow.as_of", "windrow.isolation"
 LEVELS = ("snapshot", "latest")
+TOGETHER = 1 << 16
+"""Rows of several runs that are computed at once: the operators cost about as much for one row as for thousands."""
+
 ROUNDS = 8
 """How often `latest` looks for a newer state at most: each look takes in what the one before missed."""
 
@@ -237,15 +241,18 @@ class Question:
 
 @dataclass
 class RunPart:
-    """What a run gives: its partial, or its rows; and the first instant at which one of them ends."""
+    """What some runs give: their partial, or their rows; and the first instant at which one of them ends."""
 
     rows: Elements | None
     partial: Partial | None
     first_end: int
 
 
+Uids = frozenset[str]
+
+
 class Parts:
-    """A plan that splits, answered by runs."""
+    """A plan that splits, answered by runs: those that have few rows for it are computed together."""
 
     def __init__(self, question: Question, how: Split, figures: Figures) -> None:
         self.question, self.how, self.figures = question, how, figures
@@ -253,6 +260,7 @@ class Parts:
         self.aggregate: MergeableAggregate | None = how.aggregation()
         self._tables: dict[str, tuple[pa.Table, Elements]] = {}
         self._lower = lower_part(question.plan, how.lower, question.functions)
+        self._ends: dict[str, int] = {}  # of runs that were read: when the last of their rows leaves the window
         self._again = all(s.operator is None or len(s.inputs) == 1 for s in self._lower.steps)
 
     def snapshot(self) -> tuple[int, pa.Table]:
@@ -263,7 +271,7 @@ class Parts:
 
     def latest(self) -> tuple[int, pa.Table]:
         """The answer as of the end: what came while it was read is taken in, what left is left out."""
-        found: dict[str, RunPart] = {}
+        found: dict[Uids, RunPart] = {}
         last: int | None = None
         for _ in range(ROUNDS):
             with self.question.present.state() as state:
@@ -276,40 +284,56 @@ class Parts:
         assert last is not None
         return last, table
 
-    def batches(self) -> Iterator[tuple[int, Elements]]:
-        """The rows of each run, as they are read; for answers too large to be put together."""
-        with self.question.present.state() as state:
-            for run in self._runs(state):
-                yield state.frontier, self._part(run, state, keep=True).rows or self.wish.empty
+    def _take_in(self, state: StateReader, known: Mapping[Uids, RunPart]) -> dict[Uids, RunPart]:
+        """The parts of all runs of a state; what is known, and has lost nothing, is not read again."""
+        runs = youngest_first(view.kept_runs(state, self.wish.stream))
+        found = self._still(known, {r.uid for r in runs}, state.frontier)
+        covered = {uid for uids in found for uid in uids}
+        kinds = _kinds(runs)
+        group: list[tuple[Run, Elements]] = []
 
-    def _runs(self, state: StateReader) -> list[Run]:
-        return youngest_first(view.kept_runs(state, self.wish.stream))
+        def compute() -> None:
+            if group:
+                # rows that are kept need not be read again when some of them have ended: if they are few, or end next
+                keep = kinds[group[0][0].uid] == ENDING or sum(len(r) for _, r in group) < TOGETHER
+                found[frozenset(r.uid for r, _ in group)] = self._part([r for _, r in group], state, keep)
+                group.clear()
 
-    def _take_in(self, state: StateReader, known: Mapping[str, RunPart]) -> dict[str, RunPart]:
-        """The part of every run of a state; one that is known, and has lost nothing, is not read again."""
-        found: dict[str, RunPart] = {}
-        runs = self._runs(state)
-        for i, run in enumerate(runs):
-            part = known.get(run.uid)
-            if part is not None and part.rows is not None and part.first_end <= state.frontier:
-                part = self._of(alive(part.rows, state.frontier), keep=True)  # some have ended: leave them out
-            elif part is not None and part.first_end <= state.frontier:
-                part = None
-            # the rows of the oldest runs are the next to end: kept as such, they need not be read again
-            found[run.uid] = part or self._part(run, state, keep=i >= len(runs) - 2)
+        for run in (r for r in runs if r.uid not in covered):
+            self.question.limits.check()
+            rows = rows_of(run, self.wish, state.frontier, self.figures)
+            self._ends[run.uid] = span_of(run)[1] + self.wish.size
+            if group and (kinds[run.uid] != kinds[group[0][0].uid] or len(rows) >= TOGETHER):
+                compute()
+            group.append((run, rows))
+            if sum(len(r) for _, r in group) >= TOGETHER:
+                compute()
+        compute()
         return found
 
-    def _part(self, run: Run, state: StateReader, keep: bool) -> RunPart:
-        self.question.limits.check()
-        rows = rows_of(run, self.wish, state.frontier, self.figures)
-        if not len(rows):
+    def _still(self, known: Mapping[Uids, RunPart], there: set[str], frontier: int) -> dict[Uids, RunPart]:
+        """The parts whose runs are still there, or have ended and so give nothing, without the rows that have ended.
+
+        A run that is gone and has not ended was merged: its rows are in another one.
+        """
+        found: dict[Uids, RunPart] = {}
+        for uids, part in known.items():
+            if any(self._ends[uid] > frontier for uid in uids - there):
+                continue
+            if part.first_end > frontier:
+                found[uids] = part
+            elif part.rows is not None:
+                found[uids] = self._of(alive(part.rows, frontier), keep=True)
+        return found
+
+    def _part(self, rows: Sequence[Elements], state: StateReader, keep: bool) -> RunPart:
+        together = concat([self.wish.empty, *rows])
+        if not len(together):
             return self._of(Elements.empty(self.how.lower.schema), keep)
         flow: Dataflow = self._lower if self._again else self._fresh()
 
         def source(node: Scan | TableScan) -> Elements:
-            if isinstance(node, Scan):
-                return rows
-            return self._table(node, state)
+            return together if isinstance(node, Scan) else self._table(node, state)
 
         made = evaluate(flow, source, state.frontier, self.question.limits.check)
         return self._of(alive(made, state.frontier), keep)
@@ -338,19 +362,28 @@ class Parts:
             return RunPart(rows, None, end)
         return RunPart(rows if keep else None, self.aggregate.part(rows.columns, len(rows)), end)
 
-    def _merged(self, found: Mapping[str, RunPart], frontier: int) -> pa.Table:
+    def _merged(self, found: Mapping[Uids, RunPart], frontier: int) -> pa.Table:
         question = self.question
+        empty = Elements.empty(self.how.lower.schema)
         if self.aggregate is None:
-            rows = concat(
-                [Elements.empty(self.how.lower.schema), *(p.rows for p in found.values() if p.rows is not None)]
-            )
+            rows = concat([empty, *(p.rows for p in found.values() if p.rows is not None)])
             return table_of(rows.columns, question.plan)
         partials = [p.partial for p in found.values() if p.partial is not None and p.first_end != INF]
-        if not partials:
-            empty = Elements.empty(self.how.lower.schema)
-            partials = [self.aggregate.part(empty.columns, 0)]
-        columns = self.aggregate.answer(self.aggregate.merged(partials))
+        columns = self.aggregate.answer(self.aggregate.merged(partials or [self.aggregate.part(empty.columns, 0)]))
         count = len(next(iter(columns.values())))
         merged = Elements.positive(np.full(count, frontier), INF, columns)
         flow = lower_part(question.plan, self.how.upper, question.functions)
         return table_of(evaluate(flow, lambda _: merged, frontier, question.limits.check).columns, question.plan)
+
+
+YOUNG, STAYING, ENDING = range(3)
+
+
+def _kinds(runs: Sequence[Run]) -> dict[str, int]:
+    """Which runs, youngest first, may soon be merged, which stay, and whose rows end next: what is computed together
+    should also change together."""
+    found, full = {}, 0
+    for i, run in enumerate(runs):
+        found[run.uid] = ENDING if i >= len(runs) - 2 else STAYING if full else YOUNG
+        full += run.table.num_rows >= history.MOST // 2
+    return found

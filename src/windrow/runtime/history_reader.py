@@ -44,6 +44,7 @@ class ScanWish:
     size: int
     conditions: tuple[Condition, ...] = ()
     names: dict[str, str] = field(default_factory=dict)  # internal name -> the run's column
+    tests: tuple[tuple[str, pruning.Spans], ...] = ()  # of columns of numbers, all of which must hold
 
     @property
     def stream(self) -> str:
@@ -70,7 +71,8 @@ def wishes(root: Node) -> dict[Scan, ScanWish]:
         if size is not None:
             names = {internal: f"{scan.stream.lower()}.{column}" for internal, column, _ in scan.columns}
             conditions = pruning.conditions_of(predicates)
-            found[scan] = ScanWish(scan, size, conditions, names)
+            tests = pruning.tests_of(conditions, scan.schema)
+            found[scan] = ScanWish(scan, size, conditions, names, tests)
     return found
 
 
@@ -124,13 +126,21 @@ def _stretch(
     ts = ints(part, TS)
     figures.bytes += ts.nbytes
     inside = (ts > oldest) & (ts <= frontier)
+    tested: set[str] = set()
+    for internal, spans in wish.tests:
+        if not inside.any():
+            return wish.empty
+        values = one(part.column(wish.names[internal]))
+        figures.bytes += 0 if internal in tested else values.nbytes
+        tested.add(internal)
+        inside &= pruning.holds(values, spans)
     if not inside.any():
         return wish.empty
     columns = {}
     picks = None if inside.all() else pa.array(inside)
     for internal, column in wish.names.items():
         values = one(part.column(column))
-        figures.bytes += values.nbytes
+        figures.bytes += 0 if internal in tested else values.nbytes
         columns[internal] = values if picks is None else values.filter(picks)
     found: Int64s = ts[inside]
     figures.rows += len(found)

@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from windrow.operators.aggregates.order import encode, has_fixed_codes
 from windrow.operators.state.zones import Code, Zones
 from windrow.plan.expr import Expr
 from windrow.scalar_engine import quote
 from windrow.sharing.conditions import Box, Condition, condition
 
 Bools = NDArray[np.bool_]
+Spans = tuple[tuple[Code | None, Code | None], ...]
 
 
 def conditions_of(predicates: Iterable[Expr]) -> tuple[Condition, ...]:
@@ -36,6 +39,31 @@ def blocks(conditions: Iterable[Condition], zones: Zones, names: Mapping[str, st
             some |= _possible(box, zones, columns)
         found &= some
     return found
+
+
+def tests_of(conditions: Iterable[Condition], types: Mapping[str, pa.DataType]) -> tuple[tuple[str, Spans], ...]:
+    """The tests of columns of numbers or times that must hold for every condition, which `holds` makes row by row."""
+    columns = {quote(name): name for name, type_ in types.items() if has_fixed_codes(type_)}
+    found: list[tuple[str, Spans]] = []
+    for wanted in conditions:
+        for attribute, values in wanted.boxes[0] if len(wanted.boxes) == 1 else ():
+            if attribute.sql in columns and not values.null:
+                found.append((columns[attribute.sql], tuple(values.spans)))
+    return tuple(found)
+
+
+def holds(column: pa.Array, spans: Spans) -> Bools:
+    """Where a column's code lies in one of the spans; NULL does not."""
+    (codes,), _ = encode([column])
+    found = np.zeros(len(codes), np.bool_)
+    for low, high in spans:
+        inside = np.ones(len(codes), np.bool_)
+        if low is not None:
+            inside &= codes >= int(low)
+        if high is not None:
+            inside &= codes < int(high)
+        found |= inside
+    return found & np.asarray(column.is_valid()) if column.null_count else found
 
 
 def _possible(box: Box, zones: Zones, columns: Mapping[str, str]) -> Bools:

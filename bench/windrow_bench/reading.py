@@ -1,0 +1,164 @@
+"""One-time queries over a long history: what they read and how long they take, and what ticks notice of them.
+
+A stream keeps ten million rows of a day, a thousand keys. A question about one key, and one about the last minute, are
+compared with a full pass: bytes read, and time. Then ticks go on, with and without five questions a second beside them
+in turns; a stretch of ticks counts with its median. `latest` asks while ticks run say how many ticks old they are.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import windrow
+from windrow.runtime.ask import ask
+from windrow.runtime.history_reader import Figures
+from windrow_bench.harness import CLOCKS, Ratio, Result, parser, progress, report
+
+KEYS = 1000
+DAY = 86_400_000_000
+BATCHES = 100
+STREAM = "CREATE STREAM trade (ts TIMESTAMP, sym BIGINT, price DOUBLE, qty BIGINT) TIMESTAMP BY ts RETAIN 2 DAYS"
+PASS = "SELECT COUNT(*) AS n, SUM(price) AS s, MAX(qty) AS m FROM trade [RANGE {}]{}"
+QUESTIONS = {
+    "full pass": PASS.format("1 DAY", ""),
+    "one key": PASS.format("1 DAY", " WHERE sym = 17"),
+    "last minute": PASS.format("1 MINUTE", ""),
+}
+Row = Mapping[str, Any]
+
+
+class History:
+    """An engine with a day of trades, and more to come."""
+
+    def __init__(self, rows: int, seed: int, home: str) -> None:
+        self.engine = windrow.Engine(runtime="local", home=home)
+        self.engine.execute(STREAM)
+        self.engine.start()
+        self._rng, self._at = np.random.default_rng(seed), 0
+        self._gap, self.size = DAY // rows, rows // BATCHES
+
+    def push(self, size: int | None = None) -> None:
+        """One tick."""
+        count = size or self.size
+        ts = self._at + self._gap * np.arange(count)
+        self._at += self._gap * count
+        columns = {
+            "ts": pa.array(ts).cast(pa.timestamp("us")),
+            "sym": self._rng.integers(0, KEYS, count),
+            "price": self._rng.random(count),
+            "qty": self._rng.integers(1, 100, count),
+        }
+        self.engine.push("trade", pa.table(columns))
+
+    def asked(self, text: str, isolation: str = "snapshot") -> tuple[pa.Table, Figures]:
+        """An answer, and what it read."""
+        figures = Figures()
+        engine = self.engine
+        return ask(text, engine.catalog, engine.runtime, {}, isolation=isolation, figures=figures), figures
+
+    def ticks(self) -> int:
+        return self.engine.runtime.ticker.manifest.tick
+
+
+def questions(history: History, repeat: int, clock: str) -> list[Row]:
+    """Bytes and the least time of each question at each level."""
+    rows: list[Row] = []
+    now = CLOCKS[clock]
+    for name, text in QUESTIONS.items():
+        for isolation in ("snapshot", "latest"):
+            best = float("inf")
+            for _ in range(max(3, repeat)):
+                begin = now()
+                answer, figures = history.asked(text, isolation)
+                best = min(best, now() - begin)
+            rows.append({
+                "part": "questions", "question": name, "isolation": isolation, "ms": 1000 * best,
+                "read_mb": figures.bytes / 1e6, "of_mb": figures.of_bytes / 1e6, "runs": figures.runs,
+                "of_runs": figures.of_runs, "rows": answer.column("n")[0].as_py(),
+            })  # fmt: skip
+    return rows
+
+
+def beside(history: History, rounds: int, ticks: int, rate: float) -> list[Row]:
+    """Times of ticks with and without questions beside them, in turns; and how old the answers of `latest` were."""
+    times: dict[bool, list[float]] = {False: [], True: []}
+    stale: list[int] = []
+    for turn in range(2 * rounds):
+        asking = turn % 2 == 1
+        stop = threading.Event()
+        reader = threading.Thread(target=_asks, args=(history, rate, stop, stale)) if asking else None
+        if reader is not None:
+            reader.start()
+        found = []
+        for _ in range(ticks):
+            begin = time.perf_counter()
+            history.push(2_000)
+            found.append(time.perf_counter() - begin)
+            time.sleep(0.05)
+        times[asking].append(statistics.median(found))
+        stop.set()
+        if reader is not None:
+            reader.join()
+    medians = {k: statistics.median(v) for k, v in times.items()}
+    return [
+        {"part": "ticks", "questions_a_second": 0.0, "tick_ms": 1000 * medians[False], "asked": 0, "ticks_old": None},
+        {
+            "part": "ticks", "questions_a_second": rate, "tick_ms": 1000 * medians[True], "asked": len(stale),
+            "ticks_old": max(stale, default=0),
+        },
+    ]  # fmt: skip
+
+
+def _asks(history: History, rate: float, stop: threading.Event, stale: list[int]) -> None:
+    """Ask the question about a key at a rate; note by how many ticks each answer was behind when it came."""
+    while not stop.wait(1 / rate):
+        answer, _ = history.asked(QUESTIONS["one key"], "latest")
+        ticker = history.engine.runtime.ticker
+        as_of = int(answer.schema.metadata[b"windrow.as_of"])
+        span = 2_000 * (DAY // (history.size * BATCHES))
+        stale.append(max(0, -(-(ticker.frontier - as_of) // span)))
+
+
+def ratios(rows: Sequence[Row]) -> list[Ratio]:
+    """What the issue of reading asks for."""
+    at = {(r["question"], r["isolation"]): r for r in rows if r["part"] == "questions"}
+    found = []
+    for name in ("one key", "last minute"):
+        for isolation in ("snapshot", "latest"):
+            r, full = at[name, isolation], at["full pass", isolation]
+            found.append(Ratio(f"{name}, {isolation}: share of the history's bytes", r["read_mb"] / r["of_mb"], 0.05))
+            found.append(Ratio(f"{name}, {isolation}: time against a full pass", r["ms"] / full["ms"], 0.1))
+    without, with_ = (r for r in rows if r["part"] == "ticks")
+    found.append(Ratio("ticks with five questions a second / without", with_["tick_ms"] / without["tick_ms"], 1.04))
+    found.append(Ratio("ticks that an answer of latest was behind, at most", with_["ticks_old"], 1))
+    return found
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the experiment."""
+    accepts = parser("reading", __doc__ or "")
+    accepts.add_argument("--rows", type=int, help="rows of the history (default: 10,000,000)")
+    accepts.add_argument("--rounds", type=int, default=6, help="turns with and without questions (default: 6)")
+    options = accepts.parse_args(list(argv))
+    rows = options.rows or (200_000 if options.quick else 10_000_000)
+    with progress() as shown, tempfile.TemporaryDirectory(prefix="windrow-reading-") as home:
+        task = shown.add_task("filling", total=None)
+        history = History(rows, options.seed, f"{home}/home")
+        for _ in range(BATCHES):
+            history.push()
+        shown.update(task, description="questions")
+        found = questions(history, options.repeat, options.clock)
+        shown.update(task, description="ticks")
+        found += beside(history, 1 if options.quick else options.rounds, 8 if options.quick else 30, 5.0)
+        history.engine.stop()
+    parameters = {"rows": rows, "keys": KEYS, "ticks": "2,000 rows each, 50 ms apart", "clock": options.clock}
+    about = " ".join((__doc__ or "").split())
+    return report(Result("reading", about, options.seed, parameters, found, ratios(found)), options)
