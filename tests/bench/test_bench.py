@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from windrow.cli.bench import experiments, package
-from windrow_bench import archive, engine, flows, harness, isolation, overload, patterns, schedule, star
+from windrow_bench import archive, engine, flows, harness, isolation, overload, patterns, reading, schedule, star
 from windrow_bench.harness import Figure, Ratio, Result
 
 FIELDS = {"experiment", "machine", "commit", "seed", "parameters", "rows", "ratios"}
@@ -145,3 +145,14 @@ def test_archive_measures_every_technique(tmp_path: Path, monkeypatch: pytest.Mo
     met = {r["name"]: r["met"] for r in found["ratios"]}
     assert met["techniques that did not open exactly G + E - 1 sub-indices at every update"]
     assert "figure 4.5 of the thesis" in (tmp_path / "archive.md").read_text(encoding="utf-8")
+
+
+def test_reading_compares_questions_with_a_full_pass(tmp_path: Path) -> None:
+    """A row for each question and level; a key and the last minute read less than a full pass."""
+    reading.main(["--quick", "--rows", "60000", "--rounds", "1", "--out", str(tmp_path)])
+    rows = [r for r in document(tmp_path / "reading.json")["rows"] if r["part"] == "questions"]
+    assert {(r["question"], r["isolation"]) for r in rows} == {
+        (q, i) for q in reading.QUESTIONS for i in ("snapshot", "latest")
+    }
+    read = {r["question"]: r["read_mb"] for r in rows}
+    assert read["one key"] < read["full pass"] > read["last minute"]
