@@ -182,6 +182,25 @@ def test_live_answers_and_charts(opens: Opens, engine: Engine) -> None:
     page.wait_for_selector(".chart canvas")
 
 
+LATE_TO_LISTEN = """
+    const listen = window.addEventListener.bind(window);
+    window.addEventListener = (kind, ...rest) => {
+        if (kind !== "hashchange") return listen(kind, ...rest);
+        location.hash = "#/streams";
+        setTimeout(() => listen(kind, ...rest), 300);
+    };
+"""
+
+
+def test_moving_on_before_the_page_listens(browser: Any, server: Server) -> None:
+    """A link that is followed between the first picture and the first listener is followed."""
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.add_init_script(LATE_TO_LISTEN)
+        page.goto(f"{server.url}/?token={ADMIN}")
+        page.wait_for_selector("h1:text-is('Streams and tables')")
+
+
 def test_reconnects(browser: Any, engine: Engine) -> None:
     """When the server goes, the page says so; when it is back, the answer goes on, with what came meanwhile."""
     first = Server(engine, TOKENS, Address(port=0))

@@ -1,15 +1,16 @@
 // Where in the console one is: #/query/name → ["query", "name"].
 import { useEffect, useState } from "./vendor/ui.js";
 
-const route = () => location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+const route = (hash) => hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
 export const go = (...parts) => { location.hash = `#/${parts.map(encodeURIComponent).join("/")}`; };
 
 export function useRoute() {
-  const [at, set] = useState(route());
+  const [hash, set] = useState(location.hash);
   useEffect(() => {
-    const moved = () => set(route());
+    const moved = () => set(location.hash);
     addEventListener("hashchange", moved);
+    moved(); // an effect runs after the first picture: whoever moved on before it was not heard
     return () => removeEventListener("hashchange", moved);
   }, []);
-  return at;
+  return route(hash);
 }
