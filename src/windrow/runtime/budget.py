@@ -61,12 +61,14 @@ class Gate:
     controller: Controller
     flows: dict[str, Flow] = field(default_factory=dict)
     last: dict[str, Flow] = field(default_factory=dict)  # of the last tick
+    newest: dict[str, Flow] = field(default_factory=dict)  # of the last tick that brought rows
     ticks: int = 0  # that shed
     shed_last: bool = False
 
     @property
     def shedding(self) -> bool:
-        return any(f.kept < f.seen for f in self.last.values())
+        """Whether the newest rows were shed; a tick without rows changes nothing."""
+        return any(f.kept < f.seen for f in self.newest.values())
 
 
 @dataclass
@@ -175,7 +177,8 @@ class Budgets:
                 flow.tasks = int(last.arrivals)
                 share = 1.0 if flow.arrivals == 0 else RECENT
                 flow.arrivals += share * (last.seen - flow.arrivals)
-            gate.ticks += gate.shedding
+            gate.newest.update((s, f) for s, f in gate.last.items() if f.seen)
+            gate.ticks += any(f.kept < f.seen for f in gate.last.values())
 
     def counters(self) -> dict[str, int]:
         """Rows of the last tick before and behind all gates."""
@@ -224,7 +227,8 @@ class Budgets:
                     "tick %d: %.2f s of %.2f s; shed %d of %d rows, importance kept %.0f %%",
                     tick, seconds, gate.controller.budget, seen - kept, seen, 100 * weight / whole if whole else 100,
                 )  # fmt: skip
-            gate.shed_last = kept < seen
+            if seen:
+                gate.shed_last = kept < seen
             if before and not gate.controller.shedding:
                 LOG.warning("tick %d: %.2f s; the load has passed, all rows are kept again", tick, seconds)
         for name, spans in self.spans.items():
@@ -253,12 +257,12 @@ class Budgets:
         scans = [n.stream.lower() for n in walk(plan.root) if isinstance(n, Scan)]
         own = {s: gate.flows[s] for s in dict.fromkeys(scans) if s in gate.flows}
         recall = float(np.prod([own[s].share for s in scans if s in own]))
-        recent = float(np.prod([gate.last[s].share for s in scans if s in gate.last]))
+        recent = float(np.prod([gate.newest[s].share for s in scans if s in gate.newest]))
         whole = sum(f.importance_seen for f in own.values())
         seen, kept = sum(f.seen for f in own.values()), sum(f.kept for f in own.values())
         return {
             "budget_seconds": gate.controller.budget,
-            "shedding": any(f.kept < f.seen for s, f in gate.last.items() if s in own),
+            "shedding": any(f.kept < f.seen for s, f in gate.newest.items() if s in own),
             "rows_seen": seen,
             "rows_shed": seen - kept,
             "importance_kept": round(sum(f.importance_kept for f in own.values()) / whole, 6) if whole else 1.0,
