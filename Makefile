@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 
-.PHONY: help setup demo test test-local test-spark test-cluster check layers format bench lock clean
+.PHONY: help docs setup demo test test-local test-spark test-cluster check layers format bench lock clean
 
 help:  ## say what the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 22
@@ -42,6 +42,9 @@ format: $(STAMP)  ## rewrite the tree as `make check` wants it
 	$(BIN)/ruff check --fix src bench tests
 	$(BIN)/ruff format src bench tests
 
+docs: $(STAMP)  ## the documentation as a site with search, in site/
+	@scripts/docs $(BIN)
+
 bench: $(STAMP)  ## run experiments: make bench [NAME=patterns] [ARGS="--quick"]
 	@. scripts/env && $(BIN)/windrow bench $(or $(NAME),patterns) $(ARGS)
 
@@ -49,5 +52,5 @@ lock: ## write requirements.lock anew from the newest versions the ranges allow
 	@scripts/lock
 
 clean:  ## remove what tests and builds leave; keeps .venv
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
