@@ -82,8 +82,8 @@ def test_ties_in_time_keep_their_order_of_arrival(pieces, in_process_job, tmp_pa
         assert_same(got[name], want[name])
 
 
-@pytest.mark.parametrize("shape", ["window function", "session", "bounds"])
-def test_windows_of_the_standard_equal_the_local_answer(shape, in_process_job, tmp_path):
-    """TUMBLE, HOP and SESSION in tasks, with state that is written and read again."""
+@pytest.mark.parametrize("shape", ["window function", "session", "bounds", "limit"])
+def test_operators_with_state_of_their_own_equal_the_local_answer(shape, in_process_job, tmp_path):
+    """TUMBLE, HOP, SESSION and LIMIT in tasks, with state that is written and read again."""
     for seed in range(6):
         check(in_process_job, tmp_path / str(seed), seeded_case(seed, shapes=[shape]))

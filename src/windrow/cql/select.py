@@ -24,6 +24,7 @@ from windrow.cql.expressions import Context, Pipeline, find_aggregate, has_user_
 from windrow.cql.group_windows import expand_group_windows
 from windrow.cql.joins import join
 from windrow.cql.memberships import Membership, check, membership_of, semi_join
+from windrow.cql.ordering import check_order, first_rows, limit_of, order_of, ordinal, sort_key, term_tree
 from windrow.cql.relations import bind_from
 from windrow.cql.scope import Entry, Scope, ScopeColumn, columns_of, conjuncts, offset_of, resolve, resolved, span_of
 from windrow.cql.setops import combine
@@ -48,6 +49,7 @@ from windrow.plan.nodes import (
     Scan,
     Semi,
     Session,
+    SortKey,
     StreamOp,
     TableScan,
     TickBudget,
@@ -57,10 +59,6 @@ from windrow.plan.nodes import (
 )
 
 _CLAUSES = {
-    "order": ("ORDER BY", "sort the answer where it is read"),
-    "limit": ("LIMIT", "bound the rows with a window: [ROWS 10]"),
-    "offset": ("OFFSET", "remove it"),
-    "fetch": ("FETCH", "remove it"),
     "qualify": ("QUALIFY", "filter in WHERE or HAVING"),
     "windows": ("WINDOW clauses", "put the window on the stream: FROM s [ROWS 10]"),
     "laterals": ("LATERAL", "join instead"),
@@ -122,6 +120,7 @@ class Binder:
     def query(self, tree: exp.Expr, name: str, text: str, one_time: bool = False) -> QueryPlan:
         """The plan of a whole query; a one-time query may read tables alone."""
         tree = expand_group_windows(expand_all(tree, self.context.source), self)
+        check_order(unwrap(tree), self, top=not one_time)
         block = self.block(tree)
         if one_time and self.time_type is None:
             self.time_type = pa.int64()
@@ -255,10 +254,30 @@ class Binder:
         with with_ctes(tree, self):
             shape = shape or shape_of(tree, self)
             if isinstance(tree, exp.SetOperation):
-                return combine(tree, shape, self)
+                return self._limited(tree, combine(tree, shape, self))
             if isinstance(tree, exp.Select):
                 return self._select(tree, shape)
         raise UnsupportedError(f"{tree.key.upper()} as a query", span=span_of(tree, self.context.source))
+
+    def _limited(self, tree: exp.SetOperation, block: Block) -> Block:
+        """A set operation with its LIMIT, which sorts by columns of the answer."""
+        if (limit := limit_of(tree, self)) is None:
+            return block
+        entry = Entry("", tuple(ScopeColumn(o.name, o.column, o.type, o.also) for o in block.outputs))
+        scope, keys = Scope(self.context.source, [entry]), []
+        for term in order_of(tree):
+            place = ordinal(term, len(block.outputs), self)
+            found = block.outputs[place].column if place is not None else resolve(term.this, scope).name
+            if found not in block.node.schema:
+                raise UnsupportedError(
+                    "an expression in ORDER BY of a set operation",
+                    hint="sort by a column of the answer, or select from the set operation in FROM",
+                    span=span_of(term, self.context.source),
+                )
+            keys.append(sort_key(term, found))
+        ties = tuple(dict.fromkeys(o.column for o in block.outputs if o.column in block.node.schema))
+        partition = () if block.ends is None else (block.ends,)
+        return replace(block, node=first_rows(block.node, keys, ties, limit, partition))
 
     def refuse_clauses(self, tree: exp.Expr) -> None:
         for key, (clause, hint) in _CLAUSES.items():
@@ -388,10 +407,15 @@ class Binder:
         group, having = select.args.get("group"), select.args.get("having")
         keys = self._keys(group, items, scope) if group is not None else []
         condition = resolve(having.this, scope) if having is not None else None
-        grouped = group is not None or having is not None or any(find_aggregate(t, self.catalog) for _, t in items)
+        terms = order_of(select) if limit_of(select, self) is not None else []
+        aliases = {name.lower(): tree for (name, tree), i in zip(items, listed.items, strict=False) if starless}
+        sorted_ = [term_tree(term, items, aliases, scope, self) for term in terms]
+        listing = [*(t for _, t in items), *sorted_]
+        grouped = group is not None or having is not None or any(find_aggregate(t, self.catalog) for t in listing)
         if grouped:
             grouping = Grouping(pipeline, scope, [*keys, *_session_keys(keys, scope, ends)])
             items = [(name, grouping.rewrite(tree)) for name, tree in items]
+            sorted_ = [grouping.rewrite(tree) for tree in sorted_]
             conditions = [grouping.rewrite(c) for c in conjuncts(condition)] if condition is not None else []
             above = grouping.finish(per_window=shape.aligned or group is not None)
             for tree in conditions:
@@ -412,11 +436,33 @@ class Binder:
             outputs.append(Output(name, internal, expr.type, also.get(name)))
         if ends is not None:
             columns[ends] = column(ends, self.context.types[ends])
+        shown = tuple(columns)
+        keys_by = [self._sorted_by(t, tree, columns, pipeline, listed) for t, tree in zip(terms, sorted_, strict=True)]
         if tuple(columns) != tuple(pipeline.node.schema):
             pipeline.node = Project(pipeline.node, tuple(columns.items()))
         if listed.distinct:
             pipeline.node = Distinct(pipeline.node)
+        if (limit := limit_of(select, self)) is not None:
+            ties = tuple(dict.fromkeys(o.column for o in outputs if o.column in columns))
+            partition = () if ends is None else (ends,)
+            pipeline.node = kept(first_rows(pipeline.node, keys_by, ties, limit, partition), shown)
         return tuple(outputs)
+
+    def _sorted_by(
+        self, term: exp.Ordered, tree: exp.Expr, columns: dict[str, Expr], pipeline: Pipeline, listed: SelectList
+    ) -> SortKey:
+        """The key of a term, over a column that is computed for it if nothing else has it."""
+        expr = pipeline.expr(tree)
+        name = expr.column or next((n for n, e in columns.items() if e == expr), None)
+        if listed.distinct and name not in columns:
+            raise BindingError(
+                "ORDER BY of what SELECT DISTINCT does not show",
+                hint="add it to the select list",
+                span=span_of(term, self.context.source),
+            )
+        name = name or self.context.fresh(expr.sql(lambda n: n), expr.type)
+        columns[name] = expr
+        return sort_key(term, name)
 
     def expand(self, items: list[exp.Expr], scope: Scope) -> list[tuple[str, exp.Expr]]:
         """The select list with * expanded: (shown name, resolved tree)."""
@@ -489,6 +535,12 @@ class Binder:
                 span=span_of(tree, self.context.source),
             )
         return items[position - 1][1]
+
+
+def kept(node: Node, names: tuple[str, ...]) -> Node:
+    """The node with these columns only."""
+    types_ = node.schema
+    return node if tuple(types_) == names else Project(node, tuple((n, column(n, types_[n])) for n in names))
 
 
 def _session_keys(keys: list[exp.Expr], scope: Scope, ends: str | None) -> list[exp.Expr]:

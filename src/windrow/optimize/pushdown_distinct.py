@@ -25,6 +25,7 @@ from windrow.plan.nodes import (
     Quantise,
     QueryPlan,
     Semi,
+    TopN,
     Union,
     WindowBounds,
 )
@@ -59,7 +60,7 @@ def key(node: Node) -> frozenset[str] | None:
             return frozenset(node.schema)
         case Aggregate(keys=keys):
             return frozenset(keys)
-        case Filter() | Quantise() | Call() | WindowBounds():
+        case Filter() | Quantise() | Call() | WindowBounds() | TopN():
             return key(node.input)
         case Semi() | Difference():
             return key(node.left)

@@ -37,6 +37,7 @@ from windrow.plan.nodes import (
     Semi,
     Session,
     StreamOp,
+    TopN,
     Union,
     Window,
     WindowBounds,
@@ -106,6 +107,8 @@ def _passes(node: Node) -> Callable[[Expr], bool]:
             return lambda p: output not in p.columns
         case Quantise() | Semi() | Append():
             return never_raises
+        case TopN(partition=partition):
+            return lambda p: bool(p.columns) and p.columns <= set(partition) and by_value(p)
         case Session(keys=keys):  # whole partitions stay or go, so sessions are the same
             return lambda p: bool(p.columns) and p.columns <= set(keys) and by_value(p)
         case WindowBounds(bounds=bounds):

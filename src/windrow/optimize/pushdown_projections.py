@@ -31,6 +31,7 @@ from windrow.plan.nodes import (
     StarJoin,
     StreamOp,
     TableScan,
+    TopN,
     Union,
     Unnest,
     Window,
@@ -65,6 +66,10 @@ def prune(node: Node, needed: Names) -> Node:
             return _over(node, prune(node.input, needed | predicate.columns))
         case Quantise():
             return _over(node, prune(node.input, needed))
+        case TopN(partition=partition, order=order, ties=ties):
+            read = frozenset((*partition, *(k.column for k in order), *ties))
+            kept_rank = node if node.output in needed else replace(node, output=None)
+            return _over(kept_rank, prune(node.input, (needed & all_of(node.input)) | read))
         case Session(keys=keys):
             return _over(node, prune(node.input, needed | frozenset(keys)))
         case WindowBounds(bounds=bounds):

@@ -42,6 +42,7 @@ from windrow.plan.nodes import (
     StarJoin,
     StreamOp,
     TableScan,
+    TopN,
     Union,
     Unnest,
     Window,
@@ -192,6 +193,14 @@ class _Model:
                 return self._distinct(node, inputs[0])
             case Aggregate():
                 return self._aggregate(node, inputs[0])
+            case TopN(partition=partition, limit=limit, offset=offset):
+                edge = inputs[0]
+                groups = math.prod(edge.distinct(c) for c in partition)
+                size = min(edge.size, groups * limit)
+                share = size / max(edge.size, 1.0)
+                waits = min(edge.size, groups * (limit + offset) * 8)
+                changes = edge.flow * min(1.0, 2 * share)
+                return _Edge(changes, size, edge.values, changes, edge.period), waits, 3 * edge.flow + 2 * changes
             case Difference() | Intersection():
                 return self._bag(node, inputs)
             case Append() | Emit():

@@ -37,8 +37,10 @@ from windrow.operators.protocol import Operator
 from windrow.operators.quantise import Quantise, round_up
 from windrow.operators.sample import Instants, Moments, Restore, Sample, Snapshots
 from windrow.operators.session import SESSION, SessionAggregate, SessionWindow
+from windrow.operators.sorting import SortKey
 from windrow.operators.star_join import FactTable, Policy, StarJoin, StarStream
 from windrow.operators.state.pending import Calendar, Fifo, Pending, Scan
+from windrow.operators.top_n import TopN
 from windrow.operators.totals import Totals
 from windrow.operators.window import RangeWindow, RowsWindow
 from windrow.plan import nodes as n
@@ -78,7 +80,7 @@ class Step:
             self.operator.start(at)
 
 
-SIGNED: tuple[type, ...] = (RowsWindow, Retract, Bag, ContinuousAggregate, Changes)
+SIGNED: tuple[type, ...] = (RowsWindow, Retract, Bag, ContinuousAggregate, TopN, Changes)
 """Operators that make negative elements of their own; all others pass on those they get, or take none."""
 
 UNSIGNED: tuple[type, ...] = (
@@ -258,6 +260,8 @@ class _Lowering:
                 return self._semi(node, node.anti)
             case n.LeftJoin():
                 return self._left_join(node)
+            case n.TopN():
+                return self._top_n(node)
             case n.Distinct():
                 return self._distinct(self.lower(node.input), node)
             case n.Union():
@@ -312,6 +316,23 @@ class _Lowering:
         if node not in self.grid_chain:  # an aggregate on the grid has one element per evaluation already
             step = self._append(step, Instants(node.period, node.offset), node.input)
         return self.flow.add(Bounds(node.bounds, node.type), [step], node, node.schema)
+
+    def _top_n(self, node: n.TopN) -> int:
+        below = self.lower(node.input)
+        strict = self._signed(below)
+        operator = TopN(
+            node.input.schema,
+            node.partition,
+            [SortKey(k.column, k.descending, k.nulls_first) for k in node.order],
+            node.ties,
+            node.limit,
+            node.offset,
+            node.kind,
+            node.output,
+            endless=not strict and self.pattern[node.input] is Pattern.MONOTONIC,
+            strict=strict,
+        )
+        return self.flow.add(operator, [below], node, node.schema)
 
     def _filter(self, node: n.Filter) -> int:
         predicates, below = [formula(node.predicate)], node.input

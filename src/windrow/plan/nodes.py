@@ -371,6 +371,35 @@ class LeftJoin(Binary):
 
 
 @dataclass(frozen=True)
+class SortKey:
+    """A column to sort by."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True)
+class TopN(Unary):
+    """Rows whose rank within their partition is in `(offset, offset + limit]`; `output`: the rank as a column.
+
+    `kind` is row_number, rank or dense_rank. Rows that tie in `order` are ordered by the values of `ties`.
+    """
+
+    partition: tuple[str, ...] = ()
+    order: tuple[SortKey, ...] = ()
+    ties: tuple[str, ...] = ()
+    limit: int = 1
+    offset: int = 0
+    kind: str = "row_number"
+    output: str | None = None
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return self.input.schema if self.output is None else {**self.input.schema, self.output: pa.int64()}
+
+
+@dataclass(frozen=True)
 class Distinct(Unary):
     """One copy of every distinct row."""
 

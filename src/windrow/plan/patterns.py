@@ -45,6 +45,7 @@ from windrow.plan.nodes import (
     StarJoin,
     StreamOp,
     TableScan,
+    TopN,
     Union,
     Unnest,
     Window,
@@ -141,7 +142,7 @@ def _rule(node: Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
             return MONOTONIC if never_ends else STRICT
         case LeftJoin():
             return inputs[0] if inputs[1].static else STRICT
-        case Aggregate() | Difference() | Intersection():
+        case Aggregate() | TopN() | Difference() | Intersection():
             return STRICT
         case Append():
             return MONOTONIC
@@ -221,6 +222,8 @@ def state_structure(node: Node, strategy: str = "upa") -> str:
             return f"{_keyed(inputs[0], strategy)} ⋈ {_counts(inputs[1], strategy)}"
         case Distinct():
             return _distinct(inputs[0], strategy)
+        case TopN():
+            return "rows that may be shown"
         case Aggregate():
             return _with("group array", _waiting(inputs[0], strategy, ordered=False))
         case Difference() | Intersection():

@@ -26,6 +26,7 @@ from windrow.plan.nodes import (
     Session,
     StarJoin,
     TableScan,
+    TopN,
     Union,
     Unnest,
     Window,
@@ -73,6 +74,8 @@ def words(node: Node, unit: int = 1) -> tuple[str, str]:
             return "anti join" if anti else "semi join", condition(equalities, residual)
         case LeftJoin(equalities=equalities, residual=residual):
             return "left join", condition(equalities, residual)
+        case TopN():
+            return "top", _top_words(node)
         case Distinct():
             return "distinct", ""
         case Union():
@@ -89,6 +92,15 @@ def words(node: Node, unit: int = 1) -> tuple[str, str]:
         case Emit(op=op, period=period, offset=offset):
             return op.value, every(period, offset, unit) if period else ""
     return type(node).__name__.lower(), ""
+
+
+def _top_words(node: TopN) -> str:
+    by = [f"{k.column}{' DESC' if k.descending else ''}{' NULLS FIRST' if k.nulls_first else ''}" for k in node.order]
+    parts = [f"{node.limit}" + (f" after {node.offset}" if node.offset else "")]
+    parts += [f"by {node.kind}"] if node.kind != "row_number" else []
+    parts += [f"of each {', '.join(node.partition)}"] if node.partition else []
+    parts += [f"ordered by {', '.join(by)}"] if by else []
+    return " ".join(parts)
 
 
 def every(period: int, offset: int, unit: int) -> str:

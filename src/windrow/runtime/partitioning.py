@@ -35,6 +35,7 @@ from windrow.operators.materialize import Materialize
 from windrow.operators.quantise import Quantise
 from windrow.operators.sample import Moments, Restore, Sample, Snapshots
 from windrow.operators.session import SessionAggregate, SessionWindow
+from windrow.operators.top_n import TopN
 from windrow.operators.totals import Totals
 from windrow.operators.window import RangeWindow, RowsWindow
 from windrow.plan.lower import Dataflow, Step
@@ -182,7 +183,7 @@ def _ahead(
         match operator:
             case ContinuousAggregate() | GridAggregate() | Totals():
                 wanted = Partitioning(How.COLUMNS, operator.keys) if operator.keys else ONE
-            case RowsWindow():
+            case RowsWindow() | TopN():
                 wanted = Partitioning(How.COLUMNS, operator.partition) if operator.partition else ONE
             case SessionWindow():
                 wanted = Partitioning(How.COLUMNS, tuple(operator.keys)) if operator.keys else ONE
@@ -233,7 +234,7 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
             return _join(operator, inputs)
         case ContinuousAggregate() | GridAggregate() | Totals():
             return [_by(operator.keys, inputs[0])]
-        case RowsWindow():
+        case RowsWindow() | TopN():
             return [_by(operator.partition, inputs[0])]
         case SessionWindow():
             return [_by(tuple(operator.keys), inputs[0])]

@@ -89,6 +89,10 @@ class Context(Protocol):
         """Give a stream source its table of lifetimes and note its instants in the block."""
         ...
 
+    def describe(self, sql: str) -> tuple[list[str], list[str]]:
+        """Names and SQL types of the columns of a query."""
+        ...
+
     def instant(self, back: int) -> str:
         """SQL for the time of the evaluation less a length, as a value of the streams' time type."""
         ...

@@ -21,13 +21,21 @@ from windrow.testing.tokens import Token, Tokens, closing, is_at, render, tokeni
 
 OPERATORS = frozenset({"ISTREAM", "DSTREAM", "RSTREAM", "ISTREAM_RESTORE", "RSTREAM_RESTORE"})
 SET_OPERATIONS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
-_CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING")
+_CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT")
 
 
 def rewrite_query(tokens: Tokens, context: Context, scope: frozenset[str] = frozenset()) -> list[tuple[str, Block]]:
     """The SELECT blocks of a query, each with the set operation before it ('' for the first)."""
     tokens, wrapper = _unwrap(tokens)
     cuts = [i for i in top_level(tokens) if tokens[i].upper in SET_OPERATIONS]
+    if cuts:  # ORDER BY and LIMIT at the end are those of the whole
+        end = next((i for i in top_level(tokens) if tokens[i].upper in ("ORDER", "LIMIT")), None)
+        if end is not None:
+            whole = combine(rewrite_query(tokens[:end], context, scope))
+            clauses = _clauses([*tokenize("SELECT"), *tokens[end:]])
+            whole.sql = f"SELECT * FROM ({whole.sql}) AS __whole"
+            whole.sql += _first_rows(whole.sql, render(clauses["ORDER"]), clauses["LIMIT"], context)
+            return [("", whole)]
     found: list[tuple[str, Block]] = []
     for a, b in zip([None, *cuts], [*cuts, len(tokens)], strict=True):
         start, operation = 0, ""
@@ -147,6 +155,8 @@ def _select(tokens: Tokens, context: Context, scope: frozenset[str]) -> Block:
         having += ["count(*) > 0"] if block.per_window else []
     sql += f" GROUP BY {', '.join(group)}" if group else ""
     sql += f" HAVING {_and(having)}" if having else ""
+    if clauses["LIMIT"]:
+        sql += _first_rows(sql, expression(clauses["ORDER"]), clauses["LIMIT"], context)
     if mixed and (distinct or clauses["GROUP"] or len(block.instants)):
         raise ValueError("INTERNAL and other windows mix only in select-project-join blocks")
     block.sql = context.mixed(sql, block) if mixed else sql
@@ -174,6 +184,13 @@ def _window_keys(sources: Sequence[Source], group: Tokens) -> list[str]:
     return keys
 
 
+def _first_rows(sql: str, order: str, limit: Tokens, context: Context) -> str:
+    """ORDER BY and LIMIT; rows that tie are ordered by the select list, ascending, nulls last."""
+    count = len(context.describe(sql)[0])
+    places = [f"{i + 1} ASC NULLS LAST" for i in range(count)]
+    return f" ORDER BY {', '.join(([order] if order else []) + places)} LIMIT {render(limit)}"
+
+
 def _and(predicates: Sequence[str]) -> str:
     return " AND ".join(predicates)
 
@@ -189,10 +206,8 @@ def _clauses(tokens: Tokens) -> dict[str, Tokens]:
         raise ValueError(f"not a SELECT: {render(tokens)}")
     starts = [("SELECT", 1, 0)]
     for i in top_level(tokens):
-        if tokens[i].upper in ("ORDER", "LIMIT"):
-            raise ValueError(f"{tokens[i].upper} has no meaning here")
         if tokens[i].upper in _CLAUSES:
-            starts.append((tokens[i].upper, i + 1 + (tokens[i].upper == "GROUP"), i))
+            starts.append((tokens[i].upper, i + 1 + (tokens[i].upper in ("GROUP", "ORDER")), i))
     for (clause, start, _), (_, _, end) in zip(starts, [*starts[1:], ("", 0, len(tokens))], strict=True):
         found[clause] = tokens[start:end]
     return found

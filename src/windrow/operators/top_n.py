@@ -1,0 +1,220 @@
+"""The first rows of each partition, followed as rows come and go: ORDER BY ... LIMIT, and ranks with a bound.
+
+    n = 2, smallest first      t=1  +5  +9        {5, 9}
+                               t=2  +7            {5, 7}      9 waits: it comes back at t=4
+                               t=4  -5            {7, 9}
+
+At every instant the output is the rows with a rank in `(offset, offset + limit]`, by ROW_NUMBER, RANK or DENSE_RANK on
+a total order (`sorting`), with the rank as a column or not. The rows of an advance are sorted once together with those
+that wait, so that each has a place; then the events of each partition are followed in time, on a bitmap of the places
+that are alive. A row that comes and goes within the advance has its exact lifetime, others are sent as `[t, INF)` and
+ended by `-[t', INF)`.
+
+State: the rows that may still be shown. Where ends are known, a row with n better ones that live as long as it does is
+never shown and is forgotten (the n-skyband), so a window of m rows in random order keeps about n log(m / n) of them per
+partition. Cost per advance: its rows, and what waits in the partitions it touches, sorted; n per change of an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.aggregates.order import has_fixed_codes
+from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.elements import Elements, concat, one
+from windrow.operators.keytable import KeyTable
+from windrow.operators.protocol import State
+from windrow.operators.sorting import Ordered, SortKey, ordered, oriented
+from windrow.operators.state.keyed import surviving
+from windrow.operators.state.run import elements_of, run_of
+from windrow.operators.top_n_kernels import DENSE, RANK, ROW_NUMBER, follow, skyband
+
+KINDS = {"row_number": ROW_NUMBER, "rank": RANK, "dense_rank": DENSE}
+_WORST = np.iinfo(np.int64).max
+
+
+class TopN:
+    """Rows with a rank in `(offset, offset + limit]` within their partition; `output`: the rank as a column.
+
+    `endless`: rows never leave, so one that is not among the first now never will be. `strict`: negative elements may
+    come, so that no end is certain.
+    """
+
+    def __init__(
+        self,
+        types: Mapping[str, pa.DataType],
+        partition: Sequence[str],
+        order: Sequence[SortKey],
+        ties: Sequence[str],
+        limit: int,
+        offset: int = 0,
+        kind: str = "row_number",
+        output: str | None = None,
+        endless: bool = False,
+        strict: bool = False,
+    ) -> None:
+        self.types, self.partition, self.order, self.ties = dict(types), tuple(partition), tuple(order), tuple(ties)
+        self.limit, self.offset, self.kind, self.output = limit, offset, KINDS[kind], output
+        self._groups = KeyTable({p: types[p] for p in self.partition})
+        self._strict = strict
+        self._held: Elements | None = None
+        self._slots = np.zeros(0, np.int64)
+        self._barred = endless and len(self.order) == 1 and has_fixed_codes(types[self.order[0].column])
+        self._bar = np.zeros(0, np.int64)  # [groups] the code of the last row shown, if a worse one can be dropped
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        """The columns of the output."""
+        return self.types if self.output is None else {**self.types, self.output: pa.int64()}
+
+    def start(self, ts: int) -> None:
+        """Nothing to do."""
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (new,) = inputs
+        slots = self._groups.slots({p: new.columns[p] for p in self.partition}, len(new))
+        if self._barred and len(new):
+            keep = self._above(new, slots)
+            new, slots = new.filter(keep), slots[keep]
+        rows, slots, count = self._touched(new, slots, frontier)
+        if not len(rows):
+            return Elements.empty(self.schema)
+        local = _dense(slots, len(self._groups))
+        places = ordered(local, rows.columns, self.order, self.ties)
+        out = self._followed(rows, places, count, frontier)
+        self._keep(rows, slots, places, frontier)
+        if self._barred:
+            self._raise_bar()
+        return out
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def _touched(self, new: Elements, slots: Int64s, frontier: int) -> tuple[Elements, Int64s, int]:
+        """The rows of all partitions in which something happens, those that wait first, and how many these are."""
+        if self._held is None or not len(self._held):
+            return new, slots, 0
+        touched = np.zeros(len(self._groups), np.bool_)
+        touched[slots] = True
+        touched[self._slots[self._held.exp <= frontier]] = True
+        mine = touched[self._slots]
+        if mine.all():
+            held, old, self._held, self._slots = self._held, self._slots, None, self._slots[:0]
+        else:
+            held, old = self._held.filter(mine), self._slots[mine]
+            self._held, self._slots = self._held.filter(~mine), self._slots[~mine]
+        return concat([held, new]), np.concatenate((old, slots)), len(held)
+
+    def _followed(self, rows: Elements, places: Ordered, held: int, frontier: int) -> Elements:
+        """What comes and goes among the first rows."""
+        order = places.order
+        first, part = np.flatnonzero(places.opens_partition), np.cumsum(places.opens_partition) - 1
+        class_, peers = np.cumsum(places.opens_class) - 1, np.cumsum(places.opens_peers) - 1
+        row_of = order[np.flatnonzero(places.opens_class)]  # a row of each class, to be shown for it
+        ts, exp, sign = rows.ts[order], rows.exp[order], rows.sign[order].astype(np.int64)
+        waits = order < held
+        came, went = np.flatnonzero(~waits), np.flatnonzero(exp <= frontier)
+        which = np.concatenate((came, went))
+        time = np.concatenate((ts[came], exp[went]))
+        delta = np.concatenate((sign[came], -sign[went]))
+        in_time = np.lexsort((time, part[which]))
+        which, time, delta = which[in_time], time[in_time], delta[in_time]
+        # a class has one place; places of a partition stand together
+        begins = np.append(class_[first], class_[-1] + 1)
+        events = np.searchsorted(part[which], np.arange(len(first) + 1))
+        start = np.bincount(class_[waits], sign[waits], minlength=begins[-1]).astype(np.int64)
+        peers_of = peers[np.flatnonzero(places.opens_class)]
+        shown, begin, end, signs, rank = follow(
+            begins, events, class_[which], time, delta, start, peers_of, self.limit, self.offset, self.kind,
+            self.output is not None,
+        )  # fmt: skip
+        found = rows.take(row_of[shown])
+        columns = dict(found.columns)
+        if self.output is not None:
+            columns[self.output] = pa.array(rank)
+        return Elements(begin, end, signs, columns)
+
+    def _keep(self, rows: Elements, slots: Int64s, places: Ordered, frontier: int) -> None:
+        """Let rows that may still be shown wait."""
+        order = places.order
+        alive = rows.exp[order] > frontier
+        if self._strict:
+            rest, mine = rows.take(order[alive]), slots[order[alive]]
+            kept = surviving(rest, frontier)
+            rest, mine = rest.take(kept), mine[kept]
+        else:
+            part, peers = np.cumsum(places.opens_partition) - 1, np.cumsum(places.opens_peers) - 1
+            alive &= skyband(part, peers, rows.exp[order], alive, self.limit + self.offset, self.kind)
+            rest, mine = rows.take(order[alive]), slots[order[alive]]
+        if self._held is None or not len(self._held):
+            self._held, self._slots = rest, mine
+        else:
+            self._held, self._slots = concat([self._held, rest]), np.concatenate((self._slots, mine))
+        self._forget_groups()
+
+    def _forget_groups(self) -> None:
+        """Drop partitions without rows, when they are most."""
+        if len(self._groups) > 1024 and len(self._groups) > 4 * len(self._slots):
+            alive = np.zeros(len(self._groups), np.bool_)
+            alive[self._slots] = True
+            old = self._groups.compact(alive)
+            renumbered = np.full(len(alive), -1, np.int64)
+            renumbered[old] = np.arange(len(old))
+            self._slots = renumbered[self._slots]
+            self._bar = self._bar[old[old < len(self._bar)]] if self._barred else self._bar
+
+    # -- rows that cannot be shown -----------------------------------------------------------------------------------
+
+    def _above(self, rows: Elements, slots: Int64s) -> np.ndarray:
+        """Which rows are not worse than the last one shown in their partition."""
+        if len(self._groups) > len(self._bar):
+            more = np.full(len(self._groups) - len(self._bar), _WORST, np.int64)
+            self._bar = np.concatenate((self._bar, more))
+        column = rows.columns[self.order[0].column]
+        codes = oriented(column, self.order[0])
+        bar = self._bar[slots]
+        return (codes[-1] <= bar) if len(codes) == 1 else (codes[-1] <= bar) | (codes[0] != 1) | (bar == _WORST)
+
+    def _raise_bar(self) -> None:
+        """Note the code of the worst row that waits in partitions that are full."""
+        if self._held is None:
+            return
+        column = self._held.columns[self.order[0].column]
+        if column.null_count:  # nulls have no code of their own: no bar where they are among the first
+            nulls = np.unique(self._slots[np.asarray(column.is_null())])
+        else:
+            nulls = np.zeros(0, np.int64)
+        codes = oriented(column, self.order[0])[-1]
+        count = np.bincount(self._slots, minlength=len(self._groups))
+        worst = np.full(len(self._groups), np.iinfo(np.int64).min, np.int64)
+        np.maximum.at(worst, self._slots, codes)
+        full = count >= self.limit + self.offset
+        full[nulls] = False
+        if self.kind == DENSE:
+            full[:] = False
+        self._bar = np.where(full, worst, _WORST)
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """The rows that wait: what is shown follows from them."""
+        return {"held": () if self._held is None else (run_of(self._held),)}
+
+    def restore(self, state: State, frontier: int) -> None:
+        self._groups = KeyTable({p: self.types[p] for p in self.partition})
+        self._held, self._slots = None, np.zeros(0, np.int64)
+        for run in state["held"]:
+            self._held = elements_of(run)
+            keys = {p: one(run.table.column(p)) for p in self.partition}
+            self._slots = self._groups.slots(keys, len(self._held))
+        if self._barred and self._held is not None and len(self._held):
+            self._raise_bar()
+
+
+def _dense(slots: Int64s, groups: int) -> Int64s:
+    """Slots renumbered without gaps."""
+    seen = np.zeros(groups, np.bool_)
+    seen[slots] = True
+    return np.asarray((np.cumsum(seen) - 1)[slots])
