@@ -180,14 +180,19 @@ def test_keys_and_times_are_pruned(live):
     live.push(20, rows=60)
     engine, functions = live.engine, {}
     by_key, by_time = Figures(), Figures()
-    found = ask("SELECT v FROM s [RANGE 200] WHERE k = 3", engine.catalog, engine.runtime, functions, figures=by_key)
+    found = ask(
+        "SELECT v FROM s [RANGE 200] WHERE k = 3", engine.question_plans(), engine.runtime, functions, figures=by_key
+    )
     assert found.num_rows == engine.ask("SELECT v, k FROM s [RANGE 200] WHERE k + 0 = 3").num_rows > 50
     assert found.num_rows <= by_key.rows < 400 < 1200
-    ask("SELECT v FROM s [RANGE 5]", engine.catalog, engine.runtime, functions, figures=by_time)
+    ask("SELECT v FROM s [RANGE 5]", engine.question_plans(), engine.runtime, functions, figures=by_time)
     assert by_time.runs <= 3 < by_time.of_runs
     none = Figures()
     assert (
-        ask("SELECT v FROM s [RANGE 200] WHERE k = 77", engine.catalog, engine.runtime, {}, figures=none).num_rows == 0
+        ask(
+            "SELECT v FROM s [RANGE 200] WHERE k = 77", engine.question_plans(), engine.runtime, {}, figures=none
+        ).num_rows
+        == 0
     )
     assert none.rows == 0
 
@@ -211,7 +216,7 @@ def test_a_running_query_is_not_computed_again(live):
     live.push(8)
     figures = Figures()
     found = ask(
-        "SELECT k, COUNT(*) AS n FROM s [RANGE 50] GROUP BY k", live.engine.catalog, live.engine.runtime, {},
+        "SELECT k, COUNT(*) AS n FROM s [RANGE 50] GROUP BY k", live.engine.question_plans(), live.engine.runtime, {},
         figures=figures,
     )  # fmt: skip
     assert bag(found) == bag(live.engine["per"].snapshot()) and figures.of_runs == 0
@@ -268,3 +273,20 @@ def test_after_a_restart(tmp_path):
     again = windrow.Engine(runtime="local", home=tmp_path / "home")
     assert {q: bag(again.ask(q)) for q in SPLIT} == before
     again.stop()
+
+
+def test_a_text_is_planned_once_for_a_catalog(live: Live) -> None:
+    """What is asked again is not planned again; a change of the catalog plans anew, and AS OF always."""
+    engine = live.engine
+    plans, text = engine.question_plans(), "SELECT k, v FROM s [RANGE 50] WHERE k = $k"
+    first = plans.plan(text, {"k": 3})
+    assert plans.plan(text, {"k": 3}) is first is plans.plan(text.replace("$k", "3"))
+    assert plans.plan(text, {"k": 4}) is not first
+    assert engine.question_plans() is plans
+    engine.execute("CREATE QUERY newer AS SELECT k, v FROM s [RANGE 50] WHERE k = 3")
+    again = engine.question_plans().plan(text, {"k": 3})
+    assert again is not first and (first.running, again.running) == (None, "newer")
+    for number in range(600):
+        plans.plan(text, {"k": number})
+    assert plans.plan(text, {"k": 599}) is plans.plan(text, {"k": 599}) and plans.plan(text, {"k": 3}) is not first
+    engine.execute("DROP QUERY newer")

@@ -18,8 +18,9 @@ from windrow.operators.aggregates.order import Order, has_fixed_codes
 from windrow.operators.state.zones import Code
 from windrow.plan.nodes import Filter, Node, QueryPlan, TableScan, walk
 from windrow.runtime.archives import Archives
-from windrow.runtime.ask import AS_OF, ISOLATION, Extra
+from windrow.runtime.ask import AS_OF, ISOLATION
 from windrow.runtime.pruning import conditions_of
+from windrow.runtime.question_plans import Extra
 from windrow.sharing.conditions import Condition
 from windrow.sharing.spans import united
 

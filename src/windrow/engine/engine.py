@@ -28,10 +28,10 @@ from windrow.engine.functions import registered
 from windrow.engine.script import applied, infer_stream
 from windrow.errors import BindingError, WindrowError
 from windrow.plan.nodes import QueryPlan
-from windrow.runtime.ask import Extra, Travels
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.declarations import Change
 from windrow.runtime.past import instant_of, kept_log, past_answers
+from windrow.runtime.question_plans import Extra, QuestionPlans, Travels
 from windrow.runtime.runtime import Runtime
 from windrow.sinks import RelationSink
 from windrow.store.store import MemoryStore, StateStore, Store
@@ -64,6 +64,7 @@ class Engine:
         self._without, self._strategy = frozenset(without), strategy
         self._declaring = threading.RLock()  # a change is bound against the catalog that it is made to
         self.catalog = Catalog(functions=registered())
+        self._plans: QuestionPlans | None = None
         settings: dict[str, Any] = {
             "strategy": strategy,
             "partitions": partitions,
@@ -251,11 +252,18 @@ class Engine:
         from windrow.runtime.ask import Limits, ask
 
         self.runtime.check()
-        functions, limits = self._functions(self.catalog), Limits(timeout, cancel)
+        plans = self.question_plans()
+        functions, limits = self._functions(plans.catalog), Limits(timeout, cancel)
         return ask(
-            text, self.catalog, self.runtime, functions, isolation=isolation, parameters=parameters, limits=limits,
-            extras=self._extras,
+            text, plans, self.runtime, functions, isolation=isolation, parameters=parameters, limits=limits
         )  # fmt: skip
+
+    def question_plans(self) -> QuestionPlans:
+        """The plans of one-time queries over the present catalog."""
+        catalog = self.catalog
+        if self._plans is None or self._plans.catalog is not catalog:
+            self._plans = QuestionPlans(catalog, self._extras)
+        return self._plans
 
     def _repr_html_(self) -> str:
         """For notebooks."""

@@ -19,26 +19,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from windrow.catalog import Catalog, TableDef
-from windrow.errors import BindingError, RuntimeFailure, UnsupportedError
+from windrow.cql.parameters import Parameters
+from windrow.errors import BindingError, RuntimeFailure
 from windrow.operators import history
 from windrow.operators.aggregates.mergeable import MergeableAggregate, Partial
 from windrow.operators.elements import BEGINNING, INF, Elements, concat, one
 from windrow.operators.state.run import Run
-from windrow.optimize import optimize
 from windrow.optimize.rule import rewrite, with_root
 from windrow.plan.dataflow import answer
 from windrow.plan.lower import Dataflow, lower, lower_part
-from windrow.plan.nodes import QueryPlan, Scan, StreamOp, TableScan, Window, WindowKind, walk
+from windrow.plan.nodes import Scan, TableScan, Window, WindowKind, walk
 from windrow.runtime import view
-from windrow.runtime.history_reader import Figures, ScanWish, rows_of, span_of, wishes, youngest_first
+from windrow.runtime.history_reader import Figures, ScanWish, rows_of, span_of, youngest_first
+from windrow.runtime.question_plans import QuestionPlan, QuestionPlans
 from windrow.runtime.split import Split, alive, evaluate, first_end, split, table_of
 from windrow.runtime.view import StateReader
 
@@ -51,10 +49,6 @@ ROUNDS = 8
 """How often `latest` looks for a newer state at most: each look takes in what the one before missed."""
 
 Functions = Mapping[str, Callable[..., object]]
-Travels = Mapping[str, tuple[str, int | datetime]]
-"""By the name of a table: which query's kept answers it shows, and of which instant."""
-
-Parameters = Mapping[str, object] | Sequence[object]
 
 
 class Present(Protocol):
@@ -93,66 +87,35 @@ class Limits:
             )
 
 
-@dataclass(frozen=True)
-class Extra:
-    """A table that only this question has: kept answers of an instant, or an archive."""
-
-    columns: Mapping[str, pa.DataType]
-    read: Callable[[QueryPlan], pa.Table]
-
-
 def ask(
     text: str,
-    catalog: Catalog,
+    plans: QuestionPlans,
     present: Present,
     functions: Functions,
     *,
     isolation: str = "snapshot",
     parameters: Parameters | None = None,
     limits: Limits | None = None,
-    extras: Callable[[Travels], Mapping[str, Extra]] | None = None,
     figures: Figures | None = None,
 ) -> pa.Table:
     """The answer of a SELECT, with `windrow.as_of` and `windrow.isolation` in its schema's metadata."""
     if isolation not in LEVELS:
         raise BindingError(f"there is no isolation level {isolation!r}", hint=f"levels are {' and '.join(LEVELS)}")
-    question = Question(text, catalog, present, functions, parameters, limits or Limits(), extras)
+    question = Question(plans, plans.plan(text, parameters), present, functions, limits or Limits())
     return question.answer(isolation, figures or Figures())
 
 
 class Question:
-    """A compiled one-time query."""
+    """A planned one-time query, and the state that answers it."""
 
     def __init__(
-        self,
-        text: str,
-        catalog: Catalog,
-        present: Present,
-        functions: Functions,
-        parameters: Parameters | None,
-        limits: Limits,
-        extras: Callable[[Travels], Mapping[str, Extra]] | None,
+        self, plans: QuestionPlans, planned: QuestionPlan, present: Present, functions: Functions, limits: Limits
     ) -> None:
-        from windrow.cql.one_time import OneTimeSelect
-
-        self.catalog, self.present, self.functions, self.limits = catalog, present, functions, limits
-        parsed = OneTimeSelect.parse(text, parameters)
-        self.relations = {k: q for k, q in catalog.queries.items() if q.has_op}
-        shown = {k: TableDef(q.name, {s: q.root.schema[c] for s, c in q.output}) for k, q in self.relations.items()}
-        self.extras = extras(parsed.travels) if extras is not None else {}
-        more = {k: TableDef(k, e.columns) for k, e in self.extras.items()}
-        seen = Catalog(
-            catalog.streams, MappingProxyType({**catalog.tables, **shown, **more}), functions=catalog.functions
-        )
-        bound = parsed.bind(seen)
-        self.query = replace(bound, plan=optimize(bound.plan, seen))
+        self.catalog, self.relations = plans.catalog, plans.relations
+        self.present, self.functions, self.limits = present, functions, limits
+        self.planned, self.query, self.wishes = planned, planned.query, planned.wishes
         self.plan = self.query.plan
-        if self.plan.root.op is not StreamOp.RELATION:
-            raise UnsupportedError(
-                "a one-time query has no stream operator and no SLIDE", hint="it is answered once, as of now"
-            )
         self._check_reach()
-        self.wishes = wishes(self.plan.root)
 
     def _check_reach(self) -> None:
         for node in walk(self.plan.root):
@@ -173,7 +136,7 @@ class Question:
 
     def answer(self, isolation: str, figures: Figures) -> pa.Table:
         """The answer, sorted and cut as asked."""
-        found = self._running()
+        found = self.planned.running
         how = None if found is not None else split(self.plan)
         if found is None and how is not None and how.scan in self.wishes:
             parts = Parts(self, how, figures)
@@ -191,13 +154,6 @@ class Question:
     def _only_tables(self) -> bool:
         """Whether what is joined with the stream changes with declared tables alone."""
         return all(t.lower() in self.catalog.tables for t in self.plan.tables)
-
-    def _running(self) -> str | None:
-        """The registered query that computes just this."""
-        for key, query in self.relations.items():
-            if query.root == self.plan.root and query.output == self.plan.output:
-                return key
-        return None
 
     def _whole(self, state: StateReader, figures: Figures) -> pa.Table:
         """All rows at once, through the operators of the whole plan."""
@@ -229,8 +185,8 @@ class Question:
     def table_of(self, node: TableScan, state: StateReader) -> pa.Table:
         """A table, a relation, or what only this question has."""
         name = node.table.lower()
-        if name in self.extras:
-            return self.extras[name].read(self.plan)
+        if name in self.planned.extras:
+            return self.planned.extras[name].read(self.plan)
         return self.present.relation(state, name) if name in self.relations else self.present.table(name)
 
     def table_rows(self, node: TableScan, table: pa.Table) -> Elements:

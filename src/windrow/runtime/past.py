@@ -10,8 +10,8 @@ import pyarrow as pa
 from windrow.catalog import Catalog
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.nodes import QueryPlan, StreamOp
-from windrow.runtime.ask import Extra, Travels
 from windrow.runtime.outlet import Outlet
+from windrow.runtime.question_plans import Extra, Travels
 from windrow.sinks.answer_log import AnswerLog
 
 _EPOCH = datetime(1970, 1, 1)

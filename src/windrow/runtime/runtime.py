@@ -83,6 +83,8 @@ class Runtime:
         self.late_rows = LateRowsStore(store)
         self.figures = Figures()
         self._ticking = threading.RLock()  # one tick at a time
+        self._quiet = threading.Event()  # no tick computes
+        self._quiet.set()
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._loop: threading.Thread | None = None
@@ -177,7 +179,11 @@ class Runtime:
                 idle = self._idle()
                 if not (rows or histories or until is not None or self._time_moves(idle)):
                     return False
-                self._tick(rows, histories, idle, until)
+                self._quiet.clear()
+                try:
+                    self._tick(rows, histories, idle, until)
+                finally:
+                    self._quiet.set()
                 return True
 
     def _poll(self) -> list[tuple[Stream, Available]]:
@@ -391,6 +397,12 @@ class Runtime:
         """Raise what made the runtime fail, if something did."""
         if self._error is not None:
             raise self._error
+
+    def let_tick_pass(self, seconds: float) -> None:
+        """Wait for the end of a tick that runs in this process, at most so long: who is in no hurry lets it have the
+        interpreter. A tick whose job runs elsewhere needs none."""
+        if self.job.in_process:
+            self._quiet.wait(seconds)
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait for the runtime to stop or fail; a failure is raised."""

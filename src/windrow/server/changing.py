@@ -20,6 +20,9 @@ from windrow.server.reading import ARROW, JSON_OR_ARROW, MOST_ROWS, Name, _known
 router = APIRouter()
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000)]
+PATIENCE = 0.2
+"""Seconds that a question waits for a tick of this process to end before it is computed beside it."""
+
 FORBIDDEN: dict[int | str, dict[str, Any]] = {403: {"description": "the token may only read"}}
 
 
@@ -29,7 +32,7 @@ class ScriptBody(BaseModel):
     script: Text
 
 
-class Question(BaseModel):
+class Asked(BaseModel):
     """A one-time SELECT."""
 
     query: Text
@@ -72,10 +75,11 @@ async def check_script(request: Request, body: ScriptBody) -> Response:
 
 
 @router.post("/api/ask", responses=JSON_OR_ARROW)
-async def ask(request: Request, body: Question) -> Response:
+async def ask(request: Request, body: Asked) -> Response:
     """Answer a one-time SELECT over kept windows, tables and the relations of queries."""
 
     def work() -> Response:
+        live(request).engine.runtime.let_tick_pass(PATIENCE)
         return answer(request, live(request).engine.ask(body.query, isolation=body.isolation), body.limit)
 
     async with _slot(request):

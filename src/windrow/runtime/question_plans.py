@@ -1,0 +1,100 @@
+"""The plans of one-time queries: a text that is asked again is not planned again.
+
+A plan depends on the text and on the catalog, and a catalog is never changed, only followed by another. So the plans of
+the newest catalog are kept by text, the longest unused forgotten first. Whatever reads the state (`Question`) happens
+anew every time. A question with `AS OF` is planned each time: what it may read depends on what is kept at that moment.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from windrow.catalog import Catalog, TableDef
+from windrow.cql.one_time import OneTimeQuery, OneTimeSelect
+from windrow.cql.parameters import Parameters, with_values
+from windrow.errors import UnsupportedError
+from windrow.optimize import optimize
+from windrow.plan.nodes import QueryPlan, Scan, StreamOp
+from windrow.runtime.history_reader import ScanWish, wishes
+
+KEPT = 500
+"""Plans kept for texts that come again."""
+
+Travels = Mapping[str, tuple[str, int | datetime]]
+"""By the name of a table: which query's kept answers it shows, and of which instant."""
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A table that only one-time queries have: kept answers of an instant, or an archive."""
+
+    columns: Mapping[str, pa.DataType]
+    read: Callable[[QueryPlan], pa.Table]
+
+
+@dataclass(frozen=True)
+class QuestionPlan:
+    """A question as it is computed. `running`: the registered query that computes just this."""
+
+    query: OneTimeQuery
+    wishes: Mapping[Scan, ScanWish]
+    running: str | None
+    extras: Mapping[str, Extra]
+
+
+class QuestionPlans:
+    """Plans over one catalog."""
+
+    def __init__(self, catalog: Catalog, extras: Callable[[Travels], Mapping[str, Extra]] | None = None) -> None:
+        self.catalog = catalog
+        self.relations = {k: q for k, q in catalog.queries.items() if q.has_op}
+        self._tables = dict(catalog.tables)
+        for key, query in self.relations.items():
+            self._tables[key] = TableDef(query.name, {s: query.root.schema[c] for s, c in query.output})
+        self._extras = extras
+        self._known: OrderedDict[str, QuestionPlan] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def plan(self, text: str, parameters: Parameters | None = None) -> QuestionPlan:
+        """The plan of a SELECT."""
+        text = with_values(text, parameters)
+        with self._lock:
+            known = self._known.get(text)
+            if known is not None:
+                self._known.move_to_end(text)
+                return known
+        parsed = OneTimeSelect.parse(text)
+        made = self._planned(parsed)
+        if not parsed.travels:
+            with self._lock:
+                self._known[text] = made
+                while len(self._known) > KEPT:
+                    self._known.popitem(last=False)
+        return made
+
+    def _planned(self, parsed: OneTimeSelect) -> QuestionPlan:
+        extras = self._extras(parsed.travels) if self._extras is not None else {}
+        more = {k: TableDef(k, e.columns) for k, e in extras.items()}
+        seen = Catalog(
+            self.catalog.streams, MappingProxyType({**self._tables, **more}), functions=self.catalog.functions
+        )
+        bound = parsed.bind(seen)
+        query = replace(bound, plan=optimize(bound.plan, seen))
+        if query.plan.root.op is not StreamOp.RELATION:
+            raise UnsupportedError(
+                "a one-time query has no stream operator and no SLIDE", hint="it is answered once, as of now"
+            )
+        return QuestionPlan(query, wishes(query.plan.root), self._running(query.plan), extras)
+
+    def _running(self, plan: QueryPlan) -> str | None:
+        for key, query in self.relations.items():
+            if query.root == plan.root and query.output == plan.output:
+                return key
+        return None
