@@ -1,0 +1,311 @@
+"""Rows per second from files and topics to answers, live on Spark, and what limits them.
+
+"formats": one grouped aggregate with a filter, and 256 that share, over Parquet, CSV, JSON and Kafka (librdkafka's mock
+cluster) by number of columns (with more columns fewer rows, as many values); beside it a bare pyarrow read, and
+Structured Streaming and Flink SQL (where installed) with the one query. "files": the same rows in more files of a tick.
+"cores": processes pinned to one core and to two. "regular": C regular over trades, one query and 256. "appear": from a
+file's appearance to the answer, with one query, with 64, and with 16 streams. "sink": a million answer rows a tick into
+Parquet, against the same without a sink, and the driver's memory. "length": rows per second along a run. Sides of a
+ratio take turns and count with their best.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow_bench import ingest_data as data
+from windrow_bench import ingest_live as live
+from windrow_bench.harness import Figure, Ratio, Result, best_of, parser, progress, report
+from windrow_bench.ingest_run import ONE, Ran, from_files, pinned, shared, structured, windrow_live
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+READS = ("ts", "k", "v", "w")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything."""
+
+    rows: Mapping[str, int]
+    columns: Sequence[int]
+    queries: int
+    files: Sequence[int]
+    work: int
+    trades: int
+    appear: int
+    ticks: int
+    answers: int
+
+    @classmethod
+    def full(cls) -> Sizes:
+        rows = {"parquet": 8_000_000, "csv": 2_000_000, "json": 2_000_000, "kafka": 500_000}
+        return cls(rows, (4, 16), 256, (1, 8, 32), 4_000_000, 1_140_000, 64, 12, 1_000_000)
+
+    @classmethod
+    def quick(cls) -> Sizes:
+        rows = {"parquet": 1_000_000, "csv": 200_000, "json": 200_000, "kafka": 50_000}
+        return cls(rows, (4,), 64, (1, 8), 500_000, 100_000, 64, 5, 100_000)
+
+
+@dataclass
+class Found:
+    """What the parts add to."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    ratios: list[Ratio] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+
+
+@dataclass
+class Bench:
+    """One run in one session."""
+
+    spark: SparkSession
+    place: Path
+    sizes: Sizes
+    repeat: int
+    seed: int
+    found: Found
+    peers: bool = True
+
+    def warm(self) -> None:
+        """Load what every engine loads once."""
+        rows = data.table(20_000)
+        directory = data.write(rows, self.place / "warm" / "s", "parquet", 2)
+        for script in (ONE, shared(4)):
+            windrow_live(self.spark, {"s": from_files(directory, "parquet", rows)}, script)
+        if self.peers:
+            structured(self.spark, directory, "parquet", rows.schema)
+
+    def add(self, part: str, **figures: Any) -> None:
+        self.found.rows.append({"part": part, **figures})
+
+    # -- parts
+
+    def formats(self) -> None:
+        """Every format, by columns; the best of turns for each side."""
+        for form in data.FORMATS:
+            for columns in self.sizes.columns:
+                rows = data.table(self.sizes.rows[form] * 4 // columns, columns, self.seed)
+                place = data.write(rows, self.place / f"{form}-{columns}" / "s", form)
+                self._point(form, columns, rows, from_files(place, form, rows), place)
+        self._kafka()
+
+    def _point(self, form: str, columns: int, rows: pa.Table, source: str, place: Path | None) -> None:
+        runs: dict[str, list[Ran]] = {}
+        many = f"windrow, {self.sizes.queries} queries"
+
+        def windrow(name: str, script: str) -> Callable[[], None]:
+            return lambda: runs.setdefault(name, []).append(windrow_live(self.spark, {"s": source}, script))
+
+        def spark_alone() -> None:
+            assert place is not None
+            runs.setdefault("Structured Streaming", []).append(structured(self.spark, place, form, rows.schema))
+
+        sides: dict[str, Callable[[], object]] = {
+            "windrow": windrow("windrow", ONE),
+            many: windrow(many, shared(self.sizes.queries)),
+        }
+        if place is not None:
+            sides |= {"bare read": lambda: data.bare(place, READS)}
+            sides |= {"Structured Streaming": spark_alone} if self.peers else {}
+        took = best_of(self.repeat, sides)
+        took |= {name: min(r.seconds for r in found) for name, found in runs.items()}
+        _same(runs)
+        for name, seconds in took.items():
+            more = {"planning_s": min(r.planning for r in runs[name])} if name in runs else {}
+            rate = rows.num_rows / seconds
+            self.add("formats", format=form, columns=columns, engine=name, seconds=seconds, rows_per_s=rate, **more)
+        if self.peers and place is not None:
+            self._flink(form, columns, rows, place.parent)
+        self._format_targets(form, columns, took)
+
+    def _format_targets(self, form: str, columns: int, took: Mapping[str, float]) -> None:
+        ours, what = took["windrow"], f"{form}, {columns} columns"
+        if "Structured Streaming" in took:
+            ratio = took["Structured Streaming"] / ours
+            self.found.ratios.append(Ratio(f"{what}: Structured Streaming / windrow, one query", ratio, 2.5, True))
+        if "bare read" in took:
+            bound = 0.15 if form == "parquet" and columns == 4 else None
+            self.found.ratios.append(
+                Ratio(f"{what}: bare read / windrow, one query", took["bare read"] / ours, bound, True)
+            )
+
+    def _flink(self, form: str, columns: int, rows: pa.Table, place: Path) -> None:
+        from windrow_bench.peers import SECOND, Flink, SlidingAggregate
+        from windrow_bench.peers.environment import MARK, OVERRIDE, VERSION, cache
+
+        skipped = None
+        if form == "json":
+            skipped = "the peer reads parquet and csv"
+        elif not (cache() / f"flink-{VERSION}" / MARK).exists() and not os.environ.get(OVERRIDE):
+            skipped = f"apache-flink {VERSION} is not installed"
+        if skipped is not None:
+            self.add("formats", format=form, columns=columns, engine="Flink SQL", note=f"skipped: {skipped}")
+            return
+        sums = {"n": "COUNT(*)", "total": "SUM(v)"}
+        query = SlidingAggregate("q", "s", 10 * SECOND, 10 * SECOND, sums, "w < 300", ["k"])
+        seconds = Flink().run([query], place).seconds
+        rate = rows.num_rows / seconds
+        self.add("formats", format=form, columns=columns, engine="Flink SQL", seconds=seconds, rows_per_s=rate)
+
+    def _kafka(self) -> None:
+        try:
+            import confluent_kafka  # noqa: F401
+        except ModuleNotFoundError:
+            self.add("formats", format="kafka", engine="windrow", note="skipped: confluent-kafka is not installed")
+            return
+        rows = data.table(self.sizes.rows["kafka"], 4, self.seed)
+        topic = data.MockTopic(rows)
+        options = f"servers => '{topic.servers}', topics => '{','.join(topic.topics)}'"
+        # fetches of several partitions interleave: one tick takes them all, so no row is late
+        source = f"{data.declaration(rows)} FROM kafka ({options})"
+        self._point("kafka", 4, rows, source, None)
+        note = "skipped: Spark's connector is a jar that must be fetched"
+        self.add("formats", format="kafka", columns=4, engine="Structured Streaming", note=note)
+
+    def files(self) -> None:
+        """The same rows in more files of one tick."""
+        rows = data.table(self.sizes.rows["parquet"] // 2, 4, self.seed)
+        line = []
+        for files in self.sizes.files:
+            place = data.write(rows, self.place / f"files-{files}" / "s", "parquet", files)
+            source = {"s": from_files(place, "parquet", rows, max_files=64)}
+            best = min(windrow_live(self.spark, source, ONE).seconds for _ in range(self.repeat))
+            self.add("files", files=files, seconds=best, rows_per_s=rows.num_rows / best)
+            line.append((float(files), rows.num_rows / best))
+        caption = "Rows per second by files of a tick, Parquet, one query"
+        self.found.figures.append(Figure("files", caption, "files", "rows/s", {"windrow": line}))
+
+    def cores(self) -> None:
+        """A process on one core, and on two."""
+        for work in ("groups", "join", "shared"):
+            took = {}
+            for cores in (1, 2):
+                one = pinned(work, self.sizes.work, cores, self.repeat)
+                took[cores] = one["seconds"]
+                rate = self.sizes.work / one["seconds"]
+                self.add(
+                    "cores", work=work, cores=cores, seconds=one["seconds"], rows_per_s=rate, job_ms=one.get("job")
+                )
+            self.found.ratios.append(Ratio(f"{work}: one core / two cores", took[1] / took[2], 1.7, True))
+
+    def regular(self) -> None:
+        """C regular: 256 queries against one of them, beyond planning."""
+        from windrow_bench.sharing import market
+        from windrow_bench.sharing_ends import Ends, of_trades, queries
+
+        (self.place / "regular").mkdir()
+        ends = Ends(of_trades(market(self.sizes.trades, self.seed)), self.place / "regular", self.seed)
+        wanted = queries(ends.data, "C regular", 256, self.seed)
+        best = dict.fromkeys((1, 256), float("inf"))
+        for _ in range(self.repeat + 1):
+            for count in best:
+                seconds, _, phases = ends.run_live(wanted[:count])
+                best[count] = min(best[count], seconds - phases["register s"])
+        for count, seconds in best.items():
+            self.add("regular", queries=count, seconds=seconds, rows_per_s=self.sizes.trades / seconds)
+        self.found.ratios.append(Ratio("C regular beyond planning: 256 queries / one", best[256] / best[1], 2.5))
+
+    def appear(self) -> None:
+        """From a file's appearance to the answer."""
+        one = live.appearance(self.spark, self.place / "appear-1", 1, 1, self.sizes.ticks)
+        many = live.appearance(self.spark, self.place / "appear-64", 1, self.sizes.appear, self.sizes.ticks)
+        streams = live.appearance(self.spark, self.place / "appear-16", 16, 16, self.sizes.ticks)
+        for count, queries, seconds in ((1, 1, one), (1, self.sizes.appear, many), (16, 16, streams)):
+            self.add("appear", streams=count, queries=queries, seconds=seconds)
+        what = "from a file's appearance to the answer"
+        self.found.ratios.append(Ratio(f"seconds {what}, {self.sizes.appear} queries", many, 0.30))
+        self.found.ratios.append(Ratio(f"{what}: 16 streams / one", streams / one, 1.5))
+
+    def sink(self) -> None:
+        """Large answers into Parquet."""
+        kept = live.answers(self.spark, self.place / "kept", self.sizes.answers, self.sizes.ticks, sink=True)
+        plain = live.answers(self.spark, self.place / "plain", self.sizes.answers, self.sizes.ticks, sink=False)
+        for name, got in (("parquet", kept), ("none", plain)):
+            figures = {"tick_ms": got.tick_ms, "driver_mb_first": got.driver_mb[0], "driver_mb_last": got.driver_mb[-1]}
+            self.add("sink", sink=name, answers=self.sizes.answers, **figures)
+        what = f"{self.sizes.answers:,} answer rows a tick into Parquet"
+        self.found.ratios.append(Ratio(f"{what}: tick / tick without a sink", kept.tick_ms / plain.tick_ms, 1.5))
+        self.found.ratios.append(Ratio(f"{what}: driver's memory at the end / before", kept.growth, 1.1))
+
+    def length(self) -> None:
+        """Ticks of the same size along a run."""
+        times = live.along(self.spark, self.place / "length", self.sizes.work // 10, 3 * self.sizes.ticks)
+        third = len(times) // 3
+        first, last = (sorted(part)[third // 2] for part in (times[:third], times[-third:]))
+        for name, ms in (("first third", first), ("last third", last)):
+            self.add("length", of=name, tick_ms=ms, rows_per_s=1000 * (self.sizes.work // 10) / ms)
+        self.found.ratios.append(Ratio("ticks of a run: last third / first", last / first, 1.2))
+
+
+def _same(runs: Mapping[str, Sequence[Ran]]) -> None:
+    """Engines that answered the one query gave as many rows that count as many."""
+    seen = {
+        (len(r.answers["q"]), pc.sum(r.answers["q"]["n"]).as_py())
+        for found in runs.values()
+        for r in found
+        if "q" in r.answers
+    }
+    if len(seen) > 1:
+        raise AssertionError(f"the answers differ: {seen}")
+
+
+PARTS: Mapping[str, Callable[[Bench], None]] = {
+    "formats": Bench.formats,
+    "files": Bench.files,
+    "regular": Bench.regular,
+    "appear": Bench.appear,
+    "sink": Bench.sink,
+    "length": Bench.length,
+    "cores": Bench.cores,
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the experiment."""
+    options_parser = parser("ingest", __doc__ or "")
+    options_parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS), help="only these")
+    options_parser.add_argument("--no-peers", action="store_true", help="leave other engines out")
+    options_parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*])")
+    options = options_parser.parse_args(list(argv))
+    sizes = Sizes.quick() if options.quick else Sizes.full()
+    found = run(options, sizes)
+    about = " ".join((__doc__ or "").split())
+    parameters = {"rows": ", ".join(f"{k} {v:,}" for k, v in sizes.rows.items()), "repeat": options.repeat}
+    return report(Result("ingest", about, options.seed, parameters, found.rows, found.ratios, found.figures), options)
+
+
+def run(options: argparse.Namespace, sizes: Sizes) -> Found:
+    """All chosen parts; those in processes of their own when the session is gone."""
+    from pyspark.sql import SparkSession
+
+    from windrow.spark.session import session
+
+    found, owned = Found(), SparkSession.getActiveSession() is None
+    repeat = 1 if options.quick else options.repeat
+    with (
+        progress() as shown,
+        tempfile.TemporaryDirectory(prefix="windrow-ingest-", ignore_cleanup_errors=True) as place,
+    ):
+        task = shown.add_task("starting Spark", total=None)
+        spark = session(master=options.master)
+        bench = Bench(spark, Path(place), sizes, repeat, options.seed, found, not options.no_peers)
+        bench.warm()
+        for part in (p for p in PARTS if p in options.parts):
+            if part == "cores" and owned:
+                spark.stop()
+            shown.update(task, description=part)
+            PARTS[part](bench)
+    return found
