@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TypeVar
 
 import pyarrow as pa
 
 from windrow.archive.layout import Layout
+from windrow.catalog.names import Names
 from windrow.errors import BindingError
 from windrow.plan.nodes import QueryPlan
 
@@ -80,11 +80,11 @@ class FunctionDef:
 class Catalog:
     """All declarations; lower-case names are the keys."""
 
-    streams: Mapping[str, StreamDef] = field(default_factory=lambda: MappingProxyType({}))
-    tables: Mapping[str, TableDef] = field(default_factory=lambda: MappingProxyType({}))
-    queries: Mapping[str, QueryPlan] = field(default_factory=lambda: MappingProxyType({}))
-    functions: Mapping[str, FunctionDef] = field(default_factory=lambda: MappingProxyType({}))
-    archives: Mapping[str, ArchiveDef] = field(default_factory=lambda: MappingProxyType({}))
+    streams: Mapping[str, StreamDef] = field(default_factory=Names)
+    tables: Mapping[str, TableDef] = field(default_factory=Names)
+    queries: Mapping[str, QueryPlan] = field(default_factory=Names)
+    functions: Mapping[str, FunctionDef] = field(default_factory=Names)
+    archives: Mapping[str, ArchiveDef] = field(default_factory=Names)
 
     def kinds(self) -> dict[str, Mapping[str, StreamDef | TableDef | QueryPlan | ArchiveDef]]:
         """What is declared, by kind."""
@@ -106,13 +106,13 @@ class Catalog:
                 )
         match item:
             case StreamDef():
-                return replace(self, streams=MappingProxyType({**self.streams, key: item}))
+                return replace(self, streams=Names.of(self.streams).put(key, item))
             case TableDef():
-                return replace(self, tables=MappingProxyType({**self.tables, key: item}))
+                return replace(self, tables=Names.of(self.tables).put(key, item))
             case QueryPlan():
-                return replace(self, queries=MappingProxyType({**self.queries, key: item}))
+                return replace(self, queries=Names.of(self.queries).put(key, item))
             case ArchiveDef():
-                return replace(self, archives=MappingProxyType({**self.archives, key: item}))
+                return replace(self, archives=Names.of(self.archives).put(key, item))
 
     def drop(self, kind: str, name: str, if_exists: bool = False) -> Catalog:
         """The catalog without one declaration; a stream or table that a query reads stays."""
@@ -141,8 +141,8 @@ class Catalog:
                 return replace(self, queries=_without(self.queries, key))
 
 
-def _without(names: Mapping[str, T], key: str) -> Mapping[str, T]:
-    return MappingProxyType({k: v for k, v in names.items() if k != key})
+def _without(names: Mapping[str, T], key: str) -> Names[T]:
+    return Names.of(names).without(key)
 
 
 def _known(kind: str, names: Mapping[str, object]) -> str:

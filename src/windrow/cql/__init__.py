@@ -49,4 +49,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'binding')}"), name)
+    found = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'binding')}"), name)
+    globals()[name] = found  # asked once
+    return found

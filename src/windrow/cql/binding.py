@@ -8,19 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from windrow.catalog import ArchiveDef, Catalog, StreamDef, TableDef
+from windrow.cql import prepared
 from windrow.cql.archive_syntax import bind_archive
 from windrow.cql.ddl import bind_stream, bind_table
 from windrow.cql.keep_syntax import bind_keep
 from windrow.cql.scope import did_you_mean
 from windrow.cql.select import bind_select
+from windrow.cql.source import Source
 from windrow.cql.statements import (
     CreateArchiveStatement,
     Declaration,
     DropStatement,
     ExplainStatement,
+    RepeatedSelect,
     Select,
     Statement,
     parse,
+    whole,
 )
 from windrow.errors import BindingError, Span, WindrowError
 from windrow.plan.nodes import QueryPlan
@@ -79,7 +83,7 @@ def bind(statement: Statement, catalog: Catalog) -> Bound:
     match statement:
         case Declaration():
             return _declaration(statement, catalog)
-        case Select():
+        case Select() | RepeatedSelect():
             return _select(statement, catalog)
         case CreateArchiveStatement():
             return _archive(statement, catalog)
@@ -121,8 +125,24 @@ def _bound(statement: Select, catalog: Catalog, name: str, one_time: bool = Fals
     return plan if keep is None else replace(plan, keep=keep)
 
 
-def _select(statement: Select, catalog: Catalog) -> CreateQuery:
-    plan = _bound(statement, catalog, statement.name)
+def _repeated(statement: RepeatedSelect, catalog: Catalog, name: str, one_time: bool = False) -> QueryPlan:
+    """The plan of a text that differs in literals only from another."""
+
+    def bind(text: str) -> QueryPlan:
+        written = statement if text == statement.text else replace(statement, source=Source(text), text=text, offset=0)
+        return _bound(whole(written), catalog, name, one_time)
+
+    return prepared.bound(statement.repeated, name, catalog, bind)
+
+
+def _planned(statement: Select | RepeatedSelect, catalog: Catalog, name: str, one_time: bool = False) -> QueryPlan:
+    if isinstance(statement, RepeatedSelect):
+        return _repeated(statement, catalog, name, one_time)
+    return _bound(statement, catalog, name, one_time)
+
+
+def _select(statement: Select | RepeatedSelect, catalog: Catalog) -> CreateQuery:
+    plan = _planned(statement, catalog, statement.name)
     try:
         catalog.add(plan)
     except WindrowError as error:
@@ -166,6 +186,6 @@ def compile_select(text: str, catalog: Catalog, name: str, one_time: bool = Fals
     """Parse and bind one SELECT; a one-time query may read tables alone."""
     statements = parse(text)
     statement = statements[0] if len(statements) == 1 else None
-    if not isinstance(statement, Select):
+    if not isinstance(statement, Select | RepeatedSelect):
         raise BindingError("expected one SELECT", span=statements[0].span if statements else None)
-    return _bound(statement, catalog, name, one_time)
+    return _planned(statement, catalog, name, one_time)

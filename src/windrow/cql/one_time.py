@@ -21,7 +21,7 @@ from windrow.cql.dialect import AS_OF
 from windrow.cql.parameters import Parameters, with_values
 from windrow.cql.scope import span_of
 from windrow.cql.select import bind_select
-from windrow.cql.statements import Select, parse
+from windrow.cql.statements import RepeatedSelect, Select, parse, whole
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.aggregates.order import encode
 from windrow.operators.elements import one
@@ -73,6 +73,7 @@ class OneTimeSelect:
         """Parse one SELECT."""
         statements = parse(with_values(text, parameters))
         statement = statements[0] if len(statements) == 1 else None
+        statement = whole(statement) if isinstance(statement, RepeatedSelect) else statement
         if not isinstance(statement, Select) or statement.keep is not None:
             raise BindingError(
                 "expected one SELECT",

@@ -7,7 +7,7 @@ tree that means something else than the text would be a wrong answer, a bit is o
 
 from __future__ import annotations
 
-from decimal import Decimal
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +30,14 @@ from windrow.plan.expr import (
     Predicate,
     StartsWith,
 )
+from windrow.plan.parametric import constant_of, negative
 from windrow.scalar_engine import quote
 
 if TYPE_CHECKING:
     from windrow.cql.expressions import Context
 
 _OPERATORS = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NEQ: "="}
+_PLAIN = re.compile(r"(?=.{1,18}$)\d+(\.\d+)?")
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "="}
 
 
@@ -177,15 +179,13 @@ def _constant_for(tree: exp.Expr, tested: Expr) -> Constant:
 
 def _constant(tree: exp.Expr) -> Constant:
     """Plain literals are read here, the rest is folded by DuckDB."""
-    text = tree.name if isinstance(tree, exp.Literal) else ""
-    if text and tree.is_string:
-        return Constant(text, pa.string())
-    if text.isdigit() and len(text) <= 18:
-        return Constant(int(text), pa.int64())
-    whole, point, fraction = text.partition(".")
-    if point and whole.isdigit() and fraction.isdigit() and len(text) <= 18:
-        return Constant(Decimal(text), pa.decimal128(len(text), len(fraction)))
-    return _folded(_text(tree))
+    if isinstance(tree, exp.Neg) and isinstance(tree.this, exp.Literal) and _PLAIN.fullmatch(tree.this.name):
+        return _folded(_text(tree)) if tree.this.is_string else negative(constant_of(tree.this.name))
+    if not isinstance(tree, exp.Literal):
+        return _folded(_text(tree))
+    if tree.is_string and tree.name:
+        return Constant(tree.name, pa.string())
+    return constant_of(tree.name) if not tree.is_string and _PLAIN.fullmatch(tree.name) else _folded(_text(tree))
 
 
 def _text(tree: exp.Expr) -> str:

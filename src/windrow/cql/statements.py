@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot.errors import TokenError
+from sqlglot.tokens import Token
 
+from windrow.cql import prepared
 from windrow.cql.archive_syntax import ArchiveSyntax, split_archive
 from windrow.cql.ddl import DeclarationSyntax, parse_declaration
 from windrow.cql.dialect import parse_query, tokenize
@@ -56,6 +58,26 @@ class Select(Statement):
 
 
 @dataclass(frozen=True)
+class RepeatedSelect(Statement):
+    """CREATE QUERY that differs in literals only from one that has been parsed."""
+
+    name: str
+    offset: int
+    repeated: prepared.Repeated
+
+    @property
+    def name_span(self) -> Span:
+        return self.source.span(self.offset + self.repeated.cut.name_offset)
+
+
+def whole(statement: RepeatedSelect) -> Select:
+    """The statement, parsed."""
+    found = _parsed(statement.source, statement.offset, statement.offset + len(statement.text), 1)
+    assert isinstance(found, Select)
+    return found
+
+
+@dataclass(frozen=True)
 class CreateArchiveStatement(Statement):
     """CREATE ARCHIVE name AS SELECT ... KEY ... EVERY ..."""
 
@@ -90,18 +112,59 @@ def parse(script: str) -> tuple[Statement, ...]:
     source = Source(script)
     statements: list[Statement] = []
     queries = 0
-    for cursor in _split(source):
-        queries += _is_query(cursor)
-        statements.append(_statement(cursor, queries))
+    places = prepared.statements(script)
+    if places is None:
+        for cursor in _split(source):
+            queries += _is_query(cursor)
+            statements.append(_statement(cursor, queries))
+        return tuple(statements)
+    for begin, end in places:
+        found = _known(source, begin, end) or _parsed(source, begin, end, queries + 1)
+        queries += isinstance(found, Select | RepeatedSelect)
+        if found is not None:
+            statements.append(found)
     return tuple(statements)
+
+
+def _known(source: Source, begin: int, end: int) -> RepeatedSelect | None:
+    """A statement that differs in literals only from one that has been parsed."""
+    text = source.text[begin:end].strip()
+    cut = prepared.cut(text)
+    found = None if cut is None else prepared.repeated(text, cut)
+    if found is None:
+        return None
+    begin = source.text.index(text, begin)
+    return RepeatedSelect(source.span(begin), text, source, found.cut.name, begin, found)
+
+
+def _parsed(source: Source, begin: int, end: int, position: int) -> Statement | None:
+    """The statement between two places; None if nothing is there."""
+    tokens = _tokens(source, begin, end)
+    if not tokens:
+        return None
+    found = _statement(Cursor(source, tokens), position)
+    if isinstance(found, Select) and (cut := prepared.cut(found.text)) is not None:
+        places = [(int(t.start), int(t.end), t.token_type.name) for t in tokens]
+        prepared.remember(cut, int(tokens[0].start), places, found.tree)
+    return found
+
+
+def _tokens(source: Source, begin: int = 0, end: int | None = None) -> list[Token]:
+    """The tokens between two places of a text, with their offsets in all of it."""
+    try:
+        tokens = tokenize(source.text[begin:end])
+    except TokenError as error:
+        raise _token_error(error, source) from None
+    return (
+        [Token(t.token_type, t.text, t.line, t.col, t.start + begin, t.end + begin) for t in tokens]
+        if begin
+        else tokens
+    )
 
 
 def _split(source: Source) -> Iterator[Cursor]:
     """One cursor per statement that has any token."""
-    try:
-        tokens = tokenize(source.text)
-    except TokenError as error:
-        raise _token_error(error, source) from None
+    tokens = _tokens(source)
     start = 0
     for i, token in enumerate([*tokens, None]):
         if token is None or token.token_type.name == "SEMICOLON":

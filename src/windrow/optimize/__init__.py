@@ -16,6 +16,7 @@ from windrow.optimize.rule import Context, Rule
 from windrow.optimize.simplify_patterns import simplify_patterns
 from windrow.plan.cost import Statistics, unit_of
 from windrow.plan.nodes import QueryPlan
+from windrow.plan.parametric import through
 
 __all__ = ["RULES", "Context", "Rule", "names", "optimize", "trace"]
 
@@ -46,8 +47,10 @@ def optimize(
     strategy: str = "upa",
     statistics: Statistics | None = None,
 ) -> QueryPlan:
-    """The plan after all rules but those named in `off`."""
-    return trace(plan, catalog, off, strategy, statistics)[0]
+    """The plan after all rules but those named in `off`; plans that differ in constants only are rewritten once."""
+    if statistics is not None:
+        return trace(plan, catalog, off, strategy, statistics)[0]
+    return through(plan, ("optimize", frozenset(off), strategy), lambda p: trace(p, catalog, off, strategy)[0])
 
 
 def trace(

@@ -11,11 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from windrow.plan.expr import Expr
+
+if TYPE_CHECKING:
+    from windrow.plan.parametric import Made
 
 Schema = Mapping[str, pa.DataType]
 
@@ -494,6 +497,7 @@ class QueryPlan:
 
     `output`: (shown name, internal column) in SELECT order. `has_op`: the answer is a change log.
     `time_type`: the type of `_ts`. `keep`: how long its answers last on disk, in units of its clock.
+    `made`: the shape it was made of, with its constants, if others differ from it in constants only.
     """
 
     name: str
@@ -503,17 +507,22 @@ class QueryPlan:
     text: str = ""
     budget: TickBudget | None = None
     keep: int | None = None
+    made: Made | None = field(default=None, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        """All but what can be found again; shapes stay where plans are made."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("made", "streams", "tables")}
 
     @property
     def has_op(self) -> bool:
         return self.root.op is StreamOp.RELATION
 
-    @property
+    @cached_property
     def streams(self) -> tuple[str, ...]:
         """Names of the streams read, once each."""
         return tuple(dict.fromkeys(n.stream for n in walk(self.root) if isinstance(n, Scan)))
 
-    @property
+    @cached_property
     def tables(self) -> tuple[str, ...]:
         """Names of the tables read, once each."""
         return tuple(dict.fromkeys(n.table for n in walk(self.root) if isinstance(n, TableScan)))

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from windrow.catalog.names import Names
 from windrow.operators.elements import BEGINNING
 from windrow.plan.nodes import Distinct, Filter, Node, Project, QueryPlan, StreamOp
 from windrow.sharing.cohort import Shown
@@ -172,7 +173,7 @@ class Sharing(Registry):
         self.names: dict[object, str] = {}  # of the families
         self.members: dict[str, Membership[Recognised]] = {}
         self.join_members: dict[str, Membership[RecognisedJoin]] = {}
-        self.places: dict[str, tuple[str, int, int | None]] = {}  # as the home keeps them: family, epoch, account
+        self.places: Names[Place] = Names()  # as the home keeps them: family, epoch, account
         self._next = 0
         self._saved: Mapping[str, Any] | None = None  # what a home was left with, while it is taken up again
         self._programs: dict[str, FamilyProgram] = {}
@@ -220,7 +221,7 @@ class Sharing(Registry):
             self.names[source] = f"+{self._next}"
         entry = self.joins.enter(query, entry)
         member = self.join_members[name] = Membership(query, entry.epoch, None)
-        self.places[name] = (self.names[source], entry.epoch, None)
+        self.places = self.places.put(name, (self.names[source], entry.epoch, None))
         self._join_programs.pop(self.names[source], None)
         return SharedQuery(member.uid, query.plan, self.names[source])
 
@@ -246,7 +247,7 @@ class Sharing(Registry):
         entry = family.joined[name]
         member = Membership(query, entry.epoch, entry.account)
         self.members[name], self.served[name] = member, Served(query, family)
-        self.places[name] = (self.names[key], entry.epoch, entry.account)
+        self.places = self.places.put(name, (self.names[key], entry.epoch, entry.account))
         self._programs.pop(self.names[key], None)
         return SharedQuery(member.uid, query.plan, self.names[key])
 
@@ -256,7 +257,7 @@ class Sharing(Registry):
             source = self.joins.served[name].query.source
             self.joins.remove(name)
             self.join_members.pop(name)
-            self.places.pop(name)
+            self.places = self.places.without(name)
             self._join_programs.pop(self.names[source], None)
             if source not in self.joins.families:
                 del self.names[source]
@@ -264,7 +265,7 @@ class Sharing(Registry):
         key = self.key(self.served[name].query)
         super().remove(name)
         self.members.pop(name)
-        self.places.pop(name)
+        self.places = self.places.without(name)
         self._programs.pop(self.names[key], None)
         if key not in self.families:
             del self.names[key]
@@ -283,7 +284,8 @@ class Sharing(Registry):
             source = joined.query.source
             self.names.setdefault(source, place[0])
             self.joins.enter(joined.query, joined)
-            self.join_members[joined.query.plan.name], self.places[joined.query.plan.name] = mine, place
+            self.join_members[joined.query.plan.name] = mine
+            self.places = self.places.put(joined.query.plan.name, place)
             self._join_programs.pop(place[0], None)
             return
         served, member, entry, place = token
@@ -291,7 +293,8 @@ class Sharing(Registry):
         self.families.setdefault(key, served.family)
         self.names.setdefault(key, place[0])
         served.family.seat(entry)
-        self.served[name], self.members[name], self.places[name] = served, member, place
+        self.served[name], self.members[name] = served, member
+        self.places = self.places.put(name, place)
         self._programs.pop(place[0], None)
 
     def count(self, family: str, counted: Counters) -> None:
@@ -353,7 +356,7 @@ class Sharing(Registry):
         """What a restart must know, as plain JSON."""
         families = {self.names[k]: (f.epoch, f.next_account) for k, f in self.families.items()}
         families |= {self.names[s]: (f.epoch, 0) for s, f in self.joins.families.items()}
-        return {"technique": self.sharing, "next": self._next, "families": families, "queries": dict(self.places)}
+        return {"technique": self.sharing, "next": self._next, "families": families, "queries": self.places}
 
     def take_up(self, saved: Mapping[str, Any]) -> None:
         """Admit the queries that come now where they were, until `settled`."""

@@ -26,6 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.catalog import ArchiveDef, Catalog, StreamDef, TableDef
+from windrow.catalog.names import Names
 from windrow.errors import StateError
 from windrow.plan.nodes import QueryPlan
 from windrow.store.failpoints import reach
@@ -75,7 +76,7 @@ class SavedCatalog:
             "tick budget": self.budget,
             **{kind: [_PLAIN[kind](d) for d in getattr(catalog, kind).values()] for kind in KINDS},
             "sharing": shared["technique"],
-            "shared": dict(shared),
+            "shared": {**shared, "queries": dict(shared["queries"])},
         }
 
     def load(
@@ -121,6 +122,7 @@ class SavedCatalog:
             plan = optimize(bound.definition.plan, catalog, off=without, strategy="upa")
             catalog = catalog.add(replace(bound.definition, plan=plan))
         shared = {k: _tuples(v) if k in ("families", "queries") else v for k, v in content["shared"].items()}
+        shared["queries"] = Names(shared["queries"])
         self.kept = Kept(manifest.catalog, manifest.changes, catalog, shared)
         return catalog, shared
 
@@ -138,15 +140,13 @@ def between(before: tuple[Catalog, Content], after: tuple[Catalog, Content]) -> 
     (old, seated), (new, seats) = before, after
     change: dict[str, Any] = {}
     for kind in KINDS:
-        was, is_ = getattr(old, kind), getattr(new, kind)
-        if was is not is_:  # a declaration is a value that is never made twice
-            gone = [d.name for k, d in was.items() if is_.get(k) is not d]
-            come = [_PLAIN[kind](d) for k, d in is_.items() if was.get(k) is not d]
-            change |= {f"drop {kind}": gone} if gone else {}
-            change |= {f"add {kind}": come} if come else {}
-    was, is_ = seated["queries"], seats["queries"]
-    moved = {n: s for n, s in is_.items() if was.get(n) != s}
-    left = [n for n in was if n not in is_]
+        # a declaration is a value that is never made twice
+        come, gone = Names.of(getattr(new, kind)).since(getattr(old, kind))
+        change |= {f"drop {kind}": [d.name for d in gone.values()]} if gone else {}
+        change |= {f"add {kind}": [_PLAIN[kind](d) for d in come.values()]} if come else {}
+    come, gone = Names.of(seats["queries"]).since(seated["queries"])
+    moved = {n: s for n, s in come.items() if gone.get(n) != s}
+    left = [n for n in gone if n not in come]
     if moved or left or any(seated[k] != seats[k] for k in ("next", "families")):
         change |= {"next": seats["next"], "families": seats["families"], "seats": moved, "unseat": left}
     return change

@@ -22,6 +22,7 @@ from windrow.operators.aggregates import Aggregation
 from windrow.operators.linear import Formula
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, column
+from windrow.plan.parametric import Constants, Form, Shape, same
 from windrow.scalar_engine import quote
 from windrow.sharing.conditions import Attribute, condition
 from windrow.sharing.member import Kind, Member, UserCall
@@ -102,24 +103,75 @@ def said(node: n.Node) -> Hashable:
 
 def recognise(plan: n.QueryPlan) -> Recognised:
     """The query as a member of a family; raises `NotShared` with the reason if it cannot be one."""
+    if plan.made is None or plan.budget is not None:
+        return _recognised(plan)[0]
+    alike: _Alike | None = plan.made.shape.notes.get(_Alike)
+    if alike is None:
+        alike = plan.made.shape.notes[_Alike] = _Alike(plan.made.shape)
+    return alike.recognised(plan, plan.made.constants)
+
+
+class _Alike:
+    """Queries that differ in constants only: the members they are differ in steps and conditions only.
+
+    That holds for those whose conditions test the same attributes, and if no constant stands above the aggregate.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self._steps: Form[list[Expr | UserCall]] | None = None
+        self._known: dict[tuple[Attribute, ...], Recognised | None] = {}
+        try:
+            found, rows = _recognised(shape.plan)
+        except NotShared:
+            return
+        above = (found.member.kind.above, found.shown, found.member.kind.keys, found.member.kind.calls, found.source)
+        if not Form(above, shape.marks).constant:
+            return
+        self._steps = Form(rows.steps, shape.marks)
+
+    def recognised(self, plan: n.QueryPlan, constants: Constants) -> Recognised:
+        if self._steps is None:
+            return _recognised(plan)[0]
+        steps = self._steps.made(constants)
+        whole = condition([s for s in steps if isinstance(s, Expr)])
+        tested = tuple(whole.attributes.values())
+        first = self._known.get(tested)
+        if first is not None:
+            made = tuple(s if isinstance(s, UserCall) else _formula(s) for s in steps)
+            member = Member(plan.name, first.member.window, whole, first.member.kind, made)
+            return Recognised(plan, first.source, member, first.columns, first.shown, _aggregate(plan))
+        found, rows = _recognised(plan)
+        if tested not in self._known:
+            equal = same(rows.steps, steps) and found.member.condition == whole and found.chain is not None
+            self._known[tested] = found if equal else None
+        return found
+
+
+def _aggregate(plan: n.QueryPlan) -> n.Aggregate:
+    """The aggregate that is shared."""
+    node: n.Node = plan.root.input
+    while isinstance(node, n.Filter | n.Project | n.Call | n.WindowBounds | n.Distinct):
+        node = node.input
+    if not isinstance(node, n.Aggregate):
+        raise NotShared(f"it is no aggregate of one window ({type(node).__name__.lower()})")
+    return node
+
+
+def _recognised(plan: n.QueryPlan) -> tuple[Recognised, _Rows]:
     if plan.root.period is None:
         raise NotShared("it is not periodic")
     if plan.budget is not None and plan.budget.us is not None:
         raise NotShared("rows may be shed before it (SHED WHEN)")
     if plan.root.op in (n.StreamOp.ISTREAM_RESTORE, n.StreamOp.RSTREAM_RESTORE):
         raise NotShared("it restores what comes and goes between evaluations")
-    node: n.Node = plan.root.input
-    while isinstance(node, n.Filter | n.Project | n.Call | n.WindowBounds | n.Distinct):
-        node = node.input
-    if not isinstance(node, n.Aggregate):
-        raise NotShared(f"it is no aggregate of one window ({type(node).__name__.lower()})")
+    node = _aggregate(plan)
     if any(c.kind == "sum" and _may_overflow(node.input.schema[str(c.column)]) for c in node.calls):
         raise NotShared("its SUM may overflow, which must stop nobody else")
     rows = _Rows(period=1 if plan.root.period == 1 else None)  # every instant is a multiple of 1: nothing to quantise
     rows.read(node.input)
     if rows.window is None or rows.period != plan.root.period:
         raise NotShared("its window is no RANGE with a SLIDE")
-    return _member(plan, node, rows)
+    return _member(plan, node, rows), rows
 
 
 def _may_overflow(type_: pa.DataType) -> bool:

@@ -1,0 +1,106 @@
+"""A mapping that is a value: adding a name leaves the old one as it was, without copying it.
+
+The entries lie in layers, each a dict that nobody changes, old ones first, each more than twice as long as the next.
+
+    {a, b, c, d, e}  {f, g}  {h}     + i     {a, b, c, d, e}  {f, g}  {h, i} -> {a, b, c, d, e, f, g, h, i}
+
+Invariant: a key is in one layer only, so that the layers one after the other are the entries in the order in which they
+came. Cost: adding copies an entry O(log n) times in all, looking up asks O(log n) dicts, and what two mappings that
+come from one another do not share is found by looking at the layers that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Names(Mapping[str, T], Generic[T]):
+    """An immutable mapping.
+
+    >>> one = Names({"a": 1}).put("b", 2)
+    >>> two = one.put("c", 3).without("a")
+    >>> list(one.items()), list(two.items())
+    ([('a', 1), ('b', 2)], [('b', 2), ('c', 3)])
+    """
+
+    __slots__ = ("_layers", "_size")
+
+    def __init__(self, entries: Mapping[str, T] | None = None) -> None:
+        self._layers: tuple[dict[str, T], ...] = (dict(entries),) if entries else ()
+        self._size = len(entries or ())
+
+    @classmethod
+    def of(cls, entries: Mapping[str, T]) -> Names[T]:
+        """Any mapping as one of these."""
+        return entries if isinstance(entries, Names) else cls(entries)
+
+    @classmethod
+    def _of(cls, layers: tuple[dict[str, T], ...]) -> Names[T]:
+        made: Names[T] = cls()
+        made._layers, made._size = layers, sum(map(len, layers))
+        return made
+
+    def put(self, key: str, value: T) -> Names[T]:
+        """With one more entry, or another value for one."""
+        kept = self if key not in self else self.without(key)
+        layers, last = kept._layers, {key: value}
+        while layers and len(layers[-1]) <= 2 * len(last):
+            layers, last = layers[:-1], {**layers[-1], **last}
+        return self._of((*layers, last))
+
+    def update(self, entries: Mapping[str, T]) -> Names[T]:
+        """With more entries."""
+        if not entries:
+            return self
+        kept = self.without(*(k for k in entries if k in self))
+        layers, last = kept._layers, dict(entries)
+        while layers and len(layers[-1]) <= 2 * len(last):
+            layers, last = layers[:-1], {**layers[-1], **last}
+        return self._of((*layers, last))
+
+    def without(self, *keys: str) -> Names[T]:
+        """Without some entries."""
+        gone = set(keys)
+        layers = [
+            layer if gone.isdisjoint(layer) else {k: v for k, v in layer.items() if k not in gone}
+            for layer in self._layers
+        ]
+        return self._of(tuple(layer for layer in layers if layer))
+
+    def since(self, before: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
+        """What came and what went, to get here from another: an entry with another value both went and came."""
+        if not isinstance(before, Names):
+            return _between(dict(before), dict(self))
+        ours, theirs = {id(d) for d in self._layers}, {id(d) for d in before._layers}
+        old = {k: v for d in before._layers if id(d) not in ours for k, v in d.items()}
+        new = {k: v for d in self._layers if id(d) not in theirs for k, v in d.items()}
+        return _between(old, new)
+
+    def __getitem__(self, key: str) -> T:
+        for layer in self._layers:
+            if key in layer:
+                return layer[key]
+        raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        return any(key in layer for layer in self._layers)
+
+    def __iter__(self) -> Iterator[str]:
+        for layer in self._layers:
+            yield from layer
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __repr__(self) -> str:
+        return f"Names({dict(self)!r})"
+
+
+def _between(old: dict[str, T], new: dict[str, T]) -> tuple[dict[str, T], dict[str, T]]:
+    missing = object()
+    come = {k: v for k, v in new.items() if old.get(k, missing) is not v}
+    gone = {k: v for k, v in old.items() if new.get(k, missing) is not v}
+    return come, gone

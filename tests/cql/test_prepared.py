@@ -1,0 +1,162 @@
+"""Texts that differ in literals only are planned once: the plan is the one that planning from scratch gives."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windrow import cql
+from windrow.catalog import Catalog
+from windrow.cql import prepared
+from windrow.engine.script import bind_script
+from windrow.errors import WindrowError
+from windrow.optimize import optimize
+from windrow.plan.nodes import QueryPlan
+from windrow.plan.parametric import same
+from windrow.sharing.recognise import NotShared, recognise
+from windrow.testing import seeded_case
+
+_NUMBER = re.compile(r"(?<![\w.'])\d+(?:\.\d+)?(?![\w.'])")
+
+
+def planned(text: str, catalog: Catalog) -> QueryPlan:
+    (statement,) = cql.parse(text)
+    bound = cql.bind(statement, catalog)
+    assert isinstance(bound, cql.CreateQuery)
+    return optimize(bound.plan, catalog)
+
+
+def scratch(text: str, catalog: Catalog) -> QueryPlan:
+    kept, prepared._known = prepared._known, type(prepared._known)()
+    try:
+        return planned(text, catalog)
+    finally:
+        prepared._known = kept
+
+
+def shared(plan: QueryPlan) -> object:
+    try:
+        found = recognise(plan)
+    except NotShared as why:
+        return str(why)
+    return found.source, found.member, found.columns, found.shown, found.aggregate
+
+
+def assert_planned_alike(texts: list[str], catalog: Catalog) -> int:
+    """Plan texts one after the other, and each from scratch; returns how many were made of a shape."""
+    made = 0
+    for text in texts:
+        try:
+            want = scratch(text, catalog)
+        except WindrowError as error:
+            with pytest.raises(type(error)) as raised:
+                planned(text, catalog)
+            assert str(raised.value) == str(error), text
+            continue
+        got = planned(text, catalog)
+        made += got.made is not None
+        assert same(got, want), text
+        assert same(shared(got), shared(want)), text
+    return made
+
+
+SHAPES = (
+    "SELECT COUNT(*) AS n, MAX(x) AS m FROM s [RANGE 1 MINUTE SLIDE 10 SECONDS] WHERE a = {i} AND x > {d}",
+    "SELECT a, SUM(b) AS t FROM s [RANGE 1 MINUTE SLIDE 30 SECONDS] WHERE b BETWEEN {i} AND {i} GROUP BY a",
+    "SELECT a, SUM(b) AS t FROM s [RANGE 1 MINUTE SLIDE 30 SECONDS] GROUP BY a HAVING SUM(b) > {i} AND COUNT(*) < {i}",
+    "SELECT a, x FROM s [RANGE 30 SECONDS] WHERE x < {d} OR NOT (a = {i} AND n = {t})",
+    "SELECT ISTREAM(s.a, t.c) FROM s [RANGE 9 SECONDS], t [NOW] WHERE s.a = t.a AND t.y >= {d} AND b <> {i}",
+    "SELECT a FROM s [RANGE 9 SECONDS] WHERE n IN ({t}, {t}) AND b IN ({i}, {i}) AND x > -{d} AND a > {i} AND a > {i}",
+    "SELECT COUNT(*) AS n FROM s [RANGE {i} SECONDS SLIDE {i} SECONDS] WHERE {i} < a AND ts > {t}",
+    "SELECT a + {i} AS k, COUNT(*) FILTER (WHERE b > {i}) AS n FROM s [RANGE 9 SECONDS] WHERE b > {i} GROUP BY a + {i}",
+    "SELECT a FROM s [NOW] WHERE EXISTS (SELECT 1 FROM t [RANGE 9 SECONDS] WHERE t.a = s.a AND t.c > {i}) AND b = {i}",
+    "SELECT a > {i}, score(a, x) AS c FROM s [ROWS {i}] WHERE a > {i} AND score(a, x) > {d} AND midcap(a)",
+    "SELECT COUNT(*) AS n FROM s [RANGE 9 SECONDS SLIDE 3 SECONDS] WHERE x > {i} AND b < {d} AND n >= {t} AND n > {i}",
+    "SELECT 7 + {i} AS c FROM s WHERE a = {i} KEEP {i} DAYS",
+)
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> list[str]:
+    """Texts of one shape, of which many have literals in common."""
+    shape = draw(st.sampled_from(SHAPES))
+    numbers = st.one_of(st.integers(0, 12), st.integers(0, 10**20)).map(str)
+    decimals = st.one_of(
+        st.sampled_from(["0.5", "00.5", "2.50", "10.25", "5", "7."]),
+        st.tuples(st.integers(0, 10**12), st.integers(0, 10**12)).map("{0[0]}.{0[1]}".format),
+    )
+    texts = st.sampled_from(["'a'", "'it''s'", "'2026-01-01'", "'x;y'", "''", "'1'", "'@windrow 001@'"])
+
+    def filled(_: int) -> str:
+        text = shape
+        for kind, values in (("{i}", numbers), ("{d}", decimals), ("{t}", texts)):
+            while kind in text:
+                text = text.replace(kind, draw(values), 1)
+        return text
+
+    return [f"CREATE QUERY q{k} AS {filled(k)}" for k in range(5)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts=scripts())
+def test_a_plan_made_of_a_shape_is_the_plan_from_scratch(texts, catalog):
+    """Bound, optimised and recognised: every field equal, and the same errors at the same places."""
+    assert_planned_alike(texts, catalog)
+
+
+@pytest.mark.parametrize("first", range(0, 40, 20))
+def test_random_queries_with_other_literals_are_planned_as_from_scratch(first):
+    """Whatever shape a query has: literals of the same digits in its place."""
+    for seed in range(first, first + 20):
+        script, streams, tables, _ = seeded_case(seed)
+        catalog = bind_script(script, Catalog(), {k.lower(): (k, v) for k, v in streams.items()},
+                              {k.lower(): (k, v) for k, v in tables.items()})  # fmt: skip
+        for query in catalog.queries.values():
+            body = re.sub(r"^\s*CREATE\s+QUERY\s+\w+\s+AS\s+", "", query.text)
+            texts = [f"CREATE QUERY again{k} AS {_changed(body, random.Random(seed + k))}" for k in range(4)]
+            assert_planned_alike(texts, catalog)
+
+
+def _changed(body: str, chance: random.Random) -> str:
+    """The text with other digits in some of its numbers."""
+
+    def other(found: re.Match[str]) -> str:
+        digits = str.maketrans("23456789", "".join(chance.sample("23456789", 8)))
+        return found[0] if chance.random() < 0.5 else found[0].translate(digits)
+
+    return _NUMBER.sub(other, body)
+
+
+def test_the_shapes_are_used(catalog):
+    """From the second text on, plans come from the shape."""
+    for shape in (SHAPES[0], SHAPES[3], SHAPES[4]):
+        texts = [
+            f"CREATE QUERY q{k} AS {shape.format(i=100 + k, d=f'{10 + k}.5', t=repr(chr(97 + k)))}" for k in range(6)
+        ]
+        assert assert_planned_alike(texts, catalog) >= 5
+
+
+def test_other_declarations_give_other_plans(declare):
+    """The same texts against another stream of the same name are bound to that one."""
+    texts = [f"CREATE QUERY q{k} AS SELECT a FROM w WHERE b = {k}" for k in range(3)]
+    for kind in ("BIGINT", "VARCHAR", "DOUBLE"):
+        catalog = declare(f"CREATE STREAM w (a {kind}, b BIGINT, ts BIGINT)")
+        assert_planned_alike(texts, catalog)
+        shown = {"BIGINT": "int64", "VARCHAR": "string", "DOUBLE": "double"}[kind]
+        assert str(planned(texts[2], catalog).root.schema["w.a"]) == shown
+
+
+def test_errors_of_repeated_texts_name_their_place(catalog):
+    """Line and column are those of the script that has the error, not of the first text of its shape."""
+    good = "CREATE QUERY q1 AS SELECT a FROM s WHERE a = 1"
+    for text in (good, good.replace("1", "2"), good.replace("1", "3")):
+        planned(text, catalog)
+    script = "CREATE STREAM z (ts BIGINT);\n\n  " + good.replace("= 1", "= 4").replace("q1", "s") + ";"
+    statement = cql.parse(script)[1]
+    with pytest.raises(WindrowError) as error:
+        cql.bind(statement, catalog)
+    assert "line 3" in str(error.value)
