@@ -21,7 +21,7 @@ from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateJoin
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.elements import Elements
-from windrow.operators.join import Join, Part
+from windrow.operators.join import JoinOperator, Part
 from windrow.plan.aggregate_join_cost import choose_plan, plans
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
 from windrow_bench.switches import between, flows
@@ -185,7 +185,7 @@ def join_then_aggregate(setting: Setting, seed: int, clock: str, tick: int = 20)
     streams = generate(setting, 4 * tick / 1000, seed)
     types = {"j": pa.string(), "g": pa.string(), "a": pa.int64()}
     parts = [Part({f"s{i}.{c}": t for c, t in types.items()}) for i in (1, 2)]
-    join = Join(parts, [("s1.j", "s2.j", False)])
+    join = JoinOperator(parts, [("s1.j", "s2.j", False)])
     for index, rows in zip(
         join._indexes.values(), elements(streams, setting, -max(setting.window), 0)[::-1], strict=True
     ):

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from windrow.archive import ArchiveIndex, ArchiveState, Layout, Traffic
+from windrow.archive import ArchiveIndex, ArchiveLayout, ArchiveState, Traffic
 from windrow.store.place import Place
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
 
@@ -41,7 +41,7 @@ class Technique:
     """A way to keep the index; `keys`: without any, the files are no more than partitions."""
 
     name: str
-    layout: Layout
+    layout: ArchiveLayout
     part: str
     keys: tuple[str, ...] = ("key",)
 
@@ -50,12 +50,12 @@ def square(side: int, part: str, *, only: Sequence[str] = ()) -> list[Technique]
     """The techniques with side x side sub-indices."""
     n = side * side
     found = [
-        Technique("Rebuild", Layout(side, side, True), part),
-        Technique("NoRebuild", Layout(side, side), part),
-        Technique("Rebuild chr", Layout(side, side, True, round_robin=False), part),
-        Technique("NoRebuild chr", Layout(side, side, round_robin=False), part),
-        Technique("R-ins", Layout(n, 1, True, round_robin=False), part),
-        Technique("D-ins", Layout(n, 1, round_robin=False), part),
+        Technique("Rebuild", ArchiveLayout(side, side, True), part),
+        Technique("NoRebuild", ArchiveLayout(side, side), part),
+        Technique("Rebuild chr", ArchiveLayout(side, side, True, round_robin=False), part),
+        Technique("NoRebuild chr", ArchiveLayout(side, side, round_robin=False), part),
+        Technique("R-ins", ArchiveLayout(n, 1, True, round_robin=False), part),
+        Technique("D-ins", ArchiveLayout(n, 1, round_robin=False), part),
     ]
     return [t for t in found if not only or t.name in only]
 
@@ -270,7 +270,8 @@ def main(argv: Sequence[str]) -> int:
     wanted: list[tuple[str, Data, list[Technique], int]] = [
         (
             "sides", Data(small, seed, even),
-            [Technique("Rebuild", Layout(*side, rebuild=True), "sides") for side in ((4, 4), (2, 8), (8, 2))], counted,
+            [Technique("Rebuild", ArchiveLayout(*side, rebuild=True), "sides") for side in ((4, 4), (2, 8), (8, 2))],
+            counted,
         ),
         ("small", Data(small, seed, even), [t for side in sides for t in square(side, "small")], counted),
         (
@@ -280,7 +281,7 @@ def main(argv: Sequence[str]) -> int:
         ),
         (
             "no directories", Data(small, seed, even),
-            [Technique("partitions only", Layout(4, 4, True), "no directories", keys=())], counted,
+            [Technique("partitions only", ArchiveLayout(4, 4, True), "no directories", keys=())], counted,
         ),
         (
             "large", Data(small if options.quick else LARGE // scale, seed, [1.0] * (UPDATES + counted // 3)),

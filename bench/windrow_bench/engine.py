@@ -23,7 +23,7 @@ import pyarrow as pa
 
 import windrow
 from windrow.operators.delta_star import DeltaStar
-from windrow.operators.join import Join
+from windrow.operators.join import JoinOperator
 from windrow.operators.protocol import Operator
 from windrow.plan.dataflow import Circuit
 from windrow_bench.drive import advance, planned
@@ -178,7 +178,7 @@ def standing_still(bench: Bench) -> None:
 
 def _weight(operator: Operator) -> int:
     """Bytes that an operator holds: what it would write, and for a join the index over it."""
-    if isinstance(operator, Join):
+    if isinstance(operator, JoinOperator):
         return operator.nbytes
     return sum(r.nbytes for runs in operator.state().values() for r in runs)
 

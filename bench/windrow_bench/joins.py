@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.elements import Elements
-from windrow.operators.join import Join, Part, Step
+from windrow.operators.join import JoinOperator, JoinStep, Part
 from windrow.operators.linear import Formula
 from windrow.optimize.order_joins import exhaustive_order, heuristic_order, paper_order, plan_orders
 from windrow.plan.join_cost import JoinModel, on_one_attribute
@@ -44,12 +44,12 @@ PAPER_RATE = 11_540
 """Tuples per second of the paper's best plan at table 5 (table 8, eager hash join)."""
 
 
-class Counting(Join):
+class Counting(JoinOperator):
     """A join that counts the pairs it looks at."""
 
     pairs = 0
 
-    def _check(self, step: Step, pairs: Elements, ends: np.ndarray) -> tuple[Elements, np.ndarray]:
+    def _check(self, step: JoinStep, pairs: Elements, ends: np.ndarray) -> tuple[Elements, np.ndarray]:
         self.pairs += len(pairs)
         return super()._check(step, pairs, ends)
 
@@ -266,7 +266,7 @@ def switches(directory: Path, options: argparse.Namespace) -> list[dict[str, Any
     start, end = min(int(ts[0]) for ts, _ in streams), max(int(ts[-1]) for ts, _ in streams)
     rows = []
     for window, tick in ((1, 1), (10, 1), (10, 60)):
-        join = Join(parts, equalities, planner=plan_orders)
+        join = JoinOperator(parts, equalities, planner=plan_orders)
         now, spent, results = CLOCKS[options.clock], 0.0, 0
         ticks = range(start, end + 1, tick * 1_000_000)
         for begin in ticks:

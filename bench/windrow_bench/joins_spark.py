@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.join import Join, JoinReport
+from windrow.operators.join import JoinOperator, JoinReport
 from windrow.runtime.heavy_keys import Threshold
 from windrow.runtime.job import Feed
 from windrow.runtime.messages import TaskReport
@@ -175,7 +175,7 @@ def plan_steps(ticker: Ticker) -> Any:
 
 
 def _join_step(steps: Any) -> int:
-    return next(i for i, s in enumerate(steps) if isinstance(s.operator, Join))
+    return next(i for i, s in enumerate(steps) if isinstance(s.operator, JoinOperator))
 
 
 def expiry(spark: SparkSession, quick: bool, seed: int, partitions: int = 2) -> Found:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 import windrow
 from windrow.runtime.ask import ask
-from windrow.runtime.history_reader import Figures
+from windrow.runtime.history_reader import HistoryFigures
 from windrow_bench.harness import CLOCKS, Ratio, Result, parser, progress, report
 
 KEYS = 1000
@@ -58,9 +58,9 @@ class History:
         }
         self.engine.push("trade", pa.table(columns))
 
-    def asked(self, text: str, isolation: str = "snapshot") -> tuple[pa.Table, Figures]:
+    def asked(self, text: str, isolation: str = "snapshot") -> tuple[pa.Table, HistoryFigures]:
         """An answer, and what it read."""
-        figures = Figures()
+        figures = HistoryFigures()
         engine = self.engine
         return ask(text, engine.question_plans(), engine.runtime, {}, isolation=isolation, figures=figures), figures
 

@@ -44,7 +44,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     from windrow.cli.trades import DECLARATION, monitors
     from windrow.engine import Engine
     from windrow.server.access import Right, Tokens
-    from windrow.server.guard import Limits
+    from windrow.server.guard import ServerLimits
     from windrow.server.process import Address, serving
 
     token = "a-token-for-measuring"
@@ -55,7 +55,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         stop = threading.Event()
         feeder = threading.Thread(target=_feed, args=(engine, options.rate, stop), daemon=True)
         feeder.start()
-        with serving(engine, Tokens({token: Right.ADMIN}), Address(port=0), Limits()) as server:
+        with serving(engine, Tokens({token: Right.ADMIN}), Address(port=0), ServerLimits()) as server:
             time.sleep(20)  # compiled, and windows full
             phases = [_phase(engine, options, f"{server.url} {token}", bool(i % 2)) for i in range(2 * options.rounds)]
         stop.set()

@@ -36,8 +36,8 @@ from windrow.errors import SourceError
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.elements import INF, Elements, Int64s
 from windrow.operators.grid_aggregate import GridAggregate
-from windrow.operators.linear import Formula, Select
-from windrow.operators.quantise import Quantise, round_up
+from windrow.operators.linear import Formula, SelectOperator
+from windrow.operators.quantise import QuantiseOperator, round_up
 from windrow.operators.window import RangeWindow
 from windrow.plan.expr import Comparison, Constant, Expr, Not, Ref, column
 from windrow.runtime.job import LocalJob
@@ -46,7 +46,7 @@ from windrow.sharing.cohort import parts
 from windrow.sharing.conditions import condition
 from windrow.sharing.counters import count_fragments, count_slices
 from windrow.sharing.family import Family, Kind, Member
-from windrow.sharing.windows import PAIRED, PANED, Window, edges_between
+from windrow.sharing.windows import PAIRED, PANED, SlideWindow, edges_between
 from windrow.store.store import MemoryStore
 from windrow_bench import sharing_counters
 from windrow_bench import sharing_ends as ends
@@ -134,13 +134,13 @@ def flows(path: Path) -> Rows:
 class Query:
     """A window and the conjuncts of a predicate."""
 
-    window: Window
+    window: SlideWindow
     tests: tuple[Expr, ...] = ()
 
 
-def window(r: random.Random) -> Window:
+def window(r: random.Random) -> SlideWindow:
     """Range 600 to 900 seconds, slide 300 to 600."""
-    return Window(r.randint(600, 900) * SECOND, r.randint(300, 600) * SECOND)
+    return SlideWindow(r.randint(600, 900) * SECOND, r.randint(300, 600) * SECOND)
 
 
 def tests(r: random.Random, rows: Rows) -> tuple[Expr, ...]:
@@ -165,7 +165,7 @@ def tests(r: random.Random, rows: Rows) -> tuple[Expr, ...]:
 def workload(name: str, n: int, rows: Rows, seed: int) -> list[Query]:
     """The n queries of a workload."""
     r = random.Random(f"{name} {n} {seed}")
-    tumbling = Window(600 * SECOND, 600 * SECOND)
+    tumbling = SlideWindow(600 * SECOND, 600 * SECOND)
     match name:
         case "A":
             return [Query(window(r)) for _ in range(n)]
@@ -227,10 +227,12 @@ class Bench:
     def circuit(self, query: Query) -> Elements:
         rows = Elements.positive(self.rows.ts, INF, {**self.rows.columns, '"value"': self.rows.columns["value"]})
         if query.tests:
-            rows = Select([Formula(e.sql(), e.type, tuple(e.columns)) for e in query.tests]).advance([rows], self.end)
+            rows = SelectOperator([Formula(e.sql(), e.type, tuple(e.columns)) for e in query.tests]).advance(
+                [rows], self.end
+            )
         rows = rows.with_columns({'"value"': rows.columns["value"]})
         slide = query.window.slide
-        rows = Quantise(slide).advance([RangeWindow(query.window.range).advance([rows], self.end)], self.end)
+        rows = QuantiseOperator(slide).advance([RangeWindow(query.window.range).advance([rows], self.end)], self.end)
         aggregate = GridAggregate((), [SUM], {'"value"': pa.float64()}, slide)
         aggregate.start(int(round_up(self.rows.ts[:1], slide)[0]))
         return aggregate.advance([rows], self.end)
@@ -321,7 +323,7 @@ class Pipe:
         return now() - begin
 
 
-def sql(window_: Window, where: str = "") -> str:
+def sql(window_: SlideWindow, where: str = "") -> str:
     """The paper's query 4."""
     return (
         f"SELECT sum(t.price * t.vol) AS total FROM trades t [RANGE {window_.range // SECOND} SECONDS "
@@ -346,9 +348,9 @@ def throughput(
     """What many windows, short slides and many predicates leave of the throughput with one, from rows to answers."""
     r = random.Random(seed)
     spread = [sql(window(r)) for _ in range(100 if quick else 1000)]
-    tumbling = Window(600 * SECOND, 600 * SECOND)
+    tumbling = SlideWindow(600 * SECOND, 600 * SECOND)
     predicates = [sql(tumbling, predicate(r)) for _ in range(32 if quick else 256)]
-    short = [sql(Window(600 * SECOND, 5 * SECOND))]
+    short = [sql(SlideWindow(600 * SECOND, 5 * SECOND))]
     pairs = [
         (f"{len(spread):,} windows", spread, spread[:1], 0.9),
         ("SLIDE = RANGE / 120", short, [sql(tumbling)], 0.9),

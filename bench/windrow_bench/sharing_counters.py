@@ -26,7 +26,7 @@ from windrow.scalar_engine import quote
 from windrow.sharing.conditions import EVERYTHING, Attribute, Condition, within
 from windrow.sharing.counters import Cost, count_fragments, count_slices, shared_slices, unshared_slices
 from windrow.sharing.family import Family, Kind, Member
-from windrow.sharing.windows import PAIRED, PANED, Window, edges_between
+from windrow.sharing.windows import PAIRED, PANED, SlideWindow, edges_between
 from windrow_bench.harness import Ratio
 
 SLIDES = (300, 360, 400, 450, 600)
@@ -58,8 +58,8 @@ def compared(
 ) -> list[Counted]:
     """Every plan of both tables; `tests`: predicates over `columns`, of which the first `rows` rows are taken."""
     r = random.Random(f"counters {seed}")
-    whole = [Window(k * s, s) for s, k in ((r.choice(SLIDES), r.randint(1, 3)) for _ in range(64))]
-    free = [Window(r.randint(600, 900), r.randint(300, 600)) for _ in range(64)]
+    whole = [SlideWindow(k * s, s) for s, k in ((r.choice(SLIDES), r.randint(1, 3)) for _ in range(64))]
+    free = [SlideWindow(r.randint(600, 900), r.randint(300, 600)) for _ in range(64)]
     rows = min(rows, len(ts))
     few = {n: c.slice(0, rows) for n, c in columns.items()}
     return [*_slices(whole, formula=True), *_slices(free, formula=False), *_fragments(few, ts[:rows], tests)]
@@ -71,7 +71,7 @@ def target(found: Sequence[Counted]) -> Ratio:
     return Ratio(f"counters equal the formulas (tables 3 and 5), {len(found)} plans: differences", different, 0.0)
 
 
-def _slices(windows: Sequence[Window], formula: bool) -> list[Counted]:
+def _slices(windows: Sequence[SlideWindow], formula: bool) -> list[Counted]:
     """Table 3: a query set in one family, and every query in its own, by both slicings."""
     period = lcm(*(w.slide for w in windows)) if formula else 3600
     found = []
@@ -93,12 +93,12 @@ def _slices(windows: Sequence[Window], formula: bool) -> list[Counted]:
     return found
 
 
-def _begin(windows: Sequence[Window], period: int) -> int:
+def _begin(windows: Sequence[SlideWindow], period: int) -> int:
     """The first multiple of the period by which every window has been whole."""
     return -(-max(w.range for w in windows) // period) * period
 
 
-def _over(windows: Sequence[Window], period: int, technique: str, everyone: Sequence[Window]) -> Cost:
+def _over(windows: Sequence[SlideWindow], period: int, technique: str, everyone: Sequence[SlideWindow]) -> Cost:
     """What a family does in one period, with a row in every tick."""
     begin = _begin(everyone, period)
     ts = np.arange(1, begin + period + 1)
@@ -110,7 +110,7 @@ def _over(windows: Sequence[Window], period: int, technique: str, everyone: Sequ
 
 
 def _family(
-    queries: Iterable[tuple[Window, Condition]], formulas: Mapping[str, Formula], technique: str = PAIRED
+    queries: Iterable[tuple[SlideWindow, Condition]], formulas: Mapping[str, Formula], technique: str = PAIRED
 ) -> Family:
     made = Family(technique=technique)
     for i, (window, condition) in enumerate(queries):
@@ -148,7 +148,7 @@ def _shards(columns: Mapping[str, pa.Array], ts: Int64s) -> Counted:
     values = column.to_numpy()
     cuts = sorted({int(v) for v in np.quantile(values, [0.1, 0.3, 0.5, 0.7, 0.9])} | {int(values.max()) + 1})
     attribute = Attribute(quote(name), pa.int64(), (name,))
-    window = Window(int(ts[-1] - ts[0]) // 4, int(ts[-1] - ts[0]) // 8)
+    window = SlideWindow(int(ts[-1] - ts[0]) // 4, int(ts[-1] - ts[0]) // 8)
     formulas = {attribute.sql: Formula(attribute.sql, pa.int64(), (name,), name)}
     family = _family(((window, within(attribute, (None, k))) for k in cuts), formulas)
     family.advance(ts, {name: column}, int(ts[-1]))

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.elements import INF, Elements
-from windrow.operators.star_join import FactTable, Policy, StarJoin, StarStream
+from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
 from windrow.operators.star_memory import HEURISTICS
 from windrow.shedding.offline import Optimum, optimal
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
@@ -63,7 +63,7 @@ def online(data: Data, lifetime: int, policy: Policy, batch: int = 50_000) -> tu
     """Total importance and number of the results of the online operator."""
     parts = [StarStream(n, {f"{n}.k": pa.int64(), f"{n}.imp": pa.float64()}, (f"{n}.k",), f"{n}.imp") for n in KEYS]
     columns = {"f.a": pa.int64(), "f.b": pa.int64()}
-    join = StarJoin(parts, FactTable("f", columns, (("f.a",), ("f.b",))), policy)
+    join = StarJoinOperator(parts, FactTable("f", columns, (("f.a",), ("f.b",))), policy)
     rows = data.streams["r"].num_rows
     facts = Elements.positive(np.full(data.facts.num_rows, -1), INF, {f"f.{c}": _array(data.facts, c) for c in "ab"})
     importance, size = 0.0, 0

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from windrow.archive import ArchiveIndex, Layout, Traffic
+from windrow.archive import ArchiveIndex, ArchiveLayout, Traffic
 from windrow.errors import BindingError, StateError, UnsupportedError
 from windrow.store.place import Place
 
@@ -68,14 +68,14 @@ def alive(parts, instant):
 
 
 LAYOUTS = [
-    Layout(4, 4, rebuild=True),
-    Layout(4, 4),
-    Layout(2, 8),
-    Layout(8, 2, rebuild=True),
-    Layout(9, 1, rebuild=True, round_robin=False),  # wave index by insertion
-    Layout(1, 9, round_robin=False),  # wave index by expiration
-    Layout(3, 3, round_robin=False),
-    Layout(1, 1),
+    ArchiveLayout(4, 4, rebuild=True),
+    ArchiveLayout(4, 4),
+    ArchiveLayout(2, 8),
+    ArchiveLayout(8, 2, rebuild=True),
+    ArchiveLayout(9, 1, rebuild=True, round_robin=False),  # wave index by insertion
+    ArchiveLayout(1, 9, round_robin=False),  # wave index by expiration
+    ArchiveLayout(3, 3, round_robin=False),
+    ArchiveLayout(1, 1),
 ]
 
 
@@ -118,15 +118,17 @@ def test_an_update_opens_g_plus_e_minus_one(make, layout):
 def test_no_rebuild_reads_nothing_old(make):
     """Without rebuilding, an update that writes no sub-index anew reads directories only."""
     index = make()
-    read = [done.traffic.read for done, _ in filled(index, Layout(2, 2), 4, count=2000)]
-    again = [done.traffic.read for done, _ in filled(make(folder="b"), Layout(2, 2, rebuild=True), 4, count=2000)]
+    read = [done.traffic.read for done, _ in filled(index, ArchiveLayout(2, 2), 4, count=2000)]
+    again = [
+        done.traffic.read for done, _ in filled(make(folder="b"), ArchiveLayout(2, 2, rebuild=True), 4, count=2000)
+    ]
     assert max(read) < 8000 < again[-1]
 
 
 def test_chains_are_bounded(make):
     """A sub-index that is not rebuilt consists of at most four files, and of two and a half on average."""
     index, chains = make(every=1, lifetime=200), []
-    for done, _ in filled(index, Layout(2, 2), 120, count=30):
+    for done, _ in filled(index, ArchiveLayout(2, 2), 120, count=30):
         chains += [len([f for f, size in part.files.items() if size]) for part in done.state.indices[0].parts.values()]
     assert max(chains) == 4 and 2 < sum(chains) / len(chains) < 3
 
@@ -163,8 +165,8 @@ NUMBERS = itertools.count()
 def test_migration_is_not_seen(make, gradually):
     """From one layout to another and on to a third: readers see the relation, and the old index goes."""
     index = make()
-    target = [Layout(2, 2, rebuild=True), Layout(3, 3)]
-    state, parts = index.empty(Layout(4, 4), 0), []
+    target = [ArchiveLayout(2, 2, rebuild=True), ArchiveLayout(3, 3)]
+    state, parts = index.empty(ArchiveLayout(4, 4), 0), []
     for u in range(4 * index.p):
         part = rows(u, u * index.every, (u + 1) * index.every, 50, index.lifetime)
         parts.append(part)
@@ -176,14 +178,14 @@ def test_migration_is_not_seen(make, gradually):
         assert bag(index.scan(state)) == bag(alive(parts, index.as_of(state)))
         if len(state.indices) > 1:
             assert gradually
-    assert len(state.indices) == 1 and state.layout == Layout(2, 2, rebuild=True)
+    assert len(state.indices) == 1 and state.layout == ArchiveLayout(2, 2, rebuild=True)
 
 
 def test_on_another_file_system(make):
     """Whatever pyarrow.fs reaches can hold an archive."""
     index = make()
     index.shelf.place = Place.of("mock:///archive")
-    for done, parts in filled(index, Layout(2, 2), 4):
+    for done, parts in filled(index, ArchiveLayout(2, 2), 4):
         want = alive(parts, index.as_of(done.state))
         assert bag(index.scan(done.state)) == bag(want)
         assert bag(index.probe(done.state, 5)) == bag(want.filter(pc.equal(want.column("k"), 5)))
@@ -201,7 +203,7 @@ class Torn(Place):
         super().write(name, data, sync=sync)
 
 
-@pytest.mark.parametrize("layout", [Layout(3, 3), Layout(3, 3, rebuild=True)], ids=str)
+@pytest.mark.parametrize("layout", [ArchiveLayout(3, 3), ArchiveLayout(3, 3, rebuild=True)], ids=str)
 def test_a_kill_at_any_point_of_an_update(make, tmp_path, layout):
     """Whatever was written of an update that failed: the state before it reads as ever, and the update works again."""
     index = make()
@@ -222,7 +224,7 @@ def test_a_kill_at_any_point_of_an_update(make, tmp_path, layout):
 def test_files_names_all_that_readers_need(make, tmp_path):
     """With every other file deleted, a state is read as before."""
     index = make()
-    done, parts = list(filled(index, Layout(3, 3), 20))[-1]
+    done, parts = list(filled(index, ArchiveLayout(3, 3), 20))[-1]
     kept = done.state.files()
     for name in os.listdir(index.shelf.place.uri):
         if name not in kept:
@@ -233,7 +235,7 @@ def test_files_names_all_that_readers_need(make, tmp_path):
 def test_damage_is_refused_by_name(make):
     """A changed byte in a block or a directory is found when it is read, and the file is named."""
     index = make()
-    done, _ = list(filled(index, Layout(1, 1, rebuild=True), 3))[-1]
+    done, _ = list(filled(index, ArchiveLayout(1, 1, rebuild=True), 3))[-1]
     (part,) = done.state.indices[0].parts.values()
     path = Path(index.shelf.place.uri, part.path)
     whole = path.read_bytes()
@@ -255,7 +257,7 @@ def test_damage_is_refused_by_name(make):
 def test_a_probe_reads_little(make):
     """At n = 16 a probe reads less than a twentieth of what a scan reads."""
     index = make(every=100, lifetime=800)
-    for layout in (Layout(4, 4), Layout(4, 4, rebuild=True)):
+    for layout in (ArchiveLayout(4, 4), ArchiveLayout(4, 4, rebuild=True)):
         state = index.empty(layout, 0)
         for u in range(8):
             state = index.update(state, rows(u, u * 100, u * 100 + 100, 100_000, 800, keys=100)).state
@@ -271,7 +273,7 @@ def test_blocks_are_bounded(make):
     index = make(every=100, lifetime=800)
     for keys in (1, 3, 100, 100_000):
         table = rows(keys, 0, 100, 20_000, 800, keys=keys)
-        state = index.update(index.empty(Layout(1, 1), 0), table).state
+        state = index.update(index.empty(ArchiveLayout(1, 1), 0), table).state
         (part,) = state.indices[0].parts.values()
         lines = index.shelf.directory(part, Traffic()).lines
         assert max(lines.column("rows").to_pylist()) * table.nbytes / table.num_rows < 70_000
@@ -314,7 +316,7 @@ def test_keys_of_every_ordered_type(make, kind):
             "_exp": pa.array([25] * len(many)),
         }
     )
-    state = index.update(index.empty(Layout(2, 2), 0), table).state
+    state = index.update(index.empty(ArchiveLayout(2, 2), 0), table).state
     for value in values:
         alike = [i for i, v in enumerate(values) if same(v, value)]
         assert sorted(index.probe(state, value).column("i").to_pylist()) == sorted(i for i in many if i in alike)
@@ -329,7 +331,7 @@ def test_keys_of_several_columns(make):
     index = make(keys=("a", "b"), schema=schema)
     pairs = list(itertools.product("xyz", range(30)))
     table = pa.table({"a": [a for a, _ in pairs], "b": [b for _, b in pairs], "_ts": [1] * 90, "_exp": [30] * 90})
-    state = index.update(index.empty(Layout(2, 2, rebuild=True), 0), table).state
+    state = index.update(index.empty(ArchiveLayout(2, 2, rebuild=True), 0), table).state
     assert index.probe(state, ("y", 4)).to_pylist() == [{"a": "y", "b": 4}]
     assert index.probe(state, "y").num_rows == 30
     assert bag(index.probe(state, low=("x", 28), high=("y", 1))) == {
@@ -352,7 +354,7 @@ def test_bad_input(make):
         make(schema=pa.schema([("k", pa.int64()), ("_exp", pa.int64())]))
     with pytest.raises(UnsupportedError, match="positive time"):
         make(every=0)
-    state = index.empty(Layout(2, 2), 0)
+    state = index.empty(ArchiveLayout(2, 2), 0)
     with pytest.raises(BindingError, match="'seven' is no value of the key"):
         index.probe(state, "seven")
     with pytest.raises(BindingError, match="1 columns, and 2 values"):

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.archive import Layout, advised
+from windrow.archive import ArchiveLayout, advised
 from windrow.errors import BindingError
 
-layouts = st.builds(Layout, st.integers(1, 9), st.integers(1, 9), st.booleans(), st.booleans())
+layouts = st.builds(ArchiveLayout, st.integers(1, 9), st.integers(1, 9), st.booleans(), st.booleans())
 
 
 @given(layout=layouts, p=st.integers(1, 80), slot=st.integers(-100, 1000))
@@ -28,11 +28,11 @@ def test_a_slot_returns_to_its_sub_index(layout, p, slot):
 
 def test_the_figures_of_the_thesis():
     """Figures 4.1 and 4.2, slots of 2 minutes: at time 18 rows are inserted into I1 and I2, and leave I1 and I3."""
-    for layout in (Layout(2, 2), Layout(2, 2, round_robin=False)):
+    for layout in (ArchiveLayout(2, 2), ArchiveLayout(2, 2, round_robin=False)):
         slot = 8  # counted from the slot that begins at 1, which is number 0 there
         assert layout.inserting(slot, 8) == [0, 1]
         assert layout.deleting([slot], 8) == {0, 2}
-    assert Layout(2, 2).opened(9, 8) == {1, 2, 3}  # at 20: into I3 and I4, from I2 and I4
+    assert ArchiveLayout(2, 2).opened(9, 8) == {1, 2, 3}  # at 20: into I3 and I4, from I2 and I4
 
 
 def spread(layout, p):
@@ -54,8 +54,8 @@ def spread(layout, p):
 def test_theorem_4_1(side, p, chronological):
     """Round robin has the variance p²/4·(1-1/n) at every update, far below that of chronological partitioning."""
     n = side * side
-    assert spread(Layout(side, side), p) == [p * p / 4 * (1 - 1 / n)] * p
-    found = np.mean(spread(Layout(side, side, round_robin=False), p))
+    assert spread(ArchiveLayout(side, side), p) == [p * p / 4 * (1 - 1 / n)] * p
+    found = np.mean(spread(ArchiveLayout(side, side, round_robin=False), p))
     assert found == pytest.approx(chronological)
     if n == 4:  # lemma A.1 as printed, which holds for n = 4
         r = side
@@ -65,20 +65,20 @@ def test_theorem_4_1(side, p, chronological):
 
 def test_layouts_are_parsed():
     """Both sides, or a square."""
-    assert Layout.parse("2 x 8") == Layout(2, 8)
-    assert Layout.parse("9", rebuild=True) == Layout(3, 3, True)
-    assert str(Layout(4, 4, True)) == "4 x 4 rebuild"
+    assert ArchiveLayout.parse("2 x 8") == ArchiveLayout(2, 8)
+    assert ArchiveLayout.parse("9", rebuild=True) == ArchiveLayout(3, 3, True)
+    assert str(ArchiveLayout(4, 4, True)) == "4 x 4 rebuild"
     with pytest.raises(BindingError, match="15 is not a square"):
-        Layout.parse("15")
+        ArchiveLayout.parse("15")
     with pytest.raises(BindingError, match="no partitions"):
-        Layout.parse("many")
+        ArchiveLayout.parse("many")
     with pytest.raises(BindingError, match="cannot have 0 x 4"):
-        Layout.parse("0 x 4")
+        ArchiveLayout.parse("0 x 4")
 
 
 def test_advice():
     """4.4.6: few questions want cheap updates, many want few sub-indices."""
-    assert advised(0, 0) == Layout(4, 4)
-    assert advised(5 << 30, 0) == Layout(3, 3)
-    assert advised(0, 10**6) == Layout(2, 2, rebuild=True)
-    assert advised(5 << 30, 10**6) == Layout(2, 2)
+    assert advised(0, 0) == ArchiveLayout(4, 4)
+    assert advised(5 << 30, 0) == ArchiveLayout(3, 3)
+    assert advised(0, 10**6) == ArchiveLayout(2, 2, rebuild=True)
+    assert advised(5 << 30, 10**6) == ArchiveLayout(2, 2)

@@ -109,15 +109,15 @@ def test_a_star_is_spread():
     """Without KEEP a star runs on all partitions, by a key or through the facts; with KEEP on one."""
     from windrow.catalog import Catalog
     from windrow.engine.script import bind_script
-    from windrow.operators.join import Join
-    from windrow.operators.star_join import StarJoin
+    from windrow.operators.join import JoinOperator
+    from windrow.operators.star_join import StarJoinOperator
     from windrow.plan.lower import lower
     from windrow.runtime.partitioning import How, place
 
     for query, operator, one in (
-        (EXACT["key"], Join, False),
-        (EXACT["chain"], Join, False),
-        (f"{EXACT['key']} SHED BY SIMP KEEP 9 ROWS", StarJoin, True),
+        (EXACT["key"], JoinOperator, False),
+        (EXACT["chain"], JoinOperator, False),
+        (f"{EXACT['key']} SHED BY SIMP KEEP 9 ROWS", StarJoinOperator, True),
     ):
         flow = lower(bind_script(f"{DECLARE} CREATE QUERY q AS {query}", Catalog()).queries["q"], {})
         at = next(i for i, step in enumerate(flow.steps) if isinstance(step.operator, operator))

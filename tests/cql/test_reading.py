@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from windrow import cql
-from windrow.archive import Layout
+from windrow.archive import ArchiveLayout
 from windrow.catalog import Catalog, TableDef
 from windrow.cql.one_time import OneTimeSelect
 from windrow.cql.parameters import literal, with_values
@@ -44,12 +44,14 @@ def test_an_archive(catalog):
     """All clauses; the key is a column of the answer, as it is spelled there."""
     found = archive("SELECT k AS Id, v FROM s [RANGE 100] KEY id EVERY 10 PARTITIONS 2 x 8 REBUILD", catalog)
     assert (found.name, found.keys, found.every, found.lifetime) == ("a", ("Id",), 10, 100)
-    assert found.layout == Layout(2, 8, rebuild=True)
+    assert found.layout == ArchiveLayout(2, 8, rebuild=True)
     assert list(found.columns) == ["Id", "v"]
     found = archive("SELECT * FROM s [RANGE 100] KEY k, w EVERY '10'", catalog)
     assert (found.keys, found.layout, found.rebuild) == (("k", "w"), None, None)
-    assert archive("SELECT * FROM s [RANGE 9] KEY k EVERY 3 NO REBUILD PARTITIONS 4x4", catalog).layout == Layout(4, 4)
-    assert archive("SELECT * FROM s [RANGE 9] KEY k EVERY 3 PARTITIONS 9", catalog).layout == Layout(3, 3)
+    assert archive(
+        "SELECT * FROM s [RANGE 9] KEY k EVERY 3 NO REBUILD PARTITIONS 4x4", catalog
+    ).layout == ArchiveLayout(4, 4)
+    assert archive("SELECT * FROM s [RANGE 9] KEY k EVERY 3 PARTITIONS 9", catalog).layout == ArchiveLayout(3, 3)
     assert archive("SELECT key FROM m [RANGE 1 HOUR] KEY key EVERY '10 minutes'", catalog).every == 600_000_000
 
 

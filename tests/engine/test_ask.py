@@ -16,7 +16,7 @@ from windrow.operators.state import zones
 from windrow.runtime import ask as asking
 from windrow.runtime import view
 from windrow.runtime.ask import ask
-from windrow.runtime.history_reader import Figures, youngest_first
+from windrow.runtime.history_reader import HistoryFigures, youngest_first
 from windrow.testing import oracle
 
 STREAM = "CREATE STREAM s (ts BIGINT, k BIGINT, v DOUBLE, w VARCHAR) TIMESTAMP BY ts RETAIN 200;"
@@ -179,7 +179,7 @@ def test_keys_and_times_are_pruned(live):
     """A key reads few blocks of each run, the last ticks few runs; the answers are those of a full pass."""
     live.push(20, rows=60)
     engine, functions = live.engine, {}
-    by_key, by_time = Figures(), Figures()
+    by_key, by_time = HistoryFigures(), HistoryFigures()
     found = ask(
         "SELECT v FROM s [RANGE 200] WHERE k = 3", engine.question_plans(), engine.runtime, functions, figures=by_key
     )
@@ -187,7 +187,7 @@ def test_keys_and_times_are_pruned(live):
     assert found.num_rows <= by_key.rows < 400 < 1200
     ask("SELECT v FROM s [RANGE 5]", engine.question_plans(), engine.runtime, functions, figures=by_time)
     assert by_time.runs <= 3 < by_time.of_runs
-    none = Figures()
+    none = HistoryFigures()
     assert (
         ask(
             "SELECT v FROM s [RANGE 200] WHERE k = 77", engine.question_plans(), engine.runtime, {}, figures=none
@@ -214,7 +214,7 @@ def test_a_running_query_is_not_computed_again(live):
     """What a registered query computes already is read from its relation."""
     live.engine.execute("CREATE QUERY per AS SELECT k, COUNT(*) AS n FROM s [RANGE 50] GROUP BY k")
     live.push(8)
-    figures = Figures()
+    figures = HistoryFigures()
     found = ask(
         "SELECT k, COUNT(*) AS n FROM s [RANGE 50] GROUP BY k", live.engine.question_plans(), live.engine.runtime, {},
         figures=figures,

@@ -17,7 +17,7 @@ from windrow.optimize.order_joins import (
     respects,
     selective_order,
 )
-from windrow.plan.join_cost import Input, JoinModel, Maintenance, best_interval, on_one_attribute
+from windrow.plan.join_cost import JoinModel, Maintenance, WindowStatistics, best_interval, on_one_attribute
 
 TABLE_5 = [(10, 100, 500), (1, 100, 50), (1, 200, 40), (3, 100, 5)]
 TABLE_6 = [(100, 100, 200), (1, 100, 200), (1, 100, 20), (3, 100, 2)]
@@ -166,10 +166,10 @@ def test_heuristic_is_near_the_optimum() -> None:
 def test_orders_respect_the_graph() -> None:
     """In a chain no order makes a product where it need not."""
     chain = (
-        Input(1, 100, {"x": 10}),
-        Input(50, 100, {"x": 10, "y": 500}),
-        Input(2, 10, {"y": 500, "z": 3}),
-        Input(1, 50, {"z": 3}),
+        WindowStatistics(1, 100, {"x": 10}),
+        WindowStatistics(50, 100, {"x": 10, "y": 500}),
+        WindowStatistics(2, 10, {"y": 500, "z": 3}),
+        WindowStatistics(1, 50, {"z": 3}),
     )
     model = JoinModel(chain, "keyed")
     orders = best_orders(model)

@@ -11,7 +11,7 @@ import pytest
 
 from windrow.operators import join as join_module
 from windrow.operators.elements import INF, Elements, concat
-from windrow.operators.join import Join, Part
+from windrow.operators.join import JoinOperator, Part
 from windrow.operators.linear import Formula
 from windrow.operators.state.bands import Band, codes_of, range_of
 from windrow.optimize.order_joins import best_orders, model_of, plan_orders
@@ -34,7 +34,7 @@ def parts_of(streams: Sequence[Elements], **flags: bool) -> list[Part]:
 
 
 def run(
-    join: Join, streams: Sequence[Elements], step: int, reorder: Sequence[Sequence[Sequence[int]]] = ()
+    join: JoinOperator, streams: Sequence[Elements], step: int, reorder: Sequence[Sequence[Sequence[int]]] = ()
 ) -> Elements:
     """Drive the join in batches of `step` ticks; after batch k, follow `reorder[k]`."""
     last, outputs = -1, []
@@ -69,21 +69,21 @@ BEFORE = Formula('"a.x" < "c.x"', pa.bool_(), ("a.x", "c.x"))
 def test_orders_change_no_answer(step: int) -> None:
     """Whatever orders are followed, and however they change on the way, the result is the same."""
     parts = parts_of(KEYED)
-    want = bag(run(Join(parts, EQUALITIES, [BEFORE]), KEYED, 100))
+    want = bag(run(JoinOperator(parts, EQUALITIES, [BEFORE]), KEYED, 100))
     assert len(want) > 50
     back = [[2, 1, 0]] * 3
     forth = [[0, 1, 2], [1, 0, 2], [2, 0, 1]]
-    assert bag(run(Join(parts, EQUALITIES, [BEFORE], orders=back), KEYED, step)) == want
-    assert bag(run(Join(parts, EQUALITIES, [BEFORE]), KEYED, step, [back, forth, back])) == want
+    assert bag(run(JoinOperator(parts, EQUALITIES, [BEFORE], orders=back), KEYED, step)) == want
+    assert bag(run(JoinOperator(parts, EQUALITIES, [BEFORE]), KEYED, step, [back, forth, back])) == want
 
 
 def test_results_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A product far larger than a part is made of small pieces, bounded by a row's candidates."""
     one = [stream(n, 80, 10, 100, i, k=[7]) for i, n in enumerate("abc")]
     equalities = [("a.k", "b.k", False), ("b.k", "c.k", False)]
-    want = bag(run(Join(parts_of(one), equalities), one, 100))
+    want = bag(run(JoinOperator(parts_of(one), equalities), one, 100))
     monkeypatch.setattr(join_module, "PART_ROWS", 500)
-    join = Join(parts_of(one), equalities)
+    join = JoinOperator(parts_of(one), equalities)
     pieces = list(join.parts_of(one, 100))
     assert max(len(p) for p in pieces) <= 500 + 80
     assert sum(len(p) for p in pieces) == 80**3
@@ -94,15 +94,15 @@ def test_results_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("eager", [False, True])
 def test_expiration_changes_no_answer(interval: int, eager: bool) -> None:
     """Ended elements meet nobody, whether or not they are still in memory."""
-    want = bag(run(Join(parts_of(KEYED), EQUALITIES), KEYED, 100))
-    assert bag(run(Join(parts_of(KEYED), EQUALITIES, eager=eager, interval=interval), KEYED, 2)) == want
+    want = bag(run(JoinOperator(parts_of(KEYED), EQUALITIES), KEYED, 100))
+    assert bag(run(JoinOperator(parts_of(KEYED), EQUALITIES, eager=eager, interval=interval), KEYED, 2)) == want
 
 
 def test_null_and_nan_keys() -> None:
     """Null keys match nothing; NaN matches NaN; -0.0 matches 0.0."""
     left = Elements.positive(np.zeros(4, np.int64), INF, {"a.k": pa.array([None, float("nan"), -0.0, 5.0])})
     right = Elements.positive(np.zeros(4, np.int64), INF, {"b.k": pa.array([None, float("nan"), 0.0, 6.0])})
-    found = run(Join(parts_of([left, right]), [("a.k", "b.k", False)]), [left, right], 10)
+    found = run(JoinOperator(parts_of([left, right]), [("a.k", "b.k", False)]), [left, right], 10)
     assert len(found) == 2
 
 
@@ -111,7 +111,7 @@ def test_long_strings() -> None:
     keys = ["x" * 100_000 + c for c in "abcd"]
     left = Elements.positive(np.zeros(4, np.int64), INF, {"a.k": pa.array(keys)})
     right = Elements.positive(np.zeros(2, np.int64), INF, {"b.k": pa.array(keys[1:3])})
-    found = run(Join(parts_of([left, right]), [("a.k", "b.k", False)]), [left, right], 10)
+    found = run(JoinOperator(parts_of([left, right]), [("a.k", "b.k", False)]), [left, right], 10)
     assert sorted(v[-1] for v in found.columns["a.k"].to_pylist()) == ["b", "c"]
 
 
@@ -130,8 +130,8 @@ def test_bands_find_what_products_find(low: float, high: float, keyed: bool) -> 
     text = [f'"a.x" >= "b.x" + {low}'] * (low > float("-inf")) + [f'"a.x" <= "b.x" + {high}'] * (high < float("inf"))
     residual = [Formula(f"({t})", pa.bool_(), ("a.x", "b.x")) for t in text]
     equalities = [("a.k", "b.k", False)] if keyed else []
-    want = bag(run(Join(parts_of(streams), equalities, residual), streams, 100))
-    band = Join(parts_of(streams), equalities, residual, bands=[Band("a.x", "b.x", low, high)])
+    want = bag(run(JoinOperator(parts_of(streams), equalities, residual), streams, 100))
+    band = JoinOperator(parts_of(streams), equalities, residual, bands=[Band("a.x", "b.x", low, high)])
     assert bag(run(band, streams, 3)) == want
     assert len(want) > 20
 
@@ -142,15 +142,15 @@ def test_a_band_looks_only_at_its_range(monkeypatch: pytest.MonkeyPatch) -> None
     value = np.random.default_rng(1).permutation(n)
     streams = [Elements.positive(np.zeros(n, np.int64), INF, {f"{s}.x": pa.array(value)}) for s in "ab"]
     seen = []
-    check = Join._check
+    check = JoinOperator._check
 
-    def counting(self: Join, step: object, pairs: Elements, ends: object) -> object:
+    def counting(self: JoinOperator, step: object, pairs: Elements, ends: object) -> object:
         seen.append(len(pairs))
         return check(self, step, pairs, ends)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Join, "_check", counting)
+    monkeypatch.setattr(JoinOperator, "_check", counting)
     near = Formula('("a.x" BETWEEN "b.x" - 1 AND "b.x" + 1)', pa.bool_(), ("a.x", "b.x"))
-    found = run(Join(parts_of(streams), [], [near], bands=[Band("a.x", "b.x", -1, 1)]), streams, 10)
+    found = run(JoinOperator(parts_of(streams), [], [near], bands=[Band("a.x", "b.x", -1, 1)]), streams, 10)
     assert len(found) == 3 * n - 2
     assert sum(seen) < 4 * n
 
@@ -168,7 +168,7 @@ def test_codes_keep_order() -> None:
 def test_reorders_after_a_rate_change() -> None:
     """When rates turn so that another order is 3x cheaper, the join is within 20% of the best order in 5 ticks."""
     rng = np.random.default_rng(3)
-    join = Join(
+    join = JoinOperator(
         [Part({f"{s}.k": pa.int64()}) for s in "abc"],
         [("a.k", "b.k", False), ("b.k", "c.k", False)],
         planner=plan_orders,
@@ -200,19 +200,19 @@ def test_state_survives_other_orders() -> None:
     parts = parts_of(KEYED)
     first = [s.filter(s.ts < 25) for s in KEYED]
     second = [s.filter(s.ts >= 25) for s in KEYED]
-    whole = Join(parts, EQUALITIES)
+    whole = JoinOperator(parts, EQUALITIES)
     whole.advance(first, 24)
     want = bag(whole.advance(second, 60))
-    before = Join(parts, EQUALITIES, orders=[[2, 1, 0]] * 3)
+    before = JoinOperator(parts, EQUALITIES, orders=[[2, 1, 0]] * 3)
     before.advance(first, 24)
-    after = Join(parts, EQUALITIES)
+    after = JoinOperator(parts, EQUALITIES)
     after.restore(before.state(), 24)
     assert bag(after.advance(second, 60)) == want
 
 
 def test_describe_names_everything() -> None:
     """EXPLAIN's material: orders and methods by input name."""
-    join = Join(
+    join = JoinOperator(
         parts_of(KEYED), EQUALITIES, [BEFORE], bands=[Band("a.x", "c.x", float("-inf"), 0)], planner=plan_orders
     )
     run(join, KEYED, 10)

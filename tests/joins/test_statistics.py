@@ -8,7 +8,7 @@ import pytest
 
 from windrow.operators.elements import Elements
 from windrow.operators.keys import hash_rows
-from windrow.operators.sketch import Distinct
+from windrow.operators.sketch import DistinctSketch
 from windrow.operators.statistics import InputStatistics
 
 
@@ -16,7 +16,7 @@ from windrow.operators.statistics import InputStatistics
 def test_distinct_is_near_the_truth(values: int) -> None:
     """Small sets are counted, large ones estimated within a quarter."""
     rng = np.random.default_rng(values)
-    sketch = Distinct()
+    sketch = DistinctSketch()
     seen: set[int] = set()
     for batch in range(20):
         keys = rng.integers(0, values, 20_000)
@@ -27,7 +27,7 @@ def test_distinct_is_near_the_truth(values: int) -> None:
 
 def test_distinct_forgets() -> None:
     """What has expired counts no more."""
-    sketch = Distinct()
+    sketch = DistinctSketch()
     sketch.add(hash_rows([pa.array(range(100))], 100), 10)
     sketch.add(hash_rows([pa.array(range(5))], 5), 20)
     sketch.expire(10)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.operators.bag import Bag
+from windrow.operators.bag import BagOperator
 from windrow.operators.changes import Changes
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.elements import Elements
@@ -37,7 +37,7 @@ lifetimes = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9), st.integer
 def test_both_versions_keep_one_copy(rows, step):
     """delta-star and the counting version have, at every instant, one copy of each value that is alive."""
     rows = sorted((t, t + length, v) for t, length, v in rows)
-    star, counting, outs = DeltaStar({"v": pa.int64()}), Bag("distinct", {"v": pa.int64()}), ([], [])
+    star, counting, outs = DeltaStar({"v": pa.int64()}), BagOperator("distinct", {"v": pa.int64()}), ([], [])
     for begin in range(0, 31, step):
         batch = elements([r for r in rows if begin <= r[0] < begin + step])
         for operator, out in zip((star, counting), outs, strict=True):
@@ -61,7 +61,9 @@ def test_delta_star_stores_at_most_twice_its_output():
         assert len(star._rows) <= 2 * np.count_nonzero(live)
 
 
-@pytest.mark.parametrize("make", [lambda: DeltaStar(K), lambda: DeltaStar(K, log=True), lambda: Bag("distinct", K)])
+@pytest.mark.parametrize(
+    "make", [lambda: DeltaStar(K), lambda: DeltaStar(K, log=True), lambda: BagOperator("distinct", K)]
+)
 def test_a_state_stays_as_it_was_taken(make):
     """One row's counters lie side by side in memory; a run taken from them must not follow them."""
     operator = make()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from windrow.operators.at_exit import Gate
+from windrow.operators.at_exit import ExitGate
 
 BUSY = """
 import threading
@@ -43,7 +43,7 @@ def test_a_process_may_end_while_threads_compute():
 
 def test_a_closed_gate_waits_for_calls_and_lets_no_thread_in():
     """The main thread still passes: what is stopped at exit may have to compute."""
-    gate, inside, leave, passed = Gate(), threading.Event(), threading.Event(), threading.Event()
+    gate, inside, leave, passed = ExitGate(), threading.Event(), threading.Event(), threading.Event()
 
     def call():
         with gate:

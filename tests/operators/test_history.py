@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from windrow.operators import history
 from windrow.operators.aggregates.order import encode
 from windrow.operators.elements import Elements
-from windrow.operators.history import History, default_key
+from windrow.operators.history import HistoryOperator, default_key
 from windrow.operators.state import zones
 from windrow.operators.state.run import Run
 from windrow.operators.state.zones import zoned, zones_of
@@ -40,7 +40,7 @@ def test_it_keeps_what_is_alive(rows, monkeypatch):
     """At every tick the runs hold the living rows; they are few, and merged ones are sorted by key and time."""
     monkeypatch.setattr(history, "MOST", 5000)
     monkeypatch.setattr(history, "WORTH", 64)
-    kept, seen = History(("s.k",)), []
+    kept, seen = HistoryOperator(("s.k",)), []
     for elements, frontier in ticks(60, rows, 300):
         assert not len(kept.advance([elements], frontier))
         seen.append(elements)
@@ -62,10 +62,10 @@ def test_it_keeps_what_is_alive(rows, monkeypatch):
 
 def test_it_goes_on_after_a_restart():
     """A restored history expires and merges as if it had never stopped; an unchanged run keeps its identity."""
-    one, two = History(("s.k",)), History(("s.k",))
+    one, two = HistoryOperator(("s.k",)), HistoryOperator(("s.k",))
     for elements, frontier in ticks(12, 300, 60):
         one.advance([elements], frontier)
-        again = History(("s.k",))
+        again = HistoryOperator(("s.k",))
         again.restore(two.state(), frontier - 10)
         before = {r.uid for r in again.state()["rows"]}
         again.advance([elements], frontier)

@@ -14,7 +14,7 @@ from windrow.operators.elements import INF, Elements
 from windrow.operators.keytable import KeyTable
 from windrow.operators.state import pending
 from windrow.operators.state.keyed import KeyedRuns, surviving
-from windrow.operators.state.pending import Calendar, Fifo, Scan
+from windrow.operators.state.pending import Calendar, Fifo, ScannedList
 
 
 def elements(ts, exp, sign=None, **columns):
@@ -34,7 +34,7 @@ def ids(found):
 )
 def test_calendar_and_scan_hand_out_the_same(ends, frontiers, restart, much):
     """Whatever order ends come in, each element is due once, at the first frontier that reaches it."""
-    calendar, scan, frontier, row = Calendar(), Scan(), 0, 0
+    calendar, scan, frontier, row = Calendar(), ScannedList(), 0, 0
     with mock.patch.multiple(pending, NEW_BATCHES=much[0], NEW_ROWS=much[1]):  # so that few rows fill days
         for batch, step in zip(ends, frontiers, strict=False):
             exp = [frontier + e for e in batch]
@@ -69,7 +69,7 @@ def test_a_calendar_writes_each_end_once():
 @given(sizes=st.lists(st.integers(0, 5), max_size=10), step=st.integers(1, 9))
 def test_fifo_hands_out_in_order(sizes, step):
     """When ends come in order, a queue does what a search of everything does."""
-    fifo, scan, t = Fifo(), Scan(), 0
+    fifo, scan, t = Fifo(), ScannedList(), 0
     for size in sizes:
         new = elements([t] * size, [t + 20 + i for i in range(size)], id=pa.array(range(size), pa.int64()))
         fifo.add(new)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from windrow.optimize import Context, pushdown_distinct
+from windrow.optimize import RuleContext, pushdown_distinct
 from windrow.plan.cost import Statistics
 from windrow.plan.expr import Expr, Ref, column
 from windrow.plan.nodes import (
@@ -28,8 +28,8 @@ from windrow.plan.nodes import (
 
 Apply = Callable[..., str]
 INT = pa.int64()
-FEW = Context(statistics=Statistics(values=5))
-MANY = Context(statistics=Statistics(values=1e9))
+FEW = RuleContext(statistics=Statistics(values=5))
+MANY = RuleContext(statistics=Statistics(values=1e9))
 COUNT = (AggregateCall("count", None, "n", INT),)
 
 

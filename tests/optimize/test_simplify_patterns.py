@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from windrow.optimize import Context, simplify_patterns
+from windrow.optimize import RuleContext, simplify_patterns
 from windrow.optimize.simplify_patterns import strict_edges
 from windrow.plan.cost import Statistics
 from windrow.plan.expr import Expr, Ref, column
@@ -47,8 +47,8 @@ def negation(right: Node | None = None) -> Semi:
 
 RIGHT = Join((negation(), w("s2")), on("s1", "s2"))
 LEFT = Semi(Join((w("s1"), w("s2")), on("s1", "s2")), w("s3"), on("s1", "s3"), anti=True)
-SMALL_JOIN = Context(statistics=Statistics(rates={"s1": 100, "s2": 1, "s3": 100}, values=1e5))
-LARGE_JOIN = Context(statistics=Statistics(rates={"s1": 10, "s2": 1000, "s3": 10}, values=20))
+SMALL_JOIN = RuleContext(statistics=Statistics(rates={"s1": 100, "s2": 1, "s3": 100}, values=1e5))
+LARGE_JOIN = RuleContext(statistics=Statistics(rates={"s1": 10, "s2": 1000, "s3": 10}, values=20))
 
 
 def test_figure_3_5_pull_up(apply: Apply) -> None:

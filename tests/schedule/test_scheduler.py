@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.schedule.scheduler import Scheduler
+from windrow.schedule.scheduler import DeadlineScheduler
 from windrow.schedule.simulate import simulate
 from windrow.schedule.tasks import PeriodicQuery
 from windrow.schedule.technique import (
@@ -50,7 +50,7 @@ def test_schedules_of_figure_8_6(example: list[PeriodicQuery]) -> None:
     assert schedule(example, HYBRID, 8) == [(2, [2]), (4, [2, 4]), (6, [2]), (8, [2, 4])]
 
 
-def late_by(scheduler: Scheduler, now: int) -> list[int]:
+def late_by(scheduler: DeadlineScheduler, now: int) -> list[int]:
     return [t.period for t in scheduler.next(now)]
 
 
@@ -64,24 +64,24 @@ def test_what_runs_together_in_overload() -> None:
         (Technique("C-LP", CONSERVATIVE.forming, HYBRID_LATE_PENDING.joint), [2, 3, 5]),
         (NO_SHARING, [3]),
     ):
-        scheduler = Scheduler(technique=technique)
+        scheduler = DeadlineScheduler(technique=technique)
         scheduler.replan(queries, 5, done)
         assert late_by(scheduler, 5) == together, technique.name
-    scheduler = Scheduler(technique=Technique("C-LS", CONSERVATIVE.forming, HYBRID_LATE.joint))
+    scheduler = DeadlineScheduler(technique=Technique("C-LS", CONSERVATIVE.forming, HYBRID_LATE.joint))
     scheduler.replan(queries, 6, {"q2": 2, "q3": 2, "q5": 0})  # at 6: d = -2, -1, -1
     assert late_by(scheduler, 6) == [2, 3, 5]
 
 
 def test_a_late_task_gets_its_full_period_again() -> None:
     """Algorithm 9: d is set to n however late the task was."""
-    scheduler = Scheduler([PeriodicQuery("a", "g", 3, {"s": 1})], HYBRID_LATE_PENDING)
+    scheduler = DeadlineScheduler([PeriodicQuery("a", "g", 3, {"s": 1})], HYBRID_LATE_PENDING)
     scheduler.ran(scheduler.next(5), 5)
     assert (scheduler.next(7), [t.period for t in scheduler.next(8)]) == ([], [3])
 
 
 def test_in_step_a_task_that_was_a_little_late_keeps_to_its_multiples() -> None:
     """Late by up to half a period, it is due at its next multiple; later than that, a full period on."""
-    scheduler = Scheduler([PeriodicQuery("a", "g", 4, {"s": 1})], IN_STEP)
+    scheduler = DeadlineScheduler([PeriodicQuery("a", "g", 4, {"s": 1})], IN_STEP)
     scheduler.ran(scheduler.next(6), 6)
     assert (scheduler.next(7), [t.period for t in scheduler.next(8)]) == ([], [4])
     scheduler.ran(scheduler.next(11), 11)
@@ -90,7 +90,7 @@ def test_in_step_a_task_that_was_a_little_late_keeps_to_its_multiples() -> None:
 
 def test_a_task_runs_only_with_news() -> None:
     """A task that has run on these synopses does not run again, early or not."""
-    scheduler = Scheduler([PeriodicQuery("a", "g", 3, {"s": 1})], early=True)
+    scheduler = DeadlineScheduler([PeriodicQuery("a", "g", 3, {"s": 1})], early=True)
     scheduler.ran(scheduler.next(1), 1)
     assert scheduler.next(1) == []
     assert scheduler.next(2) != []
@@ -99,7 +99,7 @@ def test_a_task_runs_only_with_news() -> None:
 def test_replanning_keeps_deadlines() -> None:
     """A query that joins begins now and moves nobody's deadline; one that leaves takes only itself."""
     a, b = PeriodicQuery("a", "g", 4, {"s": 1}), PeriodicQuery("b", "h", 4, {"t": 1})
-    scheduler = Scheduler([a], now=0)
+    scheduler = DeadlineScheduler([a], now=0)
     scheduler.replan([a, b], 3)
     assert scheduler.done == {"a": 0, "b": 3}
     assert [t.queries for t in scheduler.next(4)] == [("a",)]
@@ -110,7 +110,7 @@ def test_replanning_keeps_deadlines() -> None:
 def test_lateness_is_told_by_the_own_period() -> None:
     """A query whose period was shortened is late only beyond what it asked for."""
     queries = [PeriodicQuery("a", "g", 2, {"s": 9}), PeriodicQuery("b", "g", 3, {"s": 14})]
-    scheduler = Scheduler(queries, HYBRID)
+    scheduler = DeadlineScheduler(queries, HYBRID)
     assert [t.period for t in scheduler.tasks] == [2]
     assert (scheduler.late(2), scheduler.late(3), scheduler.late(5)) == ({}, {"a": 1}, {"a": 3, "b": 2})
 
@@ -120,7 +120,7 @@ def test_lateness_is_told_by_the_own_period() -> None:
 def test_no_query_starves(queries: list[PeriodicQuery], technique: Technique, speed: float) -> None:
     """However slow the machine: a late task is chosen before any other is chosen twice."""
     outcome = simulate(queries, technique, updates=120, speed=speed)
-    tasks = Scheduler(queries, technique).tasks
+    tasks = DeadlineScheduler(queries, technique).tasks
     for task in tasks:
         mine = [r for r in outcome.runs if any(t.queries == task.queries for t in r.tasks)]
         marks = [0, *(r.update for r in mine)]

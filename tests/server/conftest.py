@@ -11,7 +11,7 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
 from windrow.engine import Engine
 from windrow.server.access import Right, Tokens
-from windrow.server.guard import Limits
+from windrow.server.guard import ServerLimits
 from windrow.server.process import Address, Server, serving
 
 ADMIN, READ = "the-administrator-s-token", "a-token-that-only-reads"
@@ -36,7 +36,9 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture
 def server(engine: Engine) -> Iterator[Server]:
     """That engine at an address."""
-    limits = Limits(body_bytes=100_000, requests_per_second=100_000, refusals_per_second=100_000, event_streams=50)
+    limits = ServerLimits(
+        body_bytes=100_000, requests_per_second=100_000, refusals_per_second=100_000, event_streams=50
+    )
     with serving(engine, TOKENS, Address(port=0), limits) as running:
         yield running
 

@@ -10,7 +10,7 @@ import pytest
 
 from windrow.engine import Engine
 from windrow.server.access import Right, Tokens
-from windrow.server.guard import OPEN, Limits, Rates
+from windrow.server.guard import OPEN, Rates, ServerLimits
 from windrow.server.process import Address, Server, serving
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -188,7 +188,7 @@ def test_rates_over_http(engine: Engine) -> None:
     """Too many requests are told to wait; a stranger's flood does not use up what a token may do."""
     tokens = Tokens({"my-very-own-token": Right.READ})
     with (
-        serving(engine, tokens, Address(port=0), Limits(refusals_per_second=2)) as server,
+        serving(engine, tokens, Address(port=0), ServerLimits(refusals_per_second=2)) as server,
         httpx.Client(base_url=server.url) as flood,
     ):
         statuses = [flood.get("/api/status").status_code for _ in range(20)]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from windrow.engine import Engine
 from windrow.runtime.outlet import Recent
-from windrow.runtime.status import RECENT_SECONDS, Figures
+from windrow.runtime.status import RECENT_SECONDS, TickFigures
 from windrow.runtime.tick import Tick
 from windrow.server.process import Server
 
@@ -159,7 +159,7 @@ def test_the_log(counts: list[int], kept: int, place: int) -> None:
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 9)), max_size=12))
 def test_rates_are_of_the_last_half_minute(ticks: list[tuple[float, int]]) -> None:
     """Summing as ticks come and go gives what summing all recent ticks anew gives."""
-    figures = Figures()
+    figures = TickFigures()
     figures._began = 0.0
     clock, seen = 1000.0, []
     with pytest.MonkeyPatch.context() as patch:

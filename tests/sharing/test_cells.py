@@ -15,7 +15,7 @@ from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import Filter, walk
 from windrow.sharing.cells import Plot
 from windrow.sharing.conditions import NOTHING, Condition, bits, condition
-from windrow.sharing.index import Index
+from windrow.sharing.index import PredicateIndex
 
 NAN, INF = float("nan"), float("inf")
 VALUES = {
@@ -121,7 +121,7 @@ def wanted(text: str, data: dict[str, pa.Array]) -> list[bool]:
     return scalar.holds(data, 2000, [text.replace("{", '"').replace("}", '"')]).tolist()
 
 
-def masks(conditions: list[Condition], data: dict[str, pa.Array], index: Index) -> list[np.ndarray]:
+def masks(conditions: list[Condition], data: dict[str, pa.Array], index: PredicateIndex) -> list[np.ndarray]:
     """Where each condition is true, by its cells."""
     tested = {sql: a for c in conditions for sql, a in c.attributes.items()}
     asked = [(a.sql, a.type) for a in tested.values()]
@@ -136,7 +136,7 @@ def masks(conditions: list[Condition], data: dict[str, pa.Array], index: Index) 
 def test_a_predicate_means_what_duckdb_says(text: str, data: dict[str, pa.Array]) -> None:
     """NULLs, NaN, bounds of types, casts: cells of one predicate are the rows DuckDB keeps."""
     conditions = made([text])
-    (mask,) = masks(conditions, data, Index(conditions))
+    (mask,) = masks(conditions, data, PredicateIndex(conditions))
     assert mask.tolist() == wanted(text, data)
 
 
@@ -144,7 +144,7 @@ def test_a_predicate_means_what_duckdb_says(text: str, data: dict[str, pa.Array]
 def test_predicates_together(rows_per_slice: float, data: dict[str, pa.Array]) -> None:
     """Together, however plots are cut, every predicate keeps its rows."""
     conditions = made(PREDICATES)
-    index = Index(conditions, rows_per_slice)
+    index = PredicateIndex(conditions, rows_per_slice)
     for text, mask in zip(PREDICATES, masks(conditions, data, index), strict=True):
         assert mask.tolist() == wanted(text, data), text
 
@@ -152,14 +152,14 @@ def test_predicates_together(rows_per_slice: float, data: dict[str, pa.Array]) -
 def test_no_product_of_unrelated_attributes() -> None:
     """Predicates on different attributes do not multiply their cells when there are many."""
     texts = [f"{{{c}}} > {k}" for c in ("a", "x", "d") for k in range(100)]
-    index = Index(made(texts), rows_per_slice=300.0)
+    index = PredicateIndex(made(texts), rows_per_slice=300.0)
     assert sum(p.cells for p in index.plots) <= 320
 
 
 def test_equalities_are_keys() -> None:
     """Ranges within a key have the cuts of that key alone: as many cells as predicates, not keys times ranges."""
     texts = [f"{{a}} = {k} AND {{x}} > {j * 50 + k}" for k in range(50) for j in range(6)]
-    (plot,) = Index(made(texts)).plots
+    (plot,) = PredicateIndex(made(texts)).plots
     assert plot.keys == 1
     assert plot.cells <= 50 * 9
     assert not plot.boxed
@@ -175,7 +175,7 @@ def test_huge_grids_keep_their_boxes(data: dict[str, pa.Array]) -> None:
     """Predicates whose grid would be too large are tested, and stay right."""
     texts = [" AND ".join(f"{{{c}}} <> {k + j}" for j, c in enumerate(("a", "u", "x", "d"))) for k in range(0, 80, 4)]
     conditions = made(texts)
-    index = Index(conditions)
+    index = PredicateIndex(conditions)
     assert any(p.boxed for p in index.plots)
     for text, mask in zip(texts, masks(conditions, data, index), strict=True):
         assert mask.tolist() == wanted(text, data), text
@@ -203,7 +203,7 @@ def test_predicates_come_and_go(data: dict[str, pa.Array]) -> None:
     r = random.Random(5)
     texts = [*PREDICATES, *(f"{{a}} = {k % 7} AND {{x}} > {k}" for k in range(300))]
     conditions = list(dict.fromkeys(made(texts)))
-    index, there = Index(), set()
+    index, there = PredicateIndex(), set()
     for _ in range(60):
         new = [c for c in r.sample(conditions, r.randint(0, 12)) if c not in there]
         gone = [c for c in there if r.random() < 0.03]
@@ -211,6 +211,6 @@ def test_predicates_come_and_go(data: dict[str, pa.Array]) -> None:
         index.changed(new, gone)
         assert set(index.home) == there
     here = [c for c in conditions if c in there]
-    alone = [masks([c], data, Index([c]))[0].tolist() for c in here]
+    alone = [masks([c], data, PredicateIndex([c]))[0].tolist() for c in here]
     assert [m.tolist() for m in masks(here, data, index)] == alone
     assert len(index.plots) < len(PREDICATES) + 6

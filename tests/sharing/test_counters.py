@@ -24,15 +24,15 @@ from windrow.sharing.counters import (
 )
 from windrow.sharing.edges import Edges
 from windrow.sharing.family import Family, Kind, Member
-from windrow.sharing.windows import Window, compose, paired, sliced
+from windrow.sharing.windows import SlideWindow, compose, paired, sliced
 
-ANY = st.builds(Window, st.integers(1, 30), st.integers(2, 12))
-WHOLE = st.builds(lambda k, s: Window(k * s, s), st.integers(1, 4), st.integers(2, 12))
+ANY = st.builds(SlideWindow, st.integers(1, 30), st.integers(2, 12))
+WHOLE = st.builds(lambda k, s: SlideWindow(k * s, s), st.integers(1, 4), st.integers(2, 12))
 WINDOWS = st.lists(ANY, min_size=2, max_size=4, unique=True) | st.lists(WHOLE, min_size=2, max_size=4, unique=True)
 COUNT = Aggregation("count", None, "c", pa.int64())
 
 
-def family(windows: list[Window], technique: str) -> Family:
+def family(windows: list[SlideWindow], technique: str) -> Family:
     made = Family(technique=technique)
     for i, window in enumerate(windows):
         made.join(Member(f"q{i}", window, EVERYTHING, Kind.of((), (COUNT,), {})))
@@ -40,7 +40,7 @@ def family(windows: list[Window], technique: str) -> Family:
 
 
 @given(WINDOWS, st.sampled_from(["paired", "paned"]))
-def test_shared_slices_cost_what_table_3_says(windows: list[Window], technique: str) -> None:
+def test_shared_slices_cost_what_table_3_says(windows: list[SlideWindow], technique: str) -> None:
     """Over a period: |T| partial aggregations, and the common slices in every window final ones.
 
     That is E (r / s) per query, exactly, where every slice is in r / s windows: where slides divide ranges.
@@ -61,7 +61,7 @@ def test_shared_slices_cost_what_table_3_says(windows: list[Window], technique: 
 
 
 @given(WINDOWS, st.sampled_from(["paired", "paned"]))
-def test_unshared_slices_cost_what_table_3_says(windows: list[Window], technique: str) -> None:
+def test_unshared_slices_cost_what_table_3_says(windows: list[SlideWindow], technique: str) -> None:
     """Each query for itself: n |T| partial, and S / s windows of its own slices; 2 r / s bounds the paired ones."""
     period = lcm(*(w.slide for w in windows))
     begin = -(-max(w.range for w in windows) // period) * period
@@ -83,7 +83,7 @@ def test_unshared_slices_cost_what_table_3_says(windows: list[Window], technique
 
 
 @given(WINDOWS)
-def test_paired_slices_never_cost_more(windows: list[Window]) -> None:
+def test_paired_slices_never_cost_more(windows: list[SlideWindow]) -> None:
     """Shared paired windows need no more final aggregations than shared paned ones."""
     assert shared_slices(windows, 100, "paired").final <= shared_slices(windows, 100, "paned").final
     assert count_slices(windows, 100, 400, True, "paired") <= count_slices(windows, 100, 400, True, "paned")
@@ -112,7 +112,7 @@ def test_fragments_cost_what_table_5_says(seed: int) -> None:
 
 def test_partials_are_fragments_when_one_attribute_is_tested() -> None:
     """What the operator forms per slice are the paper's shards, where predicates test one attribute."""
-    cuts, window = [3, 7, 12], Window(20, 10)
+    cuts, window = [3, 7, 12], SlideWindow(20, 10)
     formulas = {'"v"': Formula('"v"', pa.int64(), ("v",), "v")}
     running = Family()
     for i, k in enumerate(cuts):
@@ -129,11 +129,11 @@ def test_partials_are_fragments_when_one_attribute_is_tested() -> None:
 def test_to_share_or_not() -> None:
     """Inequality 1: the paper's workload shares at 375 rows a second and not at 0.0005; a single query never does."""
     r = random.Random(7)
-    windows = [Window(r.randint(600, 900), r.randint(300, 600)) for _ in range(256)]
+    windows = [SlideWindow(r.randint(600, 900), r.randint(300, 600)) for _ in range(256)]
     assert worth_sharing(windows, 375.0)
     assert not worth_sharing(windows, 0.0005)
     assert not worth_sharing(windows[:1], 375.0)
-    two = [Window(18, 15), Window(12, 9)]
+    two = [SlideWindow(18, 15), SlideWindow(12, 9)]
     gamma = len(compose(map(paired, two))) / 45
     by_hand = (gamma * (18 / 15 + 12 / 9) - 2 * (18 / 225 + 12 / 81)) / 1
     assert least_rate(two, gamma=gamma) == pytest.approx(by_hand)
@@ -141,5 +141,5 @@ def test_to_share_or_not() -> None:
 
 def test_edges_are_counted_without_being_made() -> None:
     """The estimate that chooses plots counts every window's edges."""
-    edges = Edges([(0, Window(18, 15))], 1)
-    assert edges.count(0, 45) == 3 * len(sliced(Window(18, 15))) + 2
+    edges = Edges([(0, SlideWindow(18, 15))], 1)
+    assert edges.count(0, 45) == 3 * len(sliced(SlideWindow(18, 15))) + 2

@@ -8,27 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.sharing.edges import Edges
-from windrow.sharing.windows import Sliced, Window, compose, edges_between, next_edge, paired, paned, sliced
+from windrow.sharing.windows import SlicedWindow, SlideWindow, compose, edges_between, next_edge, paired, paned, sliced
 
-WINDOWS = st.builds(Window, st.integers(1, 40), st.integers(1, 30))
+WINDOWS = st.builds(SlideWindow, st.integers(1, 40), st.integers(1, 30))
 TECHNIQUES = st.sampled_from(["paired", "paned"])
 
 
 def test_the_papers_window() -> None:
     """W[18, 15] is paned (3, 3, 3, 3, 3) and paired (12, 3)."""
-    assert paned(Window(18, 15)).slices == (3, 3, 3, 3, 3)
-    assert paired(Window(18, 15)).slices == (12, 3)
+    assert paned(SlideWindow(18, 15)).slices == (3, 3, 3, 3, 3)
+    assert paired(SlideWindow(18, 15)).slices == (12, 3)
 
 
 def test_the_papers_composition_corrected() -> None:
     """U(12, 3) with V(6, 3) has period 45 and twelve slices; the printed vector has one too many of each kind."""
-    common = compose([Sliced((12, 3)), Sliced((6, 3))])
+    common = compose([SlicedWindow((12, 3)), SlicedWindow((6, 3))])
     assert common.period == 45
     assert common.slices == (6, 3, 3, 3, 3, 6, 3, 3, 3, 3, 6, 3)
 
 
 @given(WINDOWS, TECHNIQUES)
-def test_slices_answer_their_window(window: Window, technique: str) -> None:
+def test_slices_answer_their_window(window: SlideWindow, technique: str) -> None:
     """Both ends of every window are edges (lemma 1)."""
     cuts = sliced(window, technique)
     assert cuts.answers(window)
@@ -38,19 +38,19 @@ def test_slices_answer_their_window(window: Window, technique: str) -> None:
 
 
 @st.composite
-def any_sliced(draw: st.DrawFn, window: Window) -> Sliced:
+def any_sliced(draw: st.DrawFn, window: SlideWindow) -> SlicedWindow:
     """Some sliced window that answers `window`."""
     must = {window.slide, window.slide - window.range % window.slide}
     more = draw(st.sets(st.integers(1, window.slide)))
     edges = sorted((must | more) - {0})
-    return Sliced(tuple(b - a for a, b in zip([0, *edges], edges, strict=False)))
+    return SlicedWindow(tuple(b - a for a, b in zip([0, *edges], edges, strict=False)))
 
 
 @given(st.data(), st.lists(WINDOWS, min_size=1, max_size=4))
-def test_paired_windows_have_the_fewest_edges(data: st.DataObject, windows: list[Window]) -> None:
+def test_paired_windows_have_the_fewest_edges(data: st.DataObject, windows: list[SlideWindow]) -> None:
     """No composition of sliced windows has fewer slices than that of the paired ones (theorem 1)."""
     slide = windows[0].slide
-    same = [Window(w.range, slide) for w in windows]
+    same = [SlideWindow(w.range, slide) for w in windows]
     others = [data.draw(any_sliced(w)) for w in same]
     assert all(o.answers(w) for o, w in zip(others, same, strict=True))
     assert len(compose(map(paired, same))) <= len(compose(others))
@@ -58,7 +58,7 @@ def test_paired_windows_have_the_fewest_edges(data: st.DataObject, windows: list
 
 
 @given(st.lists(WINDOWS, min_size=1, max_size=4), st.integers(-50, 50), TECHNIQUES)
-def test_edges_on_the_fly_are_those_of_the_composition(windows: list[Window], begin: int, technique: str) -> None:
+def test_edges_on_the_fly_are_those_of_the_composition(windows: list[SlideWindow], begin: int, technique: str) -> None:
     """The arrays of edges have what composing finds, without composing; the next edge is the first of them."""
     found = edges_between(windows, begin, begin + 100, technique).tolist()
     common = compose(sliced(w, technique) for w in windows)
@@ -72,7 +72,7 @@ def test_edges_on_the_fly_are_those_of_the_composition(windows: list[Window], be
     st.lists(st.integers(-60, 60), min_size=1, max_size=20),
     TECHNIQUES,
 )
-def test_owners_have_their_own_edges(owned: list[tuple[int, Window]], times: list[int], technique: str) -> None:
+def test_owners_have_their_own_edges(owned: list[tuple[int, SlideWindow]], times: list[int], technique: str) -> None:
     """For every owner and row the first own edge at or after the row is there."""
     ts = np.sort(np.array(times, np.int64))
     first, edges = Edges(owned, 3, technique).own(ts, int(ts[-1]))
@@ -87,13 +87,13 @@ def test_owners_have_their_own_edges(owned: list[tuple[int, Window]], times: lis
 def test_dense_edges_are_made_for_rows_only() -> None:
     """A slide of one tick over a long time costs what the rows cost."""
     ts = np.array([0, 10**12], np.int64)
-    _, edges = Edges([(0, Window(5, 1))], 1).own(ts, 10**12)
+    _, edges = Edges([(0, SlideWindow(5, 1))], 1).own(ts, 10**12)
     assert edges.tolist() == [0, 10**12]
 
 
 def test_bad_windows_are_refused() -> None:
     """A window has a range and a slide."""
     with pytest.raises(ValueError, match="range 0"):
-        Window(0, 1)
+        SlideWindow(0, 1)
     with pytest.raises(ValueError, match="sliced"):
-        Sliced(())
+        SlicedWindow(())

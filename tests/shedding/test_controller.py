@@ -10,7 +10,7 @@ from scaled import scaled_average, scaled_count, scaled_sum, shares
 
 from windrow.operators.keys import mix
 from windrow.operators.quality import Quality
-from windrow.runtime.controller import Controller, Shape, choose
+from windrow.runtime.controller import Controller, TimeUse, choose
 
 
 def simulate(
@@ -94,7 +94,7 @@ def live(
         kernels = (0.15 + 1.4 * work) * rng.uniform(1 - noise, 1 + noise)
         seconds = kernels + 0.45 * rng.uniform(1 - noise, 1 + noise) + 2e-6 * rows
         begin, now, done = now, now + seconds, until
-        shape = Shape(window * 1e6, round(period * 1e6) or 1)
+        shape = TimeUse(window * 1e6, round(period * 1e6) or 1)
         controller.observe(round(rows), round(share * rows), seconds, kernels, taken * 1e6 - 1, now - ended, shape)
         ended = now
         ticks.append((begin, seconds, rows, round(share * rows)))

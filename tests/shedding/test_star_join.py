@@ -12,7 +12,7 @@ from reference import Fact, Reference, Row
 
 from windrow.errors import SourceError
 from windrow.operators.elements import INF, Elements
-from windrow.operators.star_join import FactTable, Policy, StarJoin, StarStream
+from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
 from windrow.operators.star_memory import HEURISTICS
 
 NAMES = "rsq"
@@ -63,7 +63,7 @@ class Case:
         reference.run(rows)
         return reference
 
-    def operator(self, policy: Policy | None = None) -> StarJoin:
+    def operator(self, policy: Policy | None = None) -> StarJoinOperator:
         parts = [
             StarStream(
                 NAMES[s],
@@ -82,7 +82,7 @@ class Case:
                 "f.n": pa.int64(),
             }
             table = FactTable("f", columns, keys, ("f.begin", "f.end"))
-        return StarJoin(parts, table, policy or self.policy)
+        return StarJoinOperator(parts, table, policy or self.policy)
 
     def inputs(self, low: int, high: int) -> list[Elements]:
         """The rows with low < ts <= high; the facts come with the first batch."""
@@ -105,7 +105,9 @@ class Case:
             batches.append(Elements.positive(np.full(len(facts), -1), INF, columns))
         return batches
 
-    def run(self, cuts: list[int], policy: Policy | None = None, restart: bool = False) -> tuple[Counter, StarJoin]:
+    def run(
+        self, cuts: list[int], policy: Policy | None = None, restart: bool = False
+    ) -> tuple[Counter, StarJoinOperator]:
         """Results as a bag of (row numbers..., fact number), advancing to each cut and then to the end."""
         operator = self.operator(policy)
         found: Counter = Counter()

@@ -10,15 +10,15 @@ import pytest
 
 from windrow.engine.replay import Replay
 from windrow.operators.elements import INF, Elements
-from windrow.runtime.grid import Grid
+from windrow.runtime.grid import GridPlacement
 from windrow.runtime.heavy_keys import HeavyKeys, Threshold, frequent
 from windrow.runtime.partitioning import How, Partitioning
 from windrow.runtime.program import QueryProgram
 
 CHAIN = (
-    Grid((("a.k",), ()), ((0,), (0, 1), (1,))),
-    Grid((("b.k",), ("b.j",)), ((0,), (0, 1), (1,))),
-    Grid(((), ("c.j",)), ((0,), (0, 1), (1,))),
+    GridPlacement((("a.k",), ()), ((0,), (0, 1), (1,))),
+    GridPlacement((("b.k",), ("b.j",)), ((0,), (0, 1), (1,))),
+    GridPlacement(((), ("c.j",)), ((0,), (0, 1), (1,))),
 )
 
 
@@ -49,7 +49,7 @@ def test_sizes_share_the_load() -> None:
     """The axis of more inputs is cut into more pieces; the rows of one heavy key are cut on both sides."""
     assert CHAIN[0].sizes(4) == (2, 2)
     assert CHAIN[0].copies(4) == 2 and CHAIN[1].copies(4) == 1
-    both = Grid((("l.id",), ()), ((0,), (1,)))
+    both = GridPlacement((("l.id",), ()), ((0,), (1,)))
     assert both.sizes(16) == (4, 4) and both.sizes(1) == (1, 1)
 
 

@@ -2,7 +2,7 @@
 
 from windrow.archive.index import ArchiveIndex, ArchiveState, Update
 from windrow.archive.keys import OPEN
-from windrow.archive.layout import Layout, advised
+from windrow.archive.layout import ArchiveLayout, advised
 from windrow.archive.subindex import Traffic
 
-__all__ = ["OPEN", "ArchiveIndex", "ArchiveState", "Layout", "Traffic", "Update", "advised"]
+__all__ = ["OPEN", "ArchiveIndex", "ArchiveLayout", "ArchiveState", "Traffic", "Update", "advised"]

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.archive.keys import EVERYTHING, OPEN, KeyRange, check_key
-from windrow.archive.layout import Layout
+from windrow.archive.layout import ArchiveLayout
 from windrow.archive.subindex import CHAIN, EXP, TS, Directory, Shelf, SubIndex, Traffic
 from windrow.errors import StateError, UnsupportedError
 from windrow.store.place import Place
@@ -35,10 +35,10 @@ Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
-class Index:
+class SubIndices:
     """The sub-indices of one layout, by number; those without rows are left out."""
 
-    layout: Layout
+    layout: ArchiveLayout
     parts: Mapping[int, SubIndex] = field(default_factory=dict)
 
     @property
@@ -57,10 +57,10 @@ class ArchiveState:
     """What an archive is after an update: the slot that it ended, and its indices, the newest layout first."""
 
     slot: int
-    indices: tuple[Index, ...]
+    indices: tuple[SubIndices, ...]
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ArchiveLayout:
         """The layout that new rows go to."""
         return self.indices[0].layout
 
@@ -113,9 +113,9 @@ class ArchiveIndex:
         """The instant at which the state is exact."""
         return state.slot * self.every
 
-    def empty(self, layout: Layout, instant: int) -> ArchiveState:
+    def empty(self, layout: ArchiveLayout, instant: int) -> ArchiveState:
         """An archive without rows."""
-        return ArchiveState(self.slot(instant), (Index(layout),))
+        return ArchiveState(self.slot(instant), (SubIndices(layout),))
 
     # updating
 
@@ -162,12 +162,12 @@ class ArchiveIndex:
         """The slots in which instants lie: (s - 1) * every < instant <= s * every."""
         return -(-instants // self.every)
 
-    def _divided(self, layout: Layout, rows: pa.Table, slot: int) -> dict[int, pa.Table]:
+    def _divided(self, layout: ArchiveLayout, rows: pa.Table, slot: int) -> dict[int, pa.Table]:
         """New rows by the sub-index that they go to."""
         numbers = layout.inserting(slot, self.p)
         return self._split(layout, rows, np.full(rows.num_rows, numbers[0], np.int64))
 
-    def _split(self, layout: Layout, rows: pa.Table, first: np.ndarray) -> dict[int, pa.Table]:
+    def _split(self, layout: ArchiveLayout, rows: pa.Table, first: np.ndarray) -> dict[int, pa.Table]:
         """Rows by sub-index, given the first one of each row's part of insertion."""
         if not rows.num_rows:
             return {}
@@ -180,7 +180,7 @@ class ArchiveIndex:
         return {int(n): rows.slice(b, e - b) for n, b, e in zip(found, begins.tolist(), ends, strict=True)}
 
     def _written(
-        self, index: Index, touched: Iterable[int], new: Mapping[int, pa.Table], slot: int, traffic: Traffic
+        self, index: SubIndices, touched: Iterable[int], new: Mapping[int, pa.Table], slot: int, traffic: Traffic
     ) -> dict[int, SubIndex]:
         parts = dict(index.parts)
         busy = [n for n in sorted(touched) if n in parts or n in new]
@@ -199,7 +199,7 @@ class ArchiveIndex:
         return parts
 
     def _rewritten(
-        self, layout: Layout, old: SubIndex | None, new: pa.Table | None, slot: int, traffic: Traffic
+        self, layout: ArchiveLayout, old: SubIndex | None, new: pa.Table | None, slot: int, traffic: Traffic
     ) -> SubIndex | None:
         """A sub-index as of the end of a slot; None when it has no rows left."""
         now = slot * self.every
@@ -235,18 +235,18 @@ class ArchiveIndex:
 
     # migrating
 
-    def migrate(self, state: ArchiveState, layout: Layout, *, gradually: bool = True) -> Update:
+    def migrate(self, state: ArchiveState, layout: ArchiveLayout, *, gradually: bool = True) -> Update:
         """The same rows under another layout: beside the old index until it has run empty, or in its place at once."""
         if gradually:
-            indices = (Index(layout), *(index for index in state.indices if index.parts))
+            indices = (SubIndices(layout), *(index for index in state.indices if index.parts))
             return Update(replace(state, indices=indices), (), Traffic())
         traffic = Traffic()
         rows = self._read(state, EVERYTHING, traffic)
         slots = np.minimum(self._slots(rows.column(TS).to_numpy()), state.slot)
         g = np.array([layout.insertion_part(s, self.p) for s in range(self.p)])
         new = self._split(layout, rows, g[slots % self.p] * layout.expirations)
-        parts = self._written(Index(layout), new, new, state.slot, traffic)
-        made = replace(state, indices=(Index(layout, parts),))
+        parts = self._written(SubIndices(layout), new, new, state.slot, traffic)
+        made = replace(state, indices=(SubIndices(layout, parts),))
         return Update(made, (frozenset(parts),), traffic)
 
     # reading

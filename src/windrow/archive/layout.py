@@ -32,7 +32,7 @@ MANY = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ArchiveLayout:
     """G parts of insertion time, E of expiration time; `rebuild`: an opened sub-index is written anew."""
 
     insertions: int
@@ -48,10 +48,10 @@ class Layout:
             )
 
     @classmethod
-    def parse(cls, text: str, *, rebuild: bool = False) -> Layout:
+    def parse(cls, text: str, *, rebuild: bool = False) -> ArchiveLayout:
         """The layout of `4 x 4`, or of a number of sub-indices that is a square.
 
-        >>> Layout.parse("4 x 4") == Layout.parse("16")
+        >>> ArchiveLayout.parse("4 x 4") == ArchiveLayout.parse("16")
         True
         """
         sides = _SIDES.fullmatch(text)
@@ -109,18 +109,18 @@ class Layout:
     def opened(self, slot: int, p: int) -> set[int]:
         """The sub-indices that update `slot` opens, if it follows the one before: G + E - 1 of them.
 
-        >>> len(Layout(4, 4).opened(7, 36)), len(Layout(2, 8).opened(7, 36))
+        >>> len(ArchiveLayout(4, 4).opened(7, 36)), len(ArchiveLayout(2, 8).opened(7, 36))
         (7, 9)
         """
         return {*self.inserting(slot, p), *self.deleting([slot], p)}
 
 
-def advised(size: int, questions: float) -> Layout:
+def advised(size: int, questions: float) -> ArchiveLayout:
     """The layout that suits a window of `size` bytes and so many questions between two updates (4.4.6).
 
     >>> str(advised(10 << 20, 3)), str(advised(10 << 30, 3)), str(advised(10 << 20, 5000)), str(advised(10 << 30, 5000))
     ('4 x 4 no rebuild', '3 x 3 no rebuild', '2 x 2 rebuild', '2 x 2 no rebuild')
     """
     if questions < MANY:
-        return Layout(3, 3) if size >= LARGE else Layout(4, 4)
-    return Layout(2, 2, rebuild=size < LARGE)
+        return ArchiveLayout(3, 3) if size >= LARGE else ArchiveLayout(4, 4)
+    return ArchiveLayout(2, 2, rebuild=size < LARGE)

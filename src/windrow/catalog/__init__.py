@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from windrow.archive.layout import Layout
+from windrow.archive.layout import ArchiveLayout
 from windrow.catalog.names import Names
 from windrow.errors import BindingError
 from windrow.plan.nodes import QueryPlan
@@ -63,7 +63,7 @@ class ArchiveDef:
     keys: tuple[str, ...]
     every: int
     lifetime: int
-    layout: Layout | None = None
+    layout: ArchiveLayout | None = None
     rebuild: bool | None = None
 
 

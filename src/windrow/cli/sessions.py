@@ -23,7 +23,7 @@ JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
 Names = dict[str, list[str]]
 
 
-class Session(Protocol):
+class SqlSession(Protocol):
     """Statements in, tables out."""
 
     def execute(self, script: str) -> list[str]:

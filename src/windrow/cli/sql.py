@@ -26,7 +26,7 @@ from windrow.errors import WindrowError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from windrow.cli.sessions import Session
+    from windrow.cli.sessions import SqlSession
 
 COMMANDS = {
     "\\?": "this list",
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _session(options: argparse.Namespace) -> Session:
+def _session(options: argparse.Namespace) -> SqlSession:
     from windrow.cli.sessions import EngineSession, ServerSession
 
     if options.server:
@@ -114,7 +114,7 @@ def caret(text: str, error: WindrowError) -> str:
 class Shell:
     """Reads statements, shows answers."""
 
-    def __init__(self, session: Session, format: str = "table", limit: int = 100) -> None:
+    def __init__(self, session: SqlSession, format: str = "table", limit: int = 100) -> None:
         self.session, self.format, self.limit = session, format, limit
         self.timing = False
 
@@ -260,7 +260,7 @@ def is_whole(text: str) -> bool:
     return not bare or bare.startswith("\\") or (bare.endswith(";") and bare.count("'") == 0)
 
 
-def _reader(session: Session) -> Callable[[], str]:
+def _reader(session: SqlSession) -> Callable[[], str]:
     """A function that asks for the next statements: with everything a terminal can, or plainly."""
     try:
         from windrow.cli.prompt import reader

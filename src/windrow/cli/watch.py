@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from windrow.cli.sessions import Session
+    from windrow.cli.sessions import SqlSession
 
 BARS = "▁▂▃▄▅▆▇█"
 PAST = 30
@@ -61,7 +61,7 @@ class WatchedAnswer:
         return drawn
 
 
-def watch(session: Session, query: str, limit: int, console: Console | None = None) -> None:
+def watch(session: SqlSession, query: str, limit: int, console: Console | None = None) -> None:
     """Show a query's answer until Ctrl-C, or until the query goes."""
     watched = WatchedAnswer(query, limit)
     with Live(watched.draw(session.snapshot(query)), console=console, auto_refresh=False) as live:

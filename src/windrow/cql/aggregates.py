@@ -16,7 +16,7 @@ from sqlglot import exp
 from windrow.cql import types
 from windrow.cql.bounds import is_bound, is_fixed
 from windrow.cql.dialect import DIALECT
-from windrow.cql.expressions import AGGREGATES, Context, Pipeline, find_aggregate, is_aggregate
+from windrow.cql.expressions import AGGREGATES, BindingContext, Pipeline, find_aggregate, is_aggregate
 from windrow.cql.scope import Scope, is_resolved, operand, resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.types import has_interval
@@ -35,12 +35,12 @@ def text_of(tree: exp.Expr) -> str:
     return str(tree.sql(dialect=DIALECT, comments=False))
 
 
-class Grouping:
+class BlockAggregates:
     """Collects the keys and calls of one block while its expressions are rewritten."""
 
     def __init__(self, pipeline: Pipeline, scope: Scope, keys: list[exp.Expr]) -> None:
         self.below = pipeline
-        self.context: Context = pipeline.context
+        self.context: BindingContext = pipeline.context
         self.scope = scope
         self.columns: dict[str, Expr] = {}  # what the Project below computes
         self.keys: dict[str, str] = {}  # key text -> column

@@ -15,10 +15,10 @@ import pyarrow as pa
 from sqlglot.tokens import Token
 
 from windrow.archive.keys import check_key
-from windrow.archive.layout import Layout
+from windrow.archive.layout import ArchiveLayout
 from windrow.catalog import ArchiveDef
 from windrow.cql.scope import did_you_mean
-from windrow.cql.source import Cursor, Source
+from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.windows import Amount, Clock, parse_amount
 from windrow.errors import BindingError, CQLSyntaxError, UnsupportedError
 from windrow.plan.lifespan import greatest_lifetime
@@ -34,7 +34,7 @@ class ArchiveSyntax:
 
     keys: tuple[tuple[str, int], ...]
     every: Amount
-    layout: Layout | None
+    layout: ArchiveLayout | None
     rebuild: bool | None
 
 
@@ -95,7 +95,7 @@ def _clauses(cursor: Cursor) -> ArchiveSyntax:
             rebuild = True
         else:
             raise cursor.unexpected("PARTITIONS, REBUILD or NO REBUILD", hint=f"write {FORM}")
-    layout = None if sides is None else Layout(*sides, rebuild=bool(rebuild))
+    layout = None if sides is None else ArchiveLayout(*sides, rebuild=bool(rebuild))
     return ArchiveSyntax(tuple(keys), every, layout, rebuild)
 
 
@@ -105,13 +105,13 @@ def _sides(cursor: Cursor) -> tuple[int, int]:
     while cursor.current is not None and cursor.word not in ("REBUILD", "NO"):
         words.append(str(cursor.take().text))
     try:
-        layout = Layout.parse(" ".join(words).lower().replace("x", " x "))
+        layout = ArchiveLayout.parse(" ".join(words).lower().replace("x", " x "))
     except BindingError as error:
         raise error.at(cursor.source.span(start)) from None
     return layout.insertions, layout.expirations
 
 
-def bind_archive(plan: QueryPlan, syntax: ArchiveSyntax, source: Source) -> ArchiveDef:
+def bind_archive(plan: QueryPlan, syntax: ArchiveSyntax, source: ScriptText) -> ArchiveDef:
     """The definition of an archive over a bound query."""
     span = source.span(syntax.keys[0][1])
     if plan.root.op is not StreamOp.RELATION:
@@ -146,7 +146,7 @@ def bind_archive(plan: QueryPlan, syntax: ArchiveSyntax, source: Source) -> Arch
     return ArchiveDef(plan.name, plan, columns, keys, every, lifetime, syntax.layout, syntax.rebuild)
 
 
-def _column(name: str, offset: int, columns: Mapping[str, object], source: Source) -> str:
+def _column(name: str, offset: int, columns: Mapping[str, object], source: ScriptText) -> str:
     for column in columns:
         if column.lower() == name.lower():
             return column

@@ -14,14 +14,14 @@ from windrow.cql.ddl import bind_stream, bind_table
 from windrow.cql.keep_syntax import bind_keep
 from windrow.cql.scope import did_you_mean
 from windrow.cql.select import bind_select
-from windrow.cql.source import Source
+from windrow.cql.source import ScriptText
 from windrow.cql.statements import (
     CreateArchiveStatement,
     Declaration,
     DropStatement,
     ExplainStatement,
     RepeatedSelect,
-    Select,
+    SelectStatement,
     Statement,
     parse,
     whole,
@@ -83,7 +83,7 @@ def bind(statement: Statement, catalog: Catalog) -> Bound:
     match statement:
         case Declaration():
             return _declaration(statement, catalog)
-        case Select() | RepeatedSelect():
+        case SelectStatement() | RepeatedSelect():
             return _select(statement, catalog)
         case CreateArchiveStatement():
             return _archive(statement, catalog)
@@ -119,7 +119,7 @@ def _archive(statement: CreateArchiveStatement, catalog: Catalog) -> CreateArchi
     return CreateArchive(definition)
 
 
-def _bound(statement: Select, catalog: Catalog, name: str, one_time: bool = False) -> QueryPlan:
+def _bound(statement: SelectStatement, catalog: Catalog, name: str, one_time: bool = False) -> QueryPlan:
     plan = bind_select(statement.tree, catalog, statement.source, name, statement.text, statement.span, one_time)
     keep = bind_keep(statement.keep, plan.time_type, statement.source)
     return plan if keep is None else replace(plan, keep=keep)
@@ -129,19 +129,23 @@ def _repeated(statement: RepeatedSelect, catalog: Catalog, name: str, one_time: 
     """The plan of a text that differs in literals only from another."""
 
     def bind(text: str) -> QueryPlan:
-        written = statement if text == statement.text else replace(statement, source=Source(text), text=text, offset=0)
+        written = (
+            statement if text == statement.text else replace(statement, source=ScriptText(text), text=text, offset=0)
+        )
         return _bound(whole(written), catalog, name, one_time)
 
     return prepared.bound(statement.repeated, name, catalog, bind)
 
 
-def _planned(statement: Select | RepeatedSelect, catalog: Catalog, name: str, one_time: bool = False) -> QueryPlan:
+def _planned(
+    statement: SelectStatement | RepeatedSelect, catalog: Catalog, name: str, one_time: bool = False
+) -> QueryPlan:
     if isinstance(statement, RepeatedSelect):
         return _repeated(statement, catalog, name, one_time)
     return _bound(statement, catalog, name, one_time)
 
 
-def _select(statement: Select | RepeatedSelect, catalog: Catalog) -> CreateQuery:
+def _select(statement: SelectStatement | RepeatedSelect, catalog: Catalog) -> CreateQuery:
     plan = _planned(statement, catalog, statement.name)
     try:
         catalog.add(plan)
@@ -186,6 +190,6 @@ def compile_select(text: str, catalog: Catalog, name: str, one_time: bool = Fals
     """Parse and bind one SELECT; a one-time query may read tables alone."""
     statements = parse(text)
     statement = statements[0] if len(statements) == 1 else None
-    if not isinstance(statement, Select | RepeatedSelect):
+    if not isinstance(statement, SelectStatement | RepeatedSelect):
         raise BindingError("expected one SELECT", span=statements[0].span if statements else None)
     return _planned(statement, catalog, name, one_time)

@@ -22,7 +22,7 @@ NAMES = ("window_start", "window_end")
 
 
 @dataclass(frozen=True)
-class Grid:
+class EvaluationGrid:
     """When a block is evaluated, and the type of its instants."""
 
     period: int
@@ -70,7 +70,7 @@ def is_trivial(condition: exp.Expr) -> bool:
     return all(isinstance(s, exp.Column) and is_bound(s.name) for s in sides) and sides[0].name == sides[1].name
 
 
-def with_bounds(node: Node, wanted: Iterable[str], grid: Grid | None) -> Node:
+def with_bounds(node: Node, wanted: Iterable[str], grid: EvaluationGrid | None) -> Node:
     """The node with the columns of these bounds, each row once per evaluation."""
     missing = sorted(name for name in wanted if name not in node.schema)
     if not missing:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from windrow.catalog import StreamDef, TableDef
 from windrow.cql import types
 from windrow.cql.scope import did_you_mean
-from windrow.cql.source import Cursor, Source
+from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.windows import Amount, Clock, parse_amount
 from windrow.errors import BindingError, CQLSyntaxError, UnsupportedError
 
@@ -184,7 +184,7 @@ def _options(cursor: Cursor) -> dict[str, str]:
     return options
 
 
-def bind_stream(declaration: DeclarationSyntax, source: Source) -> StreamDef:
+def bind_stream(declaration: DeclarationSyntax, source: ScriptText) -> StreamDef:
     """The definition of a stream."""
     columns = _bind_columns(declaration, source)
     time, offset = _bind_time(declaration, columns, source)
@@ -214,7 +214,7 @@ def bind_stream(declaration: DeclarationSyntax, source: Source) -> StreamDef:
     )
 
 
-def bind_table(declaration: DeclarationSyntax, source: Source) -> TableDef:
+def bind_table(declaration: DeclarationSyntax, source: ScriptText) -> TableDef:
     """The definition of a table."""
     columns = _bind_columns(declaration, source)
     valid = None
@@ -235,7 +235,7 @@ def bind_table(declaration: DeclarationSyntax, source: Source) -> TableDef:
     return TableDef(declaration.name, columns, declaration.retroactive, valid, dict(declaration.options))
 
 
-def _bind_columns(declaration: DeclarationSyntax, source: Source) -> dict[str, pa.DataType]:
+def _bind_columns(declaration: DeclarationSyntax, source: ScriptText) -> dict[str, pa.DataType]:
     columns: dict[str, pa.DataType] = {}
     for column in declaration.columns:
         if column.name.lower() in (c.lower() for c in columns):
@@ -260,7 +260,7 @@ def _bind_columns(declaration: DeclarationSyntax, source: Source) -> dict[str, p
     return columns
 
 
-def _bind_time(declaration: DeclarationSyntax, columns: dict[str, pa.DataType], source: Source) -> tuple[str, int]:
+def _bind_time(declaration: DeclarationSyntax, columns: dict[str, pa.DataType], source: ScriptText) -> tuple[str, int]:
     """The time column: the one declared, else `ts`, else the only timestamp."""
     if declaration.time is not None:
         return _find(declaration.time, columns, source), declaration.time[1]
@@ -276,7 +276,7 @@ def _bind_time(declaration: DeclarationSyntax, columns: dict[str, pa.DataType], 
     )
 
 
-def _find(name: tuple[str, int], columns: dict[str, pa.DataType], source: Source) -> str:
+def _find(name: tuple[str, int], columns: dict[str, pa.DataType], source: ScriptText) -> str:
     for column in columns:
         if column.lower() == name[0].lower():
             return column
@@ -287,7 +287,7 @@ def _find(name: tuple[str, int], columns: dict[str, pa.DataType], source: Source
     )
 
 
-def _length(amount: Amount | None, clock: Clock, source: Source, what: str, least: int) -> int | None:
+def _length(amount: Amount | None, clock: Clock, source: ScriptText, what: str, least: int) -> int | None:
     if amount is None:
         return None
     value = amount.on(clock, source, what)

@@ -21,7 +21,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
 
 from windrow.cql.shed_syntax import SHED, at_shed, parse_shed
-from windrow.cql.source import Cursor, Source
+from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.window_functions import at_window_function, parse_window_function
 from windrow.cql.windows import FORMS, at_window, parse_window
 from windrow.errors import CQLSyntaxError, UnsupportedError
@@ -66,7 +66,7 @@ class CQL(DuckDB):
             self.errors.append(error)
 
         def _cursor(self) -> Cursor:
-            return Cursor(Source(self.sql), self._tokens, self._index)
+            return Cursor(ScriptText(self.sql), self._tokens, self._index)
 
         def _parse_cql_window(self) -> Any:
             cursor = self._cursor()
@@ -81,7 +81,7 @@ class CQL(DuckDB):
             after = self._parse_cql_window() if self._curr.token_type == TokenType.L_BRACKET else None
             if before and after:
                 raise CQLSyntaxError(
-                    "two windows on one stream", hint="write one window", span=Source(self.sql).span(after.offset)
+                    "two windows on one stream", hint="write one window", span=ScriptText(self.sql).span(after.offset)
                 )
             if clause := before or after:
                 alias = alias or exp.TableAlias()
@@ -157,7 +157,7 @@ class CQL(DuckDB):
                     raise CQLSyntaxError(
                         "WSTREAM needs a window",
                         hint="write WSTREAM(*)[ROWS 10]",
-                        span=Source(self.sql).span(first.start),
+                        span=ScriptText(self.sql).span(first.start),
                     )
                 node.meta[WINDOW] = self._parse_cql_window()
             if (
@@ -169,7 +169,7 @@ class CQL(DuckDB):
                 raise CQLSyntaxError(
                     f"{name}(...) must be the whole select list",
                     hint=f"write SELECT {name}(a, b) FROM ...",
-                    span=Source(self.sql).span(self._curr.start),
+                    span=ScriptText(self.sql).span(self._curr.start),
                 )
             return [node], None
 
@@ -231,7 +231,7 @@ def render(tree: exp.Expr) -> list[tuple[bool, str]]:
     return pieces
 
 
-def parse_query(source: Source, tokens: list[Token]) -> exp.Query:
+def parse_query(source: ScriptText, tokens: list[Token]) -> exp.Query:
     """Parse the tokens of one SELECT."""
     try:
         trees = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(_with_window_names(tokens), source.text)
@@ -265,7 +265,7 @@ def _with_window_names(tokens: list[Token]) -> list[Token]:
     return found
 
 
-def _syntax_error(error: ParseError, source: Source) -> CQLSyntaxError:
+def _syntax_error(error: ParseError, source: ScriptText) -> CQLSyntaxError:
     info = error.errors[0]
     message = str(info["description"]).strip()
     found = info["highlight"]

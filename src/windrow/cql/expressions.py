@@ -15,11 +15,11 @@ from sqlglot import exp
 
 from windrow.catalog import Catalog
 from windrow.cql import types
-from windrow.cql.bounds import Grid, symbols, with_bounds
+from windrow.cql.bounds import EvaluationGrid, symbols, with_bounds
 from windrow.cql.dialect import WSTREAM, render
 from windrow.cql.predicates import predicate_of
 from windrow.cql.scope import did_you_mean, resolved, span_of
-from windrow.cql.source import Source
+from windrow.cql.source import ScriptText
 from windrow.cql.types import DuckDBRefusal
 from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.plan.expr import Expr, Ref, column
@@ -46,11 +46,11 @@ _COMPLETE = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Nu
 
 
 @dataclass
-class Context:
+class BindingContext:
     """What binding one query knows: the catalog, the text, the types of all internal columns, the names taken."""
 
     catalog: Catalog
-    source: Source
+    source: ScriptText
     types: dict[str, pa.DataType] = field(default_factory=dict)  # of every internal column
     taken: set[str] = field(default_factory=set)
     offsets: dict[str, int] = field(default_factory=dict)  # where each alias of FROM was written
@@ -146,10 +146,10 @@ class Context:
 class Pipeline:
     """A node that grows upwards, and the user-function calls it has computed."""
 
-    context: Context
+    context: BindingContext
     node: Node
     calls: dict[str, str] = field(default_factory=dict)
-    grid: Grid | None = None
+    grid: EvaluationGrid | None = None
 
     def expr(self, tree: exp.Expr) -> Expr:
         """Bind a resolved tree at the top of the pipeline."""
@@ -256,7 +256,7 @@ def find_aggregate(tree: exp.Expr, catalog: Catalog) -> exp.Expr | None:
     return None
 
 
-def check_functions(tree: exp.Expr, context: Context) -> None:
+def check_functions(tree: exp.Expr, context: BindingContext) -> None:
     """Refuse what an expression may not hold: unknown or volatile functions, comparisons that cannot hold."""
     for node in tree.walk():
         if isinstance(node, exp.Star):
@@ -270,7 +270,7 @@ def check_functions(tree: exp.Expr, context: Context) -> None:
             _check_comparison(one, other, context)
 
 
-def _volatile(name: str, context: Context, node: exp.Expr) -> UnsupportedError:
+def _volatile(name: str, context: BindingContext, node: exp.Expr) -> UnsupportedError:
     return UnsupportedError(
         f"{name}() changes by itself, so an answer would not depend on the rows alone",
         hint="use the stream's time column",
@@ -278,7 +278,7 @@ def _volatile(name: str, context: Context, node: exp.Expr) -> UnsupportedError:
     )
 
 
-def _check_call(node: exp.Anonymous, context: Context) -> None:
+def _check_call(node: exp.Anonymous, context: BindingContext) -> None:
     name = node.name.lower()
     if name in context.catalog.functions:
         return
@@ -298,7 +298,7 @@ def _check_call(node: exp.Anonymous, context: Context) -> None:
         )
 
 
-def unknown_function(node: exp.Anonymous, context: Context) -> BindingError:
+def unknown_function(node: exp.Anonymous, context: BindingContext) -> BindingError:
     """The error for a function that neither the user nor DuckDB has."""
     choices = [*types.functions(), *AGGREGATES, *(f.name for f in context.catalog.functions.values())]
     near = did_you_mean(node.name, choices)
@@ -321,7 +321,7 @@ def _compared(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
             yield node.this, value
 
 
-def _check_comparison(one: exp.Expr, other: exp.Expr, context: Context) -> None:
+def _check_comparison(one: exp.Expr, other: exp.Expr, context: BindingContext) -> None:
     """DuckDB casts the string of a comparison row by row and fails on the first that is no number: refuse it here."""
     if isinstance(one, exp.Literal):
         one, other = other, one

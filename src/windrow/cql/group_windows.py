@@ -17,7 +17,7 @@ from sqlglot import exp
 from windrow.cql.dialect import DIALECT, WINDOW, tokenize
 from windrow.cql.scope import offset_of, span_of
 from windrow.cql.shapes import query_in, sources_of, window_of
-from windrow.cql.source import Cursor, Source
+from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.window_functions import clause_of
 from windrow.cql.windows import Amount, WindowClause, parse_amount
 from windrow.errors import BindingError, WindrowError
@@ -95,7 +95,7 @@ def _stream(select: exp.Select, time: exp.Column, name: str, binder: Binder) -> 
     )
 
 
-def _clause(call: exp.Expr, name: str, time: exp.Column, lengths: list[exp.Expr], source: Source) -> WindowClause:
+def _clause(call: exp.Expr, name: str, time: exp.Column, lengths: list[exp.Expr], source: ScriptText) -> WindowClause:
     function, names = _CALLS[name]
     offset = offset_of(call) or 0
     if not lengths or len(lengths) > len(names):
@@ -112,11 +112,11 @@ def _clause(call: exp.Expr, name: str, time: exp.Column, lengths: list[exp.Expr]
     return clause_of(function, amounts, cursor, offset, text, time=(time.name, offset_of(time) or offset))
 
 
-def _amount(tree: exp.Expr, what: str, source: Source) -> Amount:
+def _amount(tree: exp.Expr, what: str, source: ScriptText) -> Amount:
     """A length of time given as an expression: '10 minutes', INTERVAL '10' MINUTE or a number of ticks."""
     offset = offset_of(tree) or 0
     text = str(tree.sql(dialect=DIALECT))
-    cursor = Cursor(Source(text), tokenize(text))
+    cursor = Cursor(ScriptText(text), tokenize(text))
     try:
         amount = parse_amount(cursor, what)
     except WindrowError:

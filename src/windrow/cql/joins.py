@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql import types
-from windrow.cql.expressions import Context, extend, has_user_function
+from windrow.cql.expressions import BindingContext, extend, has_user_function
 from windrow.cql.scope import Entry, columns_of, resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.expr import Expr
@@ -22,7 +22,7 @@ from windrow.plan.nodes import Equality, Join, Node
 
 
 @dataclass
-class Input:
+class JoinInput:
     """One input of a join: its node and the entries of FROM that it carries."""
 
     node: Node
@@ -48,7 +48,7 @@ class Matching:
     rest: list[exp.Expr] = field(default_factory=list)
 
 
-def match(nodes: Sequence[Node], conditions: Iterable[exp.Expr], context: Context) -> Matching:
+def match(nodes: Sequence[Node], conditions: Iterable[exp.Expr], context: BindingContext) -> Matching:
     """Sort resolved conditions into equalities, residual predicates and the rest."""
     matching = Matching(list(nodes))
     for condition in conditions:
@@ -65,7 +65,7 @@ def _sides(tree: exp.Expr, nodes: Sequence[Node]) -> set[int]:
     return {i for i, node in enumerate(nodes) if not columns.isdisjoint(node.schema)}
 
 
-def _equate(condition: exp.Expr, matching: Matching, context: Context) -> bool:
+def _equate(condition: exp.Expr, matching: Matching, context: BindingContext) -> bool:
     """Add the condition as an equality if it is one between two inputs."""
     if not isinstance(condition, (exp.EQ, exp.NullSafeEQ)):
         return False
@@ -89,7 +89,7 @@ def _equate(condition: exp.Expr, matching: Matching, context: Context) -> bool:
     return True
 
 
-def _key(matching: Matching, index: int, expr: Expr, common: pa.DataType, context: Context) -> str:
+def _key(matching: Matching, index: int, expr: Expr, common: pa.DataType, context: BindingContext) -> str:
     """The column of an input that holds the key in the common type."""
     if expr.type != common:
         expr = Expr(("CAST(", *expr.parts, f" AS {types.sql_name(common)})"), common)
@@ -101,7 +101,11 @@ def _key(matching: Matching, index: int, expr: Expr, common: pa.DataType, contex
 
 
 def join(
-    inputs: Sequence[Input], conditions: list[exp.Expr], crossed: set[tuple[int, int]], mixed: bool, context: Context
+    inputs: Sequence[JoinInput],
+    conditions: list[exp.Expr],
+    crossed: set[tuple[int, int]],
+    mixed: bool,
+    context: BindingContext,
 ) -> tuple[Node, list[exp.Expr]]:
     """The join of all inputs, and the conditions that stay above it."""
     if len(inputs) == 1:
@@ -115,7 +119,7 @@ def join(
 
 
 def _check_connected(
-    inputs: Sequence[Input], conditions: Iterable[exp.Expr], crossed: set[tuple[int, int]], context: Context
+    inputs: Sequence[JoinInput], conditions: Iterable[exp.Expr], crossed: set[tuple[int, int]], context: BindingContext
 ) -> None:
     """Every input must be linked to the others by conditions or by CROSS JOIN."""
     group = list(range(len(inputs)))
@@ -139,14 +143,14 @@ def _check_connected(
             )
 
 
-def _suggest(left: Input, right: Input) -> str:
+def _suggest(left: JoinInput, right: JoinInput) -> str:
     a, b = left.entries[0], right.entries[0]
     shared = [c.name for c in a.columns if b.find(c.name) and c.internal != a.time] or ["k"]
     return f"{a.alias}.{shared[0]} = {b.alias}.{shared[0]}"
 
 
 def validity(
-    tables: Iterable[Entry], others: Sequence[Entry], conditions: Iterable[exp.Expr], context: Context
+    tables: Iterable[Entry], others: Sequence[Entry], conditions: Iterable[exp.Expr], context: BindingContext
 ) -> list[exp.Expr]:
     """What VALID FROM a TO b asks: a <= s.time < b for every stream s that a condition links to the table."""
     conditions = list(conditions)
@@ -182,7 +186,7 @@ def _linked(a: Entry, b: Entry, conditions: Iterable[exp.Expr]) -> bool:
     )
 
 
-def foreign(condition: exp.Expr, known: frozenset[str], context: Context) -> None:
+def foreign(condition: exp.Expr, known: frozenset[str], context: BindingContext) -> None:
     """Refuse a condition that reads columns two queries further out."""
     if columns_of(condition) - known:
         raise UnsupportedError(

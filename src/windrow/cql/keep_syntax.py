@@ -11,7 +11,7 @@ import re
 
 import pyarrow as pa
 
-from windrow.cql.source import Cursor, Source
+from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.windows import UNITS, Amount, Clock, parse_amount
 from windrow.errors import BindingError
 
@@ -38,7 +38,7 @@ def _is_time(words: str) -> bool:
     return all(u in UNITS for u in units)
 
 
-def bind_keep(keep: Amount | None, time_type: pa.DataType, source: Source) -> int | None:
+def bind_keep(keep: Amount | None, time_type: pa.DataType, source: ScriptText) -> int | None:
     """The time that answers are kept, in units of the query's clock."""
     if keep is None:
         return None

@@ -18,7 +18,7 @@ from windrow.cql.expressions import Pipeline, find_aggregate
 from windrow.cql.joins import foreign, join, match, validity
 from windrow.cql.relations import bind_from
 from windrow.cql.scope import Scope, columns_of, resolve, resolved, span_of
-from windrow.cql.shapes import Shape, selects_of, unwrap
+from windrow.cql.shapes import BlockShape, selects_of, unwrap
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.nodes import Node, Semi, StreamOp
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Membership:
+class MembershipTest:
     """[NOT] EXISTS (query), or value IN (query)."""
 
     query: exp.Expr
@@ -35,19 +35,19 @@ class Membership:
     value: exp.Expr | None = None
 
 
-def membership_of(condition: exp.Expr) -> Membership | None:
+def membership_of(condition: exp.Expr) -> MembershipTest | None:
     anti = False
     while isinstance(condition, (exp.Not, exp.Paren)):
         anti ^= isinstance(condition, exp.Not)
         condition = condition.this
     if isinstance(condition, exp.Exists):
-        return Membership(condition.this, anti)
+        return MembershipTest(condition.this, anti)
     if isinstance(condition, exp.In) and condition.args.get("query") is not None:
-        return Membership(condition.args["query"], anti, condition.this)
+        return MembershipTest(condition.args["query"], anti, condition.this)
     return None
 
 
-def check(membership: Membership, condition: exp.Expr, binder: Binder) -> None:
+def check(membership: MembershipTest, condition: exp.Expr, binder: Binder) -> None:
     """Refuse NOT IN, and stream operators that look at changes."""
     if membership.value is not None and membership.anti:
         raise UnsupportedError(
@@ -65,7 +65,7 @@ def check(membership: Membership, condition: exp.Expr, binder: Binder) -> None:
             )
 
 
-def semi_join(pipeline: Pipeline, scope: Scope, membership: Membership, shape: Shape, binder: Binder) -> None:
+def semi_join(pipeline: Pipeline, scope: Scope, membership: MembershipTest, shape: BlockShape, binder: Binder) -> None:
     """Add a `Semi` for one EXISTS or IN."""
     inner = unwrap(membership.query)
     if isinstance(inner, exp.Select) and _is_plain(inner, binder.catalog):
@@ -85,7 +85,9 @@ def semi_join(pipeline: Pipeline, scope: Scope, membership: Membership, shape: S
     )
 
 
-def _independent(membership: Membership, scope: Scope, shape: Shape, binder: Binder) -> tuple[Node, list[exp.Expr]]:
+def _independent(
+    membership: MembershipTest, scope: Scope, shape: BlockShape, binder: Binder
+) -> tuple[Node, list[exp.Expr]]:
     """A grouped subquery or a set operation: it stands for itself, only IN links it."""
     block = binder.block(membership.query, replace(shape, append=False, mixed=False))
     if membership.value is None:
@@ -96,7 +98,7 @@ def _independent(membership: Membership, scope: Scope, shape: Shape, binder: Bin
 
 
 def _correlated(
-    membership: Membership, inner: exp.Select, outer: Scope, shape: Shape, binder: Binder
+    membership: MembershipTest, inner: exp.Select, outer: Scope, shape: BlockShape, binder: Binder
 ) -> tuple[Node, list[exp.Expr]]:
     """A plain subquery: conditions on its own rows inside it, the others between the two."""
     binder.refuse_clauses(inner)
@@ -124,7 +126,7 @@ def _correlated(
     return pipeline.node, correlated
 
 
-def _one_column(count: int, membership: Membership, binder: Binder) -> None:
+def _one_column(count: int, membership: MembershipTest, binder: Binder) -> None:
     if count != 1:
         raise BindingError(
             f"IN needs a subquery with one column, not {count}", span=span_of(membership.query, binder.context.source)

@@ -21,7 +21,7 @@ from windrow.cql.dialect import AS_OF
 from windrow.cql.parameters import Parameters, with_values
 from windrow.cql.scope import span_of
 from windrow.cql.select import bind_select
-from windrow.cql.statements import RepeatedSelect, Select, parse, whole
+from windrow.cql.statements import RepeatedSelect, SelectStatement, parse, whole
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.aggregates.order import encode
 from windrow.operators.elements import one
@@ -62,7 +62,7 @@ class OneTimeQuery:
 class OneTimeSelect:
     """A parsed one-time query. `travels`: (query, instant) by the name of the table that stands for it."""
 
-    statement: Select
+    statement: SelectStatement
     order: list[exp.Ordered] = field(default_factory=list)
     limit: int | None = None
     offset: int = 0
@@ -74,7 +74,7 @@ class OneTimeSelect:
         statements = parse(with_values(text, parameters))
         statement = statements[0] if len(statements) == 1 else None
         statement = whole(statement) if isinstance(statement, RepeatedSelect) else statement
-        if not isinstance(statement, Select) or statement.keep is not None:
+        if not isinstance(statement, SelectStatement) or statement.keep is not None:
             raise BindingError(
                 "expected one SELECT",
                 hint="a one-time query is one SELECT; statements are for execute",

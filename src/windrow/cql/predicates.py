@@ -34,7 +34,7 @@ from windrow.plan.parametric import constant_of, negative
 from windrow.scalar_engine import quote
 
 if TYPE_CHECKING:
-    from windrow.cql.expressions import Context
+    from windrow.cql.expressions import BindingContext
 
 _OPERATORS = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NEQ: "="}
 _PLAIN = re.compile(r"(?=.{1,18}$)\d+(\.\d+)?")
@@ -45,7 +45,7 @@ class _Bit(Exception):
     """Not one of the tests that are told apart."""
 
 
-def predicate_of(tree: exp.Expr, context: Context) -> Predicate:
+def predicate_of(tree: exp.Expr, context: BindingContext) -> Predicate:
     """What a condition tests; the tree is resolved and bound."""
     match tree:
         case exp.Paren():
@@ -66,7 +66,7 @@ def predicate_of(tree: exp.Expr, context: Context) -> Predicate:
         return Bit(_boolean(context.typed(tree)), str(why))
 
 
-def _test(tree: exp.Expr, context: Context) -> Predicate:
+def _test(tree: exp.Expr, context: BindingContext) -> Predicate:
     match tree:
         case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
             found = _comparison(_OPERATORS[type(tree)], tree.this, tree.expression, context)
@@ -90,7 +90,7 @@ def _test(tree: exp.Expr, context: Context) -> Predicate:
     raise _Bit(f"{type(tree).__name__.lower()} is not indexed")
 
 
-def _comparison(operator: str, left: exp.Expr, right: exp.Expr, context: Context) -> Predicate:
+def _comparison(operator: str, left: exp.Expr, right: exp.Expr, context: BindingContext) -> Predicate:
     if not _reads(left) and _reads(right):
         left, right, operator = right, left, _FLIPPED[operator]
     if _reads(right) or not _reads(left):
@@ -104,7 +104,7 @@ def _comparison(operator: str, left: exp.Expr, right: exp.Expr, context: Context
     return Comparison(whole, tested, operator, constant)
 
 
-def _same(left: exp.Expr, right: exp.Expr, context: Context) -> Predicate:
+def _same(left: exp.Expr, right: exp.Expr, context: BindingContext) -> Predicate:
     """IS NOT DISTINCT FROM: never NULL."""
     if not _reads(left):
         left, right = right, left
@@ -115,7 +115,7 @@ def _same(left: exp.Expr, right: exp.Expr, context: Context) -> Predicate:
     return null if found == Always(None) else And((found, Not((null,))))
 
 
-def _one_of(tree: exp.In, context: Context) -> Predicate:
+def _one_of(tree: exp.In, context: BindingContext) -> Predicate:
     if any(_reads(v) for v in tree.expressions) or not _reads(tree.this):
         raise _Bit("compares no attribute with a constant")
     tested = context.typed(_bare(tree.this))
@@ -124,7 +124,7 @@ def _one_of(tree: exp.In, context: Context) -> Predicate:
     return Or((some, Always(None))) if len(some.constants) < len(constants) else some
 
 
-def _like(tree: exp.Like, context: Context) -> Predicate:
+def _like(tree: exp.Like, context: BindingContext) -> Predicate:
     pattern, tested = tree.expression, context.typed(_bare(tree.this))
     if not (isinstance(pattern, exp.Literal) and pattern.is_string and types.is_string(tested.type)):
         raise _Bit("like is not indexed")
@@ -134,7 +134,7 @@ def _like(tree: exp.Like, context: Context) -> Predicate:
     return StartsWith(context.text(tree), tested, prefix)
 
 
-def _is(tree: exp.Is, context: Context) -> Predicate:
+def _is(tree: exp.Is, context: BindingContext) -> Predicate:
     if isinstance(tree.expression, exp.Null):
         return IsNull(context.text(tree), context.typed(_bare(tree.this)))
     tested = context.typed(_bare(tree.this))
@@ -145,7 +145,7 @@ def _is(tree: exp.Is, context: Context) -> Predicate:
     return And((found, Not((IsNull(_is_null(tree.this, context), tested),))))
 
 
-def _is_null(tree: exp.Expr, context: Context) -> Expr:
+def _is_null(tree: exp.Expr, context: BindingContext) -> Expr:
     return context.text(exp.Is(this=tree.copy(), expression=exp.Null()))
 
 

@@ -18,9 +18,9 @@ from windrow.cql import windows
 from windrow.cql.bounds import NAMES as BOUNDS
 from windrow.cql.bounds import parted
 from windrow.cql.dialect import AS_OF
-from windrow.cql.joins import Input, join, match, validity
+from windrow.cql.joins import JoinInput, join, match, validity
 from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, did_you_mean, offset_of, resolve, resolved, span_of
-from windrow.cql.shapes import Shape, shape_of, stands_alone, window_of
+from windrow.cql.shapes import BlockShape, shape_of, stands_alone, window_of
 from windrow.cql.windows import Clock, WindowClause
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.nodes import (
@@ -46,12 +46,12 @@ _UNBOUNDED = WindowSpec(WindowKind.UNBOUNDED)
 class From:
     """A bound FROM clause: the inputs to join, the conditions of its JOINs, and the pairs joined by CROSS."""
 
-    inputs: list[Input] = field(default_factory=list)
+    inputs: list[JoinInput] = field(default_factory=list)
     conditions: list[exp.Expr] = field(default_factory=list)
     crossed: set[tuple[int, int]] = field(default_factory=set)
 
 
-def bind_from(select: exp.Select, scope: Scope, shape: Shape, binder: Binder) -> From:
+def bind_from(select: exp.Select, scope: Scope, shape: BlockShape, binder: Binder) -> From:
     """Bind FROM, adding its entries to the scope."""
     from_ = select.args.get("from_")
     if from_ is None:
@@ -62,7 +62,7 @@ def bind_from(select: exp.Select, scope: Scope, shape: Shape, binder: Binder) ->
 class _FromBinder:
     """Binds one FROM. `start` is the first input of the current comma item, which an outer join takes whole."""
 
-    def __init__(self, scope: Scope, shape: Shape, binder: Binder) -> None:
+    def __init__(self, scope: Scope, shape: BlockShape, binder: Binder) -> None:
         self.scope, self.shape, self.binder = scope, shape, binder
         self.context = binder.context
         self.result = From()
@@ -146,7 +146,7 @@ class _FromBinder:
         node_, rest = join(group, own, crossed, False, self.context)
         for tree in rest:
             node_ = Filter(node_, self.context.predicate(tree, "ON"))
-        left = Input(node_, [e for i in group for e in i.entries])
+        left = JoinInput(node_, [e for i in group for e in i.entries])
         if side == "RIGHT":
             left, right = right, left
         del self.result.inputs[self.start :]
@@ -158,7 +158,7 @@ class _FromBinder:
         combined.entries[:] = settled.values()
         self.scope.entries[:] = [settled.get(e.alias, e) for e in self.scope.entries]
 
-    def _pad(self, left: Input, right: Input, conditions: list[exp.Expr], node: exp.Join) -> Input:
+    def _pad(self, left: JoinInput, right: JoinInput, conditions: list[exp.Expr], node: exp.Join) -> JoinInput:
         if not conditions:
             raise BindingError(
                 f"no join condition between {left.label} and {right.label}",
@@ -183,9 +183,9 @@ class _FromBinder:
             else:
                 residual.append(predicate)
         node_ = LeftJoin(matching.nodes[0], inner, tuple(matching.equalities), tuple(residual))
-        return Input(node_, entries)
+        return JoinInput(node_, entries)
 
-    def _source(self, source: exp.Expr) -> Input:
+    def _source(self, source: exp.Expr) -> JoinInput:
         self._refuse(source)
         if isinstance(source, exp.Subquery):
             return self._subquery(source, source.this, source.alias, "subquery")
@@ -246,7 +246,7 @@ class _FromBinder:
         self.context.offsets.setdefault(wanted, offset_of(source) or 0)
         return wanted, self.binder.unique_alias(wanted)
 
-    def _stream(self, source: exp.Table, stream: StreamDef) -> Input:
+    def _stream(self, source: exp.Table, stream: StreamDef) -> JoinInput:
         span = span_of(source, self.context.source)
         clock = self.binder.use_clock(stream, span)
         shown, unique = self._alias(source, source.alias or stream.name)
@@ -261,7 +261,7 @@ class _FromBinder:
             return self._session(clause, scan, spec, entry, stream)
         if clause is not None and clause.aligned:
             entry = self._aligned(clause, entry, stream, spec)
-        return Input(self._seen(Window(scan, spec), clause), [entry], spec.internal)
+        return JoinInput(self._seen(Window(scan, spec), clause), [entry], spec.internal)
 
     def _aligned(self, clause: WindowClause, entry: Entry, stream: StreamDef, spec: WindowSpec) -> Entry:
         """What TUMBLE and HOP show of a stream: its columns and the bounds of the window."""
@@ -272,7 +272,9 @@ class _FromBinder:
         own = [b for b in self.binder.bounded(spec.size) if not entry.find(b.name)]
         return replace(entry, columns=(*entry.columns, *own))
 
-    def _session(self, clause: WindowClause, scan: Scan, spec: WindowSpec, entry: Entry, stream: StreamDef) -> Input:
+    def _session(
+        self, clause: WindowClause, scan: Scan, spec: WindowSpec, entry: Entry, stream: StreamDef
+    ) -> JoinInput:
         """What SESSION shows of a stream: its columns and the bounds of the session."""
         type_ = self.binder.time_type
         assert spec.size is not None
@@ -283,7 +285,7 @@ class _FromBinder:
         names = zip(BOUNDS, (start, end), strict=True)
         own = [ScopeColumn(name, internal, type_) for name, internal in names if not entry.find(name)]
         keys = (*spec.partition, start, end)
-        return Input(session, [replace(entry, columns=(*entry.columns, *own), ends=end, session=keys)])
+        return JoinInput(session, [replace(entry, columns=(*entry.columns, *own), ends=end, session=keys)])
 
     def _check_time(self, clause: WindowClause, stream: StreamDef) -> None:
         if clause.time is not None and clause.time[0].lower() != stream.time.lower():
@@ -293,7 +295,7 @@ class _FromBinder:
                 span=self.context.source.span(clause.time[1]),
             )
 
-    def _table(self, source: exp.Table, table: TableDef) -> Input:
+    def _table(self, source: exp.Table, table: TableDef) -> JoinInput:
         if (clause := window_of(source)) is not None:
             raise BindingError(
                 f'window on the table "{table.name}"',
@@ -309,7 +311,7 @@ class _FromBinder:
             valid = (begin, end)
         entry = replace(entry, is_table=True, valid=valid)
         triples = tuple((c.internal, c.name, c.type) for c in entry.columns)
-        return Input(TableScan(table.name, unique, triples, table.retroactive, valid), [entry])
+        return JoinInput(TableScan(table.name, unique, triples, table.retroactive, valid), [entry])
 
     def _entry(self, shown: str, unique: str, columns: Mapping[str, pa.DataType]) -> Entry:
         return Entry(
@@ -317,7 +319,7 @@ class _FromBinder:
             tuple(ScopeColumn(n, self.context.fresh(f"{unique}.{n}", t), t) for n, t in columns.items()),
         )
 
-    def _subquery(self, source: exp.Expr, tree: exp.Expr, alias: str, fallback: str) -> Input:
+    def _subquery(self, source: exp.Expr, tree: exp.Expr, alias: str, fallback: str) -> JoinInput:
         clause, inner = window_of(source), None
         if not stands_alone(source, tree, self.binder):  # one SQL text with the query around it
             inner = shape_of(tree, self.binder).within(self.shape)
@@ -338,9 +340,9 @@ class _FromBinder:
                 span=self.context.source.span(clause.offset),
             )
         if stream is None:
-            return Input(block.node, [entry])
+            return JoinInput(block.node, [entry])
         spec = self._spec(clause, self.binder.clock, entry) if clause else _UNBOUNDED
-        return Input(self._seen(Window(stream, spec, derived=True), clause), [entry], spec.internal)
+        return JoinInput(self._seen(Window(stream, spec, derived=True), clause), [entry], spec.internal)
 
     def _renamed(self, source: exp.Expr, names: list[str]) -> list[str]:
         alias = source.args.get("alias")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
-from windrow.cql.source import Source
+from windrow.cql.source import ScriptText
 from windrow.cql.types import is_string
 from windrow.errors import BindingError, Span, UnsupportedError
 
@@ -67,7 +67,7 @@ class Scope:
     `bounds` are window_start and window_end of a periodic query, where no column has these names.
     """
 
-    source: Source
+    source: ScriptText
     entries: list[Entry] = field(default_factory=list)
     outer: Scope | None = None
     merged: dict[str, ScopeColumn] = field(default_factory=dict)
@@ -258,7 +258,7 @@ def offset_of(node: exp.Expr) -> int | None:
     return min(starts) if starts else None
 
 
-def span_of(node: exp.Expr, source: Source) -> Span | None:
+def span_of(node: exp.Expr, source: ScriptText) -> Span | None:
     offset = offset_of(node)
     return source.span(offset) if offset is not None else None
 

@@ -17,20 +17,20 @@ from sqlglot import exp
 
 from windrow.catalog import Catalog, StreamDef
 from windrow.cql import types
-from windrow.cql.aggregates import Grouping
-from windrow.cql.bounds import Grid, bounds_of, is_bound, is_symbol, parted, with_bounds
+from windrow.cql.aggregates import BlockAggregates
+from windrow.cql.bounds import EvaluationGrid, bounds_of, is_bound, is_symbol, parted, with_bounds
 from windrow.cql.dialect import OPERATORS, TEXT, StreamItems
-from windrow.cql.expressions import Context, Pipeline, find_aggregate, has_user_function
+from windrow.cql.expressions import BindingContext, Pipeline, find_aggregate, has_user_function
 from windrow.cql.group_windows import expand_group_windows
 from windrow.cql.joins import join
-from windrow.cql.memberships import Membership, check, membership_of, semi_join
+from windrow.cql.memberships import MembershipTest, check, membership_of, semi_join
 from windrow.cql.ordering import check_order, first_rows, limit_of, order_of, ordinal, sort_key, term_tree
 from windrow.cql.relations import bind_from
 from windrow.cql.scope import Entry, Scope, ScopeColumn, columns_of, conjuncts, offset_of, resolve, resolved, span_of
 from windrow.cql.setops import combine
-from windrow.cql.shapes import RESTORE, Shape, clauses_of, shape_of, unwrap, with_ctes
+from windrow.cql.shapes import RESTORE, BlockShape, clauses_of, shape_of, unwrap, with_ctes
 from windrow.cql.shed import Importance, bind_importance, shed_clause, shed_join, tick_budget, with_importance
-from windrow.cql.source import Source
+from windrow.cql.source import ScriptText
 from windrow.cql.unnest import unnested
 from windrow.cql.windows import Clock
 from windrow.cql.wstream import expand_all
@@ -86,7 +86,7 @@ class Block:
 
     node: Node
     outputs: tuple[Output, ...]
-    shape: Shape
+    shape: BlockShape
     op: StreamOp | None = None
     span: Span | None = None
     ends: str | None = None  # of sessions: the column with the instant at which rows are seen
@@ -105,9 +105,9 @@ class SelectList:
 class Binder:
     """Binds one query: the state that its blocks share."""
 
-    def __init__(self, catalog: Catalog, source: Source) -> None:
+    def __init__(self, catalog: Catalog, source: ScriptText) -> None:
         self.catalog = catalog
-        self.context = Context(catalog, source)
+        self.context = BindingContext(catalog, source)
         self.ctes: dict[str, exp.Expr] = {}
         self.clock: Clock | None = None
         self.time_type: pa.DataType | None = None
@@ -159,13 +159,13 @@ class Binder:
             return self.emit(block)
         return Emit(Append(block.node), StreamOp.ISTREAM) if block.shape.append else None
 
-    def grid(self, shape: Shape) -> Grid | None:
+    def grid(self, shape: BlockShape) -> EvaluationGrid | None:
         """When a block is evaluated, if it looks at its windows periodically."""
         if shape.period is None or not shape.quantise or self.time_type is None:
             return None
-        return Grid(shape.period, shape.offset, self.time_type)
+        return EvaluationGrid(shape.period, shape.offset, self.time_type)
 
-    def bounds(self, shape: Shape) -> tuple[ScopeColumn, ...]:
+    def bounds(self, shape: BlockShape) -> tuple[ScopeColumn, ...]:
         """What window_start and window_end mean in a block."""
         if self.grid(shape) is None or shape.size is None or self.time_type is None:
             return ()
@@ -245,7 +245,7 @@ class Binder:
 
     # -- blocks ------------------------------------------------------------------------------------------
 
-    def block(self, tree: exp.Expr, shape: Shape | None = None) -> Block:
+    def block(self, tree: exp.Expr, shape: BlockShape | None = None) -> Block:
         """Bind a SELECT or a set operation."""
         tree = unwrap(tree)
         self.refuse_clauses(tree)
@@ -299,7 +299,7 @@ class Binder:
         either = distinct is not None or bool(node.args.get("distinct"))
         return SelectList(node.expressions, OPERATORS[node.this], either, node)
 
-    def _select(self, select: exp.Select, shape: Shape) -> Block:
+    def _select(self, select: exp.Select, shape: BlockShape) -> Block:
         listed = self.select_list(select)
         if not listed.items:
             raise CQLSyntaxError("an empty select list", hint="write SELECT * FROM ... or name columns")
@@ -338,7 +338,7 @@ class Binder:
         span = span or span_of(select, self.context.source)
         return Block(pipeline.node, outputs, shape, listed.op, span, ends)
 
-    def _check_shape(self, select: exp.Select, listed: SelectList, shape: Shape) -> None:
+    def _check_shape(self, select: exp.Select, listed: SelectList, shape: BlockShape) -> None:
         """Refuse what INTERNAL windows cannot express."""
         if not (shape.append or shape.mixed):
             return
@@ -368,10 +368,10 @@ class Binder:
 
     # -- WHERE -------------------------------------------------------------------------------------------
 
-    def where(self, select: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[Membership]]:
+    def where(self, select: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[MembershipTest]]:
         """The resolved plain conditions, and the EXISTS and IN conditions as written."""
         plain: list[exp.Expr] = []
-        memberships: list[Membership] = []
+        memberships: list[MembershipTest] = []
         where = select.args.get("where")
         for condition in conjuncts(where.this) if where is not None else ():
             membership = membership_of(condition)
@@ -397,7 +397,7 @@ class Binder:
         listed: SelectList,
         scope: Scope,
         pipeline: Pipeline,
-        shape: Shape,
+        shape: BlockShape,
         ends: str | None,
     ) -> tuple[Output, ...]:
         """Compute the select list at the top of the pipeline."""
@@ -413,7 +413,7 @@ class Binder:
         listing = [*(t for _, t in items), *sorted_]
         grouped = group is not None or having is not None or any(find_aggregate(t, self.catalog) for t in listing)
         if grouped:
-            grouping = Grouping(pipeline, scope, [*keys, *_session_keys(keys, scope, ends)])
+            grouping = BlockAggregates(pipeline, scope, [*keys, *_session_keys(keys, scope, ends)])
             items = [(name, grouping.rewrite(tree)) for name, tree in items]
             sorted_ = [grouping.rewrite(tree) for tree in sorted_]
             conditions = [grouping.rewrite(c) for c in conjuncts(condition)] if condition is not None else []
@@ -580,7 +580,7 @@ def _argument(item: exp.Expr) -> str | None:
 
 
 def bind_select(
-    tree: exp.Expr, catalog: Catalog, source: Source, name: str, text: str, span: Span, one_time: bool = False
+    tree: exp.Expr, catalog: Catalog, source: ScriptText, name: str, text: str, span: Span, one_time: bool = False
 ) -> QueryPlan:
     """Bind a query; an error that names no place gets the statement's."""
     try:

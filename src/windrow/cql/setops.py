@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from windrow.cql import types
 from windrow.cql.scope import span_of
-from windrow.cql.shapes import Shape, shape_of
+from windrow.cql.shapes import BlockShape, shape_of
 from windrow.errors import BindingError, Span, UnsupportedError
 from windrow.plan.expr import Expr, column
 from windrow.plan.nodes import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from windrow.cql.select import Binder, Block
 
 
-def combine(tree: exp.SetOperation, shape: Shape, binder: Binder) -> Block:
+def combine(tree: exp.SetOperation, shape: BlockShape, binder: Binder) -> Block:
     """Bind a set operation; its branches share one shape."""
     if tree.args.get("by_name") or tree.args.get("side") or tree.args.get("kind") or tree.args.get("on"):
         raise UnsupportedError("set operations BY NAME", hint="list the columns in order", span=_span(tree, binder))
@@ -60,7 +60,7 @@ def _with_ends(block: Block, binder: Binder) -> Block:
     return replace(block, outputs=(*block.outputs, shown))
 
 
-def _branch(tree: exp.Expr, shape: Shape, binder: Binder) -> Block:
+def _branch(tree: exp.Expr, shape: BlockShape, binder: Binder) -> Block:
     """Bind a branch; where only some branches are INTERNAL throughout, those are kept for ever by themselves."""
     if not shape.mixed:
         return binder.settled(binder.block(tree, shape))
@@ -83,10 +83,10 @@ def _streams(tree: exp.SetOperation, left: Block, right: Block, merge: bool, bin
 
 def _as_window(block: Block, binder: Binder) -> Block:
     """A block's stream as the append-only relation whose ISTREAM it is."""
-    if isinstance(block.node, Union) and block.op is StreamOp.ISTREAM and block.shape == Shape():
+    if isinstance(block.node, Union) and block.op is StreamOp.ISTREAM and block.shape == BlockShape():
         return block
     stream = binder.emit(block)
-    return replace(block, node=Window(stream, derived=True), op=StreamOp.ISTREAM, shape=Shape())
+    return replace(block, node=Window(stream, derived=True), op=StreamOp.ISTREAM, shape=BlockShape())
 
 
 def _check_width(tree: exp.SetOperation, left: Block, right: Block, binder: Binder) -> None:

@@ -26,7 +26,7 @@ RESTORE = (StreamOp.ISTREAM_RESTORE, StreamOp.RSTREAM_RESTORE)
 
 
 @dataclass(frozen=True)
-class Shape:
+class BlockShape:
     """What the windows of a block make of it.
 
     `period`: evaluated at every `k * period + offset` only. `append`: continuous and every window is INTERNAL.
@@ -46,7 +46,7 @@ class Shape:
     session: bool = False
     at_most: bool = False
 
-    def within(self, around: Shape) -> Shape:
+    def within(self, around: BlockShape) -> BlockShape:
         """The shape of a block that is evaluated with the one around it."""
         return replace(around, append=self.append, mixed=self.mixed, size=self.size)
 
@@ -103,7 +103,7 @@ def _outermost(tree: exp.Expr) -> Iterator[exp.Expr]:
     return (unwrap(n) for n in found)
 
 
-def shape_of(tree: exp.Expr, binder: Binder) -> Shape:
+def shape_of(tree: exp.Expr, binder: Binder) -> BlockShape:
     """The shape of a block."""
     with with_ctes(tree, binder):
         clauses = list(clauses_of(tree, binder))
@@ -125,7 +125,7 @@ def shape_of(tree: exp.Expr, binder: Binder) -> Shape:
         )
     append, quantise = every and period is None, not ops & set(RESTORE)
     at_most = _at_most(windows, bool(ops & set(RESTORE)), binder)
-    return Shape(period, offset, append, mixed, quantise, aligned, _longest(windows), session is not None, at_most)
+    return BlockShape(period, offset, append, mixed, quantise, aligned, _longest(windows), session is not None, at_most)
 
 
 def _at_most(windows: list[WindowClause | None], restores: bool, binder: Binder) -> bool:

@@ -16,11 +16,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql import types
-from windrow.cql.expressions import Context, extend, has_user_function
-from windrow.cql.joins import Input, join, match
+from windrow.cql.expressions import BindingContext, extend, has_user_function
+from windrow.cql.joins import JoinInput, join, match
 from windrow.cql.relations import From
 from windrow.cql.scope import Entry, Scope, columns_of, resolve, resolved, span_of
-from windrow.cql.shapes import Shape
+from windrow.cql.shapes import BlockShape
 from windrow.cql.shed_syntax import SHED, ShedClause
 from windrow.errors import BindingError, Span, UnsupportedError
 from windrow.plan.expr import Expr, Ref
@@ -82,7 +82,7 @@ def reads_importance(select: exp.Select) -> exp.Expr | None:
 # -- importance ------------------------------------------------------------------------------------------
 
 
-def bind_importance(clause: ShedClause, from_: From, context: Context) -> Importance:
+def bind_importance(clause: ShedClause, from_: From, context: BindingContext) -> Importance:
     """Bind IMPORTANCE for every stream of FROM, computing it below the join where it is not a plain column."""
     bound = Importance()
     if not clause.importance:
@@ -119,7 +119,7 @@ def bind_importance(clause: ShedClause, from_: From, context: Context) -> Import
     return bound
 
 
-def _bind_one(tree: exp.Expr, i: int, entry: Entry, from_: From, bound: Importance, context: Context) -> None:
+def _bind_one(tree: exp.Expr, i: int, entry: Entry, from_: From, bound: Importance, context: BindingContext) -> None:
     expr = context.expr(resolve(tree, Scope(context.source, [entry]), using_aliases=False))
     if not (pa.types.is_integer(expr.type) or pa.types.is_floating(expr.type) or pa.types.is_decimal(expr.type)):
         raise BindingError(
@@ -137,7 +137,7 @@ def _bind_one(tree: exp.Expr, i: int, entry: Entry, from_: From, bound: Importan
     bound.columns[i] = name
 
 
-def _refuse_constant(tree: exp.Expr, context: Context) -> None:
+def _refuse_constant(tree: exp.Expr, context: BindingContext) -> None:
     """A constant that no row could have as importance."""
     constant = tree.this if isinstance(tree, exp.Neg) else tree
     if isinstance(constant, exp.Null):
@@ -156,7 +156,7 @@ def _refuse_constant(tree: exp.Expr, context: Context) -> None:
     )
 
 
-def with_importance(select: exp.Select, importance: Importance, context: Context) -> exp.Select:
+def with_importance(select: exp.Select, importance: Importance, context: BindingContext) -> exp.Select:
     """The SELECT with IMPORTANCE() replaced: the least importance of a result's rows (paper, 2.1)."""
     call = reads_importance(select)
     if call is None:
@@ -191,7 +191,7 @@ def _stream_items(select: exp.Select) -> exp.Expr | None:
 
 
 def tick_budget(
-    clause: ShedClause, from_: From, importance: Importance, other: TickBudget | None, context: Context
+    clause: ShedClause, from_: From, importance: Importance, other: TickBudget | None, context: BindingContext
 ) -> TickBudget | None:
     """The tick budget, with each stream's importance over its own columns; `other`: that of another block."""
     weights = list(other.importance) if other is not None else []
@@ -219,7 +219,12 @@ def tick_budget(
 
 
 def shed_join(
-    clause: ShedClause, from_: From, conditions: list[exp.Expr], importance: Importance, shape: Shape, context: Context
+    clause: ShedClause,
+    from_: From,
+    conditions: list[exp.Expr],
+    importance: Importance,
+    shape: BlockShape,
+    context: BindingContext,
 ) -> tuple[Node, list[exp.Expr]]:
     """The join of FROM in bounded memory, and the conditions that stay above it."""
     span = context.source.span(clause.offset)
@@ -240,7 +245,9 @@ def shed_join(
     return StarJoin(tuple(matching.nodes), keys, facts, weights, shedding, valid, tuple(residual)), matching.rest
 
 
-def _check_parts(streams: Sequence[Input], tables: Sequence[Input], shape: Shape, span: Span, context: Context) -> None:
+def _check_parts(
+    streams: Sequence[JoinInput], tables: Sequence[JoinInput], shape: BlockShape, span: Span, context: BindingContext
+) -> None:
     """Refuse what is no star."""
     hint = "SHED BY takes streams with time windows, joined with one fact table or with each other on the same keys"
     if any(len(i.entries) > 1 for i in (*streams, *tables)):
@@ -292,7 +299,7 @@ def _top(node: Node) -> Node:
 
 
 def _filtered(
-    parts: Sequence[Input], conditions: Sequence[exp.Expr], context: Context
+    parts: Sequence[JoinInput], conditions: Sequence[exp.Expr], context: BindingContext
 ) -> tuple[list[Node], list[exp.Expr]]:
     """The inputs under the conditions that read one of them alone, and the other conditions."""
     nodes = [p.node for p in parts]
@@ -311,7 +318,7 @@ Keys = tuple[tuple[str, ...], ...]
 
 
 def _links(
-    matching: Matching, streams: Sequence[Input], tables: Sequence[Input], span: Span
+    matching: Matching, streams: Sequence[JoinInput], tables: Sequence[JoinInput], span: Span
 ) -> tuple[Keys, Keys, list[Equality]]:
     """(keys by stream, the table's columns that equal them, equalities left over)."""
     owner = {c: i for i, node in enumerate(matching.nodes) for c in node.schema}
@@ -340,7 +347,7 @@ def _links(
 
 
 def _shared_keys(
-    matching: Matching, owner: dict[str, int], streams: Sequence[Input], span: Span
+    matching: Matching, owner: dict[str, int], streams: Sequence[JoinInput], span: Span
 ) -> tuple[Keys, Keys, list[Equality]]:
     """Streams joined with each other: every class of equal columns must reach all of them."""
     classes: list[set[str]] = []
@@ -369,7 +376,9 @@ def _condition(e: Equality) -> Expr:
     return Expr(("(", Ref(e.left), sign, Ref(e.right), ")"), pa.bool_())
 
 
-def _valid(streams: Sequence[Input], tables: Sequence[Input], context: Context) -> tuple[str, str] | None:
+def _valid(
+    streams: Sequence[JoinInput], tables: Sequence[JoinInput], context: BindingContext
+) -> tuple[str, str] | None:
     """The table's active interval; every stream is linked to it and must have a time."""
     valid = tables[0].entries[0].valid if tables else None
     if valid is None:
@@ -392,7 +401,7 @@ def _valid(streams: Sequence[Input], tables: Sequence[Input], context: Context) 
     return valid
 
 
-def _shedding(clause: ShedClause, streams: Sequence[Input], context: Context) -> Shedding:
+def _shedding(clause: ShedClause, streams: Sequence[JoinInput], context: BindingContext) -> Shedding:
     assert clause.keep is not None and clause.heuristic is not None
     count = len(streams)
     least = 1 if clause.divide == "each" else 2 if clause.divide == "need" else count
@@ -415,7 +424,7 @@ def _shedding(clause: ShedClause, streams: Sequence[Input], context: Context) ->
     )  # fmt: skip
 
 
-def _check_ends(streams: Sequence[Input], context: Context) -> None:
+def _check_ends(streams: Sequence[JoinInput], context: BindingContext) -> None:
     """DGL weighs a row by the time it has left."""
     for stream in streams:
         window = next(w for w in walk(stream.node) if isinstance(w, Window))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Source:
+class ScriptText:
     """The text of a script."""
 
     text: str
@@ -25,7 +25,7 @@ class Source:
     def span(self, offset: int) -> Span:
         """The line, the column and the line's text at an offset.
 
-        >>> Source("a\\nbc").span(3)
+        >>> ScriptText("a\\nbc").span(3)
         Span(line=2, column=2, text='bc')
         """
         offset = min(max(offset, 0), len(self.text))
@@ -39,7 +39,7 @@ class Source:
 class Cursor:
     """A position in a list of tokens; words are compared in upper case."""
 
-    source: Source
+    source: ScriptText
     tokens: Sequence[Token]
     index: int = 0
     end: int = field(default=-1)

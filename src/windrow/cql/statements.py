@@ -19,7 +19,7 @@ from windrow.cql.archive_syntax import ArchiveSyntax, split_archive
 from windrow.cql.ddl import DeclarationSyntax, parse_declaration
 from windrow.cql.dialect import parse_query, tokenize
 from windrow.cql.keep_syntax import split_keep
-from windrow.cql.source import Cursor, Source
+from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.windows import Amount
 from windrow.errors import CQLSyntaxError, Span
 
@@ -37,7 +37,7 @@ class Statement:
 
     span: Span
     text: str
-    source: Source
+    source: ScriptText
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Declaration(Statement):
 
 
 @dataclass(frozen=True)
-class Select(Statement):
+class SelectStatement(Statement):
     """CREATE QUERY name AS SELECT [KEEP ...], or a bare SELECT with the name its position gives."""
 
     name: str
@@ -70,10 +70,10 @@ class RepeatedSelect(Statement):
         return self.source.span(self.offset + self.repeated.cut.name_offset)
 
 
-def whole(statement: RepeatedSelect) -> Select:
+def whole(statement: RepeatedSelect) -> SelectStatement:
     """The statement, parsed."""
     found = _parsed(statement.source, statement.offset, statement.offset + len(statement.text), 1)
-    assert isinstance(found, Select)
+    assert isinstance(found, SelectStatement)
     return found
 
 
@@ -109,7 +109,7 @@ class ExplainStatement(Statement):
 
 def parse(script: str) -> tuple[Statement, ...]:
     """Parse a script into statements."""
-    source = Source(script)
+    source = ScriptText(script)
     statements: list[Statement] = []
     queries = 0
     places = prepared.statements(script)
@@ -120,13 +120,13 @@ def parse(script: str) -> tuple[Statement, ...]:
         return tuple(statements)
     for begin, end in places:
         found = _known(source, begin, end) or _parsed(source, begin, end, queries + 1)
-        queries += isinstance(found, Select | RepeatedSelect)
+        queries += isinstance(found, SelectStatement | RepeatedSelect)
         if found is not None:
             statements.append(found)
     return tuple(statements)
 
 
-def _known(source: Source, begin: int, end: int) -> RepeatedSelect | None:
+def _known(source: ScriptText, begin: int, end: int) -> RepeatedSelect | None:
     """A statement that differs in literals only from one that has been parsed."""
     text = source.text[begin:end].strip()
     cut = prepared.cut(text)
@@ -137,19 +137,19 @@ def _known(source: Source, begin: int, end: int) -> RepeatedSelect | None:
     return RepeatedSelect(source.span(begin), text, source, found.cut.name, begin, found)
 
 
-def _parsed(source: Source, begin: int, end: int, position: int) -> Statement | None:
+def _parsed(source: ScriptText, begin: int, end: int, position: int) -> Statement | None:
     """The statement between two places; None if nothing is there."""
     tokens = _tokens(source, begin, end)
     if not tokens:
         return None
     found = _statement(Cursor(source, tokens), position)
-    if isinstance(found, Select) and (cut := prepared.cut(found.text)) is not None:
+    if isinstance(found, SelectStatement) and (cut := prepared.cut(found.text)) is not None:
         places = [(int(t.start), int(t.end), t.token_type.name) for t in tokens]
         prepared.remember(cut, int(tokens[0].start), places, found.tree)
     return found
 
 
-def _tokens(source: Source, begin: int = 0, end: int | None = None) -> list[Token]:
+def _tokens(source: ScriptText, begin: int = 0, end: int | None = None) -> list[Token]:
     """The tokens between two places of a text, with their offsets in all of it."""
     try:
         tokens = tokenize(source.text[begin:end])
@@ -162,7 +162,7 @@ def _tokens(source: Source, begin: int = 0, end: int | None = None) -> list[Toke
     )
 
 
-def _split(source: Source) -> Iterator[Cursor]:
+def _split(source: ScriptText) -> Iterator[Cursor]:
     """One cursor per statement that has any token."""
     tokens = _tokens(source)
     start = 0
@@ -173,7 +173,7 @@ def _split(source: Source) -> Iterator[Cursor]:
             start = i + 1
 
 
-def _token_error(error: TokenError, source: Source) -> CQLSyntaxError:
+def _token_error(error: TokenError, source: ScriptText) -> CQLSyntaxError:
     """Place an unterminated string or comment at its opening quote."""
     text = f"{error} {error.__cause__ or ''}"
     delimiter = re.search(r"Missing (\S+) from", text)
@@ -223,7 +223,7 @@ def _statement(cursor: Cursor, position: int) -> Statement:
     source = cursor.source
     place = (source.span(start), source.text[start:end], source)
     if cursor.word in ("SELECT", "WITH", "(", "FROM"):
-        return Select(*place, f"q{position}", _query(cursor), source.span(start))
+        return SelectStatement(*place, f"q{position}", _query(cursor), source.span(start))
     if cursor.accept("CREATE"):
         return _create(cursor, place)
     if cursor.accept("DROP"):
@@ -239,7 +239,7 @@ def _query(cursor: Cursor) -> exp.Query:
     return parse_query(cursor.source, list(cursor.tokens[cursor.index : cursor.end]))
 
 
-def _create(cursor: Cursor, place: tuple[Span, str, Source]) -> Statement:
+def _create(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
     kind = cursor.word.lower()
     if kind not in KINDS:
         raise cursor.unexpected(
@@ -256,10 +256,10 @@ def _create(cursor: Cursor, place: tuple[Span, str, Source]) -> Statement:
         select, syntax = split_archive(cursor)
         return CreateArchiveStatement(*place, name, parse_query(cursor.source, select), name_span, syntax)
     keep = split_keep(cursor)
-    return Select(*place, name, _query(cursor), name_span, keep)
+    return SelectStatement(*place, name, _query(cursor), name_span, keep)
 
 
-def _drop(cursor: Cursor, place: tuple[Span, str, Source]) -> Statement:
+def _drop(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
     kind = cursor.word.lower()
     if kind not in KINDS:
         raise cursor.unexpected("STREAM, TABLE, QUERY or ARCHIVE", hint="write DROP QUERY name")
@@ -272,7 +272,7 @@ def _drop(cursor: Cursor, place: tuple[Span, str, Source]) -> Statement:
     return DropStatement(*place, kind, name, if_exists, name_span)
 
 
-def _explain(cursor: Cursor, place: tuple[Span, str, Source]) -> Statement:
+def _explain(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
     format_ = "text"
     if cursor.word == "(" and str(cursor.tokens[cursor.index + 1].text).upper() == "FORMAT":
         cursor.expect("(", "FORMAT")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 
-from windrow.cql.source import Cursor, Source
+from windrow.cql.source import Cursor, ScriptText
 from windrow.errors import BindingError, CQLSyntaxError, UnsupportedError
 from windrow.plan.nodes import WindowKind, WindowSpec
 
@@ -53,7 +53,7 @@ class Amount:
     text: str
     offset: int
 
-    def on(self, clock: Clock, source: Source, what: str) -> int:
+    def on(self, clock: Clock, source: ScriptText, what: str) -> int:
         """The length in units of the clock."""
         if self.has_unit and clock is Clock.TICKS:
             raise BindingError(
@@ -280,7 +280,7 @@ def _measure(words: str, cursor: Cursor, offset: int, what: str) -> tuple[int, b
     return int(total), not bare
 
 
-def resolve(clause: WindowClause, clock: Clock, source: Source, partition: tuple[str, ...]) -> WindowSpec:
+def resolve(clause: WindowClause, clock: Clock, source: ScriptText, partition: tuple[str, ...]) -> WindowSpec:
     """The window on a clock; `partition` are the internal names of its partition columns."""
     return WindowSpec(
         clause.kind,
@@ -292,5 +292,5 @@ def resolve(clause: WindowClause, clock: Clock, source: Source, partition: tuple
     )
 
 
-def _on(length: int | Amount | None, clock: Clock, source: Source, what: str) -> int | None:
+def _on(length: int | Amount | None, clock: Clock, source: ScriptText, what: str) -> int | None:
     return length.on(clock, source, what) if isinstance(length, Amount) else length

@@ -6,14 +6,14 @@ from sqlglot import exp
 
 from windrow.cql.dialect import WINDOW, WSTREAM, StreamItems
 from windrow.cql.scope import span_of
-from windrow.cql.source import Source
+from windrow.cql.source import ScriptText
 from windrow.cql.windows import WindowClause
 from windrow.errors import BindingError, UnsupportedError
 
 INTERNAL = "internal"  # meta key: the block feeds a WSTREAM, so its windows count as INTERNAL
 
 
-def expand_all(tree: exp.Expr, source: Source) -> exp.Expr:
+def expand_all(tree: exp.Expr, source: ScriptText) -> exp.Expr:
     """The query with every WSTREAM in it rewritten, the innermost first."""
     for select in reversed(list(tree.find_all(exp.Select))):
         expanded = expand_wstream(select, source)
@@ -23,7 +23,7 @@ def expand_all(tree: exp.Expr, source: Source) -> exp.Expr:
     return tree
 
 
-def expand_wstream(select: exp.Select, source: Source) -> exp.Select:
+def expand_wstream(select: exp.Select, source: ScriptText) -> exp.Select:
     """Rewrite WSTREAM into a window on a subquery whose windows are INTERNAL.
 
     SELECT WSTREAM(a)[w] FROM ...       ->  SELECT * FROM (SELECT a FROM ...) [w]

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from windrow.archive import OPEN, Layout
+from windrow.archive import OPEN, ArchiveLayout
 from windrow.catalog import ArchiveDef
 from windrow.errors import BindingError
-from windrow.operators.aggregates.order import Order, has_fixed_codes
+from windrow.operators.aggregates.order import CodeOrder, has_fixed_codes
 from windrow.operators.state.zones import Code
 from windrow.plan.nodes import Filter, Node, QueryPlan, TableScan, walk
 from windrow.runtime.archives import Archives
@@ -50,7 +50,7 @@ class Archive:
 
     def migrate(self, partitions: str, *, rebuild: bool = False, gradually: bool = True) -> None:
         """Change the layout with the next tick: beside the old one until that has run empty, or at once."""
-        self._archives.live[self._key].wish = (Layout.parse(partitions, rebuild=rebuild), gradually)
+        self._archives.live[self._key].wish = (ArchiveLayout.parse(partitions, rebuild=rebuild), gradually)
 
 
 def _told(as_of: int, table: pa.Table) -> pa.Table:
@@ -113,4 +113,4 @@ def _end(code: Code | None, type_: pa.DataType) -> Any:
         return OPEN
     if isinstance(code, bytes):
         return code.decode()
-    return Order(type_).decode(np.array([code]))[0] if has_fixed_codes(type_) else OPEN
+    return CodeOrder(type_).decode(np.array([code]))[0] if has_fixed_codes(type_) else OPEN

@@ -249,11 +249,11 @@ class Engine:
         frontier the answer is exact (`windrow.as_of`) and at which level (`windrow.isolation`). `parameters` are the
         values of `$name`, `$1` or `?`. After `timeout` seconds, or when `cancel` is set, it is given up.
         """
-        from windrow.runtime.ask import Limits, ask
+        from windrow.runtime.ask import AskLimits, ask
 
         self.runtime.check()
         plans = self.question_plans()
-        functions, limits = self._functions(plans.catalog), Limits(timeout, cancel)
+        functions, limits = self._functions(plans.catalog), AskLimits(timeout, cancel)
         return ask(
             text, plans, self.runtime, functions, isolation=isolation, parameters=parameters, limits=limits
         )  # fmt: skip

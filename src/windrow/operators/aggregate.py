@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates import Aggregation
-from windrow.operators.aggregates.answers import Answer
+from windrow.operators.aggregates.answers import PointValues
 from windrow.operators.aggregates.groups import Groups
 from windrow.operators.aggregates.partials import Partials
-from windrow.operators.aggregates.pending import Ends, pending
-from windrow.operators.aggregates.stairs import Arrivals
+from windrow.operators.aggregates.pending import RowEnds, pending
+from windrow.operators.aggregates.stairs import GroupedArrivals
 from windrow.operators.aggregates.sweep import Sweep, in_order, sweep_of, with_groups, with_point
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.changes import Clocked
@@ -39,10 +39,10 @@ class Swept:
 
     sweep: Sweep
     alive: Bools
-    answers: Sequence[Answer]
+    answers: Sequence[PointValues]
 
 
-class Grouping(Clocked):
+class GroupedAggregate(Clocked):
     """Groups, partials and pending ends: what continuous and periodic aggregation share."""
 
     def __init__(
@@ -119,8 +119,8 @@ class Grouping(Clocked):
         return with_groups(sweep, np.flatnonzero(idle))
 
     def _with_ends(
-        self, elements: Elements, slots: Int64s, due: list[Ends], frontier: int, begins: bool, others: Int64s | None
-    ) -> tuple[Sweep, Int64s, Sequence[Answer]]:
+        self, elements: Elements, slots: Int64s, due: list[RowEnds], frontier: int, begins: bool, others: Int64s | None
+    ) -> tuple[Sweep, Int64s, Sequence[PointValues]]:
         n = len(elements)
         ended = np.flatnonzero(elements.exp <= frontier)
         self._keep(elements, slots, frontier)
@@ -147,21 +147,23 @@ class Grouping(Clocked):
         if len(later) == 0:
             return
         columns = {c: elements.columns[c] for c in self._partials.columns}
-        rows = Ends(elements.exp, slots.astype(np.int32), elements.sign, columns)
+        rows = RowEnds(elements.exp, slots.astype(np.int32), elements.sign, columns)
         self._pending.put(rows if len(later) == len(elements) else rows.take(later))
 
-    def _arrivals(self, sweep: Sweep, elements: Elements, n: int) -> Arrivals:
+    def _arrivals(self, sweep: Sweep, elements: Elements, n: int) -> GroupedArrivals:
         """The new elements in the sweep's order."""
         feed = sweep.feed
         new = (feed.rows < n) & (feed.deltas > 0)
         before = np.concatenate(([0], np.cumsum(new)))
         rows = feed.rows[new]
         firsts = before[np.append(feed.ends[sweep.firsts[:-1]], len(feed.rows))]
-        return Arrivals(sweep.slots, firsts, rows, np.maximum(elements.ts[rows], self._start), elements.exp[rows])
+        return GroupedArrivals(
+            sweep.slots, firsts, rows, np.maximum(elements.ts[rows], self._start), elements.exp[rows]
+        )
 
     def _without_ends(
-        self, elements: Elements, slots: Int64s, due: list[Ends], frontier: int, begins: bool, others: Int64s | None
-    ) -> tuple[Sweep, Int64s, Sequence[Answer]]:
+        self, elements: Elements, slots: Int64s, due: list[RowEnds], frontier: int, begins: bool, others: Int64s | None
+    ) -> tuple[Sweep, Int64s, Sequence[PointValues]]:
         ts = np.maximum(elements.ts, self._start)
         order = in_order(slots, ts)
         everyone = [slots, self._partials.due(frontier)]
@@ -171,7 +173,7 @@ class Grouping(Clocked):
             everyone.append(np.zeros(1, np.int64))
         touched = np.unique(np.concatenate(everyone))
         firsts = np.searchsorted(slots[order], np.append(touched, INF))
-        arrivals = Arrivals(touched, firsts, order, ts[order], elements.exp[order])
+        arrivals = GroupedArrivals(touched, firsts, order, ts[order], elements.exp[order])
         columns = {c: elements.columns[c] for c in self._partials.columns}
         return self._partials.glide(arrivals, columns, frontier, self._start if begins else None)
 
@@ -216,14 +218,14 @@ class Grouping(Clocked):
         self._pending.restore(state["pending"], self._previous)
 
 
-def _with_idle(arrivals: Arrivals, slots: Int64s) -> Arrivals:
+def _with_idle(arrivals: GroupedArrivals, slots: Int64s) -> GroupedArrivals:
     """Arrivals over more groups, which get none."""
     firsts = np.full(len(slots) + 1, len(arrivals.rows), np.int64)
     firsts[: len(arrivals.firsts)] = arrivals.firsts
-    return Arrivals(slots, firsts, arrivals.rows, arrivals.ts, arrivals.exp)
+    return GroupedArrivals(slots, firsts, arrivals.rows, arrivals.ts, arrivals.exp)
 
 
-class ContinuousAggregate(Grouping):
+class ContinuousAggregate(GroupedAggregate):
     """GROUP BY over signed lifetimes; `strict` when negative elements may come."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:

@@ -36,16 +36,16 @@ import pyarrow as pa
 from windrow.operators import scalar
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.call import MOMENTS
-from windrow.operators.aggregates.sums import Layout
+from windrow.operators.aggregates.sums import SumLanes
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.operators.aggregation_sets import VALUE, AggregationSet, Side, Versions, combined
+from windrow.operators.aggregation_sets import VALUE, AggregationSet, JoinSide, Versions, combined
 from windrow.operators.elements import BEGINNING, Elements
-from windrow.operators.join import Join, Part, Step
+from windrow.operators.join import JoinOperator, JoinStep, Part
 from windrow.operators.keys import hash_rows
 from windrow.operators.keytable import KeyTable
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
-from windrow.operators.sketch import Distinct, estimate
+from windrow.operators.sketch import DistinctSketch, estimate
 from windrow.operators.state.run import Run
 from windrow.operators.statistics import InputStatistics, Seen, class_columns
 from windrow.operators.table_versions import EPOCH, SINCE, UNTIL, TableVersions
@@ -106,7 +106,7 @@ class AggregateDeltas:
     ) -> None:
         self.parts = tuple(Part(p.columns, p.strict, static=p.static) for p in parts)
         # an order that begins with a table is never followed; it is there because every input has one
-        self._join = Join([Part(p.columns, p.strict) for p in self.parts], equalities, residual)
+        self._join = JoinOperator([Part(p.columns, p.strict) for p in self.parts], equalities, residual)
         self.classes = self._join.classes
         self.residual = tuple(residual)
         self.keys, self.aggregations, self.period = tuple(keys), tuple(aggregations), period
@@ -128,7 +128,7 @@ class AggregateDeltas:
         self._grouping = [i for i, s in enumerate(self._sides) if s.group]
         self._values = values_of(self.aggregations)
         self._statistics = [InputStatistics(class_columns(self.classes, p.columns)) for p in self.parts]
-        self._entries = [Distinct() for _ in self.parts]
+        self._entries = [DistinctSketch() for _ in self.parts]
         self._meetings = np.zeros((len(self.parts), 2))  # changes of each input, and the entries they met
         self._known = [(0.0, BEGINNING)] * len(
             self.parts
@@ -138,7 +138,7 @@ class AggregateDeltas:
         self.switches = 0
         self._last = BEGINNING
 
-    def _side(self, part: Part) -> Side:
+    def _side(self, part: Part) -> JoinSide:
         mine = part.columns
         read = [c for f in self.residual for c in f.reads if c in mine]
         plain = [str(a.column) for a in self.aggregations if a.column in mine and not is_sum(a)]
@@ -151,9 +151,9 @@ class AggregateDeltas:
         group = tuple(k for k in self.keys if k in mine)
         dates = () if not self._versions else (SINCE, UNTIL) if part.static else (EPOCH,)
         types = {**mine, **dict.fromkeys(dates, pa.int64())}
-        return Side(types, group, joined, tuple(dict.fromkeys((*read, *plain, *dates))), sums, part.strict)
+        return JoinSide(types, group, joined, tuple(dict.fromkeys((*read, *plain, *dates))), sums, part.strict)
 
-    def _coder(self, side: Side) -> dict[str, KeyTable]:
+    def _coder(self, side: JoinSide) -> dict[str, KeyTable]:
         return {c: self._tables[members[0]] for members, _ in self.classes for c in members if c in side.types}
 
     def start(self, ts: int) -> None:
@@ -302,7 +302,7 @@ class AggregateDeltas:
         side = self._owner[column]
         return self.sets[side].table._column(column).take(pa.array(entries[side]))
 
-    def _holds(self, step: Step, entries: Mapping[int, Int64s], length: int) -> np.ndarray:
+    def _holds(self, step: JoinStep, entries: Mapping[int, Int64s], length: int) -> np.ndarray:
         reads = {c: self._column(c, entries) for f in step.residual for c in f.reads}
         return scalar.holds(reads, length, [f.sql for f in step.residual])
 
@@ -360,7 +360,7 @@ class AggregateDeltas:
             distinct = distinct // size
         return which, {k: columns[k] for k in self.keys}
 
-    def _layouts(self) -> dict[str, Layout]:
+    def _layouts(self) -> dict[str, SumLanes]:
         return {c: layout for s in self.sets for c, layout in s.layouts.items()}
 
     def _forget(self) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from windrow.operators.aggregates.sums import Layout, Sums, relaid
+from windrow.operators.aggregates.sums import SumLanes, Sums, relaid
 from windrow.operators.aggregates.sweep import in_order
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat_arrays, one
 from windrow.operators.keys import mix
@@ -41,7 +41,7 @@ _SEED = np.uint64(0x8445D61A4E774912)
 
 
 @dataclass(frozen=True)
-class Side:
+class JoinSide:
     """One input of an aggregation join, by what its columns are for."""
 
     types: Mapping[str, pa.DataType]
@@ -83,13 +83,13 @@ def summed(entry: Int64s, ts: Int64s, count: Int64s, lanes: Mapping[str, Int64s]
     return Events(e[starts], t[starts], np.add.reduceat(count[order], starts), added)
 
 
-class Ends:
+class EntryEnds:
     """What leaves entries later: runs sorted by end."""
 
     def __init__(self) -> None:
-        self._runs: list[tuple[Events, dict[str, Layout]]] = []
+        self._runs: list[tuple[Events, dict[str, SumLanes]]] = []
 
-    def put(self, ends: Events, layouts: Mapping[str, Layout]) -> None:
+    def put(self, ends: Events, layouts: Mapping[str, SumLanes]) -> None:
         """Let changes wait for their time."""
         if not len(ends):
             return
@@ -99,7 +99,7 @@ class Ends:
             small, self._runs = self._runs[: _MANY // 2], self._runs[_MANY // 2 :]
             self._runs.append(_concat(small, layouts))
 
-    def take(self, frontier: int, layouts: Mapping[str, Layout]) -> Events | None:
+    def take(self, frontier: int, layouts: Mapping[str, SumLanes]) -> Events | None:
         """Remove and return what is due by `frontier`, in the given layouts."""
         due, kept = [], []
         for ends, own in self._runs:
@@ -111,7 +111,7 @@ class Ends:
         self._runs = kept
         return _concat(due, layouts)[0] if due else None
 
-    def everything(self, layouts: Mapping[str, Layout]) -> Events:
+    def everything(self, layouts: Mapping[str, SumLanes]) -> Events:
         """All that waits."""
         if not self._runs:
             none = np.zeros(0, np.int64)
@@ -140,8 +140,8 @@ def _by_time(ends: Events) -> Events:
 
 
 def _concat(
-    runs: Sequence[tuple[Events, dict[str, Layout]]], layouts: Mapping[str, Layout]
-) -> tuple[Events, dict[str, Layout]]:
+    runs: Sequence[tuple[Events, dict[str, SumLanes]]], layouts: Mapping[str, SumLanes]
+) -> tuple[Events, dict[str, SumLanes]]:
     together = Events(
         np.concatenate([e.entry for e, _ in runs]),
         np.concatenate([e.ts for e, _ in runs]),
@@ -151,7 +151,7 @@ def _concat(
     return _by_time(together), dict(layouts)
 
 
-class Rows:
+class SingleRows:
     """Entries of which each is one row: the same doors as KeyTable, without looking anything up."""
 
     def __init__(self, types: Mapping[str, pa.DataType]) -> None:
@@ -231,26 +231,26 @@ def combined(codes: Sequence[Int64s], length: int) -> Int64s:
 class AggregationSet:
     """The entries of one input; `grouped`: rows that agree share one (an early aggregation), else each has its own."""
 
-    def __init__(self, side: Side, grouped: bool, classes: Mapping[str, KeyTable]) -> None:
+    def __init__(self, side: JoinSide, grouped: bool, classes: Mapping[str, KeyTable]) -> None:
         self.side, self.grouped, self.classes = side, grouped, classes
         # negatives must find the row they end: without grouping, the summed columns tell rows apart as well
         whole = side.strict and not grouped
         names = tuple(dict.fromkeys((*side.entry, *(side.sums if whole else ()))))
         types = {c: side.types[c] for c in names}
-        self.table: KeyTable | Rows = KeyTable(types) if grouped or side.strict else Rows(types)
+        self.table: KeyTable | SingleRows = KeyTable(types) if grouped or side.strict else SingleRows(types)
         self.groups = KeyTable({c: side.types[c] for c in side.group})
         self.sums = {c: Sums(side.types[c], *wanted) for c, wanted in side.sums.items()}
         self.count = np.zeros(0, np.int64)
         self.group = np.zeros(0, np.int64)  # slot in `groups`
         self.codes = {c: np.zeros(0, np.int64) for c in side.join}  # equal codes, equal values, in all inputs
-        self.ends = Ends()
+        self.ends = EntryEnds()
         self.indexes: dict[tuple[str, ...], EntryIndex] = {}
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self.count[: len(self.table)]))
 
     @property
-    def layouts(self) -> dict[str, Layout]:
+    def layouts(self) -> dict[str, SumLanes]:
         """The lanes of each summed column."""
         return {c: s.layout for c, s in self.sums.items()}
 
@@ -425,7 +425,7 @@ class AggregationSet:
         """Go on from what `runs` returned, for an empty set of the same side and grain."""
         entries, ends = (r.table for r in runs)
         for c, s in self.sums.items():
-            s.widen(Layout.of_names([x.split("|", 1)[0] for x in entries.column_names if x.endswith(f"|{c}")]))
+            s.widen(SumLanes.of_names([x.split("|", 1)[0] for x in entries.column_names if x.endswith(f"|{c}")]))
         entry = self._enter({c: one(entries.column(f"key|{c}")) for c in self.table.types}, entries.num_rows)
         self.count[entry] = ints(entries, "_count")
         waiting: dict[str, Int64s] = {}

@@ -17,7 +17,7 @@ SECONDS = 5.0
 """The longest that the end waits for those inside."""
 
 
-class Gate:
+class ExitGate:
     """Lets calls in until it is closed; used as a context."""
 
     def __init__(self) -> None:
@@ -59,6 +59,6 @@ class Gate:
         self._inside, self._closed = 0, False
 
 
-gate = Gate()
+gate = ExitGate()
 gate.close_at_exit()
 os.register_at_fork(after_in_child=gate.reopen)

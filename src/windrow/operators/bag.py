@@ -34,7 +34,7 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-class Bag:
+class BagOperator:
     """Keep `rule(copies in the first input, copies in the second)` copies of every row."""
 
     def __init__(self, rule: str, types: Mapping[str, pa.DataType], pending: Callable[[], Pending] = Calendar) -> None:

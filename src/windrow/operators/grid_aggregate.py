@@ -26,13 +26,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.aggregate import Grouping, Swept
+from windrow.operators.aggregate import GroupedAggregate, Swept
 from windrow.operators.aggregates import Aggregation
-from windrow.operators.aggregates.answers import Answer, scalars
+from windrow.operators.aggregates.answers import PointValues, scalars
 from windrow.operators.aggregates.call import LINEAR
 from windrow.operators.aggregates.kernels import accumulate, scatter, sweep_lanes
 from windrow.operators.aggregates.limbs import add_rows
-from windrow.operators.aggregates.pending import Ends, joined
+from windrow.operators.aggregates.pending import RowEnds, joined
 from windrow.operators.aggregates.slices import ends_of, lanes_of, layout_of, slices_of
 from windrow.operators.aggregates.sums import Lowering, Sums
 from windrow.operators.aggregates.sweep import sweep_of, with_groups
@@ -45,7 +45,7 @@ _ROOM = 65_536
 
 
 @dataclass(frozen=True)
-class Block:
+class SliceLanes:
     """Slices with their lanes: how many rows, then the lanes of each column."""
 
     ts: Int64s
@@ -55,7 +55,7 @@ class Block:
     sums: list[Int64s]  # per column [slices, lanes]
 
 
-class GridAggregate(Grouping):
+class GridAggregate(GroupedAggregate):
     """GROUP BY at every `k * period + offset`; `strict` when negative elements may come.
 
     All inside is on a clock that shows `offset` less, on which evaluations are at multiples of the period.
@@ -150,19 +150,19 @@ class GridAggregate(Grouping):
         """The lanes of each column, with the prefix of their names in state."""
         return [(f"{column}|", sums) for (column, _), sums in self._partials.sums.items()]
 
-    def _arriving(self, elements: Elements, slots: Int64s, groups: int) -> Block:
+    def _arriving(self, elements: Elements, slots: Int64s, groups: int) -> SliceLanes:
         """Slices of the new rows."""
         if len(elements) == 0:
             none = np.zeros(0, np.int64)
             empty = [np.zeros((0, sums.layout.width), np.int64) for _, sums in self._columns]
-            return Block(none, none, none, np.zeros((0, 1), np.int64), empty)
+            return SliceLanes(none, none, none, np.zeros((0, 1), np.int64), empty)
         slices = slices_of(elements, slots, groups, self.period)
         rows = np.zeros((len(slices.cells), 1), np.int64)
         add_rows(np.ones((len(elements), 1), np.int64), slices.cells.of_row, slices.cells.sign, rows, 0)
         lanes = [sums.lift(elements.columns[c], slices.cells) for (c, _), sums in self._partials.sums.items()]
-        return Block(slices.ts, slices.exp, slices.slot, rows, lanes)
+        return SliceLanes(slices.ts, slices.exp, slices.slot, rows, lanes)
 
-    def _leaving(self, arriving: Block, due: list[Ends], frontier: int) -> Block:
+    def _leaving(self, arriving: SliceLanes, due: list[RowEnds], frontier: int) -> SliceLanes:
         """Slices that end by `frontier`: of those that just arrived, and of those that waited."""
         ended = np.flatnonzero(arriving.exp <= frontier)
         waited = joined(due) if due else None
@@ -180,9 +180,9 @@ class GridAggregate(Grouping):
         if len(ended):
             own = [arriving.rows, *arriving.sums]
             blocks = [np.concatenate((a[ended], b)) for a, b in zip(own, blocks, strict=True)]
-        return Block(exp, exp, slot, blocks[0], blocks[1:])
+        return SliceLanes(exp, exp, slot, blocks[0], blocks[1:])
 
-    def _wait(self, arriving: Block, frontier: int) -> None:
+    def _wait(self, arriving: SliceLanes, frontier: int) -> None:
         """Let slices that end later wait."""
         later = (arriving.exp > frontier) & (arriving.exp != INF)
         if not self._strict:
@@ -193,7 +193,7 @@ class GridAggregate(Grouping):
             lanes |= {prefix + name: matrix[chosen, k] for k, name in enumerate(sums.layout.names())}
         self._pending.put(ends_of(arriving.exp[chosen], arriving.slot[chosen], lanes))
 
-    def _on_matrix(self, arriving: Block, leaving: Block, first: int, instants: int, groups: int) -> Elements:
+    def _on_matrix(self, arriving: SliceLanes, leaving: SliceLanes, first: int, instants: int, groups: int) -> Elements:
         """Differences on the matrix of instants by groups, then running sums."""
         height = max(instants, 1)
         into, out_of = (
@@ -225,7 +225,7 @@ class GridAggregate(Grouping):
         }
         return Elements(ts, ts + self.period, np.ones(len(ts), np.int8), columns)
 
-    def _answers(self, rows: Int64s) -> list[Answer]:
+    def _answers(self, rows: Int64s) -> list[PointValues]:
         """The answers at the points whose lanes have been computed."""
         lowerings = {
             column: Lowering(sums.points, sums.layout, sums.type, rows)
@@ -236,7 +236,7 @@ class GridAggregate(Grouping):
             for a in self.aggregations
         ]
 
-    def _group_by_group(self, arriving: Block, leaving: Block, frontier: int) -> Elements:
+    def _group_by_group(self, arriving: SliceLanes, leaving: SliceLanes, frontier: int) -> Elements:
         """The same slices as events of a sweep."""
         come, go = len(arriving.ts), len(leaving.exp)
         sweep = sweep_of(

@@ -37,7 +37,7 @@ TS, EXP, SEQ = "_ts", "_exp", "_seq"
 """Beside the stream's columns: the lifetime, and a number that says in which order rows came."""
 
 
-class History:
+class HistoryOperator:
     """Rows of a stream; `key`: the columns they are sorted by within a run; `time`: that of their time. Nothing comes
     out."""
 
@@ -98,7 +98,7 @@ class History:
         self._count = max((int(ints(r.table, SEQ).max()) + 1 for r in self._runs), default=0)
 
 
-class Lifetimes:
+class LifetimesOperator:
     """What an archive takes: rows as they begin, with their ends. Nothing stays behind."""
 
     def start(self, ts: int) -> None:

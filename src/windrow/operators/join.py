@@ -34,7 +34,7 @@ from windrow.operators.keys import is_bijective, same_rows
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
 from windrow.operators.state.bands import Band, range_of
-from windrow.operators.state.keyed import KeyedRuns, Needles, Order, intersected
+from windrow.operators.state.keyed import HashOrder, KeyedRuns, Needles, intersected
 from windrow.operators.statistics import InputStatistics, Observed, Seen, class_columns
 
 PART_ROWS = 1 << 20
@@ -69,7 +69,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Step:
+class JoinStep:
     """Bind input `part`: its columns `keys` equal the already bound columns `bound`; then `residual` can be checked.
 
     `band`: the part's column, the bound column, and the least and greatest difference between them.
@@ -89,7 +89,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Choice:
+class JoinOrders:
     """Orders, one for each input; their cost per tick; and what else was priced, by name."""
 
     orders: Orders
@@ -117,7 +117,7 @@ class Probes:
 Matches = Mapping[tuple[frozenset[int], int], Probes]
 """What was observed of the join of some inputs with another."""
 
-Planner = Callable[[Sequence[Observed], Orders, Matches], Choice]
+Planner = Callable[[Sequence[Observed], Orders, Matches], JoinOrders]
 """From what is measured and the orders in use to the orders to use."""
 
 
@@ -129,7 +129,7 @@ class JoinReport:
     probes: Matches
 
 
-class Join:
+class JoinOperator:
     """Join `parts` on equalities (left, right, null_safe), bands and residual predicates.
 
     A band must also be among the residual predicates: it only finds candidates. `eager`: search all state to expire;
@@ -166,7 +166,7 @@ class Join:
         counted = self.classes if len(parts) > 2 else []
         self._statistics = [InputStatistics(class_columns(counted, p.columns)) for p in parts] if planner else []
         self._planned: list[Observed] = []
-        self._choice: Choice | None = None
+        self._choice: JoinOrders | None = None
         self.reorderings = 0
         self._probes: dict[tuple[frozenset[int], int], Probes] = {}
 
@@ -180,7 +180,7 @@ class Join:
 
     # orders
 
-    def _paths(self, orders: Orders) -> list[tuple[Step, ...]]:
+    def _paths(self, orders: Orders) -> list[tuple[JoinStep, ...]]:
         # a static input never looks for partners, so nobody need be remembered for it
         return [() if p.static else self._path(i, orders[i]) for i, p in enumerate(self.parts)]
 
@@ -188,7 +188,7 @@ class Join:
         part, keys, band = which
         return KeyedRuns(keys, self.parts[part].strict, self.eager, band)
 
-    def _path(self, first: int, order: Sequence[int]) -> tuple[Step, ...]:
+    def _path(self, first: int, order: Sequence[int]) -> tuple[JoinStep, ...]:
         """The steps that complete a new element of input `first`, along the join graph where there is one."""
         bound, steps = {first}, []
         checked: set[int] = set()
@@ -206,7 +206,7 @@ class Join:
             ]
             checked.update(ready)
             steps.append(
-                Step(
+                JoinStep(
                     part,
                     tuple(k for k, _, _ in links),
                     tuple(b for _, b, _ in links),
@@ -282,7 +282,7 @@ class Join:
             if self._statistics:
                 self._statistics[i].observe(new, frontier)
             if len(new):
-                orders: dict[tuple[str, ...], Order] = {}  # by its key: often the same one that it is kept by
+                orders: dict[tuple[str, ...], HashOrder] = {}  # by its key: often the same one that it is kept by
                 if not self.parts[i].static:
                     yield from self._complete(i, new, orders)
                 else:
@@ -315,7 +315,7 @@ class Join:
                 keep = same if keep is None else keep & same
         return new if keep is None else new.filter(keep)
 
-    def _complete(self, first: int, new: Elements, orders: dict[tuple[str, ...], Order]) -> Iterator[Elements]:
+    def _complete(self, first: int, new: Elements, orders: dict[tuple[str, ...], HashOrder]) -> Iterator[Elements]:
         internal = self.parts[first].internal
         # `alive` bounds matching, `exp` bounds the result; they differ for internal windows only
         found = new.with_lifetimes(new.ts, np.full(len(new), INF)) if internal else new
@@ -332,7 +332,7 @@ class Join:
         k: int,
         found: Elements,
         alive: Int64s,
-        orders: dict[tuple[str, ...], Order] | None = None,
+        orders: dict[tuple[str, ...], HashOrder] | None = None,
     ) -> Iterator[Elements]:
         if k == len(self.paths[first]):
             # a table row touches only rows from its own time on, all of them
@@ -350,7 +350,7 @@ class Join:
             self._probes[bound, step.part] = known.faded() + new
 
     def _step(
-        self, step: Step, found: Elements, alive: Int64s, orders: dict[tuple[str, ...], Order] | None
+        self, step: JoinStep, found: Elements, alive: Int64s, orders: dict[tuple[str, ...], HashOrder] | None
     ) -> Iterator[tuple[Elements, Int64s]]:
         """Pairs of `found` and the step's input, in parts."""
         waiting: list[tuple[Elements, Int64s]] = []
@@ -370,15 +370,15 @@ class Join:
         if waiting:
             yield _joined(waiting)
 
-    def _needles(self, step: Step, found: Elements, alive: Int64s) -> Needles:
-        order = Order.of([found.columns[c] for c in step.bound], len(found))
+    def _needles(self, step: JoinStep, found: Elements, alive: Int64s) -> Needles:
+        order = HashOrder.of([found.columns[c] for c in step.bound], len(found))
         if step.band is None:
             return Needles(order, found.ts, alive)
         _, other, low, high = step.band
         return Needles(order, found.ts, alive, *range_of(found.columns[other], low, high))
 
     def _paired(
-        self, step: Step, found: Elements, alive: Int64s, other: Elements, left: Int64s, right: Int64s
+        self, step: JoinStep, found: Elements, alive: Int64s, other: Elements, left: Int64s, right: Int64s
     ) -> tuple[Elements, Int64s]:
         ts, ends, sign = intersected(left, right, found.ts, alive, found.sign, other.ts, other.exp, other.sign)
         if self.parts[step.part].internal:
@@ -393,7 +393,7 @@ class Join:
             columns[date] = pa.array(bound(columns[date].to_numpy(), other.ts[right]))
         return self._check(step, Elements(ts, exp, sign, columns), ends)
 
-    def _check(self, step: Step, pairs: Elements, ends: Int64s) -> tuple[Elements, Int64s]:
+    def _check(self, step: JoinStep, pairs: Elements, ends: Int64s) -> tuple[Elements, Int64s]:
         """Keep pairs whose keys are truly equal and whose residual predicates hold."""
         types = [self.parts[step.part].columns[k] for k in step.keys]
         if step.keys and (not is_bijective(types) or step.null_safe[0]):
@@ -444,7 +444,12 @@ class Join:
         return self.described(self.orders, self._choice, observed, self._probes, self.reorderings)
 
     def described(
-        self, orders: Orders, choice: Choice | None, observed: Sequence[Observed], matches: Matches, reorderings: int
+        self,
+        orders: Orders,
+        choice: JoinOrders | None,
+        observed: Sequence[Observed],
+        matches: Matches,
+        reorderings: int,
     ) -> dict[str, Any]:
         """The same of given orders and figures."""
         names = [p.name for p in self.parts]
@@ -519,7 +524,7 @@ def _slot(which: tuple[int, tuple[str, ...], str | None]) -> str:
     return f"{part}:{','.join(keys)}" + (f"~{band}" if band else "")
 
 
-def _method(step: Step) -> str:
+def _method(step: JoinStep) -> str:
     how = [f"{k} = {b}" for k, b in zip(step.keys, step.bound, strict=True)]
     if step.band is not None:
         how.append(f"{step.band[0]} near {step.band[1]}")

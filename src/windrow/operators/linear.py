@@ -27,7 +27,7 @@ class Formula:
     copies: str | None = None
 
 
-class Select(Stateless):
+class SelectOperator(Stateless):
     """Keep the elements whose row satisfies all predicates."""
 
     def __init__(self, predicates: Sequence[Formula]) -> None:
@@ -42,7 +42,7 @@ class Select(Stateless):
         return rows.filter(scalar.holds(columns, len(rows), [p.sql for p in self.predicates]))
 
 
-class Project(Stateless):
+class ProjectOperator(Stateless):
     """Compute each output column."""
 
     def __init__(self, outputs: Sequence[tuple[str, Formula]]) -> None:
@@ -60,7 +60,7 @@ class Project(Stateless):
         return rows.with_columns({n: rows.columns[f.copies] if f.copies else computed[n] for n, f in self.outputs})
 
 
-class Call(Stateless):
+class CallOperator(Stateless):
     """Add a column computed by a user's vectorised function."""
 
     def __init__(
@@ -94,11 +94,11 @@ class Call(Stateless):
         return array
 
 
-class Unnest(Stateless):
+class UnnestOperator(Stateless):
     """One element for each place of some lists, side by side; a list that has ended is null there.
 
     >>> rows = Elements.positive(np.array([1, 2]), 9, {"l": pa.array([[1, 2], []]), "m": pa.array([["x"], None])})
-    >>> made = Unnest([("a", "l", pa.int64()), ("b", "m", pa.string())]).advance([rows], 5)
+    >>> made = UnnestOperator([("a", "l", pa.int64()), ("b", "m", pa.string())]).advance([rows], 5)
     >>> made.ts.tolist(), made.columns["a"].to_pylist(), made.columns["b"].to_pylist()
     ([1, 1], [1, 2], ['x', None])
     """
@@ -166,7 +166,7 @@ class Pad(Stateless):
         return rows.with_columns({**rows.columns, **{c: pa.nulls(len(rows), t) for c, t in self.columns.items()}})
 
 
-class Union(Stateless):
+class UnionOperator(Stateless):
     """The merge of its inputs; inputs listed in `negated` count with opposite sign."""
 
     def __init__(self, negated: Sequence[bool] = ()) -> None:

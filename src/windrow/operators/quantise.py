@@ -18,7 +18,7 @@ from windrow.operators.protocol import State, Stateless
 from windrow.operators.state.run import elements_of, run_of
 
 
-class Quantise(Stateless):
+class QuantiseOperator(Stateless):
     """Move both ends of each lifetime up to the next `k * period + offset`; `before`: to the next one after it.
 
     State: the elements whose moved start lies beyond the frontier, at most one period of input.

@@ -23,7 +23,7 @@ from numba import njit
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.call import LINEAR
 from windrow.operators.aggregates.partials import Partials
-from windrow.operators.aggregates.sweep import Feed, Sweep
+from windrow.operators.aggregates.sweep import MultiplicityChanges, Sweep
 from windrow.operators.elements import Elements, Int64s, concat, one
 from windrow.operators.keytable import KeyTable
 from windrow.operators.protocol import Operator, State
@@ -33,7 +33,7 @@ SESSION = "_session"
 """The column that numbers the session of a row while it goes through other operators."""
 
 
-class Sessions:
+class OpenSessions:
     """The open sessions of each key; a session has a slot, a small integer, until it is released."""
 
     def __init__(self, keys: Mapping[str, pa.DataType], gap: int) -> None:
@@ -115,7 +115,7 @@ class SessionWindow:
 
     def __init__(self, keys: Mapping[str, pa.DataType], gap: int, start: str, end: str, type_: pa.DataType) -> None:
         self.keys, self.gap, self.bounds, self.type = dict(keys), gap, (start, end), type_
-        self._sessions = Sessions(keys, gap)
+        self._sessions = OpenSessions(keys, gap)
         self._waiting: list[tuple[Elements, Int64s]] = []  # rows, and the slot of each row's session
 
     def start(self, ts: int) -> None:
@@ -277,7 +277,7 @@ def sweep_once(which: Int64s, groups: Int64s, capacity: int) -> Sweep:
     points[1::2] = ends
     points[2::2] = ends[:-1]
     points[:1] = 0
-    feed = Feed(order, np.ones(len(order), np.int64), points)
+    feed = MultiplicityChanges(order, np.ones(len(order), np.int64), points)
     return Sweep(slots, 2 * np.arange(len(slots) + 1), np.zeros(2 * len(slots), np.int64), feed)
 
 

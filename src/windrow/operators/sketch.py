@@ -55,7 +55,7 @@ def union(samples: Sequence[NDArray[np.uint64]], k: int = K) -> NDArray[np.uint6
     return np.unique(np.concatenate(samples))[:k] if samples else np.zeros(0, np.uint64)
 
 
-class Distinct:
+class DistinctSketch:
     """The distinct values of a sliding window."""
 
     def __init__(self, k: int = K) -> None:

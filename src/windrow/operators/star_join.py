@@ -32,10 +32,10 @@ from windrow.operators.keys import factorize, hash_rows, is_bijective, same_rows
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
 from windrow.operators.quality import Quality
-from windrow.operators.star_memory import Outcome, Policy, Rows, advance
+from windrow.operators.star_memory import Outcome, Policy, StarRows, advance
 from windrow.operators.state.run import Run, elements_of, ints, run_of
 
-__all__ = ["FactTable", "Policy", "StarJoin", "StarStream"]
+__all__ = ["FactTable", "Policy", "StarJoinOperator", "StarStream"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class FactTable:
     valid: tuple[str, str] | None = None
 
 
-class StarJoin:
+class StarJoinOperator:
     """Join streams through a fact table (the last input, if there is one) in bounded memory."""
 
     def __init__(
@@ -102,7 +102,7 @@ class StarJoin:
         columns = {n: t for s in self.streams for n, t in s.columns.items()}
         return columns | (dict(self.facts.table.columns) if self.facts is not None else {})
 
-    def _rows(self, held: Sequence[Elements], fresh: Sequence[int]) -> tuple[Rows, Int64s]:
+    def _rows(self, held: Sequence[Elements], fresh: Sequence[int]) -> tuple[StarRows, Int64s]:
         """All rows in the kernel's numbering; `local[i]` is row i's place in its stream's elements."""
         stream = np.concatenate([np.full(len(e), s) for s, e in enumerate(held)])
         local = np.concatenate([np.arange(len(e)) for e in held])
@@ -122,7 +122,7 @@ class StarJoin:
         by_owner = np.argsort(owner, kind="stable")
         ptr = np.searchsorted(owner[by_owner], np.arange(len(order) + 1)).astype(np.int64)
         stored = int(len(order) - sum(fresh))
-        return Rows(stream, ts, exp, imp, prio, matches, ptr, fact[by_owner], ends, stored), local
+        return StarRows(stream, ts, exp, imp, prio, matches, ptr, fact[by_owner], ends, stored), local
 
     def _importance(self, stream: StarStream, elements: Elements) -> np.ndarray:
         if stream.importance is None:
@@ -185,7 +185,7 @@ class StarJoin:
             results = results.filter(scalar.holds(reads, len(results), [f.sql for f in self.residual]))
         return results
 
-    def _remember(self, held: Sequence[Elements], local: Int64s, rows: Rows, kept: Int64s) -> None:
+    def _remember(self, held: Sequence[Elements], local: Int64s, rows: StarRows, kept: Int64s) -> None:
         owner = rows.stream[kept]
         for s, elements in enumerate(held):
             mine = kept[owner == s]

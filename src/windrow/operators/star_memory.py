@@ -66,7 +66,7 @@ class Policy:
 
 
 @dataclass
-class Rows:
+class StarRows:
     """Rows of all streams in one numbering: those in memory first, oldest first within a stream, then new ones by (ts,
     stream, arrival).
 
@@ -95,7 +95,7 @@ class Outcome:
     kept: Ints
 
 
-def advance(rows: Rows, streams: int, policy: Policy, drops: Ints, counts: Ints, sums: Floats) -> Outcome:
+def advance(rows: StarRows, streams: int, policy: Policy, drops: Ints, counts: Ints, sums: Floats) -> Outcome:
     """Run all instants of the new rows. Updates `rows.prio`, `rows.matches`, the departures `drops` of each memory,
     and the counters."""
     results, spans, kept = _advance(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from windrow.operators.elements import BEGINNING, INF, Elements
 from windrow.operators.keys import hash_rows
-from windrow.operators.sketch import Distinct, estimate, union
+from windrow.operators.sketch import DistinctSketch, estimate, union
 
 SMOOTHING = 0.5
 """Weight of the newest advance in the rate."""
@@ -91,7 +91,7 @@ class InputStatistics:
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         self.columns = dict(columns)
-        self._distinct = {name: Distinct() for name in columns}
+        self._distinct = {name: DistinctSketch() for name in columns}
         self._last = BEGINNING
         self._elements = self._ticks = 0.0
         self._life = 0.0

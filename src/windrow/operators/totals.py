@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
-from windrow.operators.aggregate import ContinuousAggregate, Grouping, Swept
+from windrow.operators.aggregate import ContinuousAggregate, GroupedAggregate, Swept
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.call import LINEAR
-from windrow.operators.aggregates.sums import Layout, relaid
-from windrow.operators.aggregates.sweep import Feed, in_order, sweep_of
+from windrow.operators.aggregates.sums import SumLanes, relaid
+from windrow.operators.aggregates.sweep import MultiplicityChanges, in_order, sweep_of
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING, INF, Elements, concat_arrays
 from windrow.operators.grid_aggregate import GridAggregate
@@ -86,7 +86,9 @@ def delta_schema(
     return {**schema, ROWS: pa.int64(), **lanes}
 
 
-def to_elements(slots: Int64s, keys: Mapping[str, pa.Array], deltas: Deltas, layouts: Mapping[str, Layout]) -> Elements:
+def to_elements(
+    slots: Int64s, keys: Mapping[str, pa.Array], deltas: Deltas, layouts: Mapping[str, SumLanes]
+) -> Elements:
     """Changes as elements, those of one group, value and instant added up; `keys`: the groups, by slot."""
     group = slots
     if deltas.values:
@@ -112,10 +114,10 @@ def to_elements(slots: Int64s, keys: Mapping[str, pa.Array], deltas: Deltas, lay
     return Elements.positive(deltas.ts[first], INF, columns)
 
 
-def from_elements(elements: Elements, aggregations: Sequence[Aggregation]) -> tuple[Deltas | None, dict[str, Layout]]:
+def from_elements(elements: Elements, aggregations: Sequence[Aggregation]) -> tuple[Deltas | None, dict[str, SumLanes]]:
     """Changes from elements, and the layouts of their lanes."""
     if not len(elements):
-        return None, {c: Layout() for c in sums_of(aggregations)}
+        return None, {c: SumLanes() for c in sums_of(aggregations)}
     lanes, layouts = {}, {}
     for c in sums_of(aggregations):
         lanes[c], layouts[c] = _unlist(elements.columns[f"{LANES}{c}"])
@@ -124,7 +126,7 @@ def from_elements(elements: Elements, aggregations: Sequence[Aggregation]) -> tu
     return Deltas(elements.ts, rows, lanes, [], values), layouts
 
 
-def _list(lanes: Int64s, layout: Layout) -> pa.Array:
+def _list(lanes: Int64s, layout: SumLanes) -> pa.Array:
     width = lanes.shape[1] + 1
     whole = np.empty((len(lanes), width), np.int64)
     whole[:, 0], whole[:, 1:] = _packed(layout), lanes
@@ -132,12 +134,12 @@ def _list(lanes: Int64s, layout: Layout) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(ends), pa.array(whole.ravel()))
 
 
-def _unlist(column: pa.Array) -> tuple[Int64s, Layout]:
+def _unlist(column: pa.Array) -> tuple[Int64s, SumLanes]:
     """Lanes of lists, brought to one layout."""
     offsets, values = column.offsets.to_numpy(), column.values.to_numpy()
     heads = values[offsets[:-1]]
     found = {int(h): _unpacked(int(h)) for h in np.unique(heads)}
-    whole = Layout()
+    whole = SumLanes()
     for layout in found.values():
         whole = whole.union(layout)
     lanes = np.zeros((len(column), whole.width), np.int64)
@@ -148,24 +150,24 @@ def _unlist(column: pa.Array) -> tuple[Int64s, Layout]:
     return lanes, whole
 
 
-def _packed(layout: Layout) -> int:
+def _packed(layout: SumLanes) -> int:
     bounds = (*layout.sums, *layout.squares)
     return int(layout.nulls) | layout.specials << 1 | sum(b << (2 + 12 * k) for k, b in enumerate(bounds))
 
 
-def _unpacked(code: int) -> Layout:
+def _unpacked(code: int) -> SumLanes:
     a, b, c, d = (code >> (2 + 12 * k) & 0xFFF for k in range(4))
-    return Layout(bool(code & 1), bool(code & 2), (a, b), (c, d))
+    return SumLanes(bool(code & 1), bool(code & 2), (a, b), (c, d))
 
 
 # -- groups ----------------------------------------------------------------------------------------------------------
 
 
-class Weighted(Grouping):
+class Weighted(GroupedAggregate):
     """Groups whose events have weights and lanes of their own."""
 
     def take_in(
-        self, slots: Int64s, deltas: Deltas | None, layouts: Mapping[str, Layout], frontier: int, every_group: bool
+        self, slots: Int64s, deltas: Deltas | None, layouts: Mapping[str, SumLanes], frontier: int, every_group: bool
     ) -> Swept | None:
         """Apply changes; None when nothing happens to any group."""
         begins = not self.keys and not self._begun and BEGINNING < self._start <= frontier
@@ -191,7 +193,7 @@ class Weighted(Grouping):
         partials.rows[sweep.slots] = rows[sweep.last]
         position = partials._position(sweep.slots) if partials.values else rows
         members = {c: v.advance(sweep, self._value(deltas, c), position) for c, v in partials.values.items()}
-        once = Feed(feed.rows, np.ones(len(feed.rows), np.int64), feed.ends)
+        once = MultiplicityChanges(feed.rows, np.ones(len(feed.rows), np.int64), feed.ends)
         for (column, distinct), sums in partials.sums.items():
             if distinct:
                 sums.advance(sweep, members[column].distinct.feed, members[column].values)
@@ -221,7 +223,7 @@ class Weighted(Grouping):
 
 
 class ContinuousTotals(ContinuousAggregate, Weighted):
-    def absorb(self, slots: Int64s, deltas: Deltas | None, layouts: Mapping[str, Layout], frontier: int) -> Elements:
+    def absorb(self, slots: Int64s, deltas: Deltas | None, layouts: Mapping[str, SumLanes], frontier: int) -> Elements:
         """The stretches of constant answer that the changes make."""
         swept = self.take_in(slots, deltas, layouts, frontier, False)
         self._previous = frontier
@@ -233,7 +235,7 @@ class ContinuousTotals(ContinuousAggregate, Weighted):
 
 
 class GridTotals(GridAggregate, Weighted):
-    def absorb(self, slots: Int64s, deltas: Deltas | None, layouts: Mapping[str, Layout], frontier: int) -> Elements:
+    def absorb(self, slots: Int64s, deltas: Deltas | None, layouts: Mapping[str, SumLanes], frontier: int) -> Elements:
         """The answers at the evaluation instants."""
         looks = frontier // self.period > self._previous // self.period
         swept = self.take_in(slots, deltas, layouts, frontier, looks)

@@ -12,13 +12,13 @@ from windrow.errors import BindingError
 from windrow.optimize.pushdown_distinct import pushdown_distinct
 from windrow.optimize.pushdown_predicates import pushdown_predicates
 from windrow.optimize.pushdown_projections import pushdown_projections
-from windrow.optimize.rule import Context, Rule
+from windrow.optimize.rule import Rule, RuleContext
 from windrow.optimize.simplify_patterns import simplify_patterns
 from windrow.plan.cost import Statistics, unit_of
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.parametric import through
 
-__all__ = ["RULES", "Context", "Rule", "names", "optimize", "trace"]
+__all__ = ["RULES", "Rule", "RuleContext", "names", "optimize", "trace"]
 
 RULES: tuple[Rule, ...] = (
     pushdown_predicates,
@@ -64,7 +64,7 @@ def trace(
     unknown = sorted(set(off) - set(names()))
     if unknown:
         raise BindingError(f'unknown rule "{unknown[0]}"', hint=f"the rules are {', '.join(names())}")
-    context = Context(catalog, statistics or Statistics(), strategy, unit_of(plan))
+    context = RuleContext(catalog, statistics or Statistics(), strategy, unit_of(plan))
     changed: set[str] = set()
     for _ in range(ROUNDS):
         before = plan

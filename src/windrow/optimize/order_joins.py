@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations
 
-from windrow.operators.join import Choice, Matches, Orders
+from windrow.operators.join import JoinOrders, Matches, Orders
 from windrow.operators.statistics import Observed
-from windrow.plan.join_cost import Input, JoinModel
+from windrow.plan.join_cost import JoinModel, WindowStatistics
 
 EXACT = 10
 FAST = 2.0
@@ -146,7 +146,7 @@ def model_of(observed: Sequence[Observed], matches: Matches | None = None) -> Jo
     Where steps have been observed, the join of the inputs they bring together has the size that was seen, not the one
     that independent, uniform keys would give: residual predicates, skew and correlation are in it.
     """
-    inputs = tuple(Input(o.rate, o.rows / max(o.rate, 1e-9), o.values, rows=o.rows) for o in observed)
+    inputs = tuple(WindowStatistics(o.rate, o.rows / max(o.rate, 1e-9), o.values, rows=o.rows) for o in observed)
     seen: dict[frozenset[int], float] = {}
     for (bound, part), found in sorted((matches or {}).items(), key=lambda m: (len(m[0][0]), -m[1].pairs)):
         whole = bound | {part}
@@ -159,7 +159,7 @@ def model_of(observed: Sequence[Observed], matches: Matches | None = None) -> Jo
     return JoinModel(inputs, "keyed", residual=seen)
 
 
-def plan_orders(observed: Sequence[Observed], current: Orders, matches: Matches | None = None) -> Choice:
+def plan_orders(observed: Sequence[Observed], current: Orders, matches: Matches | None = None) -> JoinOrders:
     """The orders a running join should follow; those it follows unless others are clearly cheaper."""
     model = model_of(observed, matches)
     n = len(observed)
@@ -173,8 +173,8 @@ def plan_orders(observed: Sequence[Observed], current: Orders, matches: Matches 
     priced = {name: (orders, model.general_cost(orders)) for name, orders in candidates.items()}
     cost = priced["an order for each input"][1]
     if cost < GAIN * priced["in use"][1]:
-        return Choice(best, cost, priced)
-    return Choice(current, priced["in use"][1], priced)
+        return JoinOrders(best, cost, priced)
+    return JoinOrders(current, priced["in use"][1], priced)
 
 
 def followed(model: JoinModel, first: int, order: Sequence[int]) -> Order:

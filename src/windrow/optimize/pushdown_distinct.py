@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from windrow.optimize.rule import Context, filtered, rewrite, with_root
+from windrow.optimize.rule import RuleContext, filtered, rewrite, with_root
 from windrow.optimize.totality import key_safe
 from windrow.plan.expr import Expr
 from windrow.plan.nodes import (
@@ -31,18 +31,18 @@ from windrow.plan.nodes import (
 )
 
 
-def pushdown_distinct(plan: QueryPlan, context: Context) -> QueryPlan:
+def pushdown_distinct(plan: QueryPlan, context: RuleContext) -> QueryPlan:
     """Drop needless DISTINCTs; move the others below joins and unions where that is cheaper.
 
     >>> from windrow.plan.nodes import Scan
     >>> from windrow.plan.words import sketch
-    >>> sketch(rewrite(Distinct(Distinct(Scan("s", "s", (), "ts"))), lambda n: _step(n, Context())))
+    >>> sketch(rewrite(Distinct(Distinct(Scan("s", "s", (), "ts"))), lambda n: _step(n, RuleContext())))
     'distinct(scan[s ()])'
     """
     return with_root(plan, rewrite(plan.root, lambda node: _step(node, context)))
 
 
-def _step(node: Node, context: Context) -> Node:
+def _step(node: Node, context: RuleContext) -> Node:
     if not isinstance(node, Distinct):
         return node
     if key(node.input) is not None:

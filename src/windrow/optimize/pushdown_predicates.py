@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from windrow.optimize.rule import Context, filtered, with_root
+from windrow.optimize.rule import RuleContext, filtered, with_root
 from windrow.optimize.totality import key_safe, total
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import (
@@ -45,7 +45,7 @@ from windrow.plan.nodes import (
 )
 
 
-def pushdown_predicates(plan: QueryPlan, context: Context) -> QueryPlan:
+def pushdown_predicates(plan: QueryPlan, context: RuleContext) -> QueryPlan:
     """Move every filter as far down as it goes, and make equalities across a join part of the join.
 
     >>> from windrow.plan.nodes import Scan, WindowSpec

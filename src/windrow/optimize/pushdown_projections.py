@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from windrow.optimize.rule import Context, keep, with_root
+from windrow.optimize.rule import RuleContext, keep, with_root
 from windrow.plan.nodes import (
     Aggregate,
     Call,
@@ -42,7 +42,7 @@ from windrow.plan.nodes import (
 Names = frozenset[str]
 
 
-def pushdown_projections(plan: QueryPlan, context: Context) -> QueryPlan:
+def pushdown_projections(plan: QueryPlan, context: RuleContext) -> QueryPlan:
     """Drop columns, computed outputs, aggregates and user calls that nobody reads.
 
     >>> from windrow.plan.words import sketch

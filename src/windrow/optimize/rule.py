@@ -22,7 +22,7 @@ N = TypeVar("N", bound=Node)
 
 
 @dataclass(frozen=True)
-class Context:
+class RuleContext:
     """What rules may look at besides the plan: declarations, statistics and the strategy that will run it."""
 
     catalog: Catalog | None = None
@@ -39,7 +39,7 @@ class Context:
         return total_cost(Emit(node), self.statistics, self.strategy, self.unit)
 
 
-Rule = Callable[[QueryPlan, Context], QueryPlan]
+Rule = Callable[[QueryPlan, RuleContext], QueryPlan]
 
 
 def rewrite(node: N, step: Callable[[Node], Node]) -> N:

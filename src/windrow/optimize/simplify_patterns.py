@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from windrow.optimize.rule import Context, keep, rewrite, with_root
+from windrow.optimize.rule import RuleContext, keep, rewrite, with_root
 from windrow.plan.expr import Expr
 from windrow.plan.nodes import (
     Append,
@@ -33,7 +33,7 @@ from windrow.plan.nodes import (
 from windrow.plan.patterns import Pattern, lifetimes
 
 
-def simplify_patterns(plan: QueryPlan, context: Context) -> QueryPlan:
+def simplify_patterns(plan: QueryPlan, context: RuleContext) -> QueryPlan:
     """Pull strict operators above joins, or push them below, whichever is cheaper; drop operators that do nothing.
 
     >>> from windrow.plan.words import sketch
@@ -88,7 +88,7 @@ def _may_merge(outer: Project, inner: Project) -> bool:
     return len(counts) == len(set(counts))
 
 
-def _place(node: Node, context: Context) -> Node:
+def _place(node: Node, context: RuleContext) -> Node:
     if isinstance(node, Join):
         for position, part in enumerate(node.parts):
             higher = _pull_up(node, position, part)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from windrow.operators.aggregate_join import PlanChoice, SideFigures
-from windrow.plan.join_cost import Input, JoinModel
+from windrow.plan.join_cost import JoinModel, WindowStatistics
 
 EVENT = 1.5
 LOOKUP = 0.1
@@ -46,7 +46,7 @@ def _model(plan: str, sides: Sequence[SideFigures]) -> JoinModel:
     sizes = [s.entries if bit == "1" else s.rows for s, bit in zip(sides, plan, strict=True)]
     # values of a class are as many as before, but no more than there are entries
     inputs = [
-        Input(s.rate, 1.0, {c: min(v, n) for c, v in s.values.items()}, rows=n)
+        WindowStatistics(s.rate, 1.0, {c: min(v, n) for c, v in s.values.items()}, rows=n)
         for s, n in zip(sides, sizes, strict=True)
     ]
     return JoinModel(tuple(inputs), "keyed")

@@ -33,7 +33,7 @@ FORMATS = ("text", "json", "dot", "svg")
 
 
 @dataclass(frozen=True)
-class Operator:
+class ExplainedOperator:
     """One operator as EXPLAIN shows it."""
 
     name: str
@@ -41,7 +41,7 @@ class Operator:
     pattern: Pattern
     state: str
     estimate: Estimate
-    inputs: tuple[Operator, ...]
+    inputs: tuple[ExplainedOperator, ...]
 
     @property
     def cost(self) -> float:
@@ -56,7 +56,7 @@ class Report:
     plan: QueryPlan
     strategy: str
     rules: tuple[str, ...]
-    root: Operator
+    root: ExplainedOperator
     joins: tuple[Mapping[str, Any], ...] = ()
     sharing: Mapping[str, Any] | None = None  # as `sharing.explain` has it, with the lines of its text
 
@@ -100,10 +100,12 @@ def report(
     unit = unit_of(plan)
     estimates = estimate(plan.root, statistics, strategy, unit)
 
-    def operator(node: Node) -> Operator:
+    def operator(node: Node) -> ExplainedOperator:
         name, arguments = words(node, unit)
         inputs = tuple(operator(i) for i in node.inputs)
-        return Operator(name, arguments, patterns[node], state_structure(node, strategy), estimates[node], inputs)
+        return ExplainedOperator(
+            name, arguments, patterns[node], state_structure(node, strategy), estimates[node], inputs
+        )
 
     return Report(plan, strategy, tuple(rules), operator(plan.root))
 
@@ -151,7 +153,7 @@ def header(shown: Report) -> list[str]:
     return lines
 
 
-def _lines(o: Operator, lead: str = "", branch: str = "") -> Iterator[tuple[str, Operator]]:
+def _lines(o: ExplainedOperator, lead: str = "", branch: str = "") -> Iterator[tuple[str, ExplainedOperator]]:
     yield lead + branch, o
     below = lead + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
     for i, child in enumerate(o.inputs):
@@ -184,7 +186,7 @@ def as_json(shown: Report) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def _json(o: Operator) -> dict[str, Any]:
+def _json(o: ExplainedOperator) -> dict[str, Any]:
     e = o.estimate
     return {
         "operator": o.name,
@@ -213,7 +215,7 @@ def as_svg(shown: Report) -> str:
     return drawing.svg(_box(shown.root, shown.per), header(shown))
 
 
-def _box(o: Operator, per: str) -> drawing.Box:
+def _box(o: ExplainedOperator, per: str) -> drawing.Box:
     e = o.estimate
     figures = f"{figure(e.rate_out)} rows/{per} · cost {figure(e.cost)}"
     state = "" if o.state == "none" else f"{o.state}: {figure(e.state)} rows"

@@ -24,7 +24,7 @@ METHODS = ("nested", "hash", "keyed")
 
 
 @dataclass(frozen=True)
-class Input:
+class WindowStatistics:
     """A window: arrivals per unit of time, its length in units, distinct values of each class of columns, buckets.
 
     `rows` is the number of tuples where it is not rate times length (count-based windows, tables).
@@ -43,13 +43,13 @@ class Input:
         return self.rate * (self.window + interval)
 
 
-def on_one_attribute(rows: Iterable[tuple[float, float, float]], buckets: int = 1) -> tuple[Input, ...]:
+def on_one_attribute(rows: Iterable[tuple[float, float, float]], buckets: int = 1) -> tuple[WindowStatistics, ...]:
     """Inputs joined on one common attribute, as the papers' tables give them: (rate, window, distinct values).
 
     >>> [i.size() for i in on_one_attribute([(10, 100, 500), (1, 100, 50)])]
     [1000.0, 100.0]
     """
-    return tuple(Input(rate, window, {"a": v}, buckets) for rate, window, v in rows)
+    return tuple(WindowStatistics(rate, window, {"a": v}, buckets) for rate, window, v in rows)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class JoinModel:
     16000.0
     """
 
-    inputs: tuple[Input, ...]
+    inputs: tuple[WindowStatistics, ...]
     method: str = "nested"
     interval: float = 0.0
     residual: Mapping[frozenset[int], float] = field(default_factory=dict)

@@ -24,22 +24,31 @@ import pyarrow as pa
 from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateDeltas, AggregateJoin, PlanPlanner
 from windrow.operators.aggregates import Aggregation
-from windrow.operators.bag import Bag
+from windrow.operators.bag import BagOperator
 from windrow.operators.changes import Appearing, Changes, Clocked, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.elements import Elements, concat
 from windrow.operators.grid_aggregate import GridAggregate
-from windrow.operators.history import History, Lifetimes, default_key
-from windrow.operators.join import PART_ROWS, Join, Part, Planner
-from windrow.operators.linear import Bounds, Call, Formula, Pad, Project, Select, Union, Unnest
+from windrow.operators.history import HistoryOperator, LifetimesOperator, default_key
+from windrow.operators.join import PART_ROWS, JoinOperator, Part, Planner
+from windrow.operators.linear import (
+    Bounds,
+    CallOperator,
+    Formula,
+    Pad,
+    ProjectOperator,
+    SelectOperator,
+    UnionOperator,
+    UnnestOperator,
+)
 from windrow.operators.materialize import Materialize
 from windrow.operators.protocol import Operator
-from windrow.operators.quantise import Quantise, round_up
+from windrow.operators.quantise import QuantiseOperator, round_up
 from windrow.operators.sample import Instants, Moments, Restore, Sample, Snapshots
 from windrow.operators.session import SESSION, SessionAggregate, SessionWindow
 from windrow.operators.sorting import SortKey
-from windrow.operators.star_join import FactTable, Policy, StarJoin, StarStream
-from windrow.operators.state.pending import Calendar, Fifo, Pending, Scan
+from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
+from windrow.operators.state.pending import Calendar, Fifo, Pending, ScannedList
 from windrow.operators.top_n import TopN
 from windrow.operators.totals import Totals
 from windrow.operators.window import RangeWindow, RowsWindow
@@ -80,7 +89,7 @@ class Step:
             self.operator.start(at)
 
 
-SIGNED: tuple[type, ...] = (RowsWindow, Retract, Bag, ContinuousAggregate, TopN, Changes)
+SIGNED: tuple[type, ...] = (RowsWindow, Retract, BagOperator, ContinuousAggregate, TopN, Changes)
 """Operators that make negative elements of their own; all others pass on those they get, or take none."""
 
 UNSIGNED: tuple[type, ...] = (
@@ -99,7 +108,7 @@ class Dataflow:
         self, operator: Operator | None, inputs: Sequence[int], node: n.Node, schema: Mapping[str, pa.DataType]
     ) -> int:
         signed = isinstance(operator, SIGNED) or any(self.steps[i].signed for i in inputs)
-        if isinstance(operator, Union):
+        if isinstance(operator, UnionOperator):
             signed |= any(operator.negated)
         signed |= isinstance(node, n.TableScan) and node.retroactive
         signed &= not isinstance(operator, UNSIGNED)
@@ -110,7 +119,7 @@ class Dataflow:
         elif isinstance(operator, DeltaStar):
             signed = operator.log
         static = isinstance(node, n.TableScan) and not node.retroactive
-        if isinstance(operator, Select | Project | Call | Unnest):
+        if isinstance(operator, SelectOperator | ProjectOperator | CallOperator | UnnestOperator):
             static = self.steps[inputs[0]].static
         grid = None
         if isinstance(node, n.Aggregate) or isinstance(operator, Clocked):
@@ -122,7 +131,7 @@ class Dataflow:
 CHAIN = n.Filter | n.Project | n.Call | n.WindowBounds
 """Nodes that look at each row of an evaluation by itself."""
 
-LINEAR: tuple[type, ...] = (Select, Project, Call, Unnest, Starting)
+LINEAR: tuple[type, ...] = (SelectOperator, ProjectOperator, CallOperator, UnnestOperator, Starting)
 """Operators that look at each row by itself: what they do to parts of a batch, they do to the batch."""
 
 
@@ -133,7 +142,12 @@ def in_parts(flow: Dataflow, index: int, inputs: Sequence[Elements], frontier: i
     """
     join, rest = flow.steps[index].operator, flow.steps[index + 1 :]
     chained = all(step.inputs == (index + k,) for k, step in enumerate(rest))
-    if not isinstance(join, Join) or not rest or not chained or not all(isinstance(s.operator, LINEAR) for s in rest):
+    if (
+        not isinstance(join, JoinOperator)
+        or not rest
+        or not chained
+        or not all(isinstance(s.operator, LINEAR) for s in rest)
+    ):
         return None
     return _parts(join.parts_of(inputs, frontier), rest, frontier)
 
@@ -198,7 +212,7 @@ def lower_part(plan: n.QueryPlan, node: n.Node, functions: Functions) -> Dataflo
 def lower_archived(plan: n.QueryPlan, functions: Functions, tuning: Tuning) -> Dataflow:
     """The dataflow behind an archive: its rows with their lifetimes, when time has reached them."""
     builder = _Lowering(plan, functions, "upa", tuning)
-    builder._append(builder.lower(plan.root.input), Lifetimes(), plan.root)
+    builder._append(builder.lower(plan.root.input), LifetimesOperator(), plan.root)
     return builder.flow
 
 
@@ -209,7 +223,7 @@ def lower_kept(plan: n.QueryPlan, retain: int) -> Dataflow:
     source = flow.add(None, (), scan, scan.schema)
     window = flow.add(RangeWindow(retain), [source], scan, scan.schema)
     time = next(name for name, column, _ in scan.columns if column == scan.time)
-    flow.add(History(default_key(scan.schema.items(), time), time), [window], scan, scan.schema)
+    flow.add(HistoryOperator(default_key(scan.schema.items(), time), time), [window], scan, scan.schema)
     return flow
 
 
@@ -237,7 +251,7 @@ class _Lowering:
             case n.Window():
                 return self._window(node)
             case n.Quantise():
-                return self._unary(Quantise(node.period, node.offset, node.before), node)
+                return self._unary(QuantiseOperator(node.period, node.offset, node.before), node)
             case n.WindowBounds():
                 return self._window_bounds(node)
             case n.Session():
@@ -246,12 +260,14 @@ class _Lowering:
             case n.Filter():
                 return self._filter(node)
             case n.Project():
-                return self._unary(Project([(name, formula(e)) for name, e in node.outputs]), node)
+                return self._unary(ProjectOperator([(name, formula(e)) for name, e in node.outputs]), node)
             case n.Call():
-                call = Call(node.output, node.function, self.functions[node.function], node.arguments, node.type)
+                call = CallOperator(
+                    node.output, node.function, self.functions[node.function], node.arguments, node.type
+                )
                 return self._unary(call, node)
             case n.Unnest():
-                return self._unary(Unnest(node.lists), node)
+                return self._unary(UnnestOperator(node.lists), node)
             case n.Join():
                 return self._join(node)
             case n.StarJoin():
@@ -265,11 +281,11 @@ class _Lowering:
             case n.Distinct():
                 return self._distinct(self.lower(node.input), node)
             case n.Union():
-                return self.flow.add(Union(), [self.lower(p) for p in node.parts], node, node.schema)
+                return self.flow.add(UnionOperator(), [self.lower(p) for p in node.parts], node, node.schema)
             case n.Difference() | n.Intersection():
                 rule = "difference" if isinstance(node, n.Difference) else "intersection"
                 sides = [self.lower(node.left), self.lower(node.right)]
-                return self.flow.add(Bag(rule, node.schema, self._pending()), sides, node, node.schema)
+                return self.flow.add(BagOperator(rule, node.schema, self._pending()), sides, node, node.schema)
             case n.Aggregate():
                 return self._aggregate(node)
             case n.Append():
@@ -291,7 +307,7 @@ class _Lowering:
 
     def _pending(self, node: n.Node | None = None) -> Callable[[], Pending]:
         if self.strategy == "direct":
-            return Scan
+            return ScannedList
         return Fifo if node is not None and self.pattern[node] is Pattern.WEAKEST else Calendar
 
     # operators
@@ -339,7 +355,7 @@ class _Lowering:
         while isinstance(below, n.Filter):
             predicates.insert(0, formula(below.predicate))
             below = below.input
-        return self.flow.add(Select(predicates), [self.lower(below)], node, node.schema)
+        return self.flow.add(SelectOperator(predicates), [self.lower(below)], node, node.schema)
 
     def _join(self, node: n.Join) -> int:
         equalities = [(e.left, e.right, e.null_safe) for e in node.equalities]
@@ -365,7 +381,7 @@ class _Lowering:
         read = [self.flow.steps[s] for s in steps]
         parts = [Part(dict(r.schema), r.signed, i, r.static) for r, i in zip(read, flags, strict=True)]
         types = {c: t for p in parts for c, t in p.columns.items()}
-        join = Join(
+        join = JoinOperator(
             parts,
             equalities,
             [formula(e, rename) for e in residual],
@@ -379,7 +395,7 @@ class _Lowering:
         """Distinct keys by counting: one element while a key is there, where delta-star would hand over from copy to
         copy and make every live row on the left meet each of them."""
         schema = self.flow.steps[step].schema
-        return self.flow.add(Bag("distinct", schema, self._pending()), [step], node, schema)
+        return self.flow.add(BagOperator("distinct", schema, self._pending()), [step], node, schema)
 
     def _star_join(self, node: n.StarJoin) -> int:
         # rows wait in memory for their end, so windows must not spell it as a negative element
@@ -398,21 +414,21 @@ class _Lowering:
         policy = Policy(
             shedding.heuristic, shedding.keep, shedding.shared, shedding.alpha, shedding.beta, shedding.seed
         )
-        join = StarJoin(streams, facts, policy, [formula(e) for e in node.residual])
+        join = StarJoinOperator(streams, facts, policy, [formula(e) for e in node.residual])
         joined = self.flow.add(join, steps, node, node.schema)
         return self._append(joined, Retract(Calendar), node) if strategy == "negative" else joined
 
     def _distinct(self, step: int, node: n.Node) -> int:
         schema = self.flow.steps[step].schema
         if self._signed(step) or self.strategy != "upa":
-            return self.flow.add(Bag("distinct", schema, self._pending()), [step], node, schema)
+            return self.flow.add(BagOperator("distinct", schema, self._pending()), [step], node, schema)
         return self.flow.add(DeltaStar(schema), [step], node, schema)
 
     def _project(self, step: int, columns: Mapping[str, str], node: n.Node) -> int:
         """Keep and rename columns: output name -> input column."""
         schema = self.flow.steps[step].schema
         outputs = [(out, Formula("", schema[c], (c,), c)) for out, c in columns.items()]
-        return self.flow.add(Project(outputs), [step], node, {o: schema[c] for o, c in columns.items()})
+        return self.flow.add(ProjectOperator(outputs), [step], node, {o: schema[c] for o, c in columns.items()})
 
     def _semi(self, node: n.Semi | n.LeftJoin, anti: bool) -> int:
         left = self.lower(node.left)
@@ -421,7 +437,7 @@ class _Lowering:
         kept = self._project(both, {c: c for c in node.left.schema}, node)
         if not anti:
             return kept
-        return self.flow.add(Union((False, True)), [left, kept], node, node.left.schema)
+        return self.flow.add(UnionOperator((False, True)), [left, kept], node, node.left.schema)
 
     def _matched(self, node: n.Semi | n.LeftJoin) -> tuple[int, list[tuple[str, str, bool]]]:
         """The distinct keys that have a partner on the right, and how the left side meets them."""
@@ -429,7 +445,7 @@ class _Lowering:
         if node.residual:
             return self._matched_by_value(node, right)
         if not node.equalities:  # no correlation: one row for as long as the right side has any
-            one = Project([("exists'", Formula("1", pa.int32(), ()))])
+            one = ProjectOperator([("exists'", Formula("1", pa.int32(), ()))])
             return self._counted(self.flow.add(one, [right], node, {"exists'": pa.int32()}), node), []
         keys = self._project(right, {f"{e.right}'": e.right for e in node.equalities}, node)
         return self._counted(keys, node), [(e.left, f"{e.right}'", e.null_safe) for e in node.equalities]
@@ -439,7 +455,7 @@ class _Lowering:
         rename = {c: f"{c}'" for c in node.left.schema if c in used}
         correlated = self._project(self.lower(node.left), {new: c for c, new in rename.items()}, node)
         if not rename:  # the residual speaks of the right side alone
-            one = Project([("exists'", Formula("1", pa.int32(), ()))])
+            one = ProjectOperator([("exists'", Formula("1", pa.int32(), ()))])
             correlated = self.flow.add(one, [self.lower(node.left)], node, {"exists'": pa.int32()})
         values = self._distinct(correlated, node)
         equalities = [(rename[e.left], e.right, e.null_safe) for e in node.equalities]
@@ -452,7 +468,7 @@ class _Lowering:
         inner = self._join(n.Join((node.left, node.right), node.equalities, node.residual))
         unmatched = self._semi(node, anti=True)
         padded = self.flow.add(Pad(node.right.schema), [unmatched], node, node.schema)
-        return self.flow.add(Union(), [inner, padded], node, node.schema)
+        return self.flow.add(UnionOperator(), [inner, padded], node, node.schema)
 
     def _aggregate(self, node: n.Aggregate) -> int:
         operator: Operator
@@ -487,7 +503,7 @@ class _Lowering:
         for part, outputs in zip(shape.join.parts, shape.outputs, strict=True):
             step = self.lower(part)
             if any(e.column != name for name, e in outputs) or len(outputs) != len(part.schema):
-                project = Project([(name, formula(e)) for name, e in outputs])
+                project = ProjectOperator([(name, formula(e)) for name, e in outputs])
                 step = self.flow.add(project, [step], part, {name: e.type for name, e in outputs})
             steps.append(step)
             made = self.flow.steps[step]
@@ -544,7 +560,7 @@ class _Lowering:
             return self.flow.add(Starting(), [step], node, node.schema)
         born = self.flow.add(Appearing(), [step], node, below.schema)
         kept = [(name, formula(column(name, type_))) for name, type_ in node.schema.items()]
-        return self.flow.add(Project(kept), [born], node, node.schema)
+        return self.flow.add(ProjectOperator(kept), [born], node, node.schema)
 
     def _entering(self, node: n.Append | n.Emit) -> int:
         if isinstance(node.input, n.Append):  # what is kept for ever enters once
@@ -602,10 +618,10 @@ def _only_copies(node: n.Node) -> bool:
 def _row_step(node: n.Node, without: Collection[str]) -> Operator:
     """A selection or projection that lets the session's number through, and leaves out some columns."""
     if isinstance(node, n.Filter):
-        return Select([formula(node.predicate)])
+        return SelectOperator([formula(node.predicate)])
     assert isinstance(node, n.Project)
     number = (SESSION, Formula("", pa.int64(), (SESSION,), SESSION))
-    return Project([*((name, formula(e)) for name, e in node.outputs if e.column not in without), number])
+    return ProjectOperator([*((name, formula(e)) for name, e in node.outputs if e.column not in without), number])
 
 
 def _grid_aggregate(root: n.Node) -> tuple[n.Aggregate, int, n.Emit] | None:

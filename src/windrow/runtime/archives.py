@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from windrow.archive import OPEN, ArchiveIndex, ArchiveState, Layout, advised
-from windrow.archive.index import Index
+from windrow.archive import OPEN, ArchiveIndex, ArchiveLayout, ArchiveState, advised
+from windrow.archive.index import SubIndices
 from windrow.archive.subindex import SubIndex
 from windrow.catalog import ArchiveDef
 from windrow.errors import StateError, UnsupportedError, WindrowError
@@ -56,7 +56,7 @@ class LiveArchive:
     index: ArchiveIndex
     state: ArchiveState | None = None
     waiting: tuple[RunRef, ...] = ()
-    wish: tuple[Layout, bool] | None = None  # a layout that someone wants, and whether gradually
+    wish: tuple[ArchiveLayout, bool] | None = None  # a layout that someone wants, and whether gradually
     asked: int = 0  # questions since the layout was last thought over
     updates: int = 0
     seconds: float = 0.0
@@ -65,11 +65,11 @@ class LiveArchive:
     def key(self) -> str:
         return self.definition.name.lower()
 
-    def first_layout(self) -> Layout:
+    def first_layout(self) -> ArchiveLayout:
         """The layout that was written, or the one for few rows and few questions."""
         return self.definition.layout or self.suited(advised(0, 0))
 
-    def suited(self, layout: Layout) -> Layout:
+    def suited(self, layout: ArchiveLayout) -> ArchiveLayout:
         """A layout with the way of updating that was written, if one was."""
         rebuild = self.definition.rebuild
         return layout if rebuild is None else replace(layout, rebuild=rebuild)
@@ -275,10 +275,10 @@ def stored(manifest: Manifest, key: str) -> tuple[ArchiveState | None, tuple[Run
     mark = manifest.archives.get(key)
     if mark is None:
         return None, waiting
-    layouts = [Layout(*plain) for plain in mark["layouts"]]
-    indices = tuple(Index(layout, parts.get(i, {})) for i, layout in enumerate(layouts))
+    layouts = [ArchiveLayout(*plain) for plain in mark["layouts"]]
+    indices = tuple(SubIndices(layout, parts.get(i, {})) for i, layout in enumerate(layouts))
     return ArchiveState(mark["slot"], indices), waiting
 
 
-def _plain(layout: Layout) -> list[Any]:
+def _plain(layout: ArchiveLayout) -> list[Any]:
     return [layout.insertions, layout.expirations, layout.rebuild, layout.round_robin]

@@ -35,9 +35,9 @@ from windrow.plan.dataflow import answer
 from windrow.plan.lower import Dataflow, lower, lower_part
 from windrow.plan.nodes import Scan, TableScan, Window, WindowKind, walk
 from windrow.runtime import view
-from windrow.runtime.history_reader import Figures, ScanWish, rows_of, span_of, youngest_first
+from windrow.runtime.history_reader import HistoryFigures, ScanWish, rows_of, span_of, youngest_first
 from windrow.runtime.question_plans import QuestionPlan, QuestionPlans
-from windrow.runtime.split import Split, alive, evaluate, first_end, split, table_of
+from windrow.runtime.split import SplitPlan, alive, evaluate, first_end, split, table_of
 from windrow.runtime.view import StateReader
 
 AS_OF, ISOLATION = "windrow.as_of", "windrow.isolation"
@@ -68,7 +68,7 @@ class Present(Protocol):
 
 
 @dataclass
-class Limits:
+class AskLimits:
     """When to stop: a number of seconds, or an event that someone sets."""
 
     seconds: float | None = None
@@ -95,21 +95,21 @@ def ask(
     *,
     isolation: str = "snapshot",
     parameters: Parameters | None = None,
-    limits: Limits | None = None,
-    figures: Figures | None = None,
+    limits: AskLimits | None = None,
+    figures: HistoryFigures | None = None,
 ) -> pa.Table:
     """The answer of a SELECT, with `windrow.as_of` and `windrow.isolation` in its schema's metadata."""
     if isolation not in LEVELS:
         raise BindingError(f"there is no isolation level {isolation!r}", hint=f"levels are {' and '.join(LEVELS)}")
-    question = Question(plans, plans.plan(text, parameters), present, functions, limits or Limits())
-    return question.answer(isolation, figures or Figures())
+    question = Question(plans, plans.plan(text, parameters), present, functions, limits or AskLimits())
+    return question.answer(isolation, figures or HistoryFigures())
 
 
 class Question:
     """A planned one-time query, and the state that answers it."""
 
     def __init__(
-        self, plans: QuestionPlans, planned: QuestionPlan, present: Present, functions: Functions, limits: Limits
+        self, plans: QuestionPlans, planned: QuestionPlan, present: Present, functions: Functions, limits: AskLimits
     ) -> None:
         self.catalog, self.relations = plans.catalog, plans.relations
         self.present, self.functions, self.limits = present, functions, limits
@@ -134,7 +134,7 @@ class Question:
                     hint="declare it with RETAIN, or ask a registered query",
                 )
 
-    def answer(self, isolation: str, figures: Figures) -> pa.Table:
+    def answer(self, isolation: str, figures: HistoryFigures) -> pa.Table:
         """The answer, sorted and cut as asked."""
         found = self.planned.running
         how = None if found is not None else split(self.plan)
@@ -155,7 +155,7 @@ class Question:
         """Whether what is joined with the stream changes with declared tables alone."""
         return all(t.lower() in self.catalog.tables for t in self.plan.tables)
 
-    def _whole(self, state: StateReader, figures: Figures) -> pa.Table:
+    def _whole(self, state: StateReader, figures: HistoryFigures) -> pa.Table:
         """All rows at once, through the operators of the whole plan."""
         frontier = state.frontier
         if frontier == BEGINNING and self.wishes:
@@ -178,7 +178,7 @@ class Question:
         elements = evaluate(flow, source, frontier, self.limits.check)
         return answer(self.plan, elements).drop_columns(["_ts", "_op"])
 
-    def _read(self, run: Run, wish: ScanWish, frontier: int, figures: Figures) -> Elements:
+    def _read(self, run: Run, wish: ScanWish, frontier: int, figures: HistoryFigures) -> Elements:
         self.limits.check()
         return rows_of(run, wish, frontier, figures)
 
@@ -210,7 +210,7 @@ Uids = frozenset[str]
 class Parts:
     """A plan that splits, answered by runs: those that have few rows for it are computed together."""
 
-    def __init__(self, question: Question, how: Split, figures: Figures) -> None:
+    def __init__(self, question: Question, how: SplitPlan, figures: HistoryFigures) -> None:
         self.question, self.how, self.figures = question, how, figures
         self.wish = question.wishes[how.scan]
         self.aggregate: MergeableAggregate | None = how.aggregation()

@@ -25,7 +25,7 @@ from windrow.operators.elements import BEGINNING, INF
 from windrow.plan.nodes import QueryPlan, Scan, TickBudget, walk
 from windrow.plan.weights import gate_of, reach, weighed
 from windrow.runtime.admission import Admission, Quotas
-from windrow.runtime.controller import Controller, Model, Shape
+from windrow.runtime.controller import Controller, Model, TimeUse
 from windrow.runtime.work import KeptRows, Pace
 
 LOG = logging.getLogger("windrow.engine")
@@ -54,7 +54,7 @@ class Flow:
 
 
 @dataclass
-class Gate:
+class BudgetGate:
     """A budget, the streams that pass through it, and the queries behind it."""
 
     budget: TickBudget
@@ -76,7 +76,7 @@ class Budgets:
     """All gates of a runtime. `default_us`: the budget of queries that name none."""
 
     default_us: int | None = None
-    gates: dict[str, Gate] = field(default_factory=dict)
+    gates: dict[str, BudgetGate] = field(default_factory=dict)
     behind: dict[str, str] = field(default_factory=dict)  # query -> gate
     plans: dict[str, QueryPlan] = field(default_factory=dict)
     spans: dict[str, list[tuple[int, int | None]]] = field(default_factory=dict)  # query -> approximate [from, to)
@@ -96,7 +96,7 @@ class Budgets:
         key, name = gate_of(plan), plan.name.lower()
         assert key is not None
         if key not in self.gates:
-            made = Gate(plan.budget, Controller(plan.budget.us / 1e6))
+            made = BudgetGate(plan.budget, Controller(plan.budget.us / 1e6))
             _restore(made, self._saved.get("gates", {}).get(key))
             self.gates[key] = made
         self.behind[name] = key
@@ -104,14 +104,14 @@ class Budgets:
         self.spans[name] = [tuple(s) for s in self._saved.get("spans", {}).get(name, ())]
         return weighed(plan)
 
-    def dropped(self, name: str) -> tuple[str, Gate, QueryPlan, list[tuple[int, int | None]]] | None:
+    def dropped(self, name: str) -> tuple[str, BudgetGate, QueryPlan, list[tuple[int, int | None]]] | None:
         """Drop a query; what `reinstate` needs to take it back."""
         key = self.behind.get(name)
         found = None if key is None else (name, self.gates[key], self.plans[name], self.spans[name])
         self.drop(name)
         return found
 
-    def reinstate(self, found: tuple[str, Gate, QueryPlan, list[tuple[int, int | None]]] | None) -> None:
+    def reinstate(self, found: tuple[str, BudgetGate, QueryPlan, list[tuple[int, int | None]]] | None) -> None:
         """Take a dropped query back."""
         if found is not None:
             name, gate, plan, spans = found
@@ -237,14 +237,14 @@ class Budgets:
                 LOG.warning("query %s: exact again from %d on", name, max(b or 0 for _, b in spans))
             self.spans[name] = left
 
-    def _shape(self, gate: str) -> Shape:
+    def _shape(self, gate: str) -> TimeUse:
         """The longest windows behind a gate, of those that end, and how often the most frequent query looks."""
         plans = [self.plans[q] for q, key in self.behind.items() if key == gate]
         found = [reach(p) for p in plans]
         known = self.gates[gate].controller.kept.ends
         endless = (known[-1] - known[0] if known else 1) if None in found else 1
         period = min((p.root.period or 1 for p in plans), default=1)
-        return Shape(max(endless, *(r for r in found if r is not None), 1), period)
+        return TimeUse(max(endless, *(r for r in found if r is not None), 1), period)
 
     # looking in
 
@@ -333,7 +333,7 @@ def microseconds_of(setting: object, name: str) -> int | None:
     return us
 
 
-def _restore(gate: Gate, saved: Mapping[str, Any] | None) -> None:
+def _restore(gate: BudgetGate, saved: Mapping[str, Any] | None) -> None:
     if saved is not None:
         controller, (ends, rows) = gate.controller, saved["kept"]
         controller.capacity, gate.ticks, controller.done = saved["capacity"], saved["ticks"], saved["done"]

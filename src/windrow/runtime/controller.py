@@ -80,7 +80,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Shape:
+class TimeUse:
     """What the queries behind a gate do with time: how long a row matters, and at which multiples they look."""
 
     reach: float = 1
@@ -124,14 +124,14 @@ class Controller:
         kernels: float | None = None,
         frontier: float | None = None,
         elapsed: float | None = None,
-        shape: Shape | None = None,
+        shape: TimeUse | None = None,
     ) -> None:
         """Learn from a tick: rows that came, rows that were processed, and how long it took.
 
         `kernels`: the part of that time that grows with the rows kept, all of it if not given. `frontier`: the stream
         time reached, `elapsed`: seconds since the tick before ended; without them, batches do not grow with ticks.
         """
-        shape = shape or Shape()
+        shape = shape or TimeUse()
         before = self.kept.ends[-1] if self.kept.ends else None
         now = frontier if frontier is not None else (before or 0) + 1
         self.kept = self.kept.plus(now, kept)
@@ -169,7 +169,7 @@ class Controller:
             if seconds <= AIM * self.budget and arrived <= ROOM * density * max(span, 1e-9):
                 self.capacity = None  # the load has passed: all rows fit with room to spare
 
-    def _density(self, now: float, seconds: float, shape: Shape) -> float:
+    def _density(self, now: float, seconds: float, shape: TimeUse) -> float:
         """The most rows per unit of stream time at which no tick to come takes longer than the aim."""
         rest = sorted(self.rests)[-2:][0]
         aim = max(AIM * self.budget, rest + LEAST * self.budget)
@@ -186,7 +186,7 @@ class Controller:
             low, high = (middle, high) if fits(middle) else (low, middle)
         return low
 
-    def _longest(self, density: float, rest: float, now: float, seconds: float, shape: Shape, first: bool) -> float:
+    def _longest(self, density: float, rest: float, now: float, seconds: float, shape: TimeUse, first: bool) -> float:
         """The longest of the next ticks, the next one only if `first`, and of those for ever after, at a density."""
         for_ever = self.pace.after(AIM * self.budget)
         longest = rest + self._kernels(density * for_ever, density**2 * for_ever * shape.reach)
@@ -213,7 +213,7 @@ class Controller:
 
 
 @dataclass(frozen=True)
-class Choice:
+class KeptSample:
     """Which rows of a tick are kept: their positions in order, and the probability with which each was kept."""
 
     rows: NDArray[np.int64]
@@ -222,7 +222,7 @@ class Choice:
     importance_kept: float
 
 
-def choose(codes: NDArray[np.uint64], wanted: int, importance: NDArray[np.float64] | None = None) -> Choice:
+def choose(codes: NDArray[np.uint64], wanted: int, importance: NDArray[np.float64] | None = None) -> KeptSample:
     """Choose so many of a tick's rows, the least important shed first; `codes` are hashes of the rows.
 
     >>> chosen = choose(np.arange(10, dtype=np.uint64), 5, np.arange(10.0))
@@ -233,7 +233,7 @@ def choose(codes: NDArray[np.uint64], wanted: int, importance: NDArray[np.float6
     weights = np.ones(rows) if importance is None else importance
     seen = float(weights.sum())
     if wanted >= rows:
-        return Choice(np.arange(rows), np.ones(rows), seen, seen)
+        return KeptSample(np.arange(rows), np.ones(rows), seen, seen)
     drawn = wanted if importance is None else min(wanted, max(1, round(FLOOR * wanted))) if wanted > 0 else 0
     sure, rest = _split(weights, codes, max(0, wanted) - drawn)
     # mixed anew: among equal importance the codes have already decided
@@ -242,7 +242,7 @@ def choose(codes: NDArray[np.uint64], wanted: int, importance: NDArray[np.float6
     probability = np.concatenate([np.ones(len(sure)), np.full(drawn, drawn / max(1, len(rest)))])
     by_place = np.argsort(kept)
     kept, probability = kept[by_place], probability[by_place]
-    return Choice(kept, probability, seen, float(weights[kept].sum()))
+    return KeptSample(kept, probability, seen, float(weights[kept].sum()))
 
 
 def _split(

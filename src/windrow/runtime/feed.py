@@ -22,7 +22,7 @@ from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
 from windrow.plan.nodes import Scan
 from windrow.runtime.admission import Columns, admit, unweighed
 from windrow.runtime.exchange import route
-from windrow.runtime.messages import Envelope, HistoryStart, LateRows, QueryFailed, Rows, Shed, StreamMark
+from windrow.runtime.messages import Envelope, ExchangedRows, HistoryStart, LateRows, QueryFailed, Shed, StreamMark
 from windrow.runtime.program import Program, QueryProgram
 from windrow.runtime.shared_aggregation import reduced
 from windrow.runtime.shared_joins import sides
@@ -168,4 +168,4 @@ def _leaves(
         if exchange.source in values:
             heavy = program.heavy_keys(name, exchange.partitioning)
             for to, part in route(values[exchange.source], exchange.partitioning, program.partitions, sender, heavy):
-                yield Envelope(to, sender, Rows(exchange.stage, number, name, part))
+                yield Envelope(to, sender, ExchangedRows(exchange.stage, number, name, part))

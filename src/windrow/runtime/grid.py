@@ -28,10 +28,10 @@ from windrow.operators.keys import hash_rows
 
 
 @dataclass(frozen=True)
-class Grid:
+class GridPlacement:
     """How one input lies on a grid: its columns on each axis, () where it is copied; `inputs`: the axes of each input.
 
-    >>> Grid((("a.k",), ()), ((0,), (0, 1), (1,))).sizes(4)
+    >>> GridPlacement((("a.k",), ()), ((0,), (0, 1), (1,))).sizes(4)
     (2, 2)
     """
 

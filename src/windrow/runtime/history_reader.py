@@ -4,7 +4,7 @@ A scan asks for rows of the last `size` ticks for which its predicates may hold.
 at, of the others only the blocks that their zones admit (`pruning`), of those the times first and the columns where
 rows are left. What comes back may have rows that the predicates refuse, never too few: the plan's own filters decide.
 
-`Figures` counts runs, blocks and bytes: what was read, and what is there.
+`HistoryFigures` counts runs, blocks and bytes: what was read, and what is there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from windrow.sharing.conditions import Condition
 
 
 @dataclass
-class Figures:
+class HistoryFigures:
     """How much was read, of how much."""
 
     runs: int = 0
@@ -91,7 +91,7 @@ def youngest_first(runs: Sequence[Run]) -> list[Run]:
     return sorted((r for r in runs if r.table.num_rows), key=lambda r: span_of(r)[::-1], reverse=True)
 
 
-def rows_of(run: Run, wish: ScanWish, frontier: int, figures: Figures) -> Elements:
+def rows_of(run: Run, wish: ScanWish, frontier: int, figures: HistoryFigures) -> Elements:
     """The rows of a run that a scan may want at the frontier."""
     figures.of_runs += 1
     figures.of_bytes += run.nbytes
@@ -104,7 +104,7 @@ def rows_of(run: Run, wish: ScanWish, frontier: int, figures: Figures) -> Elemen
     return concat([wish.empty, *parts])
 
 
-def _stretches(run: Run, wish: ScanWish, figures: Figures) -> list[tuple[int, int]]:
+def _stretches(run: Run, wish: ScanWish, figures: HistoryFigures) -> list[tuple[int, int]]:
     """The stretches of rows that the run's zones admit."""
     zones = zones_of(run)
     if zones is None:
@@ -119,7 +119,7 @@ def _stretches(run: Run, wish: ScanWish, figures: Figures) -> list[tuple[int, in
 
 
 def _stretch(
-    table: pa.Table, begin: int, end: int, oldest: int, frontier: int, wish: ScanWish, figures: Figures
+    table: pa.Table, begin: int, end: int, oldest: int, frontier: int, wish: ScanWish, figures: HistoryFigures
 ) -> Elements:
     """The rows of a stretch that are in the window: times first, then the columns, if any is left."""
     part = table.slice(begin, end - begin)

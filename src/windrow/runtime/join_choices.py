@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from windrow.operators.aggregate_join import AggregateDeltas, PlanChoice, SideFigures, figures
-from windrow.operators.join import Choice, Join, JoinReport, Matches, Orders, Probes
+from windrow.operators.join import JoinOperator, JoinOrders, JoinReport, Matches, Orders, Probes
 from windrow.operators.protocol import Operator
 from windrow.operators.statistics import Observed, Seen, merged
 
@@ -29,9 +29,9 @@ Chosen = Mapping[str, Mapping[int, Any]]
 JoinMeasurement = JoinReport | tuple[Seen, ...]
 
 
-def watch_orders(observed: Sequence[Observed], orders: Orders, matches: Matches) -> Choice:
+def watch_orders(observed: Sequence[Observed], orders: Orders, matches: Matches) -> JoinOrders:
     """The planner of a join that is told from outside which orders to follow."""
-    return Choice(orders, 0.0)
+    return JoinOrders(orders, 0.0)
 
 
 def watch_plan(measured: Sequence[SideFigures], plan: str, period: int | None) -> PlanChoice:
@@ -46,7 +46,7 @@ def sampled(tick: int) -> bool:
 
 def report(operator: Operator | None, samples: bool) -> JoinMeasurement | None:
     """What a task tells of an operator."""
-    return operator.measured(samples) if isinstance(operator, Join | AggregateDeltas) else None
+    return operator.measured(samples) if isinstance(operator, JoinOperator | AggregateDeltas) else None
 
 
 def scaled(told: JoinMeasurement, shares: Sequence[float]) -> JoinMeasurement:
@@ -60,7 +60,7 @@ def scaled(told: JoinMeasurement, shares: Sequence[float]) -> JoinMeasurement:
 
 def follow(operator: Operator | None, chosen: Any) -> None:
     """Let an operator do as the driver says."""
-    if isinstance(operator, Join):
+    if isinstance(operator, JoinOperator):
         operator.follow(tuple(tuple(o) for o in chosen))
     elif isinstance(operator, AggregateDeltas):
         operator.follow(chosen)
@@ -70,10 +70,10 @@ def follow(operator: Operator | None, chosen: Any) -> None:
 class ChoiceInForce:
     """A choice in force: what it is, what it rests on, and the newest report of each partition."""
 
-    operator: Join | AggregateDeltas
+    operator: JoinOperator | AggregateDeltas
     copies: tuple[int, ...]  # of each input's rows
     value: Any
-    choice: Choice | PlanChoice | None = None
+    choice: JoinOrders | PlanChoice | None = None
     planned: Sequence[Observed] | Sequence[SideFigures] = ()
     matches: Matches = field(default_factory=dict)
     changes: int = 0
@@ -87,11 +87,11 @@ class JoinChoices:
         self._in_force: dict[tuple[str, int], ChoiceInForce] = {}
 
     def register(
-        self, query: str, step: int, operator: Join | AggregateDeltas, copies: Sequence[int], kept: Any
+        self, query: str, step: int, operator: JoinOperator | AggregateDeltas, copies: Sequence[int], kept: Any
     ) -> None:
         """Begin to choose for a step; `kept`: what was chosen before a restart."""
-        value = kept if kept is not None else operator.orders if isinstance(operator, Join) else operator.plan
-        if isinstance(operator, Join):
+        value = kept if kept is not None else operator.orders if isinstance(operator, JoinOperator) else operator.plan
+        if isinstance(operator, JoinOperator):
             value = tuple(tuple(o) for o in value)
         self._in_force[query, step] = ChoiceInForce(operator, tuple(copies), value)
 
@@ -167,15 +167,15 @@ def _reconsider(held: ChoiceInForce) -> None:
     from windrow.plan.aggregate_join_cost import choose_plan
 
     operator, seen = held.operator, _inputs(held)
-    if isinstance(operator, Join):
+    if isinstance(operator, JoinOperator):
         if len(operator.parts) < 3:
             return
         now = [s.observed for s in seen]
         if not _drifted(now, held.planned):
             return
         held.matches = _matches(held)
-        made: Choice | PlanChoice = plan_orders(now, held.value, held.matches)
-        value: Any = made.orders if isinstance(made, Choice) else None
+        made: JoinOrders | PlanChoice = plan_orders(now, held.value, held.matches)
+        value: Any = made.orders if isinstance(made, JoinOrders) else None
         held.planned = now
     else:
         sides = figures(seen)
@@ -194,8 +194,8 @@ def _drifted(now: Sequence[Any], planned: Sequence[Any]) -> bool:
 def _described(held: ChoiceInForce) -> dict[str, Any]:
     operator = held.operator
     seen = _inputs(held) if held.parts else ()
-    if isinstance(operator, Join):
-        choice = held.choice if isinstance(held.choice, Choice) else None
+    if isinstance(operator, JoinOperator):
+        choice = held.choice if isinstance(held.choice, JoinOrders) else None
         observed = [s.observed for s in seen]
         return operator.described(held.value, choice, observed, _matches(held), held.changes)
     plan = held.choice if isinstance(held.choice, PlanChoice) else None

@@ -22,11 +22,11 @@ from windrow.operators.elements import BEGINNING
 from windrow.plan.nodes import Distinct, Filter, Node, Project, QueryPlan, StreamOp
 from windrow.sharing.cohort import Shown
 from windrow.sharing.family import Counters, Family, Joined
-from windrow.sharing.joins.accounts import Grouping
+from windrow.sharing.joins.accounts import ResultGrouping
 from windrow.sharing.joins.members import JoinSource
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.joins.registry import ALONE, JoinedQuery, JoinFamily
-from windrow.sharing.recognise import Recognised, Source
+from windrow.sharing.recognise import FamilySource, Recognised
 from windrow.sharing.registry import FEW_ROWS, Functions, Rate, Registry, Served
 from windrow.sharing.windows import PAIRED
 
@@ -76,7 +76,7 @@ class FamilyProgram:
     """A family as tasks see it: its rows, and who has joined, by name."""
 
     name: str
-    source: Source
+    source: FamilySource
     slicing: str
     epoch: int
     members: Mapping[str, Membership[Recognised]]
@@ -104,10 +104,10 @@ class JoinProgram:
         return self.members[name].query
 
     @cached_property
-    def groupings(self) -> tuple[Grouping, ...]:
+    def groupings(self) -> tuple[ResultGrouping, ...]:
         """How results are told apart, in an order that every task agrees on."""
         members = [m.query.member for m in self.members.values()]
-        return tuple(dict.fromkeys(Grouping(m.keys, m.counted) for m in members))
+        return tuple(dict.fromkeys(ResultGrouping(m.keys, m.counted) for m in members))
 
     def reads(self, side: int) -> frozenset[str]:
         """The columns of one side that somebody reads."""

@@ -1,7 +1,7 @@
 """What the tasks of a tick tell each other and the driver: one type for each kind of message.
 
-    stage 0 ── Rows, StreamMark, HistoryStart, SharedRows | Partials, PartialCounts, JoinRows ──► stage 1
-    stage 1 ── Rows, Clocks, JoinSums ──► stage 2 ...
+    stage 0 ── ExchangedRows, StreamMark, HistoryStart, SharedRows | FamilyPartials, PartialCounts, JoinRows ──► stage 1
+    stage 1 ── ExchangedRows, Clocks, JoinSums ──► stage 2 ...
     any stage ── Answer, SharedAnswer, LateRows, Shed, QueryFailed, TaskReport ──► driver
 
 An envelope says which partition a message is for and which task sent it. Messages for the driver pass through later
@@ -30,7 +30,7 @@ RunsBySlot = Mapping[str, tuple[RunRef, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ExchangedRows:
     """Elements for an operator of a later stage, through one exchange of a query."""
 
     stage: int
@@ -79,7 +79,7 @@ class SharedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Partials:
+class FamilyPartials:
     """Partial aggregates of a family's rows, for one slot of its state."""
 
     family: str
@@ -171,7 +171,17 @@ class TaskReport:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-ForTasks = Rows | StreamMark | HistoryStart | Clocks | SharedRows | Partials | PartialCounts | JoinRows | JoinSums
+ForTasks = (
+    ExchangedRows
+    | StreamMark
+    | HistoryStart
+    | Clocks
+    | SharedRows
+    | FamilyPartials
+    | PartialCounts
+    | JoinRows
+    | JoinSums
+)
 ForDriver = Answer | SharedAnswer | LateRows | Shed | QueryFailed | TaskReport
 Message = ForTasks | ForDriver
 

@@ -24,15 +24,23 @@ from enum import Enum
 
 from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateDeltas
-from windrow.operators.bag import Bag
+from windrow.operators.bag import BagOperator
 from windrow.operators.changes import Appearing, Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.grid_aggregate import GridAggregate
-from windrow.operators.history import History, Lifetimes
-from windrow.operators.join import Join
-from windrow.operators.linear import Bounds, Call, Pad, Project, Select, Union, Unnest
+from windrow.operators.history import HistoryOperator, LifetimesOperator
+from windrow.operators.join import JoinOperator
+from windrow.operators.linear import (
+    Bounds,
+    CallOperator,
+    Pad,
+    ProjectOperator,
+    SelectOperator,
+    UnionOperator,
+    UnnestOperator,
+)
 from windrow.operators.materialize import Materialize
-from windrow.operators.quantise import Quantise
+from windrow.operators.quantise import QuantiseOperator
 from windrow.operators.sample import Moments, Restore, Sample, Snapshots
 from windrow.operators.session import SessionAggregate, SessionWindow
 from windrow.operators.top_n import TopN
@@ -41,7 +49,7 @@ from windrow.operators.window import RangeWindow, RowsWindow
 from windrow.plan.lower import Dataflow, Step
 from windrow.plan.nodes import TableScan
 from windrow.plan.patterns import Pattern, annotate
-from windrow.runtime.grid import Grid
+from windrow.runtime.grid import GridPlacement
 
 
 class How(Enum):
@@ -56,12 +64,12 @@ class How(Enum):
 
 
 @dataclass(frozen=True)
-class Split:
+class HeavySplit:
     """Rows whose `key` is heavy in the join `step` lie on a grid of their own."""
 
     step: int
     key: tuple[str, ...]
-    grid: Grid
+    grid: GridPlacement
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,8 @@ class Partitioning:
 
     how: How
     columns: tuple[str, ...] = ()
-    grid: Grid | None = None
-    split: Split | None = None
+    grid: GridPlacement | None = None
+    split: HeavySplit | None = None
 
 
 ANY, ONE, EVERYWHERE = Partitioning(How.ANY), Partitioning(How.ONE), Partitioning(How.EVERYWHERE)
@@ -122,7 +130,18 @@ class Placement:
         return max(self.stages)
 
 
-STATELESS = (Select, Project, Call, Bounds, Unnest, Pad, Union, RangeWindow, Entering, Leaving)
+STATELESS = (
+    SelectOperator,
+    ProjectOperator,
+    CallOperator,
+    Bounds,
+    UnnestOperator,
+    Pad,
+    UnionOperator,
+    RangeWindow,
+    Entering,
+    Leaving,
+)
 
 
 def place(flow: Dataflow) -> Placement:
@@ -146,7 +165,7 @@ def place(flow: Dataflow) -> Placement:
             partitionings.append(ANY)
             continue
         wanted = _wanted(step, flow, inputs, monotonic)
-        if isinstance(step.operator, Join):
+        if isinstance(step.operator, JoinOperator):
             wanted = _splittable(flow, index, inputs, wanted, monotonic)
         if wanted == [ANY] and stages[step.inputs[0]] == 0 and not isinstance(step.operator, STATELESS):
             wanted = [_ahead(flow, index, readers, partitionings)]  # it must cross anyway: to where it is needed next
@@ -187,13 +206,13 @@ def _ahead(
                 wanted = Partitioning(How.COLUMNS, operator.partition) if operator.partition else ONE
             case SessionWindow():
                 wanted = Partitioning(How.COLUMNS, tuple(operator.keys)) if operator.keys else ONE
-            case DeltaStar() | Bag() | Changes() | Sample():
+            case DeltaStar() | BagOperator() | Changes() | Sample():
                 wanted = Partitioning(How.COLUMNS, tuple(flow.steps[source].schema))
-            case Join() | AggregateDeltas():
+            case JoinOperator() | AggregateDeltas():
                 ports = flow.steps[at].inputs
                 seen = [partitionings[i] if i < len(partitionings) else ANY for i in ports]
                 wanted = _join(operator, seen)[ports.index(source)]
-            case Project():
+            case ProjectOperator():
                 names = {n: names[f.copies] for n, f in operator.outputs if f.copies in names}
                 wanted = ANY
             case _:
@@ -203,7 +222,7 @@ def _ahead(
             return Partitioning(How.COLUMNS, tuple(c for c in here if c)) if here and all(here) else ANY
         if wanted.how is How.GRID:  # its rows lie in several places at once
             return ANY
-        if wanted.how is not How.ANY or isinstance(operator, Join | AggregateDeltas):
+        if wanted.how is not How.ANY or isinstance(operator, JoinOperator | AggregateDeltas):
             return wanted
         source, at = at, readers.get(at)
     return ANY
@@ -230,7 +249,7 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
     """The spread each input must have."""
     operator = step.operator
     match operator:
-        case Join() | AggregateDeltas():
+        case JoinOperator() | AggregateDeltas():
             return _join(operator, inputs)
         case ContinuousAggregate() | GridAggregate() | Totals():
             return [_by(operator.keys, inputs[0])]
@@ -240,16 +259,16 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
             return [_by(tuple(operator.keys), inputs[0])]
         case DeltaStar():
             return [_by(tuple(step.schema), inputs[0])]
-        case Bag():
+        case BagOperator():
             columns = tuple(step.schema)
             if all(s == inputs[0] and s.how in (How.COLUMNS, How.ONE) for s in inputs):
                 return [_by(columns, s) for s in inputs]
             return [Partitioning(How.COLUMNS, columns) if columns else ONE] * len(inputs)
-        case Union():
+        case UnionOperator():
             return _union(inputs)
         case Snapshots():
             return [ONE]
-        case Retract() | Quantise() | History() | Lifetimes() | Starting():
+        case Retract() | QuantiseOperator() | HistoryOperator() | LifetimesOperator() | Starting():
             return [ANY]
         case Materialize() | Appearing():
             return [_by(tuple(step.schema), inputs[0])]
@@ -270,7 +289,7 @@ def _by(columns: Sequence[str], have: Partitioning) -> Partitioning:
     return Partitioning(How.COLUMNS, tuple(columns)) if columns else ONE
 
 
-def _join(join: Join | AggregateDeltas, inputs: Sequence[Partitioning]) -> list[Partitioning]:
+def _join(join: JoinOperator | AggregateDeltas, inputs: Sequence[Partitioning]) -> list[Partitioning]:
     """Partition the moving inputs by the columns of classes that all of them have, else on a grid; tables stay
     everywhere.
 
@@ -290,7 +309,7 @@ def _join(join: Join | AggregateDeltas, inputs: Sequence[Partitioning]) -> list[
     return wanted
 
 
-def _shared(join: Join | AggregateDeltas, moving: Sequence[int]) -> list[list[str]]:
+def _shared(join: JoinOperator | AggregateDeltas, moving: Sequence[int]) -> list[list[str]]:
     """For each class that all moving inputs have: the column of each."""
     shared = []
     for columns, _ in join.classes:
@@ -300,7 +319,7 @@ def _shared(join: Join | AggregateDeltas, moving: Sequence[int]) -> list[list[st
     return shared
 
 
-def _grids(join: Join | AggregateDeltas, moving: Sequence[int]) -> list[Grid]:
+def _grids(join: JoinOperator | AggregateDeltas, moving: Sequence[int]) -> list[GridPlacement]:
     """An axis for each class that two moving inputs have, and one for each input that has none of these."""
     axes: list[dict[int, tuple[str, ...]]] = []
     for columns, _ in join.classes:
@@ -312,7 +331,7 @@ def _grids(join: Join | AggregateDeltas, moving: Sequence[int]) -> list[Grid]:
         if not any(i in axis for axis in axes) and join.parts[i].columns:
             axes.append({i: tuple(join.parts[i].columns)})
     having_axes = tuple(tuple(a for a, axis in enumerate(axes) if i in axis) for i in moving)
-    return [Grid(tuple(axis.get(i, ()) for axis in axes), having_axes) for i in moving]
+    return [GridPlacement(tuple(axis.get(i, ()) for axis in axes), having_axes) for i in moving]
 
 
 def _splittable(
@@ -323,7 +342,7 @@ def _splittable(
     if len(moving) < 2 or any(inputs[i] == wanted[i] for i in moving):
         return wanted
     join = flow.steps[index].operator
-    assert isinstance(join, Join)
+    assert isinstance(join, JoinOperator)
     kept, movable = _read_by(flow, index, monotonic)
     here = next((i for i in moving if set(wanted[i].columns) <= kept), None)
     if here is None:  # whoever reads it must move it anyway
@@ -337,8 +356,8 @@ def _splittable(
     having = tuple((k,) if columns else () for k, columns in enumerate(own))
     made = list(wanted)
     for k, i in enumerate(moving):
-        grid = Grid(tuple(columns if k == at else () for at, columns in enumerate(own)), having)
-        made[i] = Partitioning(How.COLUMNS, wanted[i].columns, split=Split(index, wanted[here].columns, grid))
+        grid = GridPlacement(tuple(columns if k == at else () for at, columns in enumerate(own)), having)
+        made[i] = Partitioning(How.COLUMNS, wanted[i].columns, split=HeavySplit(index, wanted[here].columns, grid))
     return made
 
 
@@ -352,9 +371,9 @@ def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[st
             return set(), True
         operator = flow.steps[readers[0]].operator if len(readers) == 1 else None
         match operator:
-            case Select() | Call() | Bounds() | Unnest() | Entering() | Leaving() | Starting():
+            case SelectOperator() | CallOperator() | Bounds() | UnnestOperator() | Entering() | Leaving() | Starting():
                 pass
-            case Project():
+            case ProjectOperator():
                 names = {n: names[f.copies] for n, f in operator.outputs if f.copies in names}
             case ContinuousAggregate() | GridAggregate():
                 return {c for k in operator.keys for c in names.get(k, ())}, False
@@ -392,23 +411,23 @@ def _made(step: Step, inputs: Sequence[Partitioning], wanted: Sequence[Partition
     """The spread of the output, given how the inputs now lie."""
     lie = [have if want.how is How.ANY else want for have, want in zip(inputs, wanted, strict=True)]
     match step.operator:
-        case Project():
+        case ProjectOperator():
             copies = {f.copies: name for name, f in reversed(step.operator.outputs) if f.copies}
             return _renamed(lie[0], copies)
         case SessionAggregate():
             return _renamed(lie[0], {of: name for name, of in step.operator.columns.items()})
-        case Join():
+        case JoinOperator():
             return _joined(step.operator, [s for s in lie if s is not EVERYWHERE])
         case AggregateDeltas():
             return _joined(step.operator, [s for s in lie if s is not EVERYWHERE], step.operator.keys)
-        case Union():
+        case UnionOperator():
             alike = all(s == lie[0] for s in lie) and lie[0].how is not How.TOGETHER
             return lie[0] if alike else ANY
     return lie[0]
 
 
 def _joined(
-    join: Join | AggregateDeltas, moving: Sequence[Partitioning], kept: Sequence[str] | None = None
+    join: JoinOperator | AggregateDeltas, moving: Sequence[Partitioning], kept: Sequence[str] | None = None
 ) -> Partitioning:
     """How results lie: by the key, or wherever their parts met; `kept`: the columns that are left of them."""
     first = moving[0]
@@ -425,9 +444,9 @@ def _joined(
         return first
     parts = [s.split.grid for s in moving if s.split is not None]
     axes = tuple(next((c for c in axis if c), ()) for axis in zip(*(g.axes for g in parts), strict=True))
-    key, grid = first.split.key, Grid(axes, parts[0].inputs)
+    key, grid = first.split.key, GridPlacement(axes, parts[0].inputs)
     columns = tuple(dict.fromkeys((*key, *(c for axis in axes for c in axis))))
-    return Partitioning(How.TOGETHER, columns, split=Split(first.split.step, key, grid))
+    return Partitioning(How.TOGETHER, columns, split=HeavySplit(first.split.step, key, grid))
 
 
 def _renamed(partitioning: Partitioning, copies: dict[str, str]) -> Partitioning:
@@ -438,5 +457,5 @@ def _renamed(partitioning: Partitioning, copies: dict[str, str]) -> Partitioning
     columns, split = tuple(copies[c] for c in partitioning.columns), partitioning.split
     if split is not None:
         axes = tuple(tuple(copies[c] for c in axis) for axis in split.grid.axes)
-        split = Split(split.step, tuple(copies[c] for c in split.key), Grid(axes, split.grid.inputs))
+        split = HeavySplit(split.step, tuple(copies[c] for c in split.key), GridPlacement(axes, split.grid.inputs))
     return Partitioning(partitioning.how, columns, split=split)

@@ -23,7 +23,7 @@ from windrow.runtime.join_choices import Chosen, watch_orders, watch_plan
 from windrow.runtime.membership import FamilyProgram, JoinProgram
 from windrow.runtime.messages import RunsBySlot, StreamMark
 from windrow.runtime.partitioning import Exchange, Partitioning, Placement, place
-from windrow.store.runs import RunRef, Runs
+from windrow.store.runs import RunPlace, RunRef
 
 MEASURING = Tuning(watch_orders, "auto", watch_plan, apart=True)
 """Joins measure; the driver, who sees all partitions, chooses (`join_choices`)."""
@@ -56,10 +56,10 @@ class QueryProgram:
         return lower(self.plan, self.functions, self.strategy, self.materialized, MEASURING)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> ProgramLayout:
         """The dataflow, to be looked at and to run its stateless steps, and where its steps run."""
         flow = self.flow()
-        return Layout(flow, place(flow))
+        return ProgramLayout(flow, place(flow))
 
     @property
     def schema(self) -> dict[str, pa.DataType]:
@@ -92,7 +92,7 @@ class QueryProgram:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ProgramLayout:
     """A dataflow, its placement, and its exchanges in an order that every task agrees on."""
 
     flow: Dataflow
@@ -160,7 +160,7 @@ class Deployment:
 class Program:
     """A tick: everything that tasks need to know."""
 
-    store: Runs
+    store: RunPlace
     deployment: Deployment
     tick: int
     partitions: int

@@ -13,7 +13,7 @@ import numpy as np
 
 from windrow.operators.changes import Changes
 from windrow.operators.elements import Elements, Int64s, concat
-from windrow.operators.join import Join
+from windrow.operators.join import JoinOperator
 from windrow.operators.state.run import elements_of
 from windrow.runtime.exchange import belonging
 from windrow.runtime.partitioning import Partitioning
@@ -31,11 +31,11 @@ def move(program: Program, name: str, held: QueryState, here: Where, step: int, 
     homes = sorted({int(k) for k in keys.view(np.uint64) % np.uint64(program.partitions)})
     for index, partitionings in placement.moves.items():
         operator = held.flow.steps[index].operator
-        if placement.stages[index] != here[0] or not isinstance(operator, Join | Changes):
+        if placement.stages[index] != here[0] or not isinstance(operator, JoinOperator | Changes):
             continue
         for port, partitioning in enumerate(partitionings):
             if partitioning.split is not None and partitioning.split.step == step:
-                prefix = f"{index}/{port}:" if isinstance(operator, Join) else f"{index}/pending"
+                prefix = f"{index}/{port}:" if isinstance(operator, JoinOperator) else f"{index}/pending"
                 found = [e for home in homes for e in _read(program, name, (here[0], home), prefix)]
                 more = [e.filter(_lies(e, partitioning, program, here[1], keys)) for e in found]
                 operator.replace_rows(port, _others(partitioning, program, here[1], keys), [e for e in more if len(e)])

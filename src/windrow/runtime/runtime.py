@@ -30,7 +30,7 @@ from windrow.runtime.job import Feed, Job
 from windrow.runtime.late import LateRowsStore
 from windrow.runtime.membership import SharedQuery
 from windrow.runtime.program import QueryProgram, frontier
-from windrow.runtime.status import Figures
+from windrow.runtime.status import TickFigures
 from windrow.runtime.streams import PushSource, Stream
 from windrow.runtime.tick import Tick, Ticker
 from windrow.runtime.view import HeldState, StateReader, StoredState, View
@@ -81,7 +81,7 @@ class Runtime:
         self.ticker = Ticker(store, functions, partitions or job.parallelism, how, in_process=job.in_process)
         self.declared = Declarations(self.ticker, strategy, budget_us, frames)
         self.late_rows = LateRowsStore(store)
-        self.figures = Figures()
+        self.figures = TickFigures()
         self._ticking = threading.RLock()  # one tick at a time
         self._quiet = threading.Event()  # no tick computes
         self._quiet.set()

@@ -41,7 +41,7 @@ Content = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredCatalog:
     """A catalog as a manifest names it, and what it was made of."""
 
     version: int
@@ -55,20 +55,20 @@ class SavedCatalog:
 
     def __init__(self, store: Store, strategy: str, budget: str = "none") -> None:
         self.store, self.strategy, self.budget = store, strategy, budget
-        self.kept: Kept | None = None  # what is in force
+        self.kept: StoredCatalog | None = None  # what is in force
 
-    def write(self, catalog: Catalog, shared: Content) -> Kept:
+    def write(self, catalog: Catalog, shared: Content) -> StoredCatalog:
         """What the next manifest must name; `shared`: who shares with whom. In force once it is `kept`."""
         now = self.kept
         if now is not None:
             change = between((now.catalog, now.shared), (catalog, shared))
             changes = (*now.changes, change) if change else now.changes
             if sum(map(_size, changes)) < FOLD:
-                return Kept(now.version, changes, catalog, shared)
+                return StoredCatalog(now.version, changes, catalog, shared)
         version = (0 if now is None else now.version) + 1
         self.store.write_catalog(version, self._whole(catalog, shared))
         reach("after catalog")
-        return Kept(version, (), catalog, shared)
+        return StoredCatalog(version, (), catalog, shared)
 
     def _whole(self, catalog: Catalog, shared: Content) -> dict[str, Any]:
         return {
@@ -123,7 +123,7 @@ class SavedCatalog:
             catalog = catalog.add(replace(bound.definition, plan=plan))
         shared = {k: _tuples(v) if k in ("families", "queries") else v for k, v in content["shared"].items()}
         shared["queries"] = Names(shared["queries"])
-        self.kept = Kept(manifest.catalog, manifest.changes, catalog, shared)
+        self.kept = StoredCatalog(manifest.catalog, manifest.changes, catalog, shared)
         return catalog, shared
 
 

@@ -26,11 +26,11 @@ from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.state.run import Run
 from windrow.runtime.membership import FamilyProgram
-from windrow.runtime.messages import Envelope, PartialCounts, Partials, QueryFailed, SharedAnswer, SharedRows
+from windrow.runtime.messages import Envelope, FamilyPartials, PartialCounts, QueryFailed, SharedAnswer, SharedRows
 from windrow.runtime.program import Program
 from windrow.sharing.family import Counters, Family, Joined
 from windrow.sharing.finish import Finish, finish
-from windrow.sharing.recognise import Source
+from windrow.sharing.recognise import FamilySource
 from windrow.sharing.registry import Functions
 from windrow.sharing.rows import SourceRows
 from windrow.store.runs import RunRef
@@ -57,7 +57,7 @@ MOST_REDUCERS = 1 << 10
 """Families without state that a worker process keeps."""
 
 _reducers: OrderedDict[tuple[str, str], Reducer] = OrderedDict()
-_rows: OrderedDict[tuple[str, Source], tuple[tuple[str, ...], SourceRows]] = OrderedDict()
+_rows: OrderedDict[tuple[str, FamilySource], tuple[tuple[str, ...], SourceRows]] = OrderedDict()
 
 
 class Reducer:
@@ -88,7 +88,7 @@ def _reducer(program: Program, roster: FamilyProgram) -> Reducer:
     return found
 
 
-def _source_rows(program: Program, source: Source, columns: Mapping[str, pa.DataType]) -> SourceRows:
+def _source_rows(program: Program, source: FamilySource, columns: Mapping[str, pa.DataType]) -> SourceRows:
     """The rows of a source, joined with the present versions of its tables, made once for all its families."""
     labels = sorted({t.partition("#")[0] for t in source.tables})
     versions = tuple(program.tables[t].uid for t in labels)
@@ -114,7 +114,7 @@ def reduced(
         for roster in program.deployment.families.values()
         if roster.source.stream == stream and only in (None, roster.name)
     ]
-    wanted: dict[Source, dict[str, pa.DataType]] = {}
+    wanted: dict[FamilySource, dict[str, pa.DataType]] = {}
     for reducer in reducers:
         wanted.setdefault(reducer.roster.source, {}).update(reducer.columns)
     order = None if (np.diff(ts) >= 0).all() else np.argsort(ts, kind="stable")
@@ -162,12 +162,12 @@ def _routed(
             if table.num_rows == 0:
                 continue
             if not keys or partitions == 1:
-                yield Envelope(home, sender, Partials(roster.name, slot, table))
+                yield Envelope(home, sender, FamilyPartials(roster.name, slot, table))
                 continue
             to = hash_rows(keys, table.num_rows).view(np.uint64) % np.uint64(partitions)
             for p in np.unique(to).tolist():
                 part = table.filter(pa.array(to == p))
-                yield Envelope(int(p), sender, Partials(roster.name, slot, part))
+                yield Envelope(int(p), sender, FamilyPartials(roster.name, slot, part))
 
 
 # -- stage 1 -----------------------------------------------------------------------------------------------------------
@@ -207,14 +207,14 @@ class FamilyState:
     def _answers(self, name: str) -> bool:
         return self.home or bool(self.family.joined[name].member.kind.keys)
 
-    def receive(self, message: Partials | PartialCounts | SharedRows) -> None:
+    def receive(self, message: FamilyPartials | PartialCounts | SharedRows) -> None:
         """Take in what stage 0 sent."""
         match message:
             case PartialCounts(_, rows, lifted, partials):
                 self.counted.rows += rows
                 self.counted.lifted += lifted
                 self.counted.partials += partials
-            case Partials(_, slot, table):
+            case FamilyPartials(_, slot, table):
                 self.inbox.setdefault(slot, []).append(table)
             case SharedRows():
                 self.rows.append(message)

@@ -28,7 +28,7 @@ from windrow.runtime.messages import Envelope, JoinRows, JoinSums, QueryFailed, 
 from windrow.runtime.program import Program
 from windrow.sharing.family import Counters
 from windrow.sharing.finish import Finish, finish
-from windrow.sharing.joins.accounts import Grouping
+from windrow.sharing.joins.accounts import ResultGrouping
 from windrow.sharing.joins.combine import combine
 from windrow.sharing.joins.operator import SharedJoin
 from windrow.sharing.registry import Functions
@@ -92,7 +92,7 @@ class JoinAnswers:
     partition: int
     home: bool
     finishes: dict[str, Finish] = field(default_factory=dict)
-    inbox: dict[Grouping, list[pa.Table]] = field(default_factory=dict)
+    inbox: dict[ResultGrouping, list[pa.Table]] = field(default_factory=dict)
     saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
     counted: Counters = field(default_factory=Counters)
@@ -227,7 +227,7 @@ class JoinState:
             self.answers.counted = self.counted
             self.answers.advance(frontier, starts, out)
 
-    def _send(self, grouping: Grouping, table: pa.Table, out: list[Envelope]) -> None:
+    def _send(self, grouping: ResultGrouping, table: pa.Table, out: list[Envelope]) -> None:
         """Sums to where they are answered: those of a group to one place."""
         number = self.join.groupings.index(grouping)
         if self.answers is not None:

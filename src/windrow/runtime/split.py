@@ -45,7 +45,7 @@ LINEAR = (Filter, Project, Call)
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitPlan:
     """A plan that splits: `lower` run by run, then the aggregate if there is one, then `upper` over `merged`."""
 
     scan: Scan
@@ -61,7 +61,7 @@ class Split:
         return MergeableAggregate(self.aggregate.keys, _calls(self.aggregate), self.aggregate.input.schema)
 
 
-def split(plan: QueryPlan) -> Split | None:
+def split(plan: QueryPlan) -> SplitPlan | None:
     """How a plan splits by run; None when it does not."""
     if plan.root.op is not StreamOp.RELATION or plan.root.period is not None:
         return None
@@ -82,7 +82,7 @@ def split(plan: QueryPlan) -> Split | None:
     upper: Node = merged
     for unary in reversed(above):
         upper = replace(unary, input=upper)
-    return Split(scans[0], lower, aggregate, upper, merged)
+    return SplitPlan(scans[0], lower, aggregate, upper, merged)
 
 
 def _linear(node: Node) -> bool:

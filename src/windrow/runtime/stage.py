@@ -26,14 +26,14 @@ from windrow.runtime.messages import (
     Answer,
     Clocks,
     Envelope,
+    ExchangedRows,
+    FamilyPartials,
     HistoryStart,
     JoinRows,
     JoinSums,
     Message,
     PartialCounts,
-    Partials,
     QueryFailed,
-    Rows,
     SharedRows,
     StreamMark,
     TaskReport,
@@ -65,7 +65,7 @@ class Stage:
         self.inbox: dict[tuple[str, int], list[tuple[int, Elements]]] = {}
         self.counters: dict[str, int] = {}
         self.families = deployed.families if stage == 1 else {}
-        self.for_families: list[Partials | PartialCounts | SharedRows] = []
+        self.for_families: list[FamilyPartials | PartialCounts | SharedRows] = []
         pairing, answering = stage == 1, stage == 2 and program.partitions > 1
         self.joins = deployed.joins if pairing or answering else {}
         self.for_joins: list[JoinRows | JoinSums] = []
@@ -147,7 +147,7 @@ class Stage:
 
     def _receive(self, envelope: Envelope) -> None:
         match envelope.message:
-            case Rows(stage, exchange, query, elements) if stage == self.stage:
+            case ExchangedRows(stage, exchange, query, elements) if stage == self.stage:
                 self.inbox.setdefault((query, exchange), []).append((envelope.sender, elements))
             case StreamMark(stream, low, high, rows, late):
                 if low is not None and high is not None:
@@ -157,7 +157,7 @@ class Stage:
                     self.counters[f"{what}.{stream}"] = self.counters.get(f"{what}.{stream}", 0) + n
             case HistoryStart(owner, ts):
                 self.firsts[f"{owner}?"] = min(self.firsts.get(f"{owner}?", INF), ts)
-            case Partials() | PartialCounts() | SharedRows() as message:
+            case FamilyPartials() | PartialCounts() | SharedRows() as message:
                 self.for_families.append(message)
             case JoinRows() | JoinSums() as message:
                 self.for_joins.append(message)
@@ -373,7 +373,7 @@ class Stage:
                 heavy = self.program.heavy_keys(name, exchange.partitioning)
                 parts = route(elements, exchange.partitioning, self.program.partitions, self.partition, heavy)
             for to, part in parts:
-                self._send(to, Rows(exchange.stage, number, name, part))
+                self._send(to, ExchangedRows(exchange.stage, number, name, part))
         final = len(held.flow.steps) - 1
         if placement.stages[final] == self.stage and final in values and len(values[final]):
             self._answer(name, values[final])

@@ -25,7 +25,7 @@ RECENT_SECONDS = 30.0
 RECENT_TICKS = 20
 
 
-class Figures:
+class TickFigures:
     """What recent ticks were like; ticks are added by one thread and read by others.
 
     Counters of the last half minute are summed as ticks come and go: a rate costs a look, however many there are.

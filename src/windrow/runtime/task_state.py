@@ -20,7 +20,7 @@ from windrow.operators.elements import Elements, concat
 from windrow.operators.state.run import Run, elements_of, run_of
 from windrow.plan.lower import Dataflow
 from windrow.runtime.join_choices import follow
-from windrow.runtime.program import Layout, Program, QueryProgram
+from windrow.runtime.program import Program, ProgramLayout, QueryProgram
 from windrow.runtime.shared_aggregation import FamilyState
 from windrow.runtime.shared_joins import JoinAnswers, JoinState
 from windrow.store.manifest import SlotKey
@@ -42,7 +42,7 @@ class QueryState:
     refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ProgramLayout:
         return self.query.layout
 
     @property

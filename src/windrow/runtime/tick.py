@@ -21,7 +21,7 @@ from windrow.catalog import StreamDef
 from windrow.errors import RuntimeFailure, WindrowError
 from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.elements import BEGINNING, Elements, concat
-from windrow.operators.join import Join
+from windrow.operators.join import JoinOperator
 from windrow.operators.state.run import Run
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import QueryPlan
@@ -200,7 +200,7 @@ class Ticker:
         kept = self.manifest.choices.get(name, {})
         placement = query.layout.placement
         for i, step in enumerate(query.layout.flow.steps):
-            if isinstance(step.operator, Join | AggregateDeltas):
+            if isinstance(step.operator, JoinOperator | AggregateDeltas):
                 copies = [placement.copies(i, port, self.partitions) for port in range(len(step.inputs))]
                 self.choices.register(name, i, step.operator, copies, kept.get(str(i)))
         if self.manifest.heavy:

@@ -18,14 +18,14 @@ from windrow.operators.elements import BEGINNING, INF, Elements
 from windrow.operators.history import EXP, SEQ
 from windrow.operators.materialize import relation_of
 from windrow.operators.quality import Quality
-from windrow.operators.star_join import StarJoin, quality_of
+from windrow.operators.star_join import StarJoinOperator, quality_of
 from windrow.operators.state.run import Run, ints
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import Emit, QueryPlan, Scan, StreamOp
 from windrow.runtime.program import QueryProgram
 from windrow.runtime.task_state import WAITING
 from windrow.store.manifest import Manifest, SlotKey
-from windrow.store.runs import Runs
+from windrow.store.runs import RunPlace
 
 
 class StateReader(Protocol):
@@ -47,7 +47,7 @@ class StateReader(Protocol):
 class StoredState:
     """The state that a manifest names, read as it is asked for."""
 
-    store: Runs
+    store: RunPlace
     manifest: Manifest
 
     @property
@@ -134,13 +134,13 @@ def _shown(table: Mapping[str, pa.Array] | pa.Table, key: str, stream: StreamDef
 
 def sheds(query: QueryProgram) -> bool:
     """Whether a join of the query gives rows up when memory is short."""
-    return any(isinstance(s.operator, StarJoin) for s in query.layout.flow.steps)
+    return any(isinstance(s.operator, StarJoinOperator) for s in query.layout.flow.steps)
 
 
 def star_quality(state: StateReader, query: QueryProgram) -> Quality | None:
     """What the joins of a query that shed when memory is short have kept, all partitions together; None: it has
     none."""
-    slots = {f"{i}/figures" for i, s in enumerate(query.layout.flow.steps) if isinstance(s.operator, StarJoin)}
+    slots = {f"{i}/figures" for i, s in enumerate(query.layout.flow.steps) if isinstance(s.operator, StarJoinOperator)}
     if not slots:
         return None
     return quality_of([r for slot, runs in state.slots(query.plan.name.lower()) if slot in slots for r in runs])

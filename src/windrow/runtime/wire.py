@@ -23,12 +23,12 @@ from windrow.operators.elements import INF, Elements, one
 from windrow.runtime.messages import (
     Answer,
     Envelope,
+    ExchangedRows,
+    FamilyPartials,
     JoinRows,
     JoinSums,
     LateRows,
     Message,
-    Partials,
-    Rows,
     SharedAnswer,
 )
 from windrow.sharing.cohort import Batch
@@ -96,11 +96,11 @@ def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[Envelope]:
 def encode(message: Message) -> tuple[str, str, bytes]:
     """The kind of a message, its address, and its body."""
     match message:
-        case Rows(stage, exchange, query, elements):
+        case ExchangedRows(stage, exchange, query, elements):
             return "rows", f"{stage}:{exchange}:{query}", encode_elements(elements)
         case Answer(query, elements):
             return "answer", query, encode_elements(elements)
-        case Partials(family, slot, table):
+        case FamilyPartials(family, slot, table):
             return "partials", f"{family}:{slot}", encode_table(table)
         case JoinRows(family, side, epoch, table):
             return "side", f"{family}:{side}:{epoch}", encode_table(table)
@@ -118,12 +118,12 @@ def decode(kind: str, address: str, body: pa.Buffer) -> Message:
     match kind:
         case "rows":
             stage, exchange, query = address.split(":", 2)
-            return Rows(int(stage), int(exchange), query, decode_elements(body))
+            return ExchangedRows(int(stage), int(exchange), query, decode_elements(body))
         case "answer":
             return Answer(address, decode_elements(body))
         case "partials":
             family, _, slot = address.partition(":")
-            return Partials(family, slot, decode_table(body))
+            return FamilyPartials(family, slot, decode_table(body))
         case "side":
             family, side, epoch = address.split(":")
             return JoinRows(family, int(side), int(epoch), decode_table(body))

@@ -25,7 +25,7 @@ from windrow.schedule.technique import IN_STEP, Joint, Technique
 
 
 @dataclass
-class _Entry:
+class _DeadlineEntry:
     task: Task
     done: int  # the update as of which it ran last
     due: int  # its deadline
@@ -34,7 +34,7 @@ class _Entry:
         return self.due - now
 
 
-class Scheduler:
+class DeadlineScheduler:
     """The tasks of a workload and their deadlines."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Scheduler:
         early: bool = False,
     ) -> None:
         self.technique, self.early = technique, early
-        self._entries: list[_Entry] = []
+        self._entries: list[_DeadlineEntry] = []
         self.replan(queries, now)
 
     @property
@@ -64,7 +64,7 @@ class Scheduler:
         self._entries = []
         for task in self.technique.tasks(queries):
             last = min(known.get(q, now) for q in task.queries)
-            self._entries.append(_Entry(task, last, self._deadline(task, last)))
+            self._entries.append(_DeadlineEntry(task, last, self._deadline(task, last)))
 
     def next(self, now: int) -> list[Task]:
         """The tasks to run together now, none if nothing is to be done; `ran` must follow."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from windrow.schedule.scheduler import Scheduler
+from windrow.schedule.scheduler import DeadlineScheduler
 from windrow.schedule.tasks import PeriodicQuery, SubGroup, Task, joint_cost
 from windrow.schedule.technique import IN_STEP, Technique
 
@@ -58,7 +58,7 @@ def simulate(
     seconds: Callable[[Sequence[SubGroup]], float] | None = None,
 ) -> Simulated:
     """Run a workload for so many updates; `speed`: cost units per second, unless `seconds` says what a run takes."""
-    scheduler = Scheduler(queries, technique, early=early)
+    scheduler = DeadlineScheduler(queries, technique, early=early)
     takes = seconds or (lambda parts: joint_cost(parts) / speed)
     clock, now, runs = 0.0, 0, list[JointRun]()
     while True:

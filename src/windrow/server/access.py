@@ -81,7 +81,7 @@ def read_tokens(path: str | Path) -> Tokens:
     return Tokens(rights)
 
 
-class Sessions:
+class LogIns:
     """Log-ins of browsers. Nothing is kept of them but the newest that logged out."""
 
     def __init__(self, tokens: Tokens) -> None:

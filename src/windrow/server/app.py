@@ -17,9 +17,9 @@ from windrow import __version__
 from windrow.engine import Engine
 from windrow.errors import WindrowError
 from windrow.server import changing, faults, reading
-from windrow.server.access import Sessions, Tokens
+from windrow.server.access import LogIns, Tokens
 from windrow.server.changes import ChangeStreams
-from windrow.server.guard import Guard, Limits
+from windrow.server.guard import Guard, ServerLimits
 from windrow.server.live import Live
 from windrow.server.metrics import exposition
 
@@ -43,12 +43,12 @@ ERROR = {
 }
 
 
-def create_app(engine: Engine, tokens: Tokens, limits: Limits | None = None, cookie: str = "windrow") -> Guard:
+def create_app(engine: Engine, tokens: Tokens, limits: ServerLimits | None = None, cookie: str = "windrow") -> Guard:
     """The application of one engine. `cookie`: its name, for cookies do not tell ports apart."""
-    limits = limits or Limits()
+    limits = limits or ServerLimits()
     app = FastAPI(title="windrow", version=__version__, openapi_url=None, docs_url=None, redoc_url=None)
     state = app.state
-    state.live, state.tokens, state.sessions, state.cookie = Live(engine), tokens, Sessions(tokens), cookie
+    state.live, state.tokens, state.sessions, state.cookie = Live(engine), tokens, LogIns(tokens), cookie
     state.changes = ChangeStreams(engine, limits.event_streams)
     state.slots = changing.Slots(limits.asks, limits.asks_waiting)
     app.include_router(reading.router)

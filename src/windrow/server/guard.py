@@ -20,7 +20,7 @@ from fastapi import FastAPI, HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
-from windrow.server.access import Right, Sessions, Tokens
+from windrow.server.access import LogIns, Right, Tokens
 from windrow.server.faults import fault, unforeseen
 
 OPEN = ("/healthz", "/", "/api/login")
@@ -41,7 +41,7 @@ HEADERS = {
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServerLimits:
     """What one server bears."""
 
     body_bytes: int = 16 << 20
@@ -74,7 +74,7 @@ class Rates:
 class Guard:
     """An ASGI layer around the whole application."""
 
-    def __init__(self, app: FastAPI, tokens: Tokens, sessions: Sessions, limits: Limits, cookie: str) -> None:
+    def __init__(self, app: FastAPI, tokens: Tokens, sessions: LogIns, limits: ServerLimits, cookie: str) -> None:
         self.app, self.tokens, self.sessions, self.limits, self.cookie = app, tokens, sessions, limits, cookie
         self._known, self._unknown = Rates(limits.requests_per_second), Rates(limits.refusals_per_second)
 

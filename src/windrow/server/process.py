@@ -21,7 +21,7 @@ from windrow.engine import Engine
 from windrow.errors import SourceError
 from windrow.server.access import Tokens
 from windrow.server.app import create_app
-from windrow.server.guard import Limits
+from windrow.server.guard import ServerLimits
 
 GRACE = 5
 """Seconds that requests under way have left when the server stops."""
@@ -40,7 +40,7 @@ class Address:
 class Server(uvicorn.Server):
     """An engine at an address."""
 
-    def __init__(self, engine: Engine, tokens: Tokens, address: Address, limits: Limits | None = None) -> None:
+    def __init__(self, engine: Engine, tokens: Tokens, address: Address, limits: ServerLimits | None = None) -> None:
         self._socket = listening(address)
         self.port: int = self._socket.getsockname()[1]
         scheme = "https" if address.certificate else "http"
@@ -97,7 +97,7 @@ class Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def serving(engine: Engine, tokens: Tokens, address: Address, limits: Limits | None = None) -> Iterator[Server]:
+def serving(engine: Engine, tokens: Tokens, address: Address, limits: ServerLimits | None = None) -> Iterator[Server]:
     """A server while the block runs."""
     server = Server(engine, tokens, address, limits)
     server.start()

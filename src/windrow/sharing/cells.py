@@ -34,7 +34,7 @@ from windrow.operators.aggregates.order import encode
 from windrow.operators.aggregates.vectors import Bools, Int64s, filled, raw, validity
 from windrow.sharing.conditions import Attribute, Condition, packed, read
 from windrow.sharing.kernels import locate, look_up, matches, nest
-from windrow.sharing.spans import Cut, Values
+from windrow.sharing.spans import Cut, ValueSet
 
 MOST_CELLS = 1 << 20
 """A plot of more cells than this, and than a few per box, keeps its boxes instead."""
@@ -110,7 +110,7 @@ _NULL = "null"
 _NULL_ONLY = ((_NULL, _NULL),)
 
 
-def _intervals(values: Values) -> tuple[tuple[Any, Any], ...]:
+def _intervals(values: ValueSet) -> tuple[tuple[Any, Any], ...]:
     return values.spans if not values.null else values.spans + _NULL_ONLY
 
 
@@ -318,7 +318,7 @@ class Plot:
         return np.concatenate(found), begins, np.array(places, np.int64)
 
     @cached_property
-    def runs(self) -> Runs:
+    def runs(self) -> CellRuns:
         """The predicates as runs of cells."""
         of, key, low, high = self._boxes.of, self._key, self._boxes.low, self._boxes.high
         cell = np.zeros(len(of), np.int64)
@@ -328,8 +328,8 @@ class Plot:
             cell = cell[which] * self._sizes[r][key] + place
         if len(low):
             begin = self.base[key] + cell * self._sizes[-1][key]
-            return Runs.of(of, key, begin + low[-1], begin + high[-1], len(self.conditions))
-        return Runs.of(of, key, self.base[key], self.base[key] + 1, len(self.conditions))
+            return CellRuns.of(of, key, begin + low[-1], begin + high[-1], len(self.conditions))
+        return CellRuns.of(of, key, self.base[key], self.base[key] + 1, len(self.conditions))
 
     def members(self, cells: Int64s) -> tuple[Int64s, Int64s]:
         """The predicates of cells, by their boxes: (first of each cell, predicates)."""
@@ -372,7 +372,7 @@ def unpacked(data: bytes) -> Plot:
 
 
 @dataclass(frozen=True)
-class Runs:
+class CellRuns:
     """Predicates as runs of cells `[low, high)`, in order and apart: those of p are `first[p]:first[p + 1]`."""
 
     first: Int64s
@@ -380,34 +380,34 @@ class Runs:
     high: Int64s
 
     @staticmethod
-    def of(predicate: Int64s, key: Int64s, low: Int64s, high: Int64s, count: int) -> Runs:
+    def of(predicate: Int64s, key: Int64s, low: Int64s, high: Int64s, count: int) -> CellRuns:
         """The runs of `count` predicates, those of one key that overlap or touch made one.
 
         >>> one = np.array([0, 0, 0])
-        >>> found = Runs.of(np.array([1, 0, 1]), one, np.array([4, 2, 1]), np.array([6, 3, 4]), 2)
+        >>> found = CellRuns.of(np.array([1, 0, 1]), one, np.array([4, 2, 1]), np.array([6, 3, 4]), 2)
         >>> found.first.tolist(), found.low.tolist(), found.high.tolist()
         ([0, 1, 2], [2, 1], [3, 6])
         """
         order = np.lexsort((low, predicate))
         p, k, begin, end = predicate[order], key[order], low[order], high[order]
         if not len(p):
-            return Runs(np.zeros(count + 1, np.int64), p, p)
+            return CellRuns(np.zeros(count + 1, np.int64), p, p)
         width = int(end.max()) + 2
         reach = np.maximum.accumulate(p * width + end)  # how far the runs of p go so far
         opens = np.ones(len(p), np.bool_)
         opens[1:] = (p[1:] * width + begin[1:] > reach[:-1]) | (k[1:] != k[:-1])
         at = np.flatnonzero(opens)
         last = np.append(at[1:], len(p)) - 1
-        return Runs(np.searchsorted(p[at], np.arange(count + 1)), begin[at], reach[last] - p[at] * width)
+        return CellRuns(np.searchsorted(p[at], np.arange(count + 1)), begin[at], reach[last] - p[at] * width)
 
     def at(self, predicate: int) -> tuple[int, Int64s, Int64s]:
         """How many runs a predicate has, and where they begin and end."""
         mine = slice(self.first[predicate], self.first[predicate + 1])
         return int(mine.stop - mine.start), self.low[mine], self.high[mine]
 
-    def take(self, predicates: Int64s) -> Runs:
+    def take(self, predicates: Int64s) -> CellRuns:
         """The runs of some predicates, in their order."""
         counts = np.diff(self.first)[predicates]
         first = np.concatenate(([0], np.cumsum(counts)))
         which = np.repeat(self.first[:-1][predicates] - first[:-1], counts) + np.arange(first[-1])
-        return Runs(first, self.low[which], self.high[which])
+        return CellRuns(first, self.low[which], self.high[which])

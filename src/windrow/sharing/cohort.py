@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import BEGINNING, INF, Elements, concat
-from windrow.sharing.windows import Window
+from windrow.sharing.windows import SlideWindow
 
 if TYPE_CHECKING:
     from windrow.plan.nodes import QueryPlan
@@ -109,7 +109,7 @@ class Cohort:
             self._names = tuple(self._list)
         return self._names
 
-    def add(self, name: str, window: Window, reader: int) -> None:
+    def add(self, name: str, window: SlideWindow, reader: int) -> None:
         """Have a member whose clock has not started."""
         place = self._place[name] = len(self._list)
         self._list.append(name)

@@ -1,6 +1,6 @@
 """Predicates as the index has them: unions of boxes over attributes.
 
-An attribute is an expression over a row. A box is a set of values for some attributes (`spans.Values`), so a row lies
+An attribute is an expression over a row. A box is a set of values for some attributes (`spans.ValueSet`), so a row lies
 in it when every one of them has such a value; a condition holds where the row lies in one of its boxes. Negations are
 pushed down to the tests, where they are complements, so three-valued logic needs no thought above them: a row for
 which a test is NULL lies neither in the box of the test nor in that of its negation.
@@ -35,7 +35,7 @@ from windrow.plan.expr import (
     Predicate,
     StartsWith,
 )
-from windrow.sharing.spans import ALL, NULL, Cut, Doubtful, Span, Values, compared, prefixed, united
+from windrow.sharing.spans import ALL, NULL, Cut, Doubtful, Span, ValueSet, compared, prefixed, united
 
 MOST_BOXES = 64
 """A condition of more boxes is not taken apart further."""
@@ -58,7 +58,7 @@ class Attribute:
         return bool(pa.types.is_string(self.type) or pa.types.is_large_string(self.type))
 
 
-Box = tuple[tuple[Attribute, Values], ...]
+Box = tuple[tuple[Attribute, ValueSet], ...]
 """Attributes with the values they may have, in the order of their SQL; the empty box holds every row."""
 
 
@@ -104,7 +104,7 @@ def within(attribute: Attribute, *spans: Span, null: bool = False) -> Condition:
     >>> within(Attribute('"a"', pa.int64(), ("a",)), (3, 7)).boxes[0][0][1].spans
     ((3, 7),)
     """
-    return Condition((((attribute, Values(spans, null)),),))
+    return Condition((((attribute, ValueSet(spans, null)),),))
 
 
 def both(a: Condition, b: Condition) -> Condition:
@@ -213,14 +213,14 @@ def _holds(predicate: Predicate, wanted: bool) -> Condition:
     raise NotImplementedError(type(predicate).__name__)
 
 
-def _values(atom: Atom) -> Values:
+def _values(atom: Atom) -> ValueSet:
     """The values for which a test is true."""
     type_ = atom.left.type
     match atom:
         case Comparison(operator=operator, constant=constant):
             return compared(operator, type_, constant)
         case OneOf(constants=constants):
-            return Values(united(s for c in constants for s in compared("=", type_, c).spans))
+            return ValueSet(united(s for c in constants for s in compared("=", type_, c).spans))
         case StartsWith(prefix=prefix):
             return prefixed(prefix)
         case IsNull():
@@ -262,8 +262,8 @@ def read(data: bytes) -> list[Condition]:
     types = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema))).types
     known = [Attribute(sql, t, tuple(reads), why) for (sql, reads, why), t in zip(about, types, strict=True)]
 
-    def values(spans: list[Any], null: bool) -> Values:
-        return Values(tuple((_cut(low), _cut(high)) for low, high in spans), null)
+    def values(spans: list[Any], null: bool) -> ValueSet:
+        return ValueSet(tuple((_cut(low), _cut(high)) for low, high in spans), null)
 
     return [Condition(tuple(tuple((known[a], values(s, null)) for a, s, null in box) for box in c)) for c in boxes]
 

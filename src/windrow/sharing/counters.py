@@ -27,8 +27,8 @@ import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.sharing.conditions import Condition
-from windrow.sharing.index import Index
-from windrow.sharing.windows import PAIRED, Window, compose, edges_between, multiples, sliced
+from windrow.sharing.index import PredicateIndex
+from windrow.sharing.windows import PAIRED, SlideWindow, compose, edges_between, multiples, sliced
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Cost:
         return self.partial + self.final
 
 
-def unshared_slices(windows: Sequence[Window], rows: int, period: int, technique: str = PAIRED) -> Cost:
+def unshared_slices(windows: Sequence[SlideWindow], rows: int, period: int, technique: str = PAIRED) -> Cost:
     """Table 3, first line: every query cuts for itself."""
     final = sum(
         (Fraction(period, w.slide) * Fraction(len(sliced(w, technique)) * w.range, w.slide) for w in windows),
@@ -52,7 +52,7 @@ def unshared_slices(windows: Sequence[Window], rows: int, period: int, technique
     return Cost(len(windows) * rows, int(final))
 
 
-def shared_slices(windows: Sequence[Window], rows: int, technique: str = PAIRED) -> Cost:
+def shared_slices(windows: Sequence[SlideWindow], rows: int, technique: str = PAIRED) -> Cost:
     """Table 3, second line, over one period of the composed window."""
     common = compose(sliced(w, technique) for w in windows)
     final = sum((Fraction(len(common) * w.range, w.slide) for w in windows), Fraction(0))
@@ -95,7 +95,7 @@ def count_fragments(
 
     `conditions`: one per query, in any number of copies.
     """
-    index = Index(conditions)
+    index = PredicateIndex(conditions)
     places = index.places(attributes)
     slice_ = np.zeros(rows, np.int64) if first is None else np.repeat(np.arange(len(first) - 1), np.diff(first))
     code = slice_
@@ -121,7 +121,9 @@ def _refined(code: Int64s, signatures: Bools, kind: Int64s, kinds: Bools) -> tup
     return refined, np.concatenate((signatures[pairs // len(kinds)], kinds[pairs % len(kinds)]), axis=1)
 
 
-def count_slices(windows: Sequence[Window], begin: int, end: int, shared: bool = True, technique: str = PAIRED) -> int:
+def count_slices(
+    windows: Sequence[SlideWindow], begin: int, end: int, shared: bool = True, technique: str = PAIRED
+) -> int:
     """Final aggregations over windows that end in `(begin, end]`: the slices in each, all counted as filled."""
     total = 0
     common = edges_between(windows, begin - max(w.range for w in windows), end, technique) if shared else None
@@ -134,10 +136,10 @@ def count_slices(windows: Sequence[Window], begin: int, end: int, shared: bool =
     return total
 
 
-def least_rate(windows: Sequence[Window], technique: str = PAIRED, gamma: float | None = None) -> float:
+def least_rate(windows: Sequence[SlideWindow], technique: str = PAIRED, gamma: float | None = None) -> float:
     """Inequality 1: the rows per tick above which sharing slices costs less; `gamma`: slices per tick, if known.
 
-    >>> least_rate([Window(18, 15), Window(12, 9)]) < 1
+    >>> least_rate([SlideWindow(18, 15), SlideWindow(12, 9)]) < 1
     True
     """
     if len(windows) < 2:
@@ -147,13 +149,13 @@ def least_rate(windows: Sequence[Window], technique: str = PAIRED, gamma: float 
     return final / (len(windows) - 1)
 
 
-def slice_rate(windows: Sequence[Window], technique: str = PAIRED) -> float:
+def slice_rate(windows: Sequence[SlideWindow], technique: str = PAIRED) -> float:
     """Common slices per tick, estimated without composing: counted over a stretch of the longest slides."""
     distinct = sorted(set(windows))
     stretch = 4 * max(w.slide for w in distinct)
     return len(edges_between(distinct, 0, stretch, technique)) / stretch
 
 
-def worth_sharing(windows: Sequence[Window], rows_per_tick: float, technique: str = PAIRED) -> bool:
+def worth_sharing(windows: Sequence[SlideWindow], rows_per_tick: float, technique: str = PAIRED) -> bool:
     """Whether queries with these windows should share, at a measured rate."""
     return len(windows) > 1 and rows_per_tick > least_rate(windows, technique)

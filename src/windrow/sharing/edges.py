@@ -14,13 +14,13 @@ from math import gcd
 import numpy as np
 
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.sharing.windows import PAIRED, PANED, Window
+from windrow.sharing.windows import PAIRED, PANED, SlideWindow
 
 
 class Edges:
     """Windows of owners `0..owners - 1`."""
 
-    def __init__(self, windows: Iterable[tuple[int, Window]], owners: int, technique: str = PAIRED) -> None:
+    def __init__(self, windows: Iterable[tuple[int, SlideWindow]], owners: int, technique: str = PAIRED) -> None:
         listed = sorted({(o, *cut) for o, w in windows for cut in _cuts(w, technique)})
         self.owners = owners
         table = np.array(listed, np.int64).reshape(-1, 3)
@@ -57,7 +57,7 @@ class Edges:
         return np.repeat(self._owner, len(times)), np.concatenate(found)
 
 
-def _cuts(window: Window, technique: str) -> list[tuple[int, int]]:
+def _cuts(window: SlideWindow, technique: str) -> list[tuple[int, int]]:
     phase = window.phase
     if technique == PANED:
         return [(gcd(window.range, window.slide), phase)]

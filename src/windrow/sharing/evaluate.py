@@ -19,7 +19,7 @@ from windrow.errors import RuntimeFailure
 from windrow.operators import scalar
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import Elements
-from windrow.operators.linear import Call as CallOperator
+from windrow.operators.linear import CallOperator as CallOperator
 from windrow.operators.linear import Formula
 from windrow.sharing.member import Kind, Member, UserCall
 

@@ -23,10 +23,10 @@ from windrow.plan.nodes import QueryPlan
 from windrow.plan.words import duration
 from windrow.sharing.conditions import bits
 from windrow.sharing.counters import least_rate, slice_rate
-from windrow.sharing.index import Index
+from windrow.sharing.index import PredicateIndex
 from windrow.sharing.joins.explain import sharing_of_join
 from windrow.sharing.registry import Registry, Served
-from windrow.sharing.windows import Window, sliced
+from windrow.sharing.windows import SlideWindow, sliced
 
 SHOWN = 5
 """Names listed before the rest is only counted."""
@@ -62,7 +62,7 @@ def sharing_of(registry: Registry, plan: QueryPlan) -> dict[str, Any]:
     return found | {"text": _lines(found, served.query.member.window, unit_of(plan))}
 
 
-def _windows(served: Served) -> list[Window]:
+def _windows(served: Served) -> list[SlideWindow]:
     return [e.member.window for e in served.family.joined.values()]
 
 
@@ -75,14 +75,14 @@ def _slices(registry: Registry, served: Served) -> dict[str, Any]:
     }
 
 
-def _index(served: Served) -> Index:
+def _index(served: Served) -> PredicateIndex:
     family = served.family
     if served.query.member.condition in family.index.home:
         return family.index
-    return Index(e.member.condition for e in family.joined.values())
+    return PredicateIndex(e.member.condition for e in family.joined.values())
 
 
-def _cells(served: Served, index: Index) -> dict[str, Any]:
+def _cells(served: Served, index: PredicateIndex) -> dict[str, Any]:
     k, i = index.home[served.query.member.condition]
     plot = index.plots[k]
     inside = runs = None
@@ -116,7 +116,7 @@ def _reads(served: Served) -> str:
     return "partials per group" if mine.kind.keys else "partials per value"
 
 
-def _others(served: Served, index: Index) -> dict[str, list[str]]:
+def _others(served: Served, index: PredicateIndex) -> dict[str, list[str]]:
     mine = served.query.member
     entries = [e for e in served.family.joined.values() if e.member.name != mine.name]
     home = index.home[mine.condition][0]
@@ -127,7 +127,7 @@ def _others(served: Served, index: Index) -> dict[str, list[str]]:
     }
 
 
-def _saved(registry: Registry, served: Served, index: Index, unit: int) -> dict[str, Any] | None:
+def _saved(registry: Registry, served: Served, index: PredicateIndex, unit: int) -> dict[str, Any] | None:
     n = len(served.family)
     if n < 2:
         return None
@@ -141,7 +141,7 @@ def _saved(registry: Registry, served: Served, index: Index, unit: int) -> dict[
     }  # fmt: skip
 
 
-def _lines(found: dict[str, Any], window: Window, unit: int) -> list[str]:
+def _lines(found: dict[str, Any], window: SlideWindow, unit: int) -> list[str]:
     slices, cells, others = found["slices"], found["cells"], found["with"]
     own = ", ".join(duration(s, unit) for s in slices["own"][:SHOWN]) + (", ..." if len(slices["own"]) > SHOWN else "")
     shown = f"[RANGE {duration(window.range, unit)} SLIDE {duration(window.slide, unit)}]"

@@ -30,10 +30,10 @@ from windrow.sharing.conditions import Condition
 from windrow.sharing.edges import Edges
 from windrow.sharing.evaluate import Expressions
 from windrow.sharing.feeds import Account, Feed, ShardsKey
-from windrow.sharing.index import Index
-from windrow.sharing.ledger import Due, Entries, Ledger
+from windrow.sharing.index import PredicateIndex
+from windrow.sharing.ledger import DueAnswers, Entries, Ledger
 from windrow.sharing.member import Counters, Joined, Kind, Member, UserCall
-from windrow.sharing.shards import Due as ShardsDue
+from windrow.sharing.shards import DueQuery as ShardsDue
 from windrow.sharing.shards import Shards
 from windrow.sharing.windows import PAIRED
 
@@ -50,7 +50,7 @@ class Family:
         self.failed: dict[str, RuntimeFailure] = {}
         self.ledger = Ledger()
         self.shards: dict[ShardsKey, Shards] = {}
-        self.index = Index()
+        self.index = PredicateIndex()
         self.epoch = 0
         self.counters = Counters()
         self.last = BEGINNING
@@ -240,7 +240,7 @@ class Family:
                 del self._users[condition]
         self._stale = {}
         if 2 * len(new) > len(self.index.home):  # much has changed: plan anew
-            self.index = Index(self._users, self._rows_per_slice)
+            self.index = PredicateIndex(self._users, self._rows_per_slice)
             made = self.index.plots
         else:
             made = self.index.changed(new, gone)
@@ -352,10 +352,10 @@ class Family:
                 )
         return found
 
-    def _for(self, only: frozenset[str]) -> tuple[Index, dict[Plot, Feed]]:
+    def _for(self, only: frozenset[str]) -> tuple[PredicateIndex, dict[Plot, Feed]]:
         """An index for some queries alone."""
         entries = [self.joined[n] for n in only if n in self.joined]
-        index = Index(e.member.condition for e in entries)
+        index = PredicateIndex(e.member.condition for e in entries)
         feeds = {p: Feed(p, self.technique) for p in index.plots}
         for entry in entries:
             k, i = index.home[entry.member.condition]
@@ -391,7 +391,9 @@ class Family:
 
     def _from_ledger(self, members: Cohort, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
         """The answers of queries with the same aggregates, all at once."""
-        due = Due(members.reader[which], first, counts, members.slide[which], members.offset[which], members.lag[which])
+        due = DueAnswers(
+            members.reader[which], first, counts, members.slide[which], members.offset[which], members.lag[which]
+        )
         calls = self.joined[members.names[0]].member.kind.calls
         answers, read = self.ledger.answers(calls, due)
         self.counters.reads += read

@@ -18,10 +18,10 @@ from windrow.sharing.cells import Plot
 from windrow.sharing.conditions import Condition
 from windrow.sharing.edges import Edges
 from windrow.sharing.kernels import number
-from windrow.sharing.lanes import Kept
+from windrow.sharing.lanes import NeededLanes
 from windrow.sharing.ledger import Entries
-from windrow.sharing.settle import ByMembers, ByRuns, Calendar, settling
-from windrow.sharing.windows import Window
+from windrow.sharing.settle import ByMembers, ByRuns, SettleTimes, settling
+from windrow.sharing.windows import SlideWindow
 
 ShardsKey = tuple[tuple[str, ...], tuple[str, ...]]
 """Which shards: the keys, and the columns whose values are kept."""
@@ -35,7 +35,7 @@ class Account:
 
     number: int
     condition: Condition
-    windows: dict[Window, int] = field(default_factory=dict)  # how many queries have each
+    windows: dict[SlideWindow, int] = field(default_factory=dict)  # how many queries have each
 
 
 class Feed:
@@ -47,9 +47,9 @@ class Feed:
         self._numbers: list[int] = []
         self._predicates: list[int] = []
         self._class: list[int] = []
-        self._classes: dict[frozenset[Window], int] = {}
+        self._classes: dict[frozenset[SlideWindow], int] = {}
         self._arrays: _Arrays | None = None
-        self._users: dict[ShardsKey, Counter[tuple[int, Window]]] = {}  # of shards: (predicate, window)
+        self._users: dict[ShardsKey, Counter[tuple[int, SlideWindow]]] = {}  # of shards: (predicate, window)
         self._shards: dict[ShardsKey, tuple[Edges, Bools | None]] = {}
 
     # -- who is fed --------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class Feed:
         if known != self._class[at]:
             self._class[at], self._arrays = known, None
 
-    def use(self, key: ShardsKey, predicate: int, window: Window, times: int) -> None:
+    def use(self, key: ShardsKey, predicate: int, window: SlideWindow, times: int) -> None:
         """Feed shards for so many more queries with a window and a predicate."""
         users = self._users.setdefault(key, Counter())
         users[predicate, window] += times
@@ -101,10 +101,12 @@ class Feed:
 
     # -- entries of accounts -----------------------------------------------------------------------------------------
 
-    def entries(self, ts: Int64s, cell: Int64s, columns: Mapping[str, pa.Array], kept: Kept) -> tuple[Entries, int]:
+    def entries(
+        self, ts: Int64s, cell: Int64s, columns: Mapping[str, pa.Array], kept: NeededLanes
+    ) -> tuple[Entries, int]:
         """The entries of rows in time order, in cells of the plot, and how many partials they were made of."""
         arrays = self._made()
-        calendar = Calendar.of(arrays.edges, ts, arrays.class_at, arrays.accounts)
+        calendar = SettleTimes.of(arrays.edges, ts, arrays.class_at, arrays.accounts)
         of_row, begin, cells = _partials(self.plot.cells, calendar.first(ts), cell)
         lanes = kept.lift(columns, of_row, len(cells))
         account, edge, sums = arrays.settling.sums(begin, cells, lanes, calendar)

@@ -17,7 +17,7 @@ import numpy as np
 
 from windrow.errors import RuntimeFailure
 from windrow.operators.elements import Elements
-from windrow.operators.linear import Bounds, Call, Project, Select, bounded
+from windrow.operators.linear import Bounds, CallOperator, ProjectOperator, SelectOperator, bounded
 from windrow.operators.protocol import Operator
 from windrow.plan import nodes as n
 from windrow.plan.dataflow import Circuit
@@ -131,15 +131,15 @@ def _apart(
 def _operator(node: n.Node, functions: Functions) -> Operator:
     match node:
         case n.Filter():
-            return Select([formula(node.predicate)])
+            return SelectOperator([formula(node.predicate)])
         case n.Project():
-            return Project([(name, formula(e)) for name, e in node.outputs])
+            return ProjectOperator([(name, formula(e)) for name, e in node.outputs])
         case n.WindowBounds():
             return Bounds(node.bounds, node.type)
         case n.Call():
-            return Call(node.output, node.function, functions[node.function], node.arguments, node.type)
+            return CallOperator(node.output, node.function, functions[node.function], node.arguments, node.type)
     raise NotImplementedError(type(node).__name__)
 
 
 def _copies(operator: Operator) -> bool:
-    return isinstance(operator, Project) and all(f.copies is not None for _, f in operator.outputs)
+    return isinstance(operator, ProjectOperator) and all(f.copies is not None for _, f in operator.outputs)

@@ -41,7 +41,7 @@ class Costs:
     cell: float = 5.0
 
 
-class Index:
+class PredicateIndex:
     """The plots of a set of conditions; `home` says which plot a condition is in, and which predicate of it."""
 
     def __init__(self, conditions: Iterable[Condition] = (), rows_per_slice: float = 256.0, costs: Costs | None = None):

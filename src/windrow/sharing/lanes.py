@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates import Aggregation
-from windrow.operators.aggregates.answers import Answer, coded, scalars
+from windrow.operators.aggregates.answers import PointValues, coded, scalars
 from windrow.operators.aggregates.call import EXTREMES, MOMENTS
-from windrow.operators.aggregates.order import Order, encode, has_fixed_codes
-from windrow.operators.aggregates.sums import Cells, Layout, Lowering, Sums, relaid
+from windrow.operators.aggregates.order import CodeOrder, encode, has_fixed_codes
+from windrow.operators.aggregates.sums import Cells, Lowering, SumLanes, Sums, relaid
 from windrow.operators.aggregates.vectors import Bools, Int64s, validity
 from windrow.operators.state.run import ints
 from windrow.sharing.kernels import greatest, tally
@@ -26,7 +26,7 @@ ROWS = "rows"
 
 
 @dataclass(frozen=True)
-class Sliced:
+class SlicedRows:
     """Rows in time order, cut at edges: `first[s]:first[s + 1]` are the rows up to `edges[s]`."""
 
     first: Int64s
@@ -70,22 +70,22 @@ class Best:
         )
         return found
 
-    def answer(self, best: Int64s, some: Bools, type_: pa.DataType) -> Answer:
+    def answer(self, best: Int64s, some: Bools, type_: pa.DataType) -> PointValues:
         """Codes as values; null where there are none."""
-        return coded(~best if self.least else best, None if some.all() else some, Order(self.type), type_)
+        return coded(~best if self.least else best, None if some.all() else some, CodeOrder(self.type), type_)
 
 
 @dataclass(frozen=True)
 class Packing:
     """Which columns' lanes a matrix has behind lane 0, in order."""
 
-    columns: tuple[tuple[str, Layout], ...] = ()
+    columns: tuple[tuple[str, SumLanes], ...] = ()
 
     @property
     def width(self) -> int:
         return 1 + sum(layout.width for _, layout in self.columns)
 
-    def places(self) -> dict[str, tuple[int, Layout]]:
+    def places(self) -> dict[str, tuple[int, SumLanes]]:
         """Where each column's lanes begin."""
         found, at = {}, 1
         for column, layout in self.columns:
@@ -98,7 +98,7 @@ class Packing:
         return [ROWS, *(f"{name}|{column}" for column, layout in self.columns for name in layout.names())]
 
 
-def packed(rows: Int64s, lanes: Mapping[str, tuple[Int64s, Layout]], packing: Packing) -> Int64s:
+def packed(rows: Int64s, lanes: Mapping[str, tuple[Int64s, SumLanes]], packing: Packing) -> Int64s:
     """Lanes of columns in one matrix; columns that are not given have none."""
     found = np.zeros((len(rows), packing.width), np.int64)
     found[:, 0] = rows
@@ -109,12 +109,12 @@ def packed(rows: Int64s, lanes: Mapping[str, tuple[Int64s, Layout]], packing: Pa
     return found
 
 
-def unpacked(matrix: Int64s, packing: Packing) -> dict[str, tuple[Int64s, Layout]]:
+def unpacked(matrix: Int64s, packing: Packing) -> dict[str, tuple[Int64s, SumLanes]]:
     """The lanes of every column of a matrix."""
     return {c: (matrix[:, at : at + layout.width], layout) for c, (at, layout) in packing.places().items()}
 
 
-class Kept:
+class NeededLanes:
     """What some aggregates need of rows: lanes of columns, and best codes."""
 
     def __init__(self) -> None:
@@ -187,12 +187,12 @@ def lane_columns(matrix: Int64s, packing: Packing) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(matrix[:, k]) for k, name in enumerate(packing.names())}
 
 
-def lanes_of(table: pa.Table, column: str) -> tuple[Int64s, Layout]:
+def lanes_of(table: pa.Table, column: str) -> tuple[Int64s, SumLanes]:
     """The lanes of one column in a table, and their layout."""
     ending = f"|{column}"
     marks = ("least", "least?", "greatest", "greatest?")
     names = [n[: -len(ending)] for n in table.column_names if n.endswith(ending) and n[: -len(ending)] not in marks]
-    layout = Layout.of_names(names)
+    layout = SumLanes.of_names(names)
     lanes = np.zeros((table.num_rows, layout.width), np.int64)
     for k, name in enumerate(layout.names()):
         if name in names:
@@ -200,12 +200,14 @@ def lanes_of(table: pa.Table, column: str) -> tuple[Int64s, Layout]:
     return lanes, layout
 
 
-def lowered(calls: Sequence[Aggregation], matrix: Int64s, packing: Packing, kept: Kept) -> dict[Aggregation, Answer]:
+def lowered(
+    calls: Sequence[Aggregation], matrix: Int64s, packing: Packing, kept: NeededLanes
+) -> dict[Aggregation, PointValues]:
     """The answers of the calls that are sums, one per row of a matrix of lanes."""
     rows = np.ascontiguousarray(matrix[:, 0])
     places = packing.places()
     lowerings: dict[str, Lowering] = {}
-    found: dict[Aggregation, Answer] = {}
+    found: dict[Aggregation, PointValues] = {}
     for call in calls:
         if call.column is None:
             found[call] = scalars(rows, None, call.type)

@@ -27,14 +27,14 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates import Aggregation
-from windrow.operators.aggregates.answers import Answer
+from windrow.operators.aggregates.answers import PointValues
 from windrow.operators.aggregates.call import EXTREMES
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.state.run import Run, ints
 from windrow.sharing.chains import append, listed, passed
-from windrow.sharing.lanes import Kept, Packing, code_names, lane_columns, lowered, packed, unpacked
+from windrow.sharing.lanes import NeededLanes, Packing, code_names, lane_columns, lowered, packed, unpacked
 from windrow.sharing.synopses import best_between
-from windrow.sharing.windows import Window
+from windrow.sharing.windows import SlideWindow
 
 _FEW = 1024
 _NONE = -1
@@ -63,7 +63,7 @@ class Entries:
         return packed(self.lanes[:, 0], unpacked(self.lanes, self.packing), packing)
 
     @staticmethod
-    def of(table: pa.Table, kept: Kept) -> Entries:
+    def of(table: pa.Table, kept: NeededLanes) -> Entries:
         """The entries of a table that `table` made."""
         lanes, packing = kept.read(table)
         return Entries(ints(table, "account"), ints(table, "edge"), lanes, packing, kept.read_codes(table))
@@ -81,7 +81,7 @@ def together(parts: Sequence[Entries], packing: Packing) -> Entries:
 
 
 @dataclass(frozen=True)
-class Due:
+class DueAnswers:
     """Answers that are due: `count[i]` of `reader[i]`, at every `k * slide[i] + offset[i]` from k = `first[i]` on.
 
     Windows end `lag[i]` before the instant, in the time of rows.
@@ -106,7 +106,7 @@ class Ledger:
     """The entries of all accounts, and those who read them."""
 
     def __init__(self) -> None:
-        self.kept = Kept()
+        self.kept = NeededLanes()
         self._packing = Packing()
         self._bests: tuple[tuple[str, bool], ...] = ()
         self._size = 0  # entries, dead ones among them
@@ -133,7 +133,7 @@ class Ledger:
         self.kept.provide(calls, types)
         self._fit()
 
-    def open(self, account: int, window: Window) -> int:
+    def open(self, account: int, window: SlideWindow) -> int:
         """A reader of an account, which is opened if it is new."""
         slot = self._accounts.get(account)
         if slot is None:
@@ -279,7 +279,7 @@ class Ledger:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    def answers(self, calls: Sequence[Aggregation], due: Due) -> tuple[dict[Aggregation, Answer], int]:
+    def answers(self, calls: Sequence[Aggregation], due: DueAnswers) -> tuple[dict[Aggregation, PointValues], int]:
         """The answers of calls, and of how many entries they are made. Instants of a reader come in order."""
         readers, found = self._readers, {}
         asked = (due.reader, due.first, due.count, due.slide, due.offset - due.lag, readers.slot, readers.range)

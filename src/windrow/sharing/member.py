@@ -13,7 +13,7 @@ from windrow.operators.linear import Formula
 from windrow.sharing.conditions import Condition
 from windrow.sharing.feeds import ShardsKey
 from windrow.sharing.lanes import takes
-from windrow.sharing.windows import Window
+from windrow.sharing.windows import SlideWindow
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Member:
     """
 
     name: str
-    window: Window
+    window: SlideWindow
     condition: Condition
     kind: Kind
     steps: tuple[Formula | UserCall, ...] = ()

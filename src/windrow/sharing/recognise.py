@@ -26,7 +26,7 @@ from windrow.plan.parametric import Constants, Form, Shape, same
 from windrow.scalar_engine import quote
 from windrow.sharing.conditions import Attribute, condition
 from windrow.sharing.member import Kind, Member, UserCall
-from windrow.sharing.windows import Window
+from windrow.sharing.windows import SlideWindow
 
 SHARED = "#shared"
 """The stream that stands for the shared aggregate in what remains of a plan."""
@@ -37,7 +37,7 @@ class NotShared(Exception):
 
 
 @dataclass(frozen=True)
-class Source:
+class FamilySource:
     """The rows of a family: a stream, and the tables it is joined with by equality."""
 
     stream: str
@@ -50,7 +50,7 @@ class Recognised:
     """A query that can share."""
 
     plan: n.QueryPlan
-    source: Source
+    source: FamilySource
     member: Member
     columns: Mapping[str, pa.DataType]  # of the family's rows that the member reads
     shown: tuple[tuple[str, str], ...]  # the aggregate's columns: (name in the plan, name in the member)
@@ -189,7 +189,7 @@ class _Rows:
     stream: str = ""
     tables: list[str] = field(default_factory=list)
     equalities: set[tuple[str, str, bool]] = field(default_factory=set)
-    window: Window | None = None
+    window: SlideWindow | None = None
     period: int | None = None
     offset: int = 0
     lag: int = 0
@@ -229,7 +229,7 @@ class _Rows:
             raise NotShared("its window is no RANGE with a SLIDE")
         self.read(node.input)
         if self.period is not None:
-            self.window = Window(spec.size, self.period, self.offset, self.lag)
+            self.window = SlideWindow(spec.size, self.period, self.offset, self.lag)
 
     def _call(self, node: n.Call) -> None:
         arguments = tuple(_formula(self.columns[a]) for a in node.arguments)
@@ -318,7 +318,7 @@ def _member(plan: n.QueryPlan, aggregate: n.Aggregate, rows: _Rows) -> Recognise
     calling = tuple(s for s in steps if isinstance(s, UserCall))
     kind = Kind.of(tuple(dict.fromkeys(keys)), tuple(calls), formulas, calling, above)
     member = Member(plan.name, rows.window, whole, kind, steps)
-    source = Source(rows.stream, tuple(sorted(rows.tables)), frozenset(rows.equalities))
+    source = FamilySource(rows.stream, tuple(sorted(rows.tables)), frozenset(rows.equalities))
     read = {c for f in (*formulas.values(), *(s for s in steps if isinstance(s, Formula))) for c in f.reads}
     read |= {c for s in steps if isinstance(s, UserCall) for f in s.arguments for c in f.reads}
     read |= {c for left, right, _ in rows.equalities for c in (left, right)}
@@ -337,4 +337,4 @@ def _replaced(node: n.Node, old: n.Node, new: n.Node) -> n.Node:
     return node.with_inputs(*(_replaced(i, old, new) for i in node.inputs))
 
 
-__all__ = ["SHARED", "NotShared", "Recognised", "Source", "recognise"]
+__all__ = ["SHARED", "FamilySource", "NotShared", "Recognised", "recognise"]

@@ -24,7 +24,7 @@ from windrow.sharing.counters import least_rate, worth_sharing
 from windrow.sharing.family import Family
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.joins.registry import ALONE, JoinRegistry
-from windrow.sharing.recognise import NotShared, Recognised, Source, recognise
+from windrow.sharing.recognise import FamilySource, NotShared, Recognised, recognise
 from windrow.sharing.windows import PAIRED, PANED
 
 TECHNIQUES = ("auto", "off", "slices", "fragments", "shards")
@@ -106,7 +106,7 @@ class Registry:
 
     def chosen(self, queries: Sequence[Recognised], rate: Callable[[str], float]) -> list[Recognised]:
         """Of queries that come together, those that cost less together than apart (inequality 1)."""
-        families: dict[Source, list[Recognised]] = {}
+        families: dict[FamilySource, list[Recognised]] = {}
         for query in queries:
             families.setdefault(query.source, []).append(query)
         found: list[Recognised] = []

@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
-from windrow.operators.join import Join, Part
-from windrow.sharing.recognise import Source
+from windrow.operators.join import JoinOperator, Part
+from windrow.sharing.recognise import FamilySource
 
 
 class SourceRows:
     """The rows of a source: a stream's, joined with its tables or not; columns that some query reads."""
 
-    def __init__(self, source: Source, tables: Mapping[str, pa.Table]) -> None:
+    def __init__(self, source: FamilySource, tables: Mapping[str, pa.Table]) -> None:
         self.source, self._tables = source, tables
         self.columns: dict[str, pa.DataType] = {}
-        self._join: Join | None = None
+        self._join: JoinOperator | None = None
         self._shape: tuple[str, ...] = ()
 
     def read(self, columns: Mapping[str, pa.DataType]) -> None:
@@ -55,7 +55,7 @@ class SourceRows:
             names = {name.lower(): name for name in table.column_names}
             arrays = {c: one(table.column(names[c.partition(".")[2]])).cast(t) for c, t in mine.items()}
             held.append(Elements.positive(np.full(table.num_rows, BEGINNING + 1), INF, arrays))
-        self._join = Join(parts, sorted(self.source.equalities))
+        self._join = JoinOperator(parts, sorted(self.source.equalities))
         self._shape = tuple(sorted(self.columns))
         self._join.advance([Elements.empty(parts[0].columns), *held], BEGINNING + 1)
 

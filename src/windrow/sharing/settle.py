@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.sharing.cells import Plot, Runs
+from windrow.sharing.cells import CellRuns, Plot
 from windrow.sharing.edges import Edges
 from windrow.sharing.kernels import best_of_members, best_of_runs, members_of_cells, settle_members, settle_runs
 
@@ -29,7 +29,7 @@ MOST_MEMBERS = 1 << 22
 
 
 @dataclass(frozen=True)
-class Calendar:
+class SettleTimes:
     """When accounts are looked at: those of a class at the ends of slices that list it, and for the edge ahead.
 
     `edges[s]` ends slice s, the last slice is open; classes due then are `due[due_at[s]:due_at[s + 1]]`; accounts of
@@ -44,7 +44,7 @@ class Calendar:
     accounts: Int64s
 
     @staticmethod
-    def of(edges: Edges, ts: Int64s, class_at: Int64s, accounts: Int64s) -> Calendar:
+    def of(edges: Edges, ts: Int64s, class_at: Int64s, accounts: Int64s) -> SettleTimes:
         """The calendar of classes for rows at sorted times."""
         last = int(ts[-1])
         own_at, own = edges.own(ts, last)
@@ -56,7 +56,7 @@ class Calendar:
         later, first = np.unique(of[~now], return_index=True)
         ahead[later] = own[~now][first]
         due_at = np.searchsorted(slice_[order], np.arange(len(closed) + 2))
-        return Calendar(np.append(closed, last), due_at, of[now][order], ahead, class_at, accounts)
+        return SettleTimes(np.append(closed, last), due_at, of[now][order], ahead, class_at, accounts)
 
     def first(self, ts: Int64s) -> Int64s:
         """The first row of every slice, and the end."""
@@ -77,9 +77,9 @@ class ByRuns:
     def __init__(self, plot: Plot, predicates: Int64s) -> None:
         self._base = plot.base
         self._segment = np.repeat(np.arange(len(plot.base) - 1), np.diff(plot.base))
-        self._runs: Runs = plot.runs.take(predicates)
+        self._runs: CellRuns = plot.runs.take(predicates)
 
-    def sums(self, begin: Int64s, cells: Int64s, lanes: Int64s, calendar: Calendar) -> Summed:
+    def sums(self, begin: Int64s, cells: Int64s, lanes: Int64s, calendar: SettleTimes) -> Summed:
         """The entries of partials, which are in `cells`; those of slice s are `begin[s]:begin[s + 1]`."""
         runs = self._runs
         found: Summed = settle_runs(
@@ -88,7 +88,7 @@ class ByRuns:
         return found
 
     def best(
-        self, begin: Int64s, cells: Int64s, best: Int64s, some: Bools, calendar: Calendar, at: Int64s, edge: Int64s,
+        self, begin: Int64s, cells: Int64s, best: Int64s, some: Bools, calendar: SettleTimes, at: Int64s, edge: Int64s,
         out: Int64s, filled: Bools,
     ) -> None:  # fmt: skip
         """The greatest codes of entries; those of account a are `at[a]:at[a + 1]`."""
@@ -129,14 +129,14 @@ class ByMembers:
         found, of = np.unique(cells, return_inverse=True)
         return of.reshape(-1).astype(np.int64), *self._members(found)
 
-    def sums(self, begin: Int64s, cells: Int64s, lanes: Int64s, calendar: Calendar) -> Summed:
+    def sums(self, begin: Int64s, cells: Int64s, lanes: Int64s, calendar: SettleTimes) -> Summed:
         """The entries of partials, which are in `cells`; those of slice s are `begin[s]:begin[s + 1]`."""
         cell, at, members = self._of(cells)
         found: Summed = settle_members(begin, cell, lanes, *calendar.arrays, at, members, self._count)
         return found
 
     def best(
-        self, begin: Int64s, cells: Int64s, best: Int64s, some: Bools, calendar: Calendar, at: Int64s, edge: Int64s,
+        self, begin: Int64s, cells: Int64s, best: Int64s, some: Bools, calendar: SettleTimes, at: Int64s, edge: Int64s,
         out: Int64s, filled: Bools,
     ) -> None:  # fmt: skip
         """The greatest codes of entries; those of account a are `at[a]:at[a + 1]`."""

@@ -26,13 +26,13 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates import Aggregation, limbs
-from windrow.operators.aggregates.answers import Answer, coded, scalars
+from windrow.operators.aggregates.answers import PointValues, coded, scalars
 from windrow.operators.aggregates.call import EXTREMES, MOMENTS
 from windrow.operators.aggregates.groups import Groups
 from windrow.operators.aggregates.kernels import accumulate
-from windrow.operators.aggregates.order import Order
+from windrow.operators.aggregates.order import CodeOrder
 from windrow.operators.aggregates.partials import Partials
-from windrow.operators.aggregates.sums import Cells, Layout, Lowering, relaid
+from windrow.operators.aggregates.sums import Cells, Lowering, SumLanes, relaid
 from windrow.operators.aggregates.sweep import sweep_of, with_groups
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import Elements, concat, concat_arrays, one
@@ -42,9 +42,9 @@ from windrow.sharing.cells import Plot, unpacked
 from windrow.sharing.conditions import Condition
 from windrow.sharing.edges import Edges
 from windrow.sharing.kernels import add_to_grid, carry_to_grid, greatest, instants_best, number, tally
-from windrow.sharing.lanes import Best, Lanes, Sliced, lanes_of
+from windrow.sharing.lanes import Best, Lanes, SlicedRows, lanes_of
 from windrow.sharing.member import Member
-from windrow.sharing.windows import Window
+from windrow.sharing.windows import SlideWindow
 
 MOST_STAMPS = 1 << 20
 MOST_POINTS = 1 << 22
@@ -56,21 +56,21 @@ _NONE: Int64s = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Due:
+class DueQuery:
     """A query that has the instants number `first..last` of its window to answer."""
 
     condition: Condition
     keys: tuple[str, ...]
     calls: tuple[Aggregation, ...]
-    window: Window
+    window: SlideWindow
     first: int
     last: int
     since: int  # the epoch it joined in: older blocks are not for it
 
     @staticmethod
-    def of(member: Member, first: int, last: int, since: int) -> Due:
+    def of(member: Member, first: int, last: int, since: int) -> DueQuery:
         """What a member has to answer."""
-        return Due(member.condition, member.kind.keys, member.kind.calls, member.window, first, last, since)
+        return DueQuery(member.condition, member.kind.keys, member.kind.calls, member.window, first, last, since)
 
     def end(self, number: int) -> int:
         """Where the window ends at an instant, in the time of rows."""
@@ -87,7 +87,7 @@ class Due:
 
 
 @dataclass
-class Block:
+class PartialBlock:
     """Partials of one plot; `epoch` counts the indexes, and a query reads none older than the one it joined in."""
 
     plot: Plot
@@ -96,7 +96,7 @@ class Block:
     cell: Int64s
     slot: Int64s
     rows: Int64s  # [partials, 1]
-    layouts: dict[str, Layout] = field(default_factory=dict)
+    layouts: dict[str, SumLanes] = field(default_factory=dict)
     lanes: dict[str, Int64s] = field(default_factory=dict)
     bests: dict[tuple[str, bool], tuple[Int64s, Bools]] = field(default_factory=dict)
     values: dict[str, pa.Array] = field(default_factory=dict)
@@ -106,9 +106,9 @@ class Block:
     def __len__(self) -> int:
         return len(self.edge)
 
-    def take(self, at: Int64s) -> Block:
+    def take(self, at: Int64s) -> PartialBlock:
         picks = pa.array(at)
-        return Block(
+        return PartialBlock(
             self.plot, self.epoch, self.edge[at], self.cell[at], self.slot[at], self.rows[at], self.layouts,
             {c: m[at] for c, m in self.lanes.items()},
             {k: (c[at], f[at]) for k, (c, f) in self.bests.items()},
@@ -118,12 +118,12 @@ class Block:
 
 
 @dataclass
-class Totals:
+class WindowTotals:
     """The rows and lanes of every slot in a query's window at instant `at`."""
 
     at: int
     rows: Int64s  # [slots, 1]
-    layouts: dict[str, Layout] = field(default_factory=dict)
+    layouts: dict[str, SumLanes] = field(default_factory=dict)
     lanes: dict[str, Int64s] = field(default_factory=dict)
 
     @property
@@ -150,8 +150,8 @@ class Shards:
         self.groups = Groups([types[k] for k in keys])
         self.sums: dict[str, Lanes] = {}
         self.bests: dict[tuple[str, bool], Best] = {}
-        self.blocks: list[Block] = []
-        self._totals: dict[tuple[str, Due], Totals] = {}
+        self.blocks: list[PartialBlock] = []
+        self._totals: dict[tuple[str, DueQuery], WindowTotals] = {}
 
     def provide(self, calls: Sequence[Aggregation]) -> None:
         """Keep what these aggregates need from now on."""
@@ -199,12 +199,14 @@ class Shards:
     def _reads(self) -> list[str]:
         return list(dict.fromkeys([*self.keys, *self.values, *self.sums, *(c for c, _ in self.bests)]))
 
-    def _summed(self, cell: Int64s, slot: Int64s, rows: Sliced, columns: Mapping[str, pa.Array], plot: Plot) -> Block:
+    def _summed(
+        self, cell: Int64s, slot: Int64s, rows: SlicedRows, columns: Mapping[str, pa.Array], plot: Plot
+    ) -> PartialBlock:
         groups = max(self.groups.capacity, 1)
         of_row, edge, cells, slots = _numbered(cell, slot, rows, plot.cells, groups)
         count = len(edge)
         placed = Cells(of_row, np.ones(len(of_row), np.int8), count)
-        block = Block(plot, 0, edge, cells, slots, tally(of_row, count))
+        block = PartialBlock(plot, 0, edge, cells, slots, tally(of_row, count))
         for column, sums in self.sums.items():
             if column not in columns:  # history has the columns of those who may read it
                 continue
@@ -215,16 +217,16 @@ class Shards:
                 block.bests[key] = best.per_partial(columns[key[0]], of_row, count)
         return block
 
-    def _valued(self, cell: Int64s, slot: Int64s, rows: Sliced, columns: Mapping[str, pa.Array]) -> Block:
+    def _valued(self, cell: Int64s, slot: Int64s, rows: SlicedRows, columns: Mapping[str, pa.Array]) -> PartialBlock:
         lengths = np.diff(rows.first)
         edge = np.repeat(rows.edges, lengths)
         keys = [pa.array(edge), pa.array(cell), pa.array(slot), *(columns[v] for v in self.values)]
         codes, first = factorize(keys, len(cell))
         picks = pa.array(first)
         values = {v: columns[v].take(picks) for v in self.values}
-        return Block(None, 0, edge[first], cell[first], slot[first], tally(codes, len(first)), values=values)  # type: ignore[arg-type]
+        return PartialBlock(None, 0, edge[first], cell[first], slot[first], tally(codes, len(first)), values=values)  # type: ignore[arg-type]
 
-    def _put(self, block: Block) -> None:
+    def _put(self, block: PartialBlock) -> None:
         """Keep a block, merged with those of the same index that are of similar size."""
         alike = [
             i
@@ -235,7 +237,7 @@ class Shards:
             block = self._merged(self.blocks.pop(alike.pop()), block)
         self.blocks.append(block)
 
-    def _merged(self, a: Block, b: Block) -> Block:
+    def _merged(self, a: PartialBlock, b: PartialBlock) -> PartialBlock:
         keys: list[pa.Array] = [
             pa.array(np.concatenate((getattr(a, n), getattr(b, n)))) for n in ("edge", "cell", "slot")
         ]
@@ -250,7 +252,7 @@ class Shards:
             np.add.at(out, codes, both)
             return out
 
-        block = Block(a.plot, a.epoch, edge, cell, slot, added(a.rows, b.rows), only=a.only)
+        block = PartialBlock(a.plot, a.epoch, edge, cell, slot, added(a.rows, b.rows), only=a.only)
         block.values = {v: c.take(picks) for v, c in values.items()}
         for column in self.sums:
             if column in a.lanes and column in b.lanes:
@@ -290,7 +292,7 @@ class Shards:
         """Every block as a run with its keys in full; the plot travels in the metadata."""
         return [self._run(block) for block in self.blocks]
 
-    def _run(self, block: Block) -> Run:
+    def _run(self, block: PartialBlock) -> Run:
         if block.run is None:
             columns: dict[str, pa.Array | np.ndarray] = {
                 "edge": block.edge,
@@ -321,14 +323,14 @@ class Shards:
         block.run = run
         self.blocks.append(block)
 
-    def _block(self, table: pa.Table) -> Block:
+    def _block(self, table: pa.Table) -> PartialBlock:
         epoch, names = json.loads(table.schema.metadata[b"block"])
         only = None if names is None else frozenset(names)
         plot = unpacked(table.schema.metadata[b"plot"])
         keys = [one(table.column(f"key|{k}")) for k in self.keys]
         slot = self.groups.lookup(keys, table.num_rows) if keys else np.zeros(table.num_rows, np.int64)
         rows = ints(table, "rows").reshape(-1, 1)
-        block = Block(plot, epoch, ints(table, "edge"), ints(table, "cell"), slot, rows, only=only)
+        block = PartialBlock(plot, epoch, ints(table, "edge"), ints(table, "cell"), slot, rows, only=only)
         for column, sums in self.sums.items():
             block.lanes[column], block.layouts[column] = lanes_of(table, column)
             sums.widen(block.layouts[column])
@@ -341,7 +343,7 @@ class Shards:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    def answer(self, due: Due, name: str) -> tuple[Elements, int]:
+    def answer(self, due: DueQuery, name: str) -> tuple[Elements, int]:
         """One element per live group and instant, and how many partials were read."""
         if self.keys and not self.values and self._steady(due):
             return self._answer_totals(due, name)
@@ -361,11 +363,11 @@ class Shards:
 
     # -- totals ------------------------------------------------------------------------------------------------------
 
-    def _steady(self, due: Due) -> bool:
+    def _steady(self, due: DueQuery) -> bool:
         """Whether totals of the window are kept: it has many slides, and what leaves it can be taken away."""
         return due.window.range >= SLIDES_KEPT * due.window.slide and all(c.kind not in EXTREMES for c in due.calls)
 
-    def _answer_totals(self, due: Due, name: str) -> tuple[Elements, int]:
+    def _answer_totals(self, due: DueQuery, name: str) -> tuple[Elements, int]:
         key = (name, replace(due, first=0, last=0))
         totals, read = self._totals.pop(key, None), 0
         if totals is None or totals.at != due.first - 1:
@@ -382,22 +384,22 @@ class Shards:
             self._totals[key] = totals
         return concat([self._empty(due), *parts]), read
 
-    def _empty(self, due: Due) -> Elements:
+    def _empty(self, due: DueQuery) -> Elements:
         return Elements.empty({**{k: self.types[k] for k in self.keys}, **{c.output: c.type for c in due.calls}})
 
-    def _totals_at(self, due: Due, name: str, at: int) -> tuple[Totals, int]:
+    def _totals_at(self, due: DueQuery, name: str, at: int) -> tuple[WindowTotals, int]:
         """The totals of a window, read from all its partials."""
-        totals = Totals(at, np.zeros((self.groups.capacity, 1), np.int64))
+        totals = WindowTotals(at, np.zeros((self.groups.capacity, 1), np.int64))
         end = due.end(at)
         found = [p for b in self.blocks if (p := _within(b, due, name, end - due.window.range, end)) is not None]
         self._add(totals, due, found, 1)
         return totals, sum(len(p.at) for p in found)
 
-    def _add(self, totals: Totals, due: Due, picked: Sequence[Picked], sign: int) -> None:
+    def _add(self, totals: WindowTotals, due: DueQuery, picked: Sequence[Picked], sign: int) -> None:
         for p in picked:
             np.add.at(totals.rows, p.block.slot[p.at], sign * p.block.rows[p.at])
         for column in _summed_columns(due.calls):
-            layout = totals.layouts.get(column, Layout())
+            layout = totals.layouts.get(column, SumLanes())
             for p in picked:
                 layout = layout.union(p.block.layouts[column])
             self._widened(totals, column, layout)
@@ -405,7 +407,7 @@ class Shards:
                 lanes = relaid(p.block.lanes[column][p.at], p.block.layouts[column], layout)
                 np.add.at(totals.lanes[column], p.block.slot[p.at], sign * lanes)
 
-    def _widened(self, totals: Totals, column: str, layout: Layout) -> None:
+    def _widened(self, totals: WindowTotals, column: str, layout: SumLanes) -> None:
         known = totals.lanes.get(column)
         if known is None:
             totals.lanes[column] = np.zeros((len(totals.rows), layout.width), np.int64)
@@ -413,7 +415,7 @@ class Shards:
             totals.lanes[column] = relaid(known, totals.layouts[column], layout)
         totals.layouts[column] = layout
 
-    def _moved(self, due: Due, name: str, totals: Totals, first: int, last: int) -> tuple[Elements, int]:
+    def _moved(self, due: DueQuery, name: str, totals: WindowTotals, first: int, last: int) -> tuple[Elements, int]:
         """The answers at instants `first..last`, and the totals moved there."""
         totals.grown(self.groups.capacity)
         begin, end, length = due.end(first - 1), due.end(last), due.window.range
@@ -432,7 +434,7 @@ class Shards:
         moves = [(p, 1, due.first_with(p.block.edge[p.at]) - first) for p in new]
         moves += [(p, -1, due.first_with(p.block.edge[p.at] + length) - first) for p in (*new, *old)]
 
-        def summed(base: Int64s, lanes: Callable[[Block], Int64s]) -> Int64s:
+        def summed(base: Int64s, lanes: Callable[[PartialBlock], Int64s]) -> Int64s:
             grid = np.zeros((height * groups, base.shape[1]), np.int64)
             for p, sign, at in moves:
                 inside = at < height
@@ -445,7 +447,7 @@ class Shards:
         rows = summed(totals.rows, lambda b: b.rows)
         columns: dict[str, Int64s] = {}
         for column in _summed_columns(due.calls):
-            layout = totals.layouts.get(column, Layout())
+            layout = totals.layouts.get(column, SumLanes())
             for p in (*new, *old):
                 layout = layout.union(p.block.layouts[column])
             self._widened(totals, column, layout)
@@ -459,8 +461,8 @@ class Shards:
         return found, sum(len(p.at) for p in (*new, *old))
 
     def _shown(
-        self, due: Due, slots: Int64s, rows: Int64s, columns: Mapping[str, Int64s], layouts: Mapping[str, Layout],
-        first: int,
+        self, due: DueQuery, slots: Int64s, rows: Int64s, columns: Mapping[str, Int64s],
+        layouts: Mapping[str, SumLanes], first: int,
     ) -> Elements:  # fmt: skip
         shown, groups = np.flatnonzero(rows > 0), max(len(slots), 1)
         lowered = {c: Lowering(m, layouts[c], self.types[c], rows) for c, m in columns.items()}
@@ -471,8 +473,8 @@ class Shards:
         return due.elements(first + shown // groups, found)
 
     def _settled(
-        self, totals: Totals, slots: Int64s, rows: Int64s, columns: Mapping[str, Int64s], height: int, groups: int,
-        last: int,
+        self, totals: WindowTotals, slots: Int64s, rows: Int64s, columns: Mapping[str, Int64s],
+        height: int, groups: int, last: int,
     ) -> None:  # fmt: skip
         """Keep the totals of the last instant; limbs are carried, so that adding and taking away never overflows."""
         tail = slice((height - 1) * groups, height * groups)
@@ -494,7 +496,7 @@ class Shards:
         return np.cumsum(table) - table, np.flatnonzero(table)
 
     def _answer_sums(
-        self, due: Due, chosen: Sequence[Chosen], local: Int64s, slots: Int64s, first: int, last: int
+        self, due: DueQuery, chosen: Sequence[Chosen], local: Int64s, slots: Int64s, first: int, last: int
     ) -> Elements:
         height, groups = last - first + 1, len(slots)
         points = height * groups
@@ -517,7 +519,7 @@ class Shards:
             )
         return due.elements(first + shown // groups, columns)
 
-    def _lowered(self, call: Aggregation, chosen, clipped, summed, rows, groups, height, lowered) -> Answer:  # type: ignore[no-untyped-def]
+    def _lowered(self, call: Aggregation, chosen, clipped, summed, rows, groups, height, lowered) -> PointValues:  # type: ignore[no-untyped-def]
         if call.column is None:
             return scalars(rows, None, call.type)
         if call.kind in EXTREMES:
@@ -529,10 +531,10 @@ class Shards:
                 best = np.where(s & (~some | (b > best)), b, best)
                 some |= s
             return coded(
-                ~best if key[1] else best, None if some.all() else some, Order(self.types[call.column]), call.type
+                ~best if key[1] else best, None if some.all() else some, CodeOrder(self.types[call.column]), call.type
             )
         if call.column not in lowered:
-            layout = Layout()
+            layout = SumLanes()
             for c in chosen:
                 layout = layout.union(c.block.layouts[call.column])
             lanes = [relaid(c.block.lanes[call.column], c.block.layouts[call.column], layout) for c in chosen]
@@ -542,7 +544,7 @@ class Shards:
     def _key_columns(self, slots: Int64s) -> dict[str, pa.Array]:
         return dict(zip(self.keys, self.groups.keys(slots), strict=True)) if self.keys else {}
 
-    def _answer_values(self, due: Due, chosen: Sequence[Chosen]) -> Elements:
+    def _answer_values(self, due: DueQuery, chosen: Sequence[Chosen]) -> Elements:
         """Multiplicities of values, one group per (instant, group)."""
         local, slots = self._local(chosen)
         height, groups = due.last - due.first + 1, len(slots)
@@ -579,19 +581,19 @@ class Shards:
 class Chosen:
     """Partials of a block that a query reads, each at instants `first..last`."""
 
-    block: Block
+    block: PartialBlock
     at: Int64s
     first: Int64s
     last: Int64s
 
 
-def _readable(block: Block, due: Due, name: str) -> bool:
+def _readable(block: PartialBlock, due: DueQuery, name: str) -> bool:
     """Whether a block is for a query: made since it joined, or its own history; and of its plot."""
     mine = block.epoch >= due.since if block.only is None else name in block.only
     return mine and due.condition in block.plot.number
 
 
-def _chosen(block: Block, due: Due, name: str) -> Chosen | None:
+def _chosen(block: PartialBlock, due: DueQuery, name: str) -> Chosen | None:
     if not _readable(block, due, name):
         return None
     inside = block.plot.inside(block.plot.number[due.condition], block.cell)
@@ -605,11 +607,11 @@ def _chosen(block: Block, due: Due, name: str) -> Chosen | None:
 class Picked:
     """Partials of a block."""
 
-    block: Block
+    block: PartialBlock
     at: Int64s
 
 
-def _within(block: Block, due: Due, name: str, low: int, high: int) -> Picked | None:
+def _within(block: PartialBlock, due: DueQuery, name: str, low: int, high: int) -> Picked | None:
     """The partials that a query reads with edges in `(low, high]`; blocks are in the order of their edges."""
     if not _readable(block, due, name):
         return None
@@ -618,18 +620,18 @@ def _within(block: Block, due: Due, name: str, low: int, high: int) -> Picked | 
     return Picked(block, at) if len(at) else None
 
 
-def _sliced(ts: Int64s, edges: Edges) -> Sliced:
+def _sliced(ts: Int64s, edges: Edges) -> SlicedRows:
     """Rows cut at the edges; the last slice ends at the first edge beyond them."""
     _, every = edges.own(ts, int(ts[-1]))
     every = every[: int(np.searchsorted(every, ts[-1], "left")) + 1]
-    return Sliced(np.concatenate(([0], np.searchsorted(ts, every, "right"))), every)
+    return SlicedRows(np.concatenate(([0], np.searchsorted(ts, every, "right"))), every)
 
 
 def _summed_columns(calls: Sequence[Aggregation]) -> list[str]:
     return list(dict.fromkeys(c.column for c in calls if c.column is not None))
 
 
-def _relaid_block(block: Block, column: str, layout: Layout) -> Int64s:
+def _relaid_block(block: PartialBlock, column: str, layout: SumLanes) -> Int64s:
     return relaid(block.lanes[column], block.layouts[column], layout)
 
 
@@ -642,7 +644,7 @@ def _clipped(c: Chosen, local: Int64s, first: int, last: int) -> tuple[Int64s, I
 
 
 def _numbered(
-    cell: Int64s, slot: Int64s, rows: Sliced, cells: int, groups: int
+    cell: Int64s, slot: Int64s, rows: SlicedRows, cells: int, groups: int
 ) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     """Number the (slice, cell, slot) that occur: (of each row, then edge, cell and slot of each)."""
     code = cell * groups + slot
@@ -658,7 +660,7 @@ def _numbered(
     return of_row, rows.edges[slice_[first]], cell[first], slot[first]
 
 
-def _carried(lanes: Int64s, layout: Layout) -> Int64s:
+def _carried(lanes: Int64s, layout: SumLanes) -> Int64s:
     """Limbs carried, so that merging again and again does not overflow."""
     limbs.carry(lanes, layout.sums_at, layout.squares_at)
     limbs.carry(lanes, layout.squares_at, layout.width)

@@ -37,10 +37,10 @@ class Doubtful(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class ValueSet:
     """A set of values: the spans (in order, disjoint, none empty), and whether NULL is among them.
 
-    >>> low, high = Values(((None, 3),)), Values(((2, None),))
+    >>> low, high = ValueSet(((None, 3),)), ValueSet(((2, None),))
     >>> (low & high).spans, (low | high).spans, low.complement().spans
     (((2, 3),), ((None, None),), ((3, None),))
     """
@@ -51,17 +51,17 @@ class Values:
     def __bool__(self) -> bool:
         return bool(self.spans) or self.null
 
-    def __and__(self, other: Values) -> Values:
+    def __and__(self, other: ValueSet) -> ValueSet:
         if len(self.spans) == len(other.spans) == 1:
             both = _meet(self.spans[0], other.spans[0])
-            return Values(() if both is None else (both,), self.null and other.null)
+            return ValueSet(() if both is None else (both,), self.null and other.null)
         found = (_meet(a, b) for a in self.spans for b in other.spans)
-        return Values(tuple(s for s in found if s is not None), self.null and other.null)
+        return ValueSet(tuple(s for s in found if s is not None), self.null and other.null)
 
-    def __or__(self, other: Values) -> Values:
-        return Values(united((*self.spans, *other.spans)), self.null or other.null)
+    def __or__(self, other: ValueSet) -> ValueSet:
+        return ValueSet(united((*self.spans, *other.spans)), self.null or other.null)
 
-    def complement(self) -> Values:
+    def complement(self) -> ValueSet:
         """The values outside, without NULL: where a test that holds inside is false."""
         found: list[Span] = []
         at: Cut | None = None
@@ -69,15 +69,15 @@ class Values:
             if low is not None:
                 found.append((at, low))
             if high is None:
-                return Values(tuple(s for s in found if s[0] != s[1] or s[0] is None))
+                return ValueSet(tuple(s for s in found if s[0] != s[1] or s[0] is None))
             at = high
         found.append((at, None))
-        return Values(tuple(s for s in found if s[0] != s[1] or s[0] is None))
+        return ValueSet(tuple(s for s in found if s[0] != s[1] or s[0] is None))
 
 
-ALL = Values(((None, None),))
+ALL = ValueSet(((None, None),))
 """Every value but NULL."""
-NULL = Values((), True)
+NULL = ValueSet((), True)
 
 
 def _meet(a: Span, b: Span) -> Span | None:
@@ -103,20 +103,20 @@ def united(spans: Iterable[Span]) -> tuple[Span, ...]:
 # -- from constants ----------------------------------------------------------------------------------------------------
 
 
-def compared(operator: str, type_: pa.DataType, constant: Constant) -> Values:
+def compared(operator: str, type_: pa.DataType, constant: Constant) -> ValueSet:
     """The values of an attribute of some type for which `value operator constant` is true."""
     below, through = cuts(type_, constant)
     span: Span = {
         "<": (None, below), "<=": (None, through), ">": (through, None), ">=": (below, None), "=": (below, through),
     }[operator]  # fmt: skip
     least, most = (0, 1) if pa.types.is_boolean(type_) else (_LOW, _HIGH)
-    return Values(_bounded(span, least, most))
+    return ValueSet(_bounded(span, least, most))
 
 
-def prefixed(prefix: str) -> Values:
+def prefixed(prefix: str) -> ValueSet:
     """Texts that begin with `prefix`, which has at least one character."""
     data = prefix.encode()
-    return Values(((data, data[:-1] + bytes((data[-1] + 1,))),))  # no byte of UTF-8 is 0xFF
+    return ValueSet(((data, data[:-1] + bytes((data[-1] + 1,))),))  # no byte of UTF-8 is 0xFF
 
 
 def _bounded(span: Span, least: int, most: int) -> tuple[Span, ...]:

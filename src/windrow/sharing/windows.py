@@ -26,7 +26,7 @@ PAIRED, PANED = "paired", "paned"
 
 
 @dataclass(frozen=True, order=True)
-class Window:
+class SlideWindow:
     """`[RANGE range SLIDE slide]` in ticks, evaluated at every `k * slide + offset`.
 
     `lag`: it holds `(t - lag - range, t - lag]` at t. HOP, which holds `[t - range, t)`, has a lag of 1.
@@ -48,10 +48,10 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Sliced:
+class SlicedWindow:
     """A sliced window by its vector of slices.
 
-    >>> Sliced((12, 3)).period, Sliced((12, 3)).edges
+    >>> SlicedWindow((12, 3)).period, SlicedWindow((12, 3)).edges
     (15, (12, 15))
     """
 
@@ -73,57 +73,57 @@ class Sliced:
         """Where slices end, within one period."""
         return tuple(accumulate(self.slices))
 
-    def stretched(self, times: int) -> Sliced:
+    def stretched(self, times: int) -> SlicedWindow:
         """The same cuts over a period so many times as long."""
-        return Sliced(self.slices * times)
+        return SlicedWindow(self.slices * times)
 
-    def answers(self, window: Window) -> bool:
+    def answers(self, window: SlideWindow) -> bool:
         """Whether the window's answers can be computed from this window's slices (lemma 1)."""
         start = self.period - window.range % window.slide
         return self.period == window.slide and (start == self.period or start in self.edges)
 
 
-def paned(window: Window) -> Sliced:
+def paned(window: SlideWindow) -> SlicedWindow:
     """Equal slices.
 
-    >>> paned(Window(18, 15)).slices
+    >>> paned(SlideWindow(18, 15)).slices
     (3, 3, 3, 3, 3)
     """
     g = gcd(window.range, window.slide)
-    return Sliced((g,) * (window.slide // g))
+    return SlicedWindow((g,) * (window.slide // g))
 
 
-def paired(window: Window) -> Sliced:
+def paired(window: SlideWindow) -> SlicedWindow:
     """At most two slices.
 
-    >>> paired(Window(18, 15)).slices, paired(Window(30, 15)).slices
+    >>> paired(SlideWindow(18, 15)).slices, paired(SlideWindow(30, 15)).slices
     ((12, 3), (15,))
     """
     second = window.range % window.slide
-    return Sliced((window.slide - second, second) if second else (window.slide,))
+    return SlicedWindow((window.slide - second, second) if second else (window.slide,))
 
 
-def sliced(window: Window, technique: str = PAIRED) -> Sliced:
+def sliced(window: SlideWindow, technique: str = PAIRED) -> SlicedWindow:
     """The window's slices by the named technique."""
     return {PAIRED: paired, PANED: paned}[technique](window)
 
 
-def compose(windows: Iterable[Sliced]) -> Sliced:
+def compose(windows: Iterable[SlicedWindow]) -> SlicedWindow:
     """One sliced window that has every edge of all the given ones.
 
-    >>> compose([Sliced((12, 3)), Sliced((6, 3))]).slices
+    >>> compose([SlicedWindow((12, 3)), SlicedWindow((6, 3))]).slices
     (6, 3, 3, 3, 3, 6, 3, 3, 3, 3, 6, 3)
     """
     parts = list(windows)
     period = lcm(*(w.period for w in parts))
     edges = sorted({e for w in parts for e in w.stretched(period // w.period).edges})
-    return Sliced(tuple(b - a for a, b in pairwise([0, *edges])))
+    return SlicedWindow(tuple(b - a for a, b in pairwise([0, *edges])))
 
 
-def edges_between(windows: Sequence[Window], after: int, upto: int, technique: str = PAIRED) -> Int64s:
+def edges_between(windows: Sequence[SlideWindow], after: int, upto: int, technique: str = PAIRED) -> Int64s:
     """All slice edges in `(after, upto]`, in order.
 
-    >>> edges_between([Window(18, 15)], 0, 40).tolist()
+    >>> edges_between([SlideWindow(18, 15)], 0, 40).tolist()
     [12, 15, 27, 30]
     """
     found = [np.zeros(0, np.int64)]
@@ -143,10 +143,10 @@ def multiples(step: int, offset: int, after: int, upto: int) -> Int64s:
     return np.arange(first, last + 1) * step + offset if last >= first else np.zeros(0, np.int64)
 
 
-def next_edge(window: Window, after: int, technique: str = PAIRED) -> int:
+def next_edge(window: SlideWindow, after: int, technique: str = PAIRED) -> int:
     """The first edge beyond `after`.
 
-    >>> next_edge(Window(18, 15), 12), next_edge(Window(18, 15), 15)
+    >>> next_edge(SlideWindow(18, 15), 12), next_edge(SlideWindow(18, 15), 15)
     (15, 27)
     """
     after, phase = after - window.phase, window.phase

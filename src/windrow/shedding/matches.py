@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Side:
+class MatchSide:
     """One stream: times in ascending order, importance, and the code of each row's key (-1: matches no fact)."""
 
     ts: Ints
@@ -59,23 +59,23 @@ class Pairs:
         return np.repeat(np.arange(len(self.ptr) - 1, dtype=np.int32), np.diff(self.ptr))
 
 
-def later_pairs(older: Side, newer: Side, facts: Facts, lifetime: int) -> Pairs:
+def later_pairs(older: MatchSide, newer: MatchSide, facts: Facts, lifetime: int) -> Pairs:
     """All pairs whose newer row comes after the older one and before that expires."""
     return _pairs(older, newer, facts, lifetime, together=False)
 
 
-def instant_pairs(one: Side, other: Side, facts: Facts) -> Pairs:
+def instant_pairs(one: MatchSide, other: MatchSide, facts: Facts) -> Pairs:
     """All pairs of rows of the same instant."""
     return _pairs(one, other, facts, 1, together=True)
 
 
-def has_active_fact(side: Side, facts: Facts) -> NDArray[np.bool_]:
+def has_active_fact(side: MatchSide, facts: Facts) -> NDArray[np.bool_]:
     """Where a row matches an active fact at its own time: what pre-filtering keeps (section 2.2)."""
     ptr, order = _grouped(facts.codes[0])
     return _active(side.ts, side.code, ptr, facts.begin[order], facts.end[order])
 
 
-def _pairs(older: Side, newer: Side, facts: Facts, lifetime: int, together: bool) -> Pairs:
+def _pairs(older: MatchSide, newer: MatchSide, facts: Facts, lifetime: int, together: bool) -> Pairs:
     fact_ptr, fact_order = _grouped(facts.codes[0])
     row_ptr, row_order = _grouped(newer.code)
     found = _match(

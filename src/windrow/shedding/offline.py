@@ -24,7 +24,7 @@ import pyarrow as pa
 from windrow.errors import BindingError, SourceError, UnsupportedError, WindrowError
 from windrow.operators.keys import factorize
 from windrow.shedding.exhaustive import best_path
-from windrow.shedding.matches import Facts, Floats, Ints, Pairs, Side, has_active_fact, instant_pairs, later_pairs
+from windrow.shedding.matches import Facts, Floats, Ints, MatchSide, Pairs, has_active_fact, instant_pairs, later_pairs
 from windrow.shedding.timeline import place_tokens
 from windrow.sources.tabular import to_table
 
@@ -112,7 +112,7 @@ class _Problem:
     """Two streams, their pairs, and how to choose among them."""
 
     def __init__(
-        self, names: Sequence[str], sides: Sequence[Side], facts: Facts, lifetime: int, memory: int,
+        self, names: Sequence[str], sides: Sequence[MatchSide], facts: Facts, lifetime: int, memory: int,
         objective: str, divide: str, evict_first: bool, prefilter: bool,
     ) -> None:  # fmt: skip
         self.names, self.sides, self.facts = names, sides, facts
@@ -242,12 +242,12 @@ class _Problem:
         return self.sides[0].ts[older], older, pairs.newer.astype(np.int64)
 
 
-def _semi(name: str, side: Side, facts: Facts, times: Mapping[str, Ints]) -> Optimum:
+def _semi(name: str, side: MatchSide, facts: Facts, times: Mapping[str, Ints]) -> Optimum:
     """One stream needs no memory: every row meets the facts active at its time, and is gone."""
     instants = np.unique(side.ts)
     nothing = np.zeros(len(instants), np.int64)  # a partner at every instant, which every fact matches
     partners = Facts((facts.codes[0], np.zeros(len(facts.begin), np.int64)), facts.begin, facts.end)
-    rows = instant_pairs(side, Side(instants, np.ones(len(instants)), nothing), partners).older.astype(np.int64)
+    rows = instant_pairs(side, MatchSide(instants, np.ones(len(instants)), nothing), partners).older.astype(np.int64)
     table = pa.table({"_ts": side.ts[rows], name: rows, "importance": side.imp[rows]})
     never = {name: pa.nulls(len(side), pa.int64())}
     return Optimum(table, float(side.imp[rows].sum()), len(rows), never, times, True)
@@ -334,9 +334,9 @@ def _keys(
 def _coded(
     names: Sequence[str], tables: Mapping[str, pa.Table], times: Mapping[str, Ints], weights: Mapping[str, Floats],
     relation: pa.Table | None, keys: Mapping[str, Mapping[str, str]], valid: Sequence[str],
-) -> tuple[list[Side], Facts]:  # fmt: skip
+) -> tuple[list[MatchSide], Facts]:  # fmt: skip
     """Keys as codes that are equal where the keys are; -1 for a key with a null."""
-    sides: list[Side] = []
+    sides: list[MatchSide] = []
     codes: list[Ints] = []
     if relation is None:
         columns = [[_column(tables[n], c) for c in keys[names[0]]] for n in names]
@@ -344,7 +344,7 @@ def _coded(
         coded = _codes(both, sum(tables[n].num_rows for n in names))
         cut = tables[names[0]].num_rows
         for n, part in zip(names, (coded[:cut], coded[cut:]), strict=True):
-            sides.append(Side(times[n], weights[n], part))
+            sides.append(MatchSide(times[n], weights[n], part))
         values = np.arange(int(coded.max()) + 1 if len(coded) else 0)
         return sides, Facts((values, values), np.full(len(values), _FIRST), np.full(len(values), _LAST))
     for n in names:
@@ -354,7 +354,7 @@ def _coded(
             for own, other in pairs
         ]
         coded = _codes(both, tables[n].num_rows + relation.num_rows)
-        sides.append(Side(times[n], weights[n], coded[: tables[n].num_rows]))
+        sides.append(MatchSide(times[n], weights[n], coded[: tables[n].num_rows]))
         codes.append(coded[tables[n].num_rows :])
     begin = _bounds(relation, valid[0], _FIRST)
     end = _bounds(relation, valid[1], _LAST)

@@ -53,7 +53,7 @@ class _Folder:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _ListedFile:
     name: str
     folder: bool
     size: int = 0
@@ -129,7 +129,7 @@ class Listing:
     def _list(self, path: str, depth: int, folder: _Folder, unseen: Unseen) -> Iterator[ListedFile]:
         start = self._clock()
         below: list[str] = []
-        chunk: dict[str, os.DirEntry[str] | _Entry] = {}
+        chunk: dict[str, os.DirEntry[str] | _ListedFile] = {}
         for entry in self._entries(path):
             if is_hidden(entry.name):
                 continue
@@ -145,14 +145,16 @@ class Listing:
         folder.below, folder.began, folder.ended = sorted(below), start, self._clock()
         self._listed += folder.ended - start
 
-    def _entries(self, path: str) -> Iterator[os.DirEntry[str] | _Entry]:
+    def _entries(self, path: str) -> Iterator[os.DirEntry[str] | _ListedFile]:
         if self.place.local:
             with os.scandir(self.place.path(path)) as entries:
                 yield from entries
             return
         for info in self.place.filesystem.get_file_info(fs.FileSelector(self.place.path(path))):
             if info.type in (fs.FileType.File, fs.FileType.Directory):
-                yield _Entry(info.base_name, info.type == fs.FileType.Directory, info.size or 0, info.mtime_ns or 0)
+                yield _ListedFile(
+                    info.base_name, info.type == fs.FileType.Directory, info.size or 0, info.mtime_ns or 0
+                )
 
     def _descends(self, name: str, depth: int) -> bool:
         if depth < len(self._patterns):
@@ -167,15 +169,15 @@ class Listing:
         return self._names is None or self._names(name)
 
 
-def _is_folder(entry: os.DirEntry[str] | _Entry) -> bool:
-    return entry.folder if isinstance(entry, _Entry) else entry.is_dir()
+def _is_folder(entry: os.DirEntry[str] | _ListedFile) -> bool:
+    return entry.folder if isinstance(entry, _ListedFile) else entry.is_dir()
 
 
-def _stated(chunk: dict[str, os.DirEntry[str] | _Entry], unseen: Unseen) -> Iterator[ListedFile]:
+def _stated(chunk: dict[str, os.DirEntry[str] | _ListedFile], unseen: Unseen) -> Iterator[ListedFile]:
     """The unknown files of a chunk; only they are asked for size and time."""
     for name in unseen(list(chunk)):
         entry = chunk[name]
-        if isinstance(entry, _Entry):
+        if isinstance(entry, _ListedFile):
             yield ListedFile(entry.changed_ns, name, entry.size)
             continue
         try:

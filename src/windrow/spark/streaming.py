@@ -40,7 +40,7 @@ class FrameBatch(Available):
 
 
 @dataclass(eq=False)
-class _Waiting:
+class _WaitingBatch:
     number: int
     frame: DataFrame
     done: threading.Event = field(default_factory=threading.Event)
@@ -53,7 +53,7 @@ class FrameSource:
         self.frame, self.stream, self.checkpoint = conform(frame, stream), stream, checkpoint
         self.query: StreamingQuery | None = None
         self._taken = -1  # the last batch that a manifest names
-        self._waiting: _Waiting | None = None
+        self._waiting: _WaitingBatch | None = None
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._draining: threading.Thread | None = None
@@ -82,7 +82,7 @@ class FrameSource:
         if number <= self._taken:
             LOG.info("stream %s: batch %d is in the manifest already", self.stream.name, number)
             return
-        mine = _Waiting(number, frame)
+        mine = _WaitingBatch(number, frame)
         with self._lock:
             self._waiting = mine
         while not mine.done.wait(0.5):

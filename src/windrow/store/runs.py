@@ -96,7 +96,7 @@ cache = RunCache(CACHE_MB << 20)
 """The cache of this process: workers are reused between ticks."""
 
 
-class Runs(Protocol):
+class RunPlace(Protocol):
     """Where runs are kept; `durable`: they are there after the process has ended."""
 
     @property

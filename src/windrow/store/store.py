@@ -34,7 +34,7 @@ from windrow.store.lock import NAME as LOCK_NAME
 from windrow.store.lock import Lock
 from windrow.store.manifest import Manifest, decode, encode
 from windrow.store.place import Place, is_temporary
-from windrow.store.runs import MemoryRuns, Runs, RunStore, tick_of
+from windrow.store.runs import MemoryRuns, RunPlace, RunStore, tick_of
 from windrow.store.sealed import corrupt, other_version, seal, unseal
 
 FORMAT = 3
@@ -48,7 +48,7 @@ class StateStore(ABC):
     """Where the state of an engine is: in a home, or in memory."""
 
     identity: str
-    runs: Runs
+    runs: RunPlace
     place: Place | None = None  # the home
 
     @abstractmethod
@@ -78,7 +78,7 @@ class MemoryStore(StateStore):
     def __init__(self) -> None:
         self.identity = uuid.uuid4().hex
         self._held = MemoryRuns()
-        self.runs: Runs = self._held
+        self.runs: RunPlace = self._held
         self._manifest: Manifest | None = None
 
     def latest(self) -> Manifest | None:
@@ -108,7 +108,7 @@ class Store(StateStore):
     def __init__(self, place: Place, lock: Lock | None, keep: int) -> None:
         self.place = place
         self._format, self.identity, self._created = _read_format(place)
-        self.runs: Runs = RunStore(place)
+        self.runs: RunPlace = RunStore(place)
         self.keep = keep
         self._lock = lock
         self._pins: Counter[int] = Counter()

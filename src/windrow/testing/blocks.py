@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from windrow.testing.lifetimes import Window
+from windrow.testing.lifetimes import OracleWindow
 from windrow.testing.tokens import Tokens
 
 BOUNDS = ("window_start", "window_end")
@@ -19,25 +19,25 @@ def quote(name: str) -> str:
 
 
 @dataclass
-class Source:
+class FromItem:
     """One item of a FROM clause: a stream or derived stream (it has a `table` of lifetimes), a table, or a relation."""
 
     alias: str
     columns: list[str]
     sql: str = ""  # a relation's or a table's SQL
     stream: bool = False
-    window: Window = field(default_factory=Window)
+    window: OracleWindow = field(default_factory=OracleWindow)
     windowed: bool = False  # a window is written
     table: str = ""  # of lifetimes, when a stream
     time: str | None = None
     valid: tuple[str, str] | None = None
     renamed: str = ""  # (x, y) after the alias
-    block: Block | None = None  # of a relation: what it depends on, and so the query around it
+    block: OracleBlock | None = None  # of a relation: what it depends on, and so the query around it
     bounds: str = ""  # SQL of window_start and window_end, for TUMBLE and HOP
 
 
 @dataclass
-class Block:
+class OracleBlock:
     """A query as SQL with the hole NOW, what can change its answer and when, and how it leaves as a stream."""
 
     sql: str
@@ -50,7 +50,7 @@ class Block:
     size: int | None = 0  # the longest RANGE; None if there are other windows
     ends: set[int] | None = None  # of sessions: when the block is evaluated
 
-    def absorb(self, other: Block) -> None:
+    def absorb(self, other: OracleBlock) -> None:
         """Take over what a block inside this one depends on."""
         self.instants |= other.instants
         self.per_window |= other.per_window
@@ -74,18 +74,18 @@ class Block:
         self.period = period if period is not None else self.period
 
 
-class Context(Protocol):
+class OracleContext(Protocol):
     """What rewriting asks of the oracle."""
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> FromItem:
         """The declared stream or table of this name, without a window."""
         ...
 
-    def subquery(self, tokens: Tokens, scope: frozenset[str], windowed: bool) -> Source:
+    def subquery(self, tokens: Tokens, scope: frozenset[str], windowed: bool) -> FromItem:
         """A subquery of a FROM clause, with a window on it or not: a relation's SQL, or a derived stream."""
         ...
 
-    def window_on(self, source: Source, block: Block) -> None:
+    def window_on(self, source: FromItem, block: OracleBlock) -> None:
         """Give a stream source its table of lifetimes and note its instants in the block."""
         ...
 
@@ -97,10 +97,10 @@ class Context(Protocol):
         """SQL for the time of the evaluation less a length, as a value of the streams' time type."""
         ...
 
-    def mixed(self, sql: str, block: Block) -> str:
+    def mixed(self, sql: str, block: OracleBlock) -> str:
         """Answer SQL that yields rows with their lifetimes; return SQL for the rows alive now."""
         ...
 
-    def wstream(self, block: Block, window: Window) -> tuple[str, list[str], Block]:
+    def wstream(self, block: OracleBlock, window: OracleWindow) -> tuple[str, list[str], OracleBlock]:
         """Window the output stream of a block: SQL for its contents now, its columns, and a block to absorb."""
         ...

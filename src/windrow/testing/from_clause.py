@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windrow.testing.blocks import NOW, Block, Context, Source, quote
+from windrow.testing.blocks import NOW, FromItem, OracleBlock, OracleContext, quote
 from windrow.testing.lifetimes import read_window
 from windrow.testing.tokens import Tokens, closing, is_at, render, split, top_level
 from windrow.testing.window_functions import read_call
@@ -17,9 +17,11 @@ _JOIN_WORDS = frozenset({"JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "CROSS", "FU
 _NOT_ALIASES = _JOIN_WORDS | {"UNION", "EXCEPT", "INTERSECT", "FROM", "WHERE", "GROUP", "HAVING", "ON", "USING"}
 
 
-def read_from(tokens: Tokens, context: Context, scope: frozenset[str]) -> tuple[list[Source | int | str], list[Tokens]]:
+def read_from(
+    tokens: Tokens, context: OracleContext, scope: frozenset[str]
+) -> tuple[list[FromItem | int | str], list[Tokens]]:
     """A FROM clause as sources, text between them, and numbers that stand for its ON conditions."""
-    parts: list[Source | int | str] = []
+    parts: list[FromItem | int | str] = []
     conditions: list[Tokens] = []
     i = 0
     expected = True
@@ -41,7 +43,7 @@ def read_from(tokens: Tokens, context: Context, scope: frozenset[str]) -> tuple[
     return parts, conditions
 
 
-def _source(tokens: Tokens, i: int, context: Context, scope: frozenset[str]) -> tuple[Source, int]:
+def _source(tokens: Tokens, i: int, context: OracleContext, scope: frozenset[str]) -> tuple[FromItem, int]:
     """One source at `i`: a name or a subquery, then a window and an alias in either order."""
     if is_at(tokens, i, "("):
         end = closing(tokens, i)
@@ -86,11 +88,11 @@ def _windowed(tokens: Tokens, i: int) -> bool:
     return is_at(tokens, i, "[")
 
 
-def source_sql(source: Source, context: Context, block: Block, lifetimes: bool) -> str:
+def source_sql(source: FromItem, context: OracleContext, block: OracleBlock, lifetimes: bool) -> str:
     name = f"{quote(source.alias)}{source.renamed}"
     if not source.stream:
         return f"{source.sql} AS {name}"
-    instants = Block("") if lifetimes else block  # a mixed block's instants are those of its results
+    instants = OracleBlock("") if lifetimes else block  # a mixed block's instants are those of its results
     context.window_on(source, instants)
     columns = ", ".join(quote(c) for c in source.columns) + source.bounds
     if lifetimes:
@@ -99,7 +101,7 @@ def source_sql(source: Source, context: Context, block: Block, lifetimes: bool) 
     return f"(SELECT {columns} FROM {source.table} WHERE __from <= {NOW} AND {NOW} < __to) AS {name}"
 
 
-def validity(sources: Sequence[Source], where: Tokens, conditions: Sequence[Tokens]) -> dict[int, list[str]]:
+def validity(sources: Sequence[FromItem], where: Tokens, conditions: Sequence[Tokens]) -> dict[int, list[str]]:
     """Conditions that tie VALID tables to the times of the streams they are linked to.
 
     By the number of the ON condition they belong to; -1 is WHERE.
@@ -137,7 +139,7 @@ def _conjuncts(tokens: Tokens) -> list[Tokens]:
     return [tokens[a + 1 : b] for a, b in zip([-1, *cuts], [*cuts, len(tokens)], strict=True)]
 
 
-def _aliases(tokens: Tokens, sources: Sequence[Source]) -> set[str]:
+def _aliases(tokens: Tokens, sources: Sequence[FromItem]) -> set[str]:
     """Aliases of the sources whose columns a condition names; a subquery's condition links nothing."""
     if any(t.upper == "SELECT" for t in tokens):
         return set()

@@ -19,7 +19,7 @@ import pyarrow as pa
 from windrow.testing.aggregates import TOP_K, VARIANCES
 from windrow.testing.blocks import quote
 from windrow.testing.lifetimes import FOREVER
-from windrow.testing.script import Declaration
+from windrow.testing.script import OracleDeclaration
 
 Row = tuple[Any, ...]
 Functions = Mapping[str, tuple[Callable[..., Any], str]]
@@ -79,7 +79,7 @@ def _arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclass
-class Stream:
+class GivenStream:
     """A stream's rows that take part (late ones are gone), in order of time and arrival, and their times."""
 
     names: list[str]
@@ -91,7 +91,9 @@ class Stream:
     append_only: bool = False  # a relation all the same: what INTERNAL windows give
 
 
-def _conform(connection: duckdb.DuckDBPyConnection, declared: Declaration | None, data: pa.Table | None) -> pa.Table:
+def _conform(
+    connection: duckdb.DuckDBPyConnection, declared: OracleDeclaration | None, data: pa.Table | None
+) -> pa.Table:
     """The data with the declared columns and types."""
     if declared is None:
         assert data is not None
@@ -104,7 +106,7 @@ def _conform(connection: duckdb.DuckDBPyConnection, declared: Declaration | None
     return connection.sql(f"SELECT {columns} FROM __given").to_arrow_table()
 
 
-def _time_column(declared: Declaration | None, schema: pa.Schema, stream: str) -> str:
+def _time_column(declared: OracleDeclaration | None, schema: pa.Schema, stream: str) -> str:
     if declared is not None and declared.time is not None:
         return next(n for n in schema.names if n.lower() == (declared.time or "").lower())
     named = [n for n in schema.names if n.lower() == "ts"]
@@ -116,11 +118,11 @@ def _time_column(declared: Declaration | None, schema: pa.Schema, stream: str) -
 
 def load_stream(
     connection: duckdb.DuckDBPyConnection,
-    declared: Declaration | None,
+    declared: OracleDeclaration | None,
     name: str,
     data: pa.Table | None,
     until: int | None,
-) -> Stream:
+) -> GivenStream:
     table = _conform(connection, declared, data)
     time = _time_column(declared, table.schema, name)
     time_type = table.schema.field(time).type
@@ -145,15 +147,19 @@ def load_stream(
         greatest = max(greatest, ts)
     kept.sort(key=lambda position: times[position])  # stable: equal times keep their arrival order
     types = [str(t) for t in relation.types]
-    return Stream(list(table.schema.names), types, [rows[p] for p in kept], [times[p] for p in kept], time, time_type)
+    return GivenStream(
+        list(table.schema.names), types, [rows[p] for p in kept], [times[p] for p in kept], time, time_type
+    )
 
 
-def load_table(connection: duckdb.DuckDBPyConnection, declared: Declaration | None, name: str, data: pa.Table) -> None:
+def load_table(
+    connection: duckdb.DuckDBPyConnection, declared: OracleDeclaration | None, name: str, data: pa.Table
+) -> None:
     connection.register("__given", _conform(connection, declared, data))
     connection.execute(f"CREATE TABLE {quote('__table_' + name)} AS SELECT * FROM __given")
 
 
-def end_of_clock(until: int | datetime.datetime | None, streams: Iterable[Stream]) -> int | None:
+def end_of_clock(until: int | datetime.datetime | None, streams: Iterable[GivenStream]) -> int | None:
     if isinstance(until, datetime.datetime):
         moment = until if until.tzinfo else until.replace(tzinfo=datetime.UTC)
         return (moment - EPOCH) // datetime.timedelta(microseconds=1)

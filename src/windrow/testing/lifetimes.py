@@ -20,7 +20,7 @@ FOREVER = 2**100
 
 
 @dataclass(frozen=True)
-class Window:
+class OracleWindow:
     """What is written between the brackets; `rows` or `range` or neither (unbounded)."""
 
     range: int | None = None
@@ -38,7 +38,7 @@ class Window:
         return None if self.rows is not None or self.slide is None else (self.slide, self.offset)
 
 
-def read_window(tokens: Tokens) -> Window:
+def read_window(tokens: Tokens) -> OracleWindow:
     """Read a window from the tokens between its brackets."""
     size: dict[str, int] = {}
     slide: int | None = None
@@ -71,15 +71,15 @@ def read_window(tokens: Tokens) -> Window:
             i += 1
         else:
             raise ValueError(f"not a window: {' '.join(t.text for t in tokens)}")
-    return Window(size.get("range"), size.get("rows"), slide, partition, internal)
+    return OracleWindow(size.get("range"), size.get("rows"), slide, partition, internal)
 
 
-def lifetimes(window: Window, times: Sequence[int], groups: Sequence[Hashable]) -> list[tuple[int, int]]:
+def lifetimes(window: OracleWindow, times: Sequence[int], groups: Sequence[Hashable]) -> list[tuple[int, int]]:
     """`[from, to)` of each row; rows come in order of time and arrival, `groups` are their partitions.
 
-    >>> lifetimes(Window(range=5), [1, 3], [0, 0])
+    >>> lifetimes(OracleWindow(range=5), [1, 3], [0, 0])
     [(1, 6), (3, 8)]
-    >>> lifetimes(Window(rows=1), [1, 3, 3], [0, 0, 0]) == [(1, 3), (3, 3), (3, FOREVER)]
+    >>> lifetimes(OracleWindow(rows=1), [1, 3, 3], [0, 0, 0]) == [(1, 3), (3, 3), (3, FOREVER)]
     True
     """
     if window.aligned:

@@ -32,9 +32,9 @@ from windrow.testing.bags import (
     rstream,
     rstream_at_changes,
 )
-from windrow.testing.blocks import BOUNDS, NOW, Block, Source, quote
-from windrow.testing.given import Functions, Stream, connected, end_of_clock, load_stream, load_table, rows_of
-from windrow.testing.lifetimes import Window, lifetimes
+from windrow.testing.blocks import BOUNDS, NOW, FromItem, OracleBlock, quote
+from windrow.testing.given import Functions, GivenStream, connected, end_of_clock, load_stream, load_table, rows_of
+from windrow.testing.lifetimes import OracleWindow, lifetimes
 from windrow.testing.rewrite import combine, rewrite_query
 from windrow.testing.script import Script, read_script
 from windrow.testing.tokens import Tokens
@@ -77,13 +77,13 @@ def oracle(
 
 
 class _Query:
-    """The evaluation of one query; the `Context` its text is rewritten in."""
+    """The evaluation of one query; the `OracleContext` its text is rewritten in."""
 
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
         script: Script,
-        streams: Mapping[str, Stream],
+        streams: Mapping[str, GivenStream],
         until: int | None,
         tokens: Tokens,
         every_instant: bool,
@@ -93,7 +93,7 @@ class _Query:
         self.tokens = tokens
         self.every_instant = every_instant
         self.windows = 0
-        self.derived: dict[str, Stream] = {}
+        self.derived: dict[str, GivenStream] = {}
         read = [streams[n] for n in _streams_read(tokens, streams)]
         if not read:
             raise ValueError("a query must read at least one stream")
@@ -105,7 +105,7 @@ class _Query:
     def answer(self) -> pa.Table:
         """The query's table: `_ts`, `_op` when it is a relation, and its columns."""
         result = self.finish(rewrite_query(self.tokens, self))
-        if isinstance(result, Stream):
+        if isinstance(result, GivenStream):
             found = [(t, 1, row) for t, row in zip(result.times, result.rows, strict=True)]
             return self.table(result.names, result.types, found, with_op=result.append_only)
         names, types = self.describe(result.sql)
@@ -117,30 +117,30 @@ class _Query:
         ]
         return self.table(names, types, log, with_op=True)
 
-    def finish(self, parts: Sequence[tuple[str, Block]]) -> Stream | Block:
+    def finish(self, parts: Sequence[tuple[str, OracleBlock]]) -> GivenStream | OracleBlock:
         """A query's blocks as what they are: a stream, or a relation (a block without operator or period)."""
         if len(parts) == 1:
             return self.leave(parts[0][1])
         if all(b.op is None and not b.internal for _, b in parts):
             return self.leave(combine(parts))
         finished = [(operation, self.leave(block)) for operation, block in parts]
-        branches = [branch for _, branch in finished if isinstance(branch, Stream)]
+        branches = [branch for _, branch in finished if isinstance(branch, GivenStream)]
         if len(branches) == len(finished) and all(o in ("", "UNION ALL") for o, _ in finished):
             rows = sorted(((t, r) for s in branches for t, r in zip(s.times, s.rows, strict=True)), key=lambda p: p[0])
             append_only = all(s.append_only for s in branches)
             return replace(branches[0], rows=[r for _, r in rows], times=[t for t, _ in rows], append_only=append_only)
-        return combine([(o, self.kept(b) if isinstance(b, Stream) else b) for o, b in finished])
+        return combine([(o, self.kept(b) if isinstance(b, GivenStream) else b) for o, b in finished])
 
-    def kept(self, stream: Stream) -> Block:
+    def kept(self, stream: GivenStream) -> OracleBlock:
         """A stream as the relation of all its rows so far."""
-        source = Source("kept", stream.names, stream=True)
+        source = FromItem("kept", stream.names, stream=True)
         self.derived[source.alias] = stream
-        block = Block("")
+        block = OracleBlock("")
         self.window_on(source, block, stream)
         block.sql = self.alive(source.table, source.columns)
         return block
 
-    def leave(self, block: Block) -> Stream | Block:
+    def leave(self, block: OracleBlock) -> GivenStream | OracleBlock:
         """Apply a block's stream operator and period."""
         if block.internal:
             appended = self.stream_of(block, self.appended(block))
@@ -162,7 +162,7 @@ class _Query:
             raise ValueError(f"{block.op} needs a period")
         return self.stream_of(block, operators[block.op](self.evaluate(block.sql, self.instants(block))))
 
-    def appended(self, block: Block) -> Output:
+    def appended(self, block: OracleBlock) -> Output:
         """What INTERNAL windows append: results as they come into being, or with aggregates each new answer.
 
         A result comes into being with the newest of its rows: it is there at t, and was not among the rows that were
@@ -175,7 +175,7 @@ class _Query:
         older = self.evaluate(block.sql.replace(f"__from <= {NOW}", f"__from < {NOW}"), instants)
         return [(t, row) for (t, all_), (_, old) in zip(now, older, strict=True) for row in (all_ - old).rows()]
 
-    def periodic(self, block: Block, period: int, offset: int) -> Output:
+    def periodic(self, block: OracleBlock, period: int, offset: int) -> Output:
         """The output of a block that is evaluated at the multiples of its period."""
         if self.clock is None:
             return []
@@ -189,7 +189,7 @@ class _Query:
 
     # Evaluation
 
-    def instants(self, block: Block) -> list[int]:
+    def instants(self, block: OracleBlock) -> list[int]:
         """The instants inside the clock at which the block's answer can change, in order."""
         if self.clock is None:
             return []
@@ -228,10 +228,10 @@ class _Query:
         relation = self.connection.sql(sql.replace(NOW, "CAST(0 AS HUGEINT)"))
         return list(relation.columns), [str(t) for t in relation.types]
 
-    def stream_of(self, block: Block, output: Output) -> Stream:
+    def stream_of(self, block: OracleBlock, output: Output) -> GivenStream:
         """The output stream of a block."""
         names, types = self.describe(block.sql)
-        return Stream(names, types, [row for _, row in output], [t for t, _ in output])
+        return GivenStream(names, types, [row for _, row in output], [t for t, _ in output])
 
     def table(
         self, names: Sequence[str], types: Sequence[str], found: Sequence[tuple[int, int, Row]], with_op: bool
@@ -245,29 +245,29 @@ class _Query:
 
     # The Context of rewriting
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> FromItem:
         """The declared stream or table of this name, without a window."""
         if name in self.streams:
             stream = self.streams[name]
-            return Source(name, list(stream.names), stream=True, time=stream.time, sql=name)
+            return FromItem(name, list(stream.names), stream=True, time=stream.time, sql=name)
         table = quote("__table_" + name)
         columns = list(self.connection.sql(f"SELECT * FROM {table}").columns)
         declared = self.script.tables.get(name)
-        return Source(name, columns, sql=table, valid=declared.valid if declared else None)
+        return FromItem(name, columns, sql=table, valid=declared.valid if declared else None)
 
-    def subquery(self, tokens: Tokens, scope: frozenset[str], windowed: bool) -> Source:
+    def subquery(self, tokens: Tokens, scope: frozenset[str], windowed: bool) -> FromItem:
         """A subquery of a FROM clause: part of the query, unless an operator or a window makes it a stream."""
         parts = rewrite_query(tokens, self, scope)
         alone = windowed or any(b.op is not None or b.internal for _, b in parts)
         result = self.finish(parts) if alone else combine(parts)
         self.windows += 1
         alias = f"__sub{self.windows}"
-        if isinstance(result, Stream):
+        if isinstance(result, GivenStream):
             self.derived[alias] = result
-            return Source(alias, _distinct(result.names), stream=True, sql=alias)
-        return Source(alias, self.describe(result.sql)[0], sql=f"({result.sql})", block=result)
+            return FromItem(alias, _distinct(result.names), stream=True, sql=alias)
+        return FromItem(alias, self.describe(result.sql)[0], sql=f"({result.sql})", block=result)
 
-    def window_on(self, source: Source, block: Block, stream: Stream | None = None) -> None:
+    def window_on(self, source: FromItem, block: OracleBlock, stream: GivenStream | None = None) -> None:
         """Give a stream source its table of lifetimes and note its instants in the block."""
         stream = stream or self.derived.get(source.sql) or self.streams[source.sql]
         self.windows += 1
@@ -285,7 +285,9 @@ class _Query:
         self.load(source.table, source.columns, stream.types, alive)
         block.instants |= {t for _, *both in alive for t in both}
 
-    def sessions_on(self, source: Source, block: Block, stream: Stream, found: Sequence[tuple[int, int]]) -> None:
+    def sessions_on(
+        self, source: FromItem, block: OracleBlock, stream: GivenStream, found: Sequence[tuple[int, int]]
+    ) -> None:
         """Give a source the rows of its sessions, each at the session's end."""
         rows = [(row, end, end + 1) for row, (_, end) in zip(stream.rows, found, strict=True)]
         self.load(source.table, source.columns, stream.types, rows, [first for first, _ in found])
@@ -331,7 +333,7 @@ class _Query:
         """SQL for the rows of a table of lifetimes that are alive now."""
         return f"SELECT {', '.join(quote(c) for c in columns)} FROM {table} WHERE __from <= {NOW} AND {NOW} < __to"
 
-    def mixed(self, sql: str, block: Block) -> str:
+    def mixed(self, sql: str, block: OracleBlock) -> str:
         """Answer SQL that yields rows with their lifetimes; return SQL for the rows alive now."""
         self.windows += 1
         table = f"__w{self.windows}"
@@ -341,13 +343,13 @@ class _Query:
             block.instants |= set(both)
         return self.alive(table, columns)
 
-    def wstream(self, block: Block, window: Window) -> tuple[str, list[str], Block]:
+    def wstream(self, block: OracleBlock, window: OracleWindow) -> tuple[str, list[str], OracleBlock]:
         """Window the output stream of a block: SQL for its contents now, its columns, and a block to absorb."""
         block.internal = block.period is None
         stream = self.leave(block)
-        assert isinstance(stream, Stream)
-        source = Source("w", _distinct(stream.names), stream=True, window=window)
-        depends = Block("")
+        assert isinstance(stream, GivenStream)
+        source = FromItem("w", _distinct(stream.names), stream=True, window=window)
+        depends = OracleBlock("")
         self.window_on(source, depends, stream)
         return self.alive(source.table, source.columns), source.columns, depends
 
@@ -362,13 +364,13 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _up_to(stream: Stream, until: int | None) -> Stream:
+def _up_to(stream: GivenStream, until: int | None) -> GivenStream:
     """The stream without the rows after `until`."""
     kept = sum(until is not None and t <= until for t in stream.times)
     return replace(stream, rows=stream.rows[:kept], times=stream.times[:kept])
 
 
-def _streams_read(tokens: Tokens, streams: Mapping[str, Stream]) -> list[str]:
+def _streams_read(tokens: Tokens, streams: Mapping[str, GivenStream]) -> list[str]:
     """Names of the streams that stand where a FROM clause names a source."""
     found: dict[str, None] = {}
     inside: list[bool] = [False]  # for each open bracket: are we in a FROM clause?

@@ -5,7 +5,7 @@ a DuckDB table of the stream's rows with their lifetimes and "now" is the hole `
 remembered. What remains is plain SQL: DuckDB says what it means.
 
 A subquery that is a relation stays in place as text. One that is a stream is answered first, and its rows become one
-more table with lifetimes (`Context.window_on`).
+more table with lifetimes (`OracleContext.window_on`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from windrow.testing.aggregates import calls_aggregate
-from windrow.testing.blocks import BOUNDS, Block, Context, Source, quote
+from windrow.testing.blocks import BOUNDS, FromItem, OracleBlock, OracleContext, quote
 from windrow.testing.expressions import rewrite_expression
 from windrow.testing.from_clause import read_from, source_sql, validity
-from windrow.testing.lifetimes import Window, read_window
+from windrow.testing.lifetimes import OracleWindow, read_window
 from windrow.testing.tokens import Token, Tokens, closing, is_at, render, tokenize, top_level
 
 OPERATORS = frozenset({"ISTREAM", "DSTREAM", "RSTREAM", "ISTREAM_RESTORE", "RSTREAM_RESTORE"})
@@ -24,7 +24,9 @@ SET_OPERATIONS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
 _CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT")
 
 
-def rewrite_query(tokens: Tokens, context: Context, scope: frozenset[str] = frozenset()) -> list[tuple[str, Block]]:
+def rewrite_query(
+    tokens: Tokens, context: OracleContext, scope: frozenset[str] = frozenset()
+) -> list[tuple[str, OracleBlock]]:
     """The SELECT blocks of a query, each with the set operation before it ('' for the first)."""
     tokens, wrapper = _unwrap(tokens)
     cuts = [i for i in top_level(tokens) if tokens[i].upper in SET_OPERATIONS]
@@ -36,7 +38,7 @@ def rewrite_query(tokens: Tokens, context: Context, scope: frozenset[str] = froz
             whole.sql = f"SELECT * FROM ({whole.sql}) AS __whole"
             whole.sql += _first_rows(whole.sql, render(clauses["ORDER"]), clauses["LIMIT"], context)
             return [("", whole)]
-    found: list[tuple[str, Block]] = []
+    found: list[tuple[str, OracleBlock]] = []
     for a, b in zip([None, *cuts], [*cuts, len(tokens)], strict=True):
         start, operation = 0, ""
         if a is not None:
@@ -55,12 +57,12 @@ def rewrite_query(tokens: Tokens, context: Context, scope: frozenset[str] = froz
     return found
 
 
-def combine(parts: Sequence[tuple[str, Block]]) -> Block:
+def combine(parts: Sequence[tuple[str, OracleBlock]]) -> OracleBlock:
     """Blocks without operators as one block."""
     if len(parts) == 1:
         return parts[0][1]
     # INTERSECT binds tighter than the others; that is left to DuckDB by keeping the text flat.
-    whole = Block(" ".join(f"{operation} ({block.sql})" for operation, block in parts))
+    whole = OracleBlock(" ".join(f"{operation} ({block.sql})" for operation, block in parts))
     for _, block in parts:
         whole.absorb(block)
         if block.op is not None or block.internal:
@@ -91,14 +93,14 @@ def _operator(tokens: Tokens, i: int) -> tuple[str | None, int]:
 # One SELECT --------------------------------------------------------------------------------------------------------
 
 
-def _select(tokens: Tokens, context: Context, scope: frozenset[str]) -> Block:
+def _select(tokens: Tokens, context: OracleContext, scope: frozenset[str]) -> OracleBlock:
     clauses = _clauses(tokens)
     items, distinct, op = _items(clauses["SELECT"])
     if any(t.upper == "WSTREAM" for t in items):
         return _wstream(items, clauses, context, scope)
-    block = Block("", op=op)
+    block = OracleBlock("", op=op)
     parts, conditions = read_from(clauses["FROM"], context, scope)
-    sources = [p for p in parts if isinstance(p, Source)]
+    sources = [p for p in parts if isinstance(p, FromItem)]
     streams = [s for s in sources if s.stream]
     for source in sources:
         if source.block is not None:
@@ -131,7 +133,7 @@ def _select(tokens: Tokens, context: Context, scope: frozenset[str]) -> Block:
 
     text = []
     for part in parts:
-        if isinstance(part, Source):
+        if isinstance(part, FromItem):
             text.append(source_sql(part, context, block, lifetimes=mixed))
         elif isinstance(part, int):  # the ON condition of this number
             text.append(_and([f"({expression(conditions[part])})", *valid.get(part, [])]))
@@ -164,7 +166,7 @@ def _select(tokens: Tokens, context: Context, scope: frozenset[str]) -> Block:
     return block
 
 
-def _bound(tokens: Tokens, i: int, names: Set[str], block: Block, context: Context) -> Token:
+def _bound(tokens: Tokens, i: int, names: Set[str], block: OracleBlock, context: OracleContext) -> Token:
     """window_start and window_end of a periodic query, where no column has these names."""
     token = tokens[i]
     if token.name not in BOUNDS or token.name in names or (i and tokens[i - 1].upper in (".", "AS")):
@@ -174,7 +176,7 @@ def _bound(tokens: Tokens, i: int, names: Set[str], block: Block, context: Conte
     return Token("sql", context.instant(block.size if token.name == "window_start" else 0))
 
 
-def _window_keys(sources: Sequence[Source], group: Tokens) -> list[str]:
+def _window_keys(sources: Sequence[FromItem], group: Tokens) -> list[str]:
     """What tells windows apart: a query over TUMBLE, HOP or SESSION is answered per window, grouped by it or not."""
     keys = []
     for source in sources:
@@ -184,7 +186,7 @@ def _window_keys(sources: Sequence[Source], group: Tokens) -> list[str]:
     return keys
 
 
-def _first_rows(sql: str, order: str, limit: Tokens, context: Context) -> str:
+def _first_rows(sql: str, order: str, limit: Tokens, context: OracleContext) -> str:
     """ORDER BY and LIMIT; rows that tie are ordered by the select list, ascending, nulls last."""
     count = len(context.describe(sql)[0])
     places = [f"{i + 1} ASC NULLS LAST" for i in range(count)]
@@ -228,12 +230,12 @@ def _items(tokens: Tokens) -> tuple[Tokens, bool, str | None]:
     return tokens, distinct, op
 
 
-def _wstream(items: Tokens, clauses: dict[str, Tokens], context: Context, scope: frozenset[str]) -> Block:
+def _wstream(items: Tokens, clauses: dict[str, Tokens], context: OracleContext, scope: frozenset[str]) -> OracleBlock:
     """`outer(WSTREAM(inner)[window])`: the outer SELECT list over the windowed output of the inner block."""
     start = next(i for i, t in enumerate(items) if t.upper == "WSTREAM")
     inner_end = closing(items, start + 1)
     inner = list(items[start + 2 : inner_end])
-    end, window = inner_end + 1, Window()
+    end, window = inner_end + 1, OracleWindow()
     if is_at(items, end, "["):
         window_end = closing(items, end)
         window, end = read_window(items[end + 1 : window_end]), window_end + 1
@@ -246,10 +248,10 @@ def _wstream(items: Tokens, clauses: dict[str, Tokens], context: Context, scope:
     if start == 0:
         name = items[end + (items[end].upper == "AS")].text if end < len(items) else None
         columns = [name] if name else columns
-        return Block(f"SELECT * FROM ({sql}) AS w{_columns(columns)}", depends.instants)
+        return OracleBlock(f"SELECT * FROM ({sql}) AS w{_columns(columns)}", depends.instants)
     column = '"__w"'
     outer = f"{render(items[:start])} {column} {render(items[end:])}"
-    return Block(f"SELECT {outer} FROM ({sql}) AS w({column})", depends.instants)
+    return OracleBlock(f"SELECT {outer} FROM ({sql}) AS w({column})", depends.instants)
 
 
 def _columns(names: Sequence[str]) -> str:

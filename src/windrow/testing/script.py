@@ -21,7 +21,7 @@ MICROSECONDS = {word: us for us, words in _UNITS.items() for word in (*words, *(
 
 
 @dataclass(frozen=True)
-class Declaration:
+class OracleDeclaration:
     """A CREATE STREAM or CREATE TABLE: columns with their SQL types, and the clauses that change an answer."""
 
     name: str
@@ -35,8 +35,8 @@ class Declaration:
 class Script:
     """What a script declares, by lower-case name; queries in order."""
 
-    streams: dict[str, Declaration] = field(default_factory=dict)
-    tables: dict[str, Declaration] = field(default_factory=dict)
+    streams: dict[str, OracleDeclaration] = field(default_factory=dict)
+    tables: dict[str, OracleDeclaration] = field(default_factory=dict)
     queries: dict[str, list[Token]] = field(default_factory=dict)
 
 
@@ -91,7 +91,7 @@ def _unquoted(token: Token) -> str:
     return token.text[1:-1] if token.kind == "quoted" else token.text
 
 
-def _declaration(tokens: Tokens) -> Declaration:
+def _declaration(tokens: Tokens) -> OracleDeclaration:
     name = _unquoted(tokens[0])
     end = closing(tokens, 1)
     columns = {_unquoted(c[0]): render(c[1:]) for c in split(tokens[2:end], ",")}
@@ -109,4 +109,4 @@ def _declaration(tokens: Tokens) -> Declaration:
             i += 1 + is_at(tokens, i + 1, ")")
         else:
             i += 1  # IDLE AFTER, RETAIN, RETROACTIVE and sources change no answer of a replay
-    return Declaration(name, columns, time, slack, valid)
+    return OracleDeclaration(name, columns, time, slack, valid)

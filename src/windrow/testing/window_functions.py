@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
-from windrow.testing.lifetimes import Window
+from windrow.testing.lifetimes import OracleWindow
 from windrow.testing.script import duration
 from windrow.testing.tokens import Token, Tokens, closing, is_at, split
 
 FUNCTIONS = ("TUMBLE", "HOP", "SESSION")
 
 
-def read_call(tokens: Tokens, i: int) -> tuple[Token, Window, int] | None:
+def read_call(tokens: Tokens, i: int) -> tuple[Token, OracleWindow, int] | None:
     """The stream and the window of a call at `i`, and the index after it; None if there is no call."""
     wrapped = is_at(tokens, i, "TABLE", "(")
     start = i + 2 if wrapped else i
@@ -33,12 +33,12 @@ def read_call(tokens: Tokens, i: int) -> tuple[Token, Window, int] | None:
     match tokens[start].upper:
         case "TUMBLE":
             size, offset = lengths[0], lengths[1] if len(lengths) > 1 else 0
-            window = Window(range=size, slide=size, offset=offset % size, aligned=True)
+            window = OracleWindow(range=size, slide=size, offset=offset % size, aligned=True)
         case "HOP":
             slide, size, offset = lengths[0], lengths[1], lengths[2] if len(lengths) > 2 else 0
-            window = Window(range=size, slide=slide, offset=offset % slide, aligned=True)
+            window = OracleWindow(range=size, slide=slide, offset=offset % slide, aligned=True)
         case _:
-            window = Window(gap=lengths[0], partition=tuple(partition))
+            window = OracleWindow(gap=lengths[0], partition=tuple(partition))
     return data[0], window, end + 1 + wrapped
 
 

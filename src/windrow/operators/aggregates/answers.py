@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
-from windrow.operators.aggregates.order import Order
+from windrow.operators.aggregates.order import CodeOrder
 from windrow.operators.aggregates.vectors import DAY_US, Bools, Int64s, bitmap, decimals, fixed, raw, words
 
 Places = Int64s | slice
@@ -22,7 +22,7 @@ Places = Int64s | slice
 
 
 @dataclass(frozen=True)
-class Answer:
+class PointValues:
     """Values at points; null where not `valid`."""
 
     keys: Sequence[np.ndarray]
@@ -51,13 +51,13 @@ def pick(valid: Bools | None, index: Places) -> Bools | None:
     return None if valid is None else valid[index]
 
 
-def scalars(values: np.ndarray, valid: Bools | None, type_: pa.DataType) -> Answer:
+def scalars(values: np.ndarray, valid: Bools | None, type_: pa.DataType) -> PointValues:
     """Fixed-width values: int64 or canonical float64."""
     key = values.view(np.int64)
-    return Answer((key,), valid, lambda index: fixed(values[index], pick(valid, index), type_))
+    return PointValues((key,), valid, lambda index: fixed(values[index], pick(valid, index), type_))
 
 
-def wides(low: Int64s, high: Int64s | None, over: Bools | None, valid: Bools | None, type_: pa.DataType) -> Answer:
+def wides(low: Int64s, high: Int64s | None, over: Bools | None, valid: Bools | None, type_: pa.DataType) -> PointValues:
     """128-bit decimals by their words; `high` None when the low word says all; showing one that is `over` raises."""
 
     def build(index: Places) -> pa.Array:
@@ -70,20 +70,20 @@ def wides(low: Int64s, high: Int64s | None, over: Bools | None, valid: Bools | N
         bottom = low[index]
         return decimals(bottom, bottom >> 63 if high is None else high[index], pick(valid, index), type_)
 
-    return Answer(tuple(k for k in (low, high, over) if k is not None), valid, build)
+    return PointValues(tuple(k for k in (low, high, over) if k is not None), valid, build)
 
 
-def coded(codes: Int64s, valid: Bools | None, order: Order, type_: pa.DataType) -> Answer:
+def coded(codes: Int64s, valid: Bools | None, order: CodeOrder, type_: pa.DataType) -> PointValues:
     """Values by their order codes."""
 
     def build(index: Places) -> pa.Array:
         array = order.decode(codes[index], pick(valid, index))
         return array if array.type == type_ else array.cast(type_)
 
-    return Answer((codes,), valid, build)
+    return PointValues((codes,), valid, build)
 
 
-def lists(members: Int64s, version: Int64s, codes: Int64s, order: Order, type_: pa.DataType) -> Answer:
+def lists(members: Int64s, version: Int64s, codes: Int64s, order: CodeOrder, type_: pa.DataType) -> PointValues:
     """Lists of members (-1: no more), null where empty."""
     valid = members[:, 0] >= 0
 
@@ -97,7 +97,7 @@ def lists(members: Int64s, version: Int64s, codes: Int64s, order: Order, type_: 
         buffers = [bitmap(valid[index]), pa.py_buffer(offsets)]
         return pa.Array.from_buffers(type_, len(shown), buffers, children=[values])
 
-    return Answer((version,), valid, build)
+    return PointValues((version,), valid, build)
 
 
 def exact_fraction(q: object) -> Fraction:
@@ -106,8 +106,8 @@ def exact_fraction(q: object) -> Fraction:
 
 
 def interpolated(
-    lower: Int64s, upper: Int64s, between: np.ndarray, valid: Bools, order: Order, type_: pa.DataType
-) -> Answer:
+    lower: Int64s, upper: Int64s, between: np.ndarray, valid: Bools, order: CodeOrder, type_: pa.DataType
+) -> PointValues:
     """quantile_cont between two order statistics, with the scalar engine's arithmetic for each type.
 
     Doubles: `lo (1 - d) + hi d`. Times: the same, rounded half away from zero. Floats, as doubles: `lo + (hi - lo) d`.
@@ -148,7 +148,7 @@ def _as_type(array: pa.Array, type_: pa.DataType) -> Int64s:
 
 def _interpolated_decimals(
     low: pa.Array, high: pa.Array, between: np.ndarray, exact: Bools, valid: Bools, type_: pa.DataType
-) -> Answer:
+) -> PointValues:
     a_low, a_high = words(low)
     b_low, b_high = words(high)
     a = a_low.view(np.int64)

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from windrow.operators.aggregates.order import Order, encode
-from windrow.operators.aggregates.sweep import Feed, Sweep
+from windrow.operators.aggregates.order import CodeOrder, encode
+from windrow.operators.aggregates.sweep import MultiplicityChanges, Sweep
 from windrow.operators.aggregates.values import Members, Values
 from windrow.operators.aggregates.vectors import Int64s, validity
 from windrow.operators.elements import INF, concat_arrays
@@ -66,7 +66,7 @@ class Extremes(Values):
             self._shorten()
         return members
 
-    def _fill_up(self, sweep: Sweep, group: Int64s, feed: Feed, position: Int64s) -> None:
+    def _fill_up(self, sweep: Sweep, group: Int64s, feed: MultiplicityChanges, position: Int64s) -> None:
         """Fill the heads of groups that may run out in this advance."""
         groups = len(sweep.slots)
         losses = np.bincount(group[feed.deltas < 0], minlength=groups)
@@ -85,7 +85,7 @@ class Extremes(Values):
             taken[low:stop] = True
             self._edge[own] = INF if stop == high else rank[stop - 1]
         self._run = None
-        values = Order(self.type).decode(self._ranks(rank[taken]))
+        values = CodeOrder(self.type).decode(self._ranks(rank[taken]))
         self.slot = np.concatenate((self.slot, slot[taken]))
         self.count = np.concatenate((self.count, count[taken]))
         self.value = concat_arrays([self.value, values])

@@ -20,7 +20,7 @@ from windrow.operators.aggregates.answers import scalars
 from windrow.operators.aggregates.call import EXTREMES, LINEAR, MOMENTS, Aggregation
 from windrow.operators.aggregates.limbs import add_rows
 from windrow.operators.aggregates.order import encode
-from windrow.operators.aggregates.sums import Cells, Layout, Lowering, Sums, relaid
+from windrow.operators.aggregates.sums import Cells, Lowering, SumLanes, Sums, relaid
 from windrow.operators.aggregates.vectors import Int64s, validity
 from windrow.operators.elements import concat_arrays
 from windrow.operators.keys import factorize
@@ -34,7 +34,7 @@ class Partial:
 
     keys: tuple[pa.Array, ...]
     rows: Int64s
-    lanes: Mapping[str, tuple[Layout, Int64s]]
+    lanes: Mapping[str, tuple[SumLanes, Int64s]]
     best: Mapping[tuple[str, bool], pa.Array]
 
 
@@ -92,8 +92,8 @@ class MergeableAggregate:
         return Partial(tuple(k.take(pa.array(first)) for k in keys), rows, lanes, best)
 
     def _added(
-        self, name: str, parts: Sequence[tuple[Layout, Int64s]], group: Int64s, count: int
-    ) -> tuple[Layout, Int64s]:
+        self, name: str, parts: Sequence[tuple[SumLanes, Int64s]], group: Int64s, count: int
+    ) -> tuple[SumLanes, Int64s]:
         sums = Sums(self._types[name], *self._summed[name])
         for layout, _ in parts:
             sums.widen(layout)

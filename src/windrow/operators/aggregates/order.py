@@ -35,7 +35,7 @@ _TOP = np.int64(-0x8000000000000000)
 
 
 @dataclass(frozen=True)
-class Order:
+class CodeOrder:
     """The decoder of a set of codes: by type, or by rank in `ranked`."""
 
     type: pa.DataType
@@ -65,7 +65,7 @@ def has_fixed_codes(type_: pa.DataType) -> bool:
     return (pa.types.is_primitive(type_) and type_.bit_width <= 64) or pa.types.is_null(type_)
 
 
-def encode(arrays: Sequence[pa.Array]) -> tuple[list[Int64s], Order]:
+def encode(arrays: Sequence[pa.Array]) -> tuple[list[Int64s], CodeOrder]:
     """Codes of each array (arbitrary at nulls) under one order.
 
     >>> (codes,), order = encode([pa.array(["b", "a", "b"])])
@@ -74,7 +74,7 @@ def encode(arrays: Sequence[pa.Array]) -> tuple[list[Int64s], Order]:
     """
     type_ = arrays[0].type
     if has_fixed_codes(type_):
-        return [_fixed_codes(a) for a in arrays], Order(type_)
+        return [_fixed_codes(a) for a in arrays], CodeOrder(type_)
     return _rank_codes(arrays)
 
 
@@ -90,7 +90,7 @@ def _fixed_codes(array: pa.Array) -> Int64s:
     return raw(array).astype(np.int64, copy=False)
 
 
-def _rank_codes(arrays: Sequence[pa.Array]) -> tuple[list[Int64s], Order]:
+def _rank_codes(arrays: Sequence[pa.Array]) -> tuple[list[Int64s], CodeOrder]:
     together = pa.concat_arrays(arrays)
     encoded = comparable(together).dictionary_encode()
     by_rank = pc.array_sort_indices(_binary(encoded.dictionary)).to_numpy()
@@ -101,12 +101,12 @@ def _rank_codes(arrays: Sequence[pa.Array]) -> tuple[list[Int64s], Order]:
     bounds = np.cumsum([0, *(len(a) for a in arrays)])
     parts = [codes[a:b] for a, b in pairwise(bounds)]
     if encoded.dictionary.type == together.type:
-        return parts, Order(together.type, encoded.dictionary.take(pa.array(by_rank)))
+        return parts, CodeOrder(together.type, encoded.dictionary.take(pa.array(by_rank)))
     # sort keys are numbered: the first value with each stands for it
     some = np.flatnonzero(np.asarray(encoded.is_valid()))[::-1]
     first = np.zeros(len(by_rank), np.int64)
     first[picks[some]] = some
-    return parts, Order(together.type, together.take(pa.array(first[by_rank])))
+    return parts, CodeOrder(together.type, together.take(pa.array(first[by_rank])))
 
 
 def _binary(dictionary: pa.Array) -> pa.Array:

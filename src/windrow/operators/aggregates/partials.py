@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.aggregates.answers import Answer, scalars
+from windrow.operators.aggregates.answers import PointValues, scalars
 from windrow.operators.aggregates.call import EXTREMES, LINEAR, MOMENTS, RANKED, Aggregation
 from windrow.operators.aggregates.extremes import Extremes
 from windrow.operators.aggregates.order import has_fixed_codes
-from windrow.operators.aggregates.stairs import Arrivals, Changes, Stairs, shown
-from windrow.operators.aggregates.sums import Layout, Lowering, Sums
+from windrow.operators.aggregates.stairs import AnswerSteps, GroupedArrivals, Stairs, shown
+from windrow.operators.aggregates.sums import Lowering, SumLanes, Sums
 from windrow.operators.aggregates.sweep import Sweep, sweep_at
 from windrow.operators.aggregates.values import Members, Values, frequent, ranked
 from windrow.operators.aggregates.vectors import Int64s
@@ -88,8 +88,8 @@ class Partials:
         return position
 
     def advance(
-        self, sweep: Sweep, columns: Mapping[str, pa.Array], arrivals: Arrivals | None, frontier: int
-    ) -> tuple[Int64s, list[Answer]]:
+        self, sweep: Sweep, columns: Mapping[str, pa.Array], arrivals: GroupedArrivals | None, frontier: int
+    ) -> tuple[Int64s, list[PointValues]]:
         """Rows alive and the answers at every point; `arrivals` is needed by staircases."""
         feed = sweep.feed
         total = np.concatenate(([0], np.cumsum(feed.deltas)))
@@ -102,15 +102,15 @@ class Partials:
                 sums.advance(sweep, members[column].distinct.feed, members[column].values)
             else:
                 sums.advance(sweep, feed, columns[column])
-        changes: dict[tuple[str, bool], Changes] = {}
+        changes: dict[tuple[str, bool], AnswerSteps] = {}
         for key, stairs in self.stairs.items():
             assert arrivals is not None
             changes[key] = stairs.advance(arrivals, columns[key[0]], position, frontier)
         return rows, self._lower(sweep, rows, members, changes)
 
     def glide(
-        self, arrivals: Arrivals, columns: Mapping[str, pa.Array], frontier: int, begin: int | None
-    ) -> tuple[Sweep, Int64s, list[Answer]]:
+        self, arrivals: GroupedArrivals, columns: Mapping[str, pa.Array], frontier: int, begin: int | None
+    ) -> tuple[Sweep, Int64s, list[PointValues]]:
         """The same where only staircases are kept: points are where one changes, and `begin` for the first group."""
         position = self._position(arrivals.slots)
         ones = pa.array(np.zeros(max((len(c) for c in columns.values()), default=len(arrivals.rows)), np.int8))
@@ -138,8 +138,12 @@ class Partials:
     # -- lowering ----------------------------------------------------------------------------------------------------
 
     def _lower(
-        self, sweep: Sweep, rows: Int64s, members: Mapping[str, Members], changes: Mapping[tuple[str, bool], Changes]
-    ) -> list[Answer]:
+        self,
+        sweep: Sweep,
+        rows: Int64s,
+        members: Mapping[str, Members],
+        changes: Mapping[tuple[str, bool], AnswerSteps],
+    ) -> list[PointValues]:
         lowered = self._ranked(sweep, members)
         lowerings: dict[tuple[str, bool], Lowering] = {}
         answers = []
@@ -161,13 +165,13 @@ class Partials:
                 answers.append(lowerings[key].answer(call))
         return answers
 
-    def _ranked(self, sweep: Sweep, members: Mapping[str, Members]) -> dict[int, Answer]:
+    def _ranked(self, sweep: Sweep, members: Mapping[str, Members]) -> dict[int, PointValues]:
         """Order statistics, all calls over the same members in one sweep."""
         together: dict[tuple[str, bool], list[int]] = {}
         for at, call in enumerate(self.calls):
             if call.kind in RANKED or (call.kind in EXTREMES and self.strict):
                 together.setdefault((str(call.column), call.collapses), []).append(at)
-        answers: dict[int, Answer] = {}
+        answers: dict[int, PointValues] = {}
         for places in together.values():
             calls = [self.calls[at] for at in places]
             answers.update(zip(places, ranked(calls, sweep, _members(calls[0], members)), strict=True))
@@ -198,7 +202,7 @@ class Partials:
             mark = "distinct" if distinct else "all"
             parts = [n.split("|", 2) for n in table.column_names if n.startswith(f"{mark}|")]
             names = [name for _, name, of in parts if of == column]
-            sums.layout = Layout.of_names(names)
+            sums.layout = SumLanes.of_names(names)
             sums.store = np.zeros((capacity, sums.layout.width), np.int64)
             for k, name in enumerate(sums.layout.names()):
                 sums.store[slots, k] = ints(table, f"{mark}|{name}|{column}")

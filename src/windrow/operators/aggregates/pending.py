@@ -1,7 +1,7 @@
 """Pending ends: rows that are alive now and have a known end.
 
-Two disciplines, the same answers. `Calendar` keeps runs sorted by expiration and takes what is due from their
-heads; a run that is not due is not looked at. `Scan` keeps one buffer and looks at all of it at every advance
+Two disciplines, the same answers. `EndCalendar` keeps runs sorted by expiration and takes what is due from their
+heads; a run that is not due is not looked at. `EndScan` keeps one buffer and looks at all of it at every advance
 (the direct approach). A row is kept as its group's slot, its end, its sign and the aggregates' argument columns.
 
 Invariant: rows with `exp <= frontier` of the last `take` are spent, whether or not they are still in a run;
@@ -25,7 +25,7 @@ _MANY = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class RowEnds:
     """Rows and when they end."""
 
     exp: Int64s
@@ -36,19 +36,19 @@ class Ends:
     def __len__(self) -> int:
         return len(self.exp)
 
-    def slice(self, start: int, stop: int) -> Ends:
+    def slice(self, start: int, stop: int) -> RowEnds:
         """Rows `[start, stop)`, without copying."""
         columns = {n: a.slice(start, stop - start) for n, a in self.columns.items()}
-        return Ends(self.exp[start:stop], self.slot[start:stop], self.sign[start:stop], columns)
+        return RowEnds(self.exp[start:stop], self.slot[start:stop], self.sign[start:stop], columns)
 
-    def take(self, index: Int64s) -> Ends:
+    def take(self, index: Int64s) -> RowEnds:
         """The rows at `index`."""
         picks = pa.array(index)
-        return Ends(
+        return RowEnds(
             self.exp[index], self.slot[index], self.sign[index], {n: a.take(picks) for n, a in self.columns.items()}
         )
 
-    def by_end(self) -> Ends:
+    def by_end(self) -> RowEnds:
         """Sorted by end."""
         if len(self) < 2 or (self.exp[1:] >= self.exp[:-1]).all():
             return self
@@ -60,19 +60,19 @@ class Ends:
         return Run(pa.table(named | self.columns))
 
     @staticmethod
-    def of(run: Run) -> Ends:
+    def of(run: Run) -> RowEnds:
         """The rows of a run."""
         table = run.table
         columns = {n: one(table.column(n)) for n in table.column_names[3:]}
-        return Ends(ints(table, "_exp"), ints(table, "_slot"), ints(table, "_sign"), columns)
+        return RowEnds(ints(table, "_exp"), ints(table, "_slot"), ints(table, "_sign"), columns)
 
 
-def joined(parts: list[Ends]) -> Ends:
+def joined(parts: list[RowEnds]) -> RowEnds:
     """All rows of `parts`, at least one; columns that a part lacks are zero there."""
     if len(parts) == 1:
         return parts[0]
     names = {n: a.type for p in parts for n, a in p.columns.items()}
-    return Ends(
+    return RowEnds(
         np.concatenate([p.exp for p in parts]),
         np.concatenate([p.slot for p in parts]),
         np.concatenate([p.sign for p in parts]),
@@ -87,13 +87,13 @@ def _zeros(n: int, type_: pa.DataType) -> pa.Array:
     return pa.repeat(pa.scalar(0, pa.int64()), n).cast(type_)
 
 
-class Pending(Protocol):
+class PendingEnds(Protocol):
     """Where rows wait for their end."""
 
-    def put(self, rows: Ends) -> None:
+    def put(self, rows: RowEnds) -> None:
         """Keep rows."""
 
-    def take(self, frontier: int) -> list[Ends]:
+    def take(self, frontier: int) -> list[RowEnds]:
         """Remove and return the rows that end by `frontier`."""
 
     def slots(self) -> list[np.ndarray]:
@@ -111,24 +111,24 @@ class _Sorted:
 
     __slots__ = ("head", "rows", "run")
 
-    def __init__(self, rows: Ends, run: Run | None = None, head: int = 0) -> None:
+    def __init__(self, rows: RowEnds, run: Run | None = None, head: int = 0) -> None:
         self.rows, self.run, self.head = rows, run, head
 
     @property
     def left(self) -> int:
         return len(self.rows) - self.head
 
-    def rest(self) -> Ends:
+    def rest(self) -> RowEnds:
         return self.rows.slice(self.head, len(self.rows)) if self.head else self.rows
 
 
-class Calendar:
+class EndCalendar:
     """Runs sorted by end. Cost: what is due, and a look at the head of each run."""
 
     def __init__(self) -> None:
         self._runs: list[_Sorted] = []
 
-    def put(self, rows: Ends) -> None:
+    def put(self, rows: RowEnds) -> None:
         if len(rows) == 0:
             return
         self._runs.append(_Sorted(rows.by_end()))
@@ -138,7 +138,7 @@ class Calendar:
             small, self._runs = by_size[: _MANY // 2], by_size[_MANY // 2 :]
             self._runs.append(_Sorted(joined([r.rest() for r in small]).by_end()))
 
-    def take(self, frontier: int) -> list[Ends]:
+    def take(self, frontier: int) -> list[RowEnds]:
         due, kept = [], []
         for run in self._runs:
             if run.rows.exp[run.head] <= frontier:
@@ -164,25 +164,25 @@ class Calendar:
     def restore(self, runs: tuple[Run, ...], frontier: int) -> None:
         self._runs = []
         for run in runs:
-            rows = Ends.of(run)
+            rows = RowEnds.of(run)
             head = int(np.searchsorted(rows.exp, frontier, side="right"))
             if head < len(rows):
                 self._runs.append(_Sorted(rows, run, head))
 
 
-class Scan:
+class EndScan:
     """One buffer. Cost: all of it at every advance."""
 
     def __init__(self) -> None:
-        self._rows: Ends | None = None
+        self._rows: RowEnds | None = None
         self._run: Run | None = None
 
-    def put(self, rows: Ends) -> None:
+    def put(self, rows: RowEnds) -> None:
         if len(rows):
             self._rows = rows if self._rows is None else joined([self._rows, rows])
             self._run = None
 
-    def take(self, frontier: int) -> list[Ends]:
+    def take(self, frontier: int) -> list[RowEnds]:
         if self._rows is None:
             return []
         due = self._rows.exp <= frontier
@@ -203,11 +203,11 @@ class Scan:
 
     def restore(self, runs: tuple[Run, ...], frontier: int = BEGINNING) -> None:
         self._run = runs[0] if len(runs) == 1 else None
-        self._rows = joined([Ends.of(r) for r in runs]) if runs else None
+        self._rows = joined([RowEnds.of(r) for r in runs]) if runs else None
 
 
-def pending(expiration: str) -> Calendar | Scan:
+def pending(expiration: str) -> EndCalendar | EndScan:
     """The discipline called `expiration`: "calendar" or "scan"."""
     if expiration not in ("calendar", "scan"):
         raise ValueError(f"no expiration is called {expiration}")
-    return Calendar() if expiration == "calendar" else Scan()
+    return EndCalendar() if expiration == "calendar" else EndScan()

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.aggregates.pending import Ends
-from windrow.operators.aggregates.sums import Cells, Layout
+from windrow.operators.aggregates.pending import RowEnds
+from windrow.operators.aggregates.sums import Cells, SumLanes
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import Elements
 
@@ -57,13 +57,13 @@ def _lifetimes(elements: Elements, period: int) -> tuple[Int64s, Int64s, Int64s]
     return life, begins[pairs // len(ends)], ends[pairs % len(ends)]
 
 
-def ends_of(exp: Int64s, slot: Int64s, lanes: dict[str, Int64s]) -> Ends:
+def ends_of(exp: Int64s, slot: Int64s, lanes: dict[str, Int64s]) -> RowEnds:
     """Cells that wait for their end; lanes without any value are left out."""
     columns = {name: pa.array(lane) for name, lane in lanes.items() if lane.any()}
-    return Ends(exp, slot.astype(np.int32), np.ones(len(exp), np.int8), columns)
+    return RowEnds(exp, slot.astype(np.int32), np.ones(len(exp), np.int8), columns)
 
 
-def lanes_of(rows: Ends, prefix: str, layout: Layout, out: Int64s) -> None:
+def lanes_of(rows: RowEnds, prefix: str, layout: SumLanes, out: Int64s) -> None:
     """Read one column's lanes of waiting cells into `out`, which has `layout`."""
     places = {f"{prefix}{name}": k for k, name in enumerate(layout.names())}
     for name, column in rows.columns.items():
@@ -71,6 +71,6 @@ def lanes_of(rows: Ends, prefix: str, layout: Layout, out: Int64s) -> None:
             out[:, places[name]] = column.to_numpy()
 
 
-def layout_of(rows: Ends, prefix: str) -> Layout:
+def layout_of(rows: RowEnds, prefix: str) -> SumLanes:
     """The layout of one column's lanes in waiting cells."""
-    return Layout.of_names([n[len(prefix) :] for n in rows.columns if n.startswith(prefix)])
+    return SumLanes.of_names([n[len(prefix) :] for n in rows.columns if n.startswith(prefix)])

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.aggregates.answers import Answer, coded
+from windrow.operators.aggregates.answers import PointValues, coded
 from windrow.operators.aggregates.kernels import latest, staircases
-from windrow.operators.aggregates.order import Order, encode
+from windrow.operators.aggregates.order import CodeOrder, encode
 from windrow.operators.aggregates.sweep import Sweep
 from windrow.operators.aggregates.vectors import Bools, Int64s, validity
 from windrow.operators.elements import concat_arrays
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class GroupedArrivals:
     """New elements of an advance in the order (group, ts); `firsts` delimits the groups of `slots`."""
 
     slots: Int64s  # [groups] ascending
@@ -33,24 +33,24 @@ class Arrivals:
     ts: Int64s
     exp: Int64s
 
-    def where(self, valid: Bools | None) -> Arrivals:
+    def where(self, valid: Bools | None) -> GroupedArrivals:
         """Only the elements whose row is `valid`."""
         if valid is None:
             return self
         keep = valid[self.rows]
         before = np.concatenate(([0], np.cumsum(keep)))
-        return Arrivals(self.slots, before[self.firsts], self.rows[keep], self.ts[keep], self.exp[keep])
+        return GroupedArrivals(self.slots, before[self.firsts], self.rows[keep], self.ts[keep], self.exp[keep])
 
 
 @dataclass(frozen=True)
-class Changes:
+class AnswerSteps:
     """The answer as it changes: entries of group g are `firsts[g]:firsts[g + 1]`, the first one before all time."""
 
     firsts: Int64s
     times: Int64s
     codes: Int64s
     some: Bools
-    order: Order
+    order: CodeOrder
 
 
 class Stairs:
@@ -68,7 +68,7 @@ class Stairs:
         """Slots of the groups in which a step ends by `frontier`."""
         return self.slot[self.exp <= frontier]
 
-    def advance(self, arrivals: Arrivals, column: pa.Array, position: Int64s, frontier: int) -> Changes:
+    def advance(self, arrivals: GroupedArrivals, column: pa.Array, position: Int64s, frontier: int) -> AnswerSteps:
         """Let elements arrive and expire up to `frontier`; `position[slot]` is a group's place in `arrivals`, or -1."""
         mine = position[self.slot] if len(self.slot) else np.zeros(0, np.int64)
         touched = np.flatnonzero(mine >= 0)
@@ -86,10 +86,10 @@ class Stairs:
         self.exp = np.concatenate((self.exp[untouched], left_exp))
         kept = order.decode(left_code ^ flip)
         self.value = concat_arrays([self.value.take(pa.array(untouched)), kept]) if len(untouched) else kept
-        return Changes(firsts, times, code ^ flip, some, order)
+        return AnswerSteps(firsts, times, code ^ flip, some, order)
 
 
-def shown(changes: Changes, sweep: Sweep, type_: pa.DataType) -> Answer:
+def shown(changes: AnswerSteps, sweep: Sweep, type_: pa.DataType) -> PointValues:
     """The answer at the points of a sweep over the same groups."""
     at = latest(sweep.firsts, sweep.times, changes.firsts, changes.times)
     some = changes.some[at]

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates import limbs
-from windrow.operators.aggregates.answers import Answer, scalars, wides
+from windrow.operators.aggregates.answers import PointValues, scalars, wides
 from windrow.operators.aggregates.call import Aggregation
 from windrow.operators.aggregates.kernels import sweep_lanes
-from windrow.operators.aggregates.sweep import Feed, Sweep
+from windrow.operators.aggregates.sweep import MultiplicityChanges, Sweep
 from windrow.operators.aggregates.vectors import Bools, Int64s, filled, one_pattern, raw, validity, words
 
 _MASK = np.int64(0xFFFFFFFF)
@@ -30,7 +30,7 @@ _SPECIALS = ("nan", "up", "down")
 
 
 @dataclass(frozen=True)
-class Layout:
+class SumLanes:
     """Which lanes there are, in order: nulls, specials, limbs `[sums)`, limbs `[squares)`."""
 
     nulls: bool = False
@@ -50,9 +50,9 @@ class Layout:
     def width(self) -> int:
         return self.squares_at + self.squares[1] - self.squares[0]
 
-    def union(self, other: Layout) -> Layout:
+    def union(self, other: SumLanes) -> SumLanes:
         """The least layout with the lanes of both."""
-        return Layout(
+        return SumLanes(
             self.nulls or other.nulls,
             self.specials or other.specials,
             _hull(self.sums, other.sums),
@@ -66,9 +66,9 @@ class Layout:
         return names + [f"q{k}" for k in range(*self.squares)]
 
     @staticmethod
-    def of_names(names: list[str]) -> Layout:
+    def of_names(names: list[str]) -> SumLanes:
         """The layout that has these names."""
-        return Layout("null" in names, "nan" in names, _named("s", names), _named("q", names))
+        return SumLanes("null" in names, "nan" in names, _named("s", names), _named("q", names))
 
 
 def _named(letter: str, names: list[str]) -> tuple[int, int]:
@@ -100,7 +100,7 @@ class Sums:
     def __init__(self, type_: pa.DataType, sums: bool, squares: bool) -> None:
         self.type = type_
         self._sums, self._squares = sums, squares
-        self.layout = Layout()
+        self.layout = SumLanes()
         self.store = np.zeros((0, 0), np.int64)  # [slots, lanes]
         self.points = np.zeros((0, 0), np.int64)  # [points, lanes]
         self._advances = 0
@@ -118,7 +118,7 @@ class Sums:
             return self._lift_floats(_bits(column), valid, cells)
         return self._lift_integers(column, valid, cells)
 
-    def _widen(self, needed: Layout, rows: int, valid: Bools | None, cells: Cells | None) -> Int64s:
+    def _widen(self, needed: SumLanes, rows: int, valid: Bools | None, cells: Cells | None) -> Int64s:
         self.widen(replace(needed, nulls=valid is not None))
         matrix = np.zeros((rows if cells is None else len(cells), self.layout.width), np.int64)
         if valid is not None:
@@ -127,10 +127,10 @@ class Sums:
 
     def _lift_floats(self, bits: Int64s, valid: Bools | None, cells: Cells | None) -> Int64s:
         if not (self._sums or self._squares):
-            return self._widen(Layout(), len(bits), valid, cells)
+            return self._widen(SumLanes(), len(bits), valid, cells)
         mask, some_null = (_NO_NULLS, False) if valid is None else (valid, True)
         low, high, *specials = limbs.float_span(bits, mask, some_null)
-        needed = Layout(specials=any(specials))
+        needed = SumLanes(specials=any(specials))
         if high >= 0:
             low, high = max(low - 1, 0), max(high - 1, 0)
             needed = replace(needed, sums=(low >> 5, (high >> 5) + 3))
@@ -151,9 +151,9 @@ class Sums:
     def _lift_integers(self, column: pa.Array, valid: Bools | None, cells: Cells | None) -> Int64s:
         n = len(column)
         if n == 0 or not (self._sums or self._squares):
-            return self._widen(Layout(), n, valid, cells)
+            return self._widen(SumLanes(), n, valid, cells)
         digits = integer_digits(column, valid)
-        needed = Layout(sums=(0, digits.shape[1]))
+        needed = SumLanes(sums=(0, digits.shape[1]))
         squares = _squares(digits, digits.shape[1]) if self._squares else None
         if squares is not None:
             needed = replace(needed, squares=(0, squares.shape[1]))
@@ -163,19 +163,19 @@ class Sums:
             _put(matrix, self.layout.squares_at, squares, cells)
         return matrix
 
-    def advance(self, sweep: Sweep, feed: Feed, column: pa.Array) -> None:
+    def advance(self, sweep: Sweep, feed: MultiplicityChanges, column: pa.Array) -> None:
         """Add the events of `feed`, whose rows are `column`'s."""
         self._advances += 1
         if self.layout.width > 6 and self._advances % 16 == 0:
             self.trim()
         self.sweep(sweep, feed, self.lift(column))
 
-    def sweep(self, sweep: Sweep, feed: Feed, matrix: Int64s) -> None:
+    def sweep(self, sweep: Sweep, feed: MultiplicityChanges, matrix: Int64s) -> None:
         """Add the events of `feed`, whose rows have these lanes."""
         self.points = sweep_lanes(matrix, feed.rows, feed.deltas, feed.ends, sweep.firsts, self.store[sweep.slots])
         self.store[sweep.slots] = self.canonical(self.points[sweep.last])
 
-    def widen(self, layout: Layout) -> None:
+    def widen(self, layout: SumLanes) -> None:
         """Have at least the lanes of `layout`."""
         needed = layout.union(self.layout)
         if needed != self.layout:
@@ -193,7 +193,7 @@ class Sums:
         """Forget lanes that are zero in every group."""
         used = np.asarray(self.store.any(axis=0))
         layout = self.layout
-        kept = Layout(
+        kept = SumLanes(
             layout.nulls and bool(used[0]),
             layout.specials and bool(used[layout.nulls : layout.nulls + 3].any()),
             _used(used, layout.sums, layout.sums_at, self.is_float),
@@ -234,7 +234,7 @@ def _used(used: Bools, span: tuple[int, int], at: int, float_: bool) -> tuple[in
     return (span[0] + int(found[0]) if float_ else 0, span[0] + int(found[-1]) + 1) if len(found) else _NONE
 
 
-def relaid(lanes: Int64s, old: Layout, new: Layout) -> Int64s:
+def relaid(lanes: Int64s, old: SumLanes, new: SumLanes) -> Int64s:
     """Lanes moved to another layout; lanes that `new` lacks must be zero."""
     out = np.zeros((len(lanes), new.width), np.int64)
     places = {name: k for k, name in enumerate(new.names())}
@@ -298,11 +298,11 @@ def _too_wide(low: Int64s, high: Int64s, carried: Int64s) -> Bools | None:
 class Lowering:
     """Final values of the functions over one column's lanes, at points; they begin at column `at` of `lanes`."""
 
-    def __init__(self, lanes: Int64s, layout: Layout, type_: pa.DataType, rows: Int64s, at: int = 0) -> None:
+    def __init__(self, lanes: Int64s, layout: SumLanes, type_: pa.DataType, rows: Int64s, at: int = 0) -> None:
         self._lanes, self._layout, self._type, self._at = lanes, layout, type_, at
         self.count = rows - lanes[:, at] if layout.nulls else rows
 
-    def answer(self, call: Aggregation) -> Answer:
+    def answer(self, call: Aggregation) -> PointValues:
         """The answer of one call."""
         if call.kind == "count":
             return scalars(self.count, None, call.type)
@@ -334,7 +334,7 @@ class Lowering:
     def _bounds(self) -> tuple[int, int]:
         return self._at + self._layout.sums_at, self._at + self._layout.squares_at
 
-    def _sum(self, type_: pa.DataType) -> Answer:
+    def _sum(self, type_: pa.DataType) -> PointValues:
         if pa.types.is_decimal(type_):
             return wides(*self._words(), self._some, type_)
         values = limbs.round_sums(self._lanes, *self._bounds(), self._bias)
@@ -361,7 +361,7 @@ class Lowering:
         low, high = digits[0] | (digits[1] << 32), digits[2] | (digits[3] << 32)
         return low, high, None if few else _too_wide(low, high, carried)
 
-    def _mean(self, type_: pa.DataType) -> Answer:
+    def _mean(self, type_: pa.DataType) -> PointValues:
         if pa.types.is_temporal(type_):
             return scalars(limbs.whole_means(self._lanes, *self._bounds(), self.count), self._some, type_)
         scale = 10 ** (self._type.scale if pa.types.is_decimal(self._type) else 0)
@@ -371,7 +371,7 @@ class Lowering:
             values = limbs.round_means(self._lanes, *self._bounds(), self._bias, self.count) / float(scale)
         return scalars(self._special(values), self._some, type_)
 
-    def _deviation(self, call: Aggregation) -> Answer:
+    def _deviation(self, call: Aggregation) -> PointValues:
         layout, n = self._layout, self.count
         pop = call.kind in ("var_pop", "stddev_pop")
         divisors = n * (n if pop else n - 1.0)

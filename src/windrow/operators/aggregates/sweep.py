@@ -18,20 +18,20 @@ from windrow.operators.elements import BEGINNING
 
 
 @dataclass(frozen=True)
-class Feed:
+class MultiplicityChanges:
     """Changes of multiplicity: event e adds `deltas[e]` copies of `rows[e]`; `ends[p]` is past point p's last event."""
 
     rows: Int64s
     deltas: Int64s
     ends: Int64s
 
-    def where(self, valid: Bools | None) -> Feed:
+    def where(self, valid: Bools | None) -> MultiplicityChanges:
         """Only the events of rows that are `valid`."""
         if valid is None:
             return self
         keep = valid[self.rows]
         before = np.concatenate(([0], np.cumsum(keep)))
-        return Feed(self.rows[keep], self.deltas[keep], before[self.ends])
+        return MultiplicityChanges(self.rows[keep], self.deltas[keep], before[self.ends])
 
     def points(self) -> Int64s:
         """The point of every event."""
@@ -45,7 +45,7 @@ class Sweep:
     slots: Int64s  # [groups]
     firsts: Int64s  # [groups + 1] first point of each group
     times: Int64s  # [points]
-    feed: Feed
+    feed: MultiplicityChanges
 
     @cached_property
     def group(self) -> Int64s:
@@ -93,7 +93,7 @@ def sweep_of(slot: Int64s, time: Int64s, rows: Int64s, deltas: Int64s) -> Sweep:
     ends = np.empty(points, np.int64)
     ends[at] = np.append(starts[1:], len(s)) if len(starts) else starts
     ends[at[first] - 1] = starts[first]
-    feed = Feed(rows[order], deltas[order], ends)
+    feed = MultiplicityChanges(rows[order], deltas[order], ends)
     return Sweep(s[starts[first]], np.append(at[first] - 1, points), times, feed)
 
 
@@ -102,11 +102,13 @@ def with_point(sweep: Sweep, slot: int, time: int) -> Sweep:
     none = np.zeros(0, np.int64)
     if len(sweep.slots) == 0:
         times = np.array([BEGINNING, time])
-        return Sweep(np.array([slot]), np.array([0, 2]), times, Feed(none, none, np.zeros(2, np.int64)))
+        return Sweep(np.array([slot]), np.array([0, 2]), times, MultiplicityChanges(none, none, np.zeros(2, np.int64)))
     at = int(np.searchsorted(sweep.times, time))
     if at < len(sweep.times) and sweep.times[at] == time:
         return sweep
-    feed = Feed(sweep.feed.rows, sweep.feed.deltas, np.insert(sweep.feed.ends, at, sweep.feed.ends[at - 1]))
+    feed = MultiplicityChanges(
+        sweep.feed.rows, sweep.feed.deltas, np.insert(sweep.feed.ends, at, sweep.feed.ends[at - 1])
+    )
     times = np.insert(sweep.times, at, time)
     return Sweep(sweep.slots, np.array([0, len(times)]), times, feed)
 
@@ -116,7 +118,7 @@ def with_groups(sweep: Sweep, slots: Int64s) -> Sweep:
     if len(slots) == 0:
         return sweep
     ends = np.full(len(slots), len(sweep.feed.rows), np.int64)
-    feed = Feed(sweep.feed.rows, sweep.feed.deltas, np.concatenate((sweep.feed.ends, ends)))
+    feed = MultiplicityChanges(sweep.feed.rows, sweep.feed.deltas, np.concatenate((sweep.feed.ends, ends)))
     points = len(sweep.times)
     firsts = np.concatenate((sweep.firsts, np.arange(points + 1, points + len(slots) + 1)))
     times = np.concatenate((sweep.times, np.full(len(slots), BEGINNING, np.int64)))
@@ -134,4 +136,4 @@ def sweep_at(slots: Int64s, group: Int64s, time: Int64s) -> Sweep:
     times = np.full(len(g) + len(slots), BEGINNING, np.int64)
     times[np.arange(len(g)) + g + 1] = t
     none = np.zeros(0, np.int64)
-    return Sweep(slots, firsts, times, Feed(none, none, np.zeros(len(times), np.int64)))
+    return Sweep(slots, firsts, times, MultiplicityChanges(none, none, np.zeros(len(times), np.int64)))

@@ -14,11 +14,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.aggregates.answers import Answer, coded, exact_fraction, interpolated, lists
+from windrow.operators.aggregates.answers import PointValues, coded, exact_fraction, interpolated, lists
 from windrow.operators.aggregates.call import Aggregation
 from windrow.operators.aggregates.kernels import grouped, most_frequent, order_statistics
-from windrow.operators.aggregates.order import Order, encode
-from windrow.operators.aggregates.sweep import Feed, Sweep
+from windrow.operators.aggregates.order import CodeOrder, encode
+from windrow.operators.aggregates.sweep import MultiplicityChanges, Sweep
 from windrow.operators.aggregates.vectors import Int64s, validity
 from windrow.operators.elements import concat_arrays, one
 from windrow.operators.state.run import Run, ints
@@ -31,8 +31,8 @@ class Members:
     firsts: Int64s  # [groups + 1]
     codes: Int64s  # [members]
     before: Int64s  # [members] multiplicity carried in
-    feed: Feed  # rows are members
-    order: Order
+    feed: MultiplicityChanges  # rows are members
+    order: CodeOrder
 
     @property
     def after(self) -> Int64s:
@@ -72,7 +72,7 @@ class Members:
         rows, deltas, at = member[last[changed]], np.where(there[changed], 1, -1), point[last[changed]]
         by_point = np.argsort(at)
         ends = np.searchsorted(at[by_point], np.arange(len(feed.ends)), side="right")
-        cut = Feed(rows[by_point], deltas[by_point], ends)
+        cut = MultiplicityChanges(rows[by_point], deltas[by_point], ends)
         return Members(self.firsts, self.codes, (self.before > 0).astype(np.int64), cut, self.order)
 
 
@@ -109,7 +109,9 @@ class Values:
         before = np.zeros(len(member_codes), np.int64)
         events = len(feed.rows)
         before[member[events:]] = self.count[touched]
-        members = Members(firsts, member_codes, before, Feed(member[:events], feed.deltas, feed.ends), order)
+        members = Members(
+            firsts, member_codes, before, MultiplicityChanges(member[:events], feed.deltas, feed.ends), order
+        )
         self._keep(np.flatnonzero(mine < 0), sweep, members)
         return members
 
@@ -139,7 +141,7 @@ def _number(group: Int64s, code: Int64s, groups: int) -> tuple[Int64s, Int64s, I
 _ENDS = {"min": (0, 1), "max": (1, 1), "median": (1, 2)}
 
 
-def ranked(calls: list[Aggregation], sweep: Sweep, members: Members) -> list[Answer]:
+def ranked(calls: list[Aggregation], sweep: Sweep, members: Members) -> list[PointValues]:
     """The answers of order statistics (MIN and MAX among them) over the same members."""
     exact = [exact_fraction(c.parameters[0]) if c.parameters else None for c in calls]
     tops = np.array(
@@ -194,7 +196,7 @@ def _interpolates(call: Aggregation, type_: pa.DataType) -> bool:
     return call.kind == "median" and (numeric or between)
 
 
-def frequent(call: Aggregation, sweep: Sweep, members: Members) -> Answer:
+def frequent(call: Aggregation, sweep: Sweep, members: Members) -> PointValues:
     """The answer of TOP_K."""
     k, feed = int(call.parameters[0]), members.feed
     found, version = most_frequent(

@@ -89,14 +89,14 @@ def _page(elements: Elements, hashes: Int64s, codes: Int64s | None, rows: Int32s
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class HashOrder:
     """The hashes of some elements' keys, sorted, and whose they are."""
 
     hashes: Int64s
     rows: Int64s
 
     @classmethod
-    def of(cls, columns: Sequence[pa.Array], length: int) -> Order:
+    def of(cls, columns: Sequence[pa.Array], length: int) -> HashOrder:
         """Of the elements whose keys are the given columns."""
         hashes = hash_rows(columns, length)
         rows = np.argsort(hashes)
@@ -107,7 +107,7 @@ class Order:
 class Needles:
     """What looks for partners: its keys, the interval in which each lives, the range of codes it wants."""
 
-    order: Order
+    order: HashOrder
     ts: Int64s
     end: Int64s
     low: Int64s | None = None
@@ -128,7 +128,7 @@ class KeyedRuns:
     def nbytes(self) -> int:
         return sum(p.nbytes for p in self._pages)
 
-    def insert(self, elements: Elements, frontier: int, order: Order | None = None) -> None:
+    def insert(self, elements: Elements, frontier: int, order: HashOrder | None = None) -> None:
         """Add elements; `frontier` is the last one reached, for what merging may drop; `order`: of them, if known."""
         if self.band is not None and elements.columns[self.band].null_count:
             elements = elements.filter(np.asarray(elements.columns[self.band].is_valid()))  # no range has a null in it
@@ -142,17 +142,17 @@ class KeyedRuns:
             merged, self._pages = self._pages[-count:], self._pages[:-count]
             self._merge(merged, frontier)
 
-    def _add(self, elements: Elements, run: Run | None = None, order: Order | None = None) -> None:
+    def _add(self, elements: Elements, run: Run | None = None, order: HashOrder | None = None) -> None:
         """A page of elements in the order of their arrival."""
         if not len(elements):
             return
         keys, codes = [elements.columns[k] for k in self.keys], None
         if self.band is None:
-            order = order or Order.of(keys, len(elements))
+            order = order or HashOrder.of(keys, len(elements))
         else:
             hashes, codes = hash_rows(keys, len(elements)), codes_of(elements.columns[self.band])
             rows = np.lexsort((codes, hashes))
-            order, codes = Order(hashes[rows], rows), codes[rows]
+            order, codes = HashOrder(hashes[rows], rows), codes[rows]
         self._pages.append(_page(elements, order.hashes, codes, order.rows.astype(np.int32)))
         self._pages[-1].run = run
 

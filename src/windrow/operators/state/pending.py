@@ -3,11 +3,11 @@
 `add` takes elements with a known end; `due(frontier)` removes and returns those with `exp <= frontier`. What differs is
 the order in which ends come, the update pattern of the edge:
 
-    Fifo       weakest   ends come in arrival order: drop a prefix               cost: what is due
-    Calendar   weak      runs partitioned by expiration; open the days that came  cost: what is due
-    Scan       any       one list, searched from end to end at every call         cost: everything that waits
+    Fifo         weakest   ends come in arrival order: drop a prefix               cost: what is due
+    Calendar     weak      runs partitioned by expiration; open the days that came  cost: what is due
+    ScannedList  any       one list, searched from end to end at every call         cost: everything that waits
 
-Scan is what the thesis calls the direct approach; the other two are the update-pattern-aware ones (thesis 3.5.2).
+ScannedList is the direct approach of the thesis; the other two are the update-pattern-aware ones (thesis 3.5.2).
 Invariant: an element is handed out exactly once, by the first call whose frontier reaches its end.
 """
 
@@ -51,7 +51,7 @@ class Pending(Protocol):
         """All that waits, as batches."""
 
 
-class _Waiting:
+class _WaitingRows:
     """Rows, spent up to `head` in the order of their ends; and, once asked for, the run that holds the rest.
 
     Rows are record batches with `_ts`, `_exp` and `_sign` before their columns: cut and joined in one call, however
@@ -129,7 +129,7 @@ def _rows(run: Run) -> pa.RecordBatch:
     return _pack(elements_of(run))
 
 
-class Scan:
+class ScannedList:
     """One list, searched whole."""
 
     def __init__(self) -> None:
@@ -168,11 +168,11 @@ class Fifo:
     """Batches in the order of their ends."""
 
     def __init__(self) -> None:
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_WaitingRows] = deque()
 
     def add(self, elements: Elements) -> None:
         if len(elements):
-            self._queue.append(_Waiting(_pack(elements)))
+            self._queue.append(_WaitingRows(_pack(elements)))
 
     def due(self, frontier: int) -> Elements | None:
         due = []
@@ -192,7 +192,7 @@ class Fifo:
         return tuple(b.run() for b in self._queue)
 
     def restore(self, runs: tuple[Run, ...], frontier: int = BEGINNING) -> None:
-        self._queue = deque(_Waiting(_rows(r), r) for r in runs)
+        self._queue = deque(_WaitingRows(_rows(r), r) for r in runs)
 
 
 class _Deal:
@@ -236,8 +236,8 @@ class Calendar:
     """
 
     def __init__(self) -> None:
-        self._new: list[_Waiting] = []
-        self._today: list[_Waiting] = []
+        self._new: list[_WaitingRows] = []
+        self._today: list[_WaitingRows] = []
         self._tomorrow = BEGINNING  # every day holds ends from here on only
         self._length = 0
         self._days: dict[int, list[pa.RecordBatch]] = {}
@@ -246,7 +246,7 @@ class Calendar:
 
     def add(self, elements: Elements) -> None:
         if len(elements):
-            self._new.append(_Waiting(_pack(elements)))
+            self._new.append(_WaitingRows(_pack(elements)))
             self._deal()
 
     def _deal(self) -> None:
@@ -266,7 +266,7 @@ class Calendar:
         """Rows in the order of their ends, to today and to the days after."""
         cut = int(np.searchsorted(_ends(rows), self._tomorrow))
         if cut:
-            self._today.append(_Waiting(rows.slice(0, cut)))
+            self._today.append(_WaitingRows(rows.slice(0, cut)))
             if len(self._today) > TODAY:
                 self._today = [_merged(self._today)]
         if cut < rows.num_rows:
@@ -287,7 +287,7 @@ class Calendar:
         parts = [p for day in sorted(self._days) for p in self._days[day]]
         self._length, self._days = max(1, span // DAYS, 2 * self._length), {}
         if parts:
-            rows = _Waiting(pa.concat_batches(parts))
+            rows = _WaitingRows(pa.concat_batches(parts))
             self._put(rows.between(0, len(rows)))
 
     def due(self, frontier: int) -> Elements | None:
@@ -307,7 +307,7 @@ class Calendar:
             parts = self._days.pop(day)
             if len(parts) > 1 and sum(p.num_rows for p in parts) < FEW * len(parts):
                 parts = [pa.concat_batches(parts)]
-            self._today += [_Waiting(p) for p in parts]  # each is in order, as it was dealt
+            self._today += [_WaitingRows(p) for p in parts]  # each is in order, as it was dealt
         self._deals = [d for d in self._deals if d.waits(self._frontier)]
 
     def parts(self) -> list[Elements]:
@@ -320,7 +320,7 @@ class Calendar:
         deals = [d.rest(self._frontier) for d in self._deals if d.waits(self._frontier)]
         if len(deals) > DAYS:
             deals.sort(key=lambda d: d.rows.num_rows)
-            merged = _Waiting(pa.concat_batches([d.rows for d in deals[: DAYS // 2]]))
+            merged = _WaitingRows(pa.concat_batches([d.rows for d in deals[: DAYS // 2]]))
             begin = merged.count_until(self._frontier + 1)
             deals[: DAYS // 2] = [_Deal(merged.between(begin, len(merged)))]
         self._deals = deals
@@ -331,7 +331,7 @@ class Calendar:
         self._tomorrow, self._length, self._frontier = BEGINNING, 0, frontier
         batches = []
         for run in runs:
-            waiting = _Waiting(_rows(run), run)
+            waiting = _WaitingRows(_rows(run), run)
             waiting.head = waiting.count_until(frontier + 1) if frontier < INF else len(waiting)
             if len(waiting):
                 batches.append((waiting, run))
@@ -344,7 +344,7 @@ class Calendar:
             self._put(rows)
 
 
-def _merged(waiting: list[_Waiting]) -> _Waiting:
+def _merged(waiting: list[_WaitingRows]) -> _WaitingRows:
     if len(waiting) == 1:
         return waiting[0]
-    return _Waiting(pa.concat_batches([w.rest() for w in waiting]))
+    return _WaitingRows(pa.concat_batches([w.rest() for w in waiting]))

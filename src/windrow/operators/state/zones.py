@@ -53,7 +53,7 @@ Code = int | bytes
 
 
 @dataclass(frozen=True)
-class Span:
+class ColumnZones:
     """Of one column, block by block: least and greatest code (None: all null), and the number of nulls."""
 
     low: Sequence[Code | None]
@@ -66,7 +66,7 @@ class Zones:
     """What a run's metadata say of its rows."""
 
     begins: Int64s  # [blocks + 1]: block b is rows begins[b] to begins[b + 1]
-    spans: Mapping[str, Span]
+    spans: Mapping[str, ColumnZones]
     filters: Mapping[str, bytes] = field(default_factory=dict)
     sketches: Mapping[str, np.ndarray] = field(default_factory=dict)
 
@@ -113,7 +113,7 @@ def _unpacked(uid: str, packed: bytes, rows: int, rest: tuple[tuple[bytes, bytes
         table = stream.read_all()
     names = [n.removeprefix("low:") for n in table.column_names if n.startswith("low:")]
     spans = {
-        n: Span(
+        n: ColumnZones(
             table.column(f"low:{n}").to_pylist(),
             table.column(f"high:{n}").to_pylist(),
             table.column(f"nulls:{n}").to_numpy(),

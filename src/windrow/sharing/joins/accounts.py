@@ -14,7 +14,7 @@ from windrow.sharing.joins.layout import LaneLayout
 from windrow.sharing.joins.members import JoinMember, Pair, Sided
 from windrow.sharing.joins.side import Predicate, SideRows
 from windrow.sharing.joins.synopsis import JoinSynopsis, Requests
-from windrow.sharing.windows import Window, multiples
+from windrow.sharing.windows import SlideWindow, multiples
 
 SPARSE = 8
 """Edges are made per row, not per period, when there would be so many times as many as rows."""
@@ -31,7 +31,7 @@ class Seated:
 
 
 @dataclass(frozen=True)
-class Grouping:
+class ResultGrouping:
     """By what results are told apart: group keys, and arguments whose values are counted."""
 
     keys: tuple[Sided, ...]
@@ -55,7 +55,7 @@ class Account:
 
     predicates: tuple[Predicate, Predicate]
     shifts: Pair
-    grouping: Grouping
+    grouping: ResultGrouping
     epoch: int
     members: list[Seated] = field(default_factory=list)
     coming: list[Seated] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Account:
             self.layout = layout
 
     @property
-    def windows(self) -> list[Window]:
+    def windows(self) -> list[SlideWindow]:
         """The different windows, by their shorter side."""
         return sorted({s.member.window for s in (*self.members, *self.coming)})
 

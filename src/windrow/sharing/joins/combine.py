@@ -11,31 +11,31 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates import Aggregation
-from windrow.operators.aggregates.answers import Answer, coded, scalars
+from windrow.operators.aggregates.answers import PointValues, coded, scalars
 from windrow.operators.aggregates.call import EXTREMES
-from windrow.operators.aggregates.order import Order
+from windrow.operators.aggregates.order import CodeOrder
 from windrow.operators.aggregates.partials import Partials
-from windrow.operators.aggregates.sums import Layout, Lowering, relaid
+from windrow.operators.aggregates.sums import Lowering, SumLanes, relaid
 from windrow.operators.aggregates.sweep import sweep_of
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import Elements, one
 from windrow.operators.keys import factorize
 from windrow.operators.state.run import ints
 from windrow.sharing.cohort import Batch
-from windrow.sharing.joins.accounts import Grouping
+from windrow.sharing.joins.accounts import ResultGrouping
 from windrow.sharing.joins.members import JoinMember, name_of
 
 _MARKS = ("least", "least?", "greatest", "greatest?", "key", "value")
 
 
-def combine(members: Sequence[JoinMember], read: Mapping[Grouping, Sequence[pa.Table]]) -> list[Batch]:
+def combine(members: Sequence[JoinMember], read: Mapping[ResultGrouping, Sequence[pa.Table]]) -> list[Batch]:
     """The aggregates' elements of all queries that have any; `members`: by the numbers that tables have."""
     alike: dict[tuple[object, ...], list[int]] = {}
     for number, member in enumerate(members):
-        alike.setdefault((Grouping(member.keys, member.counted), member.calls, member.above), []).append(number)
+        alike.setdefault((ResultGrouping(member.keys, member.counted), member.calls, member.above), []).append(number)
     found = []
     for (grouping, *_), numbers in alike.items():
-        assert isinstance(grouping, Grouping)
+        assert isinstance(grouping, ResultGrouping)
         tables = [t for t in read.get(grouping, ()) if t.num_rows]
         if tables:
             batch = _batch([members[n] for n in numbers], numbers, grouping, tables)
@@ -45,7 +45,7 @@ def combine(members: Sequence[JoinMember], read: Mapping[Grouping, Sequence[pa.T
 
 
 def _batch(
-    members: Sequence[JoinMember], numbers: Sequence[int], grouping: Grouping, tables: Sequence[pa.Table]
+    members: Sequence[JoinMember], numbers: Sequence[int], grouping: ResultGrouping, tables: Sequence[pa.Table]
 ) -> Batch:
     """The answers of alike queries, one query after the other, each in time order."""
     place = np.full(max(int(ints(t, "query").max()) for t in tables) + 1, -1, np.int64)
@@ -90,11 +90,11 @@ def _points(owner: Int64s, ts: Int64s, keys: Mapping[str, pa.Array], several: bo
 
 def _summed(
     member: JoinMember, tables: Sequence[pa.Table], of_row: Int64s, count: int
-) -> list[tuple[Aggregation, Answer]]:
+) -> list[tuple[Aggregation, PointValues]]:
     arguments = {name_of(a): a[1].type for a in member.arguments}
     rows = _added(np.concatenate([ints(t, "rows") for t in tables]).reshape(-1, 1), of_row, count)[:, 0]
     lowered: dict[str, Lowering] = {}
-    found: list[tuple[Aggregation, Answer]] = []
+    found: list[tuple[Aggregation, PointValues]] = []
     for call in member.calls:
         if call.column is None:
             answer = scalars(rows, None, call.type)
@@ -103,7 +103,7 @@ def _summed(
         else:
             if call.column not in lowered:
                 parts = [_lanes(t, call.column) for t in tables]
-                layout = Layout()
+                layout = SumLanes()
                 for _, mine in parts:
                     layout = layout.union(mine)
                 lanes = np.concatenate([relaid(m, mine, layout) for m, mine in parts])
@@ -127,7 +127,7 @@ def _added(lanes: Int64s, of_row: Int64s, count: int) -> Int64s:
 def _best(
     tables: Sequence[pa.Table], column: str, least: bool, of_row: Int64s, count: int, type_: pa.DataType,
     to: pa.DataType,
-) -> Answer:  # fmt: skip
+) -> PointValues:  # fmt: skip
     mark = "least" if least else "greatest"
     codes = np.concatenate([ints(t, f"{mark}|{column}") for t in tables])
     some = np.concatenate([ints(t, f"{mark}?|{column}") for t in tables])
@@ -135,14 +135,14 @@ def _best(
     np.maximum.at(best, of_row[some], codes[some])
     any_[of_row[some]] = True
     best = np.where(any_, best, 0)
-    return coded(~best if least else best, None if any_.all() else any_, Order(type_), to)
+    return coded(~best if least else best, None if any_.all() else any_, CodeOrder(type_), to)
 
 
-def _lanes(table: pa.Table, column: str) -> tuple[Int64s, Layout]:
+def _lanes(table: pa.Table, column: str) -> tuple[Int64s, SumLanes]:
     """The lanes of one argument, and their layout."""
     ending = f"|{column}"
     names = [n[: -len(ending)] for n in table.column_names if n.endswith(ending)]
-    layout = Layout.of_names([n for n in names if n not in _MARKS])
+    layout = SumLanes.of_names([n for n in names if n not in _MARKS])
     lanes = np.zeros((table.num_rows, layout.width), np.int64)
     for k, name in enumerate(layout.names()):
         lanes[:, k] = ints(table, name + ending)
@@ -151,7 +151,7 @@ def _lanes(table: pa.Table, column: str) -> tuple[Int64s, Layout]:
 
 def _counted(
     member: JoinMember, tables: Sequence[pa.Table], of_row: Int64s, count: int
-) -> Iterable[tuple[Aggregation, Answer]]:
+) -> Iterable[tuple[Aggregation, PointValues]]:
     """Functions of values, from how often each occurs in a window and group."""
     values = {name_of(a): _column(tables, f"value|{name_of(a)}") for a in member.counted}
     rows = np.concatenate([ints(t, "rows") for t in tables])
@@ -162,4 +162,4 @@ def _counted(
     order = np.argsort(sweep.slots, kind="stable")
     points = sweep.last[order]
     for call, answer in zip(member.calls, answers, strict=True):
-        yield call, Answer(answer.keys, answer.valid, lambda _, a=answer: a.build(points))  # type: ignore[misc]
+        yield call, PointValues(answer.keys, answer.valid, lambda _, a=answer: a.build(points))  # type: ignore[misc]

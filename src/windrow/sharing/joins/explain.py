@@ -15,7 +15,7 @@ from typing import Any
 from windrow.plan.cost import unit_of
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.words import duration
-from windrow.sharing.joins.accounts import Grouping
+from windrow.sharing.joins.accounts import ResultGrouping
 from windrow.sharing.joins.members import JoinMember
 from windrow.sharing.joins.registry import JoinFamily, JoinRegistry
 from windrow.sharing.rules import AggregateSpec, cs4, cs5, ss3, synopsis_of
@@ -53,7 +53,7 @@ def spec_of(member: JoinMember) -> AggregateSpec:
 
 
 def _account(member: JoinMember) -> object:
-    return (member.filters, Grouping(member.keys, member.counted))
+    return (member.filters, ResultGrouping(member.keys, member.counted))
 
 
 def _synopsis(member: JoinMember, same: list[JoinMember]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from windrow.operators.aggregates import limbs
 from windrow.operators.aggregates.call import EXTREMES
-from windrow.operators.aggregates.sums import Layout, relaid
+from windrow.operators.aggregates.sums import SumLanes, relaid
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.sharing.joins.kernels import JoinIntervals
 from windrow.sharing.joins.members import JoinMember, name_of
@@ -30,7 +30,7 @@ Code = tuple[int, str, bool]
 class LaneLayout:
     """Lanes by side and argument; codes by side, argument, and whether the least is wanted."""
 
-    lanes: dict[Argument, Layout] = field(default_factory=dict)
+    lanes: dict[Argument, SumLanes] = field(default_factory=dict)
     codes: tuple[Code, ...] = ()
 
     @classmethod

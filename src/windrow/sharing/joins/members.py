@@ -11,7 +11,7 @@ from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.call import EXTREMES, LINEAR
 from windrow.operators.aggregates.order import has_fixed_codes
 from windrow.operators.linear import Formula
-from windrow.sharing.windows import Window
+from windrow.sharing.windows import SlideWindow
 
 Pair = tuple[int, int]
 Sided = tuple[int, Formula]
@@ -58,9 +58,9 @@ class JoinMember:
         return frozenset(c for f in formulas for c in f.reads)
 
     @property
-    def window(self) -> Window:
+    def window(self) -> SlideWindow:
         """The shorter window."""
-        return Window(min(self.ranges), self.slide)
+        return SlideWindow(min(self.ranges), self.slide)
 
     @property
     def shifts(self) -> Pair:

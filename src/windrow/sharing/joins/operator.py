@@ -25,7 +25,7 @@ from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import BEGINNING
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run, ints
-from windrow.sharing.joins.accounts import Account, Grouping, Seated
+from windrow.sharing.joins.accounts import Account, ResultGrouping, Seated
 from windrow.sharing.joins.kernels import PairedRows, pairs
 from windrow.sharing.joins.members import JoinMember, JoinSource, Pair, name_of
 from windrow.sharing.joins.side import SideRows, columns_of, raises, unused
@@ -57,7 +57,7 @@ class SharedJoin:
 
     def join(self, member: JoinMember, epoch: int = 0) -> None:
         """Serve one more query, from the rows that come in this epoch or later."""
-        grouping = Grouping(member.keys, member.counted)
+        grouping = ResultGrouping(member.keys, member.counted)
         _need(member, self.sides)
         self.seated[member.name] = seat = Seated(member, epoch)
         key = (member.filters, member.shifts, grouping)
@@ -114,7 +114,7 @@ class SharedJoin:
         if len(ts):
             self._waiting[side].append(pa.table({"_ts": ts, "_epoch": np.full(len(ts), epoch), **columns}))
 
-    def advance(self, frontier: int, numbers: Mapping[str, int] | None = None) -> dict[Grouping, list[pa.Table]]:
+    def advance(self, frontier: int, numbers: Mapping[str, int] | None = None) -> dict[ResultGrouping, list[pa.Table]]:
         """The sums of all windows that are due by `frontier`, one table or more per grouping.
 
         `numbers`: those by which tables name queries; without them, the order in which queries are seated.
@@ -128,7 +128,7 @@ class SharedJoin:
                 rows.keep(new)
         numbers = numbers or {name: i for i, name in enumerate(self.seated)}
         requests = [a.requests(self.last, frontier, numbers) for a in self.accounts.values()]
-        found: dict[Grouping, list[pa.Table]] = {}
+        found: dict[ResultGrouping, list[pa.Table]] = {}
         for account, read, asked in self._swept(begin, requests, frontier):
             if account.grouping.counted and not account.grouping.keys and len(asked):
                 found.setdefault(account.grouping, []).append(_nothing(account.grouping, asked))
@@ -229,7 +229,7 @@ class SharedJoin:
             if at == len(events):
                 return
 
-    def _segments(self, grouping: Grouping, found: Int32s) -> Int64s | None:
+    def _segments(self, grouping: ResultGrouping, found: Int32s) -> Int64s | None:
         """The groups of pairs: the slots of both sides in one number."""
         if not grouping:
             return None
@@ -322,7 +322,7 @@ class SharedJoin:
 
 def _need(member: JoinMember, sides: Sequence[SideRows]) -> None:
     """Let rows have what a query needs of them."""
-    grouping = Grouping(member.keys, member.counted)
+    grouping = ResultGrouping(member.keys, member.counted)
     for side, rows in enumerate(sides):
         rows.need_predicate(member.filters[side])
         if mine := grouping.of_side(side):
@@ -337,7 +337,7 @@ def _need(member: JoinMember, sides: Sequence[SideRows]) -> None:
                 sides[side].need_lanes(formula, call.kind != "count", call.kind in MOMENTS)
 
 
-def _nothing(grouping: Grouping, asked: Requests) -> pa.Table:
+def _nothing(grouping: ResultGrouping, asked: Requests) -> pa.Table:
     """That windows are due, whether or not there is a value in them."""
     n = len(asked)
     values = {f"value|{name_of(s)}": pa.nulls(n, s[1].type) for s in grouping.counted}
