@@ -302,3 +302,12 @@ def test_first_unfit_row(values: list[int | None]) -> None:
         return
     with pytest.raises(SourceError, match=f"row {unfit[0] + 1}: "):
         cast_column(column, pa.int32(), "a", "s")
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.list_(pa.int64()), pa.struct([("a", pa.int8())]), pa.string(), pa.timestamp("us")]
+)
+def test_only_nulls_fit_every_type(type_):
+    """A column without a value has the declared type."""
+    assert to_table({"a": [None, None]}, "stream s", {"a": type_}).column("a").to_pylist() == [None, None]
+    assert to_table({"a": [None, None]}, "stream s", {"a": type_}).schema.field("a").type == type_

@@ -19,8 +19,8 @@ from windrow.errors import WindrowError
 EXTRAS = {
     "serve": ("windrow serve: the API and the console", ("fastapi", "uvicorn", "prometheus_client")),
     "shell": ("windrow sql with completion and history", ("prompt_toolkit",)),
+    "delta": ("streams from and answers to Delta tables", ("deltalake",)),
     "kafka": ("streams from Kafka", ("confluent_kafka",)),
-    "delta": ("Delta tables", ("deltalake",)),
     "postgres": ("tables from and answers to PostgreSQL", ("psycopg",)),
 }
 CORE = ("pyarrow", "duckdb", "numpy", "numba", "sqlglot", "rich")

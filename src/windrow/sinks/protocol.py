@@ -31,7 +31,8 @@ class RelationSink(Sink, Protocol):
 def parse_sink(options: Mapping[str, str], *, owner: str = "") -> Sink:
     """The sink that options describe. `owner`: the identity of the home whose ticks these are.
 
-    parquet | json (path), memory ([rows]), terminal ([rows]), postgres (dsn, [table], [retry], [mode: append | upsert])
+    parquet | json (path), memory ([rows]), terminal ([rows]),
+    postgres (dsn, [table], [retry], [mode: append | upsert]), delta (path, [mode: append | upsert], [key])
     """
     given = {k.lower(): str(v) for k, v in options.items()}
     kind = given.get("sink", given.get("source", "")).lower()
@@ -58,9 +59,18 @@ def parse_sink(options: Mapping[str, str], *, owner: str = "") -> Sink:
         return modes[mode](
             _need(given, "dsn", kind), given.get("table"), owner=owner, patience=float(_count(given, "retry", 300) or 0)
         )
+    if kind == "delta":
+        from windrow.sinks.delta import MODES, DeltaRelationSink, DeltaSink
+
+        path, mode = _need(given, "path", kind), given.get("mode", "append").lower()
+        if mode not in MODES:
+            raise SourceError(f'the delta sink has no mode "{mode}"', hint="its modes are append and upsert")
+        if mode == "append":
+            return DeltaSink(path, owner=owner)
+        return DeltaRelationSink(path, [k.strip() for k in _need(given, "key", kind).split(",")], owner=owner)
     raise SourceError(
         f'there is no sink "{kind}"' if kind else "the options name no sink",
-        hint="sinks are parquet, json, memory, terminal and postgres; a Python function subscribes to a query",
+        hint="sinks are parquet, json, memory, terminal, postgres and delta; a Python function subscribes to a query",
     )
 
 

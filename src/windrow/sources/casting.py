@@ -57,6 +57,8 @@ def cast_column(column: pa.ChunkedArray, type_: pa.DataType, name: str, what: st
     """Cast one column, or raise a SourceError that names the first row (from 1) whose value does not fit."""
     if column.type.equals(type_):
         return column
+    if pa.types.is_null(column.type):
+        return pa.chunked_array([pa.nulls(len(column), type_)], type_)
     _check_meaning(column.type, type_, name, what)
     if pa.types.is_string(column.type) and not pa.types.is_string(type_):
         cast = _parse(column, type_)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from windrow.sources.protocol import Piece
+from windrow.sources.protocol import Available, Offset, Piece
 
 PIECE_BYTES = 16 << 20  # a tenth of a second or so of work, so that tasks end together
 
@@ -17,3 +18,15 @@ class Share:
     stop: int
     rows: int | None = None
     bounds: tuple[int, int] | None = None
+
+
+def available(offset: Offset, shares: Sequence[Share]) -> Available:
+    """What a poll found: all pieces, with the rows and times that are known of every one of them."""
+    rows = [s.rows for s in shares]
+    bounds = [s.bounds for s in shares]
+    return Available(
+        offset,
+        tuple(s.piece for s in shares),
+        sum(r for r in rows if r is not None) if None not in rows else None,
+        (min(b[0] for b in bounds if b), max(b[1] for b in bounds if b)) if bounds and None not in bounds else None,
+    )

@@ -25,7 +25,7 @@ from pyarrow import fs
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
-from windrow.sources.cuts import Share
+from windrow.sources.cuts import Share, available
 from windrow.sources.data_file import DataFile, reading
 from windrow.sources.lines import LineFormat, cut_lines
 from windrow.sources.listing import ListedFile, Listing, split_path
@@ -283,7 +283,7 @@ class DirectorySource:
         if part == position.part and not taken:
             return None
         after = _Position(position.files + len(taken), position.log, [*position.tail, *taken], part)
-        return _available(after.plain(), shares)
+        return available(after.plain(), shares)
 
     def _within(self, file: DataFile, start: int, budget: int) -> tuple[list[Share], dict[str, Any] | None]:
         """Pieces of a file up to a number of bytes, at least one, and what is left of the file."""
@@ -327,17 +327,6 @@ class DirectorySource:
         folders = [s.partition("=") for s in name.split("/")[:-1] if "=" in s]
         given = tuple((k, None if v == "__HIVE_DEFAULT_PARTITION__" else unquote(v)) for k, _, v in folders)
         return DataFile(self._listing.place, name, size, given)
-
-
-def _available(offset: Offset, shares: Sequence[Share]) -> Available:
-    rows = [s.rows for s in shares]
-    bounds = [s.bounds for s in shares]
-    return Available(
-        offset,
-        tuple(s.piece for s in shares),
-        sum(r for r in rows if r is not None) if None not in rows else None,
-        (min(b[0] for b in bounds if b), max(b[1] for b in bounds if b)) if bounds and None not in bounds else None,
-    )
 
 
 def offset_of(source: DirectorySource, paths: Sequence[str]) -> Offset:

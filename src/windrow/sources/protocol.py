@@ -100,6 +100,7 @@ KINDS: Mapping[str, str] = {
     "replay": "replay",
     "rate": "rate",
     "kafka": "kafka",
+    "delta": "delta",
 }
 
 

@@ -31,7 +31,7 @@ def to_table(data: Any, what: str, schema: Mapping[str, pa.DataType] | None = No
         table = read_path(os.fspath(data), what, schema)
     else:
         table = _from_memory(data, what)
-    table = _plain(table, what)
+    table = _plain(table, what, nulls=schema is not None)
     return table if schema is None else conform(table, what, schema)
 
 
@@ -67,8 +67,9 @@ def _from_pandas(frame: Any) -> pa.Table:
     return table.drop_columns([n for n in table.column_names if n.startswith("__index_level_")])
 
 
-def _plain(table: pa.Table, what: str) -> pa.Table:
-    """The table with plain types, one chunk per column, distinct names and no metadata."""
+def _plain(table: pa.Table, what: str, nulls: bool) -> pa.Table:
+    """The table with plain types, one chunk per column, distinct names and no metadata; `nulls`: columns that are only
+    nulls still wait for a type."""
     names = table.column_names
     repeated = sorted({n for n in names if names.count(n) > 1})
     if repeated:
@@ -78,7 +79,7 @@ def _plain(table: pa.Table, what: str) -> pa.Table:
         column = table.column(field.name)
         if isinstance(field.type, pa.BaseExtensionType):
             column = pa.chunked_array([c.storage for c in column.chunks], field.type.storage_type)
-        plain = plain_type(column.type)
+        plain = column.type if nulls and pa.types.is_null(column.type) else plain_type(column.type)
         try:
             columns.append(column if column.type.equals(plain) else column.cast(plain))
         except pa.ArrowException as error:
