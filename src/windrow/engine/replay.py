@@ -7,7 +7,7 @@ ticker and job that serve live streams. Where the cuts fall changes nothing but 
 
 from __future__ import annotations
 
-import shutil
+import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +26,9 @@ from windrow.runtime.job import Feed, Job, LocalJob
 from windrow.runtime.tick import Ticker
 from windrow.sharing.cohort import Batch
 from windrow.sources.intake import Arrivals, arrivals
+from windrow.sources.staging import StagedRows, Staging
 from windrow.sources.tabular import to_table
+from windrow.store.place import Place
 from windrow.store.runs import RunStore
 from windrow.store.store import MemoryStore, StateStore, Store
 
@@ -76,21 +78,20 @@ def run(
     time past the last row. `progress` is called with rows done and rows in all.
     """
     _check_options(runtime, strategy, batch_rows)
-    replay = Replay.of(
-        script, streams or {}, tables or {}, until, without=without, strategy=strategy, functions=functions
-    )
+    given = (script, streams or {}, tables or {}, until)
     rows = batch_rows or BATCH_ROWS[runtime]
     if runtime == "local":
+        replay = Replay.of(*given, without=without, strategy=strategy, functions=functions)
         answers = replay.on(LocalJob(), MemoryStore(), rows, strategy, progress=progress, sharing=sharing)
     else:
         from windrow.spark.job import SparkJob
         from windrow.spark.session import session
 
-        home = tempfile.mkdtemp(prefix="windrow-replay-")
-        try:
-            answers = replay.in_home(home, SparkJob(session(spark)), rows, strategy, progress=progress, sharing=sharing)
-        finally:
-            shutil.rmtree(home, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix="windrow-replay-", ignore_cleanup_errors=True) as place:
+            job = SparkJob(session(spark))
+            staging = Staging(Place.of(f"{place}/input"), job.map)
+            replay = Replay.of(*given, without=without, strategy=strategy, functions=functions, staging=staging)
+            answers = replay.in_home(f"{place}/home", job, rows, strategy, progress=progress, sharing=sharing)
     for stream, late in answers.late.items():
         if late.num_rows:
             warnings.warn(
@@ -118,7 +119,11 @@ class Replay:
     """A script bound to its data."""
 
     def __init__(
-        self, catalog: Catalog, data: Mapping[str, Arrivals], tables: Mapping[str, pa.Table], until: int | None
+        self,
+        catalog: Catalog,
+        data: Mapping[str, Arrivals | StagedRows],
+        tables: Mapping[str, pa.Table],
+        until: int | None,
     ) -> None:
         self.catalog, self.data, self.tables = catalog, data, tables
         last = max((int(a.ts[-1]) for a in data.values() if len(a.ts)), default=None)
@@ -135,8 +140,9 @@ class Replay:
         without: Iterable[str] = (),
         strategy: str = "upa",
         functions: Mapping[str, FunctionDef] | None = None,
+        staging: Staging | None = None,
     ) -> Replay:
-        """Parse, bind and optimise the script; read and check the data."""
+        """Parse, bind and optimise the script; read and check the data, or let tasks (`staging`)."""
         from windrow.engine.functions import registered
 
         raw_streams = {k.lower(): (k, v) for k, v in streams.items()}
@@ -146,7 +152,11 @@ class Replay:
         catalog = _optimised(catalog, without, strategy)
         end = _instant(until, catalog)
         read = {name.lower() for q in catalog.queries.values() for name in q.streams + q.tables}
-        data = {k: _arrivals(d, raw_streams, end) for k, d in catalog.streams.items() if k in read | raw_streams.keys()}
+        data = {
+            k: _arrivals(d, raw_streams, end, staging)
+            for k, d in catalog.streams.items()
+            if k in read | raw_streams.keys()
+        }
         held = {k: _table(d, raw_tables) for k, d in catalog.tables.items() if k in read}
         return cls(catalog, data, held, end)
 
@@ -212,9 +222,10 @@ class Replay:
         parts: dict[str, list[pa.Table]] = {}
         shared: list[Batch] = []
         total = sum(len(a.ts) for a in self.data.values())
-        begin = dict.fromkeys(self.data, 0)
+        before = None
         for done, frontier in self.frontiers(batch_rows) if ticker.queries else ():
-            tick = ticker.run(job, list(self._feeds(begin, frontier)), frontier)
+            tick = ticker.run(job, list(self._feeds(before, frontier, job.parallelism)), frontier)
+            before = frontier
             for failure in tick.failed.values():
                 raise failure
             ticker.commit(tick)
@@ -233,10 +244,16 @@ class Replay:
         with Store.open(home) as store:
             return self.on(job, store, batch_rows, strategy, **options)
 
-    def _feeds(self, begin: dict[str, int], frontier: int) -> Iterator[Feed]:
+    def _feeds(self, before: int | None, frontier: int, tasks: int) -> Iterator[Feed]:
+        """The rows with times in `(before, frontier]`."""
         for stream, data in self.data.items():
-            low, high = begin[stream], int(np.searchsorted(data.ts, frontier, "right"))
-            begin[stream] = high
+            if isinstance(data, StagedRows):
+                pieces = tuple(data.between(before, frontier, tasks))
+                if pieces:
+                    yield Feed(stream, pieces)
+                continue
+            low = 0 if before is None else int(np.searchsorted(data.ts, before, "right"))
+            high = int(np.searchsorted(data.ts, frontier, "right"))
             if high > low:
                 yield Feed(stream, data.rows.slice(low, high - low), ts=data.ts[low:high])
 
@@ -266,14 +283,20 @@ def _optimised(catalog: Catalog, without: Iterable[str], strategy: str) -> Catal
     )
 
 
-def _arrivals(stream: StreamDef, data: Mapping[str, tuple[str, Any]], until: int | None) -> Arrivals:
+def _arrivals(
+    stream: StreamDef, data: Mapping[str, tuple[str, Any]], until: int | None, staging: Staging | None
+) -> Arrivals | StagedRows:
     if stream.name.lower() not in data:
         raise SourceError(
             f'stream "{stream.name}" has no data',
             hint=f"pass it to run: streams={{'{stream.name}': table or path}}",
         )
-    table = to_table(data[stream.name.lower()][1], f'stream "{stream.name}"', schema=dict(stream.columns))
-    return arrivals(stream, table, until)
+    given = data[stream.name.lower()][1]
+    if staging is not None and isinstance(given, str | os.PathLike):
+        return staging.path(stream, os.fspath(given), until)
+    table = to_table(given, f'stream "{stream.name}"', schema=dict(stream.columns))
+    found = arrivals(stream, table, until)
+    return found if staging is None else staging.table(stream, found)
 
 
 def _table(table: TableDef, data: Mapping[str, tuple[str, Any]]) -> pa.Table:

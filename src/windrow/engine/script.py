@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.errors import BindingError, UnsupportedError
-from windrow.sources.tabular import to_table
+from windrow.sources.tabular import described
 
 
 def bind_script(
@@ -28,10 +28,10 @@ def bind_script(
     declared = {s.syntax.name.lower() for s in statements if isinstance(s, cql.Declaration)}
     for key, (name, data) in (streams or {}).items():
         if key not in declared and key not in catalog.streams:
-            catalog = catalog.add(infer_stream(name, to_table(data, f'stream "{name}"')))
+            catalog = catalog.add(infer_stream(name, described(data, f'stream "{name}"')))
     for key, (name, data) in (tables or {}).items():
         if key not in declared and key not in catalog.tables:
-            table = to_table(data, f'table "{name}"')
+            table = described(data, f'table "{name}"')
             catalog = catalog.add(TableDef(name, dict(zip(table.column_names, table.schema.types, strict=True))))
     for statement in statements:
         catalog = applied(cql.bind(statement, catalog), catalog)

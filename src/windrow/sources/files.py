@@ -6,7 +6,8 @@ on, or worse skips, what comes later. With a declared schema nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,38 +21,70 @@ Reader = Callable[[Path, Declared], pa.Table]
 
 def read_path(name: str, what: str, schema: Declared = None) -> pa.Table:
     """Read a file, or all files of a directory, as one table."""
+    tables = [read_file(p, what, schema) for p in files_of(name, what)]
+    if len(tables) == 1:
+        return tables[0]
+    with _alike(name, what):
+        return pa.concat_tables(tables, promote_options="permissive")
+
+
+def files_of(name: str, what: str) -> list[Path]:
+    """A file, or the files of a directory in order of name."""
     path = Path(name)
     if not path.exists():
         raise SourceError(f"{what}: no such file: {name}", hint=_nearby(path))
-    if path.is_dir():
-        return _read_directory(path, what, schema)
-    return _read_file(path, what, schema)
+    if not path.is_dir():
+        return [path]
+    # Names that start with . or _ are what writers leave beside the data (_SUCCESS, checksums).
+    files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith((".", "_")))
+    if not files:
+        raise SourceError(f"{what}: no files in directory {path}", hint=f"windrow reads {', '.join(READERS)}")
+    return files
 
 
-def _read_file(path: Path, what: str, schema: Declared) -> pa.Table:
+def read_file(path: Path, what: str, schema: Declared, first: int = 0, stop: int | None = None) -> pa.Table:
+    """Read a file; with `stop`, only the row groups or record batches `[first, stop)` of one that has them."""
     reader = _reader(path)
     if reader is None:
         raise SourceError(
             f"{what}: unknown kind of file: {path}", hint=f"windrow reads {', '.join(READERS)}, and csv or json as .gz"
         )
     try:
-        return reader(path, schema)
+        if stop is None:
+            return reader(path, schema)
+        return (_read_row_groups if typed(path) == "parquet" else _read_batches)(path, range(first, stop))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise SourceError(f"{what}: cannot read {path}", detail=_reason(error)) from error
 
 
-def _read_directory(path: Path, what: str, schema: Declared) -> pa.Table:
-    # Names that start with . or _ are what writers leave beside the data (_SUCCESS, checksums).
-    files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith((".", "_")))
-    if not files:
-        raise SourceError(f"{what}: no files in directory {path}", hint=f"windrow reads {', '.join(READERS)}")
-    tables = [_read_file(p, what, schema) for p in files]
+def typed(path: Path) -> str | None:
+    """The format of a file that says its own types: parquet or arrow."""
+    return {_read_parquet: "parquet", _read_arrow: "arrow"}.get(_reader(path))  # type: ignore[arg-type]
+
+
+def without_rows(name: str, what: str) -> pa.Table | None:
+    """No rows, with the columns of a file or directory whose files say their types; None where they must be read."""
+    files = files_of(name, what)
+    if any(typed(p) is None for p in files):
+        return None
+    schemas = []
+    for path in files:
+        try:
+            schemas.append(_schema(path))
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(f"{what}: cannot read {path}", detail=_reason(error)) from error
+    with _alike(name, what):
+        return pa.unify_schemas(schemas, promote_options="permissive").empty_table()
+
+
+@contextlib.contextmanager
+def _alike(name: str, what: str) -> Iterator[None]:
     try:
-        return pa.concat_tables(tables, promote_options="permissive")
+        yield
     except pa.ArrowException as error:
         hint = "declare the stream's columns, so that every file is read by one schema"
         raise SourceError(
-            f"{what}: the files of {path} differ in their columns", detail=_reason(error), hint=hint
+            f"{what}: the files of {name} differ in their columns", detail=_reason(error), hint=hint
         ) from error
 
 
@@ -114,6 +147,32 @@ def _read_parquet(path: Path, schema: Declared) -> pa.Table:
     # Not read_table: it would add columns from the names of the directories above.
     with parquet.ParquetFile(path) as file:
         return file.read()
+
+
+def _read_row_groups(path: Path, groups: range) -> pa.Table:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        return file.read_row_groups(list(groups))
+
+
+def _read_batches(path: Path, batches: range) -> pa.Table:
+    with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
+        return pa.Table.from_batches([file.get_batch(i) for i in batches], file.schema)
+
+
+def _schema(path: Path) -> pa.Schema:
+    """What a file of types says of them."""
+    if typed(path) == "parquet":
+        from pyarrow import parquet
+
+        return parquet.read_schema(path)
+    with pa.OSFile(str(path)) as source:
+        try:
+            return pa.ipc.open_file(source).schema
+        except pa.ArrowInvalid:
+            source.seek(0)
+            return pa.ipc.open_stream(source).schema
 
 
 def _read_arrow(path: Path, schema: Declared) -> pa.Table:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from windrow.errors import SourceError
 from windrow.sources.casting import conform
-from windrow.sources.files import read_path
+from windrow.sources.files import read_path, without_rows
 
 
 def to_table(data: Any, what: str, schema: Mapping[str, pa.DataType] | None = None) -> pa.Table:
@@ -33,6 +33,15 @@ def to_table(data: Any, what: str, schema: Mapping[str, pa.DataType] | None = No
         table = _from_memory(data, what)
     table = _plain(table, what, nulls=schema is not None)
     return table if schema is None else conform(table, what, schema)
+
+
+def described(data: Any, what: str) -> pa.Table:
+    """A table with the columns that `to_table` gives; without rows, where columns can be told without reading."""
+    if isinstance(data, str | os.PathLike):
+        empty = without_rows(os.fspath(data), what)
+        if empty is not None:
+            return _plain(empty, what)
+    return to_table(data, what)
 
 
 def _from_memory(data: Any, what: str) -> pa.Table:

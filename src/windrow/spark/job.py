@@ -4,6 +4,8 @@
     DataFrame   ─ mapInArrow              ┼─ union ─ repartitionById ─ mapInArrow (stage 1) ─ ... ─► driver
     tables      ─ mapInArrow              ┘
 
+`map` runs any function over small values, for what is done beside ticks.
+
 What runs is shipped once for as long as it stays the same, as a broadcast variable; the rest of a program goes with the
 tasks. Pieces of sources travel as descriptors, and the tasks read them.
 """
@@ -109,6 +111,21 @@ class SparkJob:
             return list(unpack(envelopes.toArrow().to_batches()))
         except Exception as error:
             raise unwrap(error) from error
+
+    def map(self, work: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+        """What a function gives for each value, computed by tasks; values and results are small."""
+        from pyspark import cloudpickle
+
+        packed = [cloudpickle.dumps((work, value)) for value in values]  # type: ignore[no-untyped-call]
+        if not packed:
+            return []
+        numbers = self.spark.range(0, len(packed), 1, min(len(packed), 4 * self.parallelism))
+        try:
+            done = numbers.mapInArrow(_work_task(packed), self._given).toArrow()
+        except Exception as error:
+            raise unwrap(error) from error
+        found: dict[int, Any] = dict(pickle.loads(row.as_buffer()) for row in done.column("given"))
+        return [found[i] for i in range(len(packed))]
 
     def _ship(self, deployment: Deployment) -> tuple[str, Broadcast[bytes]]:
         """Send what runs to the workers, when it is another than before; user functions go by value."""
@@ -220,6 +237,17 @@ def _given_task(shipped: _Shipped) -> Task:
 def _pieces_task(shipped: _Shipped, shares: Sequence[bytes]) -> Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _fed(shipped, [shares[i] for batch in batches for i in batch["id"].to_pylist()])
+
+    return run
+
+
+def _work_task(packed: Sequence[bytes]) -> Task:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                work, value = pickle.loads(packed[number])
+                made = pickle.dumps((number, work(value)))
+                yield pa.RecordBatch.from_arrays([pa.array([made], pa.binary())], schema=GIVEN)
 
     return run
 

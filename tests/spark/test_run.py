@@ -1,0 +1,68 @@
+"""`run` on Spark: rows of paths and tables reach tasks by files, and the answers are those of this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+import windrow
+from windrow.errors import SourceError
+from windrow.spark import job
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+SCRIPT = """
+CREATE STREAM s (ts BIGINT, k BIGINT, x DOUBLE) TIMESTAMP BY ts WITHIN 5;
+CREATE QUERY sums AS SELECT k, SUM(x) AS total FROM s [RANGE 20 SLIDE 10] GROUP BY k;
+CREATE QUERY pairs AS SELECT ISTREAM(a.x, b.y) FROM s [RANGE 3] a, r [RANGE 3] b WHERE a.k = b.k
+"""
+
+
+def streams() -> dict[str, pa.Table]:
+    rng = np.random.default_rng(7)
+    ts = np.arange(3000) // 3 + rng.integers(-4, 4, 3000)  # some of them are late
+    s = pa.table({"ts": ts, "k": rng.integers(0, 9, 3000), "x": rng.integers(0, 50, 3000) / 2})
+    r = pa.table({"ts": np.sort(rng.integers(0, 1000, 500)), "k": rng.integers(0, 9, 500), "y": np.arange(500)})
+    return {"s": s, "r": r}
+
+
+def same(got: Any, want: Any) -> None:
+    for name in want:
+        order = [(c, "ascending") for c in want[name].column_names]
+        assert got[name].sort_by(order).equals(want[name].sort_by(order)), name
+    assert {k: t.to_pylist() for k, t in got.late.items()} == {k: t.to_pylist() for k, t in want.late.items()}
+
+
+@pytest.mark.filterwarnings("ignore::windrow.engine.replay.LateRowsWarning")
+def test_paths_and_tables_reach_tasks_by_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that tasks read, a table that they map: no rows are packed for the JVM."""
+    monkeypatch.setattr(job, "encode_table", lambda table: pytest.fail("rows went through the driver"))
+    rows = streams()
+    want = windrow.run(SCRIPT, rows, runtime="local")
+    assert sum(t.num_rows for t in want.late.values())
+    same(windrow.run(SCRIPT, rows, spark=spark, batch_rows=1100), want)
+    for form in ("parquet", "csv"):
+        (tmp_path / form).mkdir()
+        for n in range(3):
+            part = rows["s"].slice(n * 1000, 1000)
+            if form == "parquet":
+                parquet.write_table(part, tmp_path / form / f"{n}.parquet", row_group_size=300)
+            else:
+                csv.write_csv(part, tmp_path / form / f"{n}.csv")
+        same(windrow.run(SCRIPT, {"s": str(tmp_path / form), "r": rows["r"]}, spark=spark, batch_rows=1100), want)
+
+
+def test_what_a_file_lacks_is_said_as_in_process(spark: Any, tmp_path: Path) -> None:
+    """An error in a task names stream and column."""
+    parquet.write_table(pa.table({"ts": [1], "k": ["a"], "x": [1.0]}), tmp_path / "s.parquet")
+    script = "CREATE STREAM s (ts BIGINT, k BIGINT, x DOUBLE) TIMESTAMP BY ts; SELECT k FROM s"
+    with pytest.raises(SourceError, match='stream "s": column "k", row 1'):
+        windrow.run(script, {"s": str(tmp_path / "s.parquet")}, spark=spark)
