@@ -17,7 +17,7 @@ from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.sources.intake import arrivals
 from windrow.sources.staging import StagedRows, Staging
-from windrow.sources.tabular import to_table
+from windrow.sources.tabular import described, to_table
 from windrow.store.place import Place
 
 COLUMNS = {"ts": pa.int64(), "x": pa.int64()}
@@ -107,3 +107,15 @@ def test_a_column_that_some_files_lack_is_null_there(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"ts": [2], "x": [5]}), tmp_path / "in" / "b.parquet")
     got = staging(str(tmp_path / "staged")).path(stream(), str(tmp_path / "in"), None)
     assert read(got, stream(), [], 1) == [(1, None), (2, 5)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_columns_are_told_as_the_rows_tell_them(tmp_path: Path, form: str) -> None:
+    """What a stream is declared from without reading its rows has the columns that reading them gives."""
+    table = pa.table({"ts": [1, 2], "s": pa.array(["a", "b"]).dictionary_encode(), "n": pa.nulls(2)})
+    table = table.drop_columns(["s", "n"]) if form == "csv" else table
+    for name in ("a", "b"):
+        write(table, tmp_path / f"{name}.{form}")
+    told = described(str(tmp_path), "s")
+    assert told.schema.equals(to_table(str(tmp_path), "s").schema)
+    assert form == "csv" or told.num_rows == 0

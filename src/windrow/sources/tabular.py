@@ -40,7 +40,7 @@ def described(data: Any, what: str) -> pa.Table:
     if isinstance(data, str | os.PathLike):
         empty = without_rows(os.fspath(data), what)
         if empty is not None:
-            return _plain(empty, what)
+            return _plain(empty, what, nulls=False)
     return to_table(data, what)
 
 
