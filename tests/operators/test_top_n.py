@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from windrow.operators.elements import INF, Elements
 from windrow.operators.sorting import SortKey
-from windrow.operators.top_n import TopN
+from windrow.operators.top_n import TopNOperator
 
 TYPES = {"k": pa.int64(), "x": pa.int64(), "s": pa.string()}
 ROWS = st.lists(
@@ -24,7 +24,7 @@ ROWS = st.lists(
 
 def make(kind="row_number", limit=2, offset=0, descending=False, **more):
     order = [SortKey("x", descending)]
-    return TopN(TYPES, ["k"], order, ["s"], limit, offset, kind, output="r", **more)
+    return TopNOperator(TYPES, ["k"], order, ["s"], limit, offset, kind, output="r", **more)
 
 
 def elements(rows):

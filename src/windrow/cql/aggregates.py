@@ -78,7 +78,7 @@ class BlockAggregates:
         return above
 
     def _replace(self, node: exp.Expr) -> exp.Expr:
-        if isinstance(node, (exp.Literal, exp.DataType, exp.Identifier, exp.Var)):
+        if isinstance(node, (exp.Literal, exp.DataType, exp.Identifier, exp.Var, exp.Ordered)):
             return node
         if (key := self.keys.get(text_of(node))) is not None:
             return resolved(key, node)

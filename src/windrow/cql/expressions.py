@@ -238,6 +238,8 @@ def has_user_function(tree: exp.Expr, catalog: Catalog) -> bool:
 
 def is_aggregate(node: exp.Expr, catalog: Catalog) -> bool:
     """Is the node itself a call of an aggregate function (one we run or one only DuckDB knows)?"""
+    if _is_over(node):
+        return False
     if isinstance(node, exp.Filter):
         return True
     if not isinstance(node, exp.Anonymous):
@@ -246,6 +248,13 @@ def is_aggregate(node: exp.Expr, catalog: Catalog) -> bool:
     if name in catalog.functions:
         return False
     return name in AGGREGATES or types.functions().get(name) == "aggregate"
+
+
+def _is_over(node: exp.Expr) -> bool:
+    """Is the node the function of an OVER, and so computed for every row?"""
+    while isinstance(node.parent, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)) and node.arg_key == "this":
+        node = node.parent
+    return isinstance(node.parent, exp.Window) and node.arg_key == "this"
 
 
 def find_aggregate(tree: exp.Expr, catalog: Catalog) -> exp.Expr | None:

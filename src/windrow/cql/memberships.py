@@ -137,5 +137,7 @@ def _is_plain(tree: exp.Select, catalog: Catalog) -> bool:
     """Is it a select without grouping, so that only its rows matter?"""
     items = [i for e in tree.expressions for i in (e.expressions if isinstance(e, StreamItems) else [e])]
     return not (
-        tree.args.get("group") or tree.args.get("having") or any(find_aggregate(i, catalog) is not None for i in items)
+        any(tree.args.get(clause) for clause in ("group", "having", "qualify", "windows", "limit", "offset"))
+        or any(isinstance(n, exp.Window) for i in items for n in i.walk())
+        or any(find_aggregate(i, catalog) is not None for i in items)
     )

@@ -13,7 +13,8 @@ from sqlglot import exp
 
 from windrow.cql.scope import Scope, resolve, span_of
 from windrow.errors import BindingError, UnsupportedError
-from windrow.plan.nodes import Node, SortKey, TopN
+from windrow.operators.sorting import SortKey
+from windrow.plan.nodes import Node, TopN
 
 if TYPE_CHECKING:
     from windrow.cql.select import Binder
@@ -94,7 +95,7 @@ def term_tree(
     if place is not None:
         return items[place][1]
     name = term.this.name.lower() if isinstance(term.this, exp.Column) and not term.this.table else ""
-    return aliases[name] if name in aliases else resolve(term.this, scope)
+    return aliases[name] if name in aliases else resolve(term.this, scope, over=True)
 
 
 def sort_key(term: exp.Ordered, column: str) -> SortKey:

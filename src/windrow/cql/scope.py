@@ -134,21 +134,22 @@ class Scope:
             yield from self.outer.everything()
 
 
-def resolve(tree: exp.Expr, scope: Scope, using_aliases: bool = True) -> exp.Expr:
-    """A copy of the tree with every column resolved."""
+def resolve(tree: exp.Expr, scope: Scope, using_aliases: bool = True, over: bool = False) -> exp.Expr:
+    """A copy of the tree with every column resolved; `over`: functions OVER a partition may stand in it."""
     if (inner := tree.find(exp.Query)) is not None:
         raise UnsupportedError(
             "a subquery inside an expression",
             hint="join with the subquery in FROM; EXISTS and IN stand alone between the ANDs of WHERE",
             span=span_of(inner, scope.source),
         )
-    if (over := tree.find(exp.Window)) is not None:
-        raise UnsupportedError(
-            "window functions (OVER)",
-            hint="put the window on the stream: FROM s [ROWS 10]",
-            span=span_of(over, scope.source),
+    made = _Resolver(scope, using_aliases).visit(tree.copy())
+    if not over and (window := made.find(exp.Window)) is not None:
+        raise BindingError(
+            "a function OVER stands in the select list, in QUALIFY or in ORDER BY",
+            hint="filter its value with QUALIFY: ... FROM s [ROWS 100] QUALIFY ROW_NUMBER() OVER (ORDER BY a) <= 10",
+            span=span_of(window, scope.source),
         )
-    return _Resolver(scope, using_aliases).visit(tree.copy())
+    return made
 
 
 class _Resolver:

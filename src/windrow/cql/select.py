@@ -18,6 +18,7 @@ from sqlglot import exp
 from windrow.catalog import Catalog, StreamDef
 from windrow.cql import types
 from windrow.cql.aggregates import BlockAggregates
+from windrow.cql.analytic import Analytics, own_windows, with_named_windows
 from windrow.cql.bounds import EvaluationGrid, bounds_of, is_bound, is_symbol, parted, with_bounds
 from windrow.cql.dialect import OPERATORS, TEXT, StreamItems
 from windrow.cql.expressions import BindingContext, Pipeline, find_aggregate, has_user_function
@@ -35,6 +36,7 @@ from windrow.cql.unnest import unnested
 from windrow.cql.windows import Clock
 from windrow.cql.wstream import expand_all
 from windrow.errors import BindingError, CQLSyntaxError, Span, UnsupportedError, WindrowError
+from windrow.operators.sorting import SortKey
 from windrow.plan.expr import Expr, column
 from windrow.plan.nodes import (
     Aggregate,
@@ -49,7 +51,6 @@ from windrow.plan.nodes import (
     Scan,
     Semi,
     Session,
-    SortKey,
     StreamOp,
     TableScan,
     TickBudget,
@@ -59,8 +60,6 @@ from windrow.plan.nodes import (
 )
 
 _CLAUSES = {
-    "qualify": ("QUALIFY", "filter in WHERE or HAVING"),
-    "windows": ("WINDOW clauses", "put the window on the stream: FROM s [ROWS 10]"),
     "laterals": ("LATERAL", "join instead"),
     "sample": ("TABLESAMPLE", "filter in WHERE"),
     "into": ("INTO", "write CREATE QUERY name AS SELECT ..."),
@@ -300,6 +299,7 @@ class Binder:
         return SelectList(node.expressions, OPERATORS[node.this], either, node)
 
     def _select(self, select: exp.Select, shape: BlockShape) -> Block:
+        select = with_named_windows(select)
         listed = self.select_list(select)
         if not listed.items:
             raise CQLSyntaxError("an empty select list", hint="write SELECT * FROM ... or name columns")
@@ -345,6 +345,8 @@ class Binder:
         span = span_of(select, self.context.source)
         if listed.distinct:
             raise self.not_internal("DISTINCT", span)
+        if next(own_windows(select), None) is not None:
+            raise self.not_internal("a function OVER", span)
         where = select.args.get("where")
         if where is not None and any(membership_of(c) is not None for c in conjuncts(where.this)):
             raise self.not_internal("EXISTS", span_of(where, self.context.source))
@@ -407,20 +409,29 @@ class Binder:
         group, having = select.args.get("group"), select.args.get("having")
         keys = self._keys(group, items, scope) if group is not None else []
         condition = resolve(having.this, scope) if having is not None else None
+        qualify = select.args.get("qualify")
+        qualified = [resolve(c, scope, over=True) for c in conjuncts(qualify.this)] if qualify is not None else []
         terms = order_of(select) if limit_of(select, self) is not None else []
         aliases = {name.lower(): tree for (name, tree), i in zip(items, listed.items, strict=False) if starless}
         sorted_ = [term_tree(term, items, aliases, scope, self) for term in terms]
-        listing = [*(t for _, t in items), *sorted_]
+        listing = [*(t for _, t in items), *sorted_, *qualified]
         grouped = group is not None or having is not None or any(find_aggregate(t, self.catalog) for t in listing)
         if grouped:
             grouping = BlockAggregates(pipeline, scope, [*keys, *_session_keys(keys, scope, ends)])
             items = [(name, grouping.rewrite(tree)) for name, tree in items]
-            sorted_ = [grouping.rewrite(tree) for tree in sorted_]
+            sorted_, qualified = ([grouping.rewrite(t) for t in trees] for trees in (sorted_, qualified))
             conditions = [grouping.rewrite(c) for c in conjuncts(condition)] if condition is not None else []
             above = grouping.finish(per_window=shape.aligned or group is not None)
             for tree in conditions:
                 above.filter(tree, "HAVING")
             pipeline.node, pipeline.calls = above.node, {}
+        of_rows = [c.internal for e in scope.entries for c in e.columns if c.internal in pipeline.node.schema]
+        analytics = Analytics(pipeline, tuple(dict.fromkeys(grouping.keys.values() if grouped else of_rows)))
+        items = [(name, analytics.rewrite(tree)) for name, tree in items]
+        sorted_, qualified = ([analytics.rewrite(t) for t in trees] for trees in (sorted_, qualified))
+        analytics.finish()
+        for tree in qualified:
+            pipeline.filter(tree, "QUALIFY")
         items = unnested(items, pipeline)
         columns: dict[str, Expr] = {}
         outputs = []
@@ -471,7 +482,7 @@ class Binder:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
                 found.extend(self._star(item, scope))
                 continue
-            tree = resolve(item.this if isinstance(item, exp.Alias) else item, scope)
+            tree = resolve(item.this if isinstance(item, exp.Alias) else item, scope, over=True)
             found.append((self._name(item, tree, scope), tree))
         return found
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from windrow.operators import scalar
 from windrow.operators.aggregates.order import encode
 from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.keys import factorize
 
 
 @dataclass(frozen=True)
@@ -60,22 +61,23 @@ def _codes(array: pa.Array) -> Int64s:
 
 def _ranks(array: pa.Array) -> Int64s:
     """Dense ranks of values that only the scalar engine can compare."""
-    number = "dense_rank() OVER (ORDER BY v NULLS LAST)"
-    (ranks,) = scalar.evaluate({"v": array}, len(array), [(number, pa.int64())])
-    return ranks.to_numpy()
+    order = scalar.ordered([array], len(array))
+    codes, _ = factorize([array], len(array))
+    ranks = np.empty(len(array), np.int64)
+    ranks[order] = np.cumsum(np.append(0, np.diff(codes[order]) != 0)[: len(array)])
+    return ranks
 
 
 def ordered(
     partition: Int64s, columns: Mapping[str, pa.Array], keys: Sequence[SortKey], ties: Sequence[str]
 ) -> Ordered:
     """Rows by partition, keys and ties."""
-    count = len(partition)
     vectors = [v for key in keys for v in oriented(columns[key.column], key)]
     order = _sorted([partition, *vectors])
     opens_partition = _opens([partition], order)
     opens_peers = opens_partition | _opens(vectors, order)
     if not ties or opens_peers.all():
-        return Ordered(order, opens_partition, opens_peers, opens_peers if ties else np.ones(count, np.bool_))
+        return Ordered(order, opens_partition, opens_peers, opens_peers)
     # only peers can tie
     run = np.cumsum(opens_peers) - 1
     tied = np.flatnonzero(np.bincount(run)[run] > 1)

@@ -36,7 +36,7 @@ KINDS = {"row_number": ROW_NUMBER, "rank": RANK, "dense_rank": DENSE}
 _WORST = np.iinfo(np.int64).max
 
 
-class TopN:
+class TopNOperator:
     """Rows with a rank in `(offset, offset + limit]` within their partition; `output`: the rank as a column.
 
     `endless`: rows never leave, so one that is not among the first now never will be. `strict`: negative elements may
@@ -56,7 +56,9 @@ class TopN:
         endless: bool = False,
         strict: bool = False,
     ) -> None:
-        self.types, self.partition, self.order, self.ties = dict(types), tuple(partition), tuple(order), tuple(ties)
+        self.types, self.partition, self.order = dict(types), tuple(partition), tuple(order)
+        keys = {*partition, *(k.column for k in order)}
+        self.ties = tuple(ties or (c for c in types if c not in keys))  # a negative element must find what it ends
         self.limit, self.offset, self.kind, self.output = limit, offset, KINDS[kind], output
         self._groups = KeyTable({p: types[p] for p in self.partition})
         self._strict = strict
@@ -146,7 +148,8 @@ class TopN:
             rest, mine = rest.take(kept), mine[kept]
         else:
             part, peers = np.cumsum(places.opens_partition) - 1, np.cumsum(places.opens_peers) - 1
-            alive &= skyband(part, peers, rows.exp[order], alive, self.limit + self.offset, self.kind)
+            bound = self.limit + self.offset
+            alive &= skyband(part, peers, rows.exp[order], alive, bound, self.kind) if bound else False
             rest, mine = rows.take(order[alive]), slots[order[alive]]
         if self._held is None or not len(self._held):
             self._held, self._slots = rest, mine

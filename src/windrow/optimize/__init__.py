@@ -12,6 +12,7 @@ from windrow.errors import BindingError
 from windrow.optimize.pushdown_distinct import pushdown_distinct
 from windrow.optimize.pushdown_predicates import pushdown_predicates
 from windrow.optimize.pushdown_projections import pushdown_projections
+from windrow.optimize.rank_top_n import rank_top_n
 from windrow.optimize.rule import Rule, RuleContext
 from windrow.optimize.simplify_patterns import simplify_patterns
 from windrow.plan.cost import Statistics, unit_of
@@ -22,6 +23,7 @@ __all__ = ["RULES", "Rule", "RuleContext", "names", "optimize", "trace"]
 
 RULES: tuple[Rule, ...] = (
     pushdown_predicates,
+    rank_top_n,
     pushdown_projections,
     pushdown_distinct,
     simplify_patterns,

@@ -13,6 +13,7 @@ from windrow.optimize.totality import key_safe
 from windrow.plan.expr import Expr
 from windrow.plan.nodes import (
     Aggregate,
+    Analytic,
     Call,
     Difference,
     Distinct,
@@ -60,7 +61,7 @@ def key(node: Node) -> frozenset[str] | None:
             return frozenset(node.schema)
         case Aggregate(keys=keys):
             return frozenset(keys)
-        case Filter() | Quantise() | Call() | WindowBounds() | TopN():
+        case Filter() | Quantise() | Call() | WindowBounds() | TopN() | Analytic():
             return key(node.input)
         case Semi() | Difference():
             return key(node.left)

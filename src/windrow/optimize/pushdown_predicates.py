@@ -20,6 +20,7 @@ from windrow.optimize.totality import key_safe, total
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import (
     Aggregate,
+    Analytic,
     Append,
     Call,
     Difference,
@@ -107,7 +108,7 @@ def _passes(node: Node) -> Callable[[Expr], bool]:
             return lambda p: output not in p.columns
         case Quantise() | Semi() | Append():
             return never_raises
-        case TopN(partition=partition):
+        case TopN(partition=partition) | Analytic(partition=partition):
             return lambda p: bool(p.columns) and p.columns <= set(partition) and by_value(p)
         case Session(keys=keys):  # whole partitions stay or go, so sessions are the same
             return lambda p: bool(p.columns) and p.columns <= set(keys) and by_value(p)

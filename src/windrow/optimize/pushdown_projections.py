@@ -15,6 +15,7 @@ import pyarrow as pa
 from windrow.optimize.rule import RuleContext, keep, with_root
 from windrow.plan.nodes import (
     Aggregate,
+    Analytic,
     Call,
     Emit,
     Equality,
@@ -70,6 +71,13 @@ def prune(node: Node, needed: Names) -> Node:
             read = frozenset((*partition, *(k.column for k in order), *ties))
             kept_rank = node if node.output in needed else replace(node, output=None)
             return _over(kept_rank, prune(node.input, (needed & all_of(node.input)) | read))
+        case Analytic(partition=partition, calls=calls):
+            wanted = tuple(c for c in calls if c.output in needed)
+            if not wanted:
+                return prune(node.input, needed)
+            read = frozenset(partition).union(*(c.columns for c in wanted))
+            below = prune(node.input, (needed & all_of(node.input)) | read)
+            return _over(replace(node, calls=wanted), below)
         case Session(keys=keys):
             return _over(node, prune(node.input, needed | frozenset(keys)))
         case WindowBounds(bounds=bounds):

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import (
     Aggregate,
+    Analytic,
     Append,
     Call,
     Difference,
@@ -193,6 +194,10 @@ class _Model:
                 return self._distinct(node, inputs[0])
             case Aggregate():
                 return self._aggregate(node, inputs[0])
+            case Analytic(partition=partition):
+                edge = inputs[0]
+                touched = edge.size / max(1.0, math.prod(edge.distinct(c) for c in partition))  # rows of a partition
+                return replace(edge, negative=edge.flow), 2 * edge.size, edge.flow * (3 + 2 * touched)
             case TopN(partition=partition, limit=limit, offset=offset):
                 edge = inputs[0]
                 groups = math.prod(edge.distinct(c) for c in partition)

@@ -24,6 +24,7 @@ import pyarrow as pa
 from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateDeltas, AggregateJoin, PlanPlanner
 from windrow.operators.aggregates import Aggregation
+from windrow.operators.analytic import AnalyticOperator
 from windrow.operators.bag import BagOperator
 from windrow.operators.changes import Appearing, Changes, Clocked, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
@@ -46,14 +47,14 @@ from windrow.operators.protocol import Operator
 from windrow.operators.quantise import QuantiseOperator, round_up
 from windrow.operators.sample import Instants, Moments, Restore, Sample, Snapshots
 from windrow.operators.session import SESSION, SessionAggregate, SessionWindow
-from windrow.operators.sorting import SortKey
 from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
 from windrow.operators.state.pending import Calendar, Fifo, Pending, ScannedList
-from windrow.operators.top_n import TopN
+from windrow.operators.top_n import TopNOperator
 from windrow.operators.totals import Totals
 from windrow.operators.window import RangeWindow, RowsWindow
 from windrow.plan import nodes as n
 from windrow.plan.aggregation_joins import AggregationJoin, aggregation_join
+from windrow.plan.analytic_text import over_instant
 from windrow.plan.bands import bands
 from windrow.plan.dated import dates
 from windrow.plan.expr import Expr, column
@@ -89,7 +90,9 @@ class Step:
             self.operator.start(at)
 
 
-SIGNED: tuple[type, ...] = (RowsWindow, Retract, BagOperator, ContinuousAggregate, TopN, Changes)
+SIGNED: tuple[type, ...] = (
+    RowsWindow, Retract, BagOperator, ContinuousAggregate, TopNOperator, AnalyticOperator, Changes,
+)  # fmt: skip
 """Operators that make negative elements of their own; all others pass on those they get, or take none."""
 
 UNSIGNED: tuple[type, ...] = (
@@ -278,6 +281,9 @@ class _Lowering:
                 return self._left_join(node)
             case n.TopN():
                 return self._top_n(node)
+            case n.Analytic():
+                calls = [(c.output, over_instant(c)) for c in node.calls]
+                return self._unary(AnalyticOperator(node.input.schema, node.partition, calls), node)
             case n.Distinct():
                 return self._distinct(self.lower(node.input), node)
             case n.Union():
@@ -336,10 +342,10 @@ class _Lowering:
     def _top_n(self, node: n.TopN) -> int:
         below = self.lower(node.input)
         strict = self._signed(below)
-        operator = TopN(
+        operator = TopNOperator(
             node.input.schema,
             node.partition,
-            [SortKey(k.column, k.descending, k.nulls_first) for k in node.order],
+            node.order,
             node.ties,
             node.limit,
             node.offset,

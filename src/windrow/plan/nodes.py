@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from windrow.operators.sorting import SortKey
 from windrow.plan.expr import Expr
 
 if TYPE_CHECKING:
@@ -374,15 +375,6 @@ class LeftJoin(Binary):
 
 
 @dataclass(frozen=True)
-class SortKey:
-    """A column to sort by."""
-
-    column: str
-    descending: bool = False
-    nulls_first: bool = False
-
-
-@dataclass(frozen=True)
 class TopN(Unary):
     """Rows whose rank within their partition is in `(offset, offset + limit]`; `output`: the rank as a column.
 
@@ -400,6 +392,42 @@ class TopN(Unary):
     @property
     def schema(self) -> dict[str, pa.DataType]:
         return self.input.schema if self.output is None else {**self.input.schema, self.output: pa.int64()}
+
+
+@dataclass(frozen=True)
+class AnalyticCall:
+    """One function OVER a partition, into `output`: `call` is its text, `frame` that of its frame or empty.
+
+    `function` is its name. Rows that tie in `order` are ordered by the values of `ties`, if the function can tell.
+    """
+
+    output: str
+    function: str
+    call: Expr
+    order: tuple[SortKey, ...] = ()
+    ties: tuple[str, ...] = ()
+    frame: str = ""
+
+    @property
+    def type(self) -> pa.DataType:
+        return self.call.type
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that it reads."""
+        return self.call.columns | {k.column for k in self.order} | set(self.ties)
+
+
+@dataclass(frozen=True)
+class Analytic(Unary):
+    """Every row with the values of functions over the rows that agree with it on `partition`."""
+
+    partition: tuple[str, ...] = ()
+    calls: tuple[AnalyticCall, ...] = ()
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return {**self.input.schema, **{c.output: c.type for c in self.calls}}
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from windrow.plan.dated import dates
 from windrow.plan.internal import only_selects
 from windrow.plan.nodes import (
     Aggregate,
+    Analytic,
     Append,
     Call,
     Difference,
@@ -142,7 +143,7 @@ def _rule(node: Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
             return MONOTONIC if never_ends else STRICT
         case LeftJoin():
             return inputs[0] if inputs[1].static else STRICT
-        case Aggregate() | TopN() | Difference() | Intersection():
+        case Aggregate() | Analytic() | TopN() | Difference() | Intersection():
             return STRICT
         case Append():
             return MONOTONIC
@@ -224,6 +225,8 @@ def state_structure(node: Node, strategy: str = "upa") -> str:
             return _distinct(inputs[0], strategy)
         case TopN():
             return "rows that may be shown"
+        case Analytic():
+            return "rows alive"
         case Aggregate():
             return _with("group array", _waiting(inputs[0], strategy, ordered=False))
         case Difference() | Intersection():

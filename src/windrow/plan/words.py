@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from windrow.operators.sorting import SortKey
 from windrow.plan.expr import Expr
 from windrow.plan.nodes import (
     Aggregate,
     AggregateCall,
+    Analytic,
+    AnalyticCall,
     Append,
     Call,
     Difference,
@@ -76,6 +79,8 @@ def words(node: Node, unit: int = 1) -> tuple[str, str]:
             return "left join", condition(equalities, residual)
         case TopN():
             return "top", _top_words(node)
+        case Analytic(partition=partition, calls=calls):
+            return "analytic", _analytic_words(partition, calls)
         case Distinct():
             return "distinct", ""
         case Union():
@@ -94,12 +99,26 @@ def words(node: Node, unit: int = 1) -> tuple[str, str]:
     return type(node).__name__.lower(), ""
 
 
+def _sorted_by(order: Sequence[SortKey]) -> str:
+    return ", ".join(
+        f"{k.column}{' DESC' if k.descending else ''}{' NULLS FIRST' if k.nulls_first else ''}" for k in order
+    )
+
+
+def _analytic_words(partition: Sequence[str], calls: Sequence[AnalyticCall]) -> str:
+    shown = []
+    for c in calls:
+        text = c.call.sql(lambda name: name)
+        text += f" ordered by {_sorted_by(c.order)}" if c.order else ""
+        shown.append(f"{text} {c.frame}".rstrip())
+    return "; ".join(shown) + (f" of each {', '.join(partition)}" if partition else "")
+
+
 def _top_words(node: TopN) -> str:
-    by = [f"{k.column}{' DESC' if k.descending else ''}{' NULLS FIRST' if k.nulls_first else ''}" for k in node.order]
     parts = [f"{node.limit}" + (f" after {node.offset}" if node.offset else "")]
     parts += [f"by {node.kind}"] if node.kind != "row_number" else []
     parts += [f"of each {', '.join(node.partition)}"] if node.partition else []
-    parts += [f"ordered by {', '.join(by)}"] if by else []
+    parts += [f"ordered by {_sorted_by(node.order)}"] if node.order else []
     return " ".join(parts)
 
 

@@ -24,6 +24,7 @@ from enum import Enum
 
 from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateDeltas
+from windrow.operators.analytic import AnalyticOperator
 from windrow.operators.bag import BagOperator
 from windrow.operators.changes import Appearing, Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
@@ -43,7 +44,7 @@ from windrow.operators.materialize import Materialize
 from windrow.operators.quantise import QuantiseOperator
 from windrow.operators.sample import Moments, Restore, Sample, Snapshots
 from windrow.operators.session import SessionAggregate, SessionWindow
-from windrow.operators.top_n import TopN
+from windrow.operators.top_n import TopNOperator
 from windrow.operators.totals import Totals
 from windrow.operators.window import RangeWindow, RowsWindow
 from windrow.plan.lower import Dataflow, Step
@@ -202,7 +203,7 @@ def _ahead(
         match operator:
             case ContinuousAggregate() | GridAggregate() | Totals():
                 wanted = Partitioning(How.COLUMNS, operator.keys) if operator.keys else ONE
-            case RowsWindow() | TopN():
+            case RowsWindow() | TopNOperator() | AnalyticOperator():
                 wanted = Partitioning(How.COLUMNS, operator.partition) if operator.partition else ONE
             case SessionWindow():
                 wanted = Partitioning(How.COLUMNS, tuple(operator.keys)) if operator.keys else ONE
@@ -253,7 +254,7 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
             return _join(operator, inputs)
         case ContinuousAggregate() | GridAggregate() | Totals():
             return [_by(operator.keys, inputs[0])]
-        case RowsWindow() | TopN():
+        case RowsWindow() | TopNOperator() | AnalyticOperator():
             return [_by(operator.partition, inputs[0])]
         case SessionWindow():
             return [_by(tuple(operator.keys), inputs[0])]

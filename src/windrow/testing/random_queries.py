@@ -12,14 +12,14 @@ from itertools import pairwise
 
 from windrow.testing.choices import Choices, Chooser
 from windrow.testing.random_data import TICKS
-from windrow.testing.random_ranks import limited
+from windrow.testing.random_ranks import limited, over
 from windrow.testing.random_windows import window_bounds, window_function
 
 STREAMS = ("S", "T", "U")
 SHAPES = (
     "filter", "join", "table join", "aggregate", "aggregate", "distinct", "set operation", "exists", "outer join",
     "derived", "relation", "wstream", "internal", "mixed", "restore", "table first",
-    "window function", "window function", "session", "bounds", "limit",
+    "window function", "window function", "session", "bounds", "limit", "over",
 )  # fmt: skip
 
 
@@ -449,7 +449,7 @@ class Writer(Chooser):
             "outer join": self.outer_join, "derived": self.derived, "relation": self.relation, "wstream": self.wstream,
             "internal": self.internal, "mixed": self.mixed, "restore": self.restore, "table first": self.table_first,
             "window function": lambda: window_function(self), "session": lambda: window_function(self, session=True),
-            "bounds": lambda: window_bounds(self), "limit": lambda: limited(self),
+            "bounds": lambda: window_bounds(self), "limit": lambda: limited(self), "over": lambda: over(self),
         }  # fmt: skip
         return shapes[shape]()
 

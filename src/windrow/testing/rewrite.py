@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from windrow.testing.aggregates import calls_aggregate
+from windrow.testing.analytic import with_ties
 from windrow.testing.blocks import BOUNDS, FromItem, OracleBlock, OracleContext, quote
 from windrow.testing.expressions import rewrite_expression
 from windrow.testing.from_clause import read_from, source_sql, validity
 from windrow.testing.lifetimes import OracleWindow, read_window
-from windrow.testing.tokens import Token, Tokens, closing, is_at, render, tokenize, top_level
+from windrow.testing.tokens import Token, Tokens, closing, is_at, render, split, tokenize, top_level
 
 OPERATORS = frozenset({"ISTREAM", "DSTREAM", "RSTREAM", "ISTREAM_RESTORE", "RSTREAM_RESTORE"})
 SET_OPERATIONS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
-_CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT")
+_CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT")
 
 
 def rewrite_query(
@@ -128,7 +129,13 @@ def _select(tokens: Tokens, context: OracleContext, scope: frozenset[str]) -> Or
         block.absorb(inner)
         return inner.sql
 
+    grouped = bool(clauses["GROUP"] or clauses["HAVING"]) or calls_aggregate([*items, *clauses["QUALIFY"]])
+    ties = [f"{quote(s.alias)}.{quote(c)}" for s in sources for c in s.columns]
+    if grouped:
+        ties = [render(key) for key in split(clauses["GROUP"], ",") if key]
+
     def expression(part: Tokens) -> str:
+        part = with_ties(part, ties)
         return rewrite_expression([_bound(part, i, names, block, context) for i in range(len(part))], names, inside)
 
     text = []
@@ -157,6 +164,7 @@ def _select(tokens: Tokens, context: OracleContext, scope: frozenset[str]) -> Or
         having += ["count(*) > 0"] if block.per_window else []
     sql += f" GROUP BY {', '.join(group)}" if group else ""
     sql += f" HAVING {_and(having)}" if having else ""
+    sql += f" QUALIFY {expression(clauses['QUALIFY'])}" if clauses["QUALIFY"] else ""
     if clauses["LIMIT"]:
         sql += _first_rows(sql, expression(clauses["ORDER"]), clauses["LIMIT"], context)
     if mixed and (distinct or clauses["GROUP"] or len(block.instants)):
