@@ -106,7 +106,7 @@ def parser(name: str, about: str) -> argparse.ArgumentParser:
 
 def results_directory() -> Path | None:
     """Where results are kept in a checkout; None in an installed package, or for quick looks."""
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[2]
     return root / "docs" / "results" if (root / "pyproject.toml").exists() else None
 
 

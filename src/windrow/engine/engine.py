@@ -55,10 +55,12 @@ class Engine:
         without: Iterable[str] = (),
         sharing: str = "auto",
         tick_budget: str | float | None = None,
+        schedule: str = "late-pending",
         ahead: str | float | None = None,
     ) -> None:
         """Open an engine; with a `home` it goes on where the last one stopped.
 
+        `schedule`: how queries with SLIDE AT MOST are put in order when ticks are longer than `tick_budget`.
         `ahead`: how far ahead of its stream and of the wall a row may be, for streams that do not say AHEAD.
         """
         self._without, self._strategy = frozenset(without), strategy
@@ -70,6 +72,7 @@ class Engine:
             "partitions": partitions,
             "sharing": sharing,
             "budget_us": microseconds_of(tick_budget, "tick_budget"),
+            "schedule": schedule,
             "ahead_us": microseconds_of(ahead, "ahead"),
         }
         self.runtime = _opened(runtime, home, spark, self._functions(self.catalog), settings)

@@ -86,9 +86,12 @@ class Budgets:
     # queries
 
     def add(self, plan: QueryPlan) -> QueryPlan:
-        """Take in a query; returns the plan to run, with aggregates that can be scaled."""
+        """Take in a query; returns the plan to run, with aggregates that can be scaled.
+
+        A query with a deadline, which may be late instead, has no budget unless it names one.
+        """
         if plan.budget is None or plan.budget.us is None:
-            if self.default_us is None:
+            if self.default_us is None or plan.root.at_most:
                 return plan
             importance = plan.budget.importance if plan.budget is not None else ()
             plan = replace(plan, budget=TickBudget(self.default_us, importance))

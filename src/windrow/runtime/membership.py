@@ -11,7 +11,7 @@ import pickle
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -174,6 +174,7 @@ class Sharing(Registry):
         self.members: dict[str, Membership[Recognised]] = {}
         self.join_members: dict[str, Membership[RecognisedJoin]] = {}
         self.places: Names[Place] = Names()  # as the home keeps them: family, epoch, account
+        self.period: Callable[[Recognised], int] = lambda query: query.member.window.slide  # at which each is to run
         self._next = 0
         self._saved: Mapping[str, Any] | None = None  # what a home was left with, while it is taken up again
         self._programs: dict[str, FamilyProgram] = {}
@@ -229,6 +230,9 @@ class Sharing(Registry):
         """Let a query that has been recognised join its family."""
         if isinstance(query, RecognisedJoin):
             return self._admit_join(query, known)
+        window = query.member.window
+        if (period := self.period(query)) != window.slide:
+            query = replace(query, member=replace(query.member, window=replace(window, slide=period)))
         name, key = query.plan.name, self.key(query)
         family, left = self.family_of(query), None
         if self._saved is not None:
@@ -365,6 +369,11 @@ class Sharing(Registry):
     def settled(self) -> None:
         """All queries of the home are back: those that come from now on are new."""
         self._saved = None
+
+
+def has_deadline(plan: QueryPlan) -> bool:
+    """Whether a query that shares can be answered late: its period is a deadline, and each answer is by itself."""
+    return plan.root.at_most and plan.root.op is StreamOp.RSTREAM
 
 
 def _local_above(query: Recognised | RecognisedJoin) -> bool:

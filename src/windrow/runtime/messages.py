@@ -24,6 +24,7 @@ from windrow.runtime.heavy_keys import KeyCounts
 from windrow.runtime.join_choices import JoinMeasurement
 from windrow.sharing.cohort import Batch
 from windrow.sharing.family import Counters
+from windrow.sharing.member import Spent
 from windrow.store.runs import RunRef
 
 RunsBySlot = Mapping[str, tuple[RunRef, ...]]
@@ -169,6 +170,7 @@ class TaskReport:
     measured: Mapping[tuple[str, int], JoinMeasurement] = field(default_factory=dict)
     counted: Mapping[tuple[str, int], KeyCounts] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    spent: Mapping[str, Spent] = field(default_factory=dict)  # what queries with deadlines took, by `cost_group`
 
 
 ForTasks = (

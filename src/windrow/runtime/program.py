@@ -18,6 +18,7 @@ from windrow.plan.lower import Dataflow, Tuning, lower, lower_archived, lower_ke
 from windrow.plan.nodes import QueryPlan, Scan
 from windrow.plan.weights import gate_of
 from windrow.runtime.admission import Quotas
+from windrow.runtime.deadlines import DeadlineProgram
 from windrow.runtime.heavy_keys import Since, hashes
 from windrow.runtime.join_choices import Chosen, watch_orders, watch_plan
 from windrow.runtime.membership import FamilyProgram, JoinProgram
@@ -181,6 +182,7 @@ class Program:
     choices: Chosen = field(default_factory=dict)  # what joins are to follow
     heavy: Mapping[str, Mapping[int, Since]] = field(default_factory=dict)  # heavy keys, by query and step
     seen: tuple[StreamMark, ...] = ()  # of streams that nobody reads, known without reading
+    deadlines: DeadlineProgram | None = None  # queries whose periods are deadlines, in a live engine
     direct: bool = False  # all tasks run in one process, one partition: rows need not be reduced before they travel
 
     def heavy_keys(self, query: str, partitioning: Partitioning) -> Int64s | None:

@@ -25,6 +25,7 @@ from windrow.errors import SourceError, StateError, WindrowError
 from windrow.operators.at_exit import gate
 from windrow.operators.elements import BEGINNING
 from windrow.runtime import view
+from windrow.runtime.deadlines import Deadlines, technique_of
 from windrow.runtime.declarations import Change, Declarations, Frames
 from windrow.runtime.job import Feed, Job
 from windrow.runtime.late import LateRowsStore
@@ -68,6 +69,7 @@ class Runtime:
         partitions: int | None = None,
         sharing: str = "auto",
         budget_us: int | None = None,
+        schedule: str = "late-pending",
         ahead_us: int | None = None,
         frames: Frames | None = None,
         explain: Callable[[BaseException], WindrowError] | None = None,
@@ -79,6 +81,7 @@ class Runtime:
         self._ahead_us = ahead_us
         how = sharing if strategy == "upa" else "off"
         self.ticker = Ticker(store, functions, partitions or job.parallelism, how, in_process=job.in_process)
+        self.ticker.deadlines = Deadlines(None if budget_us is None else budget_us / 1e6, technique_of(schedule))
         self.declared = Declarations(self.ticker, strategy, budget_us, frames)
         self.late_rows = LateRowsStore(store)
         self.figures = TickFigures()
@@ -261,7 +264,10 @@ class Runtime:
         tick.seconds["sweep"] = self._stopwatch() - lap
         tick.seconds["total"] = self._stopwatch() - begin
         self._last_tick = tick.ended = self._clock()
-        budgets.observe(tick.number, tick.seconds["total"], tick.frontier, tick.kernels, self._stopwatch())
+        rest = tick.seconds["total"] - tick.spent  # deadlines give way before rows are shed
+        budgets.observe(tick.number, rest, tick.frontier, max(0.0, tick.kernels - tick.spent), self._stopwatch())
+        if ticker.deadlines is not None:
+            ticker.deadlines.observe(tick.seconds["total"], tick.spent)
         self.figures.add(tick)
         for listener in list(self.listeners):
             try:

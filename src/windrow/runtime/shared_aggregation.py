@@ -25,11 +25,14 @@ from windrow.errors import RuntimeFailure
 from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.state.run import Run
-from windrow.runtime.membership import FamilyProgram
+from windrow.runtime.deadlines import DeadlineProgram, evaluated
+from windrow.runtime.membership import FamilyProgram, has_deadline
 from windrow.runtime.messages import Envelope, FamilyPartials, PartialCounts, QueryFailed, SharedAnswer, SharedRows
 from windrow.runtime.program import Program
+from windrow.sharing.cohort import Instants
 from windrow.sharing.family import Counters, Family, Joined
 from windrow.sharing.finish import Finish, finish
+from windrow.sharing.member import Spent
 from windrow.sharing.recognise import FamilySource
 from windrow.sharing.registry import Functions
 from windrow.sharing.rows import SourceRows
@@ -189,6 +192,7 @@ class FamilyState:
     refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
     counted: Counters = field(default_factory=Counters)
     followed: bool = False
+    deadlines: DeadlineProgram | None = None  # of this tick
 
     def follow(self, roster: FamilyProgram, functions: Functions) -> None:
         """Do what the driver's family does."""
@@ -197,6 +201,7 @@ class FamilyState:
         self.followed = True
         self.roster, self.functions, self.family.functions = roster, functions, functions
         follow(self.family, roster)
+        self.family.hold_back(n for n, m in roster.members.items() if has_deadline(m.query.plan))
         uids = {n: e.uid for n, e in self.family.joined.items()}
         self.finishes = {n: f for n, f in self.finishes.items() if uids.get(n) == f.uid}
         for name, member in roster.members.items():
@@ -235,13 +240,25 @@ class FamilyState:
         self.inbox = {}
         failures: dict[str, RuntimeFailure] = dict(self.family.failed)
         self.family.failed.clear()
-        due = self.family.finish(frontier, self.home)
+        due = self.family.finish(frontier, self.home, self._held(frontier, starts))
         answers = finish(self.finishes, due, frontier, failures)
         for name, error in failures.items():
             self.family.leave(name)
             self.finishes.pop(name, None)
             out.append(Envelope(0, self.partition, QueryFailed(name.lower(), error)))
         out += [Envelope(self.partition, self.partition, SharedAnswer(batch)) for batch in answers]
+
+    def _held(self, frontier: int, starts: Mapping[str, int]) -> dict[str, Instants] | None:
+        """At which multiples the queries with deadlines are answered; the others at all of theirs."""
+        if self.deadlines is None or not self.family.deadlines:
+            return None
+        found = evaluated(self.deadlines, frontier, starts)
+        return {n: found.get(n.lower(), (0, 0, 0)) for n in self.family.deadlines}
+
+    @property
+    def spent(self) -> Mapping[str, Spent]:
+        """What queries with deadlines took in this tick."""
+        return self.family.spent
 
     # what a task writes
 
@@ -271,7 +288,7 @@ def recalled(program: Program, roster: FamilyProgram, partition: int, known: Fam
     if known is None:
         known = _restored(program, roster, partition, functions)
     known.follow(roster, functions)
-    known.counted = Counters()
+    known.counted, known.deadlines = Counters(), program.deadlines
     return known
 
 

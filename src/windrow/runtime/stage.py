@@ -102,7 +102,7 @@ class Stage:
         counted = {n: f.counted for n, f in (*families.items(), *joins.items())}
         self._send(self.partition, TaskReport(
             self.stage, self.partition, generation, clocks, self.refs, self.counters, self.firsts, counted,
-            self.measured, self.counted, phases,
+            self.measured, self.counted, phases, {g: s for f in families.values() for g, s in f.spent.items()},
         ))  # fmt: skip
         if not self.last:
             self._send(self.partition, clocks)

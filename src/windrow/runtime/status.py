@@ -90,6 +90,7 @@ class TickFigures:
                 ticker.queries[k].plan.name: self._query(k, o, manifest, state.get(k, (0, 0)))
                 | _shared(ticker, k, state)
                 | {"quality": self.quality(runtime, k)}
+                | {"deadline": None if ticker.deadlines is None else ticker.deadlines.status(k, manifest.frontier)}
                 for k, o in dict(declared.outlets).items()
                 if k in ticker.queries
             },

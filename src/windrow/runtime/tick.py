@@ -26,10 +26,11 @@ from windrow.operators.state.run import Run
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.admission import Admission, Quotas
+from windrow.runtime.deadlines import DeadlineRecord, Deadlines, evaluated
 from windrow.runtime.heavy_keys import HeavyKeys
 from windrow.runtime.job import Feed, Job
 from windrow.runtime.join_choices import JoinChoices
-from windrow.runtime.membership import SharedQuery, Sharing
+from windrow.runtime.membership import SharedQuery, Sharing, has_deadline
 from windrow.runtime.messages import (
     Answer,
     Envelope,
@@ -43,6 +44,8 @@ from windrow.runtime.messages import (
 )
 from windrow.runtime.program import Deployment, Functions, Program, QueryProgram
 from windrow.sharing.cohort import Batch, gathered, tables
+from windrow.sharing.member import cost_group, read_depth
+from windrow.sharing.recognise import Recognised
 from windrow.sources.protocol import Available
 from windrow.store.failpoints import reach
 from windrow.store.manifest import Manifest, Offset, SlotKey
@@ -67,6 +70,7 @@ class Tick:
     seconds: dict[str, float] = field(default_factory=dict)
     ended: float = 0.0  # by the wall
     failed: dict[str, WindrowError] = field(default_factory=dict)  # queries that cannot go on
+    spent: float = 0.0  # seconds of queries with deadlines, in the task where they took longest
     kernels: float = 0.0  # seconds in tasks behind stage 0: of each stage, the longest task
     admitted: list[Admission] = field(default_factory=list)  # what tasks kept of streams that may be shed
 
@@ -104,6 +108,8 @@ class Ticker:
         self._deployment: Deployment | None = None
         self._next: tuple[dict[str, Any], dict[tuple[int, int], str]] | None = None  # of the manifest to come
         self._clockless: set[str] = set()  # queries that share and have not had a tick
+        self.deadlines: Deadlines | None = None  # of a live engine
+        self.sharing.period = self._period
 
     @property
     def frontier(self) -> int:
@@ -184,10 +190,25 @@ class Ticker:
         key = query.plan.name.lower()
         self.queries[key] = query
         self._deployment = None
+        served = self.sharing.served.get(query.plan.name)
+        if self.deadlines is not None and served is not None and has_deadline(query.plan):
+            assert query.plan.root.period is not None
+            member, (_, done) = served.query.member, self.manifest.deadlines.get(key, (0, None))
+            record = DeadlineRecord(
+                member.window.slide, query.plan.root.period, cost_group(member), read_depth(member), done
+            )
+            self.deadlines.add(key, record)
         if key not in self.manifest.clocks and key not in self.manifest.firsts:
             self._clockless.add(key)
         if start is not None:
             self.starts[key] = start
+
+    def _period(self, query: Recognised) -> int:
+        """The period at which a query that shares is to run: one with a deadline may be evaluated more often."""
+        member, kept = query.member, self.manifest.deadlines.get(query.plan.name.lower())
+        if self.deadlines is None or not has_deadline(query.plan):
+            return member.window.slide
+        return kept[0] if kept else self.deadlines.period(cost_group(member), member.window.slide, read_depth(member))
 
     def rate(self, stream: str) -> float | None:
         """Rows of a stream per tick of its clock, as far as this process has seen any."""
@@ -221,6 +242,8 @@ class Ticker:
         """Forget the clocks, choices and state of a query."""
         self.starts.pop(key, None)
         self._clockless.discard(key)
+        if self.deadlines is not None:
+            self.deadlines.drop(key)
         self.choices.forget(key)
         self.heavy.forget(key)
         manifest = self.manifest
@@ -229,6 +252,7 @@ class Ticker:
             runs={k: refs for k, refs in manifest.runs.items() if k[2] != key},
             clocks={q: s for q, s in manifest.clocks.items() if q != key},
             firsts={q: s for q, s in manifest.firsts.items() if q != key},
+            deadlines={q: kept for q, kept in manifest.deadlines.items() if q != key},
             **self._chosen(),
         )
 
@@ -295,6 +319,7 @@ class Ticker:
             choices=self.choices.chosen(),
             heavy=self.heavy.since(self.manifest.tick + 1),
             seen=tuple(seen),
+            deadlines=None if self.deadlines is None else self.deadlines.program(self.frontier, until),
             direct=self.direct,
         )
 
@@ -412,6 +437,7 @@ class Ticker:
                 detail="a partition was left out or repeated",
                 hint="this is a fault in windrow or a setting that changes the number of shuffle partitions",
             )
+        self._take_deadlines(program, tick, reports)
         self._prepare(tick, reports)
         return tick
 
@@ -432,6 +458,19 @@ class Ticker:
         for name, table in tables(gathered(ours), known):
             parts.setdefault(name, []).append(table)
         return {name: _in_order(found, self.partitions) for name, found in parts.items()}
+
+    def _take_deadlines(self, program: Program, tick: Tick, reports: Sequence[TaskReport]) -> None:
+        """Take in which queries with deadlines were evaluated, and how long that took."""
+        if self.deadlines is None or not reports:
+            return
+        clocks = reports[0].clocks
+        frontier = max(tick.frontier, clocks.frontier)
+        if program.deadlines is None:
+            self.deadlines.free(frontier)
+            return
+        found = evaluated(program.deadlines, frontier, clocks.starts)
+        self.deadlines.ran(found, [r.spent for r in reports], frontier, program.deadlines.previous)
+        tick.spent = max(sum(s.seconds for s in r.spent.values()) for r in reports)
 
     def _prepare(self, tick: Tick, reports: Sequence[TaskReport]) -> None:
         runs: dict[SlotKey, tuple[RunRef, ...]] = self._table_slots()
@@ -471,6 +510,7 @@ class Ticker:
             "firsts": {q: s for q, s in starts.items() if q not in reached},
             "marks": {s: m for s, m in {**self.manifest.marks, **clocks.marks}.items() if s in self.streams},
             "runs": runs,
+            "deadlines": {} if self.deadlines is None else self.deadlines.saved(),
             **self._chosen(),
         }
         self._next = (prepared, generations)

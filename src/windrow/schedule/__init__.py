@@ -3,6 +3,7 @@
     tasks       queries, their costs, and the tasks they form: by group, by sub-group of equal period
     cost        what a schedule costs per update, joint runs counted once
     hybrid      periods shortened so that queries meet: a dynamic program over sub-groups
+    arrival     the period of a query that comes while others run
     technique   the ways to schedule: six of the thesis (table 8.1) and ours
     scheduler   deadlines, and which tasks run next
     simulate    all of it on a simulated clock

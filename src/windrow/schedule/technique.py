@@ -74,4 +74,10 @@ HYBRID_LATE = Technique("H-LS", Forming.HYBRID, Joint.LATE)
 HYBRID_LATE_PENDING = Technique("H-LP", Forming.HYBRID, Joint.PENDING)
 IN_STEP = Technique("H-LP+", Forming.HYBRID, Joint.PENDING, in_step=True)
 
+BY_NAME = {
+    "edf": NO_SHARING, "aggressive": AGGRESSIVE, "conservative": CONSERVATIVE, "hybrid": HYBRID, "late": HYBRID_LATE,
+    "late-pending": HYBRID_LATE_PENDING,
+}  # fmt: skip
+"""As a user names them."""
+
 TECHNIQUES = (NO_SHARING, AGGRESSIVE, CONSERVATIVE, HYBRID, HYBRID_LATE, HYBRID_LATE_PENDING, IN_STEP)

@@ -28,6 +28,9 @@ from windrow.sharing.windows import SlideWindow
 if TYPE_CHECKING:
     from windrow.plan.nodes import QueryPlan
 
+Instants = tuple[int, int, int]
+"""When a query that may be held back is answered: the first multiple of its period, how many, and the joint run."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -160,6 +163,22 @@ class Cohort:
         first, counts = instants(self.slide[which], self.offset[which], self.start[which], new, done, upto)
         some = counts > 0
         return which[some], first[some], counts[some]
+
+    def held(
+        self, at: Mapping[str, Instants], which: Int64s, first: Int64s, counts: Int64s
+    ) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+        """What is due with some members answered at given instants instead: (those that wait, then as `due`)."""
+        mine = {self._place[n]: instants for n, instants in at.items() if n in self._place}
+        places = np.array(sorted(mine), np.int64)
+        others = ~np.isin(which, places)
+        given = np.array([mine[p] for p in places.tolist()], np.int64).reshape(-1, 3)
+        now = given[:, 1] > 0
+        which = np.concatenate((which[others], places[now]))
+        order = np.argsort(which, kind="stable")
+        first, counts = (
+            np.concatenate((array[others], given[now, k]))[order] for k, array in enumerate((first, counts))
+        )
+        return places[~now], which[order], first, counts
 
     def _candidates(self, done: int, upto: int, fresh: Int64s) -> Int64s:
         """The members that may be due, in the order of their places."""

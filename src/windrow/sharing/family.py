@@ -14,8 +14,9 @@ Cost of an advance: the rows, what they reach, and the answers; nothing per quer
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -25,14 +26,14 @@ from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.operators.protocol import State
 from windrow.sharing.cells import Plot
-from windrow.sharing.cohort import Batch, Cohort, parts
+from windrow.sharing.cohort import Batch, Cohort, Instants, parts
 from windrow.sharing.conditions import Condition
 from windrow.sharing.edges import Edges
 from windrow.sharing.evaluate import Expressions
 from windrow.sharing.feeds import Account, Feed, ShardsKey
 from windrow.sharing.index import PredicateIndex
 from windrow.sharing.ledger import DueAnswers, Entries, Ledger
-from windrow.sharing.member import Counters, Joined, Kind, Member, UserCall
+from windrow.sharing.member import Counters, Joined, Kind, Member, Spent, UserCall, cost_group
 from windrow.sharing.shards import DueQuery as ShardsDue
 from windrow.sharing.shards import Shards
 from windrow.sharing.windows import PAIRED
@@ -62,6 +63,9 @@ class Family:
         self._users: Counter[Condition] = Counter()  # accounts, and queries that read shards
         self._reading: dict[ShardsKey, dict[str, Joined]] = {}  # who reads which shards
         self._reach: dict[ShardsKey, tuple[int, set[Condition]]] = {}  # the longest windows, and the predicates
+        self.deadlines: frozenset[str] = frozenset()  # members whose answers may be held back
+        self.runs: dict[str, int] = {}  # the joint run of each of them in this advance
+        self.spent: dict[str, Spent] = {}  # what their answers took in the last advance, by `cost_group`
         self._stale: dict[Condition, None] = {}  # conditions whose users have changed since the index was made
         self._rows_per_slice = 0.0
         self._feeds: dict[Plot, Feed] = {}
@@ -371,23 +375,50 @@ class Family:
         slices = Edges(((0, w) for w in windows), 1, self.technique).count(int(ts[0]) - 1, int(ts[-1]))
         return len(ts) / max(slices, 1)
 
-    def finish(self, frontier: int, home: bool = True) -> list[Batch]:
+    def hold_back(self, names: Iterable[str]) -> None:
+        """Answers of these members may be held back: what they read is kept for one more period."""
+        self.deadlines = frozenset(names)
+        self._reach.clear()
+
+    def finish(self, frontier: int, home: bool = True, held: Mapping[str, Instants] | None = None) -> list[Batch]:
         """Final aggregation: the answers of all that is due by `frontier`; without `home`, of queries with keys only.
 
-        A clock that has not begun will begin beyond the frontier, so afterwards everybody is done up to here.
+        A clock that has not begun will begin beyond the frontier, so afterwards everybody is done up to here. `held`:
+        at which multiples members that may be held back are answered.
         """
         found: list[Batch] = []
+        self.spent = {}
+        self.runs = {} if held is None else {name: run for name, (_, _, run) in held.items()}
         for key, cohort in self._cohorts.items():
             if home or key is True:
                 which, first, counts = cohort.due(self.last, frontier)
+                if held:
+                    waiting, which, first, counts = cohort.held(held, which, first, counts)
+                    if not isinstance(key, bool):
+                        self.ledger.start_over(cohort.reader[waiting])
                 if len(which):
-                    answer = self._from_shards if isinstance(key, bool) else self._from_ledger
-                    found += answer(cohort, which, first, counts)
+                    found += self._from_cohort(key, cohort, which, first, counts)
             cohort.all_done()
         self.counters.answers += sum(map(len, found))
         self.last = frontier
         self._forget()
         return found
+
+    def _from_cohort(self, key: object, cohort: Cohort, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
+        if isinstance(key, bool):
+            return self._from_shards(cohort, which, first, counts)
+        begun = time.perf_counter()
+        found = self._from_ledger(cohort, which, first, counts)
+        if self.deadlines:
+            late = [n for i in which.tolist() if (n := cohort.names[i]) in self.deadlines]
+            self._note(late, 0, (time.perf_counter() - begun) * len(late) / len(which))
+        return found
+
+    def _note(self, names: Sequence[str], depth: int, seconds: float) -> None:
+        """Remember what answers of members with deadlines took."""
+        if names:
+            group = cost_group(self.joined[names[0]].member)
+            self.spent[group] = self.spent.get(group, Spent()) + Spent(depth, len(names), seconds)
 
     def _from_ledger(self, members: Cohort, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
         """The answers of queries with the same aggregates, all at once."""
@@ -403,15 +434,47 @@ class Family:
         return [Batch(members.names, counts, rows, which)]
 
     def _from_shards(self, members: Cohort, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
-        """The answers of queries that read shards, each by itself."""
+        """The answers of queries that read shards: those over the same values together, the others by themselves."""
         found = []
+        for joint in self._joint(members, which, first, counts):
+            begun = time.perf_counter()
+            for name, rows in zip((n for n, _ in joint), self._answered(joint), strict=True):
+                if len(rows):
+                    found.append(Batch((name,), np.array([len(rows)]), rows))
+            late = [n for n, _ in joint if n in self.deadlines]
+            self._note(late, max(d.window.range for _, d in joint), time.perf_counter() - begun)
+        return found
+
+    def _joint(
+        self, members: Cohort, which: Int64s, first: Int64s, counts: Int64s
+    ) -> Iterable[list[tuple[str, ShardsDue]]]:
+        """What is due, with those together that one pass can answer: equal values, predicates and functions."""
+        groups: dict[object, list[tuple[str, ShardsDue]]] = {}
         for i, begin, count in zip(which.tolist(), first.tolist(), counts.tolist(), strict=True):
             entry = self.joined[members.names[i]]
             due = ShardsDue.of(entry.member, begin, begin + count - 1, entry.epoch)
-            rows, read = self.shards[_shards(entry)].answer(due, entry.member.name)
+            _, values = _shards(entry)
+            if values and count == 1:
+                since = self.shards[_shards(entry)].first_block(entry.epoch)
+                alike = (_shards(entry), due.condition, due.calls, since, self.runs.get(entry.member.name))
+            groups.setdefault(alike if values and count == 1 else i, []).append((entry.member.name, due))
+        return groups.values()
+
+    def _answered(self, joint: Sequence[tuple[str, ShardsDue]]) -> list[Elements]:
+        names, dues = [n for n, _ in joint], [d for _, d in joint]
+        shards = self.shards[_shards(self.joined[names[0]])]
+        try:
+            together = shards.answer_together(dues, names) if len(dues) > 1 else None
+        except RuntimeFailure:  # of one of them: found when each is answered by itself
+            together = None
+        if together is not None:
+            self.counters.reads += together[1]
+            return together[0]
+        found = []
+        for name, due in joint:
+            rows, read = shards.answer(due, name)
             self.counters.reads += read
-            if len(rows):
-                found.append(Batch((entry.member.name,), np.array([len(rows)]), rows))
+            found.append(rows)
         return found
 
     def _forget(self) -> None:
@@ -422,8 +485,8 @@ class Family:
         for key, entries in self._reading.items():
             if key not in self._reach:
                 # what leaves a window is taken away at its next instant: it must be there until then
-                windows = [e.member.window for e in entries.values()]
-                longest = max(w.range + w.slide + w.lag for w in windows)
+                windows = [(e.member.window, e.member.name in self.deadlines) for e in entries.values()]
+                longest = max(w.range + w.slide * (2 if late else 1) + w.lag for w, late in windows)
                 self._reach[key] = (longest, {e.member.condition for e in entries.values()})
             reach, conditions = self._reach[key]
             self.shards[key].forget(self.last - reach, conditions, entries.keys())

@@ -295,6 +295,11 @@ class Ledger:
         lanes, read = passed(*asked, *chain, readers.came, readers.gone, readers.held, readers.totals, self._lanes)
         return lowered(calls, lanes, self._packing, self.kept) | found, int(read)
 
+    def start_over(self, readers: Int64s) -> None:
+        """Let readers that pass over an answer read their windows anew: what they have not passed may be dropped."""
+        self._readers.came[readers] = self._readers.gone[readers] = _NONE
+        self._readers.held[readers], self._readers.totals[readers] = 0, 0
+
 
 class Readers:
     """Queries that read accounts: their cursors, and their totals. A cursor is the last entry it has passed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -103,6 +104,40 @@ class Joined:
     account: int | None = None
     uid: str = ""  # tells it from others that had its name
     reader: int = -1
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What joint runs took: how deep they read, in units of the clock, how many answers they gave, and seconds."""
+
+    depth: int = 0
+    answers: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.depth + other.depth, self.answers + other.answers, self.seconds + other.seconds)
+
+
+def cost_group(member: Member) -> str:
+    """The name of the queries whose answers cost alike, and which may be answered in one pass over values.
+
+    Queries that read keyed sums are answered by themselves, and each has a cost of its own.
+    """
+    key = member.kind.shards
+    if key is not None and not key[1]:
+        return member.name.lower()
+    return _cost_group(member.kind, member.condition)
+
+
+def read_depth(member: Member) -> int:
+    """How much of its synopsis a query reads, in units of the clock; a ledger's running sums are not read deep."""
+    return 0 if member.kind.shards is None else member.window.range
+
+
+@lru_cache(maxsize=4096)
+def _cost_group(kind: Kind, condition: Condition) -> str:
+    alike = repr((kind.shards, kind.calls, None if kind.shards is None else condition))
+    return f"|{hashlib.blake2b(alike.encode(), digest_size=8).hexdigest()}"
 
 
 @dataclass

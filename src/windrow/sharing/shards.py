@@ -44,6 +44,7 @@ from windrow.sharing.edges import Edges
 from windrow.sharing.kernels import add_to_grid, carry_to_grid, greatest, instants_best, number, tally
 from windrow.sharing.lanes import Best, Lanes, SlicedRows, lanes_of
 from windrow.sharing.member import Member
+from windrow.sharing.together import RankedWindows, ReadValues, answered
 from windrow.sharing.windows import SlideWindow
 
 MOST_STAMPS = 1 << 20
@@ -360,6 +361,38 @@ class Shards:
             for first in range(due.first, due.last + 1, step)
         ]
         return concat(parts), read
+
+    def first_block(self, epoch: int) -> int:
+        """How many epochs there are blocks of that are older than this one: queries with the same read the same."""
+        return len({b.epoch for b in self.blocks if b.only is None and b.epoch < epoch})
+
+    def answer_together(self, dues: Sequence[DueQuery], names: Sequence[str]) -> tuple[list[Elements], int] | None:
+        """The same for queries over values with one predicate and one instant each, in one pass; None: one by one."""
+        blocks = [b for b in self.blocks if dues[0].condition in b.plot.number]
+        if any(b.only is not None and not b.only.isdisjoint(names) for b in blocks):
+            return None
+        end = np.array([d.end(d.first) for d in dues])
+        windows = RankedWindows.of(end - np.array([d.window.range for d in dues]), end)
+        low, high = int(windows.begin.min()), int(end.max())
+        picked = [p for b in blocks if (p := _within(b, dues[0], names[0], low, high)) is not None]
+        read = ReadValues.concat([self._reading(p) for p in picked], {v: self.types[v] for v in self.values})
+        found = answered(windows, read, dues[0].calls, self.types, bool(self.keys))
+        if found is None:
+            return None
+        columns = pa.table(self._key_columns(found.slots) | found.columns)
+        parts, begin = [], 0
+        for due, count in zip(dues, found.counts.tolist(), strict=True):
+            mine = columns.slice(begin, count)
+            shown = {call.output: one(mine.column(call.output)) for call in due.calls}
+            keys = {k: one(mine.column(k)) for k in self.keys}
+            parts.append(due.elements(np.full(count, due.first), keys | shown))
+            begin += count
+        return parts, len(read.edge)
+
+    def _reading(self, picked: Picked) -> ReadValues:
+        block, at = picked.block, picked.at
+        values = {v: block.values[v].take(pa.array(at)) for v in self.values}
+        return ReadValues(block.edge[at], block.slot[at], block.rows[at, 0], values)
 
     # -- totals ------------------------------------------------------------------------------------------------------
 

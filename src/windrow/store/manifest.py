@@ -36,7 +36,8 @@ class Manifest:
     `clocks`: the instant at which each query's clock started; `firsts`: where those would start that time has not
     reached. `runs`: operator state, dealt over `partitions`. `outputs`: answers of (query, tick) that some sink may not
     have yet. `choices`: the orders and plans that joins follow, by query and step; `heavy`: keys that lie apart.
-    `budget`: what tick budgets know. `archives`: the last update of each archive and its layouts. `catalog` and
+    `budget`: what tick budgets know. `deadlines`: of queries with deadlines, the period and the instant for
+    which they were evaluated last. `archives`: the last update of each archive and its layouts. `catalog` and
     `changes`: the catalog in force, as its last whole version and what was changed since.
     """
 
@@ -54,6 +55,7 @@ class Manifest:
     choices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     heavy: tuple[Any, ...] = ()
     budget: Mapping[str, Any] = field(default_factory=dict)
+    deadlines: Mapping[str, Any] = field(default_factory=dict)
     archives: Mapping[str, Any] = field(default_factory=dict)
     catalog: int = 0
     changes: tuple[Mapping[str, Any], ...] = ()
@@ -70,7 +72,10 @@ class Manifest:
         return {ref.path for ref in self.refs()}
 
 
-_PLAIN = ("version", "tick", "partitions", "marks", "frontier", "clocks", "firsts", "catalog", "budget", "archives")
+_PLAIN = (
+    "version", "tick", "partitions", "marks", "frontier", "clocks", "firsts", "catalog", "budget", "deadlines",
+    "archives",
+)  # fmt: skip
 
 
 def encode(manifest: Manifest) -> bytes:
