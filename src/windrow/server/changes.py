@@ -22,7 +22,7 @@ import pyarrow as pa
 from anyio import to_thread
 
 from windrow.engine import Engine, Query
-from windrow.server.rows import FEW, columns, rows_json, table_json
+from windrow.sinks.json_text import FEW, columns, rows_json, table_json
 
 BEAT = 15.0
 """Seconds of silence after which a comment says that the connection lives."""

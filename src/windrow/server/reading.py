@@ -12,7 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 from windrow.errors import BindingError
 from windrow.server.access import Right
 from windrow.server.live import Live
-from windrow.server.rows import table_json
+from windrow.sinks.json_text import table_json
 
 router = APIRouter()
 

@@ -9,12 +9,11 @@ answer twice; names that readers skip (a leading dot) are all that a crash can l
 from __future__ import annotations
 
 import os
-import tempfile
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import parquet
 
+from windrow.sinks.json_text import row_objects
 from windrow.store.place import Place, segment
 
 
@@ -46,20 +45,4 @@ def _parquet(table: pa.Table) -> pa.Buffer:
 
 
 def _json(table: pa.Table) -> bytes:
-    import duckdb
-
-    # JSON has no NaN and no infinity: they become null.
-    plain = pa.table([_finite(column) for column in table.columns], names=table.column_names)
-    with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("answer", plain)
-        target = os.path.join(folder, "answer.json")
-        connection.execute(f"COPY answer TO '{target}' (FORMAT JSON)")
-        with open(target, "rb") as file:
-            return file.read()
-
-
-def _finite(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if not pa.types.is_floating(column.type):
-        return column
-    return pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
+    return "".join(f"{text}\n" for text in row_objects(table).to_pylist()).encode(errors="replace")

@@ -32,7 +32,8 @@ def parse_sink(options: Mapping[str, str], *, owner: str = "") -> Sink:
     """The sink that options describe. `owner`: the identity of the home whose ticks these are.
 
     parquet | json (path), memory ([rows]), terminal ([rows]),
-    postgres (dsn, [table], [retry], [mode: append | upsert]), delta (path, [mode: append | upsert], [key])
+    postgres (dsn, [table], [retry], [mode: append | upsert]), delta (path, [mode: append | upsert], [key]),
+    kafka (servers, topic, [key], [transactions], [retry], [kafka.*])
     """
     given = {k.lower(): str(v) for k, v in options.items()}
     kind = given.get("sink", given.get("source", "")).lower()
@@ -67,10 +68,21 @@ def parse_sink(options: Mapping[str, str], *, owner: str = "") -> Sink:
             raise SourceError(f'the delta sink has no mode "{mode}"', hint="its modes are append and upsert")
         if mode == "append":
             return DeltaSink(path, owner=owner)
-        return DeltaRelationSink(path, [k.strip() for k in _need(given, "key", kind).split(",")], owner=owner)
+        return DeltaRelationSink(path, _names(_need(given, "key", kind)), owner=owner)
+    if kind == "kafka":
+        from windrow.sinks.kafka import KafkaSink
+
+        settings = {k.removeprefix("kafka."): v for k, v in given.items() if k.startswith("kafka.")}
+        if "bootstrap.servers" not in settings:
+            settings["bootstrap.servers"] = _need(given, "servers", kind)
+        return KafkaSink(
+            settings, _need(given, "topic", kind), key=_names(given.get("key", "")), owner=owner,
+            transactions=given.get("transactions", "true").lower() not in ("false", "no", "off", "0"),
+            patience=float(_count(given, "retry", 60) or 0),
+        )  # fmt: skip
     raise SourceError(
         f'there is no sink "{kind}"' if kind else "the options name no sink",
-        hint="sinks are parquet, json, memory, terminal, postgres and delta; a Python function subscribes to a query",
+        hint="sinks are parquet, json, memory, terminal, postgres, delta and kafka; a function subscribes to a query",
     )
 
 
@@ -78,6 +90,10 @@ def _need(options: Mapping[str, str], name: str, kind: str) -> str:
     if not options.get(name):
         raise SourceError(f"the {kind} sink needs the option {name}", hint=f"TO {kind} ({name} => '...')")
     return options[name]
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _count(options: Mapping[str, str], name: str, default: int | None) -> int | None:

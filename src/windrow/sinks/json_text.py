@@ -20,6 +20,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.scalar_engine import connect, literal
+
 _local = threading.local()
 
 FEW = 500
@@ -54,15 +56,36 @@ def rows_json(table: pa.Table) -> str:
 
 def written_by_duckdb(table: pa.Table) -> str:
     """The rows of a table with rows and columns."""
-    named = table.rename_columns([f"c{i}" for i in range(table.num_columns)])  # names may repeat
     cells = ", ".join(_sql(f"c{i}", t) for i, t in enumerate(table.schema.types))
+    joined = _computed(table, f"string_agg(json_array({cells})::VARCHAR, ',')")
+    return f"[{joined[0].as_py()}]"
+
+
+def row_objects(table: pa.Table) -> pa.ChunkedArray:
+    """Each row as the text of an object, for readers with typed columns: a number that is not finite is null.
+
+    >>> row_objects(pa.table({"a": [1, 2], "b": [0.5, float("inf")]})).to_pylist()
+    ['{"a":1,"b":0.5}', '{"a":2,"b":null}']
+    """
+    plain = pa.table([_finite(c) for c in table.columns], names=table.column_names)
+    cells = ", ".join(f"{literal(f.name)}, {_sql(f'c{i}', f.type)}" for i, f in enumerate(table.schema))
+    return _computed(plain, f"json_object({cells})::VARCHAR")
+
+
+def _computed(table: pa.Table, expression: str) -> pa.ChunkedArray:
+    named = table.rename_columns([f"c{i}" for i in range(table.num_columns)])  # names may repeat
     connection = _connection()
     connection.register("answer", named)
     try:
-        found = connection.execute(f"SELECT string_agg(json_array({cells})::VARCHAR, ',') FROM answer").fetchall()
+        return connection.sql(f"SELECT {expression} AS text FROM answer").to_arrow_table().column("text")
     finally:
         connection.unregister("answer")
-    return f"[{found[0][0]}]"
+
+
+def _finite(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
 
 
 def _is_plain(type_: pa.DataType) -> bool:
@@ -87,13 +110,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 def _connection() -> Any:
     """One for each thread."""
     if not hasattr(_local, "connection"):
-        import duckdb
-
-        settings = {"threads": 1, "enable_external_access": "false", "autoload_known_extensions": "false"}
-        _local.connection = duckdb.connect(":memory:", config=settings)
-        _local.connection.execute(
-            "SET TimeZone = 'UTC'; SET enable_progress_bar = false; SET lock_configuration = true"
-        )
+        _local.connection = connect()
     return _local.connection
 
 
@@ -116,13 +133,9 @@ def _sql(value: str, type_: pa.DataType, depth: int = 0) -> str:
         inner = f"e{depth}"
         return f"to_json(list_transform({value}, lambda {inner}: {_sql(inner, type_.value_type, depth + 1)}))"
     if t.is_struct(type_):
-        parts = ", ".join(f"{_text(f.name)}, {_sql(f'{value}[{_text(f.name)}]', f.type, depth)}" for f in type_)
+        parts = ", ".join(f"{literal(f.name)}, {_sql(f'{value}[{literal(f.name)}]', f.type, depth)}" for f in type_)
         return f"CASE WHEN {value} IS NOT NULL THEN json_object({parts}) END"
     if t.is_map(type_):
         entries = pa.list_(pa.struct([("key", type_.key_type), ("value", type_.item_type)]))
         return _sql(f"map_entries({value})", entries, depth)
     return f"to_json({value})"
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

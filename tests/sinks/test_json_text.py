@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.server.rows import rows_json, table_json, written_by_duckdb
+from windrow.sinks.json_text import rows_json, table_json, written_by_duckdb
 
 TIMES = st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31))
 KINDS: dict[str, tuple[pa.DataType, Any]] = {
