@@ -98,7 +98,7 @@ CASES = [
     ("NOT IN", "SELECT a FROM s WHERE ¦a NOT IN (SELECT a FROM t)", UnsupportedError, "NOT IN", "NOT EXISTS"),
     ("a scalar subquery", "SELECT (SELECT ¦max(a) FROM t) FROM s", UnsupportedError, "subquery", "FROM"),
     ("FULL JOIN", "SELECT 1 FROM s FULL JOIN ¦t ON s.a = t.a", UnsupportedError, "FULL JOIN", "LEFT"),
-    ("an unknown aggregate", "SELECT ¦list(a) FROM s", UnsupportedError, "aggregate list", "TOP_K"),
+    ("an unknown aggregate", "SELECT ¦bitstring_agg(a) FROM s", UnsupportedError, "aggregate bitstring_agg", "TOP_K"),
     ("a clock function", "SELECT ¦now() FROM s", UnsupportedError, "now()", "time column"),
     ("DISTINCT and INTERNAL", "SELECT DISTINCT ¦a FROM s [NOW INTERNAL]", UnsupportedError, "DISTINCT", "INTERNAL"),
     (

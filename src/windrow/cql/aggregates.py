@@ -8,6 +8,7 @@ becomes its output column, and a plain column that is left over is not grouped: 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +17,23 @@ from sqlglot import exp
 from windrow.cql import types
 from windrow.cql.bounds import is_bound, is_fixed
 from windrow.cql.dialect import DIALECT
-from windrow.cql.expressions import AGGREGATES, BindingContext, Pipeline, find_aggregate, is_aggregate
+from windrow.cql.expressions import AGGREGATES, REWRITTEN, BindingContext, Pipeline, find_aggregate, is_aggregate
+from windrow.cql.holistic import HolisticText, holistic_expr, holistic_text
 from windrow.cql.scope import Scope, is_resolved, operand, resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.types import has_interval
-from windrow.plan.expr import Expr
-from windrow.plan.nodes import Aggregate, AggregateCall, Project
+from windrow.plan.expr import Expr, column
+from windrow.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    Equality,
+    Holistic,
+    HolisticCall,
+    Join,
+    LeftJoin,
+    Node,
+    Project,
+)
 from windrow.scalar_engine import quote
 
 _PARAMETERS = {"quantile": 1, "quantile_cont": 1, "top_k": 1}
@@ -35,6 +47,18 @@ def text_of(tree: exp.Expr) -> str:
     return str(tree.sql(dialect=DIALECT, comments=False))
 
 
+def _rewritten(call: exp.Expr) -> exp.Expr:
+    """COUNT_IF, BOOL_AND and BOOL_OR by the aggregates they are."""
+    name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
+    if name not in REWRITTEN or len(call.expressions) != 1:
+        return call
+    (argument,) = call.expressions
+    if name in ("count_if", "countif"):
+        return exp.Anonymous(this="sum", expressions=[exp.cast(operand(argument.copy()), "INTEGER")])
+    kind = "max" if name in ("bool_or", "logical_or") else "min"
+    return exp.Anonymous(this=kind, expressions=[exp.cast(operand(argument.copy()), "BOOLEAN")])
+
+
 class BlockAggregates:
     """Collects the keys and calls of one block while its expressions are rewritten."""
 
@@ -45,6 +69,7 @@ class BlockAggregates:
         self.columns: dict[str, Expr] = {}  # what the Project below computes
         self.keys: dict[str, str] = {}  # key text -> column
         self.calls: dict[tuple[Any, ...], AggregateCall] = {}
+        self.holistic: list[HolisticCall] = []
         for key in keys:
             if is_fixed(key):
                 continue  # one value per evaluation: it groups nothing
@@ -68,7 +93,24 @@ class BlockAggregates:
         node = self.below.node
         if self.columns and tuple(self.columns) != tuple(node.schema):
             node = Project(node, tuple(self.columns.items()))
-        return Pipeline(self.context, Aggregate(node, keys, tuple(self.calls.values())), grid=self.below.grid)
+        made: Node = Aggregate(node, keys, tuple(self.calls.values()))
+        if self.holistic:
+            made = self._with_holistic(node, keys)
+        return Pipeline(self.context, made, grid=self.below.grid)
+
+    def _with_holistic(self, node: Node, keys: tuple[str, ...]) -> Node:
+        """Both kinds of aggregates of each group; without keys there is a row even over nothing."""
+        whole = Holistic(node, keys, tuple(self.holistic))
+        if keys and not self.calls:
+            return whole
+        if not self.calls:
+            self._call(exp.Anonymous(this="count", expressions=[exp.Star()]))
+        plain = Aggregate(node, keys, tuple(self.calls.values()))
+        renamed = {k: self.context.fresh(k, node.schema[k]) for k in keys}
+        outputs = [(renamed.get(n, n), column(n, t)) for n, t in whole.schema.items()]
+        pairs = tuple(Equality(k, new, null_safe=True) for k, new in renamed.items())
+        right = Project(whole, tuple(outputs))
+        return Join((plain, right), pairs) if keys else LeftJoin(plain, right)
 
     def _filled(self) -> Pipeline:
         """One group of everything, where there is anything."""
@@ -111,15 +153,12 @@ class BlockAggregates:
         call = node
         if isinstance(node, exp.Filter):
             call, condition = node.this, node.expression.this
+        if (text := holistic_text(call, condition)) is not None:
+            return self._holistic(text, call)
+        call = _rewritten(call)
         kind = self._kind(call)
         arguments, distinct = self._arguments(call)
-        for inner in (*arguments, *([condition] if condition is not None else [])):
-            if (nested := find_aggregate(inner, self.context.catalog)) is not None:
-                raise BindingError(
-                    "aggregates cannot be nested",
-                    hint="aggregate a subquery in FROM, or write SUM(WSTREAM(SUM(a))[ROWS 10])",
-                    span=span_of(nested, self.context.source),
-                )
+        self._check_nested((*arguments, *([condition] if condition is not None else [])))
         argument, parameters = self._split(call, kind, arguments)
         argument = self._filtered(argument, condition)
         column = self._compute(argument) if argument is not None else None
@@ -132,6 +171,27 @@ class BlockAggregates:
             shown = f"{kind}({'DISTINCT ' if distinct else ''}{column or '*'}{''.join(f', {p}' for p in parameters)})"
             self.calls[key] = AggregateCall(kind, column, self.context.fresh(shown, type_), type_, distinct, parameters)
         return self.calls[key].output
+
+    def _check_nested(self, parts: Iterable[exp.Expr]) -> None:
+        for inner in parts:
+            if (nested := find_aggregate(inner, self.context.catalog)) is not None:
+                raise BindingError(
+                    "aggregates cannot be nested",
+                    hint="aggregate a subquery in FROM, or write SUM(WSTREAM(SUM(a))[ROWS 10])",
+                    span=span_of(nested, self.context.source),
+                )
+
+    def _holistic(self, text: HolisticText, call: exp.Expr) -> str:
+        """The output column of an aggregate that is computed anew from a group's rows."""
+        self._check_nested((*text.arguments, *text.order, *([text.condition] if text.condition is not None else [])))
+        expr = holistic_expr(text, self.below, self.scope, call)
+        same = next((c for c in self.holistic if c.call == expr), None)
+        if same is None:
+            for name in expr.columns:
+                self.columns[name] = column(name, self.context.types[name])
+            same = HolisticCall(self.context.fresh(expr.sql(lambda n: n), expr.type), expr)
+            self.holistic.append(same)
+        return same.output
 
     def _kind(self, call: exp.Expr) -> str:
         name = call.name.lower() if isinstance(call, exp.Anonymous) else ""

@@ -34,6 +34,27 @@ AGGREGATES: Mapping[str, str] = {
 }  # fmt: skip
 """Aggregate functions by the name written, with the kind the plan calls them."""
 
+ORDERED = frozenset(("arg_max", "arg_min", "first", "last", "any_value", "string_agg", "list", "mode"))
+"""Aggregates whose value depends on the order of rows."""
+
+HOLISTIC: Mapping[str, str] = {
+    "arg_max": "arg_max", "max_by": "arg_max", "argmax": "arg_max",
+    "arg_min": "arg_min", "min_by": "arg_min", "argmin": "arg_min",
+    "first": "first", "last": "last", "first_value": "first", "last_value": "last", "any_value": "any_value",
+    "arbitrary": "first", "string_agg": "string_agg", "group_concat": "string_agg", "listagg": "string_agg",
+    "list": "list", "array_agg": "list", "bit_and": "bit_and", "bit_or": "bit_or", "bit_xor": "bit_xor",
+    "product": "product", "geometric_mean": "geomean", "geomean": "geomean", "histogram": "histogram", "mad": "mad",
+    "entropy": "entropy",
+    **{f: f for f in (
+        "mode", "corr", "covar_pop", "covar_samp", "skewness", "kurtosis", "kurtosis_pop", "regr_avgx", "regr_avgy",
+        "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "sem",
+    )},
+}  # fmt: skip
+"""Aggregates that are computed anew from all rows of a group, by the name written, with DuckDB's."""
+
+REWRITTEN = frozenset(("count_if", "countif", "bool_and", "bool_or", "every", "logical_and", "logical_or"))
+"""Aggregates that are others with another argument."""
+
 _VOLATILE = {
     "now", "current_timestamp", "transaction_timestamp", "get_current_timestamp", "today", "current_date",
     "get_current_time", "current_localtime", "current_localtimestamp", "random", "uuid", "gen_random_uuid", "uuidv4",
@@ -240,14 +261,15 @@ def is_aggregate(node: exp.Expr, catalog: Catalog) -> bool:
     """Is the node itself a call of an aggregate function (one we run or one only DuckDB knows)?"""
     if _is_over(node):
         return False
-    if isinstance(node, exp.Filter):
+    if isinstance(node, (exp.Filter, exp.WithinGroup)):
         return True
     if not isinstance(node, exp.Anonymous):
         return False
     name = node.name.lower()
     if name in catalog.functions:
         return False
-    return name in AGGREGATES or types.functions().get(name) == "aggregate"
+    known = name in AGGREGATES or name in HOLISTIC or name in REWRITTEN
+    return known or types.functions().get(name) == "aggregate"
 
 
 def _is_over(node: exp.Expr) -> bool:

@@ -68,7 +68,8 @@ class AnalyticOperator:
         self, types: Mapping[str, pa.DataType], partition: Sequence[str], calls: Sequence[tuple[str, Formula]]
     ) -> None:
         self.types, self.partition, self.calls = dict(types), tuple(partition), tuple(calls)
-        self.schema = {**self.types, **{name: f.type for name, f in calls}}
+        self.carried = self._carries()
+        self.schema = {**{c: self.types[c] for c in self.carried}, **{name: f.type for name, f in calls}}
         self._reads = tuple(dict.fromkeys(c for _, f in calls for c in f.reads))
         self._forget()
 
@@ -91,22 +92,20 @@ class AnalyticOperator:
         mine, seen = touched[self._slots], touched[self._shown_slots]
         rows, where = concat([self._held.filter(mine), new]), np.concatenate((self._slots[mine], slots))
         shown = self._shown.filter(seen)
-        both = [concat_arrays([rows.columns[c], shown.columns[c]]) for c in self.types]
-        codes, _ = factorize(
-            [pa.array(np.concatenate((where, self._shown_slots[seen]))), *both], len(rows) + len(shown)
-        )
-        timeline = _followed(rows, codes[: len(rows)], where, int(mine.sum()), frontier)
+        codes, before = self._codes(rows, where, shown, self._shown_slots[seen])
+        timeline = _followed(rows, codes, where, int(mine.sum()), frontier)
         if timeline.size > AT_ONCE and len(times := np.unique(timeline.time)) > 1:
             middle = int(times[(len(times) - 1) // 2])
             early = new.ts <= middle
             parts = [self.advance([new.filter(early)], middle), self.advance([new.filter(~early)], frontier)]
             return concat(parts)
-        self._shown, was, self._shown_slots = (
-            self._shown.filter(~seen),
-            self._shown_slots[seen],
-            self._shown_slots[~seen],
-        )
-        out = self._compared(rows, where, shown, was, codes, timeline)
+        was, self._shown_slots = self._shown_slots[seen], self._shown_slots[~seen]
+        self._shown = self._shown.filter(~seen)
+        row, at = np.repeat(timeline.row, timeline.copies), np.repeat(timeline.at, timeline.copies)
+        copy = np.arange(len(row)) - np.repeat(np.cumsum(timeline.copies) - timeline.copies, timeline.copies)
+        picks, code, values = self._entries(rows, codes, where, row, {INSTANT: at, COPY: copy})
+        code = np.concatenate((before, code))
+        out = self._compared(rows, where, shown, was, row[picks], at[picks], code, values, timeline)
         rest = rows.exp > frontier
         kept, kept_slots = rows.filter(rest), where[rest]
         alive = surviving(kept, frontier)
@@ -118,17 +117,38 @@ class AnalyticOperator:
     def _slots_of(self, rows: Elements) -> Int64s:
         return self._groups.slots({p: rows.columns[p] for p in self.partition}, len(rows))
 
+    def _carries(self) -> tuple[str, ...]:
+        """The columns of the input that are shown."""
+        return tuple(self.types)
+
+    def _codes(self, rows: Elements, slots: Int64s, shown: Elements, was: Int64s) -> tuple[Int64s, Int64s]:
+        """Numbers by which equal rows are recognised, and those of what was shown."""
+        both = [concat_arrays([rows.columns[c], shown.columns[c]]) for c in self.types]
+        codes, _ = factorize([pa.array(np.concatenate((slots, was))), *both], len(rows) + len(shown))
+        return codes[: len(rows)], codes[len(rows) :]
+
+    def _entries(
+        self, rows: Elements, codes: Int64s, slots: Int64s, row: Int64s, places: Mapping[str, Int64s]
+    ) -> tuple[Int64s, Int64s, list[pa.Array]]:
+        """What is shown of rows at instants: which of them, by what code it is recognised, and its values."""
+        return np.arange(len(row)), codes[row], self._values(rows, row, places)
+
     def _compared(
-        self, rows: Elements, slots: Int64s, shown: Elements, was: Int64s, codes: Int64s, timeline: _Timeline
+        self,
+        rows: Elements,
+        slots: Int64s,
+        shown: Elements,
+        was: Int64s,
+        row: Int64s,
+        at: Int64s,
+        code: Int64s,
+        values: Sequence[pa.Array],
+        timeline: _Timeline,
     ) -> Elements:
         """What changes from one instant to the next; what is shown at the last one is remembered."""
-        row, at = np.repeat(timeline.row, timeline.copies), np.repeat(timeline.at, timeline.copies)
-        copy = np.arange(len(row)) - np.repeat(np.cumsum(timeline.copies) - timeline.copies, timeline.copies)
-        values = self._values(rows, row, {INSTANT: at, COPY: copy})
         # entries: what was shown before (index 0), then what is shown at the instants 1, 2, ... of its partition
         slot = np.concatenate((was, slots[row]))
         index = np.concatenate((np.zeros(len(was), np.int64), at - timeline.first[slots[row]] + 1))
-        code = np.concatenate((codes[len(rows) :], codes[: len(rows)][row]))
         outputs = [concat_arrays([shown.columns[n], v]) for (n, _), v in zip(self.calls, values, strict=True)]
         same, _ = factorize([pa.array(code), *outputs], len(code))
         begin, end = _spans(same, index)
@@ -159,7 +179,7 @@ class AnalyticOperator:
 
     def _columns(self, rows: Elements, row: Int64s, values: Sequence[pa.Array], which: Int64s) -> dict[str, pa.Array]:
         base, entries = pa.array(row[which]), pa.array(which)
-        columns = {n: a.take(base) for n, a in rows.columns.items()}
+        columns = {n: rows.columns[n].take(base) for n in self.carried}
         return columns | {n: v.take(entries) for (n, _), v in zip(self.calls, values, strict=True)}
 
     def _forget_groups(self) -> None:

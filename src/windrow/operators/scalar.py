@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from windrow.errors import RuntimeFailure
 from windrow.operators.at_exit import gate
-from windrow.scalar_engine import connect
+from windrow.scalar_engine import connect, quote
 
 _local = threading.local()
 
@@ -63,6 +63,30 @@ def _evaluated(
             hint="an expression gives one value for each row",
         )
     return [_as(result.column(i), type_) for i, (_, type_) in enumerate(expressions)]
+
+
+def aggregated(
+    columns: Mapping[str, pa.Array], length: int, key: str, aggregates: Sequence[tuple[str, pa.DataType]]
+) -> tuple[NDArray[np.int64], list[pa.Array]]:
+    """The groups of a column of integers, and one array per (SQL of an aggregate, type), group by group.
+
+    >>> groups, (sums,) = aggregated({"g": pa.array([3, 3]), "a": pa.array([1, 2])}, 2, "g", [('sum("a")', pa.int64())])
+    >>> groups.tolist(), sums.to_pylist()
+    ([3], [3])
+    """
+    if length == 0:
+        return np.zeros(0, np.int64), [pa.array([], type_) for _, type_ in aggregates]
+    items = ", ".join(f"{sql} AS c{i}" for i, (sql, _) in enumerate(aggregates))
+    with gate:
+        try:
+            relation = _connection().from_arrow(pa.table(dict(columns)))
+            result = relation.aggregate(f"{quote(key)}, {items}", quote(key)).to_arrow_table()
+        except Exception as error:  # as above
+            raise RuntimeFailure(
+                "an aggregate failed", detail=f"{str(error).splitlines()[0]} in {'; '.join(s for s, _ in aggregates)}"
+            ) from error
+    groups = _as(result.column(0), pa.int64()).to_numpy()
+    return groups, [_as(result.column(i + 1), type_) for i, (_, type_) in enumerate(aggregates)]
 
 
 def _as(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:

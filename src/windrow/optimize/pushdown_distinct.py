@@ -18,6 +18,7 @@ from windrow.plan.nodes import (
     Difference,
     Distinct,
     Filter,
+    Holistic,
     Intersection,
     Join,
     LeftJoin,
@@ -59,7 +60,7 @@ def key(node: Node) -> frozenset[str] | None:
     match node:
         case Distinct():
             return frozenset(node.schema)
-        case Aggregate(keys=keys):
+        case Aggregate(keys=keys) | Holistic(keys=keys):
             return frozenset(keys)
         case Filter() | Quantise() | Call() | WindowBounds() | TopN() | Analytic():
             return key(node.input)

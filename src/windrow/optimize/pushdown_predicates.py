@@ -28,6 +28,7 @@ from windrow.plan.nodes import (
     Emit,
     Equality,
     Filter,
+    Holistic,
     Intersection,
     Join,
     LeftJoin,
@@ -108,7 +109,7 @@ def _passes(node: Node) -> Callable[[Expr], bool]:
             return lambda p: output not in p.columns
         case Quantise() | Semi() | Append():
             return never_raises
-        case TopN(partition=partition) | Analytic(partition=partition):
+        case TopN(partition=partition) | Analytic(partition=partition) | Holistic(keys=partition):
             return lambda p: bool(p.columns) and p.columns <= set(partition) and by_value(p)
         case Session(keys=keys):  # whole partitions stay or go, so sessions are the same
             return lambda p: bool(p.columns) and p.columns <= set(keys) and by_value(p)

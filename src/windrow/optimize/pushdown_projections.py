@@ -20,6 +20,7 @@ from windrow.plan.nodes import (
     Emit,
     Equality,
     Filter,
+    Holistic,
     Join,
     LeftJoin,
     Node,
@@ -71,6 +72,10 @@ def prune(node: Node, needed: Names) -> Node:
             read = frozenset((*partition, *(k.column for k in order), *ties))
             kept_rank = node if node.output in needed else replace(node, output=None)
             return _over(kept_rank, prune(node.input, (needed & all_of(node.input)) | read))
+        case Holistic(keys=keys, calls=calls):
+            held = tuple(c for c in calls if c.output in needed) or calls[:1]
+            inner = frozenset(keys).union(*(c.call.columns for c in held))
+            return _over(replace(node, calls=held), prune(node.input, inner))
         case Analytic(partition=partition, calls=calls):
             wanted = tuple(c for c in calls if c.output in needed)
             if not wanted:

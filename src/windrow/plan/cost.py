@@ -30,6 +30,7 @@ from windrow.plan.nodes import (
     Emit,
     Equality,
     Filter,
+    Holistic,
     Intersection,
     Join,
     LeftJoin,
@@ -198,6 +199,12 @@ class _Model:
                 edge = inputs[0]
                 touched = edge.size / max(1.0, math.prod(edge.distinct(c) for c in partition))  # rows of a partition
                 return replace(edge, negative=edge.flow), 2 * edge.size, edge.flow * (3 + 2 * touched)
+            case Holistic(keys=keys):
+                edge = inputs[0]
+                groups = min(edge.size, math.prod(edge.distinct(c) for c in keys))
+                changes = edge.flow
+                kept = _Edge(changes, groups, edge.values, changes, edge.period)
+                return kept, edge.size + groups, edge.flow * (3 + 2 * edge.size / max(groups, 1.0))
             case TopN(partition=partition, limit=limit, offset=offset):
                 edge = inputs[0]
                 groups = math.prod(edge.distinct(c) for c in partition)

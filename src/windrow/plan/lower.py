@@ -31,6 +31,7 @@ from windrow.operators.delta_star import DeltaStar
 from windrow.operators.elements import Elements, concat
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.history import HistoryOperator, LifetimesOperator, default_key
+from windrow.operators.holistic import HolisticOperator
 from windrow.operators.join import PART_ROWS, JoinOperator, Part, Planner
 from windrow.operators.linear import (
     Bounds,
@@ -91,7 +92,7 @@ class Step:
 
 
 SIGNED: tuple[type, ...] = (
-    RowsWindow, Retract, BagOperator, ContinuousAggregate, TopNOperator, AnalyticOperator, Changes,
+    RowsWindow, Retract, BagOperator, ContinuousAggregate, TopNOperator, AnalyticOperator, HolisticOperator, Changes,
 )  # fmt: skip
 """Operators that make negative elements of their own; all others pass on those they get, or take none."""
 
@@ -284,6 +285,9 @@ class _Lowering:
             case n.Analytic():
                 calls = [(c.output, over_instant(c)) for c in node.calls]
                 return self._unary(AnalyticOperator(node.input.schema, node.partition, calls), node)
+            case n.Holistic():
+                texts = [(c.output, formula(c.call)) for c in node.calls]
+                return self._unary(HolisticOperator(node.input.schema, node.keys, texts), node)
             case n.Distinct():
                 return self._distinct(self.lower(node.input), node)
             case n.Union():

@@ -489,6 +489,31 @@ class Aggregate(Unary):
 
 
 @dataclass(frozen=True)
+class HolisticCall:
+    """One aggregate that needs all values of a group, into `output`: `call` is its text."""
+
+    output: str
+    call: Expr
+
+    @property
+    def type(self) -> pa.DataType:
+        return self.call.type
+
+
+@dataclass(frozen=True)
+class Holistic(Unary):
+    """GROUP BY `keys` with aggregates that are computed anew from a group's rows; nothing where there are no rows."""
+
+    keys: tuple[str, ...] = ()
+    calls: tuple[HolisticCall, ...] = ()
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        types = self.input.schema
+        return {**{k: types[k] for k in self.keys}, **{c.output: c.type for c in self.calls}}
+
+
+@dataclass(frozen=True)
 class Append(Unary):
     """INTERNAL: rows that appear in the input's relation, kept for ever."""
 

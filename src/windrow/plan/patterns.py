@@ -34,6 +34,7 @@ from windrow.plan.nodes import (
     Distinct,
     Emit,
     Filter,
+    Holistic,
     Intersection,
     Join,
     LeftJoin,
@@ -143,7 +144,7 @@ def _rule(node: Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
             return MONOTONIC if never_ends else STRICT
         case LeftJoin():
             return inputs[0] if inputs[1].static else STRICT
-        case Aggregate() | Analytic() | TopN() | Difference() | Intersection():
+        case Aggregate() | Holistic() | Analytic() | TopN() | Difference() | Intersection():
             return STRICT
         case Append():
             return MONOTONIC
@@ -225,7 +226,7 @@ def state_structure(node: Node, strategy: str = "upa") -> str:
             return _distinct(inputs[0], strategy)
         case TopN():
             return "rows that may be shown"
-        case Analytic():
+        case Analytic() | Holistic():
             return "rows alive"
         case Aggregate():
             return _with("group array", _waiting(inputs[0], strategy, ordered=False))

@@ -18,6 +18,7 @@ from windrow.plan.nodes import (
     Emit,
     Equality,
     Filter,
+    Holistic,
     Intersection,
     Join,
     LeftJoin,
@@ -81,6 +82,9 @@ def words(node: Node, unit: int = 1) -> tuple[str, str]:
             return "top", _top_words(node)
         case Analytic(partition=partition, calls=calls):
             return "analytic", _analytic_words(partition, calls)
+        case Holistic(keys=keys, calls=calls):
+            shown = ", ".join(c.call.sql(lambda name: name) for c in calls)
+            return "aggregate", f"{shown} by value" + (f" by {', '.join(keys)}" if keys else "")
         case Distinct():
             return "distinct", ""
         case Union():

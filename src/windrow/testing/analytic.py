@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windrow.testing.tokens import Token, Tokens, closing, is_at, top_level
+from windrow.testing.tokens import Token, Tokens, closing, is_at, render, top_level
 
 _COUNTING = frozenset({"ROW_NUMBER", "NTILE", "LAG", "LEAD"})
 _CHOOSING = frozenset({"FIRST_VALUE", "LAST_VALUE", "NTH_VALUE"})
+_IN_ORDER = frozenset(
+    {
+        "ARG_MAX", "ARG_MIN", "MAX_BY", "MIN_BY", "ARGMAX", "ARGMIN", "FIRST", "LAST", "ANY_VALUE", "ARBITRARY",
+        "STRING_AGG", "GROUP_CONCAT", "LISTAGG", "LIST", "ARRAY_AGG", "MODE",
+    }
+)  # fmt: skip
 _FRAMES = ("ROWS", "RANGE", "GROUPS")
 
 
@@ -25,6 +31,11 @@ def with_ties(tokens: Tokens, ties: Sequence[str]) -> list[Token]:
     out: list[Token] = []
     i = 0
     while i < len(tokens):
+        if is_at(tokens, i, "(", "SELECT"):  # it has ties of its own
+            end = closing(tokens, i) + 1
+            out += tokens[i:end]
+            i = end
+            continue
         call = _call(tokens, i)
         if call is None or not ties:
             out.append(tokens[i])
@@ -59,3 +70,36 @@ def _ordered(call: Tokens, window: Tokens, ties: list[Token]) -> list[Token]:
     elif name in _CHOOSING:
         call = [*call[:-1], *by, *keys, *listed[not keys :], call[-1]]
     return [*call, Token("name", "OVER"), Token("punctuation", "("), *window, Token("punctuation", ")")]
+
+
+def in_order(tokens: Tokens, settling: Sequence[str]) -> list[Token]:
+    """The tokens with rows in a certain order for every aggregate that can tell.
+
+    >>> from windrow.testing.tokens import render, tokenize
+    >>> render(in_order(tokenize("list(a ORDER BY b)"), ["c"])), render(in_order(tokenize("list(DISTINCT a)"), ["c"]))
+    ('list ( a ORDER BY b , c ASC NULLS LAST )', 'list ( DISTINCT a ORDER BY a ASC NULLS LAST )')
+    """
+    out: list[Token] = []
+    i = 0
+    while i < len(tokens):
+        out.append(tokens[i])
+        if is_at(tokens, i, "(", "SELECT"):
+            end = closing(tokens, i) + 1
+            out += tokens[i + 1 : end]
+            i = end
+            continue
+        i += 1
+        if tokens[i - 1].upper not in _IN_ORDER or not is_at(tokens, i, "(") or _call(tokens, i - 1) is not None:
+            continue
+        end = closing(tokens, i)
+        arguments = tokens[i + 1 : end]
+        written = next((k for k in top_level(arguments) if arguments[k].upper == "ORDER"), None)
+        terms = [Token("sql", f"{c} ASC NULLS LAST") for c in settling]
+        if is_at(arguments, 0, "DISTINCT"):
+            stop = next((k for k in top_level(arguments) if arguments[k].text == ","), written or len(arguments))
+            terms = [] if written is not None else [Token("sql", f"{render(arguments[1:stop])} ASC NULLS LAST")]
+        by = [Token("name", "ORDER"), Token("name", "BY")] if written is None else [Token("punctuation", ",")]
+        listed = [t for term in terms for t in (Token("punctuation", ","), term)][1:]
+        out += [tokens[i], *arguments, *(by if listed else []), *listed, tokens[end]]
+        i = end + 1
+    return out

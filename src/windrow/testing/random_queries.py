@@ -13,6 +13,7 @@ from itertools import pairwise
 from windrow.testing.choices import Choices, Chooser
 from windrow.testing.random_data import TICKS
 from windrow.testing.random_ranks import limited, over
+from windrow.testing.random_values import by_value
 from windrow.testing.random_windows import window_bounds, window_function
 
 STREAMS = ("S", "T", "U")
@@ -163,7 +164,7 @@ class Writer(Chooser):
         if not (self.exact or self.specials or self.extremes):
             kind = self.pick("VARIANCE", "STDDEV", "VAR_POP", "STDDEV_POP", "VAR_SAMP", "STDDEV_SAMP")
             calls += [f"{kind}({alias}.{self.pick('a', 'b', 'x')})"] * 3
-        call = self.pick(*calls)
+        call = by_value(self, alias) if self.chance(4) else self.pick(*calls)
         return f"{call} FILTER (WHERE {self.predicate(alias, 0)})" if self.chance(5) else call
 
     def grouped(self, aliases: Sequence[str]) -> tuple[str, str]:

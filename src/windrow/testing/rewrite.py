@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from windrow.testing.aggregates import calls_aggregate
-from windrow.testing.analytic import with_ties
+from windrow.testing.analytic import in_order, with_ties
 from windrow.testing.blocks import BOUNDS, FromItem, OracleBlock, OracleContext, quote
 from windrow.testing.expressions import rewrite_expression
 from windrow.testing.from_clause import read_from, source_sql, validity
@@ -131,11 +131,13 @@ def _select(tokens: Tokens, context: OracleContext, scope: frozenset[str]) -> Or
 
     grouped = bool(clauses["GROUP"] or clauses["HAVING"]) or calls_aggregate([*items, *clauses["QUALIFY"]])
     ties = [f"{quote(s.alias)}.{quote(c)}" for s in sources for c in s.columns]
+    times = [f"{quote(s.alias)}.{quote(s.time)}" for s in sources if s.stream and s.time is not None]
+    settling = list(dict.fromkeys([*times, *ties]))
     if grouped:
         ties = [render(key) for key in split(clauses["GROUP"], ",") if key]
 
     def expression(part: Tokens) -> str:
-        part = with_ties(part, ties)
+        part = in_order(with_ties(part, ties), settling)
         return rewrite_expression([_bound(part, i, names, block, context) for i in range(len(part))], names, inside)
 
     text = []

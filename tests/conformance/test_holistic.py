@@ -1,0 +1,72 @@
+"""Aggregates that need all values of a group: all of them, as DuckDB has them, over windows that slide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import windrow
+from windrow.cql.expressions import HOLISTIC
+from windrow.testing import assert_same, oracle
+
+DECLARED = "CREATE STREAM s (k BIGINT, a BIGINT, x DOUBLE, t VARCHAR, ts BIGINT) TIMESTAMP BY ts;\n"
+TWO = ("arg_max", "arg_min", "corr", "covar_pop", "covar_samp")
+OWN = ("first_value", "last_value")  # names that DuckDB has for functions OVER only
+SPELLED = (
+    "LIST(t ORDER BY x DESC)", "STRING_AGG(t, '/' ORDER BY a, x)", "LISTAGG(t, ',') WITHIN GROUP (ORDER BY t)",
+    "LIST(DISTINCT a)", "FIRST(t ORDER BY ts DESC) FILTER (WHERE x > 1)", "COUNT_IF(x > 1)", "BOOL_AND(x > 0)",
+    "BOOL_OR(x > 1) FILTER (WHERE a > 0)", "COUNT_IF(x > 1) + COUNT(*)", "BIT_OR(a) - MAX(a)",
+)  # fmt: skip
+
+
+def rows(count=50):
+    random = np.random.default_rng(3)
+    return pa.table(
+        {
+            "k": pa.array(random.integers(0, 3, count), mask=random.random(count) < 0.2),
+            "a": pa.array(random.integers(0, 5, count), mask=random.random(count) < 0.2),
+            "x": pa.array((1 + random.integers(0, 9, count)) / 4, mask=random.random(count) < 0.1),
+            "t": [f"t{i % 7}" for i in range(count)],
+            "ts": np.sort(random.integers(0, 20, count)),
+        }
+    )
+
+
+def call(name):
+    if name in ("string_agg", "group_concat", "listagg"):
+        return f"{name}(t, '+')"
+    if name in TWO or name.startswith("regr") or HOLISTIC[name] in TWO:
+        return f"{name}(x, a)"
+    return f"{name}({'a' if name.startswith('bit') else 'x'})"
+
+
+CALLS = [*(call(n) for n in HOLISTIC if n not in OWN), *SPELLED]
+
+
+@pytest.mark.parametrize("calls", [CALLS[i : i + 6] for i in range(0, len(CALLS), 6)], ids=lambda c: c[0])
+def test_the_oracle_agrees(calls):
+    """Continuously and periodically, grouped and not, beside aggregates that are kept by sums."""
+    items = ", ".join(f"{c} AS c{i}" for i, c in enumerate(calls))
+    script = DECLARED + (
+        f"SELECT k, {items} FROM s [RANGE 5] GROUP BY k; SELECT {items} FROM s [RANGE 6 SLIDE 3];"
+        f"SELECT k, COUNT(*) AS n, {items} FROM s [RANGE 6 SLIDE 3] GROUP BY k HAVING SUM(x) > 1;"
+        f"SELECT {items} FROM TUMBLE(s, ts, 4)"
+    )
+    if "WITHIN" in items:
+        script = script.replace("LISTAGG(t, ',') WITHIN GROUP (ORDER BY t)", "LISTAGG(t, ',' ORDER BY t)")
+    want = oracle(script, {"s": rows()})
+    if "WITHIN" in items:
+        script = script.replace("LISTAGG(t, ',' ORDER BY t)", "LISTAGG(t, ',') WITHIN GROUP (ORDER BY t)")
+    for way in ({}, {"batch_rows": 3}):
+        got = windrow.run(script, {"s": rows()}, runtime="local", **way)
+        for name in want:
+            assert_same(got[name], want[name])
+
+
+@pytest.mark.spark
+def test_both_runtimes_agree():
+    """Groups lie by their keys, on Spark."""
+    script = DECLARED + "SELECT k, LIST(t ORDER BY x) AS l, SUM(x) AS n FROM s [RANGE 5] GROUP BY k"
+    want = windrow.run(script, {"s": rows()}, runtime="local")["q1"]
+    assert_same(windrow.run(script, {"s": rows()}, runtime="spark")["q1"], want)
