@@ -42,10 +42,10 @@ from windrow.operators.window import RangeWindow
 from windrow.plan.expr import Comparison, Constant, Expr, Not, Ref, column
 from windrow.runtime.job import LocalJob
 from windrow.scalar_engine import quote
-from windrow.sharing.cohort import parts
 from windrow.sharing.conditions import condition
 from windrow.sharing.counters import count_fragments, count_slices
 from windrow.sharing.family import Family, Kind, Member
+from windrow.sharing.query_group import parts
 from windrow.sharing.windows import PAIRED, PANED, SlideWindow, edges_between
 from windrow.store.store import MemoryStore
 from windrow_bench import sharing_counters
@@ -67,7 +67,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rows:
-    """Joined rows in time order: memberships (booleans), the tested values, and `value`, which is summed."""
+    """FamilyMember rows in time order: memberships (booleans), the tested values, and `value`, which is summed."""
 
     ts: Int64s
     columns: dict[str, pa.Array]
@@ -296,7 +296,7 @@ def measure(bench: Bench, name: str, n: int, seed: int, repeat: int, clock: str,
             slow["unshared paned"] = partial(bench.apart, members, PANED)
         best |= best_of(1, slow, clock)
     row: dict[str, Any] = {"workload": name, "queries": len(queries), **{f"{k} s": v for k, v in best.items()}}
-    row |= {"final s": final, "plots": len(family.index.plots), "cells": sum(p.cells for p in family.index.plots)}
+    row |= {"final s": final, "plots": len(family.index.spaces), "cells": sum(p.cells for p in family.index.spaces)}
     row |= {"partials": family.counters.partials, **bench.counters(name, queries)}
     if apart:
         row["ratio"] = min(v for k, v in best.items() if k.startswith("unshared")) / best["shared paired"]

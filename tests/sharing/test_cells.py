@@ -13,7 +13,7 @@ from windrow.cql import compile_select
 from windrow.operators import scalar
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import Filter, walk
-from windrow.sharing.cells import Plot
+from windrow.sharing.cells import CellSpace
 from windrow.sharing.conditions import NOTHING, Condition, bits, condition
 from windrow.sharing.index import PredicateIndex
 
@@ -127,9 +127,9 @@ def masks(conditions: list[Condition], data: dict[str, pa.Array], index: Predica
     asked = [(a.sql, a.type) for a in tested.values()]
     columns = dict(zip(tested, scalar.evaluate(data, 2000, asked) if asked else (), strict=True))
     places = index.places(columns)
-    cells = [index.cells(k, places, 2000) for k in range(len(index.plots))]
+    cells = [index.cells(k, places, 2000) for k in range(len(index.spaces))]
     homes = [index.home[c] for c in conditions]
-    return [index.plots[k].inside(i, cells[k]) for k, i in homes]
+    return [index.spaces[k].inside(i, cells[k]) for k, i in homes]
 
 
 @pytest.mark.parametrize("text", PREDICATES)
@@ -142,7 +142,7 @@ def test_a_predicate_means_what_duckdb_says(text: str, data: dict[str, pa.Array]
 
 @pytest.mark.parametrize("rows_per_slice", [1.0, 1e6])
 def test_predicates_together(rows_per_slice: float, data: dict[str, pa.Array]) -> None:
-    """Together, however plots are cut, every predicate keeps its rows."""
+    """Together, however spaces are cut, every predicate keeps its rows."""
     conditions = made(PREDICATES)
     index = PredicateIndex(conditions, rows_per_slice)
     for text, mask in zip(PREDICATES, masks(conditions, data, index), strict=True):
@@ -153,22 +153,22 @@ def test_no_product_of_unrelated_attributes() -> None:
     """Predicates on different attributes do not multiply their cells when there are many."""
     texts = [f"{{{c}}} > {k}" for c in ("a", "x", "d") for k in range(100)]
     index = PredicateIndex(made(texts), rows_per_slice=300.0)
-    assert sum(p.cells for p in index.plots) <= 320
+    assert sum(p.cells for p in index.spaces) <= 320
 
 
 def test_equalities_are_keys() -> None:
     """Ranges within a key have the cuts of that key alone: as many cells as predicates, not keys times ranges."""
     texts = [f"{{a}} = {k} AND {{x}} > {j * 50 + k}" for k in range(50) for j in range(6)]
-    (plot,) = PredicateIndex(made(texts)).plots
-    assert plot.keys == 1
-    assert plot.cells <= 50 * 9
-    assert not plot.boxed
+    (space,) = PredicateIndex(made(texts)).spaces
+    assert space.keys == 1
+    assert space.cells <= 50 * 9
+    assert not space.boxed
 
 
 def test_a_range_is_one_run() -> None:
     """Cells are ordered so that a range predicate is one run of them."""
-    plot = Plot(made(["{b} AND {a} > 5", "{b} AND {a} > 7", "NOT {b} AND {a} < 6"]))
-    assert np.diff(plot.runs.first).tolist() == [1, 1, 1]
+    space = CellSpace(made(["{b} AND {a} > 5", "{b} AND {a} > 7", "NOT {b} AND {a} < 6"]))
+    assert np.diff(space.runs.first).tolist() == [1, 1, 1]
 
 
 def test_huge_grids_keep_their_boxes(data: dict[str, pa.Array]) -> None:
@@ -176,7 +176,7 @@ def test_huge_grids_keep_their_boxes(data: dict[str, pa.Array]) -> None:
     texts = [" AND ".join(f"{{{c}}} <> {k + j}" for j, c in enumerate(("a", "u", "x", "d"))) for k in range(0, 80, 4)]
     conditions = made(texts)
     index = PredicateIndex(conditions)
-    assert any(p.boxed for p in index.plots)
+    assert any(p.boxed for p in index.spaces)
     for text, mask in zip(texts, masks(conditions, data, index), strict=True):
         assert mask.tolist() == wanted(text, data), text
 
@@ -199,7 +199,7 @@ def test_what_is_indexed_and_what_is_a_bit() -> None:
 
 
 def test_predicates_come_and_go(data: dict[str, pa.Array]) -> None:
-    """However the index got there, every predicate keeps its rows, and plots of like predicates stay few."""
+    """However the index got there, every predicate keeps its rows, and spaces of like predicates stay few."""
     r = random.Random(5)
     texts = [*PREDICATES, *(f"{{a}} = {k % 7} AND {{x}} > {k}" for k in range(300))]
     conditions = list(dict.fromkeys(made(texts)))
@@ -213,4 +213,4 @@ def test_predicates_come_and_go(data: dict[str, pa.Array]) -> None:
     here = [c for c in conditions if c in there]
     alone = [masks([c], data, PredicateIndex([c]))[0].tolist() for c in here]
     assert [m.tolist() for m in masks(here, data, index)] == alone
-    assert len(index.plots) < len(PREDICATES) + 6
+    assert len(index.spaces) < len(PREDICATES) + 6

@@ -140,6 +140,6 @@ def test_to_share_or_not() -> None:
 
 
 def test_edges_are_counted_without_being_made() -> None:
-    """The estimate that chooses plots counts every window's edges."""
+    """The estimate that chooses spaces counts every window's edges."""
     edges = Edges([(0, SlideWindow(18, 15))], 1)
     assert edges.count(0, 45) == 3 * len(sliced(SlideWindow(18, 15))) + 2

@@ -32,7 +32,7 @@ def test_explain_says_what_is_shared() -> None:
     text = explain_sharing(group, plans["a"])
     assert text.startswith("sharing: shards, paired slices, 3 queries over st\n")
     assert "is cut into (12 ticks, 3 ticks)" in text
-    assert "entries of a ledger" in text
+    assert "entries of a synopsis" in text
     assert "shares its predicate with b\n" in text
     assert "3 passes over the rows become" in text
     bits = explain_sharing(group, plans["c"])

@@ -258,10 +258,10 @@ def test_what_was_shed_is_remembered() -> None:
     assert key is not None
     for quota in (None, 100):
         _, _, report = admit(key, query.budget, "s", rows["ts"].to_numpy(), columns, quota)
-        budgets.account([report])
+        budgets.record([report])
         budgets.observe(1, 5.0, 10)
     assert budgets.quality("q")["shedding"]
-    budgets.account([])  # a tick without rows
+    budgets.record([])  # a tick without rows
     assert budgets.quality("q")["shedding"] and budgets.gates[key].shedding and budgets.gates[key].ticks == 1
     after = Budgets()
     after.load(json.loads(json.dumps(budgets.dump())))

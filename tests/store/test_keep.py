@@ -126,23 +126,23 @@ def _full(manifest: object) -> None:
 def test_changes_add_up(steps: list[tuple[bool, int]]) -> None:
     """Law: applying what lies between two catalogs to the first gives the second, through JSON and in order."""
     keeper = SavedCatalog(None, "upa")  # type: ignore[arg-type]
-    catalog, seats = Catalog(), {"technique": "auto", "next": 0, "families": {}, "queries": {}}
-    content = first = keeper._whole(catalog, seats)
-    changes, begin = [], (catalog, seats)
+    catalog, places = Catalog(), {"technique": "auto", "next": 0, "families": {}, "queries": {}}
+    content = first = keeper._whole(catalog, places)
+    changes, begin = [], (catalog, places)
     for create, n in steps:
         name = f"q{n}"
-        before = (catalog, seats)
+        before = (catalog, places)
         if create and name not in catalog.queries:
             catalog = catalog.add(_plan(name))
-            seats = {**seats, "next": seats["next"] + 1, "queries": {**seats["queries"], name: ["+1", n, n]}}
+            places = {**places, "next": places["next"] + 1, "queries": {**places["queries"], name: ["+1", n, n]}}
         elif not create and name in catalog.queries:
             catalog = catalog.drop("query", name)
-            seats = {**seats, "queries": {q: s for q, s in seats["queries"].items() if q != name}}
-        changes.append(json.loads(json.dumps(between(before, (catalog, seats)))))
+            places = {**places, "queries": {q: s for q, s in places["queries"].items() if q != name}}
+        changes.append(json.loads(json.dumps(between(before, (catalog, places)))))
     for change in changes:
         content = applied(content, change)
-    assert content == keeper._whole(catalog, seats)
-    assert applied(first, between(begin, (catalog, seats))) == keeper._whole(catalog, seats)
+    assert content == keeper._whole(catalog, places)
+    assert applied(first, between(begin, (catalog, places))) == keeper._whole(catalog, places)
 
 
 def _plan(name: str) -> object:

@@ -31,7 +31,7 @@ HIDDEN = "order by "
 
 
 @dataclass(frozen=True)
-class SortKey:
+class AnswerSortKey:
     """A column of the answer, by its place, and how it is sorted."""
 
     column: int
@@ -44,7 +44,7 @@ class OneTimeQuery:
     """A bound one-time query: a plan, and what is done to its answer."""
 
     plan: QueryPlan
-    order: tuple[SortKey, ...] = ()
+    order: tuple[AnswerSortKey, ...] = ()
     limit: int | None = None
     offset: int = 0
 
@@ -146,7 +146,7 @@ class OneTimeSelect:
             if place is None:
                 self._add(item.this, added)
                 place, added = len(names) + added, added + 1
-            keys.append(SortKey(place, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
+            keys.append(AnswerSortKey(place, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
         return OneTimeQuery(self._plan(catalog) if added else plan, tuple(keys), self.limit, self.offset)
 
     def _plan(self, catalog: Catalog) -> QueryPlan:
@@ -178,7 +178,7 @@ class OneTimeSelect:
         tree.append("expressions", exp.alias_(key.copy(), f"{HIDDEN}{number}", quoted=True))
 
 
-def _sorted(answer: pa.Table, keys: tuple[SortKey, ...]) -> np.ndarray:
+def _sorted(answer: pa.Table, keys: tuple[AnswerSortKey, ...]) -> np.ndarray:
     """The order of rows: NaN is the greatest number, texts compare by their bytes, equal rows keep their order."""
     columns: list[np.ndarray] = []
     for key in keys:

@@ -24,7 +24,7 @@ from windrow.operators.elements import Elements
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.job import Feed, Job, LocalJob
 from windrow.runtime.tick import Ticker
-from windrow.sharing.cohort import Batch
+from windrow.sharing.query_group import Batch
 from windrow.sources.intake import Arrivals, arrivals
 from windrow.sources.staging import StagedRows, Staging
 from windrow.sources.tabular import to_table

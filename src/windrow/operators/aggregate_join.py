@@ -129,7 +129,7 @@ class AggregateDeltas:
         self._values = values_of(self.aggregations)
         self._statistics = [InputStatistics(class_columns(self.classes, p.columns)) for p in self.parts]
         self._entries = [DistinctSketch() for _ in self.parts]
-        self._meetings = np.zeros((len(self.parts), 2))  # changes of each input, and the entries they met
+        self._matches = np.zeros((len(self.parts), 2))  # changes of each input, and the entries they met
         self._known = [(0.0, BEGINNING)] * len(
             self.parts
         )  # entries when a set was taken apart, and until when they count
@@ -244,7 +244,7 @@ class AggregateDeltas:
             for deltas in self._extend(i, 0, versions, event, {i: events.entry[event]}, {}, {}):
                 met += len(deltas.ts)
                 yield deltas
-        self._meetings[i] = 0.5 * self._meetings[i] + (len(event), met)
+        self._matches[i] = 0.5 * self._matches[i] + (len(event), met)
 
     def _extend(
         self,
@@ -398,7 +398,7 @@ class AggregateDeltas:
             seen = statistics.seen(rows, samples)
             entries, sample = (float(len(s)), None) if s.grouped else (before, sketch.sample() if samples else None)
             found.append(replace(seen, entries=entries, entry_sample=sample))
-        pairs = zip(found, self._meetings.tolist(), strict=True)
+        pairs = zip(found, self._matches.tolist(), strict=True)
         return tuple(replace(seen, events=events, met=met) for seen, (events, met) in pairs)
 
     def follow(self, plan: str) -> None:

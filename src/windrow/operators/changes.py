@@ -59,23 +59,23 @@ class Clocked:
 class Changes(Clocked):
     """The consolidated change log of its input, in time order.
 
-    `dated`: equal elements have equal lifetimes and are positive (`plan/dated.py`), so there is nothing to cancel.
+    `timestamped`: equal elements have equal lifetimes and are positive (`plan/timestamped.py`): nothing can cancel.
     """
 
-    def __init__(self, pending: Callable[[], Pending] = Calendar, dated: bool = False) -> None:
+    def __init__(self, pending: Callable[[], Pending] = Calendar, timestamped: bool = False) -> None:
         super().__init__()
-        self._pending, self.dated = pending(), dated
+        self._pending, self.timestamped = pending(), timestamped
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         new = self._on_time(inputs, frontier)
-        if not self.dated:
+        if not self.timestamped:
             new = cancel(new)  # what cancels for its whole life need not wait for its end
         self._pending.add(new.filter(new.exp != INF))
         log = as_log(new, new.ts, 1)
         due = self._pending.due(frontier)
         if due is not None:
             log = concat([log, as_log(due, due.exp, -1)])
-        if not self.dated and (due is not None or (new.exp != INF).any()):  # else the first look saw all there is
+        if not self.timestamped and (due is not None or (new.exp != INF).any()):  # else the first look saw all there is
             log = cancel(log)
         return in_order(log)
 
@@ -124,7 +124,7 @@ class Entering(Stateless):
 
 
 class Starting(Clocked):
-    """ISTREAM of dated rows: what starts, for ever; no end is waited for."""
+    """ISTREAM of timestamped rows: what starts, for ever; no end is waited for."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         rows = self._on_time(inputs, frontier)

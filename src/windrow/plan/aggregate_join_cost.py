@@ -52,7 +52,7 @@ def _model(plan: str, sides: Sequence[SideFigures]) -> JoinModel:
     return JoinModel(tuple(inputs), "keyed")
 
 
-def _meetings(plan: str, sides: Sequence[SideFigures]) -> list[float]:
+def _matches(plan: str, sides: Sequence[SideFigures]) -> list[float]:
     """The entries that a change of each input meets, if keys are independent and uniform."""
     model, everything = _model(plan, sides), range(len(sides))
     sizes = [i.size() for i in model.inputs]
@@ -64,7 +64,7 @@ def plan_cost(
 ) -> float:
     """The cost of one plan per tick; `seen`: how many times more than expected each input's changes really meet."""
     total = 0.0
-    for side, bit, met, more in zip(sides, plan, _meetings(plan, sides), seen or (1.0,) * len(sides), strict=True):
+    for side, bit, met, more in zip(sides, plan, _matches(plan, sides), seen or (1.0,) * len(sides), strict=True):
         arriving = 2 * side.rate  # every row comes and goes
         changes = arriving
         if bit == "1" and period is not None:
@@ -79,7 +79,7 @@ def choose_plan(sides: Sequence[SideFigures], current: str, period: int | None =
     What changes really met under the plan in use corrects what is expected of all plans: residual predicates, skew and
     correlation are in it.
     """
-    expected = _meetings(current, sides)
+    expected = _matches(current, sides)
     seen = [
         1.0 if s.met is None else min(max((s.met + 1e-3) / (e + 1e-3), 1 / TRUST), TRUST)
         for s, e in zip(sides, expected, strict=True)

@@ -57,10 +57,10 @@ from windrow.plan import nodes as n
 from windrow.plan.aggregation_joins import AggregationJoin, aggregation_join
 from windrow.plan.analytic_text import over_instant
 from windrow.plan.bands import bands
-from windrow.plan.dated import dates
 from windrow.plan.expr import Expr, column
 from windrow.plan.internal import numbered, only_selects
 from windrow.plan.patterns import Pattern, annotate
+from windrow.plan.timestamped import dates
 from windrow.scalar_engine import quote
 
 STRATEGIES = ("upa", "negative", "direct")
@@ -575,7 +575,7 @@ class _Lowering:
     def _entering(self, node: n.Append | n.Emit) -> int:
         if isinstance(node.input, n.Append):  # what is kept for ever enters once
             return self.lower(node.input)
-        if self._dated(node.input):
+        if self._timestamped(node.input):
             return self._unary(Starting(), node)
         return self._append(self._log(node), Entering(), node)
 
@@ -584,9 +584,9 @@ class _Lowering:
         below = node.input
         if isinstance(below, n.Distinct) and self.strategy == "upa" and not self._signed(self.lower(below.input)):
             return self.flow.add(DeltaStar(below.schema, log=True), [self.lower(below.input)], below, below.schema)
-        return self._unary(Changes(self._pending(below), self._dated(below)), node)
+        return self._unary(Changes(self._pending(below), self._timestamped(below)), node)
 
-    def _dated(self, node: n.Node) -> bool:
+    def _timestamped(self, node: n.Node) -> bool:
         return dates(node) is not None and not self._signed(self.lower(node))
 
 

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from windrow.errors import BindingError
-from windrow.plan.dated import dates
 from windrow.plan.internal import only_selects
 from windrow.plan.nodes import (
     Aggregate,
@@ -55,6 +54,7 @@ from windrow.plan.nodes import (
     WindowKind,
     walk,
 )
+from windrow.plan.timestamped import dates
 
 STRATEGIES = ("upa", "negative", "direct")
 
@@ -240,7 +240,7 @@ def state_structure(node: Node, strategy: str = "upa") -> str:
 
 
 def _spelled(node: Append | Emit, known: Mapping[Node, Lifetimes], strategy: str) -> bool:
-    """Whether the change log waits for no end: delta-star spells its own, and what enters among dated rows is known."""
+    """Whether the change log waits for no end: delta-star spells its own, and timestamped rows only enter."""
     below = node.input
     if isinstance(below, Append) or (isinstance(node, Append) and only_selects(below)):
         return True

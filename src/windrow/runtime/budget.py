@@ -1,11 +1,11 @@
-"""The driver's side of tick budgets: gates and their controllers, and the account of what was shed.
+"""The driver's side of tick budgets: gates and their controllers, and the record of what was shed.
 
-Before a tick, `quotas` says how many rows each task may keep of each stream; after its job, `account` takes in what the
+Before a tick, `quotas` says how many rows each task may keep of each stream; after its job, `record` takes in what the
 tasks report, and before the answers leave, `mark` says which of their lines are approximate; when the tick is over,
 `observe` tells the controllers how long it took.
 
 An answer at t is approximate if a row was shed that would still have mattered at t: one with `ts <= t < ts + reach`,
-where the reach is the length of the query's windows (`plan/weights.reach`). So for each query the account keeps spans
+where the reach is the length of the query's windows (`plan/weights.reach`). So for each query the record keeps spans
 `[first shed, last shed + reach)`; when time has passed the last of them the answer is exact again. They are kept with
 the state, so a restart does not forget that a window has holes.
 """
@@ -158,7 +158,7 @@ class Budgets:
         """Whether any gate is lowered."""
         return any(g.controller.shedding for g in self.gates.values())
 
-    def account(self, reports: Sequence[Admission]) -> None:
+    def record(self, reports: Sequence[Admission]) -> None:
         """Take in what the tasks of a tick kept."""
         for gate in self.gates.values():
             gate.last = {}

@@ -29,8 +29,8 @@ from windrow.operators.elements import BEGINNING, INF, Int64s
 from windrow.runtime.evaluation_costs import EvaluationCosts, RunCost
 from windrow.schedule.arrival import period_on_arrival
 from windrow.schedule.technique import BY_NAME, HYBRID_LATE_PENDING, Joint, Technique
-from windrow.sharing.cohort import Instants
 from windrow.sharing.member import Spent
+from windrow.sharing.query_group import Instants
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How elements are dealt over partitions: by the hash of their keys, on a grid, all to one, or anywhere.
+"""How elements are distributed over partitions: by the hash of their keys, on a grid, all to one, or anywhere.
 
 Law: elements that an operator must see together go to the same partition, and their order is kept. Cost: a hash and a
 stable sort of the rows that move; nothing with one partition.

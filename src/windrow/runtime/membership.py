@@ -1,6 +1,6 @@
 """Which queries share, on the driver: families by name, and every query's membership in its family.
 
-The driver holds no rows and no partials. It admits queries (epoch and account, which mean the same everywhere) and
+The driver holds no rows and no partials. It admits queries (epoch and synopsis, which mean the same everywhere) and
 deploys the families; tasks follow them (`shared_aggregation`). What it settles is kept with the catalog, so that after
 a restart every query finds its partials again. A family's name is never used twice in a home.
 """
@@ -20,12 +20,12 @@ import pyarrow as pa
 from windrow.catalog.names import Names
 from windrow.operators.elements import BEGINNING
 from windrow.plan.nodes import Distinct, Filter, Node, Project, QueryPlan, StreamOp
-from windrow.sharing.cohort import Shown
-from windrow.sharing.family import Counters, Family, Joined
-from windrow.sharing.joins.accounts import ResultGrouping
+from windrow.sharing.family import Counters, Family, FamilyMember
 from windrow.sharing.joins.members import JoinSource
+from windrow.sharing.joins.readers import ResultGrouping
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.joins.registry import ALONE, JoinedQuery, JoinFamily
+from windrow.sharing.query_group import Shown
 from windrow.sharing.recognise import FamilySource, Recognised
 from windrow.sharing.registry import FEW_ROWS, Functions, Rate, Registry, Served
 from windrow.sharing.windows import PAIRED
@@ -43,8 +43,8 @@ class Membership(Generic[Q]):
     It is packed once for all deployments that ship it, and unpacked by a process when it is first looked at.
     """
 
-    def __init__(self, query: Q, epoch: int, account: int | None) -> None:
-        self.uid, self.epoch, self.account = uuid.uuid4().hex, epoch, account
+    def __init__(self, query: Q, epoch: int, synopsis: int | None) -> None:
+        self.uid, self.epoch, self.synopsis = uuid.uuid4().hex, epoch, synopsis
         self._query: Q | None = query
         self._packed: bytes | None = None
 
@@ -64,10 +64,10 @@ class Membership(Generic[Q]):
     def __getstate__(self) -> tuple[str, int, int | None, bytes]:
         if self._packed is None:
             self._packed = pickle.dumps(self.query)
-        return (self.uid, self.epoch, self.account, self._packed)
+        return (self.uid, self.epoch, self.synopsis, self._packed)
 
     def __setstate__(self, state: tuple[str, int, int | None, bytes]) -> None:
-        self.uid, self.epoch, self.account, self._packed = state
+        self.uid, self.epoch, self.synopsis, self._packed = state
         self._query = None
 
 
@@ -153,7 +153,9 @@ class SharedQuery:
 
 
 Place = tuple[str, int, int | None]
-Token = tuple[Served, Membership[Recognised], Joined, Place] | tuple[JoinedQuery, Membership[RecognisedJoin], Place]
+Token = (
+    tuple[Served, Membership[Recognised], FamilyMember, Place] | tuple[JoinedQuery, Membership[RecognisedJoin], Place]
+)
 """What is needed to take back a query that was removed."""
 
 
@@ -173,7 +175,7 @@ class Sharing(Registry):
         self.names: dict[object, str] = {}  # of the families
         self.members: dict[str, Membership[Recognised]] = {}
         self.join_members: dict[str, Membership[RecognisedJoin]] = {}
-        self.places: Names[Place] = Names()  # as the home keeps them: family, epoch, account
+        self.places: Names[Place] = Names()  # as the home keeps them: family, epoch, synopsis
         self.period: Callable[[Recognised], int] = lambda query: query.member.window.slide  # at which each is to run
         self._next = 0
         self._saved: Mapping[str, Any] | None = None  # what a home was left with, while it is taken up again
@@ -244,14 +246,14 @@ class Sharing(Registry):
             self._next += 1
             self.names[key] = f"+{self._next}"
         if left is not None and known:
-            family.seat(Joined(query.member, BEGINNING, left[1], left[2]))
+            family.serve(FamilyMember(query.member, BEGINNING, left[1], left[2]))
         else:
             family.join(query.member)
             self.readmitted |= left is not None
         entry = family.joined[name]
-        member = Membership(query, entry.epoch, entry.account)
+        member = Membership(query, entry.epoch, entry.synopsis)
         self.members[name], self.served[name] = member, Served(query, family)
-        self.places = self.places.put(name, (self.names[key], entry.epoch, entry.account))
+        self.places = self.places.put(name, (self.names[key], entry.epoch, entry.synopsis))
         self._programs.pop(self.names[key], None)
         return SharedQuery(member.uid, query.plan, self.names[key])
 
@@ -296,7 +298,7 @@ class Sharing(Registry):
         name, key = served.query.plan.name, self.key(served.query)
         self.families.setdefault(key, served.family)
         self.names.setdefault(key, place[0])
-        served.family.seat(entry)
+        served.family.serve(entry)
         self.served[name], self.members[name] = served, member
         self.places = self.places.put(name, place)
         self._programs.pop(place[0], None)
@@ -358,7 +360,7 @@ class Sharing(Registry):
 
     def saved(self) -> dict[str, Any]:
         """What a restart must know, as plain JSON."""
-        families = {self.names[k]: (f.epoch, f.next_account) for k, f in self.families.items()}
+        families = {self.names[k]: (f.epoch, f.next_synopsis) for k, f in self.families.items()}
         families |= {self.names[s]: (f.epoch, 0) for s, f in self.joins.families.items()}
         return {"technique": self.sharing, "next": self._next, "families": families, "queries": self.places}
 

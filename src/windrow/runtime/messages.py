@@ -22,9 +22,9 @@ from windrow.operators.elements import Elements, Int64s
 from windrow.runtime.admission import Admission
 from windrow.runtime.heavy_keys import KeyCounts
 from windrow.runtime.join_choices import JoinMeasurement
-from windrow.sharing.cohort import Batch
 from windrow.sharing.family import Counters
 from windrow.sharing.member import Spent
+from windrow.sharing.query_group import Batch
 from windrow.store.runs import RunRef
 
 RunsBySlot = Mapping[str, tuple[RunRef, ...]]

@@ -276,7 +276,7 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
         case Changes() | Sample() | Restore() | Moments():
             source = flow.steps[step.inputs[0]]
             ends = source.node not in monotonic or source.signed
-            ends &= not (isinstance(operator, Changes) and operator.dated)
+            ends &= not (isinstance(operator, Changes) and operator.timestamped)
             return [_by(tuple(source.schema), inputs[0]) if ends else ANY]
     # an operator that nothing is known of must see everything
     return [ANY if isinstance(operator, STATELESS) else ONE] * len(inputs)
@@ -384,8 +384,8 @@ def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[st
                 return set(flow.steps[index].schema), False
             case DeltaStar() | Changes() | Sample() | Restore() | Materialize():
                 step = flow.steps[source]
-                dated = isinstance(operator, Changes) and operator.dated
-                ends = not dated and (step.node not in monotonic or step.signed)
+                timestamped = isinstance(operator, Changes) and operator.timestamped
+                ends = not timestamped and (step.node not in monotonic or step.signed)
                 if isinstance(operator, DeltaStar | Materialize) or ends:
                     return {c for k in step.schema for c in names.get(k, ())}, _moves(flow, readers[0])
             case Snapshots():

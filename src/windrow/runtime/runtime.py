@@ -1,4 +1,4 @@
-"""The runtime: rows of all streams meet in the driver, and every meeting is a tick.
+"""The runtime: rows of all streams meet in the driver, and what they do there together is a tick.
 
     sources ── poll ──┐
     push ─────────────┼──►  turn:  program ─ job ─ collect ─ manifest (state, offsets) ─ sinks ─ sweep
@@ -34,7 +34,7 @@ from windrow.runtime.program import QueryProgram, frontier
 from windrow.runtime.status import TickFigures
 from windrow.runtime.streams import PushSource, Stream
 from windrow.runtime.tick import Tick, Ticker
-from windrow.runtime.view import HeldState, StateReader, StoredState, View
+from windrow.runtime.view import InMemoryState, StateReader, StoredState, View
 from windrow.sharing.registry import Registry
 from windrow.sources.intake import times
 from windrow.sources.protocol import Available
@@ -278,7 +278,7 @@ class Runtime:
 
     def _commit(self, tick: Tick, rows: list[tuple[Stream, Available]]) -> None:
         budgets, outlets = self.declared.budgets, self.declared.outlets
-        budgets.account(tick.admitted)
+        budgets.record(tick.admitted)
         tick.counters |= budgets.counters()
         tick.answers = {q: budgets.mark(q, t) for q, t in tick.answers.items()}
         outputs: dict[str, pa.Table] = {}
@@ -454,7 +454,7 @@ class Runtime:
         manifest = self.ticker.manifest
         if self.store.runs.durable:
             return StoredState(self.store.runs, manifest)
-        return HeldState(manifest.tick, self.ticker.frontier, dict(self.job.state()))
+        return InMemoryState(manifest.tick, self.ticker.frontier, dict(self.job.state()))
 
     @contextlib.contextmanager
     def state(self) -> Iterator[StateReader]:

@@ -6,7 +6,7 @@ none, which are kept with it. DataFrames and Python functions are not kept; thei
 start.
 
     manifest 41   catalog 3                      home/catalog/00000003.json: all declarations
-    manifest 42   catalog 3, changes a           a: the declarations dropped and added since, and the seats that moved
+    manifest 42   catalog 3, changes a           a: the declarations dropped and added since, the places that moved
     manifest 43   catalog 3, changes a, b
     manifest 44   catalog 4                      home/catalog/00000004.json: all of them again
 
@@ -137,18 +137,18 @@ def in_force(store: Store, manifest: Manifest) -> Content:
 
 def between(before: tuple[Catalog, Content], after: tuple[Catalog, Content]) -> dict[str, Any]:
     """What leads from one catalog, and who shares in it, to another; empty when nothing does."""
-    (old, seated), (new, seats) = before, after
+    (old, places_before), (new, places) = before, after
     change: dict[str, Any] = {}
     for kind in KINDS:
         # a declaration is a value that is never made twice
         come, gone = Names.of(getattr(new, kind)).since(getattr(old, kind))
         change |= {f"drop {kind}": [d.name for d in gone.values()]} if gone else {}
         change |= {f"add {kind}": [_PLAIN[kind](d) for d in come.values()]} if come else {}
-    come, gone = Names.of(seats["queries"]).since(seated["queries"])
+    come, gone = Names.of(places["queries"]).since(places_before["queries"])
     moved = {n: s for n, s in come.items() if gone.get(n) != s}
     left = [n for n in gone if n not in come]
-    if moved or left or any(seated[k] != seats[k] for k in ("next", "families")):
-        change |= {"next": seats["next"], "families": seats["families"], "seats": moved, "unseat": left}
+    if moved or left or any(places_before[k] != places[k] for k in ("next", "families")):
+        change |= {"next": places["next"], "families": places["families"], "seats": moved, "unseat": left}
     return change
 
 

@@ -8,7 +8,7 @@ answered is what lies up to the frontier. A row meets the tables as they stand w
 the driver, those of all queries with the same columns in one envelope.
 
 Families are kept by worker processes: at stage 0 without state, at stage 1 with the state of the accepted attempt. Both
-follow the roster that the driver ships. Cost of a tick: one pass over rows per plot, then the answers.
+follow the program that the driver ships. Cost of a tick: one pass over rows per space, then the answers.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from windrow.runtime.deadlines import DeadlineProgram, evaluated
 from windrow.runtime.membership import FamilyProgram, has_deadline
 from windrow.runtime.messages import Envelope, FamilyPartials, PartialCounts, QueryFailed, SharedAnswer, SharedRows
 from windrow.runtime.program import Program
-from windrow.sharing.cohort import Instants
-from windrow.sharing.family import Counters, Family, Joined
+from windrow.sharing.family import Counters, Family, FamilyMember
 from windrow.sharing.finish import Finish, finish
 from windrow.sharing.member import Spent
+from windrow.sharing.query_group import Instants
 from windrow.sharing.recognise import FamilySource
 from windrow.sharing.registry import Functions
 from windrow.sharing.rows import SourceRows
@@ -49,7 +49,7 @@ def follow(family: Family, program: FamilyProgram) -> bool:
     new = [n for n in program.members if n not in family.joined]
     for name in new:
         member = program.members[name]
-        family.seat(Joined(member.query.member, BEGINNING, member.epoch, member.account, uid=member.uid))
+        family.serve(FamilyMember(member.query.member, BEGINNING, member.epoch, member.synopsis, uid=member.uid))
     family.epoch = program.epoch
     return bool(gone or new)
 
@@ -66,28 +66,28 @@ _rows: OrderedDict[tuple[str, FamilySource], tuple[tuple[str, ...], SourceRows]]
 class Reducer:
     """A family without state: rows in, partials out."""
 
-    def __init__(self, roster: FamilyProgram, functions: Functions) -> None:
-        self.family = Family(functions, roster.slicing)
-        self.roster = replace(roster, members={})
+    def __init__(self, family_program: FamilyProgram, functions: Functions) -> None:
+        self.family = Family(functions, family_program.slicing)
+        self.family_program = replace(family_program, members={})
         self.columns: dict[str, pa.DataType] = {}  # that its queries read
 
-    def follow(self, roster: FamilyProgram, functions: Functions, direct: bool) -> None:
+    def follow(self, family_program: FamilyProgram, functions: Functions, direct: bool) -> None:
         """Do what the driver's family does; `direct`: rows are only passed on."""
-        if self.roster is not roster:
-            self.family.functions, self.roster = functions, roster
+        if self.family_program is not family_program:
+            self.family.functions, self.family_program = functions, family_program
             if not direct:
-                follow(self.family, roster)
-            self.columns = {c: t for m in roster.members.values() for c, t in m.query.columns.items()}
+                follow(self.family, family_program)
+            self.columns = {c: t for m in family_program.members.values() for c, t in m.query.columns.items()}
 
 
-def _reducer(program: Program, roster: FamilyProgram) -> Reducer:
-    key = (program.store.uri, roster.name)
+def _reducer(program: Program, family_program: FamilyProgram) -> Reducer:
+    key = (program.store.uri, family_program.name)
     if key not in _reducers:
-        _reducers[key] = Reducer(roster, program.deployment.functions)
+        _reducers[key] = Reducer(family_program, program.deployment.functions)
         while len(_reducers) > MOST_REDUCERS:
             _reducers.popitem(last=False)
     found = _reducers[key]
-    found.follow(roster, program.deployment.functions, program.direct)
+    found.follow(family_program, program.deployment.functions, program.direct)
     return found
 
 
@@ -113,13 +113,13 @@ def reduced(
     Where all of a family is in this process, its rows go on as they are and are aggregated once.
     """
     reducers = [
-        _reducer(program, roster)
-        for roster in program.deployment.families.values()
-        if roster.source.stream == stream and only in (None, roster.name)
+        _reducer(program, family_program)
+        for family_program in program.deployment.families.values()
+        if family_program.source.stream == stream and only in (None, family_program.name)
     ]
     wanted: dict[FamilySource, dict[str, pa.DataType]] = {}
     for reducer in reducers:
-        wanted.setdefault(reducer.roster.source, {}).update(reducer.columns)
+        wanted.setdefault(reducer.family_program.source, {}).update(reducer.columns)
     order = None if (np.diff(ts) >= 0).all() else np.argsort(ts, kind="stable")
     taken = {}
     for source, read in wanted.items():
@@ -127,20 +127,20 @@ def reduced(
         arrived = _sorted(ts, columns, order, rows)
         taken[source] = rows.take(lambda _, given=arrived: given)  # type: ignore[misc]
     for reducer in reducers:
-        roster, family = reducer.roster, reducer.family
-        names = None if only is None else frozenset(n for n in roster.members if n.lower() in program.fresh)
+        family_program, family = reducer.family_program, reducer.family
+        names = None if only is None else frozenset(n for n in family_program.members if n.lower() in program.fresh)
         if program.direct:
-            yield Envelope(0, sender, SharedRows(roster.name, *taken[roster.source], names))
+            yield Envelope(0, sender, SharedRows(family_program.name, *taken[family_program.source], names))
             continue
         family.counters = Counters()
-        tables = family.reduce(*taken[roster.source], names)
+        tables = family.reduce(*taken[family_program.source], names)
         for name, error in family.failed.items():
             yield Envelope(0, sender, QueryFailed(name.lower(), error))
         family.failed.clear()
-        yield from _routed(roster, tables, program.partitions, sender)
+        yield from _routed(family_program, tables, program.partitions, sender)
         c = family.counters
-        counts = PartialCounts(roster.name, c.rows, c.lifted, c.partials)
-        yield Envelope(roster.home(program.partitions), sender, counts)
+        counts = PartialCounts(family_program.name, c.rows, c.lifted, c.partials)
+        yield Envelope(family_program.home(program.partitions), sender, counts)
 
 
 def _sorted(
@@ -155,22 +155,22 @@ def _sorted(
 
 
 def _routed(
-    roster: FamilyProgram, partials: Mapping[str, tuple[pa.Table, ...]], partitions: int, sender: int
+    family_program: FamilyProgram, partials: Mapping[str, tuple[pa.Table, ...]], partitions: int, sender: int
 ) -> Iterator[Envelope]:
     """Entries to the family's home, partials by the hash of their keys."""
-    home = roster.home(partitions)
+    home = family_program.home(partitions)
     for slot, found in partials.items():
         for table in found:
             keys = [one(table.column(c)) for c in table.column_names if c.startswith("key|")]
             if table.num_rows == 0:
                 continue
             if not keys or partitions == 1:
-                yield Envelope(home, sender, FamilyPartials(roster.name, slot, table))
+                yield Envelope(home, sender, FamilyPartials(family_program.name, slot, table))
                 continue
             to = hash_rows(keys, table.num_rows).view(np.uint64) % np.uint64(partitions)
             for p in np.unique(to).tolist():
                 part = table.filter(pa.array(to == p))
-                yield Envelope(int(p), sender, FamilyPartials(roster.name, slot, part))
+                yield Envelope(int(p), sender, FamilyPartials(family_program.name, slot, part))
 
 
 # -- stage 1 -----------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def _routed(
 class FamilyState:
     """A family in one task: partials in memory, and the runs that hold them on disk."""
 
-    roster: FamilyProgram
+    family_program: FamilyProgram
     family: Family
     partition: int
     home: bool
@@ -194,17 +194,17 @@ class FamilyState:
     followed: bool = False
     deadlines: DeadlineProgram | None = None  # of this tick
 
-    def follow(self, roster: FamilyProgram, functions: Functions) -> None:
+    def follow(self, family_program: FamilyProgram, functions: Functions) -> None:
         """Do what the driver's family does."""
-        if self.roster is roster and self.followed:
+        if self.family_program is family_program and self.followed:
             return
         self.followed = True
-        self.roster, self.functions, self.family.functions = roster, functions, functions
-        follow(self.family, roster)
-        self.family.hold_back(n for n, m in roster.members.items() if has_deadline(m.query.plan))
+        self.family_program, self.functions, self.family.functions = family_program, functions, functions
+        follow(self.family, family_program)
+        self.family.hold_back(n for n, m in family_program.members.items() if has_deadline(m.query.plan))
         uids = {n: e.uid for n, e in self.family.joined.items()}
         self.finishes = {n: f for n, f in self.finishes.items() if uids.get(n) == f.uid}
-        for name, member in roster.members.items():
+        for name, member in family_program.members.items():
             if name not in self.finishes and self._answers(name):
                 made = self.finishes[name] = Finish(member.query, functions)
                 made.uid = member.uid
@@ -282,21 +282,21 @@ class FamilyState:
         return {}
 
 
-def recalled(program: Program, roster: FamilyProgram, partition: int, known: FamilyState | None) -> FamilyState:
+def recalled(program: Program, family_program: FamilyProgram, partition: int, known: FamilyState | None) -> FamilyState:
     """A family as of the last accepted tick."""
     functions = program.deployment.functions
     if known is None:
-        known = _restored(program, roster, partition, functions)
-    known.follow(roster, functions)
+        known = _restored(program, family_program, partition, functions)
+    known.follow(family_program, functions)
     known.counted, known.deadlines = Counters(), program.deadlines
     return known
 
 
-def _restored(program: Program, roster: FamilyProgram, partition: int, functions: Functions) -> FamilyState:
-    held = FamilyState(roster, Family(functions, roster.slicing), partition,
-                      roster.home(program.partitions) == partition, functions)  # fmt: skip
-    held.follow(roster, functions)
-    slots = program.runs.get((roster.name, 1, partition), {})
+def _restored(program: Program, family_program: FamilyProgram, partition: int, functions: Functions) -> FamilyState:
+    held = FamilyState(family_program, Family(functions, family_program.slicing), partition,
+                      family_program.home(program.partitions) == partition, functions)  # fmt: skip
+    held.follow(family_program, functions)
+    slots = program.runs.get((family_program.name, 1, partition), {})
     state: dict[str, tuple[Run, ...]] = {}
     for slot, refs in slots.items():
         state[slot] = held.saved[slot] = tuple(program.store.read(r) for r in refs)

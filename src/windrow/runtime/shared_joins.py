@@ -28,9 +28,9 @@ from windrow.runtime.messages import Envelope, JoinRows, JoinSums, QueryFailed, 
 from windrow.runtime.program import Program
 from windrow.sharing.family import Counters
 from windrow.sharing.finish import Finish, finish
-from windrow.sharing.joins.accounts import ResultGrouping
 from windrow.sharing.joins.combine import combine
 from windrow.sharing.joins.operator import SharedJoin
+from windrow.sharing.joins.readers import ResultGrouping
 from windrow.sharing.registry import Functions
 from windrow.store.runs import RunRef
 
@@ -209,9 +209,9 @@ class JoinState:
         """Pair what came, and read the windows that are due."""
         if frontier == BEGINNING:
             return
-        for name, seat in self.operator.seated.items():
+        for name, reader in self.operator.readers.items():
             start = starts.get(name.lower())
-            if seat.start == BEGINNING and start is not None and start <= frontier:
+            if reader.start == BEGINNING and start is not None and start <= frontier:
                 self.operator.begin(name, start)
         before = self.operator.pairs
         read = self.operator.advance(frontier, {name: i for i, name in enumerate(self.join.members)})
@@ -271,12 +271,12 @@ def recalled_join(program: Program, join: JoinProgram, partition: int, known: Jo
             known.answers = JoinAnswers(join, partition, home=True)
         known.follow(join, functions)
         state = _read(program, join.name, 1, partition, known)
-        for name, seat in known.operator.seated.items():
+        for name, reader in known.operator.readers.items():
             start = program.starts.get(name.lower())
             if name.lower() not in program.fresh:
-                seat.fresh = False
+                reader.fresh = False
                 if start is not None and start <= program.previous:
-                    seat.start = start
+                    reader.start = start
         known.operator.restore({s: r for s, r in state.items() if not s.startswith(_FINISH)}, program.previous)
         if known.answers is not None:
             known.answers.restore(state, program)

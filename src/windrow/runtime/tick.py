@@ -43,8 +43,8 @@ from windrow.runtime.messages import (
     TaskReport,
 )
 from windrow.runtime.program import Deployment, Functions, Program, QueryProgram
-from windrow.sharing.cohort import Batch, gathered, tables
 from windrow.sharing.member import cost_group, read_depth
+from windrow.sharing.query_group import Batch, gathered, tables
 from windrow.sharing.recognise import Recognised
 from windrow.sources.protocol import Available
 from windrow.store.failpoints import reach

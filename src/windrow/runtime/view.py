@@ -65,7 +65,7 @@ class StoredState:
 
 
 @dataclass(frozen=True)
-class HeldState:
+class InMemoryState:
     """The state that tasks hold."""
 
     tick: int

@@ -31,7 +31,7 @@ from windrow.runtime.messages import (
     Message,
     SharedAnswer,
 )
-from windrow.sharing.cohort import Batch
+from windrow.sharing.query_group import Batch
 
 SCHEMA = pa.schema([
     ("to", pa.int32()), ("sender", pa.int32()), ("kind", pa.string()), ("address", pa.string()),

@@ -118,9 +118,9 @@ def candidates(part: SubGroup, parts: Sequence[SubGroup]) -> list[int]:
     if len(every) <= CANDIDATES:
         return list(every)
     others = {p.period for p in parts} - {n}
-    meeting = {n // m * m for m in others if m < n}  # the greatest multiple of m up to n
-    meeting |= {m // k for m in others if m > n for k in (-(-m // n),) if m % k == 0}  # the greatest divisor likewise
-    return [n, *sorted((m for m in meeting if n // 2 < m < n), reverse=True)][:CANDIDATES]
+    common = {n // m * m for m in others if m < n}  # the greatest multiple of m up to n
+    common |= {m // k for m in others if m > n for k in (-(-m // n),) if m % k == 0}  # the greatest divisor likewise
+    return [n, *sorted((m for m in common if n // 2 < m < n), reverse=True)][:CANDIDATES]
 
 
 def _borrowed(part: SubGroup, parts: Sequence[SubGroup]) -> list[int]:

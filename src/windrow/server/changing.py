@@ -32,7 +32,7 @@ class ScriptBody(BaseModel):
     script: Text
 
 
-class Asked(BaseModel):
+class AskRequest(BaseModel):
     """A one-time SELECT."""
 
     query: Text
@@ -75,7 +75,7 @@ async def check_script(request: Request, body: ScriptBody) -> Response:
 
 
 @router.post("/api/ask", responses=JSON_OR_ARROW)
-async def ask(request: Request, body: Asked) -> Response:
+async def ask(request: Request, body: AskRequest) -> Response:
     """Answer a one-time SELECT over kept windows, tables and the relations of queries."""
 
     def work() -> Response:

@@ -5,7 +5,7 @@
     slices      slice edges on the fly: the slice manager
     conditions  predicates as trees of spans over attributes
     cells       the predicate index: a row's cell per group of attributes
-    ledger      partials and answers without GROUP BY
+    synopsis store      partials and answers without GROUP BY
     shards      partials and answers with GROUP BY, and of functions that need the values
     family      the queries over the same rows, advanced together
     group       what a runtime drives: all families, and what stands above each aggregate

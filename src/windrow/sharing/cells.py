@@ -1,9 +1,9 @@
 """Cells: a row's place among the predicates that test the same attributes.
 
 Every tested attribute has an axis: the sorted cuts of all predicates on it. A row's place on an axis is one binary
-search, whatever the number of predicates. A plot holds predicates over one set of attributes, each as boxes of places.
+search, whatever the number of predicates. A space holds predicates over one set of attributes, each as boxes of places.
 
-Attributes on which boxes are narrow (equalities, IN lists, null tests, booleans, prefixes) are the plot's keys: a row
+Attributes on which boxes are narrow (equalities, IN lists, null tests, booleans, prefixes) are the space's keys: a row
 first finds its key, and a row whose key no predicate has is in no cell. The other attributes make a grid, for every
 key one of its own with the cuts of its own predicates only:
 
@@ -13,7 +13,7 @@ key one of its own with the cuts of its own predicates only:
 
 So there are about as many cells as predicates, however many values an attribute has. A predicate is a few runs of
 cells, because the attribute with most places varies fastest. Where grids or runs would be too many (ranges on several
-attributes of one key), a plot keeps the boxes, and cells that occur are tested against the boxes of their key.
+attributes of one key), a space keeps the boxes, and cells that occur are tested against the boxes of their key.
 
 Cost per row: log(cuts) per attribute, and log(cuts of the key) per range. Cost of building: sorting the cuts.
 """
@@ -37,7 +37,7 @@ from windrow.sharing.kernels import locate, look_up, matches, nest
 from windrow.sharing.spans import Cut, ValueSet
 
 MOST_CELLS = 1 << 20
-"""A plot of more cells than this, and than a few per box, keeps its boxes instead."""
+"""A space of more cells than this, and than a few per box, keeps its boxes instead."""
 RUNS_PER_BOX = 32
 """So does one whose predicates would be more runs than this, on average."""
 MOST_ADDITIONS = 1 << 16
@@ -216,7 +216,7 @@ class _Directory:
         return np.zeros(rows, np.int64) if found is None else found
 
 
-class Plot:
+class CellSpace:
     """Predicates over one set of attributes, and the cells that tell them apart.
 
     `axes`: first the keys, of which there are `keys`, then the ranges that make each key's grid. `boxed`: there are no
@@ -243,7 +243,7 @@ class Plot:
 
     @cached_property
     def packed(self) -> bytes:
-        """The plot for another process, or for a store."""
+        """The space for another process, or for a store."""
         return packed(self.conditions)
 
     # -- building ----------------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ class Plot:
         begins = np.cumsum([0, *(len(m) for m in marks)])
         self._at, self._marks = at + begins[:-1, None], np.concatenate([*marks, np.zeros(0, np.int64)])
         if np.prod(sizes, axis=0, dtype=np.float64).sum() >= 2.0**62:
-            raise OverflowError("a plot has too many cells to number them")
+            raise OverflowError("a space has too many cells to number them")
         self.base = np.concatenate(([0], np.cumsum(np.prod(sizes, axis=0, dtype=np.int64))))
         self.cells = int(self.base[-1])
         self._sizes, self._boxes, self._key = sizes, boxes, key
@@ -287,7 +287,7 @@ class Plot:
     # -- rows and predicates -----------------------------------------------------------------------------------------
 
     def cell(self, places: Sequence[Int64s], rows: int) -> Int64s:
-        """The cell of every row from its places on the plot's own axes; -1 for none."""
+        """The cell of every row from its places on the space's own axes; -1 for none."""
         key = self._directory.find(places[: self.keys], rows)
         if self.keys == len(self.axes):
             return key  # a cell each
@@ -366,9 +366,9 @@ class Plot:
 
 
 @lru_cache(maxsize=64)
-def unpacked(data: bytes) -> Plot:
-    """The plot of another process; equal ones are one object."""
-    return Plot(read(data))
+def unpacked(data: bytes) -> CellSpace:
+    """The space of another process; equal ones are one object."""
+    return CellSpace(read(data))
 
 
 @dataclass(frozen=True)

@@ -100,11 +100,11 @@ def count_fragments(
     slice_ = np.zeros(rows, np.int64) if first is None else np.repeat(np.arange(len(first) - 1), np.diff(first))
     code = slice_
     times = Counter(conditions)
-    weight = np.array([times[own] for p in index.plots for own in p.conditions], np.int64)
+    weight = np.array([times[own] for p in index.spaces for own in p.conditions], np.int64)
     signatures: Bools = np.zeros((int(slice_.max()) + 1 if rows else 0, 0), np.bool_)
-    for k, plot in enumerate(index.plots):
+    for k, space in enumerate(index.spaces):
         cells, cell = np.unique(index.cells(k, places, rows), return_inverse=True)
-        membership = np.stack([plot.inside(i, cells) for i in range(len(plot.conditions))], axis=1)
+        membership = np.stack([space.inside(i, cells) for i in range(len(space.conditions))], axis=1)
         kinds, kind_of = np.unique(membership, axis=0, return_inverse=True)
         code, signatures = _refined(code, signatures, kind_of.reshape(-1)[cell.reshape(-1)], kinds)
     counts = np.bincount(code, minlength=len(signatures))

@@ -6,9 +6,9 @@
     technique, slicing, queries, rows
     slices      {"own": ticks of each, "common": about how many in a window, "windows": how many different ones}
     cells       {"keys": attributes that are nested, "ranges": those within a key, "predicates": how many are in the
-                plot, "cells", "inside", "runs"; "boxed": true where cells are tested against boxes}
+                space, "cells", "inside", "runs"; "boxed": true where cells are tested against boxes}
     bits        [{"predicate", "why"}]: what the index does not analyse
-    reads       entries of a ledger, partials per group, or partials per value
+    reads       entries of a synopsis, partials per group, or partials per value
     with        {"rows", "cells", "predicate"}: names of the others
     saves       {"passes", "instead_of", "least_rate", "rate", "rows", "partials", "read", "answers"}
 """
@@ -84,15 +84,15 @@ def _index(served: Served) -> PredicateIndex:
 
 def _cells(served: Served, index: PredicateIndex) -> dict[str, Any]:
     k, i = index.home[served.query.member.condition]
-    plot = index.plots[k]
+    space = index.spaces[k]
     inside = runs = None
-    if not plot.boxed:
-        runs, low, high = plot.runs.at(i)
+    if not space.boxed:
+        runs, low, high = space.runs.at(i)
         inside = int((high - low).sum())
-    keys, ranges = plot.attributes[: plot.keys], plot.attributes[plot.keys :]
+    keys, ranges = space.attributes[: space.keys], space.attributes[space.keys :]
     return {
-        "keys": list(keys), "ranges": list(ranges), "predicates": len(plot.conditions), "cells": plot.cells,
-        "inside": inside, "runs": runs, "boxed": plot.boxed,
+        "keys": list(keys), "ranges": list(ranges), "predicates": len(space.conditions), "cells": space.cells,
+        "inside": inside, "runs": runs, "boxed": space.boxed,
     }  # fmt: skip
 
 
@@ -111,8 +111,8 @@ def _bare(sql: str) -> str:
 
 def _reads(served: Served) -> str:
     mine = served.query.member
-    if served.family.joined[mine.name].account is not None:
-        return "entries of a ledger"
+    if served.family.joined[mine.name].synopsis is not None:
+        return "entries of a synopsis"
     return "partials per group" if mine.kind.keys else "partials per value"
 
 
@@ -134,7 +134,7 @@ def _saved(registry: Registry, served: Served, index: PredicateIndex, unit: int)
     done = served.family.counters
     rate = registry.rate(served.query.source.stream) if registry.rate is not None else None
     return {
-        "passes": len(index.plots), "instead_of": n,
+        "passes": len(index.spaces), "instead_of": n,
         "least_rate": max(0.0, least_rate(_windows(served), registry.slicing)) * unit,
         "rate": None if rate is None else rate * unit,
         "rows": done.rows, "partials": done.partials, "read": done.reads, "answers": done.answers,

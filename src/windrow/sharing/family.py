@@ -1,6 +1,6 @@
 """A family: the aggregate queries over the same rows, advanced together.
 
-    rows ── attributes, arguments, keys ── places ── per plot: cell ──┬─ ledger    no GROUP BY: entries, totals
+    rows ── attributes, arguments, keys ── places ── per space: cell ──┬─ synopsis store    no GROUP BY: entries, totals
             (one call of the scalar engine)  (index)                  └─ shards    GROUP BY, values: blocks, matrices
 
 Queries join and leave between advances; what they need is added to the index at the next advance with rows. A query
@@ -25,17 +25,17 @@ from windrow.errors import RuntimeFailure
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.operators.protocol import State
-from windrow.sharing.cells import Plot
-from windrow.sharing.cohort import Batch, Cohort, Instants, parts
+from windrow.sharing.cells import CellSpace
 from windrow.sharing.conditions import Condition
 from windrow.sharing.edges import Edges
 from windrow.sharing.evaluate import Expressions
-from windrow.sharing.feeds import Account, Feed, ShardsKey
+from windrow.sharing.feeds import PredicateSynopsis, ShardsKey, SpaceReaders
 from windrow.sharing.index import PredicateIndex
-from windrow.sharing.ledger import DueAnswers, Entries, Ledger
-from windrow.sharing.member import Counters, Joined, Kind, Member, Spent, UserCall, cost_group
+from windrow.sharing.member import Counters, FamilyMember, Kind, Member, Spent, UserCall, cost_group
+from windrow.sharing.query_group import Batch, Instants, QueryGroup, parts
 from windrow.sharing.shards import DueQuery as ShardsDue
 from windrow.sharing.shards import Shards
+from windrow.sharing.synopsis_store import DueAnswers, Entries, SynopsisStore
 from windrow.sharing.windows import PAIRED
 
 Columns = Mapping[str, pa.Array]
@@ -47,9 +47,9 @@ class Family:
     def __init__(self, functions: Mapping[str, Callable[..., object]] | None = None, technique: str = PAIRED) -> None:
         self.technique = technique
         self.expressions = Expressions(functions or {})
-        self.joined: dict[str, Joined] = {}
+        self.joined: dict[str, FamilyMember] = {}
         self.failed: dict[str, RuntimeFailure] = {}
-        self.ledger = Ledger()
+        self.synopsis_store = SynopsisStore()
         self.shards: dict[ShardsKey, Shards] = {}
         self.index = PredicateIndex()
         self.epoch = 0
@@ -57,21 +57,21 @@ class Family:
         self.last = BEGINNING
         self.unstarted: set[str] = set()  # whose clocks have not begun
         self._used = False  # rows have come in this epoch
-        self._of_epoch: dict[Condition, int] = {}  # accounts that queries of this epoch share
-        self._accounts: dict[int, Account] = {}
-        self._next_account = 0
-        self._users: Counter[Condition] = Counter()  # accounts, and queries that read shards
-        self._reading: dict[ShardsKey, dict[str, Joined]] = {}  # who reads which shards
+        self._of_epoch: dict[Condition, int] = {}  # synopses that queries of this epoch share
+        self._synopses: dict[int, PredicateSynopsis] = {}
+        self._next_synopsis = 0
+        self._users: Counter[Condition] = Counter()  # synopses, and queries that read shards
+        self._reading: dict[ShardsKey, dict[str, FamilyMember]] = {}  # who reads which shards
         self._reach: dict[ShardsKey, tuple[int, set[Condition]]] = {}  # the longest windows, and the predicates
         self.deadlines: frozenset[str] = frozenset()  # members whose answers may be held back
         self.runs: dict[str, int] = {}  # the joint run of each of them in this advance
         self.spent: dict[str, Spent] = {}  # what their answers took in the last advance, by `cost_group`
         self._stale: dict[Condition, None] = {}  # conditions whose users have changed since the index was made
         self._rows_per_slice = 0.0
-        self._feeds: dict[Plot, Feed] = {}
+        self._feeds: dict[CellSpace, SpaceReaders] = {}
         self._types: dict[str, pa.DataType] = {}
         self._known: set[Kind] = set()  # whose needs are provided for
-        self._cohorts: dict[object, Cohort] = {}
+        self._query_groups: dict[object, QueryGroup] = {}
 
     def __len__(self) -> int:
         return len(self.joined)
@@ -92,16 +92,16 @@ class Family:
             raise ValueError(f"{member.name} has joined already")
         if self._used:
             self.epoch, self._used, self._of_epoch = self.epoch + 1, False, {}
-        entry = Joined(member, start, self.epoch)
+        entry = FamilyMember(member, start, self.epoch)
         if member.kind.shards is None:
             if member.condition not in self._of_epoch:
-                self._of_epoch[member.condition] = self._next_account
-                self._next_account += 1
-            entry.account = self._of_epoch[member.condition]
-        self.seat(entry)
+                self._of_epoch[member.condition] = self._next_synopsis
+                self._next_synopsis += 1
+            entry.synopsis = self._of_epoch[member.condition]
+        self.serve(entry)
 
-    def seat(self, entry: Joined) -> None:
-        """Serve a query whose epoch and account have been settled, here or elsewhere."""
+    def serve(self, entry: FamilyMember) -> None:
+        """Serve a query whose epoch and synopsis have been settled, here or elsewhere."""
         member, kind = entry.member, entry.member.kind
         if kind not in self._known:
             self._provide(kind)
@@ -114,37 +114,37 @@ class Family:
             self._reach.pop(kind.shards, None)
             self._use(member.condition, 1)
             self._feed_shards(entry, 1)
-        cohort = self._cohorts.get(kind.answered)
-        if cohort is None:
-            cohort = self._cohorts[kind.answered] = Cohort()
-        cohort.add(member.name, member.window, entry.reader)
+        query_group = self._query_groups.get(kind.answered)
+        if query_group is None:
+            query_group = self._query_groups[kind.answered] = QueryGroup()
+        query_group.add(member.name, member.window, entry.reader)
         if entry.start == BEGINNING:
             self.unstarted.add(member.name)
         else:
-            cohort.begin(member.name, entry.start)
+            query_group.begin(member.name, entry.start)
 
     def _provide(self, kind: Kind) -> None:
         """Keep what queries of a kind need from now on."""
         self._known.add(kind)
         self._types |= {name: f.type for name, f in kind.formulas.items()}
         if kind.shards is None:
-            self.ledger.provide(kind.calls, self._types)
+            self.synopsis_store.provide(kind.calls, self._types)
             return
         if kind.shards not in self.shards:
             self.shards[kind.shards] = Shards(kind.shards[0], self._types, kind.shards[1])
         self.shards[kind.shards].provide(kind.calls)
 
-    def _open(self, entry: Joined) -> None:
-        """Have a query read its account, and the account its rows."""
-        member, number = entry.member, entry.account
+    def _open(self, entry: FamilyMember) -> None:
+        """Have a query read its synopsis, and the synopsis its rows."""
+        member, number = entry.member, entry.synopsis
         assert number is not None
-        entry.reader = self.ledger.open(number, member.window)
-        account = self._accounts.get(number)
-        if account is None:
-            account = self._accounts[number] = Account(number, member.condition)
+        entry.reader = self.synopsis_store.open(number, member.window)
+        synopsis = self._synopses.get(number)
+        if synopsis is None:
+            synopsis = self._synopses[number] = PredicateSynopsis(number, member.condition)
             self._use(member.condition, 1)
-        account.windows[member.window] = account.windows.get(member.window, 0) + 1
-        self._feed_account(account)
+        synopsis.windows[member.window] = synopsis.windows.get(member.window, 0) + 1
+        self._feed_synopsis(synopsis)
 
     def _use(self, condition: Condition, times: int) -> None:
         before = self._users[condition]
@@ -152,44 +152,44 @@ class Family:
         if not before or not self._users[condition]:
             self._stale[condition] = None
 
-    def _feed_account(self, account: Account) -> None:
-        """Tell the feed of an account's plot about its windows; a plot that is to come asks itself."""
-        home = self.index.home.get(account.condition)
+    def _feed_synopsis(self, synopsis: PredicateSynopsis) -> None:
+        """Tell the feed of a synopsis's space about its windows; a space that is to come asks itself."""
+        home = self.index.home.get(synopsis.condition)
         if home is not None:
-            self._feeds[self.index.plots[home[0]]].put(account, home[1])
+            self._feeds[self.index.spaces[home[0]]].put(synopsis, home[1])
 
-    def _feed_shards(self, entry: Joined, times: int) -> None:
+    def _feed_shards(self, entry: FamilyMember, times: int) -> None:
         home = self.index.home.get(entry.member.condition)
         if home is not None:
-            self._feeds[self.index.plots[home[0]]].use(_shards(entry), home[1], entry.member.window, times)
+            self._feeds[self.index.spaces[home[0]]].use(_shards(entry), home[1], entry.member.window, times)
 
     def begin(self, name: str, ts: int) -> None:
         """A query's clock starts."""
         entry = self.joined[name]
         entry.start = ts
         self.unstarted.discard(name)
-        self._cohorts[entry.member.kind.answered].begin(name, ts)
+        self._query_groups[entry.member.kind.answered].begin(name, ts)
 
     def _begin_all(self, ts: int) -> None:
         for name in self.unstarted:
             self.joined[name].start = ts
         if self.unstarted:
             self.unstarted.clear()
-            for cohort in self._cohorts.values():
-                cohort.begin_all(ts)
+            for query_group in self._query_groups.values():
+                query_group.begin_all(ts)
 
     def done(self, name: str) -> None:
         """A query has been answered up to the last frontier."""
-        self._cohorts[self.joined[name].member.kind.answered].done(name)
+        self._query_groups[self.joined[name].member.kind.answered].done(name)
 
     @property
-    def next_account(self) -> int:
-        """The number of the next account that is opened; none is used twice."""
-        return self._next_account
+    def next_synopsis(self) -> int:
+        """The number of the next synopsis that is opened; none is used twice."""
+        return self._next_synopsis
 
-    def resume(self, epoch: int, next_account: int) -> None:
-        """Go on seating where another process, which may have seen rows since, has stopped."""
-        self.epoch, self._next_account, self._used = epoch, next_account, True
+    def resume(self, epoch: int, next_synopsis: int) -> None:
+        """Go on numbering where another process, which may have seen rows since, has stopped."""
+        self.epoch, self._next_synopsis, self._used = epoch, next_synopsis, True
 
     def used(self) -> None:
         """Rows have come: who joins from now on has not seen them."""
@@ -203,11 +203,11 @@ class Family:
         member = entry.member
         self.unstarted.discard(name)
         self.expressions.add(member.kind, -1)
-        cohort = self._cohorts[member.kind.answered]
-        cohort.remove(name)
-        if not len(cohort):
-            del self._cohorts[member.kind.answered]
-        if entry.account is not None:
+        query_group = self._query_groups[member.kind.answered]
+        query_group.remove(name)
+        if not len(query_group):
+            del self._query_groups[member.kind.answered]
+        if entry.synopsis is not None:
             self._close(entry)
             return
         key = _shards(entry)
@@ -219,18 +219,18 @@ class Family:
             del self._reading[key], self.shards[key]
             self._known = {k for k in self._known if k.shards != key}
 
-    def _close(self, entry: Joined) -> None:
-        assert entry.account is not None
-        self.ledger.leave(entry.reader)
-        account = self._accounts[entry.account]
-        account.windows[entry.member.window] -= 1
-        if not account.windows[entry.member.window]:
-            del account.windows[entry.member.window]
-        self._feed_account(account)
-        if not account.windows:
-            del self._accounts[account.number]
-            self.ledger.close(account.number)
-            self._use(account.condition, -1)
+    def _close(self, entry: FamilyMember) -> None:
+        assert entry.synopsis is not None
+        self.synopsis_store.leave(entry.reader)
+        synopsis = self._synopses[entry.synopsis]
+        synopsis.windows[entry.member.window] -= 1
+        if not synopsis.windows[entry.member.window]:
+            del synopsis.windows[entry.member.window]
+        self._feed_synopsis(synopsis)
+        if not synopsis.windows:
+            del self._synopses[synopsis.number]
+            self.synopsis_store.close(synopsis.number)
+            self._use(synopsis.condition, -1)
 
     # -- the index ---------------------------------------------------------------------------------------------------
 
@@ -245,26 +245,26 @@ class Family:
         self._stale = {}
         if 2 * len(new) > len(self.index.home):  # much has changed: plan anew
             self.index = PredicateIndex(self._users, self._rows_per_slice)
-            made = self.index.plots
+            made = self.index.spaces
         else:
             made = self.index.changed(new, gone)
         self._lay_out(made)
 
-    def _lay_out(self, made: Sequence[Plot]) -> None:
-        """Feeds for plots that are new, with their accounts and those who read shards."""
-        self._feeds = {p: self._feeds.get(p) or Feed(p, self.technique) for p in self.index.plots}
+    def _lay_out(self, made: Sequence[CellSpace]) -> None:
+        """Feeds for spaces that are new, with their synopses and those who read shards."""
+        self._feeds = {p: self._feeds.get(p) or SpaceReaders(p, self.technique) for p in self.index.spaces}
         fresh = set(made)
         if not fresh:
             return
-        for account in self._accounts.values():
-            k, i = self.index.home[account.condition]
-            if self.index.plots[k] in fresh:
-                self._feeds[self.index.plots[k]].put(account, i)
+        for synopsis in self._synopses.values():
+            k, i = self.index.home[synopsis.condition]
+            if self.index.spaces[k] in fresh:
+                self._feeds[self.index.spaces[k]].put(synopsis, i)
         for entries in self._reading.values():
             for entry in entries.values():
                 k, i = self.index.home[entry.member.condition]
-                if self.index.plots[k] in fresh:
-                    self._feeds[self.index.plots[k]].use(_shards(entry), i, entry.member.window, 1)
+                if self.index.spaces[k] in fresh:
+                    self._feeds[self.index.spaces[k]].use(_shards(entry), i, entry.member.window, 1)
 
     # -- advancing ---------------------------------------------------------------------------------------------------
 
@@ -294,15 +294,15 @@ class Family:
         self._used = self._used or only is None
         entries = self._settled(ts, values, only, self.shards)
         for found in entries:
-            self.ledger.add(found)
+            self.synopsis_store.add(found)
 
     def reduce(
         self, ts: Int64s, columns: Columns, only: frozenset[str] | None = None
     ) -> dict[str, tuple[pa.Table, ...]]:
         """The partials of some rows in time order, to be added up elsewhere: nothing is kept here.
 
-        `ledger`: entries; `shards ...`: partials with their keys in columns `key|...`. Queries whose expressions raise
-        are named in `failed`; what is made for them means nothing.
+        `ledger`: entries of synopses; `shards ...`: partials with their keys in columns `key|...`. Queries whose
+        expressions raise are named in `failed`; what is made for them means nothing.
         """
         if not len(ts) or not self.joined:
             return {}
@@ -337,36 +337,36 @@ class Family:
             index, feeds = self._for(only)
         found = []
         places = index.places(values)
-        for k, plot in enumerate(index.plots):
-            feed = feeds[plot]
+        for k, space in enumerate(index.spaces):
+            feed = feeds[space]
             at, cell = _inside(index.cells(k, places, len(ts)))
-            if feed.feeds_accounts:
-                read = [c for c in self.ledger.kept.reads if c in values]  # history has what its readers need
+            if feed.feeds_synopses:
+                read = [c for c in self.synopsis_store.kept.reads if c in values]  # history has what its readers need
                 mine = {c: values[c] if at is None else values[c].take(pa.array(at)) for c in read}
                 self.counters.lifted += len(ts)
                 if len(cell):
-                    entries, partials = feed.entries(ts if at is None else ts[at], cell, mine, self.ledger.kept)
+                    entries, partials = feed.entries(ts if at is None else ts[at], cell, mine, self.synopsis_store.kept)
                     self.counters.partials += partials
                     found.append(entries)
             for key, (edges, wanted) in feed.shards.items():
                 self.counters.lifted += len(ts)
                 rows = np.arange(len(ts)) if at is None else at
                 self.counters.partials += shards[key].settle(
-                    plot, self.epoch, ts, rows, cell, edges, values, wanted, only
+                    space, self.epoch, ts, rows, cell, edges, values, wanted, only
                 )
         return found
 
-    def _for(self, only: frozenset[str]) -> tuple[PredicateIndex, dict[Plot, Feed]]:
+    def _for(self, only: frozenset[str]) -> tuple[PredicateIndex, dict[CellSpace, SpaceReaders]]:
         """An index for some queries alone."""
         entries = [self.joined[n] for n in only if n in self.joined]
         index = PredicateIndex(e.member.condition for e in entries)
-        feeds = {p: Feed(p, self.technique) for p in index.plots}
+        feeds = {p: SpaceReaders(p, self.technique) for p in index.spaces}
         for entry in entries:
             k, i = index.home[entry.member.condition]
-            if entry.account is not None:
-                feeds[index.plots[k]].put(self._accounts[entry.account], i)
+            if entry.synopsis is not None:
+                feeds[index.spaces[k]].put(self._synopses[entry.synopsis], i)
             else:
-                feeds[index.plots[k]].use(_shards(entry), i, entry.member.window, 1)
+                feeds[index.spaces[k]].use(_shards(entry), i, entry.member.window, 1)
         return index, feeds
 
     def _rate(self, ts: Int64s) -> float:
@@ -389,28 +389,30 @@ class Family:
         found: list[Batch] = []
         self.spent = {}
         self.runs = {} if held is None else {name: run for name, (_, _, run) in held.items()}
-        for key, cohort in self._cohorts.items():
+        for key, query_group in self._query_groups.items():
             if home or key is True:
-                which, first, counts = cohort.due(self.last, frontier)
+                which, first, counts = query_group.due(self.last, frontier)
                 if held:
-                    waiting, which, first, counts = cohort.held(held, which, first, counts)
+                    waiting, which, first, counts = query_group.held(held, which, first, counts)
                     if not isinstance(key, bool):
-                        self.ledger.start_over(cohort.reader[waiting])
+                        self.synopsis_store.start_over(query_group.reader[waiting])
                 if len(which):
-                    found += self._from_cohort(key, cohort, which, first, counts)
-            cohort.all_done()
+                    found += self._from_query_group(key, query_group, which, first, counts)
+            query_group.all_done()
         self.counters.answers += sum(map(len, found))
         self.last = frontier
         self._forget()
         return found
 
-    def _from_cohort(self, key: object, cohort: Cohort, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
+    def _from_query_group(
+        self, key: object, query_group: QueryGroup, which: Int64s, first: Int64s, counts: Int64s
+    ) -> list[Batch]:
         if isinstance(key, bool):
-            return self._from_shards(cohort, which, first, counts)
+            return self._from_shards(query_group, which, first, counts)
         begun = time.perf_counter()
-        found = self._from_ledger(cohort, which, first, counts)
+        found = self._from_synopses(query_group, which, first, counts)
         if self.deadlines:
-            late = [n for i in which.tolist() if (n := cohort.names[i]) in self.deadlines]
+            late = [n for i in which.tolist() if (n := query_group.names[i]) in self.deadlines]
             self._note(late, 0, (time.perf_counter() - begun) * len(late) / len(which))
         return found
 
@@ -420,20 +422,20 @@ class Family:
             group = cost_group(self.joined[names[0]].member)
             self.spent[group] = self.spent.get(group, Spent()) + Spent(depth, len(names), seconds)
 
-    def _from_ledger(self, members: Cohort, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
+    def _from_synopses(self, members: QueryGroup, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
         """The answers of queries with the same aggregates, all at once."""
         due = DueAnswers(
             members.reader[which], first, counts, members.slide[which], members.offset[which], members.lag[which]
         )
         calls = self.joined[members.names[0]].member.kind.calls
-        answers, read = self.ledger.answers(calls, due)
+        answers, read = self.synopsis_store.answers(calls, due)
         self.counters.reads += read
         ts = due.ts
         columns = {call.output: answers[call].build(slice(None)) for call in calls}
         rows = Elements(ts, ts + np.repeat(due.slide, counts), np.ones(len(ts), np.int8), columns)
         return [Batch(members.names, counts, rows, which)]
 
-    def _from_shards(self, members: Cohort, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
+    def _from_shards(self, members: QueryGroup, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
         """The answers of queries that read shards: those over the same values together, the others by themselves."""
         found = []
         for joint in self._joint(members, which, first, counts):
@@ -446,7 +448,7 @@ class Family:
         return found
 
     def _joint(
-        self, members: Cohort, which: Int64s, first: Int64s, counts: Int64s
+        self, members: QueryGroup, which: Int64s, first: Int64s, counts: Int64s
     ) -> Iterable[list[tuple[str, ShardsDue]]]:
         """What is due, with those together that one pass can answer: equal values, predicates and functions."""
         groups: dict[object, list[tuple[str, ShardsDue]]] = {}
@@ -481,7 +483,7 @@ class Family:
         """Drop what no window will look at again."""
         if self.last == BEGINNING:
             return
-        self.ledger.forget(self.last)
+        self.synopsis_store.forget(self.last)
         for key, entries in self._reading.items():
             if key not in self._reach:
                 # what leaves a window is taken away at its next instant: it must be there until then
@@ -496,26 +498,26 @@ class Family:
     def absorb(self, partials: Mapping[str, Sequence[pa.Table]]) -> None:
         """Add up partials that `reduce` made; the answers come with `finish`."""
         self._used = True
-        self.ledger.add_all(partials.get("ledger", ()))
+        self.synopsis_store.add_all(partials.get("ledger", ()))
         for key, shards in self.shards.items():
             for table in partials.get(slot(key), ()):
                 shards.add(table)
 
     def held(self) -> State:
         """Entries and partials as runs; those that did not change are the same runs as before."""
-        found = {"ledger": self.ledger.runs(), **{slot(key): tuple(s.runs()) for key, s in self.shards.items()}}
+        found = {"ledger": self.synopsis_store.runs(), **{slot(key): tuple(s.runs()) for key, s in self.shards.items()}}
         return {name: runs for name, runs in found.items() if runs}
 
     def hold(self, state: State, frontier: int) -> None:
         """Take entries and partials back that `held` named, answered up to `frontier`."""
-        self.ledger.restore(state.get("ledger", ()))
+        self.synopsis_store.restore(state.get("ledger", ()))
         for key, shards in self.shards.items():
             for run in state.get(slot(key), ()):
                 shards.take_back(run)
         self.last = frontier
 
 
-def _shards(entry: Joined) -> ShardsKey:
+def _shards(entry: FamilyMember) -> ShardsKey:
     key = entry.member.kind.shards
     assert key is not None
     return key
@@ -534,4 +536,4 @@ def slot(key: ShardsKey) -> str:
     return f"shards {hashlib.blake2b(repr(key).encode(), digest_size=8).hexdigest()}"
 
 
-__all__ = ["Counters", "Family", "Joined", "Kind", "Member", "UserCall", "slot"]
+__all__ = ["Counters", "Family", "FamilyMember", "Kind", "Member", "UserCall", "slot"]

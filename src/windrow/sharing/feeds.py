@@ -1,7 +1,7 @@
-"""From the cells of a plot to those who need its rows: accounts of the ledger, and shards.
+"""From the cells of a space to those who need its rows: synopses, and shards.
 
-Accounts whose windows have the same edges are of one class, so edges are found per class, however many accounts there
-are. A feed is changed account by account as queries come and go; its arrays are made anew from plain lists.
+Synopses whose windows have the same edges are of one class, so edges are found per class, however many synopses there
+are. A feed is changed synopsis by synopsis as queries come and go; its arrays are made anew from plain lists.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.sharing.cells import Plot
+from windrow.sharing.cells import CellSpace
 from windrow.sharing.conditions import Condition
 from windrow.sharing.edges import Edges
 from windrow.sharing.kernels import number
 from windrow.sharing.lanes import NeededLanes
-from windrow.sharing.ledger import Entries
 from windrow.sharing.settle import ByMembers, ByRuns, SettleTimes, settling
+from windrow.sharing.synopsis_store import Entries
 from windrow.sharing.windows import SlideWindow
 
 ShardsKey = tuple[tuple[str, ...], tuple[str, ...]]
@@ -30,7 +30,7 @@ _CLOSED = -1
 
 
 @dataclass
-class Account:
+class PredicateSynopsis:
     """A predicate whose rows are summed, for queries with some windows."""
 
     number: int
@@ -38,12 +38,12 @@ class Account:
     windows: dict[SlideWindow, int] = field(default_factory=dict)  # how many queries have each
 
 
-class Feed:
-    """What one plot feeds."""
+class SpaceReaders:
+    """What one space feeds."""
 
-    def __init__(self, plot: Plot, technique: str) -> None:
-        self.plot, self.technique = plot, technique
-        self._position: dict[int, int] = {}  # of accounts, by number
+    def __init__(self, space: CellSpace, technique: str) -> None:
+        self.space, self.technique = space, technique
+        self._position: dict[int, int] = {}  # of synopses, by number
         self._numbers: list[int] = []
         self._predicates: list[int] = []
         self._class: list[int] = []
@@ -54,15 +54,15 @@ class Feed:
 
     # -- who is fed --------------------------------------------------------------------------------------------------
 
-    def put(self, account: Account, predicate: int) -> None:
-        """Feed an account, with the windows that it has now; without any, no longer."""
-        at = self._position.get(account.number)
+    def put(self, synopsis: PredicateSynopsis, predicate: int) -> None:
+        """Feed a synopsis, with the windows that it has now; without any, no longer."""
+        at = self._position.get(synopsis.number)
         if at is None:
-            at = self._position[account.number] = len(self._numbers)
-            self._numbers.append(account.number)
+            at = self._position[synopsis.number] = len(self._numbers)
+            self._numbers.append(synopsis.number)
             self._predicates.append(predicate)
             self._class.append(_CLOSED)
-        windows = frozenset(account.windows)
+        windows = frozenset(synopsis.windows)
         known = self._classes.setdefault(windows, len(self._classes)) if windows else _CLOSED
         if known != self._class[at]:
             self._class[at], self._arrays = known, None
@@ -78,7 +78,7 @@ class Feed:
         self._shards.pop(key, None)
 
     @property
-    def feeds_accounts(self) -> bool:
+    def feeds_synopses(self) -> bool:
         return any(c != _CLOSED for c in self._class)
 
     @property
@@ -91,34 +91,34 @@ class Feed:
         return {key: self._shards[key] for key in self._users}
 
     def _covered(self, predicates: set[int]) -> Bools | None:
-        if self.plot.boxed:
+        if self.space.boxed:
             return None
-        runs = self.plot.runs.take(np.array(sorted(predicates), np.int64))
-        steps = np.zeros(self.plot.cells + 1, np.int64)
+        runs = self.space.runs.take(np.array(sorted(predicates), np.int64))
+        steps = np.zeros(self.space.cells + 1, np.int64)
         np.add.at(steps, runs.low, 1)
         np.add.at(steps, runs.high, -1)
         return np.cumsum(steps)[:-1] > 0
 
-    # -- entries of accounts -----------------------------------------------------------------------------------------
+    # -- entries of synopses -----------------------------------------------------------------------------------------
 
     def entries(
         self, ts: Int64s, cell: Int64s, columns: Mapping[str, pa.Array], kept: NeededLanes
     ) -> tuple[Entries, int]:
-        """The entries of rows in time order, in cells of the plot, and how many partials they were made of."""
+        """The entries of rows in time order, in cells of the space, and how many partials they were made of."""
         arrays = self._made()
-        calendar = SettleTimes.of(arrays.edges, ts, arrays.class_at, arrays.accounts)
-        of_row, begin, cells = _partials(self.plot.cells, calendar.first(ts), cell)
+        calendar = SettleTimes.of(arrays.edges, ts, arrays.class_at, arrays.synopses)
+        of_row, begin, cells = _partials(self.space.cells, calendar.first(ts), cell)
         lanes = kept.lift(columns, of_row, len(cells))
-        account, edge, sums = arrays.settling.sums(begin, cells, lanes, calendar)
+        synopsis, edge, sums = arrays.settling.sums(begin, cells, lanes, calendar)
         codes = {}
         if kept.bests:
-            order = np.argsort(account, kind="stable")
-            account, edge, sums = account[order], edge[order], sums[order]
-            at = np.searchsorted(account, np.arange(len(arrays.numbers) + 1))
+            order = np.argsort(synopsis, kind="stable")
+            synopsis, edge, sums = synopsis[order], edge[order], sums[order]
+            at = np.searchsorted(synopsis, np.arange(len(arrays.numbers) + 1))
             for key, (best, some) in kept.codes(columns, of_row, len(cells)).items():
                 codes[key] = np.zeros(len(edge), np.int64), np.zeros(len(edge), np.bool_)
                 arrays.settling.best(begin, cells, best, some, calendar, at, edge, *codes[key])
-        return Entries(arrays.numbers[account], edge, sums, kept.packing, codes), len(cells)
+        return Entries(arrays.numbers[synopsis], edge, sums, kept.packing, codes), len(cells)
 
     def _made(self) -> _Arrays:
         if self._arrays is None:
@@ -128,17 +128,17 @@ class Feed:
 
 @dataclass(frozen=True)
 class _Arrays:
-    """A feed's accounts as arrays, by position."""
+    """A feed's synopses as arrays, by position."""
 
     numbers: Int64s
     edges: Edges  # of classes
     class_at: Int64s
-    accounts: Int64s  # by class
+    synopses: Int64s  # by class
     settling: ByRuns | ByMembers
 
     @staticmethod
-    def of(feed: Feed) -> _Arrays:
-        plot, class_ = feed.plot, np.array(feed._class, np.int64)
+    def of(feed: SpaceReaders) -> _Arrays:
+        space, class_ = feed.space, np.array(feed._class, np.int64)
         used, number_of = np.unique(class_, return_inverse=True)
         windows = list(feed._classes)
         closed = int(len(used) > 0 and used[0] == _CLOSED)
@@ -146,7 +146,7 @@ class _Arrays:
         edges = Edges(((i, w) for i, ws in enumerate(classes) for w in ws), len(classes), feed.technique)
         order = np.argsort(number_of.reshape(-1), kind="stable")
         class_at = np.searchsorted(number_of.reshape(-1)[order], np.arange(closed, len(used) + 1))
-        settled = settling(plot, np.array(feed._predicates, np.int64))
+        settled = settling(space, np.array(feed._predicates, np.int64))
         return _Arrays(np.array(feed._numbers, np.int64), edges, class_at, order, settled)
 
 

@@ -22,8 +22,8 @@ from windrow.operators.protocol import Operator
 from windrow.plan import nodes as n
 from windrow.plan.dataflow import Circuit
 from windrow.plan.lower import formula
-from windrow.sharing.cohort import Batch, Shown
 from windrow.sharing.joins.recognise import RecognisedJoin
+from windrow.sharing.query_group import Batch, Shown
 from windrow.sharing.recognise import Recognised
 from windrow.sharing.registry import Functions
 

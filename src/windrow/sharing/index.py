@@ -1,11 +1,11 @@
-"""The predicate index: the plots of a set of conditions, and a row's cell in each.
+"""The predicate index: the spaces of a set of conditions, and a row's cell in each.
 
-Conditions that test the same attributes are in one plot (`cells`); plots whose grids are small are merged where that
-saves a pass over the rows. A condition that joins goes into a young plot, with those of its attributes that are not
-much older: plots of the same attributes grow by a factor, so there are few of them, and a condition is put into a new
-plot a few times in its life. One that leaves stays in its plot until half of them have left.
+Conditions that test the same attributes are in one space (`cells`); spaces whose grids are small are merged where that
+saves a pass over the rows. A condition that joins goes into a young space, with those of its attributes that are not
+much older: spaces of the same attributes grow by a factor, so there are few of them, and a condition is put into a new
+space a few times in its life. One that leaves stays in its space until half of them have left.
 
-Cost per row: a binary search per attribute, then a lookup per plot.
+Cost per row: a binary search per attribute, then a lookup per space.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from math import prod
 import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.sharing.cells import MOST_CELLS, Axis, Plot, axis_over
+from windrow.sharing.cells import MOST_CELLS, Axis, CellSpace, axis_over
 from windrow.sharing.conditions import Condition
 from windrow.sharing.spans import Cut
 
 MOST_SETS = 32
 """With more sets of attributes than this, merging is not searched for."""
 MOST_MERGED = 4096
-"""Nor are plots of more conditions."""
+"""Nor are spaces of more conditions."""
 MERGED_CELLS = 1 << 16
-"""Plots are merged into a grid of no more cells than this."""
+"""Cell spaces are merged into a grid of no more cells than this."""
 GROWTH = 8
-"""A plot takes in those of its attributes that are at most so many times as large."""
+"""A space takes in those of its attributes that are at most so many times as large."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a plot costs, in nanoseconds: per row, per cell and slice."""
+    """What a space costs, in nanoseconds: per row, per cell and slice."""
 
     row: float = 25.0
     cell: float = 5.0
 
 
 class PredicateIndex:
-    """The plots of a set of conditions; `home` says which plot a condition is in, and which predicate of it."""
+    """The spaces of a set of conditions; `home` says which space a condition is in, and which predicate of it."""
 
     def __init__(self, conditions: Iterable[Condition] = (), rows_per_slice: float = 256.0, costs: Costs | None = None):
         wanted = list(dict.fromkeys(conditions))
-        self.plots = [Plot(members) for members in _split(wanted, rows_per_slice, costs or Costs())]
-        self.home = {c: (k, i) for k, p in enumerate(self.plots) for i, c in enumerate(p.conditions)}
-        self._left: dict[Condition, tuple[int, int]] = {}  # conditions that have left, but not their plots
+        self.spaces = [CellSpace(members) for members in _split(wanted, rows_per_slice, costs or Costs())]
+        self.home = {c: (k, i) for k, p in enumerate(self.spaces) for i, c in enumerate(p.conditions)}
+        self._left: dict[Condition, tuple[int, int]] = {}  # conditions that have left, but not their spaces
         self._axes()
 
     def _axes(self) -> None:
         found: dict[str, list[Axis]] = {}
-        for plot in self.plots:
-            for axis in plot.axes:
+        for space in self.spaces:
+            for axis in space.axes:
                 found.setdefault(axis.attribute.sql, []).append(axis)
         self.axes = {sql: axis_over(axes) for sql, axes in found.items()}
-        self._folds = [tuple(self.axes[a.attribute.sql].fold(a) for a in p.axes) for p in self.plots]
+        self._folds = [tuple(self.axes[a.attribute.sql].fold(a) for a in p.axes) for p in self.spaces]
 
-    def changed(self, new: Sequence[Condition], gone: Iterable[Condition]) -> list[Plot]:
-        """Have these conditions, too, and those no longer; the plots that are new.
+    def changed(self, new: Sequence[Condition], gone: Iterable[Condition]) -> list[CellSpace]:
+        """Have these conditions, too, and those no longer; the spaces that are new.
 
-        Predicates in all other plots stay what they were.
+        Predicates in all other spaces stay what they were.
         """
         for condition in gone:
             self._left[condition] = self.home.pop(condition)
@@ -73,34 +73,34 @@ class PredicateIndex:
             else:
                 sets.setdefault(condition.tested, []).append(condition)
         left = Counter(k for k, _ in self._left.values())
-        old = {k for k, n in left.items() if 2 * n >= len(self.plots[k].conditions)}
+        old = {k for k, n in left.items() if 2 * n >= len(self.spaces[k].conditions)}
         for k in old:
-            kept = [c for c in self.plots[k].conditions if c in self.home]
+            kept = [c for c in self.spaces[k].conditions if c in self.home]
             if kept:
-                sets.setdefault(frozenset(self.plots[k].attributes), []).extend(kept)
-        made = [Plot(self._with_young(tested, members, old)) for tested, members in sets.items()]
+                sets.setdefault(frozenset(self.spaces[k].attributes), []).extend(kept)
+        made = [CellSpace(self._with_young(tested, members, old)) for tested, members in sets.items()]
         if old or made:
             self._replace(old, made)
         return made
 
     def _with_young(self, tested: frozenset[str], members: list[Condition], old: set[int]) -> list[Condition]:
-        """Conditions together with those of plots that are to be merged with them, which are `old` then."""
-        for k, plot in enumerate(self.plots):
-            young = len(plot.conditions) <= GROWTH * len(members)
-            if k not in old and young and tested == frozenset(plot.attributes):
+        """Conditions together with those of spaces that are to be merged with them, which are `old` then."""
+        for k, space in enumerate(self.spaces):
+            young = len(space.conditions) <= GROWTH * len(members)
+            if k not in old and young and tested == frozenset(space.attributes):
                 old.add(k)
-                members = [*(c for c in plot.conditions if c in self.home), *members]
+                members = [*(c for c in space.conditions if c in self.home), *members]
         return members
 
-    def _replace(self, old: set[int], made: list[Plot]) -> None:
-        number = {k: n for n, k in enumerate(k for k in range(len(self.plots)) if k not in old)}
-        self.plots = [p for k, p in enumerate(self.plots) if k not in old]
+    def _replace(self, old: set[int], made: list[CellSpace]) -> None:
+        number = {k: n for n, k in enumerate(k for k in range(len(self.spaces)) if k not in old)}
+        self.spaces = [p for k, p in enumerate(self.spaces) if k not in old]
         if old:
             self.home = {c: (number[k], i) for c, (k, i) in self.home.items() if k in number}
             self._left = {c: (number[k], i) for c, (k, i) in self._left.items() if k in number}
-        for plot in made:
-            self.home.update((c, (len(self.plots), i)) for i, c in enumerate(plot.conditions))
-            self.plots.append(plot)
+        for space in made:
+            self.home.update((c, (len(self.spaces), i)) for i, c in enumerate(space.conditions))
+            self.spaces.append(space)
         self._axes()
 
     def places(self, columns: Mapping[str, pa.Array]) -> dict[str, Int64s]:
@@ -108,17 +108,17 @@ class PredicateIndex:
         return {sql: axis.places(columns[sql]) for sql, axis in self.axes.items()}
 
     def cells(self, k: int, places: Mapping[str, Int64s], rows: int) -> Int64s:
-        """Every row's cell in plot k; -1 for none."""
-        plot = self.plots[k]
+        """Every row's cell in space k; -1 for none."""
+        space = self.spaces[k]
         mine = [
             places[a.attribute.sql] if fold is None else fold[places[a.attribute.sql]]
-            for a, fold in zip(plot.axes, self._folds[k], strict=True)
+            for a, fold in zip(space.axes, self._folds[k], strict=True)
         ]
-        return plot.cell(mine, rows)
+        return space.cell(mine, rows)
 
 
 def _split(conditions: Sequence[Condition], rows_per_slice: float, price: Costs) -> list[list[Condition]]:
-    """The conditions of every plot: one plot per set of attributes, merged by cost."""
+    """The conditions of every space: one space per set of attributes, merged by cost."""
     sets: dict[frozenset[str], list[Condition]] = {}
     for condition in conditions:
         sets.setdefault(condition.tested, []).append(condition)
@@ -135,7 +135,7 @@ def _split(conditions: Sequence[Condition], rows_per_slice: float, price: Costs)
 
 @dataclass(frozen=True)
 class _Group:
-    """Conditions that might make one plot: what they test, and where."""
+    """Conditions that might make one space: what they test, and where."""
 
     tested: frozenset[str]
     cuts: Mapping[str, frozenset[Cut]]

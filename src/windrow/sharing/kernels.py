@@ -130,10 +130,10 @@ def matches(cells, key, base, sizes, first, of, low, high):  # pragma: no cover 
 
 
 @njit(cache=True)
-def members_of_cells(at, predicates, first, accounts):  # pragma: no cover - compiled
-    """The accounts of cells whose predicates are `predicates[at[c]:at[c + 1]]`: (first of each cell, accounts).
+def members_of_cells(at, predicates, first, synopses):  # pragma: no cover - compiled
+    """The synopses of cells whose predicates are `predicates[at[c]:at[c + 1]]`: (first of each cell, synopses).
 
-    Accounts of predicate p are `accounts[first[p]:first[p + 1]]`.
+    Synopses of predicate p are `synopses[first[p]:first[p + 1]]`.
     """
     begin = np.zeros(len(at), np.int64)
     for c in range(len(at) - 1):
@@ -144,7 +144,7 @@ def members_of_cells(at, predicates, first, accounts):  # pragma: no cover - com
     n = 0
     for i in range(len(predicates)):
         for j in range(first[predicates[i]], first[predicates[i] + 1]):
-            out[n] = accounts[j]
+            out[n] = synopses[j]
             n += 1
     return begin, out
 
@@ -158,18 +158,18 @@ def _grown(array, room):  # pragma: no cover - compiled
 
 @njit(cache=True)
 def settle_runs(
-    begin, cell, lanes, edges, due_at, due, ahead, class_at, accounts, segment, base, run_at, run_low, run_high
+    begin, cell, lanes, edges, due_at, due, ahead, class_at, synopses, segment, base, run_at, run_low, run_high
 ):  # pragma: no cover - compiled
-    """Partials to entries (account, edge, lanes), by runs; see `settle` for the calendar.
+    """Partials to entries (synopsis, edge, lanes), by runs; see `settle` for the calendar.
 
     Segment k is the cells `base[k]:base[k + 1]`, with a Fenwick tree of their sums; a run lies in one segment. What an
-    account has had since it was last looked at is its entry; runs in segments that nothing was added to are passed
+    synopsis has had since it was last looked at is its entry; runs in segments that nothing was added to are passed
     over.
     """
     width, segments, slices = lanes.shape[1], len(base) - 1, len(begin) - 1
     tree = np.zeros((base[segments], width), np.int64)
     touched = np.zeros(segments, np.int64)  # the slice that last added to it, from 1
-    seen = np.zeros(len(run_at) - 1, np.int64)  # the slice at which an account was last looked at
+    seen = np.zeros(len(run_at) - 1, np.int64)  # the slice at which a synopsis was last looked at
     last = np.zeros((len(run_low), width), np.int64)
     total = np.zeros(width, np.int64)
     room, n = max(len(cell), 16), 0
@@ -189,7 +189,7 @@ def settle_runs(
         for d in range(first, end):
             c = due[d] if s < slices else d
             for p in range(class_at[c], class_at[c + 1]):
-                a = accounts[p]
+                a = synopses[p]
                 for w in range(width):
                     total[w] = 0
                 for q in range(run_at[a], run_at[a + 1]):
@@ -227,11 +227,11 @@ def settle_runs(
 
 @njit(cache=True)
 def settle_members(
-    begin, cell, lanes, edges, due_at, due, ahead, class_at, accounts, member_at, members, count
+    begin, cell, lanes, edges, due_at, due, ahead, class_at, synopses, member_at, members, count
 ):  # pragma: no cover - compiled
-    """The same by members: `members[member_at[c]:member_at[c + 1]]` are the accounts that have cell c."""
+    """The same by members: `members[member_at[c]:member_at[c + 1]]` are the synopses that have cell c."""
     width, slices = lanes.shape[1], len(begin) - 1
-    total = np.zeros((count, width), np.int64)  # since an account was last looked at
+    total = np.zeros((count, width), np.int64)  # since a synopsis was last looked at
     room, n = max(len(cell), 16), 0
     whose, out = np.empty((room, 2), np.int64), np.empty((room, width), np.int64)
     for s in range(slices + 1):
@@ -244,7 +244,7 @@ def settle_members(
         for d in range(first, end):
             c = due[d] if s < slices else d
             for p in range(class_at[c], class_at[c + 1]):
-                a = accounts[p]
+                a = synopses[p]
                 if total[a, 0] == 0:
                     continue
                 if n == room:
@@ -277,7 +277,7 @@ def best_of_runs(
     out,
     filled,
 ):  # pragma: no cover - compiled
-    """The greatest code per entry; entries of account a are `entry_at[a]:entry_at[a + 1]`, by edge.
+    """The greatest code per entry; entries of synopsis a are `entry_at[a]:entry_at[a + 1]`, by edge.
 
     Per slice and segment that it touches, a tree of best codes over the segment's cells; the runs of segment k are
     `runs[run_first[k]:run_first[k + 1]]`, `owner` says whose they are.

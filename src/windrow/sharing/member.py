@@ -54,7 +54,7 @@ class Kind:
 
     @cached_property
     def shards(self) -> ShardsKey | None:
-        """Which shards such a query reads; None when entries of a ledger answer it."""
+        """Which shards such a query reads; None when entries of a synopsis answer it."""
         types = {name: f.type for name, f in self.formulas.items()}
         if takes(self.calls, types):
             return (self.keys, ()) if self.keys else None
@@ -95,13 +95,13 @@ class Member:
 
 
 @dataclass
-class Joined:
-    """A member and since when: its clock, its epoch, and its account (read by `reader`) unless it reads shards."""
+class FamilyMember:
+    """A member and since when: its clock, its epoch, and its synopsis (read by `reader`) unless it reads shards."""
 
     member: Member
     start: int
     epoch: int
-    account: int | None = None
+    synopsis: int | None = None
     uid: str = ""  # tells it from others that had its name
     reader: int = -1
 
@@ -130,7 +130,7 @@ def cost_group(member: Member) -> str:
 
 
 def read_depth(member: Member) -> int:
-    """How much of its synopsis a query reads, in units of the clock; a ledger's running sums are not read deep."""
+    """How much of its synopsis a query reads, in units of the clock; running sums are not read deep."""
     return 0 if member.kind.shards is None else member.window.range
 
 

@@ -4,10 +4,10 @@ By runs: sums of cells stand in a Fenwick tree per key, so a partial is added in
 predicate has as of now is found as fast, as the difference at the ends of its runs. For predicates that are few runs,
 however many there are.
 
-By members: a partial is added to every account whose predicate has its cell. For predicates that are many runs, or only
-known as boxes, which few cells share.
+By members: a partial is added to every synopsis whose predicate has its cell. For predicates that are many runs, or
+only known as boxes, which few cells share.
 
-Either way an account is looked at at its own edges, and only if rows have reached it since.
+Either way a synopsis is looked at at its own edges, and only if rows have reached it since.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.sharing.cells import CellRuns, Plot
+from windrow.sharing.cells import CellRuns, CellSpace
 from windrow.sharing.edges import Edges
 from windrow.sharing.kernels import best_of_members, best_of_runs, members_of_cells, settle_members, settle_runs
 
@@ -30,10 +30,10 @@ MOST_MEMBERS = 1 << 22
 
 @dataclass(frozen=True)
 class SettleTimes:
-    """When accounts are looked at: those of a class at the ends of slices that list it, and for the edge ahead.
+    """When synopses are looked at: those of a class at the ends of slices that list it, and for the edge ahead.
 
-    `edges[s]` ends slice s, the last slice is open; classes due then are `due[due_at[s]:due_at[s + 1]]`; accounts of
-    class c are `accounts[class_at[c]:class_at[c + 1]]`.
+    `edges[s]` ends slice s, the last slice is open; classes due then are `due[due_at[s]:due_at[s + 1]]`; synopses of
+    class c are `synopses[class_at[c]:class_at[c + 1]]`.
     """
 
     edges: Int64s
@@ -41,10 +41,10 @@ class SettleTimes:
     due: Int64s
     ahead: Int64s
     class_at: Int64s
-    accounts: Int64s
+    synopses: Int64s
 
     @staticmethod
-    def of(edges: Edges, ts: Int64s, class_at: Int64s, accounts: Int64s) -> SettleTimes:
+    def of(edges: Edges, ts: Int64s, class_at: Int64s, synopses: Int64s) -> SettleTimes:
         """The calendar of classes for rows at sorted times."""
         last = int(ts[-1])
         own_at, own = edges.own(ts, last)
@@ -56,7 +56,7 @@ class SettleTimes:
         later, first = np.unique(of[~now], return_index=True)
         ahead[later] = own[~now][first]
         due_at = np.searchsorted(slice_[order], np.arange(len(closed) + 2))
-        return SettleTimes(np.append(closed, last), due_at, of[now][order], ahead, class_at, accounts)
+        return SettleTimes(np.append(closed, last), due_at, of[now][order], ahead, class_at, synopses)
 
     def first(self, ts: Int64s) -> Int64s:
         """The first row of every slice, and the end."""
@@ -64,20 +64,20 @@ class SettleTimes:
 
     @property
     def arrays(self) -> tuple[Int64s, ...]:
-        return self.edges, self.due_at, self.due, self.ahead, self.class_at, self.accounts
+        return self.edges, self.due_at, self.due, self.ahead, self.class_at, self.synopses
 
 
 Summed = tuple[Int64s, Int64s, Int64s]
-"""(account, edge, lanes) of entries, those of an account in the order of edges."""
+"""(synopsis, edge, lanes) of entries, those of a synopsis in the order of edges."""
 
 
 class ByRuns:
-    """Accounts of a plot whose predicates are few runs."""
+    """Synopses of a space whose predicates are few runs."""
 
-    def __init__(self, plot: Plot, predicates: Int64s) -> None:
-        self._base = plot.base
-        self._segment = np.repeat(np.arange(len(plot.base) - 1), np.diff(plot.base))
-        self._runs: CellRuns = plot.runs.take(predicates)
+    def __init__(self, space: CellSpace, predicates: Int64s) -> None:
+        self._base = space.base
+        self._segment = np.repeat(np.arange(len(space.base) - 1), np.diff(space.base))
+        self._runs: CellRuns = space.runs.take(predicates)
 
     def sums(self, begin: Int64s, cells: Int64s, lanes: Int64s, calendar: SettleTimes) -> Summed:
         """The entries of partials, which are in `cells`; those of slice s are `begin[s]:begin[s + 1]`."""
@@ -91,7 +91,7 @@ class ByRuns:
         self, begin: Int64s, cells: Int64s, best: Int64s, some: Bools, calendar: SettleTimes, at: Int64s, edge: Int64s,
         out: Int64s, filled: Bools,
     ) -> None:  # fmt: skip
-        """The greatest codes of entries; those of account a are `at[a]:at[a + 1]`."""
+        """The greatest codes of entries; those of synopsis a are `at[a]:at[a + 1]`."""
         best_of_runs(
             begin, cells, best, some, calendar.edges, self._segment, self._base, self._runs.low, self._runs.high,
             *self._by_segment, at, edge, out, filled,
@@ -108,22 +108,22 @@ class ByRuns:
 
 
 class ByMembers:
-    """Accounts of a plot whose predicates are looked up cell by cell."""
+    """Synopses of a space whose predicates are looked up cell by cell."""
 
-    def __init__(self, plot: Plot, predicates: Int64s) -> None:
-        self._plot, self._count = plot, len(predicates)
-        self._order = np.argsort(predicates, kind="stable")  # accounts by predicate
-        self._first = np.searchsorted(predicates[self._order], np.arange(len(plot.conditions) + 1))
-        self._all = self._members(np.arange(plot.cells)) if plot.tests <= MOST_MEMBERS else None
+    def __init__(self, space: CellSpace, predicates: Int64s) -> None:
+        self._space, self._count = space, len(predicates)
+        self._order = np.argsort(predicates, kind="stable")  # synopses by predicate
+        self._first = np.searchsorted(predicates[self._order], np.arange(len(space.conditions) + 1))
+        self._all = self._members(np.arange(space.cells)) if space.tests <= MOST_MEMBERS else None
 
     def _members(self, cells: Int64s) -> tuple[Int64s, Int64s]:
-        """The accounts of cells: (first of each cell, accounts)."""
-        at, predicates = self._plot.members(cells)
+        """The synopses of cells: (first of each cell, synopses)."""
+        at, predicates = self._space.members(cells)
         found: tuple[Int64s, Int64s] = members_of_cells(at, predicates, self._first, self._order)
         return found
 
     def _of(self, cells: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """(cells by number, first account of each number, accounts)."""
+        """(cells by number, first synopsis of each number, synopses)."""
         if self._all is not None:
             return cells, *self._all
         found, of = np.unique(cells, return_inverse=True)
@@ -139,12 +139,12 @@ class ByMembers:
         self, begin: Int64s, cells: Int64s, best: Int64s, some: Bools, calendar: SettleTimes, at: Int64s, edge: Int64s,
         out: Int64s, filled: Bools,
     ) -> None:  # fmt: skip
-        """The greatest codes of entries; those of account a are `at[a]:at[a + 1]`."""
+        """The greatest codes of entries; those of synopsis a are `at[a]:at[a + 1]`."""
         best_of_members(begin, *self._of(cells), best, some, calendar.edges, at, edge, out, filled)
 
 
-def settling(plot: Plot, predicates: Int64s) -> ByRuns | ByMembers:
-    """How the accounts of a plot are settled; account i is of predicate `predicates[i]`."""
-    if plot.boxed or len(plot.runs.low) > FEW_RUNS * len(plot.conditions) + FEW_RUNS:
-        return ByMembers(plot, predicates)
-    return ByRuns(plot, predicates)
+def settling(space: CellSpace, predicates: Int64s) -> ByRuns | ByMembers:
+    """How the synopses of a space are settled; synopsis i is of predicate `predicates[i]`."""
+    if space.boxed or len(space.runs.low) > FEW_RUNS * len(space.conditions) + FEW_RUNS:
+        return ByMembers(space, predicates)
+    return ByRuns(space, predicates)

@@ -11,7 +11,7 @@ a multiplicity, and the final aggregation is `aggregates.Partials` over them, on
 A window of many slides is not read again at every instant: its totals per group are kept from one advance to the next,
 and only what has come and what has left since is added and taken away. Totals are no state, they can be made anew.
 
-State: partials younger than the longest window, at most one per row. Cost: rows once per plot and set of keys; per
+State: partials younger than the longest window, at most one per row. Cost: rows once per space and set of keys; per
 due query the partials in its windows, or where totals are kept those that come and go, and the groups.
 """
 
@@ -38,7 +38,7 @@ from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import Elements, concat, concat_arrays, one
 from windrow.operators.keys import factorize
 from windrow.operators.state.run import Run, ints
-from windrow.sharing.cells import Plot, unpacked
+from windrow.sharing.cells import CellSpace, unpacked
 from windrow.sharing.conditions import Condition
 from windrow.sharing.edges import Edges
 from windrow.sharing.kernels import add_to_grid, carry_to_grid, greatest, instants_best, number, tally
@@ -89,9 +89,9 @@ class DueQuery:
 
 @dataclass
 class PartialBlock:
-    """Partials of one plot; `epoch` counts the indexes, and a query reads none older than the one it joined in."""
+    """Partials of one space; `epoch` counts the indexes, and a query reads none older than the one it joined in."""
 
-    plot: Plot
+    space: CellSpace
     epoch: int
     edge: Int64s
     cell: Int64s
@@ -110,7 +110,7 @@ class PartialBlock:
     def take(self, at: Int64s) -> PartialBlock:
         picks = pa.array(at)
         return PartialBlock(
-            self.plot, self.epoch, self.edge[at], self.cell[at], self.slot[at], self.rows[at], self.layouts,
+            self.space, self.epoch, self.edge[at], self.cell[at], self.slot[at], self.rows[at], self.layouts,
             {c: m[at] for c, m in self.lanes.items()},
             {k: (c[at], f[at]) for k, (c, f) in self.bests.items()},
             {c: v.take(picks) for c, v in self.values.items()},
@@ -176,7 +176,7 @@ class Shards:
     # -- taking rows in ----------------------------------------------------------------------------------------------
 
     def settle(
-        self, plot: Plot, epoch: int, ts: Int64s, at: Int64s, cell: Int64s, edges: Edges,
+        self, space: CellSpace, epoch: int, ts: Int64s, at: Int64s, cell: Int64s, edges: Edges,
         columns: Mapping[str, pa.Array], wanted: Bools | None, only: frozenset[str] | None = None,
     ) -> int:  # fmt: skip
         """Form the partials of rows in time order: those at `at`, whose cells are `wanted`; returns how many."""
@@ -191,9 +191,9 @@ class Shards:
         rows = _sliced(ts[at], edges)
         slot = self.groups.lookup([columns[k] for k in self.keys], n) if self.keys else np.zeros(n, np.int64)
         block = (
-            self._valued(cell, slot, rows, columns) if self.values else self._summed(cell, slot, rows, columns, plot)
+            self._valued(cell, slot, rows, columns) if self.values else self._summed(cell, slot, rows, columns, space)
         )
-        block.plot, block.epoch, block.only = plot, epoch, only
+        block.space, block.epoch, block.only = space, epoch, only
         self._put(block)
         return len(block)
 
@@ -201,13 +201,13 @@ class Shards:
         return list(dict.fromkeys([*self.keys, *self.values, *self.sums, *(c for c, _ in self.bests)]))
 
     def _summed(
-        self, cell: Int64s, slot: Int64s, rows: SlicedRows, columns: Mapping[str, pa.Array], plot: Plot
+        self, cell: Int64s, slot: Int64s, rows: SlicedRows, columns: Mapping[str, pa.Array], space: CellSpace
     ) -> PartialBlock:
         groups = max(self.groups.capacity, 1)
-        of_row, edge, cells, slots = _numbered(cell, slot, rows, plot.cells, groups)
+        of_row, edge, cells, slots = _numbered(cell, slot, rows, space.cells, groups)
         count = len(edge)
         placed = Cells(of_row, np.ones(len(of_row), np.int8), count)
-        block = PartialBlock(plot, 0, edge, cells, slots, tally(of_row, count))
+        block = PartialBlock(space, 0, edge, cells, slots, tally(of_row, count))
         for column, sums in self.sums.items():
             if column not in columns:  # history has the columns of those who may read it
                 continue
@@ -232,7 +232,7 @@ class Shards:
         alike = [
             i
             for i, b in enumerate(self.blocks)
-            if b.plot is block.plot and b.epoch == block.epoch and b.only == block.only
+            if b.space is block.space and b.epoch == block.epoch and b.only == block.only
         ]
         while alike and len(self.blocks[alike[-1]]) <= 2 * len(block):
             block = self._merged(self.blocks.pop(alike.pop()), block)
@@ -253,7 +253,7 @@ class Shards:
             np.add.at(out, codes, both)
             return out
 
-        block = PartialBlock(a.plot, a.epoch, edge, cell, slot, added(a.rows, b.rows), only=a.only)
+        block = PartialBlock(a.space, a.epoch, edge, cell, slot, added(a.rows, b.rows), only=a.only)
         block.values = {v: c.take(picks) for v, c in values.items()}
         for column in self.sums:
             if column in a.lanes and column in b.lanes:
@@ -272,7 +272,7 @@ class Shards:
         for block in self.blocks:
             if block.only is not None and not (block.only & names):
                 continue
-            if not any(c in block.plot.number for c in alive):
+            if not any(c in block.space.number for c in alive):
                 continue
             young = block.edge > oldest
             share = int(young.sum())
@@ -290,7 +290,7 @@ class Shards:
     # -- state -------------------------------------------------------------------------------------------------------
 
     def runs(self) -> list[Run]:
-        """Every block as a run with its keys in full; the plot travels in the metadata."""
+        """Every block as a run with its keys in full; the space travels in the metadata."""
         return [self._run(block) for block in self.blocks]
 
     def _run(self, block: PartialBlock) -> Run:
@@ -309,7 +309,7 @@ class Shards:
                 columns |= {f"{mark}|{column}": codes, f"{mark}?|{column}": filled}
             columns |= {f"value|{v}": c for v, c in block.values.items()}
             only = None if block.only is None else sorted(block.only)
-            about = {b"plot": block.plot.packed, b"block": json.dumps([block.epoch, only]).encode()}
+            about = {b"plot": block.space.packed, b"block": json.dumps([block.epoch, only]).encode()}
             block.run = Run(pa.table(columns).replace_schema_metadata(about))
         return block.run
 
@@ -327,11 +327,11 @@ class Shards:
     def _block(self, table: pa.Table) -> PartialBlock:
         epoch, names = json.loads(table.schema.metadata[b"block"])
         only = None if names is None else frozenset(names)
-        plot = unpacked(table.schema.metadata[b"plot"])
+        space = unpacked(table.schema.metadata[b"plot"])
         keys = [one(table.column(f"key|{k}")) for k in self.keys]
         slot = self.groups.lookup(keys, table.num_rows) if keys else np.zeros(table.num_rows, np.int64)
         rows = ints(table, "rows").reshape(-1, 1)
-        block = PartialBlock(plot, epoch, ints(table, "edge"), ints(table, "cell"), slot, rows, only=only)
+        block = PartialBlock(space, epoch, ints(table, "edge"), ints(table, "cell"), slot, rows, only=only)
         for column, sums in self.sums.items():
             block.lanes[column], block.layouts[column] = lanes_of(table, column)
             sums.widen(block.layouts[column])
@@ -368,7 +368,7 @@ class Shards:
 
     def answer_together(self, dues: Sequence[DueQuery], names: Sequence[str]) -> tuple[list[Elements], int] | None:
         """The same for queries over values with one predicate and one instant each, in one pass; None: one by one."""
-        blocks = [b for b in self.blocks if dues[0].condition in b.plot.number]
+        blocks = [b for b in self.blocks if dues[0].condition in b.space.number]
         if any(b.only is not None and not b.only.isdisjoint(names) for b in blocks):
             return None
         end = np.array([d.end(d.first) for d in dues])
@@ -621,15 +621,15 @@ class Chosen:
 
 
 def _readable(block: PartialBlock, due: DueQuery, name: str) -> bool:
-    """Whether a block is for a query: made since it joined, or its own history; and of its plot."""
+    """Whether a block is for a query: made since it joined, or its own history; and of its space."""
     mine = block.epoch >= due.since if block.only is None else name in block.only
-    return mine and due.condition in block.plot.number
+    return mine and due.condition in block.space.number
 
 
 def _chosen(block: PartialBlock, due: DueQuery, name: str) -> Chosen | None:
     if not _readable(block, due, name):
         return None
-    inside = block.plot.inside(block.plot.number[due.condition], block.cell)
+    inside = block.space.inside(block.space.number[due.condition], block.cell)
     first = np.maximum(due.first_with(block.edge), due.first)
     last = np.minimum(due.first_with(block.edge + due.window.range) - 1, due.last)
     at = np.flatnonzero(inside & (first <= last))
@@ -649,7 +649,7 @@ def _within(block: PartialBlock, due: DueQuery, name: str, low: int, high: int) 
     if not _readable(block, due, name):
         return None
     begin, end = np.searchsorted(block.edge, (low, high), "right")
-    at = begin + np.flatnonzero(block.plot.inside(block.plot.number[due.condition], block.cell[begin:end]))
+    at = begin + np.flatnonzero(block.space.inside(block.space.number[due.condition], block.cell[begin:end]))
     return Picked(block, at) if len(at) else None
 
 

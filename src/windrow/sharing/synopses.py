@@ -15,7 +15,7 @@ MEDIAN, QUANTILE, TOP_K) need counters of values in every interval, which a runn
 
 Over joins the same three are kept by the time at which results expire (`joins/`).
 
-Here are the structures over the entries of one account, in the order of their edges; requests are places `[low, high)`.
+Here are the structures over the entries of one synopsis, in the order of edges; requests are places `[low, high)`.
 """
 
 # mypy: disable-error-code="no-untyped-call"

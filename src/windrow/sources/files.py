@@ -15,11 +15,11 @@ import pyarrow as pa
 from windrow.errors import SourceError
 from windrow.sources.casting import infer_types, scalar_engine
 
-Declared = Mapping[str, pa.DataType] | None
-Reader = Callable[[Path, Declared], pa.Table]
+DeclaredTypes = Mapping[str, pa.DataType] | None
+Reader = Callable[[Path, DeclaredTypes], pa.Table]
 
 
-def read_path(name: str, what: str, schema: Declared = None) -> pa.Table:
+def read_path(name: str, what: str, schema: DeclaredTypes = None) -> pa.Table:
     """Read a file, or all files of a directory, as one table."""
     tables = [read_file(p, what, schema) for p in files_of(name, what)]
     if len(tables) == 1:
@@ -42,7 +42,7 @@ def files_of(name: str, what: str) -> list[Path]:
     return files
 
 
-def read_file(path: Path, what: str, schema: Declared, first: int = 0, stop: int | None = None) -> pa.Table:
+def read_file(path: Path, what: str, schema: DeclaredTypes, first: int = 0, stop: int | None = None) -> pa.Table:
     """Read a file; with `stop`, only the row groups or record batches `[first, stop)` of one that has them."""
     reader = _reader(path)
     if reader is None:
@@ -96,7 +96,7 @@ def _reader(path: Path) -> Reader | None:
     return READERS.get(suffixes[-1]) if suffixes else None
 
 
-def _read_csv(path: Path, schema: Declared) -> pa.Table:
+def _read_csv(path: Path, schema: DeclaredTypes) -> pa.Table:
     from pyarrow import csv
 
     text = csv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
@@ -113,7 +113,7 @@ def _read_csv(path: Path, schema: Declared) -> pa.Table:
     return table if schema is not None else infer_types(table)
 
 
-def _read_json(path: Path, schema: Declared) -> pa.Table:
+def _read_json(path: Path, schema: DeclaredTypes) -> pa.Table:
     """Read an array of objects or one object per line; declared columns that need it are kept as text."""
     engine = scalar_engine()
     import duckdb
@@ -141,7 +141,7 @@ def _json_type(declared: pa.DataType | None, found: str) -> str:
     return "VARCHAR" if guessed else found
 
 
-def _read_parquet(path: Path, schema: Declared) -> pa.Table:
+def _read_parquet(path: Path, schema: DeclaredTypes) -> pa.Table:
     from pyarrow import parquet
 
     # Not read_table: it would add columns from the names of the directories above.
@@ -175,7 +175,7 @@ def _schema(path: Path) -> pa.Schema:
             return pa.ipc.open_stream(source).schema
 
 
-def _read_arrow(path: Path, schema: Declared) -> pa.Table:
+def _read_arrow(path: Path, schema: DeclaredTypes) -> pa.Table:
     with pa.OSFile(str(path)) as source:
         try:
             return pa.ipc.open_file(source).read_all()

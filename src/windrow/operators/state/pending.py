@@ -26,7 +26,7 @@ DAYS = 64
 """Partitions of a calendar year: more make due() finer, fewer make add() cheaper."""
 
 NEW_BATCHES, NEW_ROWS = 16, 1 << 13
-"""So many batches, or rows, wait before a calendar deals them to its days."""
+"""So many batches, or rows, wait before a calendar sorts them into its days."""
 
 FEW, TODAY = 32, 4 * DAYS
 """Parts of a day with fewer rows on average are joined when it comes; so are today's parts when they are more."""
@@ -195,10 +195,10 @@ class Fifo:
         self._queue = deque(_WaitingRows(_rows(r), r) for r in runs)
 
 
-class _Deal:
-    """Rows dealt together, in the order of their ends: what a calendar is written as, whole and once.
+class _EndRun:
+    """Rows sorted together, in the order of their ends: what a calendar is written as, whole and once.
 
-    Days that have come take rows out of a deal; its run keeps them until half of it has ended.
+    Days that have come take rows out of it; its run keeps them until half of it has ended.
     """
 
     __slots__ = ("_run", "rows")
@@ -210,12 +210,12 @@ class _Deal:
         """Whether some row still does."""
         return int(_ends(self.rows)[-1]) > frontier
 
-    def rest(self, frontier: int) -> _Deal:
-        """The deal itself while most of it waits, else what of it does."""
+    def rest(self, frontier: int) -> _EndRun:
+        """The run itself while most of it waits, else what of it does."""
         ends = _ends(self.rows)
         if ends[len(ends) // 2] > frontier:
             return self
-        return _Deal(self.rows.slice(int(np.searchsorted(ends, frontier, "right"))))
+        return _EndRun(self.rows.slice(int(np.searchsorted(ends, frontier, "right"))))
 
     def run(self) -> Run:
         """The rows as a run: always the same one."""
@@ -227,11 +227,11 @@ class _Deal:
 class Calendar:
     """Rows partitioned by the day on which they end.
 
-    New rows wait in a few batches until there are enough to deal, in the order of their ends, to their days. So a row
-    is copied twice in its life, and what is due is the heads of the parts of a day. State is written by deal, not by
-    day: every deal touches most days, and rewriting them would cost everything that waits.
+    New rows wait in a few batches until there are enough to sort, in the order of their ends, into their days. So a row
+    is copied twice in its life, and what is due is the heads of the parts of a day. State is written by sorting, not by
+    day: every sorting touches most days, and rewriting them would cost everything that waits.
 
-    The length of a day is set by the first deal (its span of ends over DAYS) and grows when a later deal would need
+    The length of a day is set by the first sorting (its span of ends over DAYS) and grows when a later one would need
     more than four years of days.
     """
 
@@ -241,15 +241,15 @@ class Calendar:
         self._tomorrow = BEGINNING  # every day holds ends from here on only
         self._length = 0
         self._days: dict[int, list[pa.RecordBatch]] = {}
-        self._deals: list[_Deal] = []  # together, what is in the days and today
+        self._end_runs: list[_EndRun] = []  # together, what is in the days and today
         self._frontier = BEGINNING
 
     def add(self, elements: Elements) -> None:
         if len(elements):
             self._new.append(_WaitingRows(_pack(elements)))
-            self._deal()
+            self._sort_new()
 
-    def _deal(self) -> None:
+    def _sort_new(self) -> None:
         """Send what is new to its days, if it is much."""
         if len(self._new) <= NEW_BATCHES and sum(len(b) for b in self._new) <= NEW_ROWS:
             return
@@ -259,10 +259,10 @@ class Calendar:
             return
         self._new = []
         rows = new.between(new.head, new.head + len(new))
-        self._deals.append(_Deal(rows))
-        self._spread(rows)
+        self._end_runs.append(_EndRun(rows))
+        self._into_days(rows)
 
-    def _spread(self, rows: pa.RecordBatch) -> None:
+    def _into_days(self, rows: pa.RecordBatch) -> None:
         """Rows in the order of their ends, to today and to the days after."""
         cut = int(np.searchsorted(_ends(rows), self._tomorrow))
         if cut:
@@ -307,8 +307,8 @@ class Calendar:
             parts = self._days.pop(day)
             if len(parts) > 1 and sum(p.num_rows for p in parts) < FEW * len(parts):
                 parts = [pa.concat_batches(parts)]
-            self._today += [_WaitingRows(p) for p in parts]  # each is in order, as it was dealt
-        self._deals = [d for d in self._deals if d.waits(self._frontier)]
+            self._today += [_WaitingRows(p) for p in parts]  # each is in order, as it was sorted
+        self._end_runs = [d for d in self._end_runs if d.waits(self._frontier)]
 
     def parts(self) -> list[Elements]:
         near = [w.rest() for w in (*self._today, *self._new)]
@@ -316,18 +316,18 @@ class Calendar:
         return [e for p in (*near, *later) if (e := _unpack([p])) is not None]
 
     def runs(self) -> tuple[Run, ...]:
-        """One run per deal, less those that are over; the smaller ones are merged when they are many."""
-        deals = [d.rest(self._frontier) for d in self._deals if d.waits(self._frontier)]
-        if len(deals) > DAYS:
-            deals.sort(key=lambda d: d.rows.num_rows)
-            merged = _WaitingRows(pa.concat_batches([d.rows for d in deals[: DAYS // 2]]))
+        """One run per sorting, less those that are over; the smaller ones are merged when they are many."""
+        end_runs = [d.rest(self._frontier) for d in self._end_runs if d.waits(self._frontier)]
+        if len(end_runs) > DAYS:
+            end_runs.sort(key=lambda d: d.rows.num_rows)
+            merged = _WaitingRows(pa.concat_batches([d.rows for d in end_runs[: DAYS // 2]]))
             begin = merged.count_until(self._frontier + 1)
-            deals[: DAYS // 2] = [_Deal(merged.between(begin, len(merged)))]
-        self._deals = deals
-        return (*(d.run() for d in deals), *(w.run() for w in self._new))
+            end_runs[: DAYS // 2] = [_EndRun(merged.between(begin, len(merged)))]
+        self._end_runs = end_runs
+        return (*(d.run() for d in end_runs), *(w.run() for w in self._new))
 
     def restore(self, runs: tuple[Run, ...], frontier: int = BEGINNING) -> None:
-        self._new, self._today, self._days, self._deals = [], [], {}, []
+        self._new, self._today, self._days, self._end_runs = [], [], {}, []
         self._tomorrow, self._length, self._frontier = BEGINNING, 0, frontier
         batches = []
         for run in runs:
@@ -340,7 +340,7 @@ class Calendar:
             return
         for waiting, run in batches:
             rows = waiting.between(waiting.head, waiting.head + len(waiting))
-            self._deals.append(_Deal(rows, run))
+            self._end_runs.append(_EndRun(rows, run))
             self._put(rows)
 
 

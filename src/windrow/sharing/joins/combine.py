@@ -21,9 +21,9 @@ from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import Elements, one
 from windrow.operators.keys import factorize
 from windrow.operators.state.run import ints
-from windrow.sharing.cohort import Batch
-from windrow.sharing.joins.accounts import ResultGrouping
 from windrow.sharing.joins.members import JoinMember, name_of
+from windrow.sharing.joins.readers import ResultGrouping
+from windrow.sharing.query_group import Batch
 
 _MARKS = ("least", "least?", "greatest", "greatest?", "key", "value")
 

@@ -15,8 +15,8 @@ from typing import Any
 from windrow.plan.cost import unit_of
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.words import duration
-from windrow.sharing.joins.accounts import ResultGrouping
 from windrow.sharing.joins.members import JoinMember
+from windrow.sharing.joins.readers import ResultGrouping
 from windrow.sharing.joins.registry import JoinFamily, JoinRegistry
 from windrow.sharing.rules import AggregateSpec, cs4, cs5, ss3, synopsis_of
 from windrow.sharing.synopses import SynopsisKind
@@ -30,7 +30,7 @@ def sharing_of_join(joins: JoinRegistry, plan: QueryPlan, technique: str) -> dic
     mine = joins.served[plan.name]
     family = joins.families[mine.query.source]
     others = [e.member for e in family.joined.values() if e.member.name != plan.name]
-    same = [m for m in others if _account(m) == _account(mine.member)]
+    same = [m for m in others if _reader_group(m) == _reader_group(mine.member)]
     found = {
         "shared": True,
         "technique": technique,
@@ -52,7 +52,7 @@ def spec_of(member: JoinMember) -> AggregateSpec:
     )
 
 
-def _account(member: JoinMember) -> object:
+def _reader_group(member: JoinMember) -> object:
     return (member.filters, ResultGrouping(member.keys, member.counted))
 
 

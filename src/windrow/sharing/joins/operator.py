@@ -1,12 +1,12 @@
 """The operator of a shared join: rows of both streams in, sums of every window that is due out.
 
     rows of side 0 ─┐
-                    ├─ pairs, once ──► per account: interval and birth ──► synopsis ──► sums of due windows
+                    ├─ pairs, once ──► per reader group: interval and birth ──► synopsis ──► sums of due windows
     rows of side 1 ─┘   (by key)       (predicates, difference of lengths, groups)
 
 Sums are those of the rows seen here: tasks that have other keys have others, and `combine` adds them up.
 
-Cost of an advance: new rows, their pairs, then per account the pairs and the cheapest synopsis over them.
+Cost of an advance: new rows, their pairs, then per reader group the pairs and the cheapest synopsis over them.
 State: the rows of both sides (`side.py`). The synopses are made anew from them.
 """
 
@@ -25,14 +25,14 @@ from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import BEGINNING
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run, ints
-from windrow.sharing.joins.accounts import Account, ResultGrouping, Seated
 from windrow.sharing.joins.kernels import PairedRows, pairs
 from windrow.sharing.joins.members import JoinMember, JoinSource, Pair, name_of
+from windrow.sharing.joins.readers import JoinReader, ReaderGroup, ResultGrouping
 from windrow.sharing.joins.side import SideRows, columns_of, raises, unused
 from windrow.sharing.joins.synopsis import Read, Requests, Results
 
 MOST_PAIRS = 1 << 17
-"""Pairs that are formed at a time, so that they are still in the cache when the last account reads them."""
+"""Pairs that are formed at a time, so that they are still in the cache when the last reader group reads them."""
 _LOW32 = np.int64(0xFFFFFFFF)
 
 Int32s = NDArray[np.int32]
@@ -43,9 +43,9 @@ class SharedJoin:
 
     def __init__(self, source: JoinSource) -> None:
         self.source = source
-        self.seated: dict[str, Seated] = {}
+        self.readers: dict[str, JoinReader] = {}
         self.failed: dict[str, RuntimeFailure] = {}
-        self.accounts: dict[Hashable, Account] = {}
+        self.reader_groups: dict[Hashable, ReaderGroup] = {}
         self.last = BEGINNING
         self.pairs = 0  # formed so far
         self._keys = Groups([f.type for f, _ in source.keys])
@@ -59,52 +59,53 @@ class SharedJoin:
         """Serve one more query, from the rows that come in this epoch or later."""
         grouping = ResultGrouping(member.keys, member.counted)
         _need(member, self.sides)
-        self.seated[member.name] = seat = Seated(member, epoch)
+        self.readers[member.name] = reader = JoinReader(member, epoch)
         key = (member.filters, member.shifts, grouping)
-        account = self.accounts.setdefault((*key, epoch), Account(*key, epoch))
-        account.members.append(seat)
-        older = self._older(account)
+        reader_group = self.reader_groups.setdefault((*key, epoch), ReaderGroup(*key, epoch))
+        reader_group.members.append(reader)
+        older = self._older(reader_group)
         if older is not None:
             older.synopsis.cut(self.last)
-            older.coming.append(seat)
+            older.coming.append(reader)
 
-    def _older(self, account: Account) -> Account | None:
-        """The oldest account but for its epoch the same, if there is one."""
+    def _older(self, reader_group: ReaderGroup) -> ReaderGroup | None:
+        """The oldest reader group but for its epoch the same, if there is one."""
         alike = [
             a
-            for a in self.accounts.values()
-            if (a.predicates, a.shifts, a.grouping) == (account.predicates, account.shifts, account.grouping)
+            for a in self.reader_groups.values()
+            if (a.predicates, a.shifts, a.grouping)
+            == (reader_group.predicates, reader_group.shifts, reader_group.grouping)
         ]
         first = min(alike, key=lambda a: a.epoch)
-        return first if first.epoch < account.epoch else None
+        return first if first.epoch < reader_group.epoch else None
 
     def leave(self, name: str) -> None:
         """Serve a query no longer."""
-        gone = self.seated.pop(name, None)
-        for account in self.accounts.values():
-            account.members = [s for s in account.members if s is not gone]
-            account.coming = [s for s in account.coming if s is not gone]
+        gone = self.readers.pop(name, None)
+        for reader_group in self.reader_groups.values():
+            reader_group.members = [s for s in reader_group.members if s is not gone]
+            reader_group.coming = [s for s in reader_group.coming if s is not gone]
         self._close()
         needed = [SideRows(side, ()) for side in (0, 1)]
-        for seat in self.seated.values():
-            _need(seat.member, needed)
-        for account in self.accounts.values():
-            account.lay_out(self.sides)  # while what is not needed any more is still there
+        for reader in self.readers.values():
+            _need(reader.member, needed)
+        for reader_group in self.reader_groups.values():
+            reader_group.lay_out(self.sides)  # while what is not needed any more is still there
         for rows, mine in zip(self.sides, needed, strict=True):
             rows.release(mine)
 
     def _close(self) -> None:
-        """Forget accounts that nobody reads or will read."""
-        self.accounts = {k: a for k, a in self.accounts.items() if a.members or a.coming}
+        """Forget reader groups that nobody reads or will read."""
+        self.reader_groups = {k: a for k, a in self.reader_groups.items() if a.members or a.coming}
 
     def begin(self, name: str, ts: int) -> None:
         """A query's clock starts."""
-        self.seated[name].start = ts
+        self.readers[name].start = ts
 
     @property
     def reaches(self) -> Pair:
         """The longest window of each side."""
-        every = [s.member.ranges for s in self.seated.values()] or [(0, 0)]
+        every = [s.member.ranges for s in self.readers.values()] or [(0, 0)]
         return max(r[0] for r in every), max(r[1] for r in every)
 
     # -- advancing ---------------------------------------------------------------------------------------------------
@@ -117,7 +118,7 @@ class SharedJoin:
     def advance(self, frontier: int, numbers: Mapping[str, int] | None = None) -> dict[ResultGrouping, list[pa.Table]]:
         """The sums of all windows that are due by `frontier`, one table or more per grouping.
 
-        `numbers`: those by which tables name queries; without them, the order in which queries are seated.
+        `numbers`: those by which tables name queries; without them, the order in which queries are served.
         """
         begin = [rows.base + len(rows) for rows in self.sides]
         for side, rows in enumerate(self.sides):
@@ -126,16 +127,16 @@ class SharedJoin:
                 self._find_failures(side, columns_of(new), new.num_rows)
                 rows.append(new, self._keys)
                 rows.keep(new)
-        numbers = numbers or {name: i for i, name in enumerate(self.seated)}
-        requests = [a.requests(self.last, frontier, numbers) for a in self.accounts.values()]
+        numbers = numbers or {name: i for i, name in enumerate(self.readers)}
+        requests = [a.requests(self.last, frontier, numbers) for a in self.reader_groups.values()]
         found: dict[ResultGrouping, list[pa.Table]] = {}
-        for account, read, asked in self._swept(begin, requests, frontier):
-            if account.grouping.counted and not account.grouping.keys and len(asked):
-                found.setdefault(account.grouping, []).append(_nothing(account.grouping, asked))
+        for reader_group, read, asked in self._swept(begin, requests, frontier):
+            if reader_group.grouping.counted and not reader_group.grouping.keys and len(asked):
+                found.setdefault(reader_group.grouping, []).append(_nothing(reader_group.grouping, asked))
             if len(read.request):
-                found.setdefault(account.grouping, []).append(self._table(account, read, asked))
-        for seat in self.seated.values():
-            seat.fresh &= seat.start == BEGINNING
+                found.setdefault(reader_group.grouping, []).append(self._table(reader_group, read, asked))
+        for reader in self.readers.values():
+            reader.fresh &= reader.start == BEGINNING
         self.last = frontier
         self._forget(frontier)
         return found
@@ -158,50 +159,50 @@ class SharedJoin:
         """Take out queries whose predicates raise on the new rows."""
         if not self.sides[side].failing(columns, rows):
             return
-        for name, seat in list(self.seated.items()):
-            error = raises(seat.member.filters[side], columns, rows)
+        for name, reader in list(self.readers.items()):
+            error = raises(reader.member.filters[side], columns, rows)
             if error is not None:
                 self.failed[name] = error
                 self.leave(name)
 
     def _swept(
         self, begin: Sequence[int], requests: Sequence[Requests], frontier: int
-    ) -> Iterator[tuple[Account, Read, Requests]]:
-        """Form the pairs of rows from `begin` on, some at a time, and sweep every account with them."""
-        accounts = list(self.accounts.values())
+    ) -> Iterator[tuple[ReaderGroup, Read, Requests]]:
+        """Form the pairs of rows from `begin` on, some at a time, and sweep every reader group with them."""
+        reader_groups = list(self.reader_groups.values())
         times = [rows.ts for rows in self.sides]
         laid: dict[tuple[Hashable, ...], list[tuple[Int64s, Int64s, Bools]]] = {}
         axes, parts = [], []
-        for account, asked in zip(accounts, requests, strict=True):
-            account.lay_out(self.sides)
-            key = (*account.layout.lanes, None, *account.layout.codes)
+        for reader_group, asked in zip(reader_groups, requests, strict=True):
+            reader_group.lay_out(self.sides)
+            key = (*reader_group.layout.lanes, None, *reader_group.layout.codes)
             if key not in laid:
-                laid[key] = [account.layout.of_rows(rows) for rows in self.sides]
-            since = min(int(asked.low.min(initial=frontier)), frontier - account.longest)
-            axes.append(account.axis(since, frontier, times))
-            parts.append(self._parts(account, axes[-1], laid[key]))
-        done = [0] * len(accounts)
+                laid[key] = [reader_group.layout.of_rows(rows) for rows in self.sides]
+            since = min(int(asked.low.min(initial=frontier)), frontier - reader_group.longest)
+            axes.append(reader_group.axis(since, frontier, times))
+            parts.append(self._parts(reader_group, axes[-1], laid[key]))
+        done = [0] * len(reader_groups)
         for found, before in self._pairs(begin):
-            for i, account in enumerate(accounts):
+            for i, reader_group in enumerate(reader_groups):
                 asked = requests[i]
                 upto = len(asked) if before is None else int(np.searchsorted(asked.ts, before))
                 now = Requests(asked.query[done[i] : upto], asked.ts[done[i] : upto], asked.low[done[i] : upto])
                 done[i] = upto
-                results = Results(found, parts[i], self._segments(account.grouping, found))
-                read = account.synopsis.sweep(axes[i], results, now)
-                account.layout.carry(account.synopsis.intervals.lanes)
-                yield account, read, now
+                results = Results(found, parts[i], self._segments(reader_group.grouping, found))
+                read = reader_group.synopsis.sweep(axes[i], results, now)
+                reader_group.layout.carry(reader_group.synopsis.intervals.lanes)
+                yield reader_group, read, now
 
     def _parts(
-        self, account: Account, axis: Int64s, laid: Sequence[tuple[Int64s, Int64s, Bools]]
+        self, reader_group: ReaderGroup, axis: Int64s, laid: Sequence[tuple[Int64s, Int64s, Bools]]
     ) -> tuple[PairedRows, PairedRows]:
-        """The rows of both sides as an account sees them."""
+        """The rows of both sides as a reader group sees them."""
         found = []
         for side, rows in enumerate(self.sides):
-            wanted = rows.predicates[account.predicates[side]]
-            if account.epoch and len(rows) and rows.epoch[0] < account.epoch:
-                wanted = wanted & (rows.epoch >= account.epoch)
-            place = _places(rows.ts, axis - account.shifts[side])
+            wanted = rows.predicates[reader_group.predicates[side]]
+            if reader_group.epoch and len(rows) and rows.epoch[0] < reader_group.epoch:
+                wanted = wanted & (rows.epoch >= reader_group.epoch)
+            place = _places(rows.ts, axis - reader_group.shifts[side])
             found.append(PairedRows(rows.ts, place, wanted, *laid[side]))
         return found[0], found[1]
 
@@ -240,44 +241,44 @@ class SharedJoin:
                 segment |= slots if side else slots << 32
         return segment
 
-    def _table(self, account: Account, read: Read, asked: Requests) -> pa.Table:
+    def _table(self, reader_group: ReaderGroup, read: Read, asked: Requests) -> pa.Table:
         """Sums for `combine`: whose, when, of which group; `key|...` and `value|...` are its columns."""
         rows = np.ascontiguousarray(read.sums.lanes[:, 0])
         columns: dict[str, pa.Array | np.ndarray] = {
             "query": asked.query[read.request], "ts": asked.ts[read.request], "rows": rows,
         }  # fmt: skip
         for side, slots in ((0, read.segment >> 32), (1, read.segment & _LOW32)):
-            mine = account.grouping.of_side(side)
+            mine = reader_group.grouping.of_side(side)
             if mine:
                 groups = self.sides[side].grouped[tuple(f.sql for _, f in mine)].groups
                 for sided, array in zip(mine, groups.keys(slots), strict=True):
-                    for mark, wanted in (("key", account.grouping.keys), ("value", account.grouping.counted)):
+                    for mark, wanted in (("key", reader_group.grouping.keys), ("value", reader_group.grouping.counted)):
                         if sided in wanted:
                             columns[f"{mark}|{name_of(sided)}"] = array
-        return pa.table(columns | account.layout.columns(read.sums))
+        return pa.table(columns | reader_group.layout.columns(read.sums))
 
     # -- state -------------------------------------------------------------------------------------------------------
 
     def _settle(self, frontier: int) -> None:
-        """Move queries to older accounts once no row in their windows is from before them."""
-        for account in list(self.accounts.values()):
-            older = self._older(account)
+        """Move queries to older reader groups once no row in their windows is from before them."""
+        for reader_group in list(self.reader_groups.values()):
+            older = self._older(reader_group)
             if older is None:
                 continue
-            for seat in list(account.members):
-                waits = any((ints(t, "_epoch") < seat.epoch).any() for found in self._waiting for t in found)
-                ranges = zip(self.sides, seat.member.ranges, strict=True)
-                past = all(rows.newest_before(seat.epoch) <= frontier - length for rows, length in ranges)
+            for reader in list(reader_group.members):
+                waits = any((ints(t, "_epoch") < reader.epoch).any() for found in self._waiting for t in found)
+                ranges = zip(self.sides, reader.member.ranges, strict=True)
+                past = all(rows.newest_before(reader.epoch) <= frontier - length for rows, length in ranges)
                 if past and not waits:
-                    account.members.remove(seat)
-                    older.members.append(seat)
-                    older.coming = [s for s in older.coming if s is not seat]
+                    reader_group.members.remove(reader)
+                    older.members.append(reader)
+                    older.coming = [s for s in older.coming if s is not reader]
         self._close()
 
     def _forget(self, frontier: int) -> None:
         self._settle(frontier)
-        for account in self.accounts.values():
-            account.synopsis.forget(frontier - account.longest)
+        for reader_group in self.reader_groups.values():
+            reader_group.synopsis.forget(frontier - reader_group.longest)
         for rows, reach in zip(self.sides, self.reaches, strict=True):
             rows.drop(frontier - reach)
         self._release_slots()
@@ -292,9 +293,9 @@ class SharedJoin:
         for side, rows in enumerate(self.sides):
             for key, mine in rows.grouped.items():
                 held = [mine.slots]
-                for account in self.accounts.values():
-                    if tuple(f.sql for _, f in account.grouping.of_side(side)) == key:
-                        segment = account.synopsis.segment
+                for reader_group in self.reader_groups.values():
+                    if tuple(f.sql for _, f in reader_group.grouping.of_side(side)) == key:
+                        segment = reader_group.synopsis.segment
                         held.append(segment & _LOW32 if side else segment >> 32)
                 if len(mine.groups) > 2 * sum(map(len, held)) + 1024:
                     mine.groups.release(unused(mine.groups, held))
@@ -314,7 +315,7 @@ class SharedJoin:
             if known is not None:
                 rows.append(known, self._keys)
         self.last = frontier
-        none = [Requests.of(*(np.zeros(0, np.int64),) * 3)] * len(self.accounts)
+        none = [Requests.of(*(np.zeros(0, np.int64),) * 3)] * len(self.reader_groups)
         for _ in self._swept([0, 0], none, frontier):
             pass
         self._forget(frontier)

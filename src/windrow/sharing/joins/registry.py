@@ -46,9 +46,9 @@ class JoinFamily:
         """Let one more query in, for the rows that come from now on."""
         if self._used:
             self.epoch, self._used = self.epoch + 1, False
-        return self.seat(JoinedQuery(query, self.epoch))
+        return self.serve(JoinedQuery(query, self.epoch))
 
-    def seat(self, entry: JoinedQuery) -> JoinedQuery:
+    def serve(self, entry: JoinedQuery) -> JoinedQuery:
         """Let a query in whose epoch is settled."""
         self.joined[entry.query.plan.name] = entry
         return entry
@@ -91,7 +91,7 @@ class JoinRegistry:
     def enter(self, query: RecognisedJoin, entry: JoinedQuery | None = None) -> JoinedQuery:
         """Let a query share; `entry`: as it did before."""
         family = self.families.setdefault(query.source, JoinFamily())
-        found = self.served[query.plan.name] = family.join(query) if entry is None else family.seat(entry)
+        found = self.served[query.plan.name] = family.join(query) if entry is None else family.serve(entry)
         return found
 
     def remove(self, name: str) -> None:

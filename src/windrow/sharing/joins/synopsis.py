@@ -102,7 +102,7 @@ _KERNELS = {
 
 
 class JoinSynopsis:
-    """The intervals of one account that have rows, by group and edge."""
+    """The intervals of one reader group that have rows, by group and edge."""
 
     def __init__(self) -> None:
         self.edge, self.segment = np.zeros(0, np.int64), np.zeros(0, np.int64)

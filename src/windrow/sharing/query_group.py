@@ -1,6 +1,6 @@
-"""Answers of many queries at once: cohorts of alike queries, and batches of their elements.
+"""Answers of many queries at once: query groups of alike queries, and batches of their elements.
 
-Queries with the same aggregates and the same list above them are a cohort. Their windows, readers and clocks are
+Queries with the same aggregates and the same list above them are a query_group. Their windows, readers and clocks are
 arrays, so what is due, where it is read and what it comes to are a few array operations however many they are; the
 elements of all members stand one after the other in one batch.
 
@@ -89,7 +89,7 @@ def instants(slide: Int64s, offset: Int64s, start: Int64s, fresh: Bools, done: i
     return first, np.maximum((upto - offset) // slide - first + 1, 0)
 
 
-class Cohort:
+class QueryGroup:
     """Members that are answered together, as arrays. Places of members change when others leave."""
 
     def __init__(self) -> None:

@@ -1,20 +1,20 @@
-"""The ledger: shared answers without GROUP BY, for sums, counts and extremes.
+"""The synopsis store: shared answers without GROUP BY, for sums, counts and extremes.
 
-An account is one predicate; its entries are the sums (and best codes) of its rows between two edges of its own
+A synopsis is one predicate; its entries are the sums (and best codes) of its rows between two edges of its own
 queries' windows. One pass puts the rows into partials, one per (slice, cell), and partials are summed into entries.
-The entries of an account are a chain in the order of their edges. A query reads its account with two cursors: one
+The entries of a synopsis are a chain in the order of their edges. A query reads its synopsis with two cursors: one
 passes the entries that come into its window and adds them to the query's total, one passes those that leave it and
 takes them away:
 
-    edges of the account    12    15    27    30          W[18, 15] at 15: a + b
+    edges of the synopsis    12    15    27    30          W[18, 15] at 15: a + b
     entries                  a     b     c     d                    at 30: a + b + c + d - a
 
 So an answer is the query's total, and an entry is touched twice per query, whatever the length of the window. Extremes
 have no difference; they are the best over the entries between the cursors.
 
-State: the entries younger than the account's longest window (a handful per window), none of it per cell. So a query
-that joins opens an account, one that leaves closes it, and nothing else changes. Cost per advance: rows once per plot,
-then the accounts that rows reached, then the answers. Entries that nobody needs are dropped when they are as many as
+State: the entries younger than the synopsis's longest window (a handful per window), none of it per cell. So a query
+that joins opens a synopsis, one that leaves closes it, and nothing else changes. Cost per advance: rows once per space,
+then the synopses that rows reached, then the answers. Entries that nobody needs are dropped when they are as many as
 the others.
 """
 
@@ -42,9 +42,9 @@ _NONE = -1
 
 @dataclass(frozen=True)
 class Entries:
-    """Sums and best codes of accounts between their edges; of one account in the order of edges."""
+    """Sums and best codes of synopses between their edges; of one synopsis in the order of edges."""
 
-    account: Int64s
+    synopsis: Int64s
     edge: Int64s
     lanes: Int64s  # [entries, lanes]
     packing: Packing
@@ -52,7 +52,7 @@ class Entries:
 
     def table(self) -> pa.Table:
         """The entries for another process, or for a store."""
-        columns: dict[str, np.ndarray] = {"account": self.account, "edge": self.edge}
+        columns: dict[str, np.ndarray] = {"account": self.synopsis, "edge": self.edge}
         columns |= lane_columns(self.lanes, self.packing)
         for key, (codes, some) in self.codes.items():
             columns |= dict(zip(code_names(*key), (codes, some), strict=True))
@@ -71,13 +71,13 @@ class Entries:
 
 def together(parts: Sequence[Entries], packing: Packing) -> Entries:
     """Entries one after the other, with the lanes of `packing`."""
-    account, edge = (np.concatenate([getattr(p, n) for p in parts]) for n in ("account", "edge"))
+    synopsis, edge = (np.concatenate([getattr(p, n) for p in parts]) for n in ("synopsis", "edge"))
     lanes = np.concatenate([p.lanes if p.packing == packing else p.repacked(packing) for p in parts])
     codes = {
         key: (np.concatenate([p.codes[key][0] for p in parts]), np.concatenate([p.codes[key][1] for p in parts]))
         for key in parts[0].codes
     }
-    return Entries(account, edge, lanes, packing, codes)
+    return Entries(synopsis, edge, lanes, packing, codes)
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ class DueAnswers:
         return number * np.repeat(self.slide, self.count) + np.repeat(self.offset, self.count)
 
 
-class Ledger:
-    """The entries of all accounts, and those who read them."""
+class SynopsisStore:
+    """The entries of all synopses, and those who read them."""
 
     def __init__(self) -> None:
         self.kept = NeededLanes()
@@ -113,7 +113,7 @@ class Ledger:
         self._edge, self._next, self._before, self._slot = (np.zeros(0, np.int64) for _ in range(4))
         self._lanes = np.zeros((0, 1), np.int64)
         self._codes, self._some = np.zeros((0, 0), np.int64), np.zeros((0, 0), np.bool_)
-        self._accounts: dict[int, int] = {}  # number -> slot
+        self._synopses: dict[int, int] = {}  # number -> slot
         self._head, self._tail = np.zeros(0, np.int64), np.zeros(0, np.int64)  # of slots
         self._reach, self._number = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._free: list[int] = []
@@ -121,29 +121,31 @@ class Ledger:
         self._readers = Readers()
         self._live = 0  # entries when the dead were last dropped
         self._runs: list[Run] | None = []  # what holds all entries; None: to be made
-        self._slot_of = np.zeros(0, np.int64)  # of every account's number, -1 when it is not open
+        self._slot_of = np.zeros(0, np.int64)  # of every synopsis's number, -1 when it is not open
 
     def __len__(self) -> int:
         return self._size
 
-    # -- accounts and readers ----------------------------------------------------------------------------------------
+    # -- synopses and readers ----------------------------------------------------------------------------------------
 
     def provide(self, calls: Sequence[Aggregation], types: Mapping[str, pa.DataType]) -> None:
         """Keep what these aggregates need from now on."""
         self.kept.provide(calls, types)
         self._fit()
 
-    def open(self, account: int, window: SlideWindow) -> int:
-        """A reader of an account, which is opened if it is new."""
-        slot = self._accounts.get(account)
+    def open(self, synopsis: int, window: SlideWindow) -> int:
+        """A reader of a synopsis, which is opened if it is new."""
+        slot = self._synopses.get(synopsis)
         if slot is None:
-            slot = self._accounts[account] = self._free.pop() if self._free else len(self._accounts) + len(self._closed)
+            slot = self._synopses[synopsis] = (
+                self._free.pop() if self._free else len(self._synopses) + len(self._closed)
+            )
             if slot >= len(self._head):
                 self._head, self._tail, self._reach, self._number = (
                     _room(a, slot + 1, _NONE) for a in (self._head, self._tail, self._reach, self._number)
                 )
-            self._slot_of = _room(self._slot_of, account + 1, _NONE)
-            self._reach[slot], self._number[slot], self._slot_of[account] = 0, account, slot
+            self._slot_of = _room(self._slot_of, synopsis + 1, _NONE)
+            self._reach[slot], self._number[slot], self._slot_of[synopsis] = 0, synopsis, slot
         # what leaves a window is taken away at its next instant: it must be there until then
         self._reach[slot] = max(self._reach[slot], window.range + window.slide + window.lag)
         return self._readers.add(slot, window.range)
@@ -152,32 +154,32 @@ class Ledger:
         """Read no longer."""
         self._readers.remove(reader)
 
-    def close(self, account: int) -> None:
-        """Forget an account; nobody reads it."""
-        slot = self._accounts.pop(account, None)
+    def close(self, synopsis: int) -> None:
+        """Forget a synopsis; nobody reads it."""
+        slot = self._synopses.pop(synopsis, None)
         if slot is not None:
             self._closed.append(slot)
-            self._reach[slot], self._number[slot], self._slot_of[account] = _NONE, _NONE, _NONE
+            self._reach[slot], self._number[slot], self._slot_of[synopsis] = _NONE, _NONE, _NONE
 
-    def slots(self, accounts: Int64s) -> Int64s:
-        """The slots of accounts; -1 for those that are not open."""
-        known = accounts < len(self._slot_of)
+    def slots(self, synopses: Int64s) -> Int64s:
+        """The slots of synopses; -1 for those that are not open."""
+        known = synopses < len(self._slot_of)
         return (
-            np.where(known, self._slot_of[np.where(known, accounts, 0)], _NONE)
+            np.where(known, self._slot_of[np.where(known, synopses, 0)], _NONE)
             if len(self._slot_of)
-            else accounts * 0 - 1
+            else synopses * 0 - 1
         )
 
     # -- entries -----------------------------------------------------------------------------------------------------
 
     def add(self, entries: Entries) -> None:
-        """Add entries; those of one account and edge become one. Entries of accounts that are not open are dropped."""
+        """Add entries; those of one synopsis and edge become one. Entries of synopses that are not open are dropped."""
         self._runs = None
         self._add(entries)
 
     def _add(self, entries: Entries) -> None:
         self._fit()
-        slot = self.slots(entries.account)
+        slot = self.slots(entries.synopsis)
         lanes = entries.lanes if entries.packing == self._packing else entries.repacked(self._packing)
         codes, some = self._codes_of(entries)
         self._grow(self._size + len(slot))
@@ -189,7 +191,7 @@ class Ledger:
         )  # fmt: skip
 
     def _codes_of(self, entries: Entries) -> tuple[Int64s, Bools]:
-        n = len(entries.account)
+        n = len(entries.synopsis)
         codes, some = np.zeros((n, len(self._bests)), np.int64), np.zeros((n, len(self._bests)), np.bool_)
         for k, key in enumerate(self._bests):
             if key in entries.codes:
@@ -252,7 +254,7 @@ class Ledger:
     # -- state -------------------------------------------------------------------------------------------------------
 
     def entries(self) -> Entries:
-        """All entries of accounts that are open."""
+        """All entries of synopses that are open."""
         live = np.flatnonzero(self._reach[self._slot[: self._size]] >= 0)
         codes = {key: (self._codes[live, k], self._some[live, k]) for k, key in enumerate(self._bests)}
         return Entries(self._number[self._slot[live]], self._edge[live], self._lanes[live], self._packing, codes)
@@ -264,7 +266,7 @@ class Ledger:
         return tuple(self._runs)
 
     def add_all(self, tables: Sequence[pa.Table]) -> None:
-        """Add the entries of tables that like ledgers made; what is to be kept has been provided."""
+        """Add the entries of tables that like synopsis stores made; what is to be kept has been provided."""
         found = [Entries.of(t, self.kept) for t in tables if t.num_rows]
         for entries in found:
             self._add(entries)
@@ -302,7 +304,7 @@ class Ledger:
 
 
 class Readers:
-    """Queries that read accounts: their cursors, and their totals. A cursor is the last entry it has passed."""
+    """Queries that read synopses: their cursors, and their totals. A cursor is the last entry it has passed."""
 
     def __init__(self) -> None:
         self.slot, self.range, self.came, self.gone, self.held = (np.zeros(0, np.int64) for _ in range(5))

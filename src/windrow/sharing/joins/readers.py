@@ -1,4 +1,4 @@
-"""Accounts: queries over a join that read one synopsis, and what they ask of it in an advance."""
+"""Reader groups: queries over a join that read one synopsis, and what they ask of it in an advance."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING
-from windrow.sharing.cohort import instants
 from windrow.sharing.joins.layout import LaneLayout
 from windrow.sharing.joins.members import JoinMember, Pair, Sided
 from windrow.sharing.joins.side import Predicate, SideRows
 from windrow.sharing.joins.synopsis import JoinSynopsis, Requests
+from windrow.sharing.query_group import instants
 from windrow.sharing.windows import SlideWindow, multiples
 
 SPARSE = 8
@@ -21,7 +21,7 @@ SPARSE = 8
 
 
 @dataclass
-class Seated:
+class JoinReader:
     """A member since when: the epoch of the first rows that it sees, and its clock."""
 
     member: JoinMember
@@ -46,19 +46,19 @@ class ResultGrouping:
 
 
 @dataclass
-class Account:
+class ReaderGroup:
     """Queries that read one synopsis: the same predicates, difference of window lengths, grouping, and epoch.
 
-    A query that joins later has an account of its own until its windows hold no row from before it. From the beginning
-    the older account cuts its intervals for it, and keeps them as long as it needs (`coming`): then it moves there.
+    A query that joins later has a reader group of its own until its windows hold no row from before it. From the
+    beginning the older group cuts its intervals for it, and keeps them as long as it needs (`coming`): then it moves.
     """
 
     predicates: tuple[Predicate, Predicate]
     shifts: Pair
     grouping: ResultGrouping
     epoch: int
-    members: list[Seated] = field(default_factory=list)
-    coming: list[Seated] = field(default_factory=list)
+    members: list[JoinReader] = field(default_factory=list)
+    coming: list[JoinReader] = field(default_factory=list)
     synopsis: JoinSynopsis = field(default_factory=JoinSynopsis)
     layout: LaneLayout = field(default_factory=LaneLayout)  # of its intervals
 

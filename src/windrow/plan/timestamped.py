@@ -1,8 +1,8 @@
-"""Dated rows: rows that carry the times that decide how long they live.
+"""Timestamped rows: rows that carry the times that decide how long they live.
 
 If equal rows of an edge always have equal lifetimes, no row enters at the instant at which an equal one leaves. Then
 nothing in the edge's change log can cancel, and ISTREAM is the rows themselves: no end need be waited for. A selection
-or a join of time-based windows is dated while the time column of each of its streams is among its columns.
+or a join of time-based windows is timestamped while the time column of each of its streams is among its columns.
 """
 
 from __future__ import annotations

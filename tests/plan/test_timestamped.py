@@ -1,4 +1,4 @@
-"""Dated rows: equal rows live equally long, so nothing in their change log cancels."""
+"""Timestamped rows: equal rows live equally long, so nothing in their change log cancels."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def last(text: str) -> object:
 
 
 @pytest.mark.parametrize(
-    ("items", "dated"),
+    ("items", "timestamped"),
     [("a.ts, b.ts AS ts2, a.v", True), ("a.ts, a.v, b.v AS w", False), ("a.ts + 0 AS t, b.ts AS ts2", False)],
 )
-def test_rows_with_all_their_times_wait_for_no_end(items, dated):
+def test_rows_with_all_their_times_wait_for_no_end(items, timestamped):
     """ISTREAM keeps ends only where a row could leave just as an equal one enters; answers are the same."""
     text = f"SELECT ISTREAM({items}) {JOIN}"
-    assert isinstance(last(text), Starting) is dated
+    assert isinstance(last(text), Starting) is timestamped
     assert_same(windrow.run(text, STREAMS, runtime="local")["q1"], oracle(text, STREAMS)["q1"])
 
 
 @pytest.mark.parametrize("text", [f"SELECT a.ts, b.ts AS ts2, a.v {JOIN}", "SELECT * FROM a [RANGE 2]"])
-def test_a_dated_change_log_compares_nothing(text):
+def test_a_timestamped_change_log_compares_nothing(text):
     """Every row is followed by its own end, even among equal rows."""
     operator = last(text)
-    assert isinstance(operator, Changes) and operator.dated
+    assert isinstance(operator, Changes) and operator.timestamped
     assert_same(windrow.run(text, STREAMS, runtime="local")["q1"], oracle(text, STREAMS)["q1"])
 
 
