@@ -34,6 +34,7 @@ def test_answers_follow_the_rows(engine):
     seen = []
     engine["n"].subscribe(seen.append)
     engine.push("bid", rows((1, 1, 1), (1, 2, 3), (1, 3, 10)))
+    engine.drain()
     assert engine["n"].results().num_rows == sum(t.num_rows for t in seen) > 0
     assert engine["n"].snapshot().to_pylist() == [{"n": 0}]
 
@@ -82,6 +83,7 @@ def test_a_subscriber_that_fails_stops_nothing(engine, caplog):
     engine["n"].subscribe(lambda table: 1 / 0)
     engine.push("bid", rows((1, 1, 1), (1, 2, 3)))
     assert engine["n"].results().num_rows
+    engine.drain()
     assert "subscriber" in caplog.text
 
 

@@ -61,6 +61,7 @@ def test_tables_follow_the_answers(tmp_path: Path, seed: int) -> None:
             engine.sink("sums", "delta", path=str(tmp_path / "sums"), mode="upsert", key="k")
             for ts in range(2 + 10 * life, 12 + 10 * life):
                 engine.push("s", some(chance, ts))
+                engine.drain()
                 assert held(tmp_path / "sums") == plain(engine["sums"].snapshot())
             if not life:
                 came, opened = engine["came"].results(), engine["open"].results()

@@ -83,48 +83,33 @@ def test_an_interrupted_write_leaves_nothing(postgres):
     assert rows(postgres, "SELECT count(*) FROM hot") == [(4,)]
 
 
-def test_server_away_for_a_while(postgres):
-    """A server that goes away is waited for, and the tick goes in once it is back."""
-    pauses = []
-
-    def back_after_two(pause):
-        pauses.append(pause)
-        if len(pauses) == 2:
-            postgres.start()
-
-    sink = PostgresSink(postgres.dsn, owner="h", sleep=back_after_two)
+def test_server_away(postgres):
+    """A server that is away is told as such, nothing of the tick has happened, and the sink goes on once it is back."""
+    sink = PostgresSink(postgres.dsn, owner="h")
     sink.write("hot", 1, ANSWER)
     postgres.stop()
+    for _ in range(2):
+        with pytest.raises(StateError, match='query "hot" at tick 2 could not be written: PostgreSQL is away'):
+            sink.write("hot", 2, ANSWER)
+    postgres.start()
     sink.write("hot", 2, ANSWER)
     sink.close()
-    assert pauses == [0.5, 1.0]
     assert rows(postgres, "SELECT count(*), max(tick) FROM hot, windrow_ticks") == [(4, 2)]
 
 
-def test_server_away_too_long(postgres):
-    """When patience ends the engine is told to stop, and that nothing is lost."""
-    now = [0.0]
-
-    def sleep(pause):
-        now[0] += pause
-
-    sink = PostgresSink(postgres.dsn, owner="h", patience=60, clock=lambda: now[0], sleep=sleep)
-    postgres.stop()
-    with pytest.raises(StateError, match='query "hot" at tick 1 could not be written') as caught:
-        sink.write("hot", 1, ANSWER)
-    assert 30 < now[0] <= 60
-    assert "nothing is lost" in caught.value.hint
-    postgres.start()
-    sink.write("hot", 1, ANSWER)
-    sink.close()
-    assert rows(postgres, "SELECT count(*) FROM hot") == [(2,)]
+def test_two_tables_of_one_query(postgres):
+    """Each table has every tick once."""
+    for table in (None, "other"):
+        sink = PostgresSink(postgres.dsn, table, owner="h")
+        for tick in (1, 2, 2):
+            sink.write("hot", tick, ANSWER)
+        sink.close()
+    assert rows(postgres, "SELECT (SELECT count(*) FROM hot), (SELECT count(*) FROM other)") == [(4, 4)]
 
 
-def test_wrong_database_is_not_waited_for(postgres):
-    """A database that does not exist is an error at once."""
-    sink = PostgresSink(
-        postgres.dsn.replace("dbname=postgres", "dbname=nowhere"), sleep=lambda _: pytest.fail("waited")
-    )
+def test_wrong_database(postgres):
+    """A database that does not exist is refused by name."""
+    sink = PostgresSink(postgres.dsn.replace("dbname=postgres", "dbname=nowhere"))
     with pytest.raises(SourceError, match="nowhere"):
         sink.write("hot", 1, ANSWER)
 

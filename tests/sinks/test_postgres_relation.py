@@ -58,6 +58,7 @@ def test_the_table_equals_the_relation(postgres: Any, seed: int) -> None:
                 for query in ("open", "sums"):
                     engine.sink(query, "postgres", dsn=postgres.dsn, table=f"t_{query}", mode="upsert")
             engine.push("s", some(chance, ts))
+            engine.drain()
             if ts >= 4:
                 assert rows(postgres.dsn, "t_open") == relation(engine, "open")
                 assert rows(postgres.dsn, "t_sums") == relation(engine, "sums")
@@ -75,6 +76,7 @@ def test_restarts(postgres: Any, tmp_path: Path) -> None:
             engine.start()
             for ts in range(1 + 5 * life, 6 + 5 * life):
                 engine.push("s", some(chance, ts))
+            engine.drain()
             assert not attached or rows(postgres.dsn, "open") == relation(engine, "open")
 
 

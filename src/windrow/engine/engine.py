@@ -30,10 +30,11 @@ from windrow.errors import BindingError, WindrowError
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.declarations import Change
+from windrow.runtime.delivery import Delivery
 from windrow.runtime.past import instant_of, kept_log, past_answers
 from windrow.runtime.question_plans import Extra, QuestionPlans, Travels
 from windrow.runtime.runtime import Runtime
-from windrow.sinks import RelationSink
+from windrow.sinks import RelationSink, outbox_bytes
 from windrow.store.store import MemoryStore, StateStore, Store
 
 __all__ = ["Engine", "Query"]
@@ -202,40 +203,44 @@ class Engine:
     def on_tick(self, callback: Callable[[int], None]) -> Callable[[], None]:
         """Call `callback` with the number of each tick when it is done; calling what is returned ends that."""
         listeners = self.runtime.listeners
-        listeners.append(callback)
-        return lambda: listeners.remove(callback) if callback in listeners else None
+        name = getattr(callback, "__qualname__", type(callback).__name__)
+        delivery = Delivery(f"listener {name}", retried=False)
+        listeners[delivery] = callback
+        return lambda: delivery.end("it has left") if listeners.pop(delivery, None) is not None else None
 
-    def sink(self, query: str, kind: str, **options: Any) -> None:
+    def sink(self, query: str, kind: str, *, name: str | None = None, **options: Any) -> None:
         """Write a query's answers to `kind` (parquet, json, postgres, terminal, memory) as well.
 
-        `callback` takes a function: `sink("hot", "callback", fn=f)` calls `f(query, tick, table)`.
+        `callback` takes a function: `sink("hot", "callback", fn=f)` calls `f(query, tick, table)`. `name` tells
+        sinks of one query apart, over restarts too; without one it is the kind. `outbox`: bytes that may wait for it.
         """
         from windrow.sinks import Sink, parse_sink
         from windrow.sinks.memory import CallbackSink
 
-        key = self._known(query)
+        key, bound = self._known(query), outbox_bytes(options.pop("outbox", None))
         made: Sink
         if kind == "callback":
             made = CallbackSink(options["fn"])
         else:  # a home's ticks are its own, whoever else writes to the same server
             made = parse_sink({"sink": kind, **options}, owner=self.runtime.store.identity)
-        if isinstance(made, RelationSink):
-            self._fill(key, made)
-        else:
-            self.runtime.declared.outlets[key].sinks.append(made)
-
-    def _fill(self, key: str, sink: RelationSink) -> None:
-        """Begin a sink that holds a relation with the relation as it is."""
-        query = self[key]
-        if not query.plan.has_op:
+        plan = self.catalog.queries[key]
+        if isinstance(made, RelationSink) and not plan.has_op:
             raise BindingError(
-                f'the answer of query "{query.plan.name}" is a stream, which has no rows to replace',
+                f'the answer of query "{plan.name}" is a stream, which has no rows to replace',
                 hint="use mode append, or leave the stream operator or SLIDE out",
             )
+        if isinstance(made, RelationSink):
+            made.check(plan.name, [shown for shown, _ in plan.output])
         with self.runtime.between_ticks():
-            tick, relation = query.as_of_tick()
-            sink.fill(query.plan.name, tick, relation)
-            self.runtime.declared.outlets[key].sinks.append(sink)
+            attached = self.runtime.declared.outbox.attach(key, kind, made, name, bound)
+            if isinstance(made, RelationSink):  # it begins with the relation as it is
+                attached.fill(*self[key].as_of_tick())
+
+    def detach(self, query: str, sink: str) -> None:
+        """Write to a sink no longer: by its name, as status has it. What waits for it is let go."""
+        key = self._known(query)
+        with self.runtime.between_ticks():
+            self.runtime.declared.outbox.detach(key, sink)
 
     def ask(
         self,
@@ -254,7 +259,6 @@ class Engine:
         """
         from windrow.runtime.ask import AskLimits, ask
 
-        self.runtime.check()
         plans = self.question_plans()
         functions, limits = self._functions(plans.catalog), AskLimits(timeout, cancel)
         return ask(
@@ -439,9 +443,7 @@ class Query:
 
     def subscribe(self, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
         """Call `callback` with each new part of the answer; calling what is returned ends that."""
-        subscribers = self._engine.runtime.declared.outlets[self._key].recent.subscribers
-        subscribers.append(callback)
-        return lambda: subscribers.remove(callback) if callback in subscribers else None
+        return self._engine.runtime.declared.outlets[self._key].recent.subscribe(self.plan.name, callback)
 
 
 def _opened(

@@ -32,6 +32,7 @@ from windrow.runtime import view
 from windrow.runtime.archives import Archives, hidden_name
 from windrow.runtime.budget import Budgets
 from windrow.runtime.membership import SharedQuery
+from windrow.runtime.outbox import Outbox
 from windrow.runtime.outlet import Outlet, Recent
 from windrow.runtime.saved_catalog import SavedCatalog
 from windrow.runtime.streams import PushSource, Stream, folder_of
@@ -93,6 +94,11 @@ class Change:
             self.dropped[kind].add(name.lower())
 
     @property
+    def only_drops(self) -> bool:
+        """Whether nothing comes."""
+        return not any(getattr(self, plural) for plural in _PLURAL.values())
+
+    @property
     def only_queries_come(self) -> bool:
         """Whether it need not wait for the end of a tick."""
         budgets = any(q.budget is not None for q in self.queries.values())
@@ -108,6 +114,7 @@ class Declarations:
         self.budgets = Budgets(budget_us)
         self.budgets.load(ticker.manifest.budget)
         self.outlets: dict[str, Outlet] = {}
+        self.outbox = Outbox(ticker, self.outlets)
         self.failures: dict[str, WindrowError] = {}  # queries that cannot go on; the others do
         self.streams: dict[str, Stream] = {}
         self.tables: dict[str, LiveTable] = {}
@@ -319,7 +326,7 @@ class Declarations:
         empty = answer(plan, Elements.empty(self.ticker.queries[key].schema))
         empty = self.budgets.mark(key, empty)
         log = self._log(plan, empty.schema)
-        outlet = Outlet(Recent(empty, self.ticker.manifest.tick), [] if log is None else [log], log)
+        outlet = Outlet(plan.name, Recent(empty, self.ticker.manifest.tick), log)
         _swapped(self.outlets, key, outlet, undo)
         _swapped(self.failures, key, None, undo)
         if not known:
@@ -380,6 +387,7 @@ class Declarations:
                 coming.remove(key)
                 undo.callback(coming.append, key)
         self._forget_query(key, undo)
+        self.ticker.forget_outputs(key)
         return outlet.drop
 
     def _forget_query(self, key: str, undo: ExitStack) -> None:

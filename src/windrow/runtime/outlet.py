@@ -1,27 +1,31 @@
 """Where a query's answers go: the most recent ones in memory (bounded), subscribers, and sinks.
 
 What is remembered is a log by tick: whoever has everything up to a tick can ask what came after it, and is told when
-some of that is gone.
+some of that is gone. Subscribers and sinks take answers in threads of their own (`delivery`).
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import Any
 
 import pyarrow as pa
 
-from windrow.sinks import Sink
+from windrow.operators.at_exit import gate
+from windrow.runtime.delivery import OUTBOX, Delivery
+from windrow.sinks import RelationSink, Sink
 from windrow.sinks.answer_log import AnswerLog
-
-LOG = logging.getLogger("windrow.engine")
+from windrow.store.failpoints import reach
 
 RECENT_ROWS = 100_000
 """Rows of a query's answer kept in memory; older ones are in the sinks, or gone."""
+
+HELD = 32 << 20
+"""Bytes of answers that wait for a sink in memory; more is read back from the home when its turn comes."""
 
 
 class Recent:
@@ -34,12 +38,24 @@ class Recent:
         self._held, self._gone = 0, begun
         self._lock = threading.Lock()
         self.rows = 0
-        self.subscribers: list[Callable[[pa.Table], None]] = []
+        self.subscribers: dict[Delivery, Callable[[pa.Table], object]] = {}
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the answer."""
         return self._empty.schema
+
+    def subscribe(self, query: str, callback: Callable[[pa.Table], object]) -> Callable[[], None]:
+        """Call `callback` with each answer, in a thread of its own, until what is returned is called."""
+        name = getattr(callback, "__qualname__", type(callback).__name__)
+        delivery = Delivery(f'subscriber {name} of query "{query}"', retried=False)
+        self.subscribers[delivery] = callback
+
+        def end() -> None:
+            if self.subscribers.pop(delivery, None) is not None:
+                delivery.stop(0)
+
+        return end
 
     def add(self, tick: int, table: pa.Table) -> None:
         """Remember the answer of a tick and tell the subscribers."""
@@ -50,11 +66,8 @@ class Recent:
             while self._held > self._limit and len(self._ticks) > 1:
                 self._gone, oldest = self._ticks.popleft()
                 self._held -= oldest.num_rows
-        for callback in list(self.subscribers):
-            try:
-                callback(table)
-            except Exception:  # the answer is committed: a subscriber's fault must not stop the queries
-                LOG.exception("a subscriber failed")
+        for delivery, callback in list(self.subscribers.items()):
+            delivery.add(tick, table.nbytes, lambda call=callback: call(table))  # type: ignore[misc]
 
     def after(self, tick: int) -> list[tuple[int, pa.Table]] | None:
         """What came after a tick, by tick; None if some of it is gone."""
@@ -76,18 +89,80 @@ class Recent:
         return tick, pa.concat_tables([self._empty, *tables]).combine_chunks()
 
 
+class AttachedSink:
+    """A sink of a query, and what waits for it; at most about `bound` bytes may."""
+
+    def __init__(self, query: str, name: str, sink: Sink, kind: str, bound: int = OUTBOX) -> None:
+        self.query, self.name, self.sink, self.kind = query, name, sink, kind
+        self.delivery = Delivery(f'sink {name} of query "{query}"', retried=True, bound=bound)
+
+    def add(self, tick: int, table: pa.Table, load: Callable[[], pa.Table] | None, size: int) -> None:
+        """Write the answer of a tick when its turn comes; `load` reads it back if it must not wait in memory."""
+        if load is not None and self.delivery.bytes + size > HELD:
+            self.add_kept(tick, load, size)
+        else:
+            self.delivery.add(tick, size, lambda: self._write(tick, table))
+
+    def add_kept(self, tick: int, load: Callable[[], pa.Table], size: int) -> None:
+        """Write an answer that a home has kept."""
+        self.delivery.add(tick, size, lambda: self._write(tick, load()))
+
+    def fill(self, tick: int, relation: pa.Table) -> None:
+        """Begin with a relation as it is after a tick."""
+        sink = self.sink
+        assert isinstance(sink, RelationSink)
+        self.delivery.add(tick, relation.nbytes, lambda: sink.fill(self.query, tick, relation))
+
+    def _write(self, tick: int, table: pa.Table) -> None:
+        if self.kind == "callback":  # it may take as long as it likes: the end of the process does not wait for it
+            self.sink.write(self.query, tick, table)
+        else:
+            with gate:
+                self.sink.write(self.query, tick, table)
+        reach("after sinks")
+
+    def close(self) -> None:
+        """Hand over nothing more, and let go of what the sink holds unless it is stuck."""
+        if self.delivery.stop():
+            self.sink.close()
+
+
 @dataclass
 class Outlet:
-    """Where one query's answers go; `log`: one of the sinks, where they last."""
+    """Where the answers of the query `name` go; `log`: where they last; `sinks` by their names."""
 
+    name: str
     recent: Recent
-    sinks: list[Sink] = field(default_factory=list)
     log: AnswerLog | None = None
+    sinks: dict[str, AttachedSink] = field(default_factory=dict)
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """Everybody who takes answers."""
+        return [*(s.delivery for s in self.sinks.values()), *self.recent.subscribers]
+
+    @property
+    def full(self) -> AttachedSink | None:
+        """A sink for which more waits than may."""
+        return next((s for s in self.sinks.values() if s.delivery.full), None)
+
+    def status(self) -> dict[str, Any]:
+        """Its sinks, by name."""
+        return {name: {"kind": s.kind, **s.delivery.status()} for name, s in self.sinks.items()}
 
     def close(self) -> None:
         """Let go of the sinks."""
-        for sink in self.sinks:
+        for sink in self.sinks.values():
             sink.close()
+        for subscriber in list(self.recent.subscribers):
+            subscriber.stop(0)
+        if self.log is not None:
+            self.log.close()
+
+    def resume(self) -> None:
+        """Go on after `close`."""
+        for delivery in self.deliveries:
+            delivery.resume()
 
     def drop(self) -> None:
         """Let go of the sinks, and delete what was kept of the answers."""

@@ -27,6 +27,7 @@ from windrow.operators.elements import BEGINNING
 from windrow.runtime import view
 from windrow.runtime.deadlines import Deadlines, technique_of
 from windrow.runtime.declarations import Change, Declarations, Frames
+from windrow.runtime.delivery import Delivery, settle
 from windrow.runtime.job import Feed, Job
 from windrow.runtime.late import LateRowsStore
 from windrow.runtime.membership import SharedQuery
@@ -52,6 +53,9 @@ NAP = 0.2
 
 IDLE_TICK = 1.0
 """Seconds between two ticks that only time makes."""
+
+STOPPING = 10.0
+"""Seconds that a stop waits for sinks that take what there is; what is left is in the home."""
 
 Functions = Mapping[str, Callable[..., object]]
 
@@ -95,7 +99,7 @@ class Runtime:
         self._error: WindrowError | None = None
         self._last_tick = clock()
         self._closing: list[Callable[[], None]] = []
-        self.listeners: list[Callable[[int], None]] = []
+        self.listeners: dict[Delivery, Callable[[int], object]] = {}
 
     # what the engine asks
 
@@ -111,8 +115,9 @@ class Runtime:
 
     def apply(self, change: Change) -> None:
         """Make a change between two ticks: all of it, durably, or none."""
-        self.declared.apply(change, self.check)
-        if self._running and self.job.in_process:
+        # what has failed can still be looked at and dropped
+        self.declared.apply(change, (lambda: None) if change.only_drops else self.check)
+        if self._running and self.job.in_process and self._error is None:
             self._at_once()  # what streams have kept is answered at once
         self._wake.set()
 
@@ -241,6 +246,7 @@ class Runtime:
         for stream, _ in rows:
             stream.seen = now
         ticker, budgets = self.ticker, self.declared.budgets
+        self._stop_queries(self.declared.outbox.stopped())
         ahead = self._ahead()
         seen = {s.key: mark for s, a in rows if (mark := ticker.unread(s.key, a, ahead)) is not None}
         feeds = [Feed(s.key, a.given) for s, a in rows if s.key not in seen] + histories
@@ -257,7 +263,6 @@ class Runtime:
         self._commit(tick, rows)
         lap = self._stopwatch()
         self._deliver(tick)
-        reach("after sinks")
         tick.seconds["sinks"] = self._stopwatch() - lap
         lap = self._stopwatch()
         self.store.sweep()
@@ -269,21 +274,18 @@ class Runtime:
         if ticker.deadlines is not None:
             ticker.deadlines.observe(tick.seconds["total"], tick.spent)
         self.figures.add(tick)
-        for listener in list(self.listeners):
-            try:
-                listener(tick.number)
-            except Exception:  # the tick is done: whoever listens must not stop the next
-                LOG.exception("a listener failed")
+        for delivery, listener in list(self.listeners.items()):
+            delivery.add(tick.number, 0, lambda call=listener: call(tick.number))  # type: ignore[misc]
         LOG.debug("tick %d: frontier %d, %.0f ms", tick.number, tick.frontier, 1000 * tick.seconds["total"])
 
     def _commit(self, tick: Tick, rows: list[tuple[Stream, Available]]) -> None:
-        budgets, outlets = self.declared.budgets, self.declared.outlets
+        budgets, outbox = self.declared.budgets, self.declared.outbox
         budgets.record(tick.admitted)
         tick.counters |= budgets.counters()
         tick.answers = {q: budgets.mark(q, t) for q, t in tick.answers.items()}
         outputs: dict[str, pa.Table] = {}
         if self.store.runs.durable:  # what a crash between here and the sinks would lose
-            outputs = {q.lower(): t for q, t in tick.answers.items() if outlets[q.lower()].sinks}
+            outputs = outbox.outputs(tick.answers)
             outputs |= {view.kept_name(s): table for s, table in tick.late.items()}
         offsets = {s.key: a.offset for s, a in rows}
         lap = self._stopwatch()
@@ -291,7 +293,8 @@ class Runtime:
         tick.seconds["archives"] = self._stopwatch() - lap
         tick.failed |= archives.failed
         kept = (archives.slots, archives.marks)
-        self.ticker.commit(tick, offsets, outputs, budgets.dump() if budgets.behind else None, kept)
+        reached = outbox.reached(tick.number)
+        self.ticker.commit(tick, offsets, outputs, budgets.dump() if budgets.behind else None, kept, reached)
         self.declared.archives.accept(archives)
         self.declared.let_in()
         reach("after manifest")
@@ -319,11 +322,7 @@ class Runtime:
 
     def _deliver(self, tick: Tick) -> None:
         declared = self.declared
-        for name, table in tick.answers.items():
-            outlet = declared.outlets[name.lower()]
-            for sink in outlet.sinks:
-                sink.write(name, tick.number, table)
-            outlet.recent.add(tick.number, table)
+        declared.outbox.deliver(tick.number, tick.answers)
         for name, error in tick.failed.items():
             LOG.error("query %s, tick %d: %s", name, tick.number, error)
             declared.failures[name] = error
@@ -334,16 +333,21 @@ class Runtime:
             found.rows += tick.counters.get(f"rows.{key}", 0)
             found.late += tick.counters.get(f"late.{key}", 0)
 
+    def _stop_queries(self, stopped: Mapping[str, WindrowError]) -> None:
+        """Stop queries before a tick."""
+        for key, error in stopped.items():
+            LOG.error("%s", error)
+            self.declared.failures[key] = error
+            self.ticker.drop_query(key)
+
     def _redeliver(self) -> None:
-        """After a crash between manifest and sinks: hand the last answers over again."""
-        outlets = self.declared.outlets
+        """After a crash between manifest and what comes behind it: keep the last answers and late rows again."""
         for (query, number), refs in self.ticker.manifest.outputs.items():
-            for table in (self.store.runs.read(ref).table for ref in refs):
-                if query.startswith("~"):
+            if query.startswith("~"):
+                for table in (self.store.runs.read(ref).table for ref in refs):
                     self.late_rows.write(query[1:], number, table)
-                elif query in outlets and query in self.ticker.queries:
-                    for sink in outlets[query].sinks:
-                        sink.write(self.ticker.queries[query].plan.name, number, table)
+        self.declared.outbox.redeliver()
+        self.declared.outbox.report_missing()
 
     def _refresh_tables(self) -> None:
         for name, table in self.declared.tables.items():
@@ -417,7 +421,10 @@ class Runtime:
         self.check()
 
     def drain(self, seconds: float = 60.0) -> None:
-        """Wait until every stream has handed over all it has now."""
+        """Wait until every stream has handed over all it has now, and whoever takes the answers has taken them.
+
+        Receivers that fail when tried once more, or hang, are not waited for.
+        """
         deadline = time.monotonic() + seconds
         while self._error is None and self._running and time.monotonic() < deadline:
             offsets = self.ticker.manifest.offsets
@@ -428,6 +435,11 @@ class Runtime:
             self._wake.set()
             time.sleep(0.01)
         self.check()
+        settle(self._deliveries(), max(0.0, deadline - time.monotonic()))
+
+    def _deliveries(self) -> list[Delivery]:
+        """Everybody who is told of answers and ticks."""
+        return [*(d for o in list(self.declared.outlets.values()) for d in o.deliveries), *self.listeners]
 
     def stop(self) -> None:
         """End after the tick that runs; everything so far is kept."""
@@ -439,6 +451,7 @@ class Runtime:
         self._loop = None
         for stream in self.declared.streams.values():
             stream.source.close()
+        settle(self._deliveries(), STOPPING if self.store.runs.durable else 6 * STOPPING)
         for outlet in self.declared.outlets.values():
             outlet.close()
         self.job.close()
@@ -515,6 +528,8 @@ class Runtime:
             "failed": {name: str(error) for name, error in self.declared.failures.items()},
             **self.figures.status(self),
             "archives": self.declared.archives.status(),
+            "sinks": self.declared.outbox.status(),
+            "receivers": {d.label: d.status() for d in self._deliveries() if not d.retried},
         }
 
     def quality(self, query: str) -> dict[str, Any] | None:

@@ -256,6 +256,18 @@ class Ticker:
             **self._chosen(),
         )
 
+    def forget_sink(self, query: str, name: str) -> None:
+        """Keep nothing for a sink any more, durably."""
+        sinks = dict(self.manifest.sinks)
+        sinks[query] = {n: r for n, r in sinks.get(query, {}).items() if n != name}
+        self._put(replace(self.manifest, version=self.manifest.version + 1, sinks=sinks))
+
+    def forget_outputs(self, query: str) -> None:
+        """Keep no answers of a query for its sinks."""
+        outputs = {k: refs for k, refs in self.manifest.outputs.items() if k[0] != query}
+        sinks = {q: each for q, each in self.manifest.sinks.items() if q != query}
+        self.manifest = replace(self.manifest, outputs=outputs, sinks=sinks)
+
     def _chosen(self) -> dict[str, Any]:
         """The choices in force, for the manifest."""
         chosen = {q: {str(step): value for step, value in made.items()} for q, made in self.choices.chosen().items()}
@@ -335,14 +347,17 @@ class Ticker:
         outputs: Mapping[str, pa.Table] | None = None,
         budget: Mapping[str, Any] | None = None,
         archives: tuple[Mapping[SlotKey, tuple[RunRef, ...]], Mapping[str, Any]] = ({}, {}),
+        sinks: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
-        """Make a tick real: the next manifest. `outputs` are kept with it until the commit after, for sinks.
+        """Make a tick real: the next manifest. `outputs` are kept with it until all sinks of their query have them.
 
-        `archives`: the files of archives, and their last updates and layouts.
+        `archives`: the files of archives, and their last updates and layouts. `sinks`: by query, what each has.
         """
         assert self._next is not None
         begin = time.perf_counter()
-        kept = {
+        reached = {query: min(each.values()) for query, each in (sinks or {}).items() if each}
+        kept = {k: refs for k, refs in self.manifest.outputs.items() if k[1] > reached.get(k[0], k[1])}
+        kept |= {
             (query, tick.number): self.store.runs.write(("answers", query), tick.number, [Run(table)])
             for query, table in (outputs or {}).items()
         }
@@ -350,7 +365,8 @@ class Ticker:
         reach("before manifest")
         read = {s: o for s, o in {**self.manifest.offsets, **(offsets or {})}.items() if s in self.streams}
         prepared = {**prepared, "runs": {**prepared["runs"], **archives[0]}, "archives": archives[1]}
-        self._put(replace(self.manifest, **prepared, offsets=read, outputs=kept, budget=budget or {}))
+        prepared |= {"outputs": kept, "sinks": sinks or {}, "offsets": read, "budget": budget or {}}
+        self._put(replace(self.manifest, **prepared))
         self._generations, self._next = generations, None
         self._clockless -= self.manifest.clocks.keys() | self.manifest.firsts.keys()
         self.sharing.used()

@@ -77,15 +77,19 @@ class DeltaRelationSink(DeltaSink):
         super().__init__(path, owner=owner)
         self._key = list(key)
 
-    def fill(self, query: str, tick: int, relation: pa.Table) -> None:
-        """Make the table what the relation is after a tick; later ticks go on from there."""
-        plain = relation.drop_columns([c for c in ("_ts", "_op") if c in relation.column_names])
-        missing = [k for k in self._key if k not in plain.column_names]
+    def check(self, query: str, columns: Sequence[str]) -> None:
+        """Refuse a relation that lacks a column of the key."""
+        missing = [k for k in self._key if k not in columns]
         if missing:
             raise SourceError(
                 f'the answer of query "{query}" has no column "{missing[0]}"',
-                hint=f"its columns are {', '.join(plain.column_names)}",
+                hint=f"its columns are {', '.join(columns)}",
             )
+
+    def fill(self, query: str, tick: int, relation: pa.Table) -> None:
+        """Make the table what the relation is after a tick; later ticks go on from there."""
+        plain = relation.drop_columns([c for c in ("_ts", "_op") if c in relation.column_names])
+        self.check(query, plain.column_names)
         self._check(query, plain)
         self._append(query, tick, plain, "overwrite")
 

@@ -18,7 +18,11 @@ from windrow.sources.casting import conform
 if TYPE_CHECKING:
     import psycopg
 
-CONNECT_SECONDS = 10
+_PATIENCE: Mapping[str, Any] = {
+    "connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}  # fmt: skip
+"""How long to wait for a server, and for the network to it; seconds, and milliseconds."""
 
 _FIXED: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
@@ -48,7 +52,7 @@ class Postgres:
         """A new connection, in UTC."""
         psycopg = driver()
         try:
-            connection = psycopg.connect(self.dsn, connect_timeout=CONNECT_SECONDS, autocommit=True)
+            connection = psycopg.connect(self.dsn, **_PATIENCE, autocommit=True)
         except psycopg.ProgrammingError as error:  # the string itself does not parse
             raise SourceError("the PostgreSQL connection string is not valid", detail=_first(error)) from None
         connection.execute("SET TimeZone TO 'UTC'")

@@ -10,6 +10,7 @@ Cost: a tick reads the table once if rows go, and so suits relations of up to so
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,9 +25,13 @@ if TYPE_CHECKING:
 class PostgresRelationSink(PostgresSink):
     """Keeps a table equal to a relation."""
 
+    def check(self, query: str, columns: Sequence[str]) -> None:
+        """Any relation will do."""
+
     def fill(self, query: str, tick: int, relation: pa.Table) -> None:
         """Make the table what the relation is after a tick; later ticks go on from there."""
-        self._retried(query, tick, lambda: self._fill(query, tick, relation))
+        with self._explained(query, tick):
+            self._fill(query, tick, relation)
 
     def _fill(self, query: str, tick: int, relation: pa.Table) -> None:
         from psycopg import sql

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -24,19 +25,56 @@ class Sink(Protocol):
 class RelationSink(Sink, Protocol):
     """A sink that holds a relation, not its changes."""
 
+    def check(self, query: str, columns: Sequence[str]) -> None:
+        """Refuse a relation that cannot be held, when the sink is attached."""
+
     def fill(self, query: str, tick: int, relation: pa.Table) -> None:
         """Hold the relation as it is after a tick; later ticks change it."""
+
+
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "parquet": ("path",),
+    "json": ("path",),
+    "memory": ("rows",),
+    "terminal": ("rows",),
+    "postgres": ("dsn", "table", "mode"),
+    "postgresql": ("dsn", "table", "mode"),
+    "delta": ("path", "mode", "key"),
+    "kafka": ("servers", "topic", "key", "transactions", "retry"),
+}
+"""What can be said of each kind of sink; `outbox` of all."""
+
+_BYTES = {"": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
+
+
+def outbox_bytes(text: object) -> int | None:
+    """How many bytes of answers may wait for a sink.
+
+    >>> outbox_bytes("64 MB"), outbox_bytes(1000), outbox_bytes(None)
+    (67108864, 1000, None)
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)\s*(|kb|mb|gb)", str(text).strip().lower())
+    if found is None:
+        raise SourceError(f'outbox is "{text}"', hint="it is a number of bytes, such as '64 MB'")
+    return int(found[1]) * _BYTES[found[2]]
 
 
 def parse_sink(options: Mapping[str, str], *, owner: str = "") -> Sink:
     """The sink that options describe. `owner`: the identity of the home whose ticks these are.
 
     parquet | json (path), memory ([rows]), terminal ([rows]),
-    postgres (dsn, [table], [retry], [mode: append | upsert]), delta (path, [mode: append | upsert], [key]),
+    postgres (dsn, [table], [mode: append | upsert]), delta (path, [mode: append | upsert], [key]),
     kafka (servers, topic, [key], [transactions], [retry], [kafka.*])
     """
     given = {k.lower(): str(v) for k, v in options.items()}
     kind = given.get("sink", given.get("source", "")).lower()
+    unknown = {k for k in given.keys() - {"sink", "source", *OPTIONS.get(kind, given)} if not k.startswith("kafka.")}
+    if unknown:
+        raise SourceError(
+            f'the {kind} sink has no option "{min(unknown)}"', hint=f"its options are {', '.join(OPTIONS[kind])}"
+        )
     if kind in {"parquet", "json"}:
         from windrow.sinks.directory import DirectorySink
 
@@ -57,9 +95,7 @@ def parse_sink(options: Mapping[str, str], *, owner: str = "") -> Sink:
         mode = given.get("mode", "append").lower()
         if mode not in modes:
             raise SourceError(f'the postgres sink has no mode "{mode}"', hint="its modes are append and upsert")
-        return modes[mode](
-            _need(given, "dsn", kind), given.get("table"), owner=owner, patience=float(_count(given, "retry", 300) or 0)
-        )
+        return modes[mode](_need(given, "dsn", kind), given.get("table"), owner=owner)
     if kind == "delta":
         from windrow.sinks.delta import MODES, DeltaRelationSink, DeltaSink
 

@@ -15,8 +15,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import logging
 import pickle
 import threading
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,12 +36,17 @@ from windrow.runtime.stage import Stage
 from windrow.runtime.task_state import TaskMemory
 from windrow.runtime.wire import SCHEMA, decode_table, encode_table, pack, unpack
 from windrow.sources.protocol import Available, Piece
-from windrow.spark.unwrap import unwrap
+from windrow.spark.unwrap import lost, unwrap, workers_lost
 from windrow.store.manifest import SlotKey
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
+
+LOG = logging.getLogger("windrow.engine")
+
+ATTEMPTS = 4
+"""How often the job of a tick is run when workers go away."""
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -107,10 +114,7 @@ class SparkJob:
         for stage in range(1, stages + 1):
             dealt = envelopes.repartitionById(program.partitions, envelopes["to"])
             envelopes = dealt.mapInArrow(_stage_task(shipped, stage, stage == stages), self._schema)
-        try:
-            return list(unpack(envelopes.toArrow().to_batches()))
-        except Exception as error:
-            raise unwrap(error) from error
+        return list(unpack(_collected(envelopes).to_batches()))
 
     def map(self, work: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
         """What a function gives for each value, computed by tasks; values and results are small."""
@@ -179,6 +183,21 @@ class SparkJob:
             with contextlib.suppress(Exception):  # Spark may be gone
                 self._deployed[2].destroy()
             self._deployed = None
+
+
+def _collected(envelopes: DataFrame) -> pa.Table:
+    """Run a job; again if Python workers or executors went away: nothing has happened until a manifest names it."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return envelopes.toArrow()
+        except Exception as error:
+            if not lost(error):
+                raise unwrap(error) from error
+            LOG.warning("workers of Spark went away while a tick was computed, time %d of %d", attempt, ATTEMPTS)
+            if attempt == ATTEMPTS:
+                raise workers_lost(error, attempt) from error
+            time.sleep(0.25 * 2**attempt)
+    raise AssertionError
 
 
 def _cut(table: pa.Table, pieces: int) -> Iterator[pa.Table]:

@@ -28,6 +28,10 @@ _THROWN = re.compile(
 )
 _EMPTY = ("Exception thrown in awaitResult", "Job aborted", "An error occurred while calling", "Task failed while")
 
+_LOST = re.compile(
+    r"Python worker (exited|failed|did not)|PYTHON_WORKER_|ExecutorLostFailure|ExecutorDeadException|worker lost"
+    r"|Stream closed|EOFException|Broken pipe|Connection reset|Socket closed|FetchFailed"
+)
 # Conditions, and messages without one, that blame the input.
 _BAD_INPUT = (
     "PATH_NOT_FOUND",
@@ -50,6 +54,25 @@ def unwrap(error: BaseException) -> WindrowError:
     made = _from_python(text) or _from_java(text, trace or text)
     made.java_trace = trace  # type: ignore[attr-defined]
     made.__cause__ = error
+    return made
+
+
+def lost(error: BaseException) -> bool:
+    """Whether a worker or an executor went away, so that the same job may succeed when it is run again."""
+    if isinstance(error, WindrowError):
+        return False
+    text = f"{_text(error)}\n{_java_trace(error) or ''}"
+    return _from_python(text) is None and _LOST.search(text) is not None
+
+
+def workers_lost(error: BaseException, times: int) -> WindrowError:
+    """What to say when it did not."""
+    made = RuntimeFailure(
+        f"the workers of Spark went away {times} times while one tick was computed",
+        detail="they were killed, ran out of memory, or a function of a query ends its process",
+        hint="give the workers more memory (spark.executor.memoryOverhead), or drop the query; then start again",
+    )
+    made.java_trace = _java_trace(error) or _text(error)  # type: ignore[attr-defined]
     return made
 
 

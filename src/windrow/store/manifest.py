@@ -34,10 +34,11 @@ class Manifest:
     source. `declared`: the identity of each stream's declaration, so that one that is declared anew begins anew.
     `marks`: the greatest time seen on each stream. `frontier`: all that happened up to here has been answered.
     `clocks`: the instant at which each query's clock started; `firsts`: where those would start that time has not
-    reached. `runs`: operator state, dealt over `partitions`. `outputs`: answers of (query, tick) that some sink may not
-    have yet. `choices`: the orders and plans that joins follow, by query and step; `heavy`: keys that lie apart.
-    `budget`: what tick budgets know. `deadlines`: of queries with deadlines, the period and the instant for
-    which they were evaluated last. `archives`: the last update of each archive and its layouts. `catalog` and
+    reached. `runs`: operator state, dealt over `partitions`. `outputs`: answers of (query, tick) that some sink may
+    not have yet; `sinks`: by query, the sinks that were attached, and the last tick that each is known to have.
+    `choices`: the orders and plans that joins follow, by query and step; `heavy`: keys that lie apart. `budget`: what
+    tick budgets know. `deadlines`: of queries with deadlines, the period and the instant for which they were
+    evaluated last. `archives`: the last update of each archive and its layouts. `catalog` and
     `changes`: the catalog in force, as its last whole version and what was changed since.
     """
 
@@ -52,6 +53,7 @@ class Manifest:
     firsts: Mapping[str, int] = field(default_factory=dict)
     runs: Mapping[SlotKey, tuple[RunRef, ...]] = field(default_factory=dict)
     outputs: Mapping[tuple[str, int], tuple[RunRef, ...]] = field(default_factory=dict)
+    sinks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     choices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     heavy: tuple[Any, ...] = ()
     budget: Mapping[str, Any] = field(default_factory=dict)
@@ -107,6 +109,7 @@ def _plain(m: Manifest) -> dict[str, Any]:
         "packs": list(packs),
         "runs": [[*key, flat(refs)] for key, refs in m.runs.items()],
         "outputs": [[*key, flat(refs)] for key, refs in m.outputs.items()],
+        "sinks": {query: dict(reached) for query, reached in m.sinks.items()},
         "choices": {query: dict(chosen) for query, chosen in m.choices.items()},
         "heavy": list(m.heavy),
         "changes": list(m.changes),
