@@ -11,7 +11,7 @@ The fact table is indexed on each stream's key columns. A row finds its facts on
 table at t touches only rows from t on: an inserted fact is active from its `ts`, a deleted one until the `ts` of the
 negative element. Facts that have ended are forgotten.
 
-State: the rows in memory with their priorities, the facts, and counters. The kernel is `shedding/memory.py`; `advance`
+State: the rows in memory with their priorities, the facts, and counters. The kernel is `star_memory.py`; `advance`
 gathers its input and output columns. Cost per advance: the memory and the new rows with their facts, once; then the
 kernel's cost per instant.
 """

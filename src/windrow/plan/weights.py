@@ -1,6 +1,6 @@
 """Aggregates that can be scaled: the plan of a query whose streams may be shed before they are processed.
 
-A kept row comes with a weight, the inverse of the probability with which it was kept (`shedding/estimate.py`); rows
+A kept row comes with a weight, the inverse of the probability with which it was kept (`runtime/admission.py`); rows
 that were certain to be kept weigh 1. Here the weights are carried from the scans up to every aggregate that can use
 them, and the aggregate gets further columns beside its own:
 

@@ -23,8 +23,8 @@ rows and is forgotten. When the rest alone exceeds the budget, shedding cannot h
 
 Rows are chosen by importance: the most important are kept for certain, and of the rest a few are drawn (`FLOOR` of what
 is kept), each with the same known probability, so that sums over a shed stream can still be scaled without bias
-(`estimate.py`). Without importance all rows are drawn alike. What is drawn depends on the rows' codes (hashes of their
-values) alone, so a task that is run again keeps the same rows.
+(`plan/weights.py`). Without importance all rows are drawn alike. What is drawn depends on the rows' codes (hashes of
+their values) alone, so a task that is run again keeps the same rows.
 
 Nothing here reads a clock or rows: time and counts are given, so that a simulation can run it.
 """
