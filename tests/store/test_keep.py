@@ -59,7 +59,14 @@ def test_a_change_is_written_with_its_manifest(tmp_path: Path) -> None:
         saved = engine.runtime.ticker.sharing.saved()
         store = Store.open(tmp_path, read_only=True)
         shown = describe(store, store.latest())
-        assert shown["declared"] == {"streams": ["s"], "tables": [], "queries": ["q1", "q2"], "archives": []}
+        assert shown["declared"] == {
+            "streams": ["s"],
+            "tables": [],
+            "queries": ["q1", "q2"],
+            "archives": [],
+            "templates": [],
+            "groups": [],
+        }
         assert (shown["catalog"], shown["changes"], list(shown["queries"])) == (1, 2, ["q1", "q2"])
         written = {**saved, "queries": dict(saved["queries"])}
         assert in_force(store, store.latest())["shared"] == json.loads(json.dumps(written))

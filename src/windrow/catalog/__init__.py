@@ -1,14 +1,15 @@
-"""What has been declared: streams, tables, queries, archives and user functions.
+"""What has been declared: streams, tables, queries, archives, templates with their queries, and user functions.
 
-Invariant: every name is unique among streams, tables, queries and archives (case-insensitively), and nothing is
+Invariant: every name is unique among all of these but functions (case-insensitively), and nothing is
 half-registered: a catalog is a value that statements replace, not a place they mutate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -68,12 +69,55 @@ class ArchiveDef:
 
 
 @dataclass(frozen=True)
+class TemplateDef:
+    """A template: a SELECT in which `$name` stands for the value of a parameter.
+
+    `typed`: where a value is computed with, it is cast to the type of its parameter.
+    """
+
+    name: str
+    parameters: Mapping[str, pa.DataType]
+    body: str
+    text: str  # the whole statement
+    typed: bool = True
+
+
+class Instance(NamedTuple):
+    """A query of a template: what it is called, and the values of the parameters, as they are and as literals."""
+
+    name: str
+    values: tuple[Any, ...]
+    literals: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class QueriesDef:
+    """Queries from one template, whose answers are one: those of VALUES, or those that the rows of a `table` ask for,
+    which come and go with it and are not listed here."""
+
+    name: str
+    template: str
+    parameters: Mapping[str, pa.DataType]
+    table: str | None = None
+    instances: Names[Instance] = field(default_factory=Names)
+
+    def rows(self, instances: Iterable[Instance]) -> pa.Table:
+        """The values of instances, a row for each."""
+        columns = list(zip(*(i.values for i in instances), strict=True)) or [()] * len(self.parameters)
+        arrays = [pa.array(list(c), t) for c, t in zip(columns, self.parameters.values(), strict=True)]
+        return pa.Table.from_arrays(arrays, names=list(self.parameters))
+
+
+@dataclass(frozen=True)
 class FunctionDef:
     """A user's vectorised function: Arrow arrays in, an array-like of `returns` out."""
 
     name: str
     fn: Callable[..., object]
     returns: pa.DataType
+
+
+Declared = StreamDef | TableDef | QueryPlan | ArchiveDef | TemplateDef | QueriesDef
 
 
 @dataclass(frozen=True)
@@ -85,19 +129,33 @@ class Catalog:
     queries: Mapping[str, QueryPlan] = field(default_factory=Names)
     functions: Mapping[str, FunctionDef] = field(default_factory=Names)
     archives: Mapping[str, ArchiveDef] = field(default_factory=Names)
+    templates: Mapping[str, TemplateDef] = field(default_factory=Names)
+    groups: Mapping[str, QueriesDef] = field(default_factory=Names)  # queries from templates
 
-    def kinds(self) -> dict[str, Mapping[str, StreamDef | TableDef | QueryPlan | ArchiveDef]]:
+    def kinds(self) -> dict[str, Mapping[str, Declared]]:
         """What is declared, by kind."""
-        return {"stream": self.streams, "table": self.tables, "query": self.queries, "archive": self.archives}
+        return {
+            "stream": self.streams, "table": self.tables, "query": self.queries, "archive": self.archives,
+            "template": self.templates, "queries": self.groups,
+        }  # fmt: skip
 
     def readers(self, name: str) -> list[str]:
-        """The queries and archives that read a stream or table."""
+        """The queries and archives that read a stream or table, and the queries from templates that may."""
         plans = [*self.queries.values(), *(a.plan for a in self.archives.values())]
-        return [q.name for q in plans if name.lower() in {r.lower() for r in q.streams + q.tables}]
+        found = [q.name for q in plans if name.lower() in {r.lower() for r in q.streams + q.tables}]
+        word = re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
+        templates = [t.name for t in self.templates.values() if word.search(t.body)]
+        return found + templates + [g.name for g in self.groups.values() if (g.table or "").lower() == name.lower()]
 
-    def add(self, item: StreamDef | TableDef | QueryPlan | ArchiveDef) -> Catalog:
-        """The catalog with one more declaration; a taken name is an error."""
+    def users(self, template: str) -> list[str]:
+        """The queries from a template."""
+        return [g.name for g in self.groups.values() if g.template.lower() == template.lower()]
+
+    def add(self, item: Declared) -> Catalog:
+        """The catalog with one more declaration; a taken name is an error, but queries may get more instances."""
         key = item.name.lower()
+        if isinstance(item, QueriesDef) and key in self.groups:
+            return replace(self, groups=Names.of(self.groups).put(key, item))
         for kind, names in self.kinds().items():
             if key in names:
                 raise BindingError(
@@ -113,6 +171,10 @@ class Catalog:
                 return replace(self, queries=Names.of(self.queries).put(key, item))
             case ArchiveDef():
                 return replace(self, archives=Names.of(self.archives).put(key, item))
+            case TemplateDef():
+                return replace(self, templates=Names.of(self.templates).put(key, item))
+            case QueriesDef():
+                return replace(self, groups=Names.of(self.groups).put(key, item))
 
     def drop(self, kind: str, name: str, if_exists: bool = False) -> Catalog:
         """The catalog without one declaration; a stream or table that a query reads stays."""
@@ -122,8 +184,8 @@ class Catalog:
             if if_exists:
                 return self
             raise BindingError(f'{kind} "{name}" does not exist', hint=_known(kind, names))
-        if kind in ("stream", "table"):
-            readers = self.readers(key)
+        if kind in ("stream", "table", "template"):
+            readers = self.users(key) if kind == "template" else self.readers(key)
             if readers:
                 raise BindingError(
                     f'{kind} "{name}" is in use',
@@ -137,6 +199,10 @@ class Catalog:
                 return replace(self, tables=_without(self.tables, key))
             case "archive":
                 return replace(self, archives=_without(self.archives, key))
+            case "template":
+                return replace(self, templates=_without(self.templates, key))
+            case "queries":
+                return replace(self, groups=_without(self.groups, key))
             case _:
                 return replace(self, queries=_without(self.queries, key))
 
@@ -146,5 +212,5 @@ def _without(names: Mapping[str, T], key: str) -> Names[T]:
 
 
 def _known(kind: str, names: Mapping[str, object]) -> str:
-    plural = {"query": "queries"}.get(kind, f"{kind}s")
+    plural = {"query": "queries", "queries": "queries from templates"}.get(kind, f"{kind}s")
     return f"known {plural}: {', '.join(names)}" if names else f"there are no {plural}"

@@ -68,7 +68,7 @@ def declare(engine: Engine, script: str) -> None:
     from windrow import cql
 
     catalog, text = engine.catalog, script
-    known = {*catalog.streams, *catalog.tables, *catalog.queries}
+    known = {*catalog.streams, *catalog.tables, *catalog.queries, *catalog.templates, *catalog.groups}
     for statement in cql.parse(script) if known else ():
         name = statement.syntax.name if isinstance(statement, cql.Declaration) else getattr(statement, "name", None)
         if name is not None and name.lower() in known and not statement.text.lstrip().upper().startswith("DROP"):

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from windrow.cql.binding import (
         Bound,
         CreateArchive,
+        CreateQueries,
         CreateQuery,
         CreateStream,
         CreateTable,
+        CreateTemplate,
         Drop,
         Explain,
         bind,
+        compile_instance,
         compile_select,
     )
     from windrow.cql.one_time import OneTimeSelect
@@ -28,15 +31,18 @@ if TYPE_CHECKING:
 __all__ = [
     "Bound",
     "CreateArchive",
+    "CreateQueries",
     "CreateQuery",
     "CreateStream",
     "CreateTable",
+    "CreateTemplate",
     "Declaration",
     "Drop",
     "Explain",
     "OneTimeSelect",
     "Statement",
     "bind",
+    "compile_instance",
     "compile_select",
     "parse",
 ]

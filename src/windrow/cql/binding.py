@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from windrow.catalog import ArchiveDef, Catalog, StreamDef, TableDef
+import pyarrow as pa
+
+from windrow.catalog import ArchiveDef, Catalog, QueriesDef, StreamDef, TableDef, TemplateDef
 from windrow.cql import prepared
 from windrow.cql.archive_syntax import bind_archive
 from windrow.cql.ddl import bind_stream, bind_table
@@ -17,6 +19,8 @@ from windrow.cql.select import bind_select
 from windrow.cql.source import ScriptText
 from windrow.cql.statements import (
     CreateArchiveStatement,
+    CreateQueriesStatement,
+    CreateTemplateStatement,
     Declaration,
     DropStatement,
     ExplainStatement,
@@ -24,10 +28,14 @@ from windrow.cql.statements import (
     SelectStatement,
     Statement,
     parse,
+    parsed,
     whole,
 )
-from windrow.errors import BindingError, Span, WindrowError
-from windrow.plan.nodes import QueryPlan
+from windrow.cql.templates import bind_queries, bind_template
+from windrow.errors import BindingError, Span, UnsupportedError, WindrowError
+from windrow.operators.scalar import holds
+from windrow.plan.nodes import Emit, Filter, Project, QueryPlan, TableScan, walk
+from windrow.scalar_engine import quote
 
 
 @dataclass(frozen=True)
@@ -59,8 +67,22 @@ class CreateArchive:
 
 
 @dataclass(frozen=True)
+class CreateTemplate:
+    """Declare a template."""
+
+    definition: TemplateDef
+
+
+@dataclass(frozen=True)
+class CreateQueries:
+    """Register queries from a template, or more of them."""
+
+    definition: QueriesDef
+
+
+@dataclass(frozen=True)
 class Drop:
-    """Remove a declaration; `kind` is stream, table, query or archive. `name` is as the catalog has it."""
+    """Remove a declaration of some kind. `name` is as the catalog has it."""
 
     kind: str
     name: str
@@ -75,7 +97,7 @@ class Explain:
     format: str
 
 
-Bound = CreateStream | CreateTable | CreateQuery | CreateArchive | Drop | Explain
+Bound = CreateStream | CreateTable | CreateQuery | CreateArchive | CreateTemplate | CreateQueries | Drop | Explain
 
 
 def bind(statement: Statement, catalog: Catalog) -> Bound:
@@ -87,6 +109,10 @@ def bind(statement: Statement, catalog: Catalog) -> Bound:
             return _select(statement, catalog)
         case CreateArchiveStatement():
             return _archive(statement, catalog)
+        case CreateTemplateStatement() | CreateQueriesStatement():
+            return _template(statement, catalog)
+        case DropStatement(where=str(where)):
+            return _drop_some(statement, where, catalog)
         case DropStatement():
             return _drop(statement, catalog)
         case ExplainStatement():
@@ -154,6 +180,63 @@ def _select(statement: SelectStatement | RepeatedSelect, catalog: Catalog) -> Cr
     return CreateQuery(plan)
 
 
+def _template(
+    statement: CreateTemplateStatement | CreateQueriesStatement, catalog: Catalog
+) -> CreateTemplate | CreateQueries:
+    source, found = statement.source, None
+    try:
+        if isinstance(statement, CreateTemplateStatement):
+            made = bind_template(statement.syntax, statement.text, source, catalog)
+            catalog.add(made)
+            return CreateTemplate(made)
+        found = bind_queries(statement.syntax, catalog, source)
+        catalog.add(found)
+        return CreateQueries(found)
+    except WindrowError as error:
+        raise error.at(statement.name_span) from None
+
+
+def _drop_some(statement: DropStatement, where: str, catalog: Catalog) -> Drop | CreateQueries:
+    """Queries of a template without those for whose values a condition holds."""
+    dropped = _drop(replace(statement, where=None), catalog)
+    queries = catalog.groups.get(dropped.name.lower())
+    if queries is None:
+        return dropped
+    if queries.table is not None:
+        raise BindingError(
+            f'queries "{queries.name}" come and go with the rows of table "{queries.table}"',
+            hint="take the rows out of the table",
+            span=statement.name_span,
+        )
+    try:
+        gone = matching(queries, catalog.templates[queries.template.lower()], where, catalog)
+    except WindrowError as error:
+        raise error.at(statement.name_span) from None
+    return CreateQueries(replace(queries, instances=queries.instances.without(*gone)))
+
+
+def matching(queries: QueriesDef, template: TemplateDef, where: str, catalog: Catalog) -> list[str]:
+    """The instances for whose values a condition holds."""
+    given = TableDef(queries.name, template.parameters)
+    scope = Catalog(functions=catalog.functions).add(given)
+    plan = compile_select(f"SELECT * FROM {quote(queries.name)} WHERE {where}", scope, "q", one_time=True)
+    filters = [n for n in walk(plan.root) if isinstance(n, Filter)]
+    scans = [n for n in walk(plan.root) if isinstance(n, TableScan)]
+    if len(scans) != 1 or any(not isinstance(n, Filter | TableScan | Project | Emit) for n in walk(plan.root)):
+        raise UnsupportedError("subqueries and user functions in DROP QUERIES ... WHERE", hint="compare the parameters")
+    columns = zip(*(i.values for i in queries.instances.values()), strict=True)
+    types_ = [t for _, _, t in scans[0].columns]
+    arrays = [pa.array(list(c), t) for c, t in zip(columns, types_, strict=False)]
+    if not arrays:
+        return []
+    found = holds(
+        {c: a for (c, _, _), a in zip(scans[0].columns, arrays, strict=True)},
+        len(queries.instances),
+        [f.predicate.sql() for f in filters],
+    )
+    return [name for name, gone in zip(queries.instances, found.tolist(), strict=True) if gone]
+
+
 def _drop(statement: DropStatement, catalog: Catalog) -> Drop:
     known = catalog.kinds()[statement.kind]
     item = known.get(statement.name.lower())
@@ -162,10 +245,13 @@ def _drop(statement: DropStatement, catalog: Catalog) -> Drop:
             return Drop(statement.kind, statement.name, True)
         raise _unknown(statement.kind, statement.name, [d.name for d in known.values()], statement.name_span)
     readers = catalog.readers(item.name) if statement.kind in ("stream", "table") else []
+    readers = catalog.users(item.name) if statement.kind == "template" else readers
     if readers:
+        kinds = {"archives": "ARCHIVE", "templates": "TEMPLATE", "groups": "QUERIES"}
+        what = next((w for kind, w in kinds.items() if readers[0].lower() in getattr(catalog, kind)), "QUERY")
         raise BindingError(
             f'{statement.kind} "{item.name}" is read by {", ".join(readers)}',
-            hint=f"DROP {'ARCHIVE' if readers[0].lower() in catalog.archives else 'QUERY'} {readers[0]} first",
+            hint=f"DROP {what} {readers[0]} first",
             span=statement.name_span,
         )
     return Drop(statement.kind, item.name, statement.if_exists)
@@ -184,6 +270,23 @@ def _explain(statement: ExplainStatement, catalog: Catalog) -> Explain:
 def _unknown(kind: str, name: str, choices: list[str], span: Span) -> BindingError:
     hint = did_you_mean(name, choices) or (f"known are {', '.join(choices)}" if choices else f"there is no {kind}")
     return BindingError(f'unknown {kind} "{name}"', hint=hint, span=span)
+
+
+def compile_instance(text: str, catalog: Catalog, name: str) -> QueryPlan:
+    """Bind the text of an instance of a template, which is hardly ever parsed."""
+    cut = prepared.cut(text)
+    found = None if cut is None else prepared.repeated(text, cut)
+    if found is None:
+        return compile_select(text, catalog, name)
+    return prepared.bound(found, name, catalog, lambda written: compile_whole(written, catalog, name))
+
+
+def compile_whole(text: str, catalog: Catalog, name: str) -> QueryPlan:
+    """Parse and bind one CREATE QUERY, whatever has been parsed before."""
+    source = ScriptText(text)
+    found = parsed(source, 0, len(text), 1)
+    assert isinstance(found, SelectStatement)
+    return _bound(found, catalog, name)
 
 
 def compile_select(text: str, catalog: Catalog, name: str, one_time: bool = False) -> QueryPlan:

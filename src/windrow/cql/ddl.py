@@ -9,6 +9,7 @@ Clauses come in any order, each at most once. A type is any type DuckDB knows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -64,7 +65,7 @@ def parse_declaration(cursor: Cursor, kind: str) -> DeclarationSyntax:
     offset = cursor.offset
     name = cursor.name(f"the name of the {kind}")
     declaration = DeclarationSyntax(kind, name, offset)
-    declaration.columns = _columns(cursor, kind, name)
+    declaration.columns = parse_columns(cursor, kind, name)
     seen: set[str] = set()
     while cursor.current is not None:
         start = cursor.offset
@@ -75,7 +76,8 @@ def parse_declaration(cursor: Cursor, kind: str) -> DeclarationSyntax:
     return declaration
 
 
-def _columns(cursor: Cursor, kind: str, name: str) -> tuple[ColumnSyntax, ...]:
+def parse_columns(cursor: Cursor, kind: str, name: str) -> tuple[ColumnSyntax, ...]:
+    """Parse `(a BIGINT, ts TIMESTAMP)`."""
     cursor.expect("(", hint=f"write CREATE {kind.upper()} {name} (a BIGINT, ts TIMESTAMP)")
     columns = []
     while True:
@@ -186,7 +188,7 @@ def _options(cursor: Cursor) -> dict[str, str]:
 
 def bind_stream(declaration: DeclarationSyntax, source: ScriptText) -> StreamDef:
     """The definition of a stream."""
-    columns = _bind_columns(declaration, source)
+    columns = bind_columns(declaration.columns, source)
     time, offset = _bind_time(declaration, columns, source)
     try:
         types.check_time(time, columns[time])
@@ -216,7 +218,7 @@ def bind_stream(declaration: DeclarationSyntax, source: ScriptText) -> StreamDef
 
 def bind_table(declaration: DeclarationSyntax, source: ScriptText) -> TableDef:
     """The definition of a table."""
-    columns = _bind_columns(declaration, source)
+    columns = bind_columns(declaration.columns, source)
     valid = None
     if declaration.valid is not None:
         begin, end = (_find(c, columns, source) for c in declaration.valid)
@@ -235,18 +237,19 @@ def bind_table(declaration: DeclarationSyntax, source: ScriptText) -> TableDef:
     return TableDef(declaration.name, columns, declaration.retroactive, valid, dict(declaration.options))
 
 
-def _bind_columns(declaration: DeclarationSyntax, source: ScriptText) -> dict[str, pa.DataType]:
+def bind_columns(written: Iterable[ColumnSyntax], source: ScriptText, what: str = "column") -> dict[str, pa.DataType]:
+    """Columns by their names, with their types."""
     columns: dict[str, pa.DataType] = {}
-    for column in declaration.columns:
+    for column in written:
         if column.name.lower() in (c.lower() for c in columns):
             raise BindingError(
-                f'column "{column.name}" stands twice', hint="give it another name", span=source.span(column.offset)
+                f'{what} "{column.name}" stands twice', hint="give it another name", span=source.span(column.offset)
             )
         try:
             columns[column.name] = types.arrow_type(column.type_text)
         except types.NotKept as refusal:
             raise UnsupportedError(
-                f'column "{column.name}" of type {column.type_text}',
+                f'{what} "{column.name}" of type {column.type_text}',
                 detail=refusal.short,
                 hint=f"declare it {refusal.instead}, and CAST it where it is used",
                 span=source.span(column.type_offset),

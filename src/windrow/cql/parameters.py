@@ -33,7 +33,9 @@ def with_values(text: str, parameters: Parameters | None) -> str:
     values = _Values(parameters)
     pieces, at = [], 0
     for begin, end, name in places:
-        pieces += [text[at:begin], literal(values.take(name))]
+        value = literal(values.take(name))
+        alone = text[:begin].rstrip()[-1:] in ("(", ",", "=", "<", ">")
+        pieces += [text[at:begin], value if alone or not value.startswith("-") else f"({value})"]  # a -- b is no minus
         at = end
     values.check()
     return "".join([*pieces, text[at:]])
@@ -77,6 +79,12 @@ class _Values:
             raise BindingError(f"${unused[0]} is given a value, and does not stand in the query")
 
 
+def _float(value: float) -> str:
+    """Few digits as a decimal, many with an exponent: what has one is a DOUBLE, and is read as the nearest."""
+    shown = repr(value)
+    return shown if len(shown) <= 16 or "e" in shown else f"{value:.16e}"
+
+
 def literal(value: Any) -> str:
     """A value as a literal.
 
@@ -92,7 +100,7 @@ def literal(value: Any) -> str:
         case int():
             return str(value)
         case float():
-            return repr(value) if math.isfinite(value) else f"CAST('{value}' AS DOUBLE)"
+            return _float(value) if math.isfinite(value) else f"CAST('{value}' AS DOUBLE)"
         case Decimal():
             return format(value, "f") if value.is_finite() else f"CAST('{value}' AS DOUBLE)"
         case str():

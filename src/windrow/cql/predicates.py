@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from windrow.cql.expressions import BindingContext
 
 _OPERATORS = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NEQ: "="}
-_PLAIN = re.compile(r"(?=.{1,18}$)\d+(\.\d+)?")
+_PLAIN = re.compile(r"(?=.{1,18}$)\d+(\.\d+)?|\d+(\.\d+)?[eE][+-]?\d\d?")
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "="}
 
 

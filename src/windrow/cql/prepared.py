@@ -22,14 +22,14 @@ from sqlglot import exp
 from windrow.catalog import Catalog
 from windrow.errors import WindrowError
 from windrow.plan.nodes import QueryPlan
-from windrow.plan.parametric import Constants, Shape, class_of, mark
+from windrow.plan.parametric import Constants, PlanShape, class_of, mark
 
 MOST = 1024
 """Texts whose plans are remembered; the one that was used least recently goes."""
 
 _CREATE = re.compile(r"\s*CREATE\s+QUERY\s+([A-Za-z_]\w*)\s+AS\s+(?=SELECT\b|WITH\b)", re.IGNORECASE)
-_LITERAL = re.compile(r"('[^']*'|(?<![\w.])\d+(?:\.\d+)?(?![\w.]))", re.ASCII)
-_DOUBTFUL = re.compile(r"[\\\"`$#]|--|/\*|''|&'|(?<![\w'])[EeXxBbNnRr]'|[^\x00-\x7f]|@windrow|7190835462")
+_LITERAL = re.compile(r"('[^']*'|(?<![\w.])\d+(?:\.\d+)?(?:[eE][+-]?\d\d?)?(?![\w.]))", re.ASCII)
+_DOUBTFUL = re.compile(r"[\\\"`$#]|--|/\*|''|&'|(?<![\w'])[EeXxBbNnRr]'|[^\x00-\x7f]|@windrow|7190835462|7\.1908354629")
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
@@ -102,7 +102,7 @@ class _Plans:
     """What was planned for one key, against the declarations that it was planned with; no shape: marks do not do."""
 
     declared: tuple[object, ...] = ()
-    shape: Shape | None = None
+    shape: PlanShape | None = None
 
 
 _known: OrderedDict[tuple[str, ...], _Known] = OrderedDict()
@@ -209,10 +209,10 @@ def bound(statement: Repeated, name: str, catalog: Catalog, bind: Callable[[str]
     return plans.shape.made(constants, lambda: bind(statement.text))
 
 
-def _shape(statement: Repeated, known: _Known, bind: Callable[[str], QueryPlan]) -> Shape | None:
+def _shape(statement: Repeated, known: _Known, bind: Callable[[str], QueryPlan]) -> PlanShape | None:
     text, marks = statement.with_marks()
     try:
-        return Shape.of(bind(text), marks)
+        return PlanShape.of(bind(text), marks)
     except WindrowError:
         if any(m.startswith("'") for m in marks):
             known.texts, known.seen = False, {}

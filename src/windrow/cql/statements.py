@@ -20,15 +20,16 @@ from windrow.cql.ddl import DeclarationSyntax, parse_declaration
 from windrow.cql.dialect import parse_query, tokenize
 from windrow.cql.keep_syntax import split_keep
 from windrow.cql.source import Cursor, ScriptText
+from windrow.cql.templates import VALUES, QueriesSyntax, TemplateSyntax, parse_queries, parse_template
 from windrow.cql.windows import Amount
 from windrow.errors import CQLSyntaxError, Span
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-KINDS = ("stream", "table", "query", "archive")
+KINDS = ("stream", "table", "query", "archive", "template", "queries")
 FORMATS = ("text", "json", "dot", "svg")
-_STARTS = "CREATE STREAM, CREATE TABLE, CREATE QUERY, CREATE ARCHIVE, DROP, EXPLAIN or SELECT"
+_STARTS = "CREATE STREAM, CREATE TABLE, CREATE QUERY, CREATE ARCHIVE, CREATE TEMPLATE, DROP, EXPLAIN or SELECT"
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class RepeatedSelect(Statement):
 
 def whole(statement: RepeatedSelect) -> SelectStatement:
     """The statement, parsed."""
-    found = _parsed(statement.source, statement.offset, statement.offset + len(statement.text), 1)
+    found = parsed(statement.source, statement.offset, statement.offset + len(statement.text), 1)
     assert isinstance(found, SelectStatement)
     return found
 
@@ -88,13 +89,32 @@ class CreateArchiveStatement(Statement):
 
 
 @dataclass(frozen=True)
+class CreateTemplateStatement(Statement):
+    """CREATE TEMPLATE name (parameters) AS SELECT ..."""
+
+    name: str
+    name_span: Span
+    syntax: TemplateSyntax
+
+
+@dataclass(frozen=True)
+class CreateQueriesStatement(Statement):
+    """CREATE QUERIES name FROM TEMPLATE name VALUES ... | USING TABLE name."""
+
+    name: str
+    name_span: Span
+    syntax: QueriesSyntax
+
+
+@dataclass(frozen=True)
 class DropStatement(Statement):
-    """DROP kind [IF EXISTS] name."""
+    """DROP kind [IF EXISTS] name; of queries from a template, those WHERE a condition holds."""
 
     kind: str
     name: str
     if_exists: bool
     name_span: Span
+    where: str | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +139,7 @@ def parse(script: str) -> tuple[Statement, ...]:
             statements.append(_statement(cursor, queries))
         return tuple(statements)
     for begin, end in places:
-        found = _known(source, begin, end) or _parsed(source, begin, end, queries + 1)
+        found = _known(source, begin, end) or parsed(source, begin, end, queries + 1)
         queries += isinstance(found, SelectStatement | RepeatedSelect)
         if found is not None:
             statements.append(found)
@@ -137,8 +157,10 @@ def _known(source: ScriptText, begin: int, end: int) -> RepeatedSelect | None:
     return RepeatedSelect(source.span(begin), text, source, found.cut.name, begin, found)
 
 
-def _parsed(source: ScriptText, begin: int, end: int, position: int) -> Statement | None:
+def parsed(source: ScriptText, begin: int, end: int, position: int) -> Statement | None:
     """The statement between two places; None if nothing is there."""
+    if (rows := VALUES.match(source.text[begin:end])) is not None:  # however many rows there are
+        return _instances(source, begin, rows)
     tokens = _tokens(source, begin, end)
     if not tokens:
         return None
@@ -147,6 +169,14 @@ def _parsed(source: ScriptText, begin: int, end: int, position: int) -> Statemen
         places = [(int(t.start), int(t.end), t.token_type.name) for t in tokens]
         prepared.remember(cut, int(tokens[0].start), places, found.tree)
     return found
+
+
+def _instances(source: ScriptText, begin: int, rows: re.Match[str]) -> CreateQueriesStatement:
+    start = begin + len(rows[0]) - len(rows[0].lstrip())
+    name, offset = rows["name"], begin + rows.start("rows")
+    syntax = QueriesSyntax(name, rows["template"], rows["rows"], None, offset)
+    place = (source.span(start), rows[0].strip(), source)
+    return CreateQueriesStatement(*place, name, source.span(begin + rows.start("name")), syntax)
 
 
 def _tokens(source: ScriptText, begin: int = 0, end: int | None = None) -> list[Token]:
@@ -243,10 +273,17 @@ def _create(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
     kind = cursor.word.lower()
     if kind not in KINDS:
         raise cursor.unexpected(
-            "STREAM, TABLE, QUERY or ARCHIVE",
-            hint="write CREATE STREAM, CREATE TABLE, CREATE QUERY or CREATE ARCHIVE",
+            "STREAM, TABLE, QUERY, ARCHIVE, TEMPLATE or QUERIES",
+            hint="write CREATE STREAM, CREATE TABLE, CREATE QUERY, CREATE ARCHIVE, CREATE TEMPLATE or CREATE QUERIES",
         )
     cursor.take()
+    if kind in ("template", "queries"):
+        name_span, end = cursor.source.span(cursor.offset), int(cursor.tokens[cursor.end - 1].end) + 1
+        if kind == "template":
+            template = parse_template(cursor, end)
+            return CreateTemplateStatement(*place, template.name, name_span, template)
+        queries = parse_queries(cursor, end)
+        return CreateQueriesStatement(*place, queries.name, name_span, queries)
     if kind in ("stream", "table"):
         return Declaration(*place, parse_declaration(cursor, kind))
     name_span = cursor.source.span(cursor.offset)
@@ -262,14 +299,19 @@ def _create(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
 def _drop(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
     kind = cursor.word.lower()
     if kind not in KINDS:
-        raise cursor.unexpected("STREAM, TABLE, QUERY or ARCHIVE", hint="write DROP QUERY name")
+        raise cursor.unexpected("STREAM, TABLE, QUERY, ARCHIVE, TEMPLATE or QUERIES", hint="write DROP QUERY name")
     cursor.take()
     if_exists = cursor.accept("IF", "EXISTS")
     name_span = cursor.source.span(cursor.offset)
     name = cursor.name(f"the name of the {kind}")
-    if cursor.current is not None:
+    where = None
+    if kind == "queries" and cursor.accept("WHERE"):
+        if cursor.current is None:
+            raise cursor.unexpected("a condition", hint=f"write DROP QUERIES {name} WHERE sym = 42")
+        where = cursor.source.text[cursor.offset : int(cursor.tokens[cursor.end - 1].end) + 1]
+    elif cursor.current is not None:
         raise cursor.unexpected("the end of the statement")
-    return DropStatement(*place, kind, name, if_exists, name_span)
+    return DropStatement(*place, kind, name, if_exists, name_span, where)
 
 
 def _explain(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:

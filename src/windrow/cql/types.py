@@ -148,6 +148,17 @@ def folded(text: str) -> pa.ChunkedArray:
         return _connection().sql(f"SELECT {text} AS c").to_arrow_table().column(0)
 
 
+def selected(query: str) -> pa.Table:
+    """The rows of a SELECT without tables."""
+    import duckdb
+
+    try:
+        with _LOCK:
+            return _connection().sql(query).to_arrow_table()
+    except duckdb.Error as error:
+        raise DuckDBRefusal(_short(str(error))) from None
+
+
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """The type that both are cast to when they meet in one column."""
     if left == right:

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from types import TracebackType
 from typing import Any
 
@@ -25,19 +26,21 @@ import pyarrow.compute as pc
 from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.engine.archive import Archive, archive_table
 from windrow.engine.functions import registered
+from windrow.engine.instances import TemplatePlanner
 from windrow.engine.script import applied, infer_stream
 from windrow.errors import BindingError, WindrowError
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.declarations import Change
 from windrow.runtime.delivery import Delivery
+from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.past import instant_of, kept_log, past_answers
 from windrow.runtime.question_plans import Extra, QuestionPlans, Travels
 from windrow.runtime.runtime import Runtime
 from windrow.sinks import RelationSink, outbox_bytes
 from windrow.store.store import MemoryStore, StateStore, Store
 
-__all__ = ["Engine", "Query"]
+__all__ = ["Engine", "Queries", "Query"]
 
 QUALITY = "windrow.quality"
 
@@ -77,6 +80,7 @@ class Engine:
             "ahead_us": microseconds_of(ahead, "ahead"),
         }
         self.runtime = _opened(runtime, home, spark, self._functions(self.catalog), settings)
+        self.runtime.declared.planner = TemplatePlanner(self._without, strategy)
         try:
             self.catalog = self.runtime.restore(self.catalog, self._without)
         except BaseException:
@@ -133,7 +137,7 @@ class Engine:
         from windrow.sharing.explain import sharing_of
 
         registry = self.runtime.sharing
-        known = plan.name in registry.served or plan.name.lower() in self.catalog.queries
+        known = plan.name in registry.served or plan.name.lower() in self.runtime.ticker.queries
         return sharing_of(registry if known else registry.with_plan(plan), plan)
 
     def stream(self, name: str, data: Any, timestamp: str | None = None, slack: Any = None, **options: Any) -> None:
@@ -223,7 +227,7 @@ class Engine:
             made = CallbackSink(options["fn"])
         else:  # a home's ticks are its own, whoever else writes to the same server
             made = parse_sink({"sink": kind, **options}, owner=self.runtime.store.identity)
-        plan = self.catalog.queries[key]
+        plan = self[key].plan
         if isinstance(made, RelationSink) and not plan.has_op:
             raise BindingError(
                 f'the answer of query "{plan.name}" is a stream, which has no rows to replace',
@@ -311,17 +315,17 @@ class Engine:
             )
 
     def _known(self, name: str) -> str:
-        if name.lower() not in self.catalog.queries:
-            raise BindingError(
-                f'query "{name}" does not exist', hint=f"queries are {', '.join(self.catalog.queries) or 'none yet'}"
-            )
+        if name not in self:
+            some = [*islice(self.catalog.queries, 20), *islice(self.catalog.groups, 20)]
+            raise BindingError(f'query "{name}" does not exist', hint=f"queries are {', '.join(some) or 'none yet'}")
         return name.lower()
 
     def __getitem__(self, name: str) -> Query:
-        return Query(self, self._known(name))
+        key = self._known(name)
+        return Queries(self, key) if key in self.catalog.groups else Query(self, key)
 
     def __contains__(self, name: str) -> bool:
-        return name.lower() in self.catalog.queries
+        return name.lower() in self.catalog.queries or name.lower() in self.catalog.groups
 
     def __enter__(self) -> Engine:
         return self
@@ -446,6 +450,59 @@ class Query:
         return self._engine.runtime.declared.outlets[self._key].recent.subscribe(self.plan.name, callback)
 
 
+class Queries(Query):
+    """Queries from a template: one answer, the values of the parameters before the SELECT list."""
+
+    @property
+    def plan(self) -> QueryPlan:
+        """The plan of some instance, under the name of all."""
+        return self._group.plan
+
+    @property
+    def _group(self) -> TemplateGroup:
+        return self._engine.runtime.declared.groups.live[self._key]
+
+    def __len__(self) -> int:
+        return len(self._group.instances)
+
+    def instances(self) -> pa.Table:
+        """The values of the parameters of all instances, a row for each."""
+        return self._group.definition.rows(self._group.instances.values())
+
+    def quality(self) -> dict[str, Any] | None:
+        """Instances shed nothing by themselves."""
+        return None
+
+    def as_of_tick(self) -> tuple[int, pa.Table]:
+        """`snapshot()`, and the number of the tick after which it holds."""
+        if not self.plan.has_op:
+            return super().as_of_tick()
+        runtime, group = self._engine.runtime, self._group
+        with runtime.view() as view:
+            parts = []
+            for name in group.instances:
+                if name.lower() in runtime.ticker.queries:
+                    rows = view.snapshot(name.lower())
+                    parts.append(group.with_values(rows, name))
+            told = {"windrow.as_of": str(view.frontier), "windrow.isolation": "snapshot"}
+            empty = group.empty.drop_columns(["_ts", "_op"])
+            return view.tick, pa.concat_tables([empty, *parts]).replace_schema_metadata(told)
+
+    def explain(self, format: str = "text") -> str:
+        """The plan of one instance, and with whom it shares."""
+        from windrow.plan.explain import explain
+
+        group = self._group
+        first = next(iter(group.instances), None)
+        running = None if first is None else self._engine.runtime.ticker.queries.get(first.lower())
+        plan = self.plan if running is None else running.plan
+        sharing = self._engine._sharing(plan) if running is not None else None
+        shown = explain(plan, format, strategy=self._engine._strategy, sharing=sharing)
+        if format.lower() != "text":
+            return shown
+        return f"{len(group.instances)} queries from template {group.template.name}, one of them:\n{shown}"
+
+
 def _opened(
     runtime: str,
     home: str | os.PathLike[str] | None,
@@ -485,6 +542,10 @@ def _note(change: Change, bound: Any) -> None:
             change.add("stream", definition)
         case cql.CreateTable(definition):
             change.add("table", definition)
+        case cql.CreateTemplate(definition):
+            change.add("template", definition)
+        case cql.CreateQueries(definition):
+            change.add("queries", definition)
         case cql.CreateQuery(plan):
             change.add("query", plan)
         case cql.CreateArchive(definition):

@@ -18,10 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import Catalog, FunctionDef, StreamDef, TableDef
+from windrow.engine.instances import TemplatePlanner, instances_of
 from windrow.engine.script import bind_script
 from windrow.errors import SourceError, WindrowError
 from windrow.operators.elements import Elements
 from windrow.plan.nodes import QueryPlan
+from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.job import Feed, Job, LocalJob
 from windrow.runtime.tick import Ticker
 from windrow.sharing.query_group import Batch
@@ -126,6 +128,7 @@ class Replay:
         until: int | None,
     ) -> None:
         self.catalog, self.data, self.tables = catalog, data, tables
+        self.planner = TemplatePlanner((), "upa")
         last = max((int(a.ts[-1]) for a in data.values() if len(a.ts)), default=None)
         self.until = until if until is not None else last
 
@@ -151,14 +154,19 @@ class Replay:
         catalog = bind_script(script, catalog, raw_streams, raw_tables)
         catalog = _optimised(catalog, without, strategy)
         end = _instant(until, catalog)
-        read = {name.lower() for q in catalog.queries.values() for name in q.streams + q.tables}
+        planner = TemplatePlanner(without, strategy)
+        plans = [*catalog.queries.values(), *(planner.like(t, catalog) for t in catalog.templates.values())]
+        read = {name.lower() for q in plans for name in q.streams + q.tables}
+        read |= {g.table.lower() for g in catalog.groups.values() if g.table is not None}
         data = {
             k: _arrivals(d, raw_streams, end, staging)
             for k, d in catalog.streams.items()
             if k in read | raw_streams.keys()
         }
         held = {k: _table(d, raw_tables) for k, d in catalog.tables.items() if k in read}
-        return cls(catalog, data, held, end)
+        made = cls(catalog, data, held, end)
+        made.planner = planner
+        return made
 
     def starts(self, plan: QueryPlan) -> int | None:
         """Where a query's clock starts: the earliest row of the streams it reads."""
@@ -206,7 +214,7 @@ class Replay:
             ticker.add_stream(stream)
         for name, table in self.tables.items():
             ticker.set_table(name, table)
-        plans = [p for p in self.catalog.queries.values() if self.starts(p) is not None]
+        plans = [p for p in (*self.catalog.queries.values(), *self._instances(ticker)) if self.starts(p) is not None]
         together = [q for p in plans if (q := ticker.sharing.recognised(p)) is not None]
         if sharing == "auto":
             together = ticker.sharing.worth_sharing(together, self.rate)
@@ -216,6 +224,17 @@ class Replay:
             if plan.name.lower() not in ticker.queries:
                 ticker.add_alone(plan, strategy, self.starts(plan))
         return ticker
+
+    def _instances(self, ticker: Ticker) -> Iterator[QueryPlan]:
+        """The plans of all queries from templates, whose answers the ticker puts together."""
+        for key, instances in instances_of(self.catalog, self.tables, self.planner).items():
+            queries = self.catalog.groups[key]
+            template = self.catalog.templates[queries.template.lower()]
+            group = TemplateGroup(queries, template, self.planner.like(template, self.catalog))
+            ticker.groups.live[key] = group
+            group.put(instances.values(), ())
+            ticker.groups.added(group, instances.values())
+            yield from self.planner.plans(template, instances.values(), self.catalog).values()
 
     def play(self, ticker: Ticker, job: Job, batch_rows: int | None, progress: Progress | None = None) -> Answers:
         """All ticks, from the first row to the last answer."""
@@ -230,14 +249,17 @@ class Replay:
                 raise failure
             ticker.commit(tick)
             ticker.store.sweep()
+            shared += ticker.groups.put_together(tick.answers, tick.shared, ticker.how_shown)
             for name, table in tick.answers.items():
                 parts.setdefault(name, []).append(table)
-            shared += tick.shared
             if progress is not None:
                 progress(done, total)
         for name, table in ticker.shown(shared).items():
             parts[name] = [table]
-        return Answers(dict(self._whole(parts)), self.late())
+        whole = dict(self._whole(parts))
+        for group in ticker.groups.live.values():
+            whole[group.name] = pa.concat_tables([group.empty, *parts.get(group.name, ())]).combine_chunks()
+        return Answers(whole, self.late())
 
     def in_home(self, home: str, job: Job, batch_rows: int | None, strategy: str = "upa", **options: Any) -> Answers:
         """Run every query with state in a new home."""

@@ -49,6 +49,8 @@ def applied(bound: Any, catalog: Catalog) -> Catalog:
     match bound:
         case cql.CreateStream(definition) | cql.CreateTable(definition) | cql.CreateArchive(definition):
             return catalog.add(definition)
+        case cql.CreateTemplate(definition) | cql.CreateQueries(definition):
+            return catalog.add(definition)
         case cql.CreateQuery(plan):
             return catalog.add(plan)
         case cql.Drop(kind, name, if_exists):

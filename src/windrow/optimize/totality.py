@@ -76,7 +76,7 @@ def _accepts(tokens: Sequence[tuple[str, str]], used: Collection[pa.DataType]) -
                 called = after[1] == "(" and text.upper() not in _WORDS
                 fine = text.upper() in (_FUNCTIONS if called else _WORDS)
             case "number":  # a long decimal makes DuckDB cast the column to a decimal that it may not fit
-                fine = len(text.partition(".")[2]) <= 10
+                fine = len(text.partition(".")[2]) <= 10 or "e" in text.lower()
             case "string":  # compared with a column of another type it is cast, at run time
                 fine = not numeric and (not temporal or _is_time(text))
             case "sign" if text in ("+", "-", "*"):

@@ -4,7 +4,7 @@ A *form* is a value (a plan, say) in which marks stand for constants: texts and 
 taken apart once; then `Form.made(constants)` is the value with constants in the place of its marks. What holds no mark
 is shared with the form, and what is one object in the form is one object in what is made of it.
 
-A `Shape` is what planning makes of one text with marks, stage by stage:
+A `PlanShape` is what planning makes of one text with marks, stage by stage:
 
     text ── bind ──► plan ── optimize ──► plan ── recognise ──► member        with marks: once for a shape
          constants ──┴────────────────────┴─────────────────────┘             in their place: for every query
@@ -17,6 +17,7 @@ Cost: the objects on the way from a constant to the top, some 30 microseconds fo
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -30,18 +31,21 @@ from windrow.plan.expr import Constant
 from windrow.plan.nodes import QueryPlan
 
 T = TypeVar("T")
-Class = tuple[int, int] | str
-"""What planning may know of a literal besides that it is one: the digits before and behind the point, or "text"."""
+Class = tuple[int, ...] | str
+"""What planning may know of a literal besides that it is one: the digits before and behind the point and whether there
+is an exponent, or "text"."""
 
 
 def constant_of(literal: str) -> Constant:
     """A plain literal as the plan has it.
 
-    >>> constant_of("'it'").value, constant_of("42").value, constant_of("2.50").value
-    ('it', 42, Decimal('2.50'))
+    >>> constant_of("'it'").value, constant_of("42").value, constant_of("2.50").value, constant_of("25e-1").value
+    ('it', 42, Decimal('2.50'), 2.5)
     """
     if literal.startswith("'"):
         return Constant(literal[1:-1], pa.string())
+    if "e" in literal or "E" in literal:
+        return Constant(float(literal), pa.float64())
     if "." in literal:
         return Constant(Decimal(literal), pa.decimal128(len(literal), len(literal.partition(".")[2])))
     return Constant(int(literal), pa.int64())
@@ -51,7 +55,10 @@ def class_of(literal: str) -> Class | None:
     """The class of a literal; None for one that is never lifted."""
     if literal.startswith("'"):
         return "text"
-    whole, _, fraction = literal.partition(".")
+    digits, _, exponent = literal.lower().partition("e")
+    whole, _, fraction = digits.partition(".")
+    if exponent:
+        return (len(whole), len(fraction), 1) if math.isfinite(float(literal)) else None
     plain = len(literal) <= 18 and (whole == "0" or not whole.startswith("0"))
     return (len(whole), len(fraction)) if plain else None
 
@@ -70,7 +77,7 @@ class Constants:
 class Made:
     """Of which shape a plan was made, and with which constants."""
 
-    shape: Shape
+    shape: PlanShape
     constants: Constants
 
 
@@ -81,6 +88,8 @@ def mark(position: int, literal: str) -> str:
     """The mark for a literal: one of its kind that nobody writes."""
     if literal.startswith("'"):
         return f"'@windrow {position:03d}@'"
+    if "e" in literal or "E" in literal:
+        return f"7.1908354629{position:03d}e17"
     if "." in literal:
         return f"7190835462{position:03d}.9173"
     return f"71908354629173{position:03d}"
@@ -158,7 +167,7 @@ class Form(Generic[T]):
         return lambda texts, _: f"{before}{texts[only]}{after}"
 
     def _constant(self, value: Constant) -> Step | None:
-        if isinstance(value.value, bool | None | float):
+        if isinstance(value.value, bool | None):
             return None
         if value.value in self._constants:
             i = self._constants[value.value]
@@ -237,18 +246,18 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-class Shape:
+class PlanShape:
     """A plan with marks, at one stage of planning."""
 
     def __init__(self, plan: QueryPlan, marks: Sequence[str]) -> None:
         self.plan, self.marks = replace(plan, made=None), tuple(marks)
         self._form = Form(self.plan, self.marks)
         self._proven: dict[tuple[Class, ...], bool] = {}
-        self._after: dict[Hashable, Shape | None] = {}
+        self._after: dict[Hashable, PlanShape | None] = {}
         self.notes: dict[Hashable, Any] = {}  # what is derived from it besides plans
 
     @classmethod
-    def of(cls, plan: QueryPlan, marks: Sequence[str]) -> Shape:
+    def of(cls, plan: QueryPlan, marks: Sequence[str]) -> PlanShape:
         """The shape of a plan whose literals are marks, whatever it is called."""
         return cls(replace(plan, name=_NAME, text=_TEXT), marks)
 
@@ -265,11 +274,11 @@ class Shape:
             proven = self._proven[constants.classes] = same(self._form.made(constants), plan)
         return replace(plan, made=Made(self, constants) if proven else None)
 
-    def after(self, stage: Hashable, function: Callable[[QueryPlan], QueryPlan]) -> Shape | None:
+    def after(self, stage: Hashable, function: Callable[[QueryPlan], QueryPlan]) -> PlanShape | None:
         """The shape behind a stage; None if the stage does not take marks."""
         if stage not in self._after:
             try:
-                self._after[stage] = Shape(function(self.plan), self.marks)
+                self._after[stage] = PlanShape(function(self.plan), self.marks)
             except WindrowError:  # what it refuses for marks it may take for constants
                 self._after[stage] = None
         return self._after[stage]

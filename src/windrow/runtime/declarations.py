@@ -16,14 +16,23 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from windrow.catalog import ArchiveDef, Catalog, StreamDef, TableDef
+from windrow.catalog import (
+    ArchiveDef,
+    Catalog,
+    Declared,
+    Instance,
+    QueriesDef,
+    StreamDef,
+    TableDef,
+    TemplateDef,
+)
 from windrow.errors import SourceError, WindrowError
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.plan.dataflow import answer
@@ -31,6 +40,7 @@ from windrow.plan.nodes import QueryPlan
 from windrow.runtime import view
 from windrow.runtime.archives import Archives, hidden_name
 from windrow.runtime.budget import Budgets
+from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.membership import SharedQuery
 from windrow.runtime.outbox import Outbox
 from windrow.runtime.outlet import Outlet, Recent
@@ -65,7 +75,23 @@ class Frames(Protocol):
         """A DataFrame as the content of a table."""
 
 
-_PLURAL = {"stream": "streams", "table": "tables", "query": "queries", "archive": "archives"}
+_PLURAL = {
+    "stream": "streams", "table": "tables", "query": "queries", "archive": "archives", "template": "templates",
+    "queries": "groups",
+}  # fmt: skip
+
+
+class InstancePlanner(Protocol):
+    """Who plans the instances of templates."""
+
+    def plans(self, template: TemplateDef, instances: Iterable[Instance], catalog: Catalog) -> dict[str, QueryPlan]:
+        """The plan of every instance, by its name."""
+
+    def like(self, template: TemplateDef, catalog: Catalog) -> QueryPlan:
+        """The plan of some instance."""
+
+    def wanted(self, queries: QueriesDef, template: TemplateDef, rows: pa.Table) -> dict[str, Instance]:
+        """The instances that the rows of a table ask for."""
 
 
 @dataclass
@@ -81,10 +107,12 @@ class Change:
     tables: dict[str, TableDef] = field(default_factory=dict)
     queries: dict[str, QueryPlan] = field(default_factory=dict)
     archives: dict[str, ArchiveDef] = field(default_factory=dict)
+    templates: dict[str, TemplateDef] = field(default_factory=dict)
+    groups: dict[str, QueriesDef] = field(default_factory=dict)
     dropped: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in _PLURAL})
     data: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, kind: str, item: StreamDef | TableDef | QueryPlan | ArchiveDef) -> None:
+    def add(self, kind: str, item: Declared) -> None:
         """Declare something."""
         getattr(self, _PLURAL[kind])[item.name.lower()] = item
 
@@ -102,7 +130,20 @@ class Change:
     def only_queries_come(self) -> bool:
         """Whether it need not wait for the end of a tick."""
         budgets = any(q.budget is not None for q in self.queries.values())
-        return not (self.streams or self.tables or self.archives or any(self.dropped.values()) or budgets)
+        others = self.streams or self.tables or self.archives or self.groups
+        return not (others or any(self.dropped.values()) or budgets)
+
+
+@dataclass(frozen=True)
+class InstanceChange:
+    """A change of the instances of a group, with the plans of those that come."""
+
+    queries: QueriesDef
+    template: TemplateDef
+    like: QueryPlan
+    come: Mapping[str, Instance]
+    gone: Mapping[str, Instance]
+    plans: Mapping[str, QueryPlan]
 
 
 class Declarations:
@@ -130,6 +171,9 @@ class Declarations:
         self.busy = threading.RLock()
         self._ended = threading.Condition(self.busy)
         self._job_runs = False
+        self.groups = ticker.groups
+        self.planner: InstancePlanner | None = None
+        self._catalog = Catalog()  # in force
 
     # changes
 
@@ -138,11 +182,13 @@ class Declarations:
         with ExitStack() as undo:
             streams = {k: self._opened(s, change.data.get(k), undo) for k, s in change.streams.items()}
             tables = {k: self._read(t, change.data.get(k)) for k, t in change.tables.items()}
+            coming = self._planned(change, tables)
             with self.busy:
                 if not change.only_queries_come or self.budgets.default_us is not None:
                     self._ended.wait_for(lambda: not self._job_runs)
                 check()
                 over = self._make(change, streams, tables, undo)
+                over += self._make_groups(coming, undo)
                 self._save(change.catalog)
                 undo.pop_all()
             for close in over:
@@ -159,6 +205,8 @@ class Declarations:
         ticker.functions = change.functions
         for key in change.dropped["query"]:
             over.append(self._drop_query(key, undo))
+        for key in change.dropped["queries"]:
+            over.append(self._drop_group(key, undo))
         for key in change.dropped["archive"]:
             self._drop_archive(key, undo)
         for key in change.dropped["stream"]:
@@ -181,6 +229,7 @@ class Declarations:
 
     def _save(self, catalog: Catalog) -> None:
         """Put the catalog in force, durably where there is a home."""
+        self._catalog = catalog
         declared = {k: s.uid for k, s in self.streams.items()}
         if self._saved is None:
             self.ticker.commit_catalog(0, declared)
@@ -214,6 +263,9 @@ class Declarations:
                 self._add_query(plan, undo)
             for archive in restored.archives.values():
                 self._add_archive(archive, undo)
+            self._catalog = restored
+            for queries in restored.groups.values():
+                self._make_groups([self._coming(queries, restored, self.tables)], undo)
             undo.pop_all()
         sharing.settled()
         if sharing.readmitted:  # before any tick: the next restart must find them where they are now
@@ -303,7 +355,17 @@ class Declarations:
         reading = self.tables[key].refresh()
         with self.busy:
             self._ended.wait_for(lambda: not self._job_runs)
-            self.ticker.set_table(key, reading.table)
+            self.set_table(key, reading.table)
+
+    def set_table(self, key: str, table: pa.Table) -> bool:
+        """Let queries see another version of a table from the next tick on; instances follow its rows."""
+        if not self.ticker.set_table(key, table):
+            return False
+        with ExitStack() as undo:
+            for group in [g for g in self.groups.live.values() if (g.definition.table or "").lower() == key]:
+                self._make_groups([self._coming(group.definition, self._catalog, self.tables)], undo)
+            undo.pop_all()
+        return True
 
     def columns(self, data: Any) -> dict[str, pa.DataType]:
         """The columns of a DataFrame or of rows as Arrow types."""
@@ -315,6 +377,13 @@ class Declarations:
     # queries
 
     def _add_query(self, plan: QueryPlan, undo: ExitStack) -> None:
+        """Run a query from the next tick on, with an outlet for its answers."""
+        key = plan.name.lower()
+        plan = self._run_query(plan, undo)
+        empty = answer(plan, Elements.empty(self.ticker.queries[key].schema))
+        self._open_outlet(plan, plan.name, self.budgets.mark(key, empty), undo)
+
+    def _run_query(self, plan: QueryPlan, undo: ExitStack) -> QueryPlan:
         """Run a query from the next tick on; a new one begins with what its streams have kept."""
         key, manifest = plan.name.lower(), self.ticker.manifest
         undo.callback(self.budgets.drop, key)
@@ -323,18 +392,20 @@ class Declarations:
         start = None if known else self._start(plan)
         undo.callback(self._take_back, key)
         self.ticker.add_query(plan, self.strategy, start, materialized=True, known=known)
-        empty = answer(plan, Elements.empty(self.ticker.queries[key].schema))
-        empty = self.budgets.mark(key, empty)
-        log = self._log(plan, empty.schema)
-        outlet = Outlet(plan.name, Recent(empty, self.ticker.manifest.tick), log)
-        _swapped(self.outlets, key, outlet, undo)
-        _swapped(self.failures, key, None, undo)
+        if key in self.failures:
+            _swapped(self.failures, key, None, undo)
         if not known:
             coming = self._newcomers if self._job_runs else self.fresh
             coming.append(key)
             undo.callback(coming.remove, key)
+        return plan
 
-    def _log(self, plan: QueryPlan, schema: pa.Schema) -> AnswerLog | None:
+    def _open_outlet(self, plan: QueryPlan, name: str, empty: pa.Table, undo: ExitStack) -> None:
+        key = name.lower()
+        log = self._log(plan, key, empty.schema)
+        _swapped(self.outlets, key, Outlet(name, Recent(empty, self.ticker.manifest.tick), log), undo)
+
+    def _log(self, plan: QueryPlan, key: str, schema: pa.Schema) -> AnswerLog | None:
         """Where the answers of a query last, if it says KEEP; without a home, as long as the process."""
         if plan.keep is None:
             return None
@@ -342,7 +413,7 @@ class Declarations:
             self._scratch = Place.temporary()
         place = self.place or self._scratch
         assert place is not None
-        return AnswerLog(place, plan.name.lower(), schema, plan.keep, relation=plan.has_op)
+        return AnswerLog(place, key, schema, plan.keep, relation=plan.has_op)
 
     def _add_archive(self, definition: ArchiveDef, undo: ExitStack) -> None:
         """Run the query behind an archive; its rows are kept with their lifetimes."""
@@ -380,6 +451,12 @@ class Declarations:
     def _drop_query(self, key: str, undo: ExitStack) -> Callable[[], None]:
         outlet = self.outlets[key]
         _swapped(self.outlets, key, None, undo)
+        self._end_query(key, undo)
+        self.ticker.forget_outputs(key)
+        return outlet.drop
+
+    def _end_query(self, key: str, undo: ExitStack) -> None:
+        """Run a query no longer."""
         _swapped(self.failures, key, None, undo)
         undo.callback(self.budgets.reinstate, self.budgets.dropped(key))
         for coming in (self.fresh, self._newcomers):
@@ -387,6 +464,64 @@ class Declarations:
                 coming.remove(key)
                 undo.callback(coming.append, key)
         self._forget_query(key, undo)
+
+    # queries from templates
+
+    def _planned(self, change: Change, tables: Mapping[str, LiveTable]) -> list[InstanceChange]:
+        """What comes and goes with a change: instances that it names, and those that rows of its tables ask for."""
+        found = [self._coming(q, change.catalog, {**self.tables, **tables}) for q in change.groups.values()]
+        named = {*change.groups, *change.dropped["queries"]}
+        for key, group in self.groups.live.items():
+            if key not in named and (group.definition.table or "").lower() in tables:
+                found.append(self._coming(group.definition, change.catalog, {**self.tables, **tables}))
+        return found
+
+    def _coming(self, queries: QueriesDef, catalog: Catalog, tables: Mapping[str, LiveTable]) -> InstanceChange:
+        """How to get from the instances that run to those that are wanted."""
+        assert self.planner is not None
+        template = catalog.templates[queries.template.lower()]
+        live = self.groups.live.get(queries.name.lower())
+        there: Mapping[str, Instance] = {} if live is None else live.instances
+        if queries.table is None:
+            come, gone = queries.instances.since(there)
+        else:
+            wanted = self.planner.wanted(queries, template, tables[queries.table.lower()].reading.table)
+            come = {n: i for n, i in wanted.items() if n not in there}
+            gone = {n: i for n, i in there.items() if n not in wanted}
+        like = self.planner.like(template, catalog) if live is None else live.like
+        return InstanceChange(queries, template, like, come, gone, self.planner.plans(template, come.values(), catalog))
+
+    def _make_groups(self, coming: Iterable[InstanceChange], undo: ExitStack) -> list[Callable[[], None]]:
+        for change in coming:
+            key = change.queries.name.lower()
+            group = self.groups.live.get(key)
+            if group is None:
+                group = TemplateGroup(change.queries, change.template, change.like)
+                _swapped(self.groups.live, key, group, undo)
+                self._open_outlet(change.like, group.name, group.empty, undo)
+            undo.callback(self.groups.changed)
+            undo.callback(group.put, list(change.gone.values()), list(change.come))
+            undo.callback(setattr, group, "definition", group.definition)
+            for name in change.gone:
+                self._end_query(name.lower(), undo)
+            group.definition = change.queries
+            group.put(change.come.values(), change.gone)
+            if change.gone:
+                self.groups.changed()
+            else:
+                self.groups.added(group, change.come.values())
+            for plan in change.plans.values():
+                self._run_query(plan, undo)
+        return []
+
+    def _drop_group(self, key: str, undo: ExitStack) -> Callable[[], None]:
+        group, outlet = self.groups.live[key], self.outlets[key]
+        _swapped(self.outlets, key, None, undo)
+        undo.callback(self.groups.changed)
+        _swapped(self.groups.live, key, None, undo)
+        for name in group.instances:
+            self._end_query(name.lower(), undo)
+        self.groups.changed()
         self.ticker.forget_outputs(key)
         return outlet.drop
 

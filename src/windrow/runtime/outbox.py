@@ -87,7 +87,7 @@ class Outbox:
         """Queries that must not go on because too much waits for one of their sinks."""
         found: dict[str, WindrowError] = {}
         for key, outlet in self._outlets.items():
-            sink = outlet.full if key in self._ticker.queries else None
+            sink = outlet.full if key in self._ticker.queries or self._runs(key) else None
             if sink is not None:
                 state = sink.delivery.status()
                 found[key] = StateError(
@@ -97,6 +97,11 @@ class Outbox:
                     hint="what was answered is handed over when the sink takes it; drop the query and create it again",
                 )
         return found
+
+    def _runs(self, key: str) -> bool:
+        """Whether some query from a template, under this name, runs."""
+        group = self._ticker.groups.live.get(key)
+        return group is not None and any(name.lower() in self._ticker.queries for name in group.instances)
 
     def outputs(self, answers: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """The answers of a tick that a crash before their sinks have them would lose."""

@@ -338,7 +338,9 @@ class Runtime:
         for key, error in stopped.items():
             LOG.error("%s", error)
             self.declared.failures[key] = error
-            self.ticker.drop_query(key)
+            group = self.ticker.groups.live.get(key)
+            for name in [key] if group is None else group.instances:
+                self.ticker.drop_query(name)
 
     def _redeliver(self) -> None:
         """After a crash between manifest and what comes behind it: keep the last answers and late rows again."""
@@ -352,7 +354,7 @@ class Runtime:
     def _refresh_tables(self) -> None:
         for name, table in self.declared.tables.items():
             known = table.reading.version_us
-            if table.current().version_us != known and self.ticker.set_table(name, table.reading.table):
+            if table.current().version_us != known and self.declared.set_table(name, table.reading.table):
                 tick = self.ticker.manifest.tick + 1
                 LOG.info("table %s: %d rows from tick %d on", name, table.reading.table.num_rows, tick)
 

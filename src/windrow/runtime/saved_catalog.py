@@ -25,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from windrow.catalog import ArchiveDef, Catalog, StreamDef, TableDef
+from windrow.catalog import ArchiveDef, Catalog, QueriesDef, StreamDef, TableDef, TemplateDef
 from windrow.catalog.names import Names
 from windrow.errors import StateError
 from windrow.plan.nodes import QueryPlan
@@ -36,7 +36,7 @@ from windrow.store.store import Store
 FOLD = 64
 """Declarations in the changes of one manifest, at which the whole catalog is written instead."""
 
-KINDS = ("streams", "tables", "queries", "archives")
+KINDS = ("streams", "tables", "queries", "archives", "templates", "groups")
 Content = Mapping[str, Any]
 
 
@@ -121,6 +121,13 @@ class SavedCatalog:
             assert isinstance(bound, cql.CreateArchive)
             plan = optimize(bound.definition.plan, catalog, off=without, strategy="upa")
             catalog = catalog.add(replace(bound.definition, plan=plan))
+        for plain in content.get("templates", ()):
+            (statement,) = cql.parse(plain["text"])
+            template = cql.bind(statement, catalog)
+            assert isinstance(template, cql.CreateTemplate)
+            catalog = catalog.add(template.definition)
+        for plain in content.get("groups", ()):
+            catalog = catalog.add(_group_of(plain))
         shared = {k: _tuples(v) if k in ("families", "queries") else v for k, v in content["shared"].items()}
         shared["queries"] = Names(shared["queries"])
         self.kept = StoredCatalog(manifest.catalog, manifest.changes, catalog, shared)
@@ -142,6 +149,9 @@ def between(before: tuple[Catalog, Content], after: tuple[Catalog, Content]) -> 
     for kind in KINDS:
         # a declaration is a value that is never made twice
         come, gone = Names.of(getattr(new, kind)).since(getattr(old, kind))
+        if kind == "groups":
+            edited = [k for k in come if k in gone]
+            change |= {"edit groups": [_edit(gone.pop(k), come.pop(k)) for k in edited]} if edited else {}
         change |= {f"drop {kind}": [d.name for d in gone.values()]} if gone else {}
         change |= {f"add {kind}": [_PLAIN[kind](d) for d in come.values()]} if come else {}
     come, gone = Names.of(places["queries"]).since(places_before["queries"])
@@ -158,6 +168,10 @@ def applied(content: Content, change: Content) -> Content:
     for kind in KINDS:
         gone = set(change.get(f"drop {kind}", ()))
         found[kind] = [d for d in content.get(kind, ()) if d["name"] not in gone] + list(change.get(f"add {kind}", ()))
+    for edit in change.get("edit groups", ()):
+        found["groups"] = [
+            {**g, "steps": [*g["steps"], *edit["steps"]]} if g["name"] == edit["name"] else g for g in found["groups"]
+        ]
     if "seats" in change:
         left = set(change["unseat"])
         queries = {n: s for n, s in content["shared"]["queries"].items() if n not in left} | change["seats"]
@@ -172,7 +186,8 @@ def _tuples(found: Mapping[str, list[Any]]) -> dict[str, tuple[Any, ...]]:
 
 
 def _size(change: Content) -> int:
-    return sum(len(change.get(f"{act} {kind}", ())) for act in ("drop", "add") for kind in KINDS) + 1
+    edited = sum(edit["size"] for edit in change.get("edit groups", ()))
+    return sum(len(change.get(f"{act} {kind}", ())) for act in ("drop", "add") for kind in KINDS) + edited + 1
 
 
 def _stream(s: StreamDef) -> dict[str, Any]:
@@ -197,7 +212,47 @@ def _archive(a: ArchiveDef) -> dict[str, Any]:
     return {"name": a.name, "text": a.plan.text}
 
 
-_PLAIN: Mapping[str, Any] = {"streams": _stream, "tables": _table, "queries": _query, "archives": _archive}
+def _template(t: TemplateDef) -> dict[str, Any]:
+    return {"name": t.name, "text": t.text}
+
+
+def _group(g: QueriesDef) -> dict[str, Any]:
+    """Queries from a template; `steps`: the instances that came (their values) and went (their names), in order."""
+    steps = [["come", _packed(g.rows(g.instances.values()))]] if g.instances else []
+    parameters = _schema(g.parameters)
+    return {"name": g.name, "template": g.template, "parameters": parameters, "table": g.table, "steps": steps}
+
+
+def _edit(before: QueriesDef, after: QueriesDef) -> dict[str, Any]:
+    come, gone = after.instances.since(before.instances)
+    steps = [["gone", list(gone)]] if gone else []
+    steps += [["come", _packed(after.rows(come.values()))]] if come else []
+    return {"name": after.name, "size": len(come) + len(gone), "steps": steps}
+
+
+def _group_of(plain: Content) -> QueriesDef:
+    from windrow.cql.templates import with_rows
+
+    found = QueriesDef(plain["name"], plain["template"], _columns(plain["parameters"]), plain["table"])
+    for step, what in plain["steps"]:
+        if step == "gone":
+            found = replace(found, instances=found.instances.without(*what))
+        else:
+            found = with_rows(found, pa.ipc.open_stream(base64.b64decode(what)).read_all())
+    return found
+
+
+def _packed(table: pa.Table) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return base64.b64encode(sink.getvalue()).decode()
+
+
+_PLAIN: Mapping[str, Any] = {
+    "streams": _stream, "tables": _table, "queries": _query, "archives": _archive, "templates": _template,
+    "groups": _group,
+}  # fmt: skip
 
 
 def _schema(columns: Mapping[str, pa.DataType]) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from windrow.runtime import view
+from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.membership import SharedQuery
 from windrow.runtime.outlet import Outlet
 from windrow.runtime.program import QueryProgram
@@ -93,6 +94,10 @@ class TickFigures:
                 | {"deadline": None if ticker.deadlines is None else ticker.deadlines.status(k, manifest.frontier)}
                 for k, o in dict(declared.outlets).items()
                 if k in ticker.queries
+            },
+            "templates": {
+                g.name: self._query(k, declared.outlets[k], manifest, (0, 0)) | _instances(g, declared.failures)
+                for k, g in dict(declared.groups.live).items()
             },
         }
 
@@ -180,6 +185,12 @@ def _shared(ticker: Ticker, key: str, state: Mapping[str, tuple[int, int]]) -> d
         "state_bytes": size,
         "family": query.family,
     }
+
+
+def _instances(group: TemplateGroup, failures: Mapping[str, Any]) -> dict[str, Any]:
+    """How many queries run, and which have failed."""
+    failed = [name for name in failures if name in {n.lower() for n in group.instances}] if failures else []
+    return {"template": group.template.name, "instances": len(group.instances), "failed": failed}
 
 
 def _table(table: LiveTable) -> dict[str, Any]:

@@ -67,7 +67,9 @@ class LiveTable:
         self._clock = clock
         self._failures = 0
         if last is None:
-            self.reading = Reading(self._read() or pa.table({}), self._now(), self._now())
+            found = self._read()  # without rows it still has columns
+            empty = pa.schema(list(definition.columns.items())).empty_table()
+            self.reading = Reading(empty if found is None else found, self._now(), self._now())
             self._schedule()
         else:
             self.reading = Reading(last, self._now(), self._now())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from windrow.plan.nodes import QueryPlan
 from windrow.runtime.admission import Admission, Quotas
 from windrow.runtime.deadlines import DeadlineRecord, Deadlines, evaluated
 from windrow.runtime.heavy_keys import HeavyKeys
+from windrow.runtime.instances import TemplateGroups
 from windrow.runtime.job import Feed, Job
 from windrow.runtime.join_choices import JoinChoices
 from windrow.runtime.membership import SharedQuery, Sharing, has_deadline
@@ -44,7 +45,7 @@ from windrow.runtime.messages import (
 )
 from windrow.runtime.program import Deployment, Functions, Program, QueryProgram
 from windrow.sharing.member import cost_group, read_depth
-from windrow.sharing.query_group import Batch, gathered, tables
+from windrow.sharing.query_group import Batch, Shown, gathered, tables
 from windrow.sharing.recognise import Recognised
 from windrow.sources.protocol import Available
 from windrow.store.failpoints import reach
@@ -107,6 +108,7 @@ class Ticker:
         self._generations: dict[tuple[int, int], str] = {}
         self._deployment: Deployment | None = None
         self._next: tuple[dict[str, Any], dict[tuple[int, int], str]] | None = None  # of the manifest to come
+        self.groups = TemplateGroups()  # queries from templates
         self._clockless: set[str] = set()  # queries that share and have not had a tick
         self.deadlines: Deadlines | None = None  # of a live engine
         self.sharing.period = self._period
@@ -458,12 +460,20 @@ class Ticker:
         return tick
 
     def take_apart(self, tick: Tick) -> None:
-        """Add the answers of queries that share to the others."""
-        for name, table in self.shown(tick.shared).items():
+        """Add the answers of queries that share to the others; those of instances of one template are one."""
+        others = self.groups.put_together(tick.answers, tick.shared, self.how_shown)
+        for name in tick.answers.keys() & {g.name for g in self.groups.live.values()}:
+            tick.counters[f"answers.{name.lower()}"] = tick.answers[name].num_rows
+        for name, table in self.shown(others).items():
             if name.lower() not in tick.failed:
                 tick.answers[name] = table
                 tick.counters[f"answers.{name.lower()}"] = table.num_rows
         tick.shared = []
+
+    @property
+    def how_shown(self) -> Mapping[str, Shown]:
+        """How the answers of queries are shown, by the keys of the queries."""
+        return _ShownBy(self.queries)
 
     def shown(self, batches: Sequence[Batch]) -> dict[str, pa.Table]:
         """Answers of queries that share as their users see them, each in the order of its times."""
@@ -538,6 +548,22 @@ class Ticker:
             if rows and stream in marks:
                 seen, begin = self._seen.get(stream, (0, firsts.get(stream, marks[stream])))
                 self._seen[stream] = (seen + rows, begin)
+
+
+class _ShownBy(Mapping[str, Shown]):
+    """How the answers of queries that share are shown, found as it is asked for."""
+
+    def __init__(self, queries: Mapping[str, QueryProgram | SharedQuery]) -> None:
+        self._queries = queries
+
+    def __getitem__(self, key: str) -> Shown:
+        return Shown.of(self._queries[key].plan)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._queries)
+
+    def __len__(self) -> int:
+        return len(self._queries)
 
 
 def _in_order(parts: Sequence[pa.Table], partitions: int) -> pa.Table:

@@ -112,7 +112,7 @@ class ChangeStreams:
             yield self.event("end", "{}", place)
 
     def _is_there(self, query: Query, plan: object) -> bool:
-        return self._engine.catalog.queries.get(query.key) is plan
+        return query.key in self._engine and self._engine[query.key].plan is plan
 
     def _reset(self, query: Query) -> tuple[int, bytes]:
         tick, table = query.as_of_tick()

@@ -35,6 +35,9 @@ def check(engine: Engine, script: str, declarations: bool) -> list[dict[str, Any
                     bound = cql.CreateQuery(best)
             case cql.Drop(kind, name, _):
                 found.append({"statement": f"drop {kind}", "name": name})
+            case cql.CreateTemplate(definition) | cql.CreateQueries(definition):
+                kind = "template" if isinstance(bound, cql.CreateTemplate) else "queries"
+                found.append({"statement": kind, "name": definition.name})
             case cql.CreateStream(definition) | cql.CreateTable(definition):
                 kind = "stream" if isinstance(bound, cql.CreateStream) else "table"
                 found.append({"statement": kind, "name": definition.name})

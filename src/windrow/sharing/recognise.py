@@ -22,7 +22,7 @@ from windrow.operators.aggregates import Aggregation
 from windrow.operators.linear import Formula
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, column
-from windrow.plan.parametric import Constants, Form, Shape, same
+from windrow.plan.parametric import Constants, Form, PlanShape, same
 from windrow.scalar_engine import quote
 from windrow.sharing.conditions import Attribute, condition
 from windrow.sharing.member import Kind, Member, UserCall
@@ -117,7 +117,7 @@ class _Alike:
     That holds for those whose conditions test the same attributes, and if no constant stands above the aggregate.
     """
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: PlanShape) -> None:
         self._steps: Form[list[Expr | UserCall]] | None = None
         self._known: dict[tuple[Attribute, ...], Recognised | None] = {}
         try:

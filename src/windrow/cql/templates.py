@@ -1,0 +1,381 @@
+"""Templates: one text for many queries, which differ in the values of its parameters.
+
+    CREATE TEMPLATE alert (sym BIGINT, lim DOUBLE) AS SELECT ... WHERE sym = $sym AND price > $lim
+    CREATE QUERIES q FROM TEMPLATE alert VALUES (1, 2.5), (2, 7)
+    CREATE QUERIES q FROM TEMPLATE alert USING TABLE rules
+    DROP QUERIES q [WHERE sym = 1]
+
+A value has the declared type, and stands in the text as a literal: as it is where a literal is compared or belongs to
+the syntax (windows, LIMIT), and elsewhere under a CAST to its type, so that answers of all instances have the same
+types. An instance is called after its values, `q(1, 2.5)`. Its text is never parsed: it is that of another instance
+with other literals (`prepared`).
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import pyarrow as pa
+from sqlglot.errors import TokenError
+from sqlglot.tokens import Token
+
+from windrow.catalog import Catalog, Instance, QueriesDef, TemplateDef
+from windrow.cql import types
+from windrow.cql.ddl import ColumnSyntax, bind_columns, parse_columns
+from windrow.cql.dialect import tokenize
+from windrow.cql.parameters import literal
+from windrow.cql.scope import did_you_mean
+from windrow.cql.source import Cursor, ScriptText
+from windrow.errors import BindingError, CQLSyntaxError, WindrowError
+from windrow.plan.nodes import QueryPlan
+from windrow.scalar_engine import quote
+
+_COMPARISONS = frozenset(("=", "==", "<", ">", "<=", ">=", "<>", "!="))
+_BEFORE = frozenset(("WHERE", "AND", "OR", "NOT", "(", "HAVING", "ON", "BETWEEN"))
+_AFTER = frozenset(
+    (
+        "",
+        "AND",
+        "OR",
+        ")",
+        ",",
+        "GROUP BY",
+        "HAVING",
+        "ORDER BY",
+        "LIMIT",
+        "KEEP",
+        "SHED",
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+    )
+)
+_SYNTAX = frozenset(("LIMIT", "OFFSET", "FETCH", "FIRST", "KEEP", "INTERVAL", "RANGE", "ROWS", "SLIDE", "TOP", "MOST"))
+_WINDOWS = frozenset(("TUMBLE", "HOP", "SESSION", "WINDOW"))
+_SAMPLES = ("'a'", "'1'", "'2000-01-01 00:00:00'", "'1 minute'")
+
+VALUES = re.compile(
+    r"\s*CREATE\s+QUERIES\s+(?P<name>[A-Za-z_]\w*)\s+FROM\s+TEMPLATE\s+(?P<template>[A-Za-z_]\w*)\s+VALUES(?P<rows>[\s(].*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_ROWS = re.compile(
+    r"(?:[\s(),]+|[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|'(?:[^']|'')*'"
+    r"|(?:NULL|TRUE|FALSE|DATE|TIMESTAMP|TIMESTAMPTZ|TIME|INTERVAL)\b)+",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class TemplateSyntax:
+    """CREATE TEMPLATE as written; `body`: where its SELECT begins in the statement."""
+
+    name: str
+    name_offset: int
+    columns: tuple[ColumnSyntax, ...]
+    body: str
+    body_offset: int
+
+
+@dataclass(frozen=True)
+class QueriesSyntax:
+    """CREATE QUERIES as written: rows as text, or a table."""
+
+    name: str
+    template: str
+    rows: str | None
+    table: str | None
+    offset: int  # of the template's name, the rows or the table
+
+
+def parse_template(cursor: Cursor, end: int) -> TemplateSyntax:
+    """Parse what follows CREATE TEMPLATE; the statement ends at `end`."""
+    offset = cursor.offset
+    name = cursor.name("the name of the template", hint="write CREATE TEMPLATE alert (sym BIGINT) AS SELECT ...")
+    columns = parse_columns(cursor, "template", name)
+    cursor.expect("AS", hint=f"write CREATE TEMPLATE {name} (...) AS SELECT ...")
+    if cursor.word not in ("SELECT", "WITH", "(", "FROM"):
+        raise cursor.unexpected("a SELECT")
+    return TemplateSyntax(name, offset, columns, cursor.source.text[cursor.offset : end], cursor.offset)
+
+
+def parse_queries(cursor: Cursor, end: int) -> QueriesSyntax:
+    """Parse what follows CREATE QUERIES."""
+    form = "write CREATE QUERIES q FROM TEMPLATE alert VALUES (1, 2.5), or ... USING TABLE rules"
+    name = cursor.name("the name of the queries", hint=form)
+    cursor.expect("FROM", "TEMPLATE", hint=form)
+    template = cursor.name("the name of the template", hint=form)
+    if cursor.accept("USING", "TABLE"):
+        offset = cursor.offset
+        table = cursor.name("the name of a table", hint=form)
+        if cursor.current is not None:
+            raise cursor.unexpected("the end of the statement")
+        return QueriesSyntax(name, template, None, table, offset)
+    cursor.expect("VALUES", hint=form)
+    return QueriesSyntax(name, template, cursor.source.text[cursor.offset : end], None, cursor.offset)
+
+
+# -- binding -----------------------------------------------------------------------------------------------------------
+
+
+class _Place(NamedTuple):
+    begin: int
+    end: int
+    name: str  # in lower case
+    plain: bool  # as it is: compared, or part of the syntax
+
+
+@lru_cache(maxsize=256)
+def _places(body: str) -> tuple[_Place, ...]:
+    """Where parameters stand in the text of a template."""
+    try:
+        tokens = tokenize(body)
+    except TokenError:
+        raise CQLSyntaxError("unterminated string, name or comment in the template") from None
+    words = [_word(t) for t in tokens]
+    found, open_ = [], [""]
+    for i, token in enumerate(tokens):
+        if words[i] in ("(", "["):
+            open_.append("[" if words[i] == "[" else words[i - 1] if i else "")
+        elif words[i] in (")", "]") and len(open_) > 1:
+            open_.pop()
+        kind = token.token_type.name
+        if kind == "PLACEHOLDER":
+            raise CQLSyntaxError("? in a template", hint="name its parameters: $lim")
+        if kind == "PARAMETER" and i + 1 < len(tokens) and tokens[i + 1].start == token.end + 1:
+            plain = "[" in open_ or open_[-1] in _WINDOWS or _is_plain(words, i, open_[-1])
+            found.append(_Place(int(token.start), int(tokens[i + 1].end) + 1, str(tokens[i + 1].text).lower(), plain))
+    return tuple(found)
+
+
+def _word(token: Token) -> str:
+    return "" if token.token_type.name in ("STRING", "IDENTIFIER") else str(token.text).upper()
+
+
+def _is_plain(words: Sequence[str], at: int, inside: str) -> bool:
+    """Whether a literal at this place is compared, or belongs to the syntax."""
+    before = words[at - 1] if at else ""
+    after = words[at + 2] if at + 2 < len(words) else ""
+    if before in _SYNTAX:
+        return True
+    if after in _COMPARISONS:
+        return before in _BEFORE
+    if after not in _AFTER:
+        return False
+    upper = before == "AND" and "BETWEEN" in words[max(0, at - 4) : at - 1]
+    listed = inside == "IN" and before in ("(", ",")
+    return before in _COMPARISONS or before == "BETWEEN" or upper or listed
+
+
+class InstanceWriter:
+    """Writes the texts of the instances of a template."""
+
+    def __init__(self, body: str, parameters: Iterable[str], casts: Sequence[str], typed: bool) -> None:
+        number = {name.lower(): i for i, name in enumerate(parameters)}
+        self._pieces: list[str] = []
+        self._numbers: list[int] = []
+        at, left = 0, ""
+        for place in _places(body):
+            cast = None if place.plain or not typed else casts[number[place.name]]
+            self._pieces.append(left + body[at : place.begin] + ("" if cast is None else "CAST("))
+            self._numbers.append(number[place.name])
+            at, left = place.end, "" if cast is None else f" AS {cast})"
+        self._last = left + body[at:]
+
+    def text(self, literals: Sequence[str]) -> str:
+        """A CREATE QUERY with these literals in the place of the parameters."""
+        filled = "".join([piece + literals[n] for piece, n in zip(self._pieces, self._numbers, strict=True)])
+        return f"CREATE QUERY q AS {filled}{self._last}"
+
+
+@lru_cache(maxsize=256)
+def _writer(body: str, parameters: tuple[tuple[str, pa.DataType], ...], typed: bool) -> InstanceWriter:
+    return InstanceWriter(body, [n for n, _ in parameters], [types.sql_name(t) for _, t in parameters], typed)
+
+
+def writer(template: TemplateDef) -> InstanceWriter:
+    """What writes the instances of a template."""
+    return _writer(template.body, tuple(template.parameters.items()), template.typed)
+
+
+def bind_template(syntax: TemplateSyntax, text: str, source: ScriptText, catalog: Catalog) -> TemplateDef:
+    """The definition of a template: its parameters are declared and used, and some values make a query of it."""
+    parameters = bind_columns(syntax.columns, source, "parameter")
+    known = {p.lower() for p in parameters}
+    try:
+        places = _places(syntax.body)
+    except WindrowError as error:
+        raise error.at(source.span(syntax.body_offset)) from None
+    for place in places:
+        if place.name not in known:
+            raise BindingError(
+                f'unknown parameter "${place.name}"',
+                hint=did_you_mean(place.name, parameters) or f"parameters are {', '.join(parameters)}",
+                span=source.span(syntax.body_offset + place.begin),
+            )
+    for column in syntax.columns:
+        if column.name.lower() not in {p.name for p in places}:
+            raise BindingError(
+                f'parameter "${column.name}" does not stand in the SELECT',
+                hint="use it, or leave it out",
+                span=source.span(column.offset),
+            )
+    first: WindrowError | None = None
+    for typed in (True, False):
+        found = TemplateDef(syntax.name, parameters, syntax.body, text, typed)
+        try:
+            plan = sample(found, catalog)
+        except WindrowError as error:
+            first = first or error
+            continue
+        if plan.budget is not None:
+            raise BindingError("SHED in a template", hint="leave it out", span=source.span(syntax.body_offset))
+        return found
+    assert first is not None
+    raise BindingError(first.primary, detail=first.detail, hint=first.hint, span=source.span(syntax.body_offset))
+
+
+def sample(template: TemplateDef, catalog: Catalog) -> QueryPlan:
+    """The plan of some instance; if there is none, the error of the first that was tried."""
+    from windrow.cql.binding import compile_select
+
+    first: WindrowError | None = None
+    for text in _SAMPLES:
+        literals = [_sample(t, text) for t in template.parameters.values()]
+        try:
+            return compile_select(writer(template).text(literals), catalog, template.name)
+        except WindrowError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _sample(type_: pa.DataType, text: str) -> str:
+    """A literal of a type, to try a template with."""
+    if pa.types.is_boolean(type_):
+        return "TRUE"
+    if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return "0.5"
+    if pa.types.is_integer(type_):
+        return "1"
+    return "'2000-01-01 00:00:00'" if pa.types.is_temporal(type_) else text
+
+
+def bind_queries(syntax: QueriesSyntax, catalog: Catalog, source: ScriptText) -> QueriesDef:
+    """The definition of queries from a template, or the one there is with more instances."""
+    template = catalog.templates.get(syntax.template.lower())
+    if template is None:
+        known = [t.name for t in catalog.templates.values()]
+        hint = did_you_mean(syntax.template, known) or (f"known are {', '.join(known)}" if known else "there is none")
+        raise BindingError(f'unknown template "{syntax.template}"', hint=hint)
+    there = catalog.groups.get(syntax.name.lower())
+    if there is not None and (there.template.lower() != template.name.lower() or there.table or syntax.table):
+        raise BindingError(f'queries "{there.name}" already exist', hint=f"DROP QUERIES {there.name} first")
+    if syntax.table is not None:
+        return _from_table(syntax, template, catalog, source)
+    assert syntax.rows is not None
+    try:
+        rows = values(syntax.rows, template)
+    except WindrowError as error:
+        raise error.at(source.span(syntax.offset)) from None
+    found = there or QueriesDef(syntax.name, template.name, template.parameters)
+    return with_rows(found, rows)
+
+
+def _from_table(syntax: QueriesSyntax, template: TemplateDef, catalog: Catalog, source: ScriptText) -> QueriesDef:
+    table = catalog.tables.get((syntax.table or "").lower())
+    if table is None:
+        raise BindingError(
+            f'unknown table "{syntax.table}"',
+            hint=did_you_mean(syntax.table or "", [t.name for t in catalog.tables.values()]),
+            span=source.span(syntax.offset),
+        )
+    columns = {c.lower(): t for c, t in table.columns.items()}
+    for name, type_ in template.parameters.items():
+        if name.lower() not in columns:
+            raise BindingError(
+                f'table "{table.name}" has no column "{name}"',
+                detail=f"it gives the parameters of {template.name} their values, by their names",
+                hint=f"its columns are {', '.join(table.columns)}",
+                span=source.span(syntax.offset),
+            )
+        if not types.comparable(columns[name.lower()], type_):
+            raise BindingError(
+                f'column "{name}" of table "{table.name}" is no {types.sql_name(type_)}',
+                span=source.span(syntax.offset),
+            )
+    return QueriesDef(syntax.name, template.name, template.parameters, table.name)
+
+
+def values(text: str, template: TemplateDef) -> pa.Table:
+    """The rows of VALUES, each value of its parameter's type."""
+    if not _ROWS.fullmatch(text):
+        raise BindingError("VALUES of a template are literals", hint="write VALUES (1, 2.5), ('a', NULL)")
+    wanted = ", ".join(f"{n} {types.sql_name(t)}" for n, t in template.parameters.items())
+    try:
+        found = types.selected(f"SELECT * FROM (VALUES {text})")
+        if found.num_columns != len(template.parameters):
+            raise types.DuckDBRefusal(f"{found.num_columns} values for {len(template.parameters)} parameters")
+        given = zip(found.column_names, template.parameters.values(), strict=True)
+        items = ", ".join(f"CAST({quote(c)} AS {types.sql_name(t)})" for c, t in given)
+        found = types.selected(f"SELECT {items} FROM (VALUES {text})")
+    except types.DuckDBRefusal as refusal:
+        raise BindingError("VALUES do not fit the template", detail=refusal.short, hint=f"it takes {wanted}") from None
+    return found.rename_columns(list(template.parameters))
+
+
+def rows_of(table: pa.Table, template: TemplateDef) -> pa.Table:
+    """The values that the rows of a table give to parameters."""
+    column = {c.lower(): c for c in table.column_names}
+    return pa.table({n: table.column(column[n.lower()]).cast(t) for n, t in template.parameters.items()})
+
+
+def with_rows(queries: QueriesDef, rows: pa.Table) -> QueriesDef:
+    """Queries with more instances; one that is there already is an error."""
+    found: dict[str, Instance] = {}
+    for instance in instances(queries.name, rows):
+        if instance.name in found or instance.name in queries.instances:
+            raise BindingError(
+                f"{instance.name} stands twice", detail="no two instances of a template have the same values"
+            )
+        found[instance.name] = instance
+    return replace(queries, instances=queries.instances.update(found))
+
+
+def instances(name: str, rows: pa.Table) -> Iterator[Instance]:
+    """An instance for every row of values."""
+    columns = [c.to_pylist() for c in rows.columns]
+    for row in zip(*columns, strict=True):
+        literals = tuple(map(literal, row))
+        yield Instance(instance_name(name, literals), row, literals)
+
+
+def instance_name(name: str, literals: Sequence[str]) -> str:
+    """What an instance is called; names that differ in upper and lower case only are told apart by a number.
+
+    >>> instance_name("q", ("1", "2.5")), instance_name("q", ("'A'",)) == instance_name("q", ("'a'",))
+    ('q(1, 2.5)', False)
+    """
+    shown = f"{name}({', '.join(literals)})"
+    plain = "".join(text for text in literals if text.startswith("'"))
+    return shown if plain == plain.lower() else f"{shown}#{zlib.crc32(plain.encode()):08x}"
+
+
+__all__ = [
+    "QueriesSyntax",
+    "TemplateSyntax",
+    "bind_queries",
+    "bind_template",
+    "instances",
+    "parse_queries",
+    "parse_template",
+    "rows_of",
+    "sample",
+    "values",
+    "with_rows",
+    "writer",
+]
