@@ -581,6 +581,18 @@ class QueryPlan:
         return tuple(dict.fromkeys(n.table for n in walk(self.root) if isinstance(n, TableScan)))
 
 
+def scanned(node: Node) -> Iterator[tuple[Scan, tuple[Expr, ...]]]:
+    """Every scan below a node, with the predicates that its rows must satisfy before anything else sees them."""
+    predicates: list[Expr] = []
+    while isinstance(node, Filter):
+        predicates.append(node.predicate)
+        node = node.input
+    if isinstance(node, Scan):
+        yield node, tuple(predicates)
+    for child in node.inputs:
+        yield from scanned(child)
+
+
 def walk(node: Node) -> Iterator[Node]:
     """The node and everything below it, inputs first."""
     for child in node.inputs:

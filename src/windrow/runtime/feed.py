@@ -7,7 +7,8 @@ arrive in the order of the tasks that read them.
 Stage 0 runs only stateless operators, so their results need no run, no clock and no frontier. A query whose expressions
 raise fails alone.
 
-Only columns that somebody reads are read; late rows, which are kept whole, are read again with all of theirs.
+Only columns that somebody reads are read, and no row groups that nobody wants; late rows, which are kept whole, are
+read again with all of theirs.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from windrow.runtime.admission import Columns, admit, unweighed
 from windrow.runtime.exchange import route
 from windrow.runtime.messages import Envelope, ExchangedRows, HistoryStart, LateRows, QueryFailed, Shed, StreamMark
 from windrow.runtime.program import Program, QueryProgram
+from windrow.runtime.pruning import may_hold
 from windrow.runtime.shared_aggregation import reduced
 from windrow.runtime.shared_joins import sides
 from windrow.sources.intake import times
+from windrow.sources.protocol import Piece
+from windrow.sources.read_parquet import ParquetPiece, RowGroup
 
 Reader = Callable[[Sequence[str] | None], Iterable[pa.Table | pa.RecordBatch]]
 """Reads the rows of a task: these columns, or all; one that has them anyway may give more. It can be called again."""
@@ -39,21 +43,22 @@ def feed(
     sender: int,
     only: str | None = None,
     ts: Int64s | None = None,
+    skipped: StreamMark | None = None,
 ) -> list[Envelope]:
     """The messages of one task that reads rows of a stream; `only`: they are history, for one new query.
 
-    `ts`: their times, if the caller knows them.
+    `ts`: their times, if the caller knows them. `skipped`: rows that concern nobody but time.
     """
     deployed = program.deployment
     definition = deployed.streams.get(stream)
     if definition is None:
         return []
     table = _read(definition, read, deployed.reads[stream])
+    out = [] if skipped is None else [Envelope(p, sender, skipped) for p in range(program.partitions)]
     if not table.num_rows:
-        return []
+        return out
     if ts is None:
         ts = times(definition, table)
-    out: list[Envelope] = []
     if only:
         start = HistoryStart(only, int(ts.min()))
         out += [Envelope(p, sender, start) for p in range(program.partitions)]
@@ -67,6 +72,35 @@ def feed(
         if deployed.joins and not only:
             out += sides(program, stream, ts, columns, sender)
     return out
+
+
+def wanted(program: Program, stream: str, pieces: Sequence[Piece]) -> tuple[list[Piece], StreamMark | None]:
+    """The pieces less what concerns nobody, as far as files say so of themselves; and what was left out, for time.
+
+    Rows that are late or too far ahead concern whoever looks at those, so they are never left out.
+    """
+    boxes = program.deployment.wants.get(stream)
+    definition = program.deployment.streams.get(stream)
+    if boxes is None or definition is None:
+        return list(pieces), None
+    tested = {c for box in boxes for c, _ in box}
+    columns = [c for c in definition.columns if c.lower() in tested]
+    ahead = program.ahead.get(stream, INF)
+
+    def unwanted(group: RowGroup) -> bool:
+        return group.low > program.previous and group.high <= ahead and not may_hold(boxes, group.ends)
+
+    kept: list[Piece] = []
+    skipped: list[RowGroup] = []
+    for piece in pieces:
+        if isinstance(piece, ParquetPiece):
+            piece, groups = piece.without(definition, columns, unwanted)
+            skipped += groups
+        kept.append(piece)
+    if not skipped:
+        return kept, None
+    low, high = min(g.low for g in skipped), max(g.high for g in skipped)
+    return kept, StreamMark(stream, low, high, sum(g.rows for g in skipped), 0)
 
 
 def _for_queries(

@@ -17,7 +17,7 @@ import pyarrow as pa
 from windrow.catalog import StreamDef
 from windrow.operators.elements import Int64s
 from windrow.operators.state.run import Run
-from windrow.runtime.feed import Reader, feed
+from windrow.runtime.feed import Reader, feed, wanted
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Program
 from windrow.runtime.stage import Stage
@@ -77,7 +77,10 @@ class LocalJob:
         for sender, given in enumerate(feeds):
             stream = program.deployment.streams.get(given.stream)
             if stream is not None:
-                sent += feed(program, given.stream, reader(given, stream), sender, given.only, given.ts)
+                rows, skipped = given.rows, None
+                if isinstance(rows, tuple):
+                    rows, skipped = wanted(program, given.stream, rows)
+                sent += feed(program, given.stream, reader(rows, stream), sender, given.only, given.ts, skipped)
         for stage in range(1, stages + 1):
             inboxes: list[list[Envelope]] = [[] for _ in range(program.partitions)]
             for envelope in sent:
@@ -98,8 +101,8 @@ class LocalJob:
         self.memory = TaskMemory()
 
 
-def reader(given: Feed, stream: StreamDef) -> Reader:
+def reader(rows: pa.Table | Sequence[Piece], stream: StreamDef) -> Reader:
     """Reads the rows of a feed here."""
-    if isinstance(given.rows, pa.Table):
-        return lambda columns: [given.rows]
-    return lambda columns: (batch for piece in given.rows for batch in piece.read(stream, columns))
+    if isinstance(rows, pa.Table):
+        return lambda columns: [rows]
+    return lambda columns: (batch for piece in rows for batch in piece.read(stream, columns))

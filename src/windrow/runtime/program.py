@@ -7,15 +7,16 @@ which runs elsewhere ships it once. The rest (marks, clocks, versions of tables,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.operators.elements import BEGINNING, Int64s
+from windrow.plan.expr import Expr, Ref
 from windrow.plan.lower import Dataflow, Tuning, lower, lower_archived, lower_kept
-from windrow.plan.nodes import QueryPlan, Scan
+from windrow.plan.nodes import QueryPlan, Scan, scanned
 from windrow.plan.weights import gate_of
 from windrow.runtime.admission import Quotas
 from windrow.runtime.deadlines import DeadlineProgram
@@ -24,12 +25,17 @@ from windrow.runtime.join_choices import Chosen, watch_orders, watch_plan
 from windrow.runtime.membership import FamilyProgram, JoinProgram
 from windrow.runtime.messages import RunsBySlot, StreamMark
 from windrow.runtime.partitioning import Exchange, Partitioning, Placement, place
+from windrow.runtime.pruning import RowBox, row_boxes
+from windrow.sharing.conditions import EVERYTHING, Condition, condition
 from windrow.store.runs import RunPlace, RunRef
 
 MEASURING = Tuning(watch_orders, "auto", watch_plan, apart=True)
 """Joins measure; the driver, who sees all partitions, chooses (`join_choices`)."""
 
 Functions = Mapping[str, Callable[..., object]]
+
+
+_DERIVED = ("layout", "streams", "tables", "gate", "reads", "wants")
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,16 @@ class QueryProgram:
         return frozenset((scan.stream.lower(), column) for scan in scans for _, column, _ in scan.columns)
 
     @cached_property
+    def wants(self) -> dict[str, tuple[Condition, ...]]:
+        """By stream: where its rows concern this query, a condition for each scan; the rest leaves no trace."""
+        found: dict[str, tuple[Condition, ...]] = {}
+        for scan, predicates in scanned(self.plan.root):
+            names = {internal: Expr((Ref(column.lower()),), type_) for internal, column, type_ in scan.columns}
+            wanted = condition([p.substitute(names) for p in predicates])
+            found[scan.stream.lower()] = (*found.get(scan.stream.lower(), ()), wanted)
+        return found
+
+    @cached_property
     def gate(self) -> str | None:
         """The gate its rows must pass, if it may be shed."""
         return gate_of(self.plan)
@@ -89,7 +105,7 @@ class QueryProgram:
         return tuple(t.lower() for t in self.plan.tables)
 
     def __getstate__(self) -> dict[str, object]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("layout", "streams", "tables", "gate", "reads")}
+        return {k: v for k, v in self.__dict__.items() if k not in _DERIVED}
 
 
 @dataclass(frozen=True)
@@ -135,6 +151,25 @@ class Deployment:
             read = tuple(c for c in stream.columns if c == stream.time or (name, c.lower()) in wanted)
             found[name] = None if name in gated or len(read) == len(stream.columns) else read
         return found
+
+    @cached_property
+    def wants(self) -> dict[str, tuple[RowBox, ...]]:
+        """By stream: boxes of values outside which a row concerns nobody; streams of which every row may are left out.
+
+        Gates see all rows, and so do joins that are shared.
+        """
+        found: dict[str, list[Condition]] = {}
+        for query in self.queries.values():
+            whole = query.gate is not None or query.retain is not None or query.archived
+            for stream in query.streams:
+                found.setdefault(stream, []).extend((EVERYTHING,) if whole else query.wants.get(stream, (EVERYTHING,)))
+        for family in self.families.values():
+            for member in family.members.values():
+                prefixed = _of_stream(member.query.member.condition, family.source.stream)
+                found.setdefault(family.source.stream, []).append(prefixed)
+        for join in self.joins.values():
+            found |= {stream: [EVERYTHING] for stream in join.source.streams}
+        return {s: boxes for s, conditions in found.items() if (boxes := row_boxes(conditions)) is not None}
 
     @cached_property
     def unread(self) -> frozenset[str]:
@@ -191,6 +226,17 @@ class Program:
             return None
         since = self.heavy.get(query, {}).get(partitioning.split.step, ())
         return hashes(since) if since else None
+
+
+def _of_stream(found: Condition, stream: str) -> Condition:
+    """A condition over a family's rows, of which only tests of one column of the stream stay, named as the stream's."""
+    prefix = f"{stream}."
+    boxes = []
+    for box in found.boxes:
+        named = [(a, v) for a, v in box if len(a.reads) == 1 and a.reads[0].lower().startswith(prefix)]
+        columns = [(replace(a, sql=a.sql.lower().replace(prefix, "", 1)), v) for a, v in named]
+        boxes.append(tuple(columns))
+    return Condition(tuple(boxes))
 
 
 def frontier(

@@ -3,7 +3,7 @@
 A condition (`sharing.conditions`) is a union of boxes "the columns' codes lie in these spans". A block is skipped when
 no code between its least and its greatest can pass; a whole run is skipped when a test wants single values and the
 run's filter has none of them. What a test cannot say is possible. Law: a block with a row for which the predicate is
-true is never skipped.
+true is never skipped. Row groups of files that nobody has read yet are asked the same way (`row_boxes`, `may_hold`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from windrow.operators.state.zones import Code, Zones
 from windrow.plan.expr import Expr
 from windrow.scalar_engine import quote
 from windrow.sharing.conditions import Box, Condition, condition
+from windrow.sharing.spans import ValueSet
 
 Bools = NDArray[np.bool_]
 Spans = tuple[tuple[Code | None, Code | None], ...]
@@ -39,6 +40,42 @@ def blocks(conditions: Iterable[Condition], zones: Zones, names: Mapping[str, st
             some |= _possible(box, zones, columns)
         found &= some
     return found
+
+
+RowBox = tuple[tuple[str, ValueSet], ...]
+"""Columns of a stream, in lower case, with the values they must have."""
+
+MOST_BOXES = 256
+"""More are not worth asking about."""
+
+
+def row_boxes(conditions: Iterable[Condition]) -> tuple[RowBox, ...] | None:
+    """Boxes over columns of numbers and times that hold every row for which some condition does; None: any row.
+
+    An attribute that is more than such a column may have any value. Attributes are columns by their own names.
+    """
+    found: dict[RowBox, None] = {}
+    for box in (box for wanted in conditions for box in wanted.boxes):
+        tests = {a.reads[0].lower(): (a, v) for a, v in box if len(a.reads) == 1 and has_fixed_codes(a.type)}
+        columns = tuple(sorted((c, v) for c, (a, v) in tests.items() if a.sql.lower() == quote(c)))
+        if not columns or len(found) >= MOST_BOXES:
+            return None
+        found[columns] = None
+    return tuple(found)
+
+
+def may_hold(boxes: Iterable[RowBox], ends: Mapping[str, tuple[pa.Array, bool]]) -> bool:
+    """Whether a row may lie in one of the boxes; `ends`: of columns, least and greatest value, and whether nulls."""
+    codes = {}
+    for column, (values, nulls) in ends.items():
+        (found,), _ = encode([values])
+        codes[column.lower()] = (int(found[0]), int(found[1]), nulls)
+    return any(all(c not in codes or _meets(v, *codes[c]) for c, v in box) for box in boxes)
+
+
+def _meets(values: ValueSet, least: int, greatest: int, nulls: bool) -> bool:
+    inside = ((low is None or greatest >= low) and (high is None or least < high) for low, high in values.spans)  # type: ignore[operator]
+    return (values.null and nulls) or any(inside)
 
 
 def tests_of(conditions: Iterable[Condition], types: Mapping[str, pa.DataType]) -> tuple[tuple[str, Spans], ...]:

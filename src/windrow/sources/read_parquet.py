@@ -1,20 +1,24 @@
 """Parquet files in pieces of row groups; counts and times of rows from the footer.
 
-A piece reads only the columns that are asked for, in batches, so a file larger than memory passes through it. Cost on
-the driver: one read of the footer.
+A piece reads only the columns that are asked for, in batches, so a file larger than memory passes through it. Row
+groups that nobody wants are skipped by what the footer says of their columns, if it also says their times. Cost on the
+driver: one read of the footer.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from windrow.catalog import StreamDef
+from windrow.errors import SourceError
+from windrow.operators.elements import one
 from windrow.sources.casting import cast_column
 from windrow.sources.cuts import PIECE_BYTES, Share
 from windrow.sources.data_file import DataFile, check_types, declared, find_columns, reading, shaped
@@ -25,6 +29,23 @@ BATCH_ROWS = 131_072
 
 
 @dataclass(frozen=True)
+class RowGroup:
+    """What a footer says of a row group: rows, least and greatest time, and of some columns the ends of their values.
+
+    Ends are an array of the declared type, least and greatest, and whether there may be nulls. Of floats the greatest
+    is NaN, which no footer counts.
+    """
+
+    rows: int
+    low: int
+    high: int
+    ends: Mapping[str, tuple[pa.Array, bool]]
+
+
+Unwanted = Callable[[RowGroup], bool]
+
+
+@dataclass(frozen=True)
 class ParquetPiece:
     """Row groups `[first, stop)` of a file."""
 
@@ -32,6 +53,17 @@ class ParquetPiece:
     first: int
     stop: int
     weight: int
+    skipped: frozenset[int] = frozenset()  # row groups that nobody wants
+
+    def without(
+        self, stream: StreamDef, columns: Sequence[str], unwanted: Unwanted
+    ) -> tuple[ParquetPiece, list[RowGroup]]:
+        """The piece less the row groups that nobody wants, and these; `columns`: those whose ends are asked about."""
+        with reading(stream, self.file.path), self.file.open() as handle, parquet.ParquetFile(handle) as file:
+            footer = file.metadata
+            found = {i: g for i in self._groups(footer) if (g := _described(stream, columns, footer, i)) is not None}
+        skipped = {i: g for i, g in found.items() if unwanted(g)}
+        return replace(self, skipped=frozenset(skipped)), list(skipped.values())
 
     def read(
         self, stream: StreamDef, columns: Sequence[str] | None, report: Report | None = None
@@ -47,18 +79,34 @@ class ParquetPiece:
             types = dict(zip(file.schema_arrow.names, file.schema_arrow.types, strict=True))
             names = find_columns(stream, self.file.path, self.file.given, list(types), stream.columns)
             check_types(stream, self.file, {n: types[have] for n, have in names.items()})
-            groups = range(self.first, min(self.stop, file.num_row_groups))
             for batch in file.iter_batches(
-                BATCH_ROWS, row_groups=groups, columns=[names[n] for n in wanted if n in names]
+                BATCH_ROWS, row_groups=self._groups(file.metadata), columns=[names[n] for n in wanted if n in names]
             ):
                 yield shaped(stream, self.file, batch, names, wanted)
+
+    def _groups(self, footer: Any) -> list[int]:
+        return [g for g in range(self.first, min(self.stop, footer.num_row_groups)) if g not in self.skipped]
+
+
+def _described(stream: StreamDef, columns: Sequence[str], footer: Any, index: int) -> RowGroup | None:
+    """What a footer says of a row group; None if not its times."""
+    clock, group = _number_column(stream.time, footer), footer.row_group(index)
+    bounds = None if clock is None else _bounds(stream, group.column(clock[0]).statistics, clock[1])
+    if bounds is None:
+        return None
+    ends: dict[str, tuple[pa.Array, bool]] = {}
+    for name in columns:
+        if (at := _number_column(name, footer)) is not None:
+            told = _ends(stream, name, group.column(at[0]).statistics, at[1])
+            ends |= {} if told is None else {name: told}
+    return RowGroup(int(group.num_rows), *bounds, ends)
 
 
 def cut_parquet(file: DataFile, stream: StreamDef, start: int) -> list[Share]:
     """The row groups from `start` on, in pieces."""
     with file.open() as handle, parquet.ParquetFile(handle) as opened:
         footer = opened.metadata
-        clock = _time_column(stream, footer)
+        clock = _number_column(stream.time, footer)
         groups = [_share(file, stream, footer, clock, i) for i in range(start, footer.num_row_groups)]
     return merge([g for g in groups if g.rows])
 
@@ -93,14 +141,15 @@ def _share(file: DataFile, stream: StreamDef, footer: Any, clock: tuple[int, pa.
     return Share(piece, index + 1, int(group.num_rows), bounds)
 
 
-def _time_column(stream: StreamDef, footer: Any) -> tuple[int, pa.DataType] | None:
-    """The index of the time column among the leaves, and the type of the numbers in its statistics."""
-    for index in range(footer.num_columns):
-        column = footer.schema.column(index)
-        if column.path.lower() == stream.time.lower():
-            type_ = _statistics_type(column)
-            return None if type_ is None else (index, type_)
-    return None
+def _number_column(name: str, footer: Any) -> tuple[int, pa.DataType] | None:
+    """The index of a column of numbers or times among the leaves, and the type of the numbers in its statistics."""
+    paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
+    folded = [p.lower() for p in paths]
+    if name not in paths and name.lower() not in folded:
+        return None
+    index = paths.index(name) if name in paths else folded.index(name.lower())
+    type_ = _statistics_type(footer.schema.column(index))
+    return None if type_ is None else (index, type_)
 
 
 def _statistics_type(column: Any) -> pa.DataType | None:
@@ -109,12 +158,33 @@ def _statistics_type(column: Any) -> pa.DataType | None:
     if column.physical_type == "INT64" and logical["Type"] == "Timestamp":
         unit = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}[logical["timeUnit"]]
         return pa.timestamp(unit, "UTC" if logical["isAdjustedToUTC"] else None)
+    if column.physical_type in ("DOUBLE", "FLOAT") and logical["Type"] == "None":
+        return pa.float64()
     plain = logical["Type"] == "None" or (logical["Type"] == "Int" and logical["isSigned"])
     return pa.int64() if plain and column.physical_type in ("INT32", "INT64") else None
 
 
+def _ends(stream: StreamDef, name: str, found: Any, type_: pa.DataType) -> tuple[pa.Array, bool] | None:
+    """Least and greatest value of a column in a row group, and whether it may have nulls; None if nobody can tell."""
+    if found is None or not found.has_min_max:
+        return None
+    try:
+        if pa.types.is_floating(type_):
+            if math.isnan(found.min):
+                return None
+            ends = pa.array([found.min, math.nan], pa.float64())
+        else:
+            ends = pa.array([found.min_raw, found.max_raw], pa.int64()).cast(type_)
+        column = cast_column(pa.chunked_array([ends]), stream.columns[name], name, stream.name)
+    except (SourceError, pa.ArrowException):  # whoever reads the rows will say it
+        return None
+    return one(column), not found.has_null_count or found.null_count > 0
+
+
 def _bounds(stream: StreamDef, found: Any, type_: pa.DataType) -> tuple[int, int] | None:
     """Least and greatest time of a row group, if every row has one and the footer says so."""
+    if pa.types.is_floating(type_):
+        return None
     if found is None or not found.has_min_max or not found.has_null_count or found.null_count:
         return None
     ends = pa.chunked_array([pa.array([found.min_raw, found.max_raw], pa.int64()).cast(type_)])

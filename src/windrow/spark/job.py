@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from windrow.operators.state.run import Run
-from windrow.runtime.feed import Reader, feed
+from windrow.runtime.feed import Reader, feed, wanted
 from windrow.runtime.job import Feed
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Deployment, Program
@@ -280,7 +280,9 @@ def _fed(shipped: _Shipped, shares: Sequence[bytes | pa.Buffer]) -> Iterator[pa.
             given.setdefault((stream, only), []).append(piece)
     sent: list[Envelope] = []
     for (stream, only), pieces in given.items():
-        sent += feed(program, stream, _reader(program, stream, pieces), here, only)
+        plain = [p for p in pieces if not isinstance(p, bytes)]
+        found, skipped = wanted(program, stream, plain) if len(plain) == len(pieces) else (pieces, None)
+        sent += feed(program, stream, _reader(program, stream, found), here, only, skipped=skipped)
     yield from pack(sent, here)
 
 
