@@ -8,7 +8,7 @@ becomes its output column, and a plain column that is left over is not grouped: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from windrow.cql.bounds import is_bound, is_fixed
 from windrow.cql.dialect import DIALECT
 from windrow.cql.expressions import AGGREGATES, REWRITTEN, BindingContext, Pipeline, find_aggregate, is_aggregate
 from windrow.cql.holistic import HolisticText, holistic_expr, holistic_text
-from windrow.cql.scope import Scope, is_resolved, operand, resolved, span_of
+from windrow.cql.scope import Scope, columns_of, is_resolved, operand, resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.types import has_interval
 from windrow.plan.expr import Expr, column
@@ -62,7 +62,9 @@ def _rewritten(call: exp.Expr) -> exp.Expr:
 class BlockAggregates:
     """Collects the keys and calls of one block while its expressions are rewritten."""
 
-    def __init__(self, pipeline: Pipeline, scope: Scope, keys: list[exp.Expr]) -> None:
+    def __init__(self, pipeline: Pipeline, scope: Scope, keys: list[exp.Expr], above: Set[str] = frozenset()) -> None:
+        """`above`: columns that are there beside the aggregate's, and in none of its arguments."""
+        self.above = above
         self.below = pipeline
         self.context: BindingContext = pipeline.context
         self.scope = scope
@@ -126,7 +128,7 @@ class BlockAggregates:
             return resolved(key, node)
         if is_aggregate(node, self.context.catalog):
             return resolved(self._call(node), node)
-        if isinstance(node, exp.Column) and is_resolved(node) and is_bound(node.name):
+        if isinstance(node, exp.Column) and is_resolved(node) and (is_bound(node.name) or node.name in self.above):
             return node
         if isinstance(node, exp.Column) and is_resolved(node):
             written = node.meta.get("written", node.name)
@@ -139,6 +141,12 @@ class BlockAggregates:
 
     def _compute(self, tree: exp.Expr) -> str:
         """The column below the aggregate that holds a key or an argument."""
+        if not self.above.isdisjoint(columns_of(tree)):
+            raise UnsupportedError(
+                "a subquery inside an aggregate or in GROUP BY",
+                hint="compute it in a subquery in FROM",
+                span=span_of(tree, self.context.source),
+            )
         expr = self.below.expr(tree)
         name = expr.column
         if name is None:

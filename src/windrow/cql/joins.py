@@ -17,8 +17,8 @@ from windrow.cql import types
 from windrow.cql.expressions import BindingContext, extend, has_user_function
 from windrow.cql.scope import Entry, columns_of, resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
-from windrow.plan.expr import Expr
-from windrow.plan.nodes import Equality, Join, Node
+from windrow.plan.expr import Expr, column
+from windrow.plan.nodes import Equality, Join, LeftJoin, Node, Project, Semi, Union
 
 
 @dataclass
@@ -192,3 +192,12 @@ def foreign(condition: exp.Expr, known: frozenset[str], context: BindingContext)
         raise UnsupportedError(
             "a subquery may refer only to the query directly around it", span=span_of(condition, context.source)
         )
+
+
+def full_join(left: LeftJoin) -> Node:
+    """The left join, and the right rows without a match with nulls on the left."""
+    swapped = tuple(Equality(e.right, e.left, e.null_safe) for e in left.equalities)
+    alone = Semi(left.right, left.left, swapped, left.residual, anti=True)
+    nulls = [(n, Expr((f"CAST(NULL AS {types.sql_name(t)})",), t)) for n, t in left.left.schema.items()]
+    kept = [(n, column(n, t)) for n, t in left.right.schema.items()]
+    return Union((left, Project(alone, (*nulls, *kept))))

@@ -20,10 +20,14 @@ from windrow.cql.relations import bind_from
 from windrow.cql.scope import Scope, columns_of, resolve, resolved, span_of
 from windrow.cql.shapes import BlockShape, selects_of, unwrap
 from windrow.errors import BindingError, UnsupportedError
-from windrow.plan.nodes import Node, Semi, StreamOp
+from windrow.plan.expr import column
+from windrow.plan.nodes import Filter, Node, Project, Semi, StreamOp, Union
 
 if TYPE_CHECKING:
     from windrow.cql.select import Binder
+
+
+_LINK = "link"
 
 
 @dataclass(frozen=True)
@@ -47,14 +51,8 @@ def membership_of(condition: exp.Expr) -> MembershipTest | None:
     return None
 
 
-def check(membership: MembershipTest, condition: exp.Expr, binder: Binder) -> None:
-    """Refuse NOT IN, and stream operators that look at changes."""
-    if membership.value is not None and membership.anti:
-        raise UnsupportedError(
-            "NOT IN (SELECT ...)",
-            hint="write NOT EXISTS (SELECT * FROM ... WHERE ...); NOT IN is never true once a null is there",
-            span=span_of(condition, binder.context.source),
-        )
+def check(membership: MembershipTest, binder: Binder) -> None:
+    """Refuse stream operators that look at changes."""
     for select in selects_of(membership.query):
         listed = binder.select_list(select)
         if listed.node is not None and listed.op is not StreamOp.RSTREAM:
@@ -66,7 +64,36 @@ def check(membership: MembershipTest, condition: exp.Expr, binder: Binder) -> No
 
 
 def semi_join(pipeline: Pipeline, scope: Scope, membership: MembershipTest, shape: BlockShape, binder: Binder) -> None:
-    """Add a `Semi` for one EXISTS or IN."""
+    """Add a `Semi` for one EXISTS or IN; NOT IN is never true of a null, nor once a null is there.
+
+    x NOT IN (S) keeps a row if S is empty, or if x is not null, S has no null, and none that equals x.
+    """
+    right, correlated = partner(pipeline, scope, membership, shape, binder)
+    if membership.value is None or not membership.anti:
+        pipeline.node = semi(pipeline.node, right, correlated, membership.anti, binder)
+        return
+    equal = next(c for c in correlated if c.meta.get(_LINK))
+    others = [c for c in correlated if c is not equal]
+    left, null = pipeline.node, exp.Null()
+    known_, missing = (
+        Filter(left, binder.context.predicate(tree, "NOT IN"))
+        for tree in (
+            exp.Not(this=exp.Is(this=equal.this.copy(), expression=null)),
+            exp.Is(this=equal.this, expression=null),
+        )
+    )
+    left = Union((known_, semi(missing, right, others, True, binder)))
+    null_there = Filter(
+        right, binder.context.predicate(exp.Is(this=equal.expression.copy(), expression=null), "NOT IN")
+    )
+    left = semi(left, null_there, others, True, binder)
+    pipeline.node = semi(left, right, [*others, equal], True, binder)
+
+
+def partner(
+    pipeline: Pipeline, scope: Scope, membership: MembershipTest, shape: BlockShape, binder: Binder
+) -> tuple[Node, list[exp.Expr]]:
+    """The rows of the subquery, and the conditions between them and the rows around it."""
     inner = unwrap(membership.query)
     if isinstance(inner, exp.Select) and _is_plain(inner, binder.catalog):
         right, correlated = _correlated(membership, inner, scope, shape, binder)
@@ -77,12 +104,23 @@ def semi_join(pipeline: Pipeline, scope: Scope, membership: MembershipTest, shap
     for condition in correlated:
         foreign(condition, known | symbols(condition), binder.context)
         pipeline.provide(condition)
-    matching = match([pipeline.node, right], correlated, binder.context)
+    return right, correlated
+
+
+def semi(left: Node, right: Node, conditions: list[exp.Expr], anti: bool, binder: Binder) -> Node:
+    """The left rows with (`anti`: without) a partner."""
+    columns = tuple(left.schema)
+    matching = match([left, right], conditions, binder.context)
     residual = list(matching.residual)
     residual += [binder.context.predicate(c, "EXISTS") for c in matching.rest]
-    pipeline.node = Semi(
-        matching.nodes[0], matching.nodes[1], tuple(matching.equalities), tuple(residual), membership.anti
-    )
+    made = Semi(matching.nodes[0], matching.nodes[1], tuple(matching.equalities), tuple(residual), anti)
+    return keep_columns(made, columns)
+
+
+def keep_columns(node: Node, names: tuple[str, ...]) -> Node:
+    """The node with these columns only."""
+    types = node.schema
+    return node if tuple(types) == names else Project(node, tuple((n, column(n, types[n])) for n in names))
 
 
 def _independent(
@@ -94,7 +132,14 @@ def _independent(
         return block.node, []
     _one_column(len(block.outputs), membership, binder)
     value = resolve(membership.value, scope)
-    return block.node, [exp.EQ(this=value, expression=resolved(block.outputs[0].column, membership.value))]
+    return block.node, [_link(value, resolved(block.outputs[0].column, membership.value))]
+
+
+def _link(value: exp.Expr, other: exp.Expr) -> exp.Expr:
+    """The equality that IN asks for."""
+    equal = exp.EQ(this=value, expression=other)
+    equal.meta[_LINK] = True
+    return equal
 
 
 def _correlated(
@@ -110,12 +155,12 @@ def _correlated(
     if membership.value is not None:
         items = binder.expand(binder.select_list(inner).items, scope)
         _one_column(len(items), membership, binder)
-        conditions.append(exp.EQ(this=resolve(membership.value, outer), expression=items[0][1]))
+        conditions.append(_link(resolve(membership.value, outer), items[0][1]))
     outside = [e for e in outer.entries if not e.is_table]
     tables = [e for e in scope.entries if e.valid is not None]
     if tables and len(from_.inputs) == 1:
         conditions += validity(tables, outside, conditions, binder.context)
-    own = [c for c in conditions if columns_of(c) <= own_columns and columns_of(c)]
+    own = [c for c in conditions if columns_of(c) <= own_columns and columns_of(c) and not c.meta.get(_LINK)]
     correlated = [c for c in conditions if c not in own]
     node, rest = join(from_.inputs, own, from_.crossed, False, binder.context)
     pipeline = Pipeline(binder.context, node, grid=binder.grid(shape))

@@ -18,7 +18,8 @@ from windrow.cql import windows
 from windrow.cql.bounds import NAMES as BOUNDS
 from windrow.cql.bounds import parted
 from windrow.cql.dialect import AS_OF
-from windrow.cql.joins import JoinInput, join, match, validity
+from windrow.cql.expressions import extend
+from windrow.cql.joins import JoinInput, full_join, join, match, validity
 from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, did_you_mean, offset_of, resolve, resolved, span_of
 from windrow.cql.shapes import BlockShape, shape_of, stands_alone, window_of
 from windrow.cql.windows import Clock, WindowClause
@@ -82,10 +83,10 @@ class _FromBinder:
 
     def _join(self, node: exp.Join) -> None:
         side, kind, method = ((node.args.get(k) or "").upper() for k in ("side", "kind", "method"))
-        if side == "FULL" or kind in ("SEMI", "ANTI", "STRAIGHT") or method in ("ASOF", "POSITIONAL"):
+        if kind in ("SEMI", "ANTI", "STRAIGHT") or method in ("ASOF", "POSITIONAL"):
             raise UnsupportedError(
                 f"{' '.join(filter(None, (method, side, kind)))} JOIN",
-                hint="use INNER, LEFT, RIGHT or CROSS JOIN, or [NOT] EXISTS",
+                hint="use INNER, LEFT, RIGHT, FULL or CROSS JOIN, or [NOT] EXISTS",
                 span=span_of(node, self.context.source),
             )
         if node.this.args.get("joins"):
@@ -100,7 +101,7 @@ class _FromBinder:
             self.start = len(self.result.inputs)
         self._add(node.this)
         conditions = self._conditions(node, before, method == "NATURAL", side)
-        if side in ("LEFT", "RIGHT"):
+        if side in ("LEFT", "RIGHT", "FULL"):
             self._outer(side, conditions, node)
             return
         if kind == "CROSS":
@@ -134,7 +135,7 @@ class _FromBinder:
         return exp.EQ(this=resolved(a.internal, reference), expression=resolved(found[0].internal, reference))
 
     def _outer(self, side: str, conditions: list[exp.Expr], node: exp.Join) -> None:
-        """Make one input of what stands before and after LEFT or RIGHT JOIN."""
+        """Make one input of what stands before and after LEFT, RIGHT or FULL JOIN."""
         if self.shape.append or self.shape.mixed:
             raise self.binder.not_internal(f"{side} JOIN", span_of(node, self.context.source))
         right = self.result.inputs.pop()
@@ -151,14 +152,17 @@ class _FromBinder:
             left, right = right, left
         del self.result.inputs[self.start :]
         self.result.crossed = {p for p in self.result.crossed if max(p) < self.start}
-        combined = self._pad(left, right, conditions, node)
+        combined = self._pad(left, right, conditions, node, both=side == "FULL")
         self.result.inputs.append(combined)
         # what VALID asks of these tables has been asked here
-        settled = {e.alias: replace(e, valid=None, nullable=e.nullable or e in right.entries) for e in combined.entries}
+        padded = combined.entries if side == "FULL" else right.entries
+        settled = {e.alias: replace(e, valid=None, nullable=e.nullable or e in padded) for e in combined.entries}
         combined.entries[:] = settled.values()
         self.scope.entries[:] = [settled.get(e.alias, e) for e in self.scope.entries]
 
-    def _pad(self, left: JoinInput, right: JoinInput, conditions: list[exp.Expr], node: exp.Join) -> JoinInput:
+    def _pad(
+        self, left: JoinInput, right: JoinInput, conditions: list[exp.Expr], node: exp.Join, both: bool
+    ) -> JoinInput:
         if not conditions:
             raise BindingError(
                 f"no join condition between {left.label} and {right.label}",
@@ -178,12 +182,27 @@ class _FromBinder:
         inner, residual = matching.nodes[1], list(matching.residual)
         for tree in matching.rest:
             predicate = self.context.predicate(tree, "ON")
-            if predicate.columns and predicate.columns <= right.columns:
+            if predicate.columns and predicate.columns <= right.columns and not both:
                 inner = Filter(inner, predicate)
             else:
                 residual.append(predicate)
-        node_ = LeftJoin(matching.nodes[0], inner, tuple(matching.equalities), tuple(residual))
-        return JoinInput(node_, entries)
+        padded = LeftJoin(matching.nodes[0], inner, tuple(matching.equalities), tuple(residual))
+        return JoinInput(self._merged(full_join(padded), node) if both else padded, entries)
+
+    def _merged(self, node: Node, written: exp.Join) -> Node:
+        """A full join with a column for each one that USING names: of the side that is there."""
+        names = [i.name.lower() for i in written.args.get("using") or []]
+        if (written.args.get("method") or "").upper() == "NATURAL":
+            names = [n for n in self.scope.merged if self.scope.merged[n].internal in node.schema]
+        for name in names:
+            one = self.scope.merged[name]
+            other = next(c for c in self.scope.entries[-1].columns if c.name.lower() == name)
+            sides = exp.Coalesce(this=resolved(one.internal), expressions=[resolved(other.internal)])
+            value = self.context.expr(sides)
+            column_ = self.context.fresh(one.name, value.type)
+            node = extend(node, {column_: value})
+            self.scope.merged[name] = ScopeColumn(one.name, column_, value.type)
+        return node
 
     def _source(self, source: exp.Expr) -> JoinInput:
         self._refuse(source)

@@ -271,6 +271,11 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str | None:
     return f'did you mean "{by_lower[near[0]]}"?' if near else None
 
 
+def has_subquery(tree: exp.Expr) -> bool:
+    """Whether a subquery stands in an expression."""
+    return tree.find(exp.Query) is not None
+
+
 def conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
     """The operands of the top-level ANDs.
 

@@ -24,14 +24,26 @@ from windrow.cql.dialect import OPERATORS, TEXT, StreamItems
 from windrow.cql.expressions import BindingContext, Pipeline, find_aggregate, has_user_function
 from windrow.cql.group_windows import expand_group_windows
 from windrow.cql.joins import join
-from windrow.cql.memberships import MembershipTest, check, membership_of, semi_join
+from windrow.cql.memberships import MembershipTest, check, keep_columns, membership_of, semi_join
 from windrow.cql.ordering import check_order, first_rows, limit_of, order_of, ordinal, sort_key, term_tree
 from windrow.cql.relations import bind_from
-from windrow.cql.scope import Entry, Scope, ScopeColumn, columns_of, conjuncts, offset_of, resolve, resolved, span_of
+from windrow.cql.scope import (
+    Entry,
+    Scope,
+    ScopeColumn,
+    columns_of,
+    conjuncts,
+    has_subquery,
+    offset_of,
+    resolve,
+    resolved,
+    span_of,
+)
 from windrow.cql.setops import combine
 from windrow.cql.shapes import RESTORE, BlockShape, clauses_of, shape_of, unwrap, with_ctes
 from windrow.cql.shed import Importance, bind_importance, shed_clause, shed_join, tick_budget, with_importance
 from windrow.cql.source import ScriptText
+from windrow.cql.subqueries import Subqueries, filter_by
 from windrow.cql.unnest import unnested
 from windrow.cql.windows import Clock
 from windrow.cql.wstream import expand_all
@@ -315,7 +327,7 @@ class Binder:
         select = with_importance(select, importance, self.context)
         listed = self.select_list(select)
         scope.aliases = {i.alias.lower(): i.this for i in listed.items if isinstance(i, exp.Alias)}
-        plain, memberships = self.where(select, scope)
+        plain, memberships = self.where(select, scope, top=True)
         conditions, fixed = parted(from_.conditions + plain)
         if len(conditions) < len(from_.conditions + plain):  # rows of one window meet
             from_.crossed |= {(0, i) for i in range(1, len(from_.inputs))}
@@ -332,6 +344,9 @@ class Binder:
             pipeline.filter(condition, "WHERE")
         for membership in memberships:
             semi_join(pipeline, scope, membership, shape, self)
+        for condition in conjuncts(where.this) if (where := select.args.get("where")) is not None else ():
+            if membership_of(condition) is None and has_subquery(condition):
+                filter_by(pipeline, scope, condition, shape, self)
         ends = next((e.ends for e in scope.entries if e.ends is not None), None)
         outputs = self._outputs(select, listed, scope, pipeline, shape, ends)
         span = span_of(listed.node, self.context.source) if listed.node is not None else None
@@ -370,16 +385,25 @@ class Binder:
 
     # -- WHERE -------------------------------------------------------------------------------------------
 
-    def where(self, select: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[MembershipTest]]:
-        """The resolved plain conditions, and the EXISTS and IN conditions as written."""
+    def where(self, select: exp.Select, scope: Scope, top: bool = False) -> tuple[list[exp.Expr], list[MembershipTest]]:
+        """The resolved plain conditions, and the EXISTS and IN conditions as written; `top`: others with subqueries
+        are left to the caller."""
         plain: list[exp.Expr] = []
         memberships: list[MembershipTest] = []
         where = select.args.get("where")
         for condition in conjuncts(where.this) if where is not None else ():
             membership = membership_of(condition)
             if membership is not None:
-                check(membership, condition, self)
+                check(membership, self)
                 memberships.append(membership)
+                continue
+            if has_subquery(condition):
+                if not top:
+                    raise UnsupportedError(
+                        "a subquery inside an expression of a subquery",
+                        hint="join it in FROM",
+                        span=span_of(condition, self.context.source),
+                    )
                 continue
             tree = resolve(condition, scope)
             if (aggregate := find_aggregate(tree, self.catalog)) is not None:
@@ -403,12 +427,14 @@ class Binder:
         ends: str | None,
     ) -> tuple[Output, ...]:
         """Compute the select list at the top of the pipeline."""
+        subqueries = Subqueries(scope, shape, self)
+        listed = replace(listed, items=[subqueries.lift(i) for i in listed.items])
         items = self.expand(listed.items, scope)
         starless = len(items) == len(listed.items)
         also = {name: _argument(i) for (name, _), i in zip(items, listed.items, strict=False)} if starless else {}
         group, having = select.args.get("group"), select.args.get("having")
         keys = self._keys(group, items, scope) if group is not None else []
-        condition = resolve(having.this, scope) if having is not None else None
+        condition = resolve(subqueries.lift(having.this), scope) if having is not None else None
         qualify = select.args.get("qualify")
         qualified = [resolve(c, scope, over=True) for c in conjuncts(qualify.this)] if qualify is not None else []
         terms = order_of(select) if limit_of(select, self) is not None else []
@@ -417,14 +443,16 @@ class Binder:
         listing = [*(t for _, t in items), *sorted_, *qualified]
         grouped = group is not None or having is not None or any(find_aggregate(t, self.catalog) for t in listing)
         if grouped:
-            grouping = BlockAggregates(pipeline, scope, [*keys, *_session_keys(keys, scope, ends)])
+            grouping = BlockAggregates(pipeline, scope, [*keys, *_session_keys(keys, scope, ends)], subqueries.columns)
             items = [(name, grouping.rewrite(tree)) for name, tree in items]
             sorted_, qualified = ([grouping.rewrite(t) for t in trees] for trees in (sorted_, qualified))
             conditions = [grouping.rewrite(c) for c in conjuncts(condition)] if condition is not None else []
             above = grouping.finish(per_window=shape.aligned or group is not None)
+            subqueries.attach(above, grouping.rewrite)
             for tree in conditions:
                 above.filter(tree, "HAVING")
             pipeline.node, pipeline.calls = above.node, {}
+        subqueries.attach(pipeline)
         of_rows = [c.internal for e in scope.entries for c in e.columns if c.internal in pipeline.node.schema]
         analytics = Analytics(pipeline, tuple(dict.fromkeys(grouping.keys.values() if grouped else of_rows)))
         items = [(name, analytics.rewrite(tree)) for name, tree in items]
@@ -456,7 +484,7 @@ class Binder:
         if (limit := limit_of(select, self)) is not None:
             ties = tuple(dict.fromkeys(o.column for o in outputs if o.column in columns))
             partition = () if ends is None else (ends,)
-            pipeline.node = kept(first_rows(pipeline.node, keys_by, ties, limit, partition), shown)
+            pipeline.node = keep_columns(first_rows(pipeline.node, keys_by, ties, limit, partition), shown)
         return tuple(outputs)
 
     def _sorted_by(
@@ -546,12 +574,6 @@ class Binder:
                 span=span_of(tree, self.context.source),
             )
         return items[position - 1][1]
-
-
-def kept(node: Node, names: tuple[str, ...]) -> Node:
-    """The node with these columns only."""
-    types_ = node.schema
-    return node if tuple(types_) == names else Project(node, tuple((n, column(n, types_[n])) for n in names))
 
 
 def _session_keys(keys: list[exp.Expr], scope: Scope, ends: str | None) -> list[exp.Expr]:

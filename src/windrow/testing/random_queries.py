@@ -300,10 +300,11 @@ class Writer(Chooser):
         aliases, text, conditions = self.joined(period, parts=self.pick(1, 1, 1, 2))
         outer = self.pick(*aliases)
         inner = self.stream(self.window(slide=period is None), "z")
-        kind = self.pick("EXISTS", "NOT EXISTS", "NOT EXISTS", "IN", "table", "band")
+        kind = self.pick("EXISTS", "NOT EXISTS", "NOT EXISTS", "IN", "NOT IN", "table", "band")
         extra = [self.predicate("z", 0)] if self.chance(3) else []
-        if kind == "IN":
-            test = f"{outer}.a IN (SELECT z.a FROM {inner}{' WHERE ' + extra[0] if extra else ''})"
+        if kind in ("IN", "NOT IN"):
+            extra += [f"z.s = {outer}.s"] if self.chance(3) else []
+            test = f"{outer}.a {kind} (SELECT z.a FROM {inner}{' WHERE ' + ' AND '.join(extra) if extra else ''})"
         elif kind == "table":
             test = f"{self.pick('EXISTS', 'NOT EXISTS')} (SELECT 1 FROM P WHERE P.k = {outer}.a)"
         else:
@@ -319,14 +320,16 @@ class Writer(Chooser):
         period = self.block_period()
         op = self.operator()
         left, right = (self.stream(w, alias) for w, alias in zip(self.windows(2, period), "lr", strict=True))
-        kind = self.pick("LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "table")
-        where = self.where(["l"], one_in=4) if kind != "RIGHT JOIN" else ""
+        kind = self.pick("LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "FULL JOIN", "table")
+        where = self.where(["l"], one_in=4) if kind in ("LEFT JOIN", "table") else ""
         if kind == "table":
             select = self.select(op, self.items("l") + ", p.v, p.w")
             return f"{select} FROM {left} LEFT JOIN {self.pick('P', 'V')} AS p ON l.a = p.k{where}"
         on = self.pick("l.a = r.a", "l.s = r.s") + (
             f" AND {self.pick('l.x < r.x', 'r.a > 0')}" if self.chance(3) else ""
         )
+        if kind == "FULL JOIN" and self.chance(3):
+            return f"{self.select(op, 'a, l.b AS c0, r.b AS c1')} FROM {left} FULL OUTER JOIN {right} USING (a)"
         return f"{self.select(op, self.items('lr'))} FROM {left} {kind} {right} ON {on}{where}"
 
     def table_first(self) -> str:
