@@ -433,6 +433,21 @@ class Query:
 
         return (connection or duckdb.connect()).from_arrow(self.snapshot())
 
+    def dataframe(self, spark: Any, follow: str | None = None) -> Any:
+        """The present answer as a DataFrame of a Spark session.
+
+        With `follow`, a streaming DataFrame of the rows that `results()` gets from now on: a sink writes them as
+        Parquet under that path, a file a tick, and Spark reads the files exactly once.
+        """
+        if follow is None:
+            return spark.createDataFrame(self.snapshot())
+        from windrow.sinks.directory import DirectorySink
+
+        name, shown = self.plan.name, self._engine.runtime.declared.outlets[self._key].recent.schema
+        self._engine.sink(name, "parquet", path=follow)
+        folder = DirectorySink(follow).folder(name)
+        return spark.readStream.schema(spark.createDataFrame(shown.empty_table()).schema).parquet(folder)
+
     def _repr_html_(self) -> str:
         """For notebooks: the present answer over the plan."""
         from windrow.engine.display import table_html

@@ -34,6 +34,11 @@ class DirectorySink:
         """The file of a query's answer at a tick, relative to the directory."""
         return f"{segment(query)}/tick-{tick:010d}.{self.kind}"
 
+    def folder(self, query: str) -> str:
+        """Where the files of a query go; it is there from now on."""
+        self.place.make(segment(query))
+        return self.place.path(segment(query))
+
     def close(self) -> None:
         """Nothing to let go of."""
 
