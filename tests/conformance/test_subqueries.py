@@ -1,4 +1,4 @@
-"""Subqueries in expressions, NOT IN with nulls, marks under OR, and FULL JOIN."""
+"""Subqueries in expressions, NOT IN with nulls, marks under OR, FULL JOIN and grouping sets."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ QUERIES = (
     "SELECT s.k, s.x FROM s {w} WHERE x NOT IN (SELECT MAX(y) FROM r {v} GROUP BY k)",
     "SELECT k, x, y FROM s {w} FULL JOIN r {v} USING (k)",
     "SELECT s.k AS a, r.k AS b, x, y FROM s {w} FULL JOIN r {v} ON s.k = r.k AND x < y AND x > 0.5 AND y > 1",
+    "SELECT k, x, COUNT(*) AS n, GROUPING(k, x) AS g FROM s {w} GROUP BY ROLLUP (k, x)",
+    "SELECT k, x > 1 AS b, SUM(x) AS t FROM s {w} GROUP BY CUBE (k, b) HAVING COUNT(*) > 1",
+    "SELECT k, x, LIST(x ORDER BY x) AS l FROM s {w} GROUP BY GROUPING SETS ((k, x), k, ())",
     "SELECT s.k AS a, r.k AS b, COUNT(*) AS n FROM s {w} FULL JOIN r {v} ON s.k = r.k GROUP BY s.k, r.k",
 )
 

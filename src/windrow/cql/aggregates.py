@@ -8,7 +8,7 @@ becomes its output column, and a plain column that is left over is not grouped: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from windrow.plan.nodes import (
     LeftJoin,
     Node,
     Project,
+    Union,
 )
 from windrow.scalar_engine import quote
 
@@ -45,6 +46,10 @@ def text_of(tree: exp.Expr) -> str:
     while isinstance(tree, exp.Paren):
         tree = tree.this
     return str(tree.sql(dialect=DIALECT, comments=False))
+
+
+def _null(type_: pa.DataType) -> Expr:
+    return Expr((f"CAST(NULL AS {types.sql_name(type_)})",), type_)
 
 
 def _rewritten(call: exp.Expr) -> exp.Expr:
@@ -62,8 +67,10 @@ def _rewritten(call: exp.Expr) -> exp.Expr:
 class BlockAggregates:
     """Collects the keys and calls of one block while its expressions are rewritten."""
 
-    def __init__(self, pipeline: Pipeline, scope: Scope, keys: list[exp.Expr], above: Set[str] = frozenset()) -> None:
-        """`above`: columns that are there beside the aggregate's, and in none of its arguments."""
+    def __init__(
+        self, pipeline: Pipeline, scope: Scope, sets: Sequence[list[exp.Expr]], above: Set[str] = frozenset()
+    ) -> None:
+        """`sets`: the sets of keys, mostly one; `above`: columns beside the aggregate's, in none of its arguments."""
         self.above = above
         self.below = pipeline
         self.context: BindingContext = pipeline.context
@@ -72,7 +79,8 @@ class BlockAggregates:
         self.keys: dict[str, str] = {}  # key text -> column
         self.calls: dict[tuple[Any, ...], AggregateCall] = {}
         self.holistic: list[HolisticCall] = []
-        for key in keys:
+        self.grouping: dict[tuple[str, ...], str] = {}  # of GROUPING(...): its keys -> column
+        for key in (k for keys in sets for k in keys):
             if is_fixed(key):
                 continue  # one value per evaluation: it groups nothing
             if (aggregate := find_aggregate(key, self.context.catalog)) is not None:
@@ -82,6 +90,8 @@ class BlockAggregates:
                     span=span_of(aggregate, self.context.source),
                 )
             self.keys[text_of(key)] = self._compute(key)
+        texts = [dict.fromkeys(text_of(k) for k in keys if not is_fixed(k)) for keys in sets]
+        self.sets = [tuple(dict.fromkeys(self.keys[t] for t in keys)) for keys in texts]
 
     def rewrite(self, tree: exp.Expr) -> exp.Expr:
         """The tree over the aggregate's output."""
@@ -89,24 +99,39 @@ class BlockAggregates:
 
     def finish(self, per_window: bool = False) -> Pipeline:
         """Build the nodes and go on above them; `per_window`: nothing is answered where there are no rows."""
-        if per_window and not self.keys:
+        if per_window and () in self.sets:
             return self._filled()
-        keys = tuple(dict.fromkeys(self.keys.values()))
         node = self.below.node
         if self.columns and tuple(self.columns) != tuple(node.schema):
             node = Project(node, tuple(self.columns.items()))
-        made: Node = Aggregate(node, keys, tuple(self.calls.values()))
+        if self.holistic and not self.calls and () in self.sets:
+            self._count()  # it has a row even over nothing
+        parts = [self._grouped(node, keys) for keys in self.sets]
+        if len(parts) > 1 or self.grouping:
+            parts = [self._of_set(part, keys, node) for part, keys in zip(parts, self.sets, strict=True)]
+        return Pipeline(self.context, Union(tuple(parts)) if len(parts) > 1 else parts[0], grid=self.below.grid)
+
+    def _grouped(self, node: Node, keys: tuple[str, ...]) -> Node:
         if self.holistic:
-            made = self._with_holistic(node, keys)
-        return Pipeline(self.context, made, grid=self.below.grid)
+            return self._with_holistic(node, keys)
+        return Aggregate(node, keys, tuple(self.calls.values()))
+
+    def _of_set(self, part: Node, keys: tuple[str, ...], node: Node) -> Node:
+        """What one set of keys answers, with nulls for the other keys, and which ones these are."""
+        shown = dict.fromkeys(self.keys.values())
+        outputs = [(k, column(k, t) if k in keys else _null(t)) for k, t in ((k, node.schema[k]) for k in shown)]
+        made = [c.output for c in self.calls.values()] + [c.output for c in self.holistic]
+        outputs += [(name, column(name, part.schema[name])) for name in made]
+        for asked, name in self.grouping.items():
+            bits = int("".join("0" if k in keys else "1" for k in asked), 2)
+            outputs.append((name, Expr((f"CAST({bits} AS BIGINT)",), pa.int64())))
+        return Project(part, tuple(outputs))
 
     def _with_holistic(self, node: Node, keys: tuple[str, ...]) -> Node:
         """Both kinds of aggregates of each group; without keys there is a row even over nothing."""
         whole = Holistic(node, keys, tuple(self.holistic))
         if keys and not self.calls:
             return whole
-        if not self.calls:
-            self._call(exp.Anonymous(this="count", expressions=[exp.Star()]))
         plain = Aggregate(node, keys, tuple(self.calls.values()))
         renamed = {k: self.context.fresh(k, node.schema[k]) for k in keys}
         outputs = [(renamed.get(n, n), column(n, t)) for n, t in whole.schema.items()]
@@ -114,9 +139,12 @@ class BlockAggregates:
         right = Project(whole, tuple(outputs))
         return Join((plain, right), pairs) if keys else LeftJoin(plain, right)
 
+    def _count(self) -> str:
+        return self._call(exp.Anonymous(this="count", expressions=[exp.Star()]))
+
     def _filled(self) -> Pipeline:
         """One group of everything, where there is anything."""
-        count = resolved(self._call(exp.Anonymous(this="count", expressions=[exp.Star()])))
+        count = resolved(self._count())
         above = self.finish()
         above.filter(exp.GT(this=count, expression=exp.Literal.number(0)), "HAVING")
         return above
@@ -126,6 +154,8 @@ class BlockAggregates:
             return node
         if (key := self.keys.get(text_of(node))) is not None:
             return resolved(key, node)
+        if isinstance(node, exp.Anonymous) and node.name.lower() in ("grouping", "grouping_id"):
+            return resolved(self._grouping(node), node)
         if is_aggregate(node, self.context.catalog):
             return resolved(self._call(node), node)
         if isinstance(node, exp.Column) and is_resolved(node) and (is_bound(node.name) or node.name in self.above):
@@ -138,6 +168,19 @@ class BlockAggregates:
                 span=span_of(node, self.context.source),
             )
         return node
+
+    def _grouping(self, node: exp.Expr) -> str:
+        """The column that says which of some keys a set does not have, one bit for each."""
+        found = tuple(self.keys.get(text_of(a), "") for a in node.expressions)
+        if not found or "" in found:
+            raise BindingError(
+                "GROUPING asks about keys of GROUP BY",
+                hint="write GROUPING(a) with GROUP BY ROLLUP (a)",
+                span=span_of(node, self.context.source),
+            )
+        if found not in self.grouping:
+            self.grouping[found] = self.context.fresh(f"grouping({', '.join(found)})", pa.int64())
+        return self.grouping[found]
 
     def _compute(self, tree: exp.Expr) -> str:
         """The column below the aggregate that holds a key or an argument."""

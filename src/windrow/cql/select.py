@@ -23,6 +23,8 @@ from windrow.cql.bounds import EvaluationGrid, bounds_of, is_bound, is_symbol, p
 from windrow.cql.dialect import OPERATORS, TEXT, StreamItems
 from windrow.cql.expressions import BindingContext, Pipeline, find_aggregate, has_user_function
 from windrow.cql.group_windows import expand_group_windows
+from windrow.cql.grouping_sets import MOST as MOST_SETS
+from windrow.cql.grouping_sets import has_sets, sets_of
 from windrow.cql.joins import join
 from windrow.cql.memberships import MembershipTest, check, keep_columns, membership_of, semi_join
 from windrow.cql.ordering import check_order, first_rows, limit_of, order_of, ordinal, sort_key, term_tree
@@ -433,7 +435,8 @@ class Binder:
         starless = len(items) == len(listed.items)
         also = {name: _argument(i) for (name, _), i in zip(items, listed.items, strict=False)} if starless else {}
         group, having = select.args.get("group"), select.args.get("having")
-        keys = self._keys(group, items, scope) if group is not None else []
+        sets = self._sets(group, items, scope) if group is not None else [[]]
+        keys = [k for keys in sets for k in keys]
         condition = resolve(subqueries.lift(having.this), scope) if having is not None else None
         qualify = select.args.get("qualify")
         qualified = [resolve(c, scope, over=True) for c in conjuncts(qualify.this)] if qualify is not None else []
@@ -443,11 +446,13 @@ class Binder:
         listing = [*(t for _, t in items), *sorted_, *qualified]
         grouped = group is not None or having is not None or any(find_aggregate(t, self.catalog) for t in listing)
         if grouped:
-            grouping = BlockAggregates(pipeline, scope, [*keys, *_session_keys(keys, scope, ends)], subqueries.columns)
+            session = _session_keys(keys, scope, ends)
+            sets = [[*keys, *session] for keys in sets]
+            grouping = BlockAggregates(pipeline, scope, sets, subqueries.columns)
             items = [(name, grouping.rewrite(tree)) for name, tree in items]
             sorted_, qualified = ([grouping.rewrite(t) for t in trees] for trees in (sorted_, qualified))
             conditions = [grouping.rewrite(c) for c in conjuncts(condition)] if condition is not None else []
-            above = grouping.finish(per_window=shape.aligned or group is not None)
+            above = grouping.finish(per_window=shape.aligned or (group is not None and len(sets) == 1))
             subqueries.attach(above, grouping.rewrite)
             for tree in conditions:
                 above.filter(tree, "HAVING")
@@ -546,24 +551,30 @@ class Binder:
         tables = {e.alias: {c.name: c.type for c in e.columns} for e in scope.entries}
         return types.shown_name(text, tables)
 
-    def _keys(self, group: exp.Group, items: list[tuple[str, exp.Expr]], scope: Scope) -> list[exp.Expr]:
-        """The trees to group by: columns, expressions, ordinals, select aliases, or ALL."""
+    def _sets(self, group: exp.Group, items: list[tuple[str, exp.Expr]], scope: Scope) -> list[list[exp.Expr]]:
+        """The sets of trees to group by: columns, expressions, ordinals, select aliases, or ALL."""
         for key in ("grouping_sets", "cube", "rollup", "totals"):
             if group.args.get(key):
                 raise UnsupportedError(
-                    key.replace("_", " ").upper(),
-                    hint="write one query per grouping",
+                    f"WITH {key.replace('_', ' ').upper()}",
+                    hint="write GROUP BY ROLLUP (a, b)",
                     span=span_of(group, self.context.source),
                 )
         if group.args.get("all"):
-            return [t for _, t in items if find_aggregate(t, self.catalog) is None]
-        keys = []
-        for tree in group.expressions:
-            if isinstance(tree, exp.Literal) and not tree.is_string:
-                keys.append(self._ordinal(tree, items))
-            else:
-                keys.append(resolve(tree, scope))
-        return keys
+            return [[t for _, t in items if find_aggregate(t, self.catalog) is None]]
+        found = sets_of(group) if has_sets(group) else [tuple(group.expressions)]
+        if len(found) > MOST_SETS:
+            raise UnsupportedError(
+                f"{len(found)} sets of keys in one GROUP BY",
+                hint=f"write at most {MOST_SETS}",
+                span=span_of(group, self.context.source),
+            )
+        return [[self._key(tree, items, scope) for tree in keys] for keys in found]
+
+    def _key(self, tree: exp.Expr, items: list[tuple[str, exp.Expr]], scope: Scope) -> exp.Expr:
+        if isinstance(tree, exp.Literal) and not tree.is_string:
+            return self._ordinal(tree, items)
+        return resolve(tree, scope)
 
     def _ordinal(self, tree: exp.Literal, items: list[tuple[str, exp.Expr]]) -> exp.Expr:
         position = int(tree.name) if tree.name.isdigit() else 0

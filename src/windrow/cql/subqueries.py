@@ -133,7 +133,7 @@ class Subqueries:
             semi_join(pipeline, scope, membership, self.shape, binder)
         items = binder.expand(binder.select_list(select).items, scope)
         self._one(len(items), node)
-        grouping = BlockAggregates(pipeline, scope, [inside for _, inside in links])
+        grouping = BlockAggregates(pipeline, scope, [[inside for _, inside in links]])
         item, keys = grouping.rewrite(items[0][1]), [grouping.rewrite(inside) for _, inside in links]
         above = grouping.finish()
         expr = above.expr(item)
