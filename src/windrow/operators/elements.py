@@ -73,10 +73,11 @@ class Elements:
             return self
         return self.take(np.flatnonzero(mask))
 
-    def slice(self, begin: int) -> Elements:
-        """The elements from `begin` on, without copying them."""
-        columns = {n: a.slice(begin) for n, a in self.columns.items()}
-        return Elements(self.ts[begin:], self.exp[begin:], self.sign[begin:], columns)
+    def slice(self, begin: int, end: int | None = None) -> Elements:
+        """The elements from `begin` on, up to `end`, without copying them."""
+        end = len(self) if end is None else end
+        columns = {n: a.slice(begin, end - begin) for n, a in self.columns.items()}
+        return Elements(self.ts[begin:end], self.exp[begin:end], self.sign[begin:end], columns)
 
     def with_columns(self, columns: Mapping[str, pa.Array]) -> Elements:
         """The same lifetimes and signs over other columns."""

@@ -36,7 +36,9 @@ def canonical(array: pa.Array) -> pa.Array:
     """
     if not pa.types.is_floating(array.type):
         return array
-    return fixed(one_pattern(filled(array)), validity(array), array.type)
+    values = filled(array)
+    clean = one_pattern(values)
+    return array if clean is values and not array.null_count else fixed(clean, validity(array), array.type)
 
 
 def comparable(array: pa.Array) -> pa.Array:

@@ -318,6 +318,10 @@ class Stage:
         if due.all():
             held.waiting.pop(number, None)
             return rows
+        count = int(np.count_nonzero(due))
+        if due[:count].all():  # they came in order: nothing need be copied
+            held.waiting[number] = rows.slice(count)
+            return rows.slice(0, count)
         held.waiting[number] = rows.filter(~due)
         return rows.filter(due)
 

@@ -59,7 +59,7 @@ _INFINITY = {2: 0x7C00, 4: 0x7F800000, 8: 0x7FF0000000000000}
 
 
 def one_pattern(values: np.ndarray) -> np.ndarray:
-    """Floats with one bit pattern per value: one NaN, no negative zero.
+    """Floats with one bit pattern per value: one NaN, no negative zero; the same array when they have it.
 
     Done on the bits: arithmetic on a signalling NaN raises the flag that NumPy turns into a warning.
 
@@ -69,13 +69,12 @@ def one_pattern(values: np.ndarray) -> np.ndarray:
     size = values.dtype.itemsize
     bits = np.ascontiguousarray(values).view(f"i{size}")
     magnitude = bits & bits.dtype.type((1 << (8 * size - 1)) - 1)
-    nan = magnitude > bits.dtype.type(_INFINITY[size])
+    nan, zero = magnitude > bits.dtype.type(_INFINITY[size]), magnitude == 0
     if nan.any():
         bits = np.where(nan, bits.dtype.type(_NAN[size]), bits)
-    zero = magnitude == 0
-    if zero.any():
-        bits = np.where(zero, bits.dtype.type(0), bits)
-    return bits.view(values.dtype)
+    elif not zero.any():
+        return values
+    return np.where(zero, bits.dtype.type(0), bits).view(values.dtype)
 
 
 def _dtype(type_: pa.DataType) -> np.dtype:
