@@ -31,7 +31,7 @@ from windrow.store.store import StateStore
 
 def _reader(parts: Sequence[pa.Table | pa.RecordBatch]) -> Reader:
     """Gives what is asked for and no more, as files do."""
-    return lambda columns: [part if columns is None else part.select(list(columns)) for part in parts]
+    return lambda columns, report: [part if columns is None else part.select(list(columns)) for part in parts]
 
 
 class InProcessJob:
@@ -67,7 +67,7 @@ class InProcessJob:
         """Two pieces for each task, the first piece of every stream first."""
         cut = []
         for given in feeds:
-            for part in reader(given.rows, program.deployment.streams[given.stream])(None):
+            for part in reader(given.rows, program.deployment.streams[given.stream])(None, None):
                 step = max(1, -(-part.num_rows // self.pieces))
                 cut += [(at // step, given, part.slice(at, step)) for at in range(0, part.num_rows, step)]
         cut.sort(key=lambda piece: piece[0])

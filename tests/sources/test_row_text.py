@@ -17,7 +17,7 @@ TYPES = {
     "i": pa.int32(), "d": pa.float64(), "s": pa.string(), "b": pa.bool_(), "t": pa.timestamp("us"),
     "z": pa.timestamp("us", "UTC"), "day": pa.date32(), "n": pa.decimal128(10, 2), "l": pa.list_(pa.int64()),
 }  # fmt: skip
-STREAM = StreamDef("s", TYPES, "t")
+STREAM = StreamDef("s", {**TYPES, "at": pa.int64()}, "at")  # of which rows may lack anything but their time
 
 
 class Rows:

@@ -33,6 +33,7 @@ class StreamDef:
     idle_after: int | None = None  # microseconds of wall time
     ahead: int | None = None  # microseconds that a row may be ahead of the stream and of the wall
     retain: int | None = None  # ticks of history kept for queries that come later
+    quarantine: bool = False  # ON ERROR QUARANTINE: what cannot be read is set aside; else it stops the stream
     options: Mapping[str, str] = field(default_factory=dict)  # FROM SOURCE (...) options, uninterpreted
 
     @property

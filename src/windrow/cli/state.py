@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from windrow.runtime.quarantine import read_quarantine
 from windrow.runtime.saved_catalog import KINDS, in_force
 from windrow.store.manifest import Manifest
 from windrow.store.store import Store
@@ -19,14 +20,32 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="windrow state", description=__doc__, allow_abbrev=False)
     parser.add_argument("home", metavar="HOME", help="the directory or address given to Engine(home=...)")
     parser.add_argument("--json", action="store_true", help="for a program to read")
+    parser.add_argument("--quarantine", metavar="STREAM", help="show what of a stream could not be read")
     options = parser.parse_args(argv)
     store = Store.open(options.home, read_only=True)
+    if options.quarantine is not None:
+        return _show_quarantine(store, options.quarantine, options.json)
     described = describe(store, store.latest())
     if options.json:
         json.dump(described, sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
         _draw(described)
+    return 0
+
+
+def _show_quarantine(store: Store, stream: str, plain: bool) -> int:
+    rows = read_quarantine(store.place.below("quarantine"), stream).to_pylist()
+    if plain:
+        for row in rows:
+            print(json.dumps(row))
+        return 0
+    from rich.console import Console
+
+    console = Console()
+    console.print(f"{len(rows)} of stream {stream} in quarantine", markup=False)
+    names = ("tick", "file", "position", "reason", "text")
+    _table(console, "quarantine", names, [[row[n] for n in names] for row in rows])
     return 0
 
 

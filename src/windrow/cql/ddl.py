@@ -1,7 +1,8 @@
 """CREATE STREAM and CREATE TABLE: from tokens to definitions.
 
     CREATE STREAM bid (auction BIGINT, price DOUBLE, ts TIMESTAMP)
-        TIMESTAMP BY ts WITHIN 5 SECONDS IDLE AFTER 10 SECONDS RETAIN 10 MINUTES FROM kafka (topic => 'bids')
+        TIMESTAMP BY ts WITHIN 5 SECONDS IDLE AFTER 10 SECONDS RETAIN 10 MINUTES ON ERROR QUARANTINE
+        FROM kafka (topic => 'bids')
     CREATE TABLE person (id BIGINT, name VARCHAR, since TIMESTAMP, till TIMESTAMP) RETROACTIVE VALID FROM since TO till
 
 Clauses come in any order, each at most once. A type is any type DuckDB knows.
@@ -55,6 +56,7 @@ class DeclarationSyntax:
     idle_after: Amount | None = None
     ahead: Amount | None = None
     retain: Amount | None = None
+    quarantine: bool = False
     retroactive: bool = False
     valid: tuple[tuple[str, int], tuple[str, int]] | None = None
     options: dict[str, str] = field(default_factory=dict)
@@ -131,6 +133,12 @@ def _clause(cursor: Cursor, declaration: DeclarationSyntax) -> str:
     if stream and cursor.accept("RETAIN"):
         declaration.retain = parse_amount(cursor, "RETAIN")
         return "RETAIN"
+    if stream and cursor.accept("ON"):
+        cursor.expect("ERROR", hint="write ON ERROR QUARANTINE")
+        declaration.quarantine = cursor.accept("QUARANTINE")
+        if not declaration.quarantine:
+            cursor.expect("STOP", hint="write ON ERROR STOP or ON ERROR QUARANTINE")
+        return "ON ERROR"
     if not stream and cursor.accept("RETROACTIVE"):
         declaration.retroactive = True
         return "RETROACTIVE"
@@ -148,7 +156,7 @@ def _clause(cursor: Cursor, declaration: DeclarationSyntax) -> str:
         declaration.options.update(_options(cursor))
         return "WITH"
     if stream:
-        raise cursor.unexpected("TIMESTAMP BY, WITHIN, IDLE AFTER, AHEAD, RETAIN, FROM or WITH")
+        raise cursor.unexpected("TIMESTAMP BY, WITHIN, IDLE AFTER, AHEAD, RETAIN, ON ERROR, FROM or WITH")
     raise cursor.unexpected("RETROACTIVE, VALID FROM, FROM or WITH")
 
 
@@ -212,6 +220,7 @@ def bind_stream(declaration: DeclarationSyntax, source: ScriptText) -> StreamDef
         ahead=_length(declaration.ahead, Clock.MICROSECONDS, source, "AHEAD", least=1),
         idle_after=_length(declaration.idle_after, Clock.MICROSECONDS, source, "IDLE AFTER", least=1),
         retain=_length(declaration.retain, clock, source, "RETAIN", least=0),
+        quarantine=declaration.quarantine,
         options=dict(declaration.options),
     )
 

@@ -308,6 +308,11 @@ class Engine:
         self._known_stream(stream)
         return self.runtime.late(stream)
 
+    def quarantine(self, stream: str) -> pa.Table:
+        """What of a stream ON ERROR QUARANTINE could not be read: tick, file, position, reason, text."""
+        self._known_stream(stream)
+        return self.runtime.quarantined(stream)
+
     def _known_stream(self, name: str) -> None:
         if name.lower() not in self.catalog.streams:
             raise BindingError(

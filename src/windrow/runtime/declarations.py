@@ -294,6 +294,13 @@ class Declarations:
             return open_source(definition, spool if spool is not None else Place.temporary())
         return PushSource(spool)
 
+    def reopen(self, stream: Stream) -> None:
+        """Open the source of a stream anew, so that it is tried from the place where it was left."""
+        if stream.definition.options.get("source"):
+            made = self._source(stream, None)
+            stream.source.close()
+            stream.source = made
+
     def _upgrade_offset(self, stream: Stream) -> None:
         """Go on where a home of an older format has read a source to, in batches of Spark's."""
         offset = self.ticker.manifest.offsets.get(stream.key) or {}

@@ -5,7 +5,7 @@ make each other late. A row from further ahead than its stream allows is set asi
 arrive in the order of the tasks that read them.
 
 Stage 0 runs only stateless operators, so their results need no run, no clock and no frontier. A query whose expressions
-raise fails alone.
+raise fails alone. What cannot be read as declared is set aside (ON ERROR QUARANTINE), or fails the stream.
 
 Only columns that somebody reads are read, and no row groups that nobody wants; late rows, which are kept whole, are
 read again with all of theirs.
@@ -13,27 +13,41 @@ read again with all of theirs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
-from windrow.errors import StateError, as_failure
+from windrow.errors import SourceError, StateError, WindrowError, as_failure
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
 from windrow.plan.nodes import Scan
 from windrow.runtime.admission import Columns, admit, unweighed
 from windrow.runtime.exchange import route
-from windrow.runtime.messages import Envelope, ExchangedRows, HistoryStart, LateRows, QueryFailed, Shed, StreamMark
+from windrow.runtime.messages import (
+    Envelope,
+    ExchangedRows,
+    HistoryStart,
+    LateRows,
+    QueryFailed,
+    SetAside,
+    Shed,
+    StreamFailed,
+    StreamMark,
+)
 from windrow.runtime.program import Program, QueryProgram
 from windrow.runtime.pruning import may_hold
+from windrow.runtime.quarantine import Aside
 from windrow.runtime.shared_aggregation import reduced
 from windrow.runtime.shared_joins import sides
 from windrow.sources.intake import times
-from windrow.sources.protocol import Piece
+from windrow.sources.protocol import MalformedRow, Piece, Report
 from windrow.sources.read_parquet import ParquetPiece, RowGroup
 
-Reader = Callable[[Sequence[str] | None], Iterable[pa.Table | pa.RecordBatch]]
-"""Reads the rows of a task: these columns, or all; one that has them anyway may give more. It can be called again."""
+Reader = Callable[[Sequence[str] | None, Report | None], Iterable[pa.Table | pa.RecordBatch]]
+"""Reads the rows of a task: these columns, or all; one that has them anyway may give more. It can be called again.
+
+Malformed rows are reported if somebody listens, and raised otherwise."""
 
 
 def feed(
@@ -53,17 +67,24 @@ def feed(
     definition = deployed.streams.get(stream)
     if definition is None:
         return []
-    table = _read(definition, read, deployed.reads[stream])
     out = [] if skipped is None else [Envelope(p, sender, skipped) for p in range(program.partitions)]
+    aside = Aside(definition.name) if definition.quarantine else None
+    try:
+        table = _timed(definition, _read(definition, read, deployed.reads[stream], aside), aside)
+        ts = times(definition, table) if ts is None else ts
+    except (StateError, MemoryError):
+        raise
+    except Exception as error:  # one stream must not stop the others
+        return [Envelope(0, sender, StreamFailed(stream, _unreadable(error, definition)))]
+    if aside is not None and aside.rows:
+        out.append(Envelope(0, sender, SetAside(stream, aside.table())))
     if not table.num_rows:
         return out
-    if ts is None:
-        ts = times(definition, table)
     if only:
         start = HistoryStart(only, int(ts.min()))
         out += [Envelope(p, sender, start) for p in range(program.partitions)]
     else:
-        table, ts = _punctual(program, stream, table, ts, sender, out, lambda: _read(definition, read, None))
+        table, ts = _punctual(program, stream, table, ts, sender, out, lambda: _whole(definition, read))
     if len(ts):
         columns = {n: one(table.column(n)) for n in table.column_names}
         out += _for_queries(program, stream, ts, columns, sender, only)
@@ -137,11 +158,36 @@ def _admitted(
     return (ts, columns), Shed(admission)
 
 
-def _read(definition: StreamDef, read: Reader, columns: Sequence[str] | None) -> pa.Table:
+def _whole(definition: StreamDef, read: Reader) -> pa.Table:
+    """All columns of the rows that were read before; what is malformed has been reported."""
+    quiet = Aside(definition.name) if definition.quarantine else None
+    return _timed(definition, _read(definition, read, None, quiet), quiet)
+
+
+def _timed(definition: StreamDef, table: pa.Table, aside: Aside | None) -> pa.Table:
+    """The rows that have a time; others are set aside by whoever knows no place of theirs."""
+    column = table.column(definition.time)
+    if aside is None or not column.null_count:
+        return table
+    without = table.filter(column.is_null())
+    for row in without.to_pylist():
+        aside(MalformedRow("", f"column {definition.time} is NULL", json.dumps(row, default=str)))
+    return table.filter(column.is_valid())
+
+
+def _unreadable(error: Exception, definition: StreamDef) -> WindrowError:
+    """What stops one stream."""
+    if isinstance(error, WindrowError):
+        return error
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return SourceError(f'stream "{definition.name}" cannot be read: {said}')
+
+
+def _read(definition: StreamDef, read: Reader, columns: Sequence[str] | None, aside: Aside | None = None) -> pa.Table:
     """All rows, with the declared types (Spark lacks some of Arrow's): these columns, or all."""
     names = list(definition.columns) if columns is None else list(columns)
     schema = pa.schema([(n, definition.columns[n]) for n in names])
-    tables = [t if isinstance(t, pa.Table) else pa.Table.from_batches([t]) for t in read(columns)]
+    tables = [t if isinstance(t, pa.Table) else pa.Table.from_batches([t]) for t in read(columns, aside)]
     if not tables:
         return schema.empty_table()
     if len(tables) == 1 and set(names) <= set(tables[0].column_names):

@@ -18,7 +18,7 @@ from windrow.catalog import StreamDef
 from windrow.operators.elements import Int64s
 from windrow.operators.state.run import Run
 from windrow.runtime.feed import Reader, feed, wanted
-from windrow.runtime.messages import Envelope
+from windrow.runtime.messages import Envelope, StreamFailed
 from windrow.runtime.program import Program
 from windrow.runtime.stage import Stage
 from windrow.runtime.task_state import TaskMemory
@@ -81,6 +81,8 @@ class LocalJob:
                 if isinstance(rows, tuple):
                     rows, skipped = wanted(program, given.stream, rows)
                 sent += feed(program, given.stream, reader(rows, stream), sender, given.only, given.ts, skipped)
+        if any(isinstance(e.message, StreamFailed) for e in sent):
+            return sent  # before any state changes
         for stage in range(1, stages + 1):
             inboxes: list[list[Envelope]] = [[] for _ in range(program.partitions)]
             for envelope in sent:
@@ -104,5 +106,5 @@ class LocalJob:
 def reader(rows: pa.Table | Sequence[Piece], stream: StreamDef) -> Reader:
     """Reads the rows of a feed here."""
     if isinstance(rows, pa.Table):
-        return lambda columns: [rows]
-    return lambda columns: (batch for piece in rows for batch in piece.read(stream, columns))
+        return lambda columns, report: [rows]
+    return lambda columns, report: (batch for piece in rows for batch in piece.read(stream, columns, report))

@@ -2,7 +2,7 @@
 
     stage 0 ── ExchangedRows, StreamMark, HistoryStart, SharedRows | FamilyPartials, PartialCounts, JoinRows ──► stage 1
     stage 1 ── ExchangedRows, Clocks, JoinSums ──► stage 2 ...
-    any stage ── Answer, SharedAnswer, LateRows, Shed, QueryFailed, TaskReport ──► driver
+    any stage ── Answer, SharedAnswer, LateRows, SetAside, StreamFailed, Shed, QueryFailed, TaskReport ──► driver
 
 An envelope says which partition a message is for and which task sent it. Messages for the driver pass through later
 stages untouched. In process they are handed over as they are; between processes they travel as `wire` encodes them. A
@@ -141,6 +141,22 @@ class LateRows:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """Rows of a stream that cannot be read as declared, for its quarantine."""
+
+    stream: str
+    table: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFailed:
+    """Why a stream cannot be read; nothing of the tick counts."""
+
+    stream: str
+    error: WindrowError
+
+
+@dataclass(frozen=True, slots=True)
 class Shed:
     """What a task let in of a stream behind a tick budget."""
 
@@ -184,7 +200,7 @@ ForTasks = (
     | JoinRows
     | JoinSums
 )
-ForDriver = Answer | SharedAnswer | LateRows | Shed | QueryFailed | TaskReport
+ForDriver = Answer | SharedAnswer | LateRows | SetAside | StreamFailed | Shed | QueryFailed | TaskReport
 Message = ForTasks | ForDriver
 
 

@@ -31,7 +31,9 @@ from windrow.runtime.delivery import Delivery, settle
 from windrow.runtime.job import Feed, Job
 from windrow.runtime.late import LateRowsStore
 from windrow.runtime.membership import SharedQuery
+from windrow.runtime.messages import StreamFailed
 from windrow.runtime.program import QueryProgram, frontier
+from windrow.runtime.quarantine import Quarantine, output_name
 from windrow.runtime.status import TickFigures
 from windrow.runtime.streams import PushSource, Stream
 from windrow.runtime.tick import Tick, Ticker
@@ -88,6 +90,7 @@ class Runtime:
         self.ticker.deadlines = Deadlines(None if budget_us is None else budget_us / 1e6, technique_of(schedule))
         self.declared = Declarations(self.ticker, strategy, budget_us, frames)
         self.late_rows = LateRowsStore(store)
+        self.quarantine = Quarantine(store)
         self.figures = TickFigures()
         self._ticking = threading.RLock()  # one tick at a time
         self._quiet = threading.Event()  # no tick computes
@@ -178,33 +181,61 @@ class Runtime:
     def _turn(self, until: int | None = None) -> bool:
         """Take what all sources have and run a tick over it, if there is anything to do."""
         with gate, self._ticking:
-            polled = self._poll()
-            declared = self.declared
-            with declared.busy:
-                rows = [(s, a) for s, a in polled if declared.streams.get(s.key) is s]
-                self._refresh_tables()
-                histories = self._histories()
-                idle = self._idle()
-                if not (rows or histories or until is not None or self._time_moves(idle)):
+            while not (done := self._attempt(until)):
+                if done is None:
                     return False
-                self._quiet.clear()
-                try:
-                    self._tick(rows, histories, idle, until)
-                finally:
-                    self._quiet.set()
-                return True
+            return True
+
+    def _attempt(self, until: int | None) -> bool | None:
+        """Poll, and run a tick: whether it was done. False: a stream could not be read, and nothing has happened; None:
+        there is nothing to do."""
+        polled = self._poll()
+        declared = self.declared
+        with declared.busy:
+            rows = [(s, a) for s, a in polled if declared.streams.get(s.key) is s]
+            self._refresh_tables()
+            fresh = declared.fresh
+            histories = self._histories()
+            idle = self._idle()
+            if not (rows or histories or until is not None or self._time_moves(idle)):
+                return None
+            self._quiet.clear()
+            try:
+                done = self._tick(rows, histories, idle, until)
+            finally:
+                self._quiet.set()
+            if not done:
+                declared.fresh = fresh
+            return done
 
     def _poll(self) -> list[tuple[Stream, Available]]:
         found = []
         offsets = self.ticker.manifest.offsets
+        now = self._clock()
         for stream in list(self.declared.streams.values()):
+            if stream.stopped is not None and now < stream.stopped.again:
+                continue
             try:
+                if stream.stopped is not None:
+                    self.declared.reopen(stream)
                 available = stream.source.poll(offsets.get(stream.key))
             except Exception as error:
-                raise _of_stream(self._explain(error), stream) from error
+                self._stop_stream(stream, self._explain(error))
+                continue
             if available is not None:
                 found.append((stream, available))
+            else:
+                stream.stopped = None
         return found
+
+    def _stop_stream(self, stream: Stream, failure: WindrowError) -> None:
+        """Let a stream stand still that cannot be read; one that fails for the home's sake stops everything."""
+        failure = _of_stream(failure, stream)
+        if isinstance(failure, StateError):
+            raise failure
+        stopped = stream.stop(failure, self._clock())
+        if stopped.tries == 1:
+            LOG.error("stream %s is stopped, and tried again: %s", stream.definition.name, failure)
 
     def _idle(self) -> dict[str, int | None]:
         """The streams that have been silent for so long that they follow the clock on the wall, and where they are."""
@@ -240,7 +271,8 @@ class Runtime:
         histories: list[Feed],
         idle: Mapping[str, int | None],
         until: int | None,
-    ) -> None:
+    ) -> bool:
+        """Run a tick; False if some stream could not be read, and nothing has happened."""
         begin = self._stopwatch()
         now = self._clock()
         for stream, _ in rows:
@@ -255,8 +287,13 @@ class Runtime:
         program, stages = ticker.program(until, idle, ahead, tuple(seen.values())), ticker.stages
         planned = self._stopwatch()
         with contextlib.nullcontext() if self.job.in_process else self.declared.job_runs():
-            envelopes = self.job.run(feeds, program, stages)
+            envelopes = list(self.job.run(feeds, program, stages))
         ran = self._stopwatch()
+        failed = {e.message.stream: e.message.error for e in envelopes if isinstance(e.message, StreamFailed)}
+        for key, error in failed.items():
+            self._stop_stream(self.declared.streams[key], error)
+        if failed:
+            return False
         tick = ticker.collect(program, envelopes, stages)
         ticker.take_apart(tick)
         tick.seconds |= {"plan": planned - begin, "job": ran - planned, "collect": self._stopwatch() - ran}
@@ -277,6 +314,7 @@ class Runtime:
         for delivery, listener in list(self.listeners.items()):
             delivery.add(tick.number, 0, lambda call=listener: call(tick.number))  # type: ignore[misc]
         LOG.debug("tick %d: frontier %d, %.0f ms", tick.number, tick.frontier, 1000 * tick.seconds["total"])
+        return True
 
     def _commit(self, tick: Tick, rows: list[tuple[Stream, Available]]) -> None:
         budgets, outbox = self.declared.budgets, self.declared.outbox
@@ -287,6 +325,7 @@ class Runtime:
         if self.store.runs.durable:  # what a crash between here and the sinks would lose
             outputs = outbox.outputs(tick.answers)
             outputs |= {view.kept_name(s): table for s, table in tick.late.items()}
+            outputs |= {output_name(s): table for s, table in tick.aside.items()}
         offsets = {s.key: a.offset for s, a in rows}
         lap = self._stopwatch()
         archives = self.declared.archives.prepare(tick.number, tick.frontier, tick.archived)
@@ -299,6 +338,7 @@ class Runtime:
         self.declared.let_in()
         reach("after manifest")
         for stream, available in rows:
+            stream.stopped = None
             stream.source.committed(available.offset)
 
     def _histories(self) -> list[Feed]:
@@ -329,6 +369,10 @@ class Runtime:
         for stream, rows in tick.late.items():
             LOG.warning("stream %s, tick %d: %d late rows", stream, tick.number, rows.num_rows)
             self.late_rows.write(stream, tick.number, rows)
+        for stream, rows in tick.aside.items():
+            LOG.warning("stream %s, tick %d: %d rows in quarantine", stream, tick.number, rows.num_rows)
+            self.quarantine.write(stream, tick.number, rows)
+            declared.streams[stream].quarantined += rows.num_rows
         for key, found in declared.streams.items():
             found.rows += tick.counters.get(f"rows.{key}", 0)
             found.late += tick.counters.get(f"late.{key}", 0)
@@ -348,6 +392,11 @@ class Runtime:
             if query.startswith("~"):
                 for table in (self.store.runs.read(ref).table for ref in refs):
                     self.late_rows.write(query[1:], number, table)
+            if query.startswith("!"):
+                for table in (self.store.runs.read(ref).table for ref in refs):
+                    self.quarantine.write(query[1:], number, table)
+        for key, stream in self.declared.streams.items():
+            stream.quarantined = self.quarantine.count(key)
         self.declared.outbox.redeliver()
         self.declared.outbox.report_missing()
 
@@ -371,7 +420,8 @@ class Runtime:
         found = self._pushed_to(stream)
         columns = dict(found.definition.columns)
         table = to_table(rows, f'stream "{stream}"', schema=columns)
-        times(found.definition, table)  # a row without a time is refused before it is anybody's
+        if not found.definition.quarantine:
+            times(found.definition, table)  # a row without a time is refused before it is anybody's
         assert isinstance(found.source, PushSource)
         now = self._running and self.job.in_process
         found.source.push(table, spooled=not now)
@@ -428,9 +478,14 @@ class Runtime:
         Receivers that fail when tried once more, or hang, are not waited for.
         """
         deadline = time.monotonic() + seconds
+        tried = self._try_again()
         while self._error is None and self._running and time.monotonic() < deadline:
             offsets = self.ticker.manifest.offsets
-            left = [s for k, s in list(self.declared.streams.items()) if not s.source.drained(offsets.get(k))]
+            streams = list(self.declared.streams.items())
+            left = [
+                s for k, s in streams
+                if (s.stopped.tries <= tried.get(k, 0) if s.stopped else not s.source.drained(offsets.get(k)))
+            ]  # fmt: skip
             if not left:
                 with self._ticking:  # a tick that is under way belongs to what was there
                     break
@@ -438,6 +493,18 @@ class Runtime:
             time.sleep(0.01)
         self.check()
         settle(self._deliveries(), max(0.0, deadline - time.monotonic()))
+        stopped = next((s.stopped for s in list(self.declared.streams.values()) if s.stopped is not None), None)
+        if stopped is not None:
+            raise stopped.error
+
+    def _try_again(self) -> dict[str, int]:
+        """Try streams that are stopped now; returns how often each has been tried."""
+        tried = {}
+        for key, stream in list(self.declared.streams.items()):
+            if stream.stopped is not None:
+                tried[key] = stream.stopped.tries
+                stream.stopped.again = 0.0
+        return tried
 
     def _deliveries(self) -> list[Delivery]:
         """Everybody who is told of answers and ticks."""
@@ -519,6 +586,10 @@ class Runtime:
     def late(self, stream: str) -> pa.Table:
         """The late rows of a stream."""
         return self.late_rows.read(self.declared.streams[stream.lower()].definition)
+
+    def quarantined(self, stream: str) -> pa.Table:
+        """What of a stream could not be read."""
+        return self.quarantine.read(stream.lower())
 
     def status(self) -> dict[str, Any]:
         """Figures about the run, as plain JSON."""

@@ -193,7 +193,8 @@ def _size(change: Content) -> int:
 def _stream(s: StreamDef) -> dict[str, Any]:
     return {
         "name": s.name, "columns": _schema(s.columns), "time": s.time, "slack": s.slack, "within": s.within,
-        "idle_after": s.idle_after, "ahead": s.ahead, "retain": s.retain, "options": dict(s.options),
+        "idle_after": s.idle_after, "ahead": s.ahead, "retain": s.retain, "quarantine": s.quarantine,
+        "options": dict(s.options),
     }  # fmt: skip
 
 

@@ -41,7 +41,7 @@ class TickFigures:
 
     def add(self, tick: Tick) -> None:
         """Remember a tick's figures, not its rows."""
-        known = replace(tick, answers={}, shared=[], late={}, admitted=[])
+        known = replace(tick, answers={}, shared=[], late={}, aside={}, admitted=[])
         self._ticks.append(known)
         with self._lock:
             self._recent.append(known)
@@ -126,6 +126,9 @@ class TickFigures:
             "rows": stream.rows,
             "rows_per_second": self._rate(f"rows.{stream.key}"),
             "late": stream.late,
+            "quarantined": stream.quarantined,
+            "stopped_since": stream.stopped.since if stream.stopped else None,
+            "error": str(stream.stopped.error) if stream.stopped else None,
             "offset": manifest.offsets.get(stream.key),
             "greatest": mark,
             "lag": lag,

@@ -1,7 +1,8 @@
 """A stream as the driver sees it: its declaration, its source, and what has come.
 
 Rows come from a source that the loop polls (`sources/protocol.py`), or from the program itself (`push`). A stream that
-may be silent (IDLE AFTER) follows the clock on the wall once it has been silent for that long.
+may be silent (IDLE AFTER) follows the clock on the wall once it has been silent for that long. One that cannot be
+read is stopped: its time stands still, and it is tried again from the same place, after 1, 2, 4, ... seconds.
 """
 
 from __future__ import annotations
@@ -15,9 +16,23 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
+from windrow.errors import WindrowError
 from windrow.operators.elements import BEGINNING
 from windrow.sources.protocol import Available, Offset, Piece, Report, Source
 from windrow.store.place import Place, segment
+
+FIRST_RETRY, LAST_RETRY = 1.0, 60.0
+"""Seconds before a stream that cannot be read is tried again: at first, and at most."""
+
+
+@dataclass
+class Stopped:
+    """Why and since when a stream stands still, by the wall; how often it was tried, and when it is tried again."""
+
+    error: WindrowError
+    since: float
+    again: float
+    tries: int = 1
 
 
 @dataclass(eq=False)
@@ -30,16 +45,28 @@ class Stream:
     seen: float = field(default_factory=time.time)  # when rows last came, by the wall
     rows: int = 0
     late: int = 0
+    quarantined: int = 0
+    stopped: Stopped | None = None
 
     @property
     def key(self) -> str:
         return self.definition.name.lower()
 
+    def stop(self, error: WindrowError, now: float) -> Stopped:
+        """Read nothing until it is time to try again."""
+        before = self.stopped
+        tries = 1 if before is None else before.tries + 1
+        pause = min(FIRST_RETRY * 2 ** min(tries - 1, 30), LAST_RETRY)
+        self.stopped = Stopped(error, now if before is None else before.since, now + pause, tries)
+        return self.stopped
+
     def silent_for(self, now: float) -> float | None:
         """Seconds since rows last came, if that is longer than the stream may hold time back."""
         after = self.definition.idle_after
         silent = now - self.seen
-        return silent if after is not None and silent > after / 1e6 else None
+        if after is None or self.stopped is not None:  # one that cannot be read is not silent: its rows are to come
+            return None
+        return silent if silent > after / 1e6 else None
 
     def reached(self, now: float, mark: int) -> int | None:
         """How far the time of a silent stream has come: its last time and what has passed since; None: it cannot say.

@@ -38,6 +38,7 @@ from windrow.runtime.messages import (
     LateRows,
     QueryFailed,
     RunsBySlot,
+    SetAside,
     SharedAnswer,
     Shed,
     StreamMark,
@@ -67,6 +68,7 @@ class Tick:
     shared: list[Batch] = field(default_factory=list)  # answers of queries that share, not yet taken apart
     archived: dict[str, Elements] = field(default_factory=dict)  # rows for archives, with their lifetimes
     late: dict[str, pa.Table] = field(default_factory=dict)
+    aside: dict[str, pa.Table] = field(default_factory=dict)  # rows for quarantines
     counters: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     ended: float = 0.0  # by the wall
@@ -424,6 +426,7 @@ class Ticker:
         answers: dict[str, list[tuple[int, Elements]]] = {}
         shared: list[tuple[int, Batch]] = []
         late: dict[str, list[pa.Table]] = {}
+        aside: dict[str, list[pa.Table]] = {}
         reports: list[TaskReport] = []
         for envelope in envelopes:
             match envelope.message:
@@ -435,6 +438,8 @@ class Ticker:
                     tick.failed.setdefault(query, error)
                 case LateRows(stream, table):
                     late.setdefault(stream, []).append(table)
+                case SetAside(stream, table):
+                    aside.setdefault(stream, []).append(table)
                 case Shed(admission):
                     tick.admitted.append(admission)
                 case TaskReport() as report:
@@ -449,6 +454,7 @@ class Ticker:
                 tick.answers[self.queries[name].plan.name] = answer(self.queries[name].plan, joined)
         tick.shared = [batch for _, batch in sorted(shared, key=lambda s: s[0])]
         tick.late = {s: pa.concat_tables(t) for s, t in late.items()}
+        tick.aside = {s: pa.concat_tables(t) for s, t in aside.items()}
         if len(reports) != stages * self.partitions:
             raise RuntimeFailure(
                 f"tick {tick.number}: {len(reports)} of {stages * self.partitions} tasks reported",

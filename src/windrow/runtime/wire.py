@@ -29,6 +29,7 @@ from windrow.runtime.messages import (
     JoinSums,
     LateRows,
     Message,
+    SetAside,
     SharedAnswer,
 )
 from windrow.sharing.query_group import Batch
@@ -108,6 +109,8 @@ def encode(message: Message) -> tuple[str, str, bytes]:
             return "sums", f"{family}:{grouping}", encode_table(table)
         case LateRows(stream, table):
             return "late", stream, encode_table(table)
+        case SetAside(stream, table):
+            return "aside", stream, encode_table(table)
         case SharedAnswer(batch):
             return "answers", "", _encode_batch(batch)
     return "plain", "", pickle.dumps(message)
@@ -132,6 +135,8 @@ def decode(kind: str, address: str, body: pa.Buffer) -> Message:
             return JoinSums(family, int(grouping), decode_table(body))
         case "late":
             return LateRows(address, decode_table(body))
+        case "aside":
+            return SetAside(address, decode_table(body))
         case "answers":
             return SharedAnswer(_decode_batch(body))
     message: Message = pickle.loads(memoryview(body))

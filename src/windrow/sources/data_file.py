@@ -7,10 +7,12 @@ or that came after the listing, would otherwise be lost unsaid.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
@@ -62,7 +64,7 @@ def reading(stream: StreamDef, path: str, where: str = "", report: Report | None
         yield
     except (SourceError, pa.ArrowException, duckdb.Error, OSError, UnicodeDecodeError, EOFError) as error:
         failure = _failure(stream, path, f"{path}, {where}" if where else path, error)
-        if report is None:
+        if report is None or isinstance(error, PermissionError | ConnectionError | TimeoutError):  # it may go better
             raise failure from error
         report(MalformedRow(path, f"{failure.primary}: {failure.detail}" if failure.detail else failure.primary, ""))
 
@@ -160,6 +162,20 @@ def shaped(
         chunked = chunked if chunked.type.equals(plain) else chunked.cast(plain)
         arrays.append(one(cast_column(chunked, type_, name, f'stream "{stream.name}": {file.path}')))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(wanted.items())))
+
+
+def with_times(
+    stream: StreamDef, path: str, first: int, batch: pa.RecordBatch, report: Report | None, within: str = ""
+) -> pa.RecordBatch:
+    """The rows of a batch that have a time; `first`: the number of its first row in the file, or `within` a part."""
+    times = batch.column(stream.time) if stream.time in batch.schema.names else None
+    if times is None or not times.null_count:
+        return batch
+    for index in np.flatnonzero(times.is_null().to_numpy(zero_copy_only=False)).tolist():
+        text = json.dumps(batch.slice(index, 1).to_pylist()[0], default=str)
+        where = f"{path}, row {first + index}{within}"
+        refuse(stream, MalformedRow(where, f'column "{stream.time}" is NULL', text), report)
+    return batch.filter(times.is_valid())
 
 
 def said_by_path(given: Given, name: str, rows: int) -> pa.ChunkedArray:

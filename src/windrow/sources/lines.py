@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import pyarrow as pa
@@ -24,6 +26,7 @@ from windrow.sources.data_file import DataFile, declared, reading
 from windrow.sources.protocol import MalformedRow, Report
 from windrow.sources.row_text import RowParser
 
+LOG = logging.getLogger("windrow.sources")
 SEEK_BYTES = 1 << 16
 INFLATE_BYTES = 1 << 20
 
@@ -66,14 +69,23 @@ class LinePiece:
 
         All declared columns are parsed: whether a row is malformed must not depend on who reads it.
         """
-        wanted = list(declared(stream, columns))
+        wanted, some = list(declared(stream, columns)), False
         rows = _leave_out if report is None and self.format.drop else report
         with reading(stream, self.file.path, f"bytes from {self.start}", report):
             parse, first = self.format.open(stream, self.file, stream.columns, rows)
             for at, block in blocks(self.file, max(self.start, first), self.stop, whole=self.format.whole):
                 batch = parse(block, FileLines(self.file, at, block))
+                some |= bool(block.strip())
                 if batch.num_rows:
                     yield batch.select(wanted)
+            if not some and self.weight == self.file.size:
+                self._without_rows(stream, report)
+
+    def _without_rows(self, stream: StreamDef, report: Report | None) -> None:
+        """Say that a file has no rows."""
+        LOG.warning('stream "%s": %s has no rows', stream.name, self.file.path)
+        if report is not None:
+            report(MalformedRow(self.file.path, "the file has no rows", ""))
 
 
 def cut_lines(file: DataFile, form: LineFormat, start: int) -> list[Share]:
@@ -181,13 +193,22 @@ class FileLines:
 
     def malformed(self, row: int, why: str) -> MalformedRow:
         """The row of that index; blank lines are no rows."""
-        lines = self.block.split(b"\n")
-        filled = [i for i, line in enumerate(lines) if line.strip()]
-        with inflated(self.file) as content:
-            before = _skip(content, self.at)
-        number = before + 1 + filled[min(row, len(filled) - 1)]  # about: rows that span lines are not told apart
+        lines, filled = self._lines
+        number = self._before + 1 + filled[min(row, len(filled) - 1)]  # about: rows that span lines are not told apart
         text = lines[filled[min(row, len(filled) - 1)]].decode("utf-8", "replace").rstrip("\r")
         return MalformedRow(f"{self.file.path}, line {number}", why, text)
+
+    @cached_property
+    def _lines(self) -> tuple[list[bytes], list[int]]:
+        """The lines of the block, and which of them hold something."""
+        lines = self.block.split(b"\n")
+        return lines, [i for i, line in enumerate(lines) if line.strip()]
+
+    @cached_property
+    def _before(self) -> int:
+        """How many lines of the file are before the block."""
+        with inflated(self.file) as content:
+            return _skip(content, self.at)
 
     def texts(self) -> list[bytes]:
         """The lines that hold something."""

@@ -20,7 +20,7 @@ from windrow.sources.data_file import DataFile, Given, find_columns, refuse, sai
 from windrow.sources.lines import FileLines, compression, first_line
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import Report
-from windrow.sources.row_text import RowOrigin, RowParser, one_batch, parse_columns, time_forms
+from windrow.sources.row_text import RowOrigin, RowParser, one_batch, parse_columns, time_forms, timed
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class CsvRows:
         self._check_quotes(block, origin)
         while self.level < 2:
             try:
-                return self._typed(block, origin)
+                return timed(self.stream, self._typed(block, origin))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 self.level += 1
         return self._texts(block, origin)

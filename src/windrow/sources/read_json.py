@@ -21,7 +21,7 @@ from windrow.sources.casting import scalar_engine
 from windrow.sources.data_file import DataFile, Given, refuse, said_by_path
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import Report
-from windrow.sources.row_text import RowOrigin, RowParser, one_batch, parse_columns, time_forms
+from windrow.sources.row_text import RowOrigin, RowParser, one_batch, parse_columns, time_forms, timed
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class JsonRows:
             return self._objects(_elements(block), origin)
         if not self.careful:
             try:
-                return self._typed(block, origin)
+                return timed(self.stream, self._typed(block, origin))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
                 self.careful = True
         return self._objects(origin.texts(), origin)

@@ -21,7 +21,7 @@ from windrow.errors import SourceError
 from windrow.operators.elements import one
 from windrow.sources.casting import cast_column
 from windrow.sources.cuts import PIECE_BYTES, Share
-from windrow.sources.data_file import DataFile, check_types, declared, find_columns, reading, shaped
+from windrow.sources.data_file import DataFile, check_types, declared, find_columns, reading, shaped, with_times
 from windrow.sources.intake import times
 from windrow.sources.protocol import Report
 
@@ -59,9 +59,12 @@ class ParquetPiece:
         self, stream: StreamDef, columns: Sequence[str], unwanted: Unwanted
     ) -> tuple[ParquetPiece, list[RowGroup]]:
         """The piece less the row groups that nobody wants, and these; `columns`: those whose ends are asked about."""
-        with reading(stream, self.file.path), self.file.open() as handle, parquet.ParquetFile(handle) as file:
-            footer = file.metadata
-            found = {i: g for i in self._groups(footer) if (g := _described(stream, columns, footer, i)) is not None}
+        try:
+            with reading(stream, self.file.path), self.file.open() as handle, parquet.ParquetFile(handle) as file:
+                footer, groups = file.metadata, self._groups(file.metadata)
+                found = {i: g for i in groups if (g := _described(stream, columns, footer, i)) is not None}
+        except SourceError:  # whoever reads it says so
+            return self, []
         skipped = {i: g for i, g in found.items() if unwanted(g)}
         return replace(self, skipped=frozenset(skipped)), list(skipped.values())
 
@@ -79,10 +82,14 @@ class ParquetPiece:
             types = dict(zip(file.schema_arrow.names, file.schema_arrow.types, strict=True))
             names = find_columns(stream, self.file.path, self.file.given, list(types), stream.columns)
             check_types(stream, self.file, {n: types[have] for n, have in names.items()})
+            first = 1 + sum(file.metadata.row_group(i).num_rows for i in range(self.first))
+            within = " of the row groups that are read" if self.skipped else ""
             for batch in file.iter_batches(
                 BATCH_ROWS, row_groups=self._groups(file.metadata), columns=[names[n] for n in wanted if n in names]
             ):
-                yield shaped(stream, self.file, batch, names, wanted)
+                rows = shaped(stream, self.file, batch, names, wanted)
+                yield with_times(stream, self.file.path, first, rows, report, within)
+                first += batch.num_rows
 
     def _groups(self, footer: Any) -> list[int]:
         return [g for g in range(self.first, min(self.stop, footer.num_row_groups)) if g not in self.skipped]

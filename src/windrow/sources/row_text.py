@@ -53,13 +53,23 @@ def parse_columns(
         text = texts.column(name)
         column = try_parse(text, type_, forms.get(name))
         columns.append(column)
-        unfit = good & text.is_valid().to_numpy() & column.is_null().to_numpy()
+        unfit = good & column.is_null().to_numpy()
+        if name != stream.time:  # a row must have a time, and may lack anything else
+            unfit &= text.is_valid().to_numpy()
         for index in np.flatnonzero(unfit).tolist():
-            why = f'column "{name}": {text[index].as_py()!r} is not {type_}'
+            found = text[index].as_py()
+            why = f'column "{name}": {found!r} is not {type_}' if found is not None else f'column "{name}" is NULL'
             refuse(stream, origin.malformed(int(rows[index]), why), report)
         good &= ~unfit
     table = pa.table(columns, schema=pa.schema(list(wanted.items())))
     return one_batch(table if good.all() else table.filter(pa.array(good)))
+
+
+def timed(stream: StreamDef, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows as Arrow parsed them; if one has no time, the block is parsed again by who can name it."""
+    if stream.time in batch.schema.names and batch.column(stream.time).null_count:
+        raise pa.ArrowInvalid("parse again as text")
+    return batch
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -35,7 +35,7 @@ from windrow.runtime.program import Deployment, Program
 from windrow.runtime.stage import Stage
 from windrow.runtime.task_state import TaskMemory
 from windrow.runtime.wire import SCHEMA, decode_table, encode_table, pack, unpack
-from windrow.sources.protocol import Available, Piece
+from windrow.sources.protocol import Available, Piece, Report
 from windrow.spark.unwrap import lost, unwrap, workers_lost
 from windrow.store.manifest import SlotKey
 
@@ -241,7 +241,7 @@ def _frame_task(shipped: _Shipped, stream: str) -> Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         here = _here()
         rows = list(batches)  # with all their columns: a frame cannot be read twice
-        yield from pack(feed(shipped.load(), stream, lambda _: rows, here), here)
+        yield from pack(feed(shipped.load(), stream, lambda *_: rows, here), here)
 
     return run
 
@@ -287,12 +287,12 @@ def _fed(shipped: _Shipped, shares: Sequence[bytes | pa.Buffer]) -> Iterator[pa.
 
 
 def _reader(program: Program, stream: str, pieces: Sequence[bytes | Piece]) -> Reader:
-    def read(columns: Sequence[str] | None) -> Iterator[pa.Table | pa.RecordBatch]:
+    def read(columns: Sequence[str] | None, report: Report | None) -> Iterator[pa.Table | pa.RecordBatch]:
         for piece in pieces:
             if isinstance(piece, bytes):
                 yield decode_table(piece)
             else:
-                yield from piece.read(program.deployment.streams[stream], columns)
+                yield from piece.read(program.deployment.streams[stream], columns, report)
 
     return read
 
