@@ -390,6 +390,7 @@ def test_a_comparison_has_one_type_whatever_its_number(column):
     """DuckDB is asked about one number of as many digits: it gives the same type, or refuses, for all of them."""
     from windrow.cql import types
     from windrow.cql.expressions import _operand, _shape
+    from windrow.plan.expr import sql_of
 
     columns = {
         "t": pa.int8(), "i": pa.int64(), "h": types.HUGEINT, "d": pa.decimal128(30, 20), "f": pa.float64(),
@@ -398,8 +399,8 @@ def test_a_comparison_has_one_type_whatever_its_number(column):
     for operator in ("<", "=", "<>", ">="):
         for number in ("0", "7", "300", "99999", "999999999", "0.5", "0.00125", "00012.50", "123456789.987654321"):
             tree = exp.condition(f"{column} {operator} {number}", dialect="duckdb")
-            pieces = _operand(tree)
-            asked = [_shape(tree, pieces), "".join(text for _, text in pieces)]
+            sql = sql_of(_operand(tree))
+            asked = [_shape(tree, sql), sql]
             said = []
             for text in asked:
                 try:
@@ -407,4 +408,4 @@ def test_a_comparison_has_one_type_whatever_its_number(column):
                 except types.DuckDBRefusal:
                     said.append(None)
             assert said[0] == said[1], asked
-    assert _shape(tree, pieces).endswith("111111111.111111111)")
+    assert _shape(tree, sql).endswith("111111111.111111111)")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from windrow.errors import SourceError
+from windrow.scalar_engine import connect, literal, quote
 
 Answers = Mapping[str, pa.Table]
 
@@ -38,15 +39,11 @@ def write_file(table: pa.Table, path: Path, kind: str) -> None:
 
         parquet.write_table(table, path)
         return
-    import duckdb
-
-    with duckdb.connect() as engine:
-        engine.execute("SET TimeZone = 'UTC'")
+    with connect(file=str(path)) as engine:
         engine.register("answer", table)
         how = {"csv": "FORMAT csv, HEADER", "json": "FORMAT json", "array": "FORMAT json, ARRAY"}[kind]
         columns = "*" if kind == "csv" else ", ".join(_json_column(f) for f in table.schema)
-        target = str(path).replace("'", "''")
-        engine.execute(f"COPY (SELECT {columns} FROM answer) TO '{target}' ({how})")
+        engine.execute(f"COPY (SELECT {columns} FROM answer) TO {literal(str(path))} ({how})")
 
 
 def print_rows(table: pa.Table, kind: str) -> None:
@@ -98,7 +95,7 @@ def _text(table: pa.Table, kind: str) -> str:
 
 
 def _json_column(field: pa.Field) -> str:
-    name = '"' + field.name.replace('"', '""') + '"'
+    name = quote(field.name)
     if not pa.types.is_floating(field.type):
         return name
     text = f"to_json({name}::VARCHAR)"

@@ -8,6 +8,7 @@ becomes its output column, and a plain column that is left over is not grouped: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
@@ -16,8 +17,9 @@ from sqlglot import exp
 
 from windrow.cql import types
 from windrow.cql.bounds import is_bound, is_fixed
-from windrow.cql.dialect import DIALECT
-from windrow.cql.expressions import AGGREGATES, REWRITTEN, BindingContext, Pipeline, find_aggregate, is_aggregate
+from windrow.cql.builtins import AGGREGATES, REWRITTEN
+from windrow.cql.expressions import BindingContext, Pipeline, find_aggregate, is_aggregate
+from windrow.cql.growth import COLUMN
 from windrow.cql.holistic import HolisticText, holistic_expr, holistic_text
 from windrow.cql.scope import Scope, columns_of, is_resolved, operand, resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
@@ -38,14 +40,8 @@ from windrow.plan.nodes import (
 from windrow.scalar_engine import quote
 
 _PARAMETERS = {"quantile": 1, "quantile_cont": 1, "top_k": 1}
+_NUMBER = re.compile(r"\d{1,18}(\.\d*)?|\.\d+")
 _DUCKDB_NAMES = {"quantile": "quantile_disc"}
-
-
-def text_of(tree: exp.Expr) -> str:
-    """A text by which equal expressions are recognised."""
-    while isinstance(tree, exp.Paren):
-        tree = tree.this
-    return str(tree.sql(dialect=DIALECT, comments=False))
 
 
 def _null(type_: pa.DataType) -> Expr:
@@ -76,7 +72,7 @@ class BlockAggregates:
         self.context: BindingContext = pipeline.context
         self.scope = scope
         self.columns: dict[str, Expr] = {}  # what the Project below computes
-        self.keys: dict[str, str] = {}  # key text -> column
+        self.keys: dict[exp.Expr, str] = {}  # key -> column; trees are equal by what they say
         self.calls: dict[tuple[Any, ...], AggregateCall] = {}
         self.holistic: list[HolisticCall] = []
         self.grouping: dict[tuple[str, ...], str] = {}  # of GROUPING(...): its keys -> column
@@ -89,9 +85,9 @@ class BlockAggregates:
                     hint="group by columns; filter aggregates with HAVING",
                     span=span_of(aggregate, self.context.source),
                 )
-            self.keys[text_of(key)] = self._compute(key)
-        texts = [dict.fromkeys(text_of(k) for k in keys if not is_fixed(k)) for keys in sets]
-        self.sets = [tuple(dict.fromkeys(self.keys[t] for t in keys)) for keys in texts]
+            self.keys[key.unnest()] = self._compute(key)
+        trees = [dict.fromkeys(k.unnest() for k in keys if not is_fixed(k)) for keys in sets]
+        self.sets = [tuple(dict.fromkeys(self.keys[t] for t in keys)) for keys in trees]
 
     def rewrite(self, tree: exp.Expr) -> exp.Expr:
         """The tree over the aggregate's output."""
@@ -152,7 +148,7 @@ class BlockAggregates:
     def _replace(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, (exp.Literal, exp.DataType, exp.Identifier, exp.Var, exp.Ordered)):
             return node
-        if (key := self.keys.get(text_of(node))) is not None:
+        if (key := self.keys.get(node.unnest())) is not None:
             return resolved(key, node)
         if isinstance(node, exp.Anonymous) and node.name.lower() in ("grouping", "grouping_id"):
             return resolved(self._grouping(node), node)
@@ -171,7 +167,7 @@ class BlockAggregates:
 
     def _grouping(self, node: exp.Expr) -> str:
         """The column that says which of some keys a set does not have, one bit for each."""
-        found = tuple(self.keys.get(text_of(a), "") for a in node.expressions)
+        found = tuple(self.keys.get(a.unnest(), "") for a in node.expressions)
         if not found or "" in found:
             raise BindingError(
                 "GROUPING asks about keys of GROUP BY",
@@ -194,7 +190,7 @@ class BlockAggregates:
         name = expr.column
         if name is None:
             same = next((n for n, e in self.columns.items() if e == expr), None)
-            name = same or self.context.fresh(expr.sql(lambda n: n), expr.type)
+            name = same or self.context.computed(expr)
         self.columns[name] = expr
         return name
 
@@ -220,7 +216,11 @@ class BlockAggregates:
         if key not in self.calls:
             type_ = self._type(call, kind, column, parameters)
             shown = f"{kind}({'DISTINCT ' if distinct else ''}{column or '*'}{''.join(f', {p}' for p in parameters)})"
-            self.calls[key] = AggregateCall(kind, column, self.context.fresh(shown, type_), type_, distinct, parameters)
+            output = self.context.fresh(shown, type_)
+            if column is not None:  # as large as what it is of
+                size = self.context.sizes.get(column, COLUMN) * (int(parameters[0]) if kind == "top_k" else 1)
+                self.context.sizes.setdefault(output, size)
+            self.calls[key] = AggregateCall(kind, column, output, type_, distinct, parameters)
         return self.calls[key].output
 
     def _check_nested(self, parts: Iterable[exp.Expr]) -> None:
@@ -248,7 +248,7 @@ class BlockAggregates:
         name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
         if name not in AGGREGATES:
             raise UnsupportedError(
-                f"the aggregate {name or call.sql()}",
+                f"the aggregate {name or call.key}",
                 hint=f"use one of {', '.join(a.upper() for a in AGGREGATES)}",
                 span=span_of(call, self.context.source),
             )
@@ -299,11 +299,8 @@ class BlockAggregates:
         return True
 
     def _parameter(self, kind: str, call: exp.Expr, node: exp.Expr) -> int | float:
-        text = text_of(node)
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1.0
+        node = node.unnest()
+        value = float(node.name) if isinstance(node, exp.Literal) and _NUMBER.fullmatch(node.name) else -1.0
         good = value == int(value) and value >= 1 if kind == "top_k" else 0 <= value <= 1
         if not good:
             wanted = "a whole number of at least 1" if kind == "top_k" else "a number between 0 and 1"

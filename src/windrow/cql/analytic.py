@@ -17,7 +17,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql import types
-from windrow.cql.expressions import AGGREGATES, Pipeline
+from windrow.cql.builtins import AGGREGATES
+from windrow.cql.expressions import Pipeline
 from windrow.cql.scope import resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.analytic import COPY, INSTANT
@@ -145,7 +146,7 @@ class Analytics:
         context = self.pipeline.context
         if name not in FUNCTIONS or name in context.catalog.functions:
             raise UnsupportedError(
-                f"{name.upper() or tree.sql()} OVER (...)",
+                f"{name.upper() or tree.key.upper()} OVER (...)",
                 hint=f"the functions are {', '.join(sorted(f.upper() for f in FUNCTIONS))}",
                 span=span_of(tree, context.source),
             )

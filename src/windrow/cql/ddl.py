@@ -5,7 +5,7 @@
         FROM kafka (topic => 'bids')
     CREATE TABLE person (id BIGINT, name VARCHAR, since TIMESTAMP, till TIMESTAMP) RETROACTIVE VALID FROM since TO till
 
-Clauses come in any order, each at most once. A type is any type DuckDB knows.
+Clauses come in any order, each at most once. The types are those of `type_names`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,16 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef, TableDef
 from windrow.cql import types
+from windrow.cql.dialect import parse_type
 from windrow.cql.scope import did_you_mean
 from windrow.cql.source import Cursor, ScriptText
+from windrow.cql.type_names import NAMES, UnknownType, type_name
 from windrow.cql.windows import Amount, Clock, parse_amount
 from windrow.errors import BindingError, CQLSyntaxError, UnsupportedError
 
 _CONSTRAINTS = frozenset(
     ("NOT", "NULL", "PRIMARY", "PRIMARY KEY", "UNIQUE", "DEFAULT", "CHECK", "REFERENCES", "GENERATED", "CONSTRAINT")
 )
-# fmt: off
-_TYPES = (
-    "BIGINT", "BLOB", "BOOLEAN", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "HUGEINT", "INT", "INTEGER", "INTERVAL", "JSON",
-    "REAL", "SMALLINT", "STRING", "TEXT", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TINYINT", "UBIGINT", "UUID", "VARCHAR",
-)
-# fmt: on
 
 
 @dataclass(frozen=True)
@@ -255,7 +251,7 @@ def bind_columns(written: Iterable[ColumnSyntax], source: ScriptText, what: str 
                 f'{what} "{column.name}" stands twice', hint="give it another name", span=source.span(column.offset)
             )
         try:
-            columns[column.name] = types.arrow_type(column.type_text)
+            columns[column.name] = _type(column.type_text)
         except types.NotKept as refusal:
             raise UnsupportedError(
                 f'{what} "{column.name}" of type {column.type_text}',
@@ -263,13 +259,26 @@ def bind_columns(written: Iterable[ColumnSyntax], source: ScriptText, what: str 
                 hint=f"declare it {refusal.instead}, and CAST it where it is used",
                 span=source.span(column.type_offset),
             ) from None
-        except types.DuckDBRefusal:
+        except UnknownType as unknown:
+            near = unknown.hint or did_you_mean(column.type_text, NAMES)
             raise BindingError(
                 f'unknown type "{column.type_text}"',
-                hint=did_you_mean(column.type_text, _TYPES) or f"write a SQL type: {column.name} BIGINT",
+                hint=near or f"write a SQL type: {column.name} BIGINT",
                 span=source.span(column.type_offset),
             ) from None
     return columns
+
+
+def _type(text: str) -> pa.DataType:
+    tree = parse_type(text)
+    if tree is None:
+        raise UnknownType(text)
+    try:
+        return types.arrow_type(type_name(tree))
+    except types.NotKept:
+        raise
+    except types.DuckDBRefusal:  # DECIMAL(99), for one
+        raise UnknownType(text) from None
 
 
 def _bind_time(declaration: DeclarationSyntax, columns: dict[str, pa.DataType], source: ScriptText) -> tuple[str, int]:

@@ -16,15 +16,15 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
-from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
 
+from windrow.cql.nesting import check_nesting, normalised, too_deep
 from windrow.cql.shed_syntax import SHED, at_shed, parse_shed
 from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.window_functions import at_window_function, parse_window_function
 from windrow.cql.windows import FORMS, at_window, parse_window
-from windrow.errors import CQLSyntaxError, UnsupportedError
+from windrow.errors import CQLSyntaxError
 from windrow.plan.nodes import StreamOp
 
 WSTREAM = "WSTREAM"
@@ -34,7 +34,6 @@ WINDOW = "window"  # meta key: the WindowClause
 AS_OF = "as of"  # meta key: the instant that a query's kept answers are read at
 TEXT = "text"  # meta key: the expression as written
 _SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
-_HOLE_OPEN, _HOLE_CLOSE = "\ue000", "\ue001"
 
 
 class StreamItems(exp.Expression):
@@ -45,6 +44,12 @@ class StreamItems(exp.Expression):
 
 class CQL(DuckDB):
     """DuckDB with windows and stream operators."""
+
+    INDEX_OFFSET = 0  # what stands in brackets stays as it was written
+
+    def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
+        """Paths are DuckDB's to read."""
+        return path
 
     class Tokenizer(DuckDB.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()  # no keyword swallows the rest of a statement
@@ -204,11 +209,6 @@ class CQL(DuckDB):
                 node.meta[TEXT] = self._find_sql(self._tokens[start], self._tokens[self._index - 1])
             return node
 
-    class Generator(DuckDBGenerator):
-        def column_sql(self, expression: exp.Column) -> str:
-            """A resolved column is a hole in the text."""
-            return f"{_HOLE_OPEN}{expression.name}{_HOLE_CLOSE}"
-
 
 DIALECT = CQL()
 
@@ -218,36 +218,37 @@ def tokenize(text: str) -> list[Token]:
     return list(DIALECT.tokenize(text))
 
 
-def render(tree: exp.Expr) -> list[tuple[bool, str]]:
-    """DuckDB text of a resolved tree, cut into (is a hole, text) pieces."""
-    text = tree.sql(dialect=DIALECT, comments=False)
-    pieces: list[tuple[bool, str]] = []
-    for part in text.split(_HOLE_OPEN):
-        name, closed, rest = part.rpartition(_HOLE_CLOSE)
-        if closed:
-            pieces.append((True, name))
-        if rest:
-            pieces.append((False, rest))
-    return pieces
+def parse_type(text: str) -> exp.Expr | None:
+    """The tree of a type; None if the text is anything else."""
+    whole = f"CAST(NULL AS {text})"
+    tokens = tokenize(whole)
+    check_nesting(tokens, ScriptText(whole))
+    try:
+        (tree,) = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse_into(exp.Condition, tokens, whole)
+    except ParseError:
+        return None
+    if type(tree) is not exp.Cast or not isinstance(tree.this, exp.Null):
+        return None
+    found: exp.Expr = tree.args["to"]
+    return found
 
 
 def parse_query(source: ScriptText, tokens: list[Token]) -> exp.Query:
     """Parse the tokens of one SELECT."""
+    start = source.span(tokens[0].start if tokens else 0)
+    check_nesting(tokens, source)
     try:
         trees = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(_with_window_names(tokens), source.text)
     except ParseError as error:
         raise _syntax_error(error, source) from None
     except TokenError:  # sqlglot reads the text of a quoted type name again
-        start = source.span(tokens[0].start if tokens else 0)
         raise CQLSyntaxError("a quoted name stands where a type is expected", span=start) from None
-    except RecursionError:
-        raise UnsupportedError(
-            "expressions nest too deep", hint="split the query", span=source.span(tokens[0].start if tokens else 0)
-        ) from None
+    except RecursionError:  # from a deep stack, or by words that nest without brackets
+        raise too_deep(start) from None
     tree = trees[0] if trees else None
     if not isinstance(tree, exp.Query):
-        raise CQLSyntaxError("expected a SELECT", span=source.span(tokens[0].start if tokens else 0))
-    return tree
+        raise CQLSyntaxError("expected a SELECT", span=start)
+    return normalised(tree, source)
 
 
 def _with_window_names(tokens: list[Token]) -> list[Token]:

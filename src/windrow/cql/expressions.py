@@ -1,4 +1,4 @@
-"""From resolved trees to `Expr`: rendering, types, and user functions hoisted into `Call` nodes.
+"""From resolved trees to `Expr`: checks, types, and user functions hoisted into `Call` nodes.
 
 A `Pipeline` is the chain of one-input nodes above a join: expressions are bound at its top, and a call of a
 user's function adds the nodes that compute it, so that the rest of the expression sees a column.
@@ -16,53 +16,53 @@ from sqlglot import exp
 from windrow.catalog import Catalog
 from windrow.cql import types
 from windrow.cql.bounds import EvaluationGrid, symbols, with_bounds
-from windrow.cql.dialect import WSTREAM, render
+from windrow.cql.builtins import AGGREGATES, HOLISTIC, REDUCERS, REWRITTEN, SCALARS, names
+from windrow.cql.dialect import WSTREAM
+from windrow.cql.growth import COLUMN, check_growth
 from windrow.cql.predicates import predicate_of
+from windrow.cql.rendering import Refused, render
 from windrow.cql.scope import did_you_mean, resolved, span_of
 from windrow.cql.source import ScriptText
 from windrow.cql.types import DuckDBRefusal
 from windrow.errors import BindingError, UnsupportedError, WindrowError
-from windrow.plan.expr import Expr, Ref, column
+from windrow.plan.expr import Expr, Part, Ref, column, sql_of
 from windrow.plan.nodes import Call, Filter, Node, Project
-from windrow.scalar_engine import quote
+from windrow.scalar_engine import way_out
 
-AGGREGATES: Mapping[str, str] = {
-    "count": "count", "count_star": "count", "sum": "sum", "avg": "avg", "mean": "avg", "min": "min", "max": "max",
-    "variance": "variance", "var_samp": "variance", "stddev": "stddev", "stddev_samp": "stddev",
-    "var_pop": "var_pop", "stddev_pop": "stddev_pop", "median": "median",
-    "quantile": "quantile", "quantile_disc": "quantile", "quantile_cont": "quantile_cont", "top_k": "top_k",
-}  # fmt: skip
-"""Aggregate functions by the name written, with the kind the plan calls them."""
-
-ORDERED = frozenset(("arg_max", "arg_min", "first", "last", "any_value", "string_agg", "list", "mode"))
-"""Aggregates whose value depends on the order of rows."""
-
-HOLISTIC: Mapping[str, str] = {
-    "arg_max": "arg_max", "max_by": "arg_max", "argmax": "arg_max",
-    "arg_min": "arg_min", "min_by": "arg_min", "argmin": "arg_min",
-    "first": "first", "last": "last", "first_value": "first", "last_value": "last", "any_value": "any_value",
-    "arbitrary": "first", "string_agg": "string_agg", "group_concat": "string_agg", "listagg": "string_agg",
-    "list": "list", "array_agg": "list", "bit_and": "bit_and", "bit_or": "bit_or", "bit_xor": "bit_xor",
-    "product": "product", "geometric_mean": "geomean", "geomean": "geomean", "histogram": "histogram", "mad": "mad",
-    "entropy": "entropy",
-    **{f: f for f in (
-        "mode", "corr", "covar_pop", "covar_samp", "skewness", "kurtosis", "kurtosis_pop", "regr_avgx", "regr_avgy",
-        "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "sem",
-    )},
-}  # fmt: skip
-"""Aggregates that are computed anew from all rows of a group, by the name written, with DuckDB's."""
-
-REWRITTEN = frozenset(("count_if", "countif", "bool_and", "bool_or", "every", "logical_and", "logical_or"))
-"""Aggregates that are others with another argument."""
-
-_VOLATILE = {
-    "now", "current_timestamp", "transaction_timestamp", "get_current_timestamp", "today", "current_date",
-    "get_current_time", "current_localtime", "current_localtimestamp", "random", "uuid", "gen_random_uuid", "uuidv4",
-    "uuidv7", "nextval", "currval", "setseed", "txid_current",
-}  # fmt: skip
-_ROWS = frozenset(("unnest", "unlist", "generate_subscripts", "regexp_split_to_table"))
+PARTS = 10_000
+"""The most parts an expression may have with all that it reads from subqueries written out in place."""
+_NAME = 200  # internal names are texts of expressions; from here on they are cut
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _NUMBER = re.compile(r"\d{1,9}|\d{1,9}\.\d{1,9}")  # those whose type DuckDB tells from the digits
+_NOT_FOR_QUERIES = (
+    (
+        names(
+            """
+            now current_timestamp transaction_timestamp get_current_timestamp today current_date get_current_time ago
+            age current_time current_localtime current_localtimestamp localtime localtimestamp random uuid
+            gen_random_uuid uuidv4 uuidv7 nextval currval setseed txid_current
+            """
+        ),
+        "{}() changes by itself, so an answer would not depend on the rows alone",
+        "use the stream's time column",
+    ),
+    (
+        names("row_number rank rank_dense dense_rank percent_rank cume_dist ntile lag lead nth_value first_value fill"),
+        "{}() looks at the order of rows, and a relation has none",
+        "count with COUNT(*), keep the newest with [ROWS 10], or the most frequent with TOP_K(a, 10)",
+    ),
+    (
+        names("rollup cube grouping_sets grouping grouping_id"),
+        "{} belongs to GROUP BY",
+        "write GROUP BY ROLLUP (a, b), and GROUPING(a) in the select list of such a query",
+    ),
+    (
+        names("unnest unlist generate_subscripts regexp_split_to_table explode"),
+        "{}() makes rows, which only UNNEST in a select list may do",
+        "unnest in a subquery: FROM (SELECT UNNEST(l) AS x FROM s [RANGE 10]) q",
+    ),
+    (names("columns"), "COLUMNS() stands for several columns", "name the columns"),
+)
 _COMPLETE = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Null, exp.Boolean, exp.Case)
 
 
@@ -73,18 +73,36 @@ class BindingContext:
     catalog: Catalog
     source: ScriptText
     types: dict[str, pa.DataType] = field(default_factory=dict)  # of every internal column
+    sizes: dict[str, int] = field(default_factory=dict)  # of those that are computed: `growth`, and parts written out
+    parts: dict[str, int] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     offsets: dict[str, int] = field(default_factory=dict)  # where each alias of FROM was written
+    _size: dict[Expr, int] = field(default_factory=dict)
 
     def fresh(self, name: str, type_: pa.DataType) -> str:
         """A unique internal name like `name`, with its type noted."""
+        name = name if len(name) <= _NAME else f"{name[:_NAME]}..."
         unique, n = name, 1
         while unique.lower() in self.taken:
             n += 1
             unique = f"{name}#{n}"
         self.taken.add(unique.lower())
         self.types[unique] = type_
+        if not _varies(type_):
+            self.sizes[unique] = 1
         return unique
+
+    def computed(self, expr: Expr, name: str | None = None) -> str:
+        """A unique internal name for what an expression computes."""
+        unique = self.fresh(name or expr.sql(lambda n: n), expr.type)
+        self.sizes.setdefault(unique, self._size.get(expr, COLUMN))
+        self.parts[unique] = self._parts(expr)
+        return unique
+
+    def merged(self, name: str, *columns: str) -> None:
+        """Note that a column holds what others hold."""
+        self.sizes.setdefault(name, max(self.sizes.get(c, COLUMN) for c in columns))
+        self.parts[name] = max(self.parts.get(c, 1) for c in columns)
 
     def expr(self, tree: exp.Expr) -> Expr:
         """The expression of a resolved tree, with the type DuckDB gives it."""
@@ -95,33 +113,68 @@ class BindingContext:
                 span=span_of(tree, self.source),
             )
         check_functions(tree, self)
-        return self.typed(tree)
+        try:
+            size = check_growth(tree, self.sizes)  # before DuckDB is asked anything
+            self._check_reductions(tree)
+            expr = self._typed(tree)
+        except Refused as refused:
+            raise self._refused(refused) from None
+        except DuckDBRefusal as refusal:
+            raise self._mismatch(tree, refusal) from None
+        self._size[expr] = size
+        if self._parts(expr) > PARTS:
+            raise UnsupportedError(
+                f"an expression of more than {PARTS:,} parts",
+                detail="what it reads from subqueries counts, as often as it is read",
+                span=span_of(tree, self.source),
+            )
+        return expr
+
+    def _parts(self, expr: Expr) -> int:
+        return sum(self.parts.get(p.name, 1) if isinstance(p, Ref) else 1 for p in expr.parts)
 
     def typed(self, tree: exp.Expr) -> Expr:
         """The expression of a resolved tree whose functions have been checked."""
-        if isinstance(tree, exp.Column):
-            return column(tree.name, self.types[tree.name])
-        pieces = _operand(tree)
-        columns = {text: self.types[text] for hole, text in pieces if hole}
         try:
-            type_ = types.expression_type(_shape(tree, pieces), columns)
+            return self._typed(tree)
         except DuckDBRefusal as refusal:
             raise self._mismatch(tree, refusal) from None
-        return Expr(self._parts(pieces), type_)
+
+    def _typed(self, tree: exp.Expr) -> Expr:
+        if isinstance(tree, exp.Column):
+            return column(tree.name, self.types[tree.name])
+        parts = _operand(tree)
+        columns = {p.name: self.types[p.name] for p in parts if isinstance(p, Ref)}
+        type_ = types.expression_type(_shape(tree, sql_of(parts)), columns)
+        return Expr(self._read(parts), type_)
 
     def text(self, tree: exp.Expr) -> Expr:
         """The expression of a comparison or another test, which is a boolean."""
-        return Expr(self._parts(_operand(tree)), pa.bool_())
+        return Expr(self._read(_operand(tree)), pa.bool_())
 
-    def _parts(self, pieces: list[tuple[bool, str]]) -> tuple[str | Ref, ...]:
-        parts: list[str | Ref] = []
-        for hole, text in pieces:
-            parts += self._hole(text) if hole else [text]
-        return tuple(parts)
+    def _read(self, parts: list[Part]) -> tuple[Part, ...]:
+        """The parts of an expression; read back from Arrow, a HUGEINT must be told what it is."""
+        found: list[Part] = []
+        for part in parts:
+            hugeint = isinstance(part, Ref) and self.types[part.name] == types.HUGEINT
+            found += ["CAST(", part, " AS HUGEINT)"] if hugeint else [part]
+        return tuple(found)
 
-    def _hole(self, name: str) -> list[str | Ref]:
-        hugeint = self.types[name] == types.HUGEINT
-        return ["CAST(", Ref(name), " AS HUGEINT)"] if hugeint else [Ref(name)]
+    def _check_reductions(self, tree: exp.Expr) -> None:
+        """A fold is applied to what it made: it may make numbers and the like, but nothing that grows."""
+        for call in tree.find_all(exp.Anonymous):
+            if call.name.lower() not in REDUCERS:
+                continue
+            parts = _operand(call)
+            columns = {p.name: self.types[p.name] for p in parts if isinstance(p, Ref)}
+            if call.find_ancestor(exp.Lambda) is not None or types.grows(sql_of(parts), columns):
+                raise Refused(call, "a reduction that makes texts or lists", "list_string_agg and flatten make them")
+
+    def _refused(self, refused: Refused) -> WindrowError:
+        """The error for what may not be said to DuckDB."""
+        if refused.function is not None:
+            return unknown_function(refused.function, refused.node, self)
+        return refused.error(refused.what, hint=refused.hint, span=span_of(refused.node, self.source))
 
     def _mismatch(self, tree: exp.Expr, refusal: DuckDBRefusal) -> WindrowError:
         """Place DuckDB's refusal at the smallest part that it refuses."""
@@ -132,21 +185,24 @@ class BindingContext:
                 hint=f"CAST it AS {refusal.instead}",
                 span=span_of(tree, self.source),
             )
-        for call in tree.find_all(exp.Anonymous):
-            if call.name.lower() == refusal.missing:
-                return unknown_function(call, self)
-        for part in tree.iter_expressions():
-            if not isinstance(part, exp.Condition) or isinstance(part, exp.Interval) or part.find(exp.Lambda):
-                continue
-            try:
-                self.typed(part)
-            except BindingError as inner:
-                return inner
+        part: exp.Expr | None = tree
+        while part is not None:
+            tree, part = part, None
+            for child in tree.iter_expressions():
+                if not isinstance(child, exp.Condition) or isinstance(child, exp.Interval) or child.find(exp.Lambda):
+                    continue
+                try:
+                    self._typed(child)
+                except (Refused, types.NotKept):  # no expression by itself, or well inside another
+                    continue
+                except DuckDBRefusal as inner:
+                    part, refusal = child, inner
+                    break
+        span = span_of(tree, self.source)
+        if refusal.fails:
+            return BindingError(f"it has no value: {refusal.short}", hint=way_out(refusal.short), span=span)
         return BindingError(
-            "type mismatch",
-            detail=refusal.short,
-            hint="CAST one side to the type that is meant",
-            span=span_of(tree, self.source),
+            "type mismatch", detail=refusal.short, hint="CAST one side to the type that is meant", span=span
         )
 
     def predicate(self, tree: exp.Expr, clause: str) -> Expr:
@@ -169,7 +225,7 @@ class Pipeline:
 
     context: BindingContext
     node: Node
-    calls: dict[str, str] = field(default_factory=dict)
+    calls: dict[tuple[exp.Expr | str, ...], str] = field(default_factory=dict)
     grid: EvaluationGrid | None = None
 
     def expr(self, tree: exp.Expr) -> Expr:
@@ -201,7 +257,7 @@ class Pipeline:
             return node
         function = self.context.catalog.functions[node.name.lower()]
         arguments = [self.hoist(a) for a in node.expressions]
-        key = f"{function.name}({', '.join(a.sql() for a in arguments)})"
+        key: tuple[exp.Expr | str, ...] = (function.name, *arguments)
         if key not in self.calls:
             names = tuple(self.materialise(a) for a in arguments)
             output = self.context.fresh(f"{function.name}({', '.join(names)})", function.returns)
@@ -214,7 +270,7 @@ class Pipeline:
         expr = self.context.expr(tree)
         if expr.column is not None and expr.column in self.node.schema:
             return expr.column
-        name = self.context.fresh(expr.sql(lambda n: n), expr.type)
+        name = self.context.computed(expr)
         self.node = extend(self.node, {name: expr})
         return name
 
@@ -225,24 +281,23 @@ def extend(node: Node, added: Mapping[str, Expr]) -> Node:
     return Project(node, kept + tuple(added.items()))
 
 
-def _operand(tree: exp.Expr) -> list[tuple[bool, str]]:
-    """The pieces of a tree, in parentheses if it needs them."""
-    pieces = render(tree)
-    if isinstance(tree, _COMPLETE):
-        return pieces
-    (first, head), *rest = pieces
-    pieces = [(False, "("), *pieces] if first else [(False, "(" + head), *rest]
-    (last, tail) = pieces[-1]
-    return [*pieces, (False, ")")] if last else [*pieces[:-1], (False, tail + ")")]
+def _varies(type_: pa.DataType) -> bool:
+    """Do values of the type have a size of their own?"""
+    value = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return bool(types.is_string(value) or pa.types.is_nested(value) or not pa.types.is_primitive(value))
 
 
-def _shape(tree: exp.Expr, pieces: list[tuple[bool, str]]) -> str:
+def _operand(tree: exp.Expr) -> list[Part]:
+    """The parts of a tree, in parentheses if it needs them."""
+    return render(tree if isinstance(tree, _COMPLETE) else exp.Paren(this=tree.copy()))
+
+
+def _shape(tree: exp.Expr, sql: str) -> str:
     """An expression of the same type that many trees share: DuckDB is asked about one comparison for all numbers of as
     many digits.
 
     The type of a literal is made by its digits, and whatever it is, a comparison that can be made is a boolean.
     """
-    sql = "".join(quote(text) if hole else text for hole, text in pieces)
     if not isinstance(tree, _COMPARISONS) or not isinstance(tree.expression, exp.Literal):
         return sql
     number = tree.expression.name
@@ -288,55 +343,43 @@ def find_aggregate(tree: exp.Expr, catalog: Catalog) -> exp.Expr | None:
 
 
 def check_functions(tree: exp.Expr, context: BindingContext) -> None:
-    """Refuse what an expression may not hold: unknown or volatile functions, comparisons that cannot hold."""
+    """Refuse what an expression may not hold: functions that are not for queries, comparisons that cannot hold."""
     for node in tree.walk():
-        if isinstance(node, exp.Star):
-            span = span_of(node, context.source)
-            raise BindingError("* cannot stand in an expression", hint="name the columns", span=span)
-        if isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime)):
-            raise _volatile(node.sql_name().lower(), context, node)
         if isinstance(node, exp.Anonymous):
             _check_call(node, context)
         for one, other in _compared(node):
             _check_comparison(one, other, context)
 
 
-def _volatile(name: str, context: BindingContext, node: exp.Expr) -> UnsupportedError:
-    return UnsupportedError(
-        f"{name}() changes by itself, so an answer would not depend on the rows alone",
-        hint="use the stream's time column",
-        span=span_of(node, context.source),
-    )
-
-
 def _check_call(node: exp.Anonymous, context: BindingContext) -> None:
     name = node.name.lower()
-    if name in context.catalog.functions:
-        return
-    if name in _VOLATILE:
-        raise _volatile(name, context, node)
-    if name in _ROWS:
-        raise UnsupportedError(
-            f"{name}() makes rows, which only UNNEST in a select list may do",
-            hint="unnest in a subquery: FROM (SELECT UNNEST(l) AS x FROM s [RANGE 10]) q",
-            span=span_of(node, context.source),
-        )
     if name == WSTREAM.lower():
         raise BindingError(
             "WSTREAM stands around the whole select list or inside one aggregate",
             hint="write SELECT WSTREAM(*)[ROWS 10] or SUM(WSTREAM(SUM(a))[ROWS 10])",
             span=span_of(node, context.source),
         )
+    if name not in SCALARS and name not in context.catalog.functions:
+        raise unknown_function(name, node, context)
 
 
-def unknown_function(node: exp.Anonymous, context: BindingContext) -> BindingError:
-    """The error for a function that neither the user nor DuckDB has."""
-    choices = [*types.functions(), *AGGREGATES, *(f.name for f in context.catalog.functions.values())]
-    near = did_you_mean(node.name, choices)
+def unknown_function(name: str, node: exp.Expr, context: BindingContext) -> WindrowError:
+    """The error for a function that is not on the list, by why it is not."""
+    span = span_of(node, context.source)
+    for kinds, primary, hint in _NOT_FOR_QUERIES:
+        if name in kinds:
+            return UnsupportedError(primary.format(name), hint=hint, span=span)
+    if types.functions().get(name) is not None:
+        return UnsupportedError(
+            f"{name}() is not a function of queries",
+            detail="a query computes from the rows alone: no files, settings, clocks or chance",
+            span=span,
+        )
+    near = did_you_mean(name, [*SCALARS, *AGGREGATES, *(f.name for f in context.catalog.functions.values())])
     return BindingError(
-        f'unknown function "{node.name}"',
-        hint=near or f'register it: windrow.function("{node.name}", fn, returns="boolean")',
-        span=span_of(node, context.source),
+        f'unknown function "{node.name or name}"',
+        hint=near or f'register it: windrow.function("{name}", fn, returns="boolean")',
+        span=span,
     )
 
 

@@ -82,7 +82,7 @@ def _expand(select: exp.Select, group: exp.Group, call: exp.Expr, binder: Binder
 def _stream(select: exp.Select, time: exp.Column, name: str, binder: Binder) -> exp.Table:
     """The stream of FROM that has the time column."""
     for table in sources_of(select):
-        if not isinstance(table, exp.Table) or query_in(table, binder) is not None or window_of(table):
+        if not isinstance(table, exp.Table) or query_in(table) is not None or window_of(table):
             continue
         definition = binder.catalog.streams.get(table.name.lower())
         named = not time.table or time.table.lower() == (table.alias or table.name).lower()

@@ -6,6 +6,7 @@ does not have. Elements of GROUP BY multiply: `a, ROLLUP (b, c)` is `(a, b, c)`,
 
 from __future__ import annotations
 
+import math
 from itertools import combinations, product
 
 from sqlglot import exp
@@ -31,6 +32,19 @@ def sets_of(group: exp.Group) -> list[Keys]:
     [['a', 'b', 'c'], ['a', 'b'], ['a']]
     """
     return [sum(parts, ()) for parts in product(*(_choices(e) for e in group.expressions))]
+
+
+def count_of(group: exp.Group) -> int:
+    """How many sets of keys there are: CUBE doubles them with every key, so they are counted before they are made."""
+    return math.prod(map(_count, group.expressions))
+
+
+def _count(element: exp.Expr) -> int:
+    if isinstance(element, exp.GroupingSets):
+        return sum(map(_count, element.expressions))
+    if isinstance(element, exp.Rollup):
+        return len(element.expressions) + 1
+    return 1 << len(element.expressions) if isinstance(element, exp.Cube) else 1
 
 
 def _choices(element: exp.Expr) -> list[Keys]:

@@ -14,7 +14,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql import types
-from windrow.cql.expressions import HOLISTIC, ORDERED, Pipeline
+from windrow.cql.builtins import HOLISTIC, ORDERED
+from windrow.cql.expressions import Pipeline
 from windrow.cql.scope import Scope, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.expr import Expr, Ref

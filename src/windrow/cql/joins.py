@@ -95,7 +95,7 @@ def _key(matching: Matching, index: int, expr: Expr, common: pa.DataType, contex
         expr = Expr(("CAST(", *expr.parts, f" AS {types.sql_name(common)})"), common)
     if expr.column is not None:
         return expr.column
-    name = context.fresh(expr.sql(lambda n: n), common)
+    name = context.computed(expr)
     matching.nodes[index] = extend(matching.nodes[index], {name: expr})
     return name
 

@@ -16,6 +16,7 @@ from windrow.cql.bounds import is_trivial, symbols
 from windrow.cql.dialect import StreamItems
 from windrow.cql.expressions import Pipeline, find_aggregate
 from windrow.cql.joins import foreign, join, match, validity
+from windrow.cql.nesting import taken_together
 from windrow.cql.relations import bind_from
 from windrow.cql.scope import Scope, columns_of, resolve, resolved, span_of
 from windrow.cql.shapes import BlockShape, selects_of, unwrap
@@ -164,7 +165,7 @@ def _correlated(
     correlated = [c for c in conditions if c not in own]
     node, rest = join(from_.inputs, own, from_.crossed, False, binder.context)
     pipeline = Pipeline(binder.context, node, grid=binder.grid(shape))
-    for condition in rest:
+    for condition in taken_together(rest):
         pipeline.filter(condition, "WHERE")
     for membership_ in nested:
         semi_join(pipeline, scope, membership_, shape, binder)

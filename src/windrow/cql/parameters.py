@@ -16,6 +16,7 @@ from sqlglot.errors import TokenError
 
 from windrow.cql.dialect import tokenize
 from windrow.errors import BindingError
+from windrow.scalar_engine import literal as quoted
 
 Parameters = Mapping[str, Any] | Sequence[Any]
 
@@ -35,10 +36,16 @@ def with_values(text: str, parameters: Parameters | None) -> str:
     for begin, end, name in places:
         value = literal(values.take(name))
         alone = text[:begin].rstrip()[-1:] in ("(", ",", "=", "<", ">")
-        pieces += [text[at:begin], value if alone or not value.startswith("-") else f"({value})"]  # a -- b is no minus
+        shown = value if alone or not value.startswith("-") else f"({value})"  # a -- b is no minus
+        # apart from its neighbours: a quote before a text would join it
+        pieces += [text[at:begin], " " * _touches(text[begin - 1 : begin]), shown, " " * _touches(text[end : end + 1])]
         at = end
     values.check()
     return "".join([*pieces, text[at:]])
+
+
+def _touches(character: str) -> bool:
+    return character.isalnum() or character in ("-", "'", '"', "_", ".")
 
 
 def _places(text: str) -> list[tuple[int, int, str | None]]:
@@ -104,7 +111,7 @@ def literal(value: Any) -> str:
         case Decimal():
             return format(value, "f") if value.is_finite() else f"CAST('{value}' AS DOUBLE)"
         case str():
-            return "'" + value.replace("'", "''") + "'"
+            return quoted(value)
         case bytes():
             return "CAST('" + "".join(f"\\x{b:02X}" for b in value) + "' AS BLOB)"
         case dt.datetime():

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql import types
-from windrow.cql.dialect import render
+from windrow.cql.rendering import Refused, render
 from windrow.plan.expr import (
     Always,
     And,
@@ -29,9 +29,9 @@ from windrow.plan.expr import (
     Or,
     Predicate,
     StartsWith,
+    sql_of,
 )
 from windrow.plan.parametric import constant_of, negative
-from windrow.scalar_engine import quote
 
 if TYPE_CHECKING:
     from windrow.cql.expressions import BindingContext
@@ -62,7 +62,7 @@ def predicate_of(tree: exp.Expr, context: BindingContext) -> Predicate:
             return Always(None)
     try:
         return _test(tree, context)
-    except _Bit as why:
+    except (_Bit, Refused) as why:  # a part may not stand by itself: a collated side of a comparison
         return Bit(_boolean(context.typed(tree)), str(why))
 
 
@@ -189,7 +189,7 @@ def _constant(tree: exp.Expr) -> Constant:
 
 
 def _text(tree: exp.Expr) -> str:
-    return "".join(quote(text) if hole else text for hole, text in render(tree))
+    return sql_of(render(tree))
 
 
 @lru_cache(maxsize=8192)
@@ -197,7 +197,7 @@ def _folded(text: str) -> Constant:
     """An expression without columns, as DuckDB folds it."""
     try:
         column = types.folded(text)
-    except Exception as error:  # whatever DuckDB refuses is left to DuckDB
+    except types.DuckDBRefusal as error:  # whatever DuckDB refuses is left to DuckDB
         raise _Bit("its constant does not fold") from error
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type) or pa.types.is_time(column.type):
         whole: Any = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())

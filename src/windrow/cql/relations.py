@@ -20,6 +20,7 @@ from windrow.cql.bounds import parted
 from windrow.cql.dialect import AS_OF
 from windrow.cql.expressions import extend
 from windrow.cql.joins import JoinInput, full_join, join, match, validity
+from windrow.cql.nesting import common_table
 from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, did_you_mean, offset_of, resolve, resolved, span_of
 from windrow.cql.shapes import BlockShape, shape_of, stands_alone, window_of
 from windrow.cql.windows import Clock, WindowClause
@@ -197,7 +198,7 @@ class _FromBinder:
         for name in names:
             one = self.scope.merged[name]
             other = next(c for c in self.scope.entries[-1].columns if c.name.lower() == name)
-            sides = exp.Coalesce(this=resolved(one.internal), expressions=[resolved(other.internal)])
+            sides = exp.Anonymous(this="coalesce", expressions=[resolved(one.internal), resolved(other.internal)])
             value = self.context.expr(sides)
             column_ = self.context.fresh(one.name, value.type)
             node = extend(node, {column_: value})
@@ -216,8 +217,8 @@ class _FromBinder:
             )
         name = source.name
         catalog = self.binder.catalog
-        if (cte := self.binder.ctes.get(name.lower())) is not None:
-            return self._subquery(source, cte, source.alias, name)
+        if (query := common_table(source)) is not None:
+            return self._subquery(source, query, source.alias, name)
         if (stream := catalog.streams.get(name.lower())) is not None:
             return self._stream(source, stream)
         if (table := catalog.tables.get(name.lower())) is not None:
@@ -225,6 +226,12 @@ class _FromBinder:
         raise self._unknown(source)
 
     def _refuse(self, source: exp.Expr) -> None:
+        if isinstance(source, exp.Table) and (source.args.get("db") or source.args.get("catalog")):
+            raise BindingError(
+                f'unknown stream or table "{".".join(p.name for p in source.parts)}"',
+                hint="streams and tables are in no schema: write the name alone",
+                span=span_of(source, self.context.source),
+            )
         for key in ("pivots", "sample", "laterals", "version", "when", "hints"):
             if source.args.get(key):
                 raise UnsupportedError(f"{key} in FROM", span=span_of(source, self.context.source))

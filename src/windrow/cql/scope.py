@@ -18,6 +18,8 @@ from windrow.cql.source import ScriptText
 from windrow.cql.types import is_string
 from windrow.errors import BindingError, Span, UnsupportedError
 
+ALIASES = 100
+
 
 @dataclass(frozen=True)
 class ScopeColumn:
@@ -157,6 +159,7 @@ class _Resolver:
         self.scope = scope
         self.using_aliases = using_aliases
         self.expanding: set[str] = set()
+        self.expanded = 0
 
     def visit(self, tree: exp.Expr) -> exp.Expr:
         return tree.transform(self._replace, copy=False)
@@ -188,6 +191,14 @@ class _Resolver:
         key = node.name.lower()
         if node.table or not self.using_aliases or key not in self.scope.aliases or key in self.expanding:
             return None
+        self.expanded += 1
+        if self.expanded > ALIASES:
+            raise UnsupportedError(
+                f"names of the select list used more than {ALIASES} times in one expression",
+                detail="each use stands for the whole expression it names",
+                hint="compute them in a subquery in FROM",
+                span=self.scope.span(node),
+            )
         self.expanding.add(key)
         try:
             return operand(self.visit(self.scope.aliases[key].copy()))

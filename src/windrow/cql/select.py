@@ -24,11 +24,14 @@ from windrow.cql.dialect import OPERATORS, TEXT, StreamItems
 from windrow.cql.expressions import BindingContext, Pipeline, find_aggregate, has_user_function
 from windrow.cql.group_windows import expand_group_windows
 from windrow.cql.grouping_sets import MOST as MOST_SETS
-from windrow.cql.grouping_sets import has_sets, sets_of
+from windrow.cql.grouping_sets import count_of, has_sets, sets_of
+from windrow.cql.growth import check_growth
 from windrow.cql.joins import join
 from windrow.cql.memberships import MembershipTest, check, keep_columns, membership_of, semi_join
+from windrow.cql.nesting import DEPTH, PLAN, taken_together, too_deep
 from windrow.cql.ordering import check_order, first_rows, limit_of, order_of, ordinal, sort_key, term_tree
 from windrow.cql.relations import bind_from
+from windrow.cql.rendering import AGGREGATE_SYNTAX, Piece, Refused, render
 from windrow.cql.scope import (
     Entry,
     Scope,
@@ -42,16 +45,16 @@ from windrow.cql.scope import (
     span_of,
 )
 from windrow.cql.setops import combine
-from windrow.cql.shapes import RESTORE, BlockShape, clauses_of, shape_of, unwrap, with_ctes
+from windrow.cql.shapes import RESTORE, BlockShape, clauses_of, shape_of, unwrap
 from windrow.cql.shed import Importance, bind_importance, shed_clause, shed_join, tick_budget, with_importance
 from windrow.cql.source import ScriptText
 from windrow.cql.subqueries import Subqueries, filter_by
 from windrow.cql.unnest import unnested
-from windrow.cql.windows import Clock
+from windrow.cql.windows import Clock, WindowClause
 from windrow.cql.wstream import expand_all
 from windrow.errors import BindingError, CQLSyntaxError, Span, UnsupportedError, WindrowError
 from windrow.operators.sorting import SortKey
-from windrow.plan.expr import Expr, column
+from windrow.plan.expr import Expr, column, sql_of
 from windrow.plan.nodes import (
     Aggregate,
     Append,
@@ -72,7 +75,9 @@ from windrow.plan.nodes import (
     Window,
     WindowKind,
 )
+from windrow.scalar_engine import quote
 
+BLOCKS = 500
 _CLAUSES = {
     "laterals": ("LATERAL", "join instead"),
     "sample": ("TABLESAMPLE", "filter in WHERE"),
@@ -121,7 +126,10 @@ class Binder:
     def __init__(self, catalog: Catalog, source: ScriptText) -> None:
         self.catalog = catalog
         self.context = BindingContext(catalog, source)
-        self.ctes: dict[str, exp.Expr] = {}
+        # by the tree's identity, with the tree to keep it: a WITH is looked at once, however often it is read
+        self.shapes: dict[int, tuple[exp.Expr, BlockShape]] = {}
+        self.windows: dict[int, tuple[exp.Expr, list[WindowClause | None]]] = {}
+        self._depth = self._blocks = 0
         self.clock: Clock | None = None
         self.time_type: pa.DataType | None = None
         self.budget: TickBudget | None = None
@@ -144,8 +152,21 @@ class Binder:
                 span=span_of(tree, self.context.source),
             )
         root = self.emit(self.settled(block, rename=False))
+        self._check_depth(root, tree)
         output = tuple((o.name, o.column) for o in block.outputs)
         return QueryPlan(name, root, output, self.time_type, text, self.budget)
+
+    def _check_depth(self, root: Node, tree: exp.Expr) -> None:
+        """Plans are walked by recursion, in this process and in workers."""
+        level, depth = [root], 0
+        while level:
+            level, depth = [i for node in level for i in node.inputs], depth + 1
+        if depth > PLAN:
+            raise UnsupportedError(
+                f"a plan of more than {PLAN} operators above each other",
+                hint="write the query flatter, or split it",
+                span=span_of(tree, self.context.source),
+            )
 
     def emit(self, block: Block) -> Emit:
         """How a block's answer leaves."""
@@ -264,13 +285,30 @@ class Binder:
         self.refuse_clauses(tree)
         if (with_ := tree.args.get("with_")) is not None and with_.args.get("recursive"):
             raise UnsupportedError("WITH RECURSIVE", span=span_of(with_, self.context.source))
-        with with_ctes(tree, self):
+        self._count(tree)
+        try:
             shape = shape or shape_of(tree, self)
             if isinstance(tree, exp.SetOperation):
                 return self._limited(tree, combine(tree, shape, self))
             if isinstance(tree, exp.Select):
                 return self._select(tree, shape)
-        raise UnsupportedError(f"{tree.key.upper()} as a query", span=span_of(tree, self.context.source))
+            raise UnsupportedError(f"{tree.key.upper()} as a query", span=span_of(tree, self.context.source))
+        finally:
+            self._depth -= 1
+
+    def _count(self, tree: exp.Expr) -> None:
+        """Refuse queries that nest too deep, or that are too large once every WITH stands where it is read."""
+        self._depth += 1
+        self._blocks += 1
+        if self._depth > DEPTH:
+            raise too_deep(span_of(tree, self.context.source))
+        if self._blocks > BLOCKS:
+            raise UnsupportedError(
+                f"more than {BLOCKS} SELECTs in one query",
+                detail="a query of WITH counts each time it is read",
+                hint="split it into several queries",
+                span=span_of(tree, self.context.source),
+            )
 
     def _limited(self, tree: exp.SetOperation, block: Block) -> Block:
         """A set operation with its LIMIT, which sorts by columns of the answer."""
@@ -342,7 +380,7 @@ class Binder:
         if (shape.mixed or sheds) and shape.period is not None and shape.quantise:
             node = Quantise(node, shape.period, shape.offset)
         pipeline = Pipeline(self.context, node, grid=self.grid(shape))
-        for condition in sorted(rest + fixed, key=lambda c: has_user_function(c, self.catalog)):
+        for condition in taken_together(sorted(rest + fixed, key=lambda c: has_user_function(c, self.catalog))):
             pipeline.filter(condition, "WHERE")
         for membership in memberships:
             semi_join(pipeline, scope, membership, shape, self)
@@ -451,7 +489,8 @@ class Binder:
             grouping = BlockAggregates(pipeline, scope, sets, subqueries.columns)
             items = [(name, grouping.rewrite(tree)) for name, tree in items]
             sorted_, qualified = ([grouping.rewrite(t) for t in trees] for trees in (sorted_, qualified))
-            conditions = [grouping.rewrite(c) for c in conjuncts(condition)] if condition is not None else []
+            wanted = taken_together(list(conjuncts(condition))) if condition is not None else []
+            conditions = [grouping.rewrite(c) for c in wanted]
             above = grouping.finish(per_window=shape.aligned or (group is not None and len(sets) == 1))
             subqueries.attach(above, grouping.rewrite)
             for tree in conditions:
@@ -475,7 +514,7 @@ class Binder:
                 continue
             expr = pipeline.expr(tree)
             internal = expr.column or next((n for n, e in columns.items() if e == expr), None)
-            internal = internal or self.context.fresh(expr.sql(lambda n: n), expr.type)
+            internal = internal or self.context.computed(expr)
             columns[internal] = expr
             outputs.append(Output(name, internal, expr.type, also.get(name)))
         if ends is not None:
@@ -516,7 +555,7 @@ class Binder:
                 found.extend(self._star(item, scope))
                 continue
             tree = resolve(item.this if isinstance(item, exp.Alias) else item, scope, over=True)
-            found.append((self._name(item, tree, scope), tree))
+            found.append((self._name(item, tree, scope, len(found)), tree))
         return found
 
     def _star(self, item: exp.Expr, scope: Scope) -> Iterator[tuple[str, exp.Expr]]:
@@ -540,16 +579,21 @@ class Binder:
                 merged.add(c.name.lower() if one is not None else "")
                 yield c.name, resolved(one.internal if one is not None else c.internal, item)
 
-    def _name(self, item: exp.Expr, tree: exp.Expr, scope: Scope) -> str:
+    def _name(self, item: exp.Expr, tree: exp.Expr, scope: Scope, position: int) -> str:
+        """The name of a select item: its own, its column's, or the one DuckDB would give it."""
         if isinstance(item, exp.Alias):
             return str(item.alias)
         if isinstance(item, exp.Column) and isinstance(tree, exp.Column):
             return next(
                 (c.name for e in scope.everything() for c in e.columns if c.internal == tree.name), str(item.name)
             )
-        text = item.meta.get(TEXT) or item.sql(dialect="duckdb")
         tables = {e.alias: {c.name: c.type for c in e.columns} for e in scope.entries}
-        return types.shown_name(text, tables)
+        try:
+            check_growth(item, {})
+            shown = types.shown_name(sql_of(render(item, _as_written, AGGREGATE_SYNTAX)), tables)
+        except Refused:  # a user function, or what will be refused
+            shown = None
+        return shown or " ".join(str(item.meta.get(TEXT, "")).split()).lower() or f"column{position}"
 
     def _sets(self, group: exp.Group, items: list[tuple[str, exp.Expr]], scope: Scope) -> list[list[exp.Expr]]:
         """The sets of trees to group by: columns, expressions, ordinals, select aliases, or ALL."""
@@ -562,13 +606,13 @@ class Binder:
                 )
         if group.args.get("all"):
             return [[t for _, t in items if find_aggregate(t, self.catalog) is None]]
-        found = sets_of(group) if has_sets(group) else [tuple(group.expressions)]
-        if len(found) > MOST_SETS:
+        if (count := count_of(group)) > MOST_SETS:
             raise UnsupportedError(
-                f"{len(found)} sets of keys in one GROUP BY",
+                f"{count:,} sets of keys in one GROUP BY",
                 hint=f"write at most {MOST_SETS}",
                 span=span_of(group, self.context.source),
             )
+        found = sets_of(group) if has_sets(group) else [tuple(group.expressions)]
         return [[self._key(tree, items, scope) for tree in keys] for keys in found]
 
     def _key(self, tree: exp.Expr, items: list[tuple[str, exp.Expr]], scope: Scope) -> exp.Expr:
@@ -615,6 +659,11 @@ def only_at_ends(node: Node) -> bool:
         case Window() | Scan() | TableScan() | Append() | Emit():
             return False
     return bool(node.inputs) and only_at_ends(node.inputs[0])
+
+
+def _as_written(column: exp.Expr) -> list[Piece]:
+    """A column that is not resolved, by the names it was written with."""
+    return [".".join(quote(p.name) for p in column.parts)]  # type: ignore[attr-defined]
 
 
 def _argument(item: exp.Expr) -> str | None:

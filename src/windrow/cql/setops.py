@@ -111,6 +111,8 @@ def _apply(tree: exp.SetOperation, left: Block, right: Block, merge: bool, binde
                 span=_span(tree.expression, binder),
             ) from None
     names = [binder.context.fresh(o.name, t) for o, t in zip(left.outputs, pairs, strict=True)]
+    for name, *sides in zip(names, left.outputs, right.outputs, strict=True):
+        binder.context.merged(name, *(s.column for s in sides))
     one = _project(left, names, pairs)
     outputs = tuple(replace(o, column=n, type=t) for o, n, t in zip(left.outputs, names, pairs, strict=True))
     distinct = tree.args.get("distinct")

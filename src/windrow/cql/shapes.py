@@ -7,13 +7,13 @@ that are no streams of their own. All of them are evaluated together, so they ha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from windrow.cql.dialect import WINDOW
+from windrow.cql.nesting import common_table
 from windrow.cql.windows import Amount, WindowClause
 from windrow.cql.wstream import INTERNAL
 from windrow.errors import BindingError, UnsupportedError
@@ -104,13 +104,18 @@ def _outermost(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def shape_of(tree: exp.Expr, binder: Binder) -> BlockShape:
-    """The shape of a block."""
-    with with_ctes(tree, binder):
-        clauses = list(clauses_of(tree, binder))
-        internal = [c is not None and c.internal for c in clauses]
-        feeds = any(s.meta.get(INTERNAL) for s in selects_of(tree))
-        windows = list(_windows(tree, binder))
-        ops = {binder.select_list(s).op for s in selects_of(tree)}
+    """The shape of a block; a query of WITH is looked at once, however often it is read."""
+    if id(tree) not in binder.shapes:
+        binder.shapes[id(tree)] = (tree, _shape(tree, binder))
+    return binder.shapes[id(tree)][1]
+
+
+def _shape(tree: exp.Expr, binder: Binder) -> BlockShape:
+    clauses = list(clauses_of(tree, binder))
+    internal = [c is not None and c.internal for c in clauses]
+    feeds = any(s.meta.get(INTERNAL) for s in selects_of(tree))
+    windows = _windows(tree, binder)
+    ops = {binder.select_list(s).op for s in selects_of(tree)}
     period, offset = _grid(windows, binder)
     every = feeds or (bool(internal) and all(internal))
     mixed = any(internal) and not every
@@ -205,14 +210,16 @@ def _longest(windows: list[WindowClause | None]) -> int | None:
     return max((c.size.value for c in windows if c is not None and isinstance(c.size, Amount)), default=None)
 
 
-def _windows(tree: exp.Expr, binder: Binder) -> Iterator[WindowClause | None]:
-    """The windows of a block and of the subqueries of FROM that are evaluated with it."""
-    yield from clauses_of(tree, binder)
-    for select in selects_of(tree):
-        for source in sources_of(select):
-            query = query_in(source, binder)
+def _windows(tree: exp.Expr, binder: Binder) -> list[WindowClause | None]:
+    """The windows of a block and of the subqueries of FROM that are evaluated with it, each once."""
+    if id(tree) not in binder.windows:
+        found = dict.fromkeys(clauses_of(tree, binder))
+        for source in (s for select in selects_of(tree) for s in sources_of(select)):
+            query = query_in(source)
             if query is not None and not stands_alone(source, query, binder):
-                yield from _windows(query, binder)
+                found |= dict.fromkeys(_windows(query, binder))
+        binder.windows[id(tree)] = (tree, list(found))
+    return binder.windows[id(tree)][1]
 
 
 def clauses_of(tree: exp.Expr, binder: Binder) -> Iterator[WindowClause | None]:
@@ -228,35 +235,19 @@ def clauses_of(tree: exp.Expr, binder: Binder) -> Iterator[WindowClause | None]:
 def _is_stream(source: exp.Expr, binder: Binder) -> bool:
     return (
         isinstance(source, exp.Table)
-        and query_in(source, binder) is None
+        and query_in(source) is None
         and (source.name.lower() not in binder.catalog.tables)
     )
 
 
-def query_in(source: exp.Expr, binder: Binder) -> exp.Expr | None:
+def query_in(source: exp.Expr) -> exp.Expr | None:
     """The query that an item of FROM stands for, if it is one."""
-    if isinstance(source, exp.Subquery):
-        return source.this
-    return binder.ctes.get(source.name.lower()) if isinstance(source, exp.Table) else None
+    return source.this if isinstance(source, exp.Subquery) else common_table(source)
 
 
 def stands_alone(source: exp.Expr, query: exp.Expr, binder: Binder) -> bool:
     """Whether a subquery of FROM is a stream of its own, and not part of the query around it."""
     if window_of(source) is not None:
         return True
-    with with_ctes(query, binder):
-        operators = any(binder.select_list(s).node is not None for s in selects_of(query))
-        return operators or shape_of(query, binder).append
-
-
-@contextmanager
-def with_ctes(tree: exp.Expr, binder: Binder) -> Iterator[None]:
-    """The names that the WITH of a query gives are known inside."""
-    saved = dict(binder.ctes)
-    with_ = unwrap(tree).args.get("with_")
-    if with_ is not None:
-        binder.ctes.update({cte.alias.lower(): cte.this for cte in with_.expressions})
-    try:
-        yield
-    finally:
-        binder.ctes = saved
+    operators = any(binder.select_list(s).node is not None for s in selects_of(query))
+    return operators or shape_of(query, binder).append

@@ -131,7 +131,7 @@ def _bind_one(tree: exp.Expr, i: int, entry: Entry, from_: From, bound: Importan
     if expr.column is not None:
         bound.columns[i] = expr.column
         return
-    name = context.fresh(f"importance of {entry.alias}", expr.type)
+    name = context.computed(expr, name=f"importance of {entry.alias}")
     part = from_.inputs[i]
     part.node = extend(part.node, {name: expr})
     bound.columns[i] = name
@@ -146,7 +146,7 @@ def _refuse_constant(tree: exp.Expr, context: BindingContext) -> None:
         value = float(constant.name) * (-1 if isinstance(tree, exp.Neg) else 1)
         if 0 < value < float("inf"):
             return
-        shown = tree.sql()
+        shown = ("-" if isinstance(tree, exp.Neg) else "") + constant.name
     else:
         return
     raise BindingError(

@@ -7,8 +7,9 @@ queries of the script.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sqlglot.errors import TokenError
@@ -26,10 +27,13 @@ from windrow.errors import CQLSyntaxError, Span
 
 if TYPE_CHECKING:
     from sqlglot import exp
+    from sqlglot.tokens import Token
 
 KINDS = ("stream", "table", "query", "archive", "template", "queries")
 FORMATS = ("text", "json", "dot", "svg")
 _STARTS = "CREATE STREAM, CREATE TABLE, CREATE QUERY, CREATE ARCHIVE, CREATE TEMPLATE, DROP, EXPLAIN or SELECT"
+
+DIGITS = 400
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,7 @@ class ExplainStatement(Statement):
 def parse(script: str) -> tuple[Statement, ...]:
     """Parse a script into statements."""
     source = ScriptText(script)
+    _check_characters(source)
     statements: list[Statement] = []
     queries = 0
     places = prepared.statements(script)
@@ -185,11 +190,24 @@ def _tokens(source: ScriptText, begin: int = 0, end: int | None = None) -> list[
         tokens = tokenize(source.text[begin:end])
     except TokenError as error:
         raise _token_error(error, source) from None
-    return (
+    found = (
         [Token(t.token_type, t.text, t.line, t.col, t.start + begin, t.end + begin) for t in tokens]
         if begin
         else tokens
     )
+    _check_numbers(found, source)
+    return found
+
+
+def _check_characters(source: ScriptText) -> None:
+    """Refuse what no text holds: the character zero, at which DuckDB stops to read, and halves of characters."""
+    found = re.search("[\\x00\\ud800-\\udfff]", source.text)
+    if found is not None:
+        raise CQLSyntaxError(
+            f"the character {ord(found.group()):#06x} in a script",
+            hint="a script is text; write chr(0) for that character in a value",
+            span=source.span(found.start()),
+        )
 
 
 def _split(source: ScriptText) -> Iterator[Cursor]:
@@ -201,6 +219,22 @@ def _split(source: ScriptText) -> Iterator[Cursor]:
             if i > start:
                 yield Cursor(source, tokens[start:i])
             start = i + 1
+
+
+def _check_numbers(tokens: Sequence[Token], source: ScriptText) -> None:
+    """Refuse 0xff, which would be read as 0 under the name xff, and numbers longer than any type has digits."""
+    for token in tokens:
+        if token.token_type.name == "NUMBER" and len(token.text) > DIGITS:
+            raise CQLSyntaxError(
+                f"a number of {len(token.text):,} characters",
+                hint=f"write at most {DIGITS}",
+                span=source.span(token.start),
+            )
+    for number, word in pairwise(tokens):
+        if number.text == "0" and word.start == number.end + 1 and word.text[:1].lower() in ("x", "b", "o"):
+            raise CQLSyntaxError(
+                f"{number.text}{word.text} is not a number", hint="write it in decimal", span=source.span(number.start)
+            )
 
 
 def _token_error(error: TokenError, source: ScriptText) -> CQLSyntaxError:

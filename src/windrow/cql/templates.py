@@ -181,7 +181,8 @@ class InstanceWriter:
         at, left = 0, ""
         for place in _places(body):
             cast = None if place.plain or not typed else casts[number[place.name]]
-            self._pieces.append(left + body[at : place.begin] + ("" if cast is None else "CAST("))
+            apart = " " * body[: place.begin].endswith("-")  # two signs would open a comment
+            self._pieces.append(left + body[at : place.begin] + apart + ("" if cast is None else "CAST("))
             self._numbers.append(number[place.name])
             at, left = place.end, "" if cast is None else f" AS {cast})"
         self._last = left + body[at:]

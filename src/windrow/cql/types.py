@@ -1,22 +1,24 @@
 """What DuckDB says: types of expressions, names of columns, known functions.
 
-Types are never computed here. An expression is bound by DuckDB over one row of nulls of the right types,
-in one in-memory connection that can reach no file; the answer's Arrow type is the expression's type. One
-question costs about a millisecond and is remembered.
+Types are never computed here. An expression is bound by DuckDB over one row of nulls of the right types; the answer's
+Arrow type is the expression's type. One question costs about a millisecond and is remembered.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from windrow.errors import BindingError
-from windrow.scalar_engine import connect, quote
+from windrow.scalar_engine import bounded, connect, literal, quote, reason, select
+
+if TYPE_CHECKING:
+    import duckdb
 
 HUGEINT = pa.decimal128(38, 0)
 """DuckDB's HUGEINT, the SUM of integers, in Arrow. Read back it would be a DECIMAL, whose products overflow."""
@@ -27,12 +29,12 @@ _LOCK = threading.RLock()  # a DuckDB connection serves one thread at a time
 class DuckDBRefusal(Exception):
     """DuckDB would not bind an expression; `short` is the one line that matters.
 
-    `missing`: the function that DuckDB does not know, when that is why.
+    `fails`: it binds, but there is no value. `missing`: the function that DuckDB does not know, when that is why.
     """
 
-    def __init__(self, short: str) -> None:
+    def __init__(self, short: str, fails: bool = False) -> None:
         super().__init__(short)
-        self.short = short
+        self.short, self.fails = short, fails
         found = re.search(r"function with name (\S+) does not exist", short, re.IGNORECASE)
         self.missing = found.group(1).strip('"').lower() if found else None
 
@@ -62,33 +64,28 @@ def _check_kept(type_: Any) -> None:
 
 
 @lru_cache(maxsize=1)
-def _connection() -> Any:
+def _connection() -> duckdb.DuckDBPyConnection:
     return connect()
 
 
-def _ask(query: str) -> pa.Schema:
+def answer(query: str, check: Callable[[Any], None] | None = None) -> pa.Table:
+    """What DuckDB answers to one SELECT of ours; `check` sees DuckDB's type of each column first."""
     import duckdb
 
+    unbound = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.NotImplementedException)
     try:
-        with _LOCK:
-            relation = _connection().sql(query)
-            for type_ in relation.types:
-                _check_kept(type_)
-            return relation.to_arrow_table().schema
+        with _LOCK, bounded(_connection()):
+            relation = select(_connection(), query)
+            if check is not None:
+                for type_ in relation.types:
+                    check(type_)
+            return relation.to_arrow_table()
     except duckdb.Error as error:
-        raise DuckDBRefusal(_short(str(error))) from None
+        raise DuckDBRefusal(reason(error), not isinstance(error, unbound)) from None
 
 
-def _short(message: str) -> str:
-    """The first line of DuckDB's message without its kind.
-
-    >>> _short("Binder Error: No function matches the given name and argument types 'sum(VARCHAR)'. You might\\nx")
-    "no function matches the given name and argument types 'sum(VARCHAR)'"
-    """
-    line = re.sub(r"^[\w ]+ Error: ", "", message.strip()).split("\n", 1)[0]
-    line = re.split(r"(?<=[\w')\"!])\. ", line, maxsplit=1)[0].rstrip(".!")
-    line = line.replace("INTEGER_LITERAL", "INTEGER").replace("STRING_LITERAL", "VARCHAR")
-    return line[:1].lower() + line[1:]
+def _ask(query: str) -> pa.Schema:
+    return answer(query, _check_kept).schema
 
 
 @lru_cache(maxsize=512)
@@ -103,22 +100,18 @@ def sql_name(type_: pa.DataType) -> str:
     if type_ == HUGEINT:
         return "HUGEINT"
     with _LOCK:
-        connection = _connection()
         try:
-            connection.register("windrow_type", pa.table({"c": pa.nulls(1, type_)}))
-            name = connection.sql("SELECT typeof(c) FROM windrow_type").fetchall()[0][0]
+            name = _connection().from_arrow(pa.table({"c": pa.nulls(1, type_)})).types[0]
         except (duckdb.Error, pa.ArrowException):
             raise BindingError(
                 f"columns of type {type_} cannot be used in expressions", hint="cast them when reading the source"
             ) from None
-        finally:
-            connection.unregister("windrow_type")
     return str(name).replace('"NULL"', "INTEGER")
 
 
 @lru_cache(maxsize=512)
 def arrow_type(name: str) -> pa.DataType:
-    """The Arrow type of a DuckDB type name, as DuckDB exports it."""
+    """The Arrow type of a name from `type_names`, as DuckDB exports it."""
     return _ask(f"SELECT CAST(NULL AS {name}) AS c").field(0).type
 
 
@@ -144,19 +137,37 @@ def expression_type(text: str, columns: Mapping[str, pa.DataType]) -> pa.DataTyp
 
 def folded(text: str) -> pa.ChunkedArray:
     """The value of an expression without columns, as a column of one row."""
-    with _LOCK:
-        return _connection().sql(f"SELECT {text} AS c").to_arrow_table().column(0)
+    return answer(f"SELECT {text} AS c").column(0)
+
+
+def grows(text: str, columns: Mapping[str, pa.DataType]) -> bool:
+    """Whether values of an expression have a size of their own; it is bound and not computed."""
+    import duckdb
+
+    source = f" FROM ({_null_row((n, sql_name(t)) for n, t in columns.items())})" if columns else ""
+    try:
+        with _LOCK, bounded(_connection()):
+            (type_,) = select(_connection(), f"SELECT {text} AS c{source}").types
+    except duckdb.Error as error:
+        raise DuckDBRefusal(reason(error)) from None
+    return type_.id in (
+        "varchar",
+        "blob",
+        "bit",
+        "bignum",
+        "list",
+        "array",
+        "struct",
+        "map",
+        "union",
+        "variant",
+        "geometry",
+    )
 
 
 def selected(query: str) -> pa.Table:
     """The rows of a SELECT without tables."""
-    import duckdb
-
-    try:
-        with _LOCK:
-            return _connection().sql(query).to_arrow_table()
-    except duckdb.Error as error:
-        raise DuckDBRefusal(_short(str(error))) from None
+    return answer(query)
 
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
@@ -181,31 +192,32 @@ def comparable(left: pa.DataType, right: pa.DataType) -> bool:
 @lru_cache(maxsize=512)
 def can_cast(text: str, type_: pa.DataType) -> bool:
     """Does a string literal have a value of this type?"""
-    literal = text.replace("'", "''")
     try:
-        _ask(f"SELECT CAST('{literal}' AS {sql_name(type_)})")
+        _ask(f"SELECT CAST({literal(text)} AS {sql_name(type_)})")
     except DuckDBRefusal:
         return False
     return True
 
 
-def shown_name(text: str, tables: Mapping[str, Mapping[str, pa.DataType]]) -> str:
-    """The name DuckDB gives to an unnamed select item; its text in lower case when DuckDB cannot say."""
+def shown_name(sql: str, tables: Mapping[str, Mapping[str, pa.DataType]]) -> str | None:
+    """The name DuckDB gives to an unnamed select item over these relations; None when DuckDB cannot say."""
+    import duckdb
+
+    relations = ", ".join(
+        f"({_null_row((n, sql_name(t)) for n, t in columns.items())}) AS {quote(alias)}"
+        for alias, columns in tables.items()
+        if columns
+    )
     try:
-        relations = ", ".join(
-            f"({_null_row((n, sql_name(t)) for n, t in columns.items())}) AS {quote(alias)}"
-            for alias, columns in tables.items()
-            if columns
-        )
-        with _LOCK:
-            return str(_connection().sql(f"SELECT {text} FROM {relations}").columns[0])
-    except Exception:  # a user function, an aggregate DuckDB lacks: any failure means "cannot say"
-        return " ".join(text.split()).lower()
+        with _LOCK, bounded(_connection()):
+            return str(select(_connection(), f"SELECT {sql} FROM {relations}").columns[0])
+    except duckdb.Error:  # an aggregate DuckDB lacks, or one that it would not take
+        return None
 
 
 @lru_cache(maxsize=1)
 def functions() -> Mapping[str, str]:
-    """Names of DuckDB's functions in lower case, with their kind."""
+    """Names of DuckDB's functions in lower case, with their kind; a query may call those of `builtins`."""
     with _LOCK:
         rows = _connection().sql("SELECT function_name, function_type FROM duckdb_functions()").fetchall()
     kinds: dict[str, str] = {}

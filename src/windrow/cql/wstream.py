@@ -44,7 +44,7 @@ def expand_wstream(select: exp.Select, source: ScriptText) -> exp.Select:
     ]
     if not calls:
         return select
-    if len({(f.sql(), f.meta[WINDOW].text) for f in calls}) > 1:
+    if len({(f, f.meta[WINDOW].text) for f in calls}) > 1:
         raise UnsupportedError(
             "different WSTREAMs in one SELECT", hint="put each in a subquery of its own", span=span_of(calls[1], source)
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,15 +18,18 @@ from numpy.typing import NDArray
 
 from windrow.errors import RuntimeFailure
 from windrow.operators.at_exit import gate
-from windrow.scalar_engine import connect, quote
+from windrow.scalar_engine import bounded, connect, project, quote, reason, way_out
+
+if TYPE_CHECKING:
+    import duckdb
 
 _local = threading.local()
 
 
-def _connection() -> Any:
+def _connection() -> duckdb.DuckDBPyConnection:
     if not hasattr(_local, "connection"):
-        gate.close_at_exit()
         _local.connection = connect()
+        gate.close_at_exit()  # after DuckDB is there, whose own end would else come first
     return _local.connection
 
 
@@ -50,11 +53,11 @@ def _evaluated(
     source = pa.table(dict(columns)) if columns else pa.table({"_row": np.zeros(length, np.int8)})
     items = ", ".join(f"{sql} AS c{i}" for i, (sql, _) in enumerate(expressions))
     try:
-        # a projection is bound once; a query by name is parsed and bound twice
-        result = _connection().from_arrow(source).project(items).to_arrow_table()
+        result = project(_connection(), source, items)
     except Exception as error:  # DuckDB's errors share no narrower public base across versions
+        said = reason(error)
         raise RuntimeFailure(
-            "an expression failed", detail=f"{str(error).splitlines()[0]} in {'; '.join(s for s, _ in expressions)}"
+            f"an expression failed: {said}", detail="; ".join(s for s, _ in expressions), hint=way_out(said)
         ) from error
     if result.num_rows != length:
         raise RuntimeFailure(
@@ -79,11 +82,13 @@ def aggregated(
     items = ", ".join(f"{sql} AS c{i}" for i, (sql, _) in enumerate(aggregates))
     with gate:
         try:
-            relation = _connection().from_arrow(pa.table(dict(columns)))
-            result = relation.aggregate(f"{quote(key)}, {items}", quote(key)).to_arrow_table()
+            with bounded(_connection(), length):
+                relation = _connection().from_arrow(pa.table(dict(columns)))
+                result = relation.aggregate(f"{quote(key)}, {items}", quote(key)).to_arrow_table()
         except Exception as error:  # as above
+            said = reason(error)
             raise RuntimeFailure(
-                "an aggregate failed", detail=f"{str(error).splitlines()[0]} in {'; '.join(s for s, _ in aggregates)}"
+                f"an aggregate failed: {said}", detail="; ".join(s for s, _ in aggregates), hint=way_out(said)
             ) from error
     groups = _as(result.column(0), pa.int64()).to_numpy()
     return groups, [_as(result.column(i + 1), type_) for i, (_, type_) in enumerate(aggregates)]
@@ -103,10 +108,11 @@ def ordered(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
     [1, 0, 2]
     """
     by = ", ".join(f"c{i} ASC NULLS LAST" for i in range(len(columns)))
-    text = f"SELECT _row FROM _batch ORDER BY {by}, _row"
     with gate:
         source = pa.table({**{f"c{i}": c for i, c in enumerate(columns)}, "_row": np.arange(length)})
-        return _connection().from_arrow(source).query("_batch", text).to_arrow_table().column(0).to_numpy()
+        with bounded(_connection(), length):
+            found = _connection().from_arrow(source).order(f"{by}, _row").project("_row").to_arrow_table()
+        return found.column(0).to_numpy()
 
 
 def holds(columns: Mapping[str, pa.Array], length: int, predicates: Sequence[str]) -> NDArray[np.bool_]:

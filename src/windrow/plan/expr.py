@@ -13,7 +13,7 @@ an expression's predicate holds exactly where its text is true.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +29,9 @@ class Ref:
     name: str
 
 
+Part = str | Ref
+
+
 @dataclass(frozen=True)
 class Expr:
     """Text with holes, its Arrow type, and the user functions it calls.
@@ -38,7 +41,7 @@ class Expr:
     ('("s.a" + 1)', ['s.a'])
     """
 
-    parts: tuple[str | Ref, ...]
+    parts: tuple[Part, ...]
     type: pa.DataType
     functions: tuple[str, ...] = ()
     predicate: Predicate | None = field(default=None, compare=False, repr=False)
@@ -57,12 +60,11 @@ class Expr:
 
     def sql(self, name: Callable[[str], str] | None = None) -> str:
         """Render, with column names quoted (or mapped by `name`)."""
-        show = name or quote
-        return "".join(show(p.name) if isinstance(p, Ref) else p for p in self.parts)
+        return sql_of(self.parts, name or quote)
 
     def substitute(self, replacements: Mapping[str, Expr]) -> Expr:
         """Put other expressions into the holes named by `replacements`."""
-        parts: list[str | Ref] = []
+        parts: list[Part] = []
         functions = list(self.functions)
         for part in self.parts:
             if isinstance(part, Ref) and part.name in replacements:
@@ -73,6 +75,11 @@ class Expr:
                 parts.append(part)
         predicate = None if self.predicate is None else self.predicate.substitute(replacements)
         return Expr(tuple(parts), self.type, tuple(functions), predicate)
+
+
+def sql_of(parts: Iterable[Part], name: Callable[[str], str] = quote) -> str:
+    """The text of parts, with the names of columns quoted (or mapped by `name`)."""
+    return "".join(name(p.name) if isinstance(p, Ref) else p for p in parts)
 
 
 def column(name: str, type_: pa.DataType) -> Expr:

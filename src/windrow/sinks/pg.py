@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from windrow.errors import SourceError
+from windrow.scalar_engine import connect, project
 from windrow.sources.casting import conform
 
 if TYPE_CHECKING:
@@ -146,12 +147,8 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _scalar(expression: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    import duckdb
-
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("one", pa.table({"v": column}))
-        return connection.sql(f"SELECT {expression} AS v FROM one").to_arrow_table().column("v")
+    with connect() as connection:
+        return project(connection, pa.table({"v": column}), f"{expression} AS v").column("v")
 
 
 def _parse(data: bytes, names: list[str]) -> pa.Table:

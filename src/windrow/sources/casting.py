@@ -7,36 +7,16 @@ value. Cost: one vectorised pass per column; naming a value that does not fit co
 
 from __future__ import annotations
 
-import functools
-import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.errors import SourceError
-
-if TYPE_CHECKING:
-    import duckdb
+from windrow.scalar_engine import cursor, literal, project, quote
 
 INTEGER = r"\s*[+-]?\d+\s*"
 OFFSET = r".*\d\d:\d\d.*(Z|UTC|[+-]\d\d(:?\d\d)?)\s*"
-
-
-def scalar_engine() -> duckdb.DuckDBPyConnection:
-    """A connection of its own for casts, in which a time without an offset is in UTC."""
-    return _database(os.getpid()).cursor()
-
-
-@functools.lru_cache(maxsize=1)
-def _database(process: int) -> duckdb.DuckDBPyConnection:
-    # Opening one takes a tenth of a second, a cursor none; after a fork the threads of the parent's are gone.
-    import duckdb
-
-    connection = duckdb.connect()
-    connection.execute("SET GLOBAL TimeZone = 'UTC'")
-    return connection
 
 
 def conform(table: pa.Table, what: str, schema: Mapping[str, pa.DataType]) -> pa.Table:
@@ -82,9 +62,9 @@ def try_parse(column: pa.ChunkedArray, type_: pa.DataType, form: str | None = No
         return column
     if form is None:
         return _parse(column, type_)
-    engine = scalar_engine()
-    engine.register("texts", pa.table({"v": column}))
-    parsed = engine.sql("SELECT try_strptime(v, ?) AS v FROM texts", params=[form]).to_arrow_table().column("v")
+    with cursor() as engine:
+        items = f"try_strptime(v, {literal(form)}) AS v"
+        parsed = project(engine, pa.table({"v": column}), items).column("v")
     return parsed.cast(pa.timestamp("us", getattr(type_, "tz", None))).cast(type_, safe=False)
 
 
@@ -148,29 +128,28 @@ def _infer(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _count_fits(column: pa.ChunkedArray) -> dict[str, int]:
     """How many values read as each candidate type."""
     fits = {
-        pa.int64(): f"TRY_CAST(v AS BIGINT) IS NOT NULL AND regexp_full_match(v, '{INTEGER}')",
+        pa.int64(): f"TRY_CAST(v AS BIGINT) IS NOT NULL AND regexp_full_match(v, {literal(INTEGER)})",
         pa.float64(): "TRY_CAST(v AS DOUBLE) IS NOT NULL",
         pa.bool_(): "lower(v) IN ('true', 'false')",
         pa.date32(): "regexp_full_match(v, '\\d{4}-\\d\\d-\\d\\d') AND TRY_CAST(v AS DATE) IS NOT NULL",
         pa.timestamp("us", "UTC"): "TRY_CAST(v AS TIMESTAMPTZ) IS NOT NULL",
     }
-    counts = [f'count(*) FILTER (WHERE {p}) AS "{t}"' for t, p in fits.items()]
-    counts.append(f"count(*) FILTER (WHERE regexp_full_match(v, '{OFFSET}')) AS \"offset\"")
-    engine = scalar_engine()
-    engine.register("texts", pa.table({"v": column}))
-    row: dict[str, int] = engine.sql(f"SELECT {', '.join(counts)} FROM texts").to_arrow_table().to_pylist()[0]
+    counts = [f"count(*) FILTER (WHERE {p}) AS {quote(str(t))}" for t, p in fits.items()]
+    counts.append(f'count(*) FILTER (WHERE regexp_full_match(v, {literal(OFFSET)})) AS "offset"')
+    with cursor() as engine:
+        found = engine.from_arrow(pa.table({"v": column})).aggregate(", ".join(counts)).to_arrow_table()
+    row: dict[str, int] = found.to_pylist()[0]
     return row
 
 
 def _parse(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """Text to `type_` as DuckDB reads it, null where it does not."""
-    engine = scalar_engine()
     # A plain TIMESTAMP cast would drop the offset that a text carries; through TIMESTAMPTZ it counts.
     via = pa.timestamp("us", "UTC") if pa.types.is_timestamp(type_) else type_
-    target = engine.from_arrow(pa.table({"v": pa.array([], via)})).types[0]
-    value = f"CASE WHEN regexp_full_match(v, '{INTEGER}') THEN v END" if pa.types.is_integer(type_) else "v"
-    engine.register("texts", pa.table({"v": column}))
-    parsed = engine.sql(f"SELECT TRY_CAST({value} AS {target}) AS v FROM texts").to_arrow_table().column("v")
+    value = f"CASE WHEN regexp_full_match(v, {literal(INTEGER)}) THEN v END" if pa.types.is_integer(type_) else "v"
+    with cursor() as engine:
+        target = engine.from_arrow(pa.table({"v": pa.array([], via)})).types[0]
+        parsed = project(engine, pa.table({"v": column}), f"TRY_CAST({value} AS {target}) AS v").column("v")
     return parsed.cast(type_)
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from windrow.errors import SourceError
-from windrow.sources.casting import infer_types, scalar_engine
+from windrow.scalar_engine import connect
+from windrow.sources.casting import infer_types
 
 DeclaredTypes = Mapping[str, pa.DataType] | None
 Reader = Callable[[Path, DeclaredTypes], pa.Table]
@@ -115,18 +116,18 @@ def _read_csv(path: Path, schema: DeclaredTypes) -> pa.Table:
 
 def _read_json(path: Path, schema: DeclaredTypes) -> pa.Table:
     """Read an array of objects or one object per line; declared columns that need it are kept as text."""
-    engine = scalar_engine()
     import duckdb
 
     try:
-        found = engine.sql("SELECT * FROM read_json(?, sample_size = -1)", params=[str(path)])
-        if schema is None:
-            return found.to_arrow_table()
-        declared = {n.lower(): t for n, t in schema.items()}
-        columns = {
-            n: _json_type(declared.get(n.lower()), str(t)) for n, t in zip(found.columns, found.types, strict=True)
-        }
-        return engine.sql("SELECT * FROM read_json(?, columns = ?)", params=[str(path), columns]).to_arrow_table()
+        with connect(file=str(path), threads=None) as engine:
+            found = engine.sql("SELECT * FROM read_json(?, sample_size = -1)", params=[str(path)])
+            if schema is None:
+                return found.to_arrow_table()
+            declared = {n.lower(): t for n, t in schema.items()}
+            columns = {
+                n: _json_type(declared.get(n.lower()), str(t)) for n, t in zip(found.columns, found.types, strict=True)
+            }
+            return engine.sql("SELECT * FROM read_json(?, columns = ?)", params=[str(path), columns]).to_arrow_table()
     except duckdb.Error as error:
         raise pa.ArrowInvalid(_reason(error)) from error
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from windrow.catalog import StreamDef
-from windrow.sources.casting import scalar_engine
+from windrow.scalar_engine import cursor, literal
 from windrow.sources.data_file import DataFile, Given, refuse, said_by_path
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import Report
@@ -109,7 +109,7 @@ class JsonRows:
         """The rows taken apart by DuckDB; plain values come as text and are cast by the law of casts."""
         inside = [n for n in self.wanted if n.lower() not in {g.lower() for g, _ in self.given}]
         keys = _keys(texts[0] if texts else b"", inside)
-        engine = scalar_engine()
+        engine = cursor()
         engine.register("texts", pa.table({"row": np.arange(len(texts)), "text": [_decoded(t) for t in texts]}))
         engine.execute(
             "CREATE TEMP TABLE objects AS "
@@ -132,7 +132,7 @@ class JsonRows:
 
     def _field(self, engine: duckdb.DuckDBPyConnection, name: str, key: str, origin: RowOrigin) -> str:
         """The expression for a column of the objects; those that do not fit a nested type are refused here."""
-        path = "'$." + json.dumps(key, ensure_ascii=False).replace("'", "''") + "'"
+        path = literal("$." + json.dumps(key, ensure_ascii=False))
         type_ = self.wanted[name]
         if not pa.types.is_nested(type_):
             return f"json_extract_string(text, {path})"

@@ -1,0 +1,180 @@
+"""How large the values of an expression can become, bounded before it ever runs.
+
+DuckDB counts neither the values in flight against its memory nor looks at its clock while it works on a vector of 2,048
+rows, so neither bound holds for `repeat(a, 1000000000)`. This one does: a size is an upper bound on the characters or
+elements of a value, a column counting as 100, and an expression that may reach more than 100,000 is refused. Sizes
+follow columns through subqueries, so doubling at each level ends as well.
+
+A lambda's element is part of its list: a body at most linear in it makes at most the list's size times what it makes of
+one; any other body is measured on an element as large as the list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from windrow.cql import builtins
+from windrow.cql.rendering import Refused
+
+COLUMN = 100
+"""What a text, list or other value of variable size counts that comes from a stream or a table."""
+LIMIT = 100_000
+
+_FIXED = (
+    exp.Binary, exp.Not, exp.Neg, exp.BitwiseNot, exp.Between, exp.In, exp.Extract, exp.Interval, exp.Abs, exp.Boolean,
+    exp.Null, exp.AtTimeZone, exp.StrPosition, exp.RegexpLike, exp.StartsWith, exp.Any,
+)  # fmt: skip
+_GROWING = (exp.Add, exp.DPipe, exp.Dot, exp.Collate, exp.JSONExtract, exp.JSONExtractScalar, exp.PropertyEQ, exp.Kwarg)
+_WIDTH_ELSEWHERE = re.compile(r"%[^a-zA-Z%]*\*|\{[^}]*\{")  # printf('%*d', w, a), format('{:{}}', a, w)
+_MANY = 1_000
+_DEPTH = 3
+
+
+def check_growth(tree: exp.Expr, sizes: Mapping[str, int]) -> int:
+    """The size of a resolved tree's value, `sizes` giving those of columns; `Refused` if some part may be too large."""
+    return _Sizes(sizes).of(tree, {}, 0)
+
+
+class _Sizes:
+    def __init__(self, columns: Mapping[str, int], limit: int = LIMIT) -> None:
+        self.columns, self.limit = columns, limit
+
+    def of(self, tree: exp.Expr, parameters: Mapping[str, int], depth: int) -> int:
+        """Chains of operators hang from `this`, so only the other arguments are visited by recursion."""
+        spine = [tree]
+        while isinstance(below := spine[-1].args.get("this"), exp.Expr) and not isinstance(spine[-1], exp.Anonymous):
+            spine.append(below)
+        size = 1
+        for node in reversed(spine):
+            others = [a for k, v in node.args.items() if k != "this" for a in _trees(v)]
+            if isinstance(node, exp.Anonymous):
+                size = self._call(node, parameters, depth)
+            elif isinstance(node, exp.Lambda):
+                raise Refused(node, "a lambda here", "it is the last argument of a list function")
+            else:
+                rest = sum(self.of(a, parameters, depth) for a in others if not isinstance(a, exp.DataType))
+                size = self._node(node, size, rest, parameters)
+            self._check(node, size)
+        return size
+
+    def _check(self, node: exp.Expr, size: int) -> None:
+        if size > self.limit and not isinstance(node, exp.Literal):
+            raise Refused(
+                node,
+                f"a value of up to {size:,} characters or elements",
+                f"at most {self.limit:,} can be made from one row, where a text or list of the row counts as {COLUMN}",
+            )
+
+    def _node(self, node: exp.Expr, this: int, rest: int, parameters: Mapping[str, int]) -> int:
+        if isinstance(node, exp.Column):
+            return self.columns.get(node.name, COLUMN)
+        if isinstance(node, exp.Identifier):
+            return parameters.get(node.name.lower(), 1)
+        if isinstance(node, (exp.Literal, exp.RawString, exp.ByteString)):
+            return max(1, len(str(node.this)))
+        if isinstance(node, exp.Cast):
+            return _cast(node, this)
+        if isinstance(node, _FIXED) and not isinstance(node, _GROWING):
+            return 1
+        return (this if isinstance(node.args.get("this"), exp.Expr) else 0) + rest + (rest == 0 and this == 0)
+
+    def _call(self, node: exp.Anonymous, parameters: Mapping[str, int], depth: int) -> int:
+        name, arguments = node.name.lower(), node.expressions
+        plain = [a for a in arguments if not isinstance(a, exp.Lambda)]
+        sizes = [self.of(a, parameters, depth) for a in plain]
+        made = 0
+        for function in (a for a in arguments if isinstance(a, exp.Lambda)):
+            made = self._applied(function, sizes[0] if sizes else 1, parameters, depth + 1)
+            self._check(function, made)
+        if name in builtins.TRANSFORMS:
+            return made
+        if name in builtins.REDUCERS:
+            return 1  # where it is called, DuckDB is asked for its type
+        if name in builtins.PAIRS and len(sizes) > 1:
+            self._check(node, sizes[0] * sizes[1])
+        return _grown(node, name, plain, sizes)
+
+    def _applied(self, function: exp.Lambda, size: int, parameters: Mapping[str, int], depth: int) -> int:
+        """What a lambda makes of all elements of a list."""
+        if depth > _DEPTH:
+            raise Refused(
+                function, f"more than {_DEPTH} lambdas inside each other", "use a subquery for the inner list"
+            )
+        free = _Sizes(self.columns, limit=1 << 62)
+        names = [p.name.lower() for p in function.expressions]
+        one, many = (free.of(function.this, {**parameters, **dict.fromkeys(names, n)}, depth) for n in (1, _MANY))
+        if many <= _MANY * one:
+            return size * one
+        return size * free.of(function.this, {**parameters, **dict.fromkeys(names, size)}, depth)
+
+
+def _trees(value: object) -> list[exp.Expr]:
+    return [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, exp.Expr)]
+
+
+def _cast(node: exp.Cast, this: int) -> int:
+    kind = node.args["to"].this if isinstance(node.args["to"], exp.DataType) else None
+    if kind in (exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.JSON):
+        return 4 * this + 24
+    if kind in (exp.DType.BIT, exp.DType.USERDEFINED):
+        return 8 * this
+    if kind is exp.DType.ARRAY:
+        places = [int(v.name) for v in node.args["to"].args.get("values") or () if v.name.isdigit()]
+        return max(this, *places) if places else this
+    nested = (exp.DType.LIST, exp.DType.STRUCT, exp.DType.MAP, exp.DType.VARBINARY, exp.DType.BLOB, exp.DType.BINARY)
+    return this if kind in nested else 1
+
+
+def _grown(node: exp.Expr, name: str, arguments: Sequence[exp.Expr], sizes: Sequence[int]) -> int:
+    """The size of what a function makes."""
+    if name in builtins.FIXED:
+        return 1
+    if name in builtins.SCALED:
+        return builtins.SCALED[name] * (sum(sizes) + 8)
+    if name in builtins.PRODUCTS:
+        product = 1
+        for i in builtins.PRODUCTS[name]:
+            product *= sizes[i] if i < len(sizes) else 1
+        return product + sum(sizes)
+    if name in builtins.GENERATORS:
+        at = builtins.GENERATORS[name]
+        count = max(0, _constant(node, arguments[at])) if at < len(arguments) else 1
+        return count * sizes[0] if name == "repeat" else count + sum(sizes)
+    if name in builtins.SERIES:
+        return _series(node, arguments)
+    if name in builtins.PATTERNS:
+        return _pattern(node, arguments) + 4 * sum(sizes)
+    return max(1, sum(sizes))
+
+
+def _constant(node: exp.Expr, argument: exp.Expr) -> int:
+    sign = 1
+    while isinstance(argument, (exp.Neg, exp.Paren)):
+        sign, argument = -sign if isinstance(argument, exp.Neg) else sign, argument.this
+    if not isinstance(argument, exp.Literal) or argument.is_string or not argument.name.isdigit():
+        raise Refused(
+            node,
+            f"{node.name.lower()} with a length that is no constant",
+            f"write a whole number: {node.name.lower()}(..., 10)",
+        )
+    return sign * int(argument.name)
+
+
+def _series(node: exp.Expr, arguments: Sequence[exp.Expr]) -> int:
+    numbers = [_constant(node, a) for a in arguments]
+    first, last = (0, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1]) if len(numbers) > 1 else (0, 0)
+    step = numbers[2] if len(numbers) > 2 else 1
+    return max(1, (last - first) // step + 1) if step else 1
+
+
+def _pattern(node: exp.Expr, arguments: Sequence[exp.Expr]) -> int:
+    """The length of a pattern with the widths it asks for."""
+    pattern = arguments[0] if arguments else None
+    if not isinstance(pattern, exp.Literal) or not pattern.is_string or _WIDTH_ELSEWHERE.search(pattern.name):
+        raise Refused(
+            node, f"{node.name.lower()} with a pattern that is no constant", "write the widths into the pattern"
+        )
+    return len(pattern.name) + sum(int(n) for n in re.findall(r"\d+", pattern.name))
