@@ -1,0 +1,166 @@
+"""Schedules on the engine: the workloads of thesis 8.5 as live queries with SLIDE AT MOST, under one tick budget.
+
+Every tick is one update of a second's packets. The budget of a tick is what the ticks of 240 queries took at 1500
+tuples per second by the default technique and without a limit, so 3000 tuples per second, with twice the values, are
+twice the bearable load, and techniques that share less are over it before. Windows and periods are those of the thesis
+divided by `SCALE`; ticks until windows are full are not counted.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import windrow
+from windrow.schedule.technique import BY_NAME
+from windrow_bench.harness import Figure, Ratio
+
+SCALE = 4
+STREAM = (
+    "CREATE STREAM packets (ts BIGINT, source BIGINT, target BIGINT, protocol BIGINT, port BIGINT, bytes BIGINT) "
+    "TIMESTAMP BY ts;"
+)
+GROUPS = (
+    "top_k(source, 10)", "top_k(target, 10)", "top_k(source * 10000 + target, 10)", "top_k(protocol, 10)",
+    "top_k(port, 10)", "top_k(protocol * 1000 + port, 10)", "median(bytes)", "quantile_cont(bytes, 0.9)",
+)  # fmt: skip
+RATES = (1500, 3000)
+PER_GROUP = (10, 30)
+
+
+@dataclass(frozen=True)
+class Engined:
+    """One technique on the engine."""
+
+    rate: int
+    queries: int
+    technique: str
+    executions: float  # per update
+    lateness: float  # mean updates after the deadline
+    longest: float
+    least: int  # executions of the query that ran least
+    tick: float  # seconds
+    over: float  # the mean tick in budgets
+    shortened: float
+
+    def row(self) -> dict[str, Any]:
+        """The point for a table."""
+        return {
+            "part": "engine", "tuples_per_s": self.rate, "queries": self.queries, "schedule": self.technique,
+            "executions_per_update": round(self.executions, 2), "lateness_updates": round(self.lateness, 3),
+            "longest_wait": self.longest, "least_executions": self.least, "tick_s": round(self.tick, 4),
+            "tick_of_budget": round(self.over, 2), "shortened": round(self.shortened, 3),
+        }  # fmt: skip
+
+
+def queries(per_group: int, seed: int, at_most: bool = True) -> str:
+    """The texts of a workload; the same windows and periods at every rate."""
+    rng = random.Random(seed)
+    texts = []
+    for g, what in enumerate(GROUPS):
+        for i in range(per_group):
+            window = rng.randint(20, 100)
+            period = max(1, rng.randint(1, window // 2) // SCALE)
+            slide = f"AT MOST {period}" if at_most else period
+            texts.append(
+                f"CREATE QUERY g{g}q{i} AS SELECT {what} AS x FROM packets [RANGE {window // SCALE} SLIDE {slide}]"
+            )
+    return ";".join(texts)
+
+
+def packets(rate: int, update: int, seed: int) -> pa.Table:
+    """A second of packets."""
+    rng = np.random.default_rng((seed, rate, update))
+    twice = rate // RATES[0]
+    return pa.table({
+        "ts": np.full(rate, update), "source": rng.integers(0, 1000 * twice, rate),
+        "target": rng.integers(0, 1000 * twice, rate), "protocol": rng.integers(0, 100 * twice, rate),
+        "port": rng.integers(0, 100 * twice, rate), "bytes": rng.integers(0, 1500 * twice, rate),
+    })  # fmt: skip
+
+
+def run(
+    rate: int, per_group: int, schedule: str, budget: float | None, updates: int, seed: int, at_most: bool = True
+) -> Engined:
+    """Run one workload by one technique."""
+    warm = 100 // SCALE
+    engine = windrow.Engine(runtime="local", sharing="shards", tick_budget=budget, schedule=schedule)
+    engine.execute(STREAM + queries(per_group, seed, at_most))
+    engine.start()
+    seconds, before = [], dict[str, dict[str, Any]]()
+    for update in range(1, warm + updates + 1):
+        engine.push("packets", packets(rate, update, seed))
+        if update == warm:
+            before = _deadlines(engine)
+        if update > warm:
+            seconds.append(engine.runtime.figures.ticks[-1].seconds["total"])
+    after = _deadlines(engine)
+    engine.stop()
+    ran = {n: a["evaluations"] - before[n]["evaluations"] for n, a in after.items()}
+    late = [
+        (a["late_sum"] - before[n]["late_sum"] + a["late"]) / max(1, ran[n] + (a["late"] > 0)) for n, a in after.items()
+    ]
+    tick = float(np.mean(seconds))
+    return Engined(
+        rate, per_group * len(GROUPS), schedule, sum(ran.values()) / updates, float(np.mean(late)) if late else 0.0,
+        max((a["late_most"] for a in after.values()), default=0), min(ran.values(), default=0), tick,
+        tick / budget if budget else 0.0,
+        float(np.mean([a["period"] < a["asked"] for a in after.values()])) if after else 0.0,
+    )  # fmt: skip
+
+
+def _deadlines(engine: windrow.Engine) -> dict[str, dict[str, Any]]:
+    return {n: q["deadline"] for n, q in engine.status()["queries"].items() if q["deadline"] is not None}
+
+
+def measured(updates: int, seed: int, sizes: Sequence[int] = PER_GROUP, bar: Any = None) -> Iterator[Engined]:
+    """All points; first what the two kinds of period cost without a budget."""
+    for at_most in (True, False, True, False):
+        best = run(RATES[0], sizes[-1], "late-pending", None, updates, seed, at_most)
+        yield Engined(**{**best.__dict__, "technique": "no limit, SLIDE" + (" AT MOST" if at_most else "")})
+    budget = run(RATES[0], sizes[-1], "late-pending", 3600.0, updates, seed).tick / 0.8
+    for rate in RATES:
+        for per_group in sizes:
+            for schedule in BY_NAME:
+                if bar is not None:
+                    bar.update(bar.task_ids[0], description=f"engine, {rate}/s, {per_group * 8} queries, {schedule}")
+                yield run(rate, per_group, schedule, budget, updates, seed)
+
+
+def figures(points: Sequence[Engined]) -> Iterator[Figure]:
+    """Figures 8.7 to 8.10."""
+    for rate, first in zip(RATES, (7, 9), strict=True) if points else ():
+        for k, what in enumerate(("throughput", "latency")):
+            lines = {
+                name: [
+                    (p.queries, p.lateness if k else p.executions)
+                    for p in points
+                    if p.rate == rate and p.technique == name
+                ]
+                for name in BY_NAME
+            }
+            unit = "updates after the deadline" if k else "executions per update"
+            caption = f"Figure 8.{first + k} of the thesis: {what} at {rate} tuples per second, on the engine"
+            yield Figure(f"8-{first + k}-engine", caption, "queries", unit, lines, log=False)
+
+
+def targets(points: Sequence[Engined]) -> list[Ratio]:
+    """What the figures show, of the engine."""
+    most = max(p.queries for p in points)
+    at = {p.technique: p for p in points if p.rate == RATES[1] and p.queries == most}
+    free = {k: min(p.tick for p in points if p.technique == k) for k in ("no limit, SLIDE AT MOST", "no limit, SLIDE")}
+    lp, hs, none = at["late-pending"], at["hybrid"], at["edf"]
+    return [
+        Ratio("engine: SLIDE AT MOST over SLIDE without overload, seconds of a tick",
+              free["no limit, SLIDE AT MOST"] / free["no limit, SLIDE"], 1.05),
+        Ratio("engine, 8.9: late-pending over hybrid, throughput at twice the load", lp.executions / hs.executions, 2,
+              least=True),
+        Ratio("engine, 8.10: late-pending over edf, lateness at twice the load",
+              lp.lateness / max(none.lateness, 1e-9), 0.1),
+        Ratio("engine: executions of the query that ran least", min(p.least for p in points if p.over), 1, least=True),
+    ]  # fmt: skip
