@@ -269,6 +269,29 @@ class Engine:
             text, plans, self.runtime, functions, isolation=isolation, parameters=parameters, limits=limits
         )  # fmt: skip
 
+    def ask_batches(
+        self,
+        text: str,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        isolation: str = "snapshot",
+        timeout: float | None = None,
+        cancel: threading.Event | None = None,
+    ) -> pa.RecordBatchReader:
+        """The same as `ask`, batch by batch, for answers that are large.
+
+        A selection from a stream's history is computed as it is read, and takes the memory of one run; any other
+        question is computed first. Close the reader, or read it to its end: it keeps the state that it reads.
+        """
+        from windrow.runtime.ask import AskLimits, ask_batches
+
+        self.runtime.check()
+        plans = self.question_plans()
+        functions, limits = self._functions(plans.catalog), AskLimits(timeout, cancel)
+        return ask_batches(
+            text, plans, self.runtime, functions, isolation=isolation, parameters=parameters, limits=limits
+        )  # fmt: skip
+
     def question_plans(self) -> QuestionPlans:
         """The plans of one-time queries over the present catalog."""
         catalog = self.catalog

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -105,6 +105,26 @@ def ask(
     return question.answer(isolation, figures or HistoryFigures())
 
 
+def ask_batches(
+    text: str,
+    plans: QuestionPlans,
+    present: Present,
+    functions: Functions,
+    *,
+    isolation: str = "snapshot",
+    parameters: Parameters | None = None,
+    limits: AskLimits | None = None,
+) -> pa.RecordBatchReader:
+    """The same answer, batch by batch: what need not be merged or sorted is computed as it is read, run by run."""
+    if isolation not in LEVELS:
+        raise BindingError(f"there is no isolation level {isolation!r}", hint=f"levels are {' and '.join(LEVELS)}")
+    question = Question(plans, plans.plan(text, parameters), present, functions, limits or AskLimits())
+    if isolation == "snapshot" and question.flows():
+        return question.batches()
+    table = question.answer(isolation, HistoryFigures())
+    return table.to_reader(max_chunksize=TOGETHER)
+
+
 class Question:
     """A planned one-time query, and the state that answers it."""
 
@@ -150,6 +170,29 @@ class Question:
         table = self.query.finished(table)
         told = {AS_OF: str(as_of), ISOLATION: isolation}
         return table.replace_schema_metadata({**(table.schema.metadata or {}), **told})
+
+    def flows(self) -> bool:
+        """Whether the answer is that of each run after the other."""
+        how = None if self.planned.running is not None else split(self.plan)
+        whole = self.query.order or self.query.limit is not None or self.query.offset
+        return how is not None and how.scan in self.wishes and how.aggregation() is None and not whole
+
+    def batches(self) -> pa.RecordBatchReader:
+        """The answer of a plan that flows, as of now: the state is kept until the last batch, or the reader's end."""
+        how = split(self.plan)
+        assert how is not None
+        parts, held = Parts(self, how, HistoryFigures()), ExitStack()
+        state = held.enter_context(self.present.state())
+        told = {AS_OF: str(state.frontier), ISOLATION: "snapshot"}
+        schema = self.query.finished(parts.table(wanted=[], state=state)).schema.with_metadata(told)
+
+        def made() -> Iterator[pa.RecordBatch]:
+            with held:
+                for run in parts.runs(state):
+                    table = self.query.finished(parts.table([run], state)).cast(schema)
+                    yield from table.to_batches(max_chunksize=TOGETHER)
+
+        return pa.RecordBatchReader.from_batches(schema, made())
 
     def _only_tables(self) -> bool:
         """Whether what is joined with the stream changes with declared tables alone."""
@@ -224,6 +267,18 @@ class Parts:
         with self.question.present.state() as state:
             found = self._take_in(state, {})
             return state.frontier, self._merged(found, state.frontier)
+
+    def runs(self, state: StateReader) -> list[Run]:
+        """The runs of a state, in the order of their times."""
+        return youngest_first(view.kept_runs(state, self.wish.stream))[::-1]
+
+    def table(self, wanted: Sequence[Run], state: StateReader) -> pa.Table:
+        """What some runs give to a plan without aggregates."""
+        self.question.limits.check()
+        rows = [rows_of(run, self.wish, state.frontier, self.figures) for run in wanted]
+        part = self._part(rows, state, keep=True)
+        assert part.rows is not None
+        return table_of(part.rows.columns, self.question.plan)
 
     def latest(self) -> tuple[int, pa.Table]:
         """The answer as of the end: what came while it was read is taken in, what left is left out."""

@@ -15,7 +15,18 @@ from windrow.errors import SourceError
 from windrow.server.access import SESSION_SECONDS
 from windrow.server.checking import check
 from windrow.server.guard import cookie_of
-from windrow.server.reading import ARROW, JSON_OR_ARROW, MOST_ROWS, Name, _known, answer, is_admin, live, plain
+from windrow.server.reading import (
+    ARROW,
+    JSON_OR_ARROW,
+    MOST_ROWS,
+    Name,
+    _known,
+    answer,
+    arrow_stream,
+    is_admin,
+    live,
+    plain,
+)
 
 router = APIRouter()
 
@@ -80,6 +91,8 @@ async def ask(request: Request, body: AskRequest) -> Response:
 
     def work() -> Response:
         live(request).engine.runtime.let_tick_pass(PATIENCE)
+        if ARROW in request.headers.get("accept", ""):
+            return arrow_stream(live(request).engine.ask_batches(body.query, isolation=body.isolation))
         return answer(request, live(request).engine.ask(body.query, isolation=body.isolation), body.limit)
 
     async with _slot(request):

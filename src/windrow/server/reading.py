@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -62,6 +64,23 @@ def answer(request: Request, table: pa.Table, limit: int, **more: Any) -> Respon
     shown = table.slice(max(0, table.num_rows - limit))
     body = table_json(shown, total=table.num_rows, **_said(table), **more)
     return Response(body, media_type="application/json")
+
+
+def arrow_stream(reader: pa.RecordBatchReader) -> Response:
+    """An Arrow stream, sent as its batches are made."""
+
+    def sent() -> Iterator[bytes]:
+        out = io.BytesIO()
+        with reader:
+            with pa.ipc.new_stream(out, reader.schema) as writer:
+                for batch in reader:
+                    writer.write_batch(batch)
+                    yield out.getvalue()
+                    out.seek(0)
+                    out.truncate()
+            yield out.getvalue()
+
+    return StreamingResponse(sent(), media_type=ARROW)
 
 
 def _said(table: pa.Table) -> dict[str, Any]:
