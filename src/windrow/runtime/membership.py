@@ -111,10 +111,15 @@ class JoinProgram:
 
     def reads(self, side: int) -> frozenset[str]:
         """The columns of one side that somebody reads."""
-        return self.source.reads(side).union(*(m.query.member.reads(side) for m in self.members.values()))
+        return self._reads[side]
+
+    @cached_property
+    def _reads(self) -> tuple[frozenset[str], ...]:
+        members = [m.query.member for m in self.members.values()]
+        return tuple(self.source.reads(side).union(*(m.reads(side) for m in members)) for side in (0, 1))
 
     def __getstate__(self) -> dict[str, object]:
-        return {k: v for k, v in self.__dict__.items() if k != "groupings"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("groupings", "_reads")}
 
 
 @dataclass(frozen=True)

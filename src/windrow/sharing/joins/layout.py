@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates import limbs
-from windrow.operators.aggregates.call import EXTREMES
 from windrow.operators.aggregates.sums import SumLanes, relaid
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.sharing.joins.kernels import JoinIntervals
-from windrow.sharing.joins.members import JoinMember, name_of
+from windrow.sharing.joins.members import JoinMember
 from windrow.sharing.joins.side import SideRows
 
 Argument = tuple[int, str]
@@ -39,14 +38,8 @@ class LaneLayout:
         lanes: set[Argument] = set()
         codes: set[Code] = set()
         for member in members:
-            arguments = {name_of(a): a for a in member.arguments}
-            for call in member.calls:
-                if call.column is not None and not member.counted:
-                    side, formula = arguments[call.column]
-                    if call.kind in EXTREMES:
-                        codes.add((side, formula.sql, call.kind == "min"))
-                    else:
-                        lanes.add((side, formula.sql))
+            lanes |= member.lanes
+            codes |= member.codes
         return cls({k: sides[k[0]].lanes[k[1]][1].layout for k in sorted(lanes)}, tuple(sorted(codes)))
 
     @cached_property

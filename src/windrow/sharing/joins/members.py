@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -57,7 +58,7 @@ class JoinMember:
         formulas = [*self.filters[side], *(f for s, f in (*self.keys, *self.arguments) if s == side)]
         return frozenset(c for f in formulas for c in f.reads)
 
-    @property
+    @cached_property
     def window(self) -> SlideWindow:
         """The shorter window."""
         return SlideWindow(min(self.ranges), self.slide)
@@ -72,12 +73,27 @@ class JoinMember:
     def key_names(self) -> tuple[str, ...]:
         return tuple(name_of(k) for k in self.keys)
 
-    @property
+    @cached_property
     def counted(self) -> tuple[Sided, ...]:
         """Arguments whose values must be counted one by one; none when sums and best codes say everything."""
         types = {name_of(a): a[1].type for a in self.arguments}
         plain = all(c.column is None or _plain(c, types[c.column]) for c in self.calls)
         return () if plain else self.arguments
+
+    @cached_property
+    def lanes(self) -> frozenset[tuple[int, str]]:
+        """The arguments that are summed, by side and SQL."""
+        return frozenset(a for a, kind in self._called if kind not in EXTREMES)
+
+    @cached_property
+    def codes(self) -> frozenset[tuple[int, str, bool]]:
+        """The arguments of which the best is wanted, and whether that is the least."""
+        return frozenset((*a, kind == "min") for a, kind in self._called if kind in EXTREMES)
+
+    @property
+    def _called(self) -> list[tuple[tuple[int, str], str]]:
+        arguments = {name_of(a): (a[0], a[1].sql) for a in self.arguments}
+        return [(arguments[c.column], c.kind) for c in self.calls if c.column is not None and not self.counted]
 
 
 def name_of(sided: Sided) -> str:
