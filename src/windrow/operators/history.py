@@ -82,7 +82,7 @@ class HistoryOperator:
             return table.combine_chunks()
         order = [(k, "ascending", "at_end") for k in (*self.key, TS, SEQ)]
         table = table.take(pc.sort_indices(table, sort_keys=order))
-        return zoned(table, self._keys(table) if table.num_rows >= FILTERED else ())
+        return zoned(table, self._keys(table) if table.num_rows >= FILTERED else (), (*self.key, TS)[0])
 
     def _keys(self, table: pa.Table) -> list[str]:
         """The columns that a question may name a value of; the blocks of the first key say enough."""

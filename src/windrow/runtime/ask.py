@@ -265,7 +265,7 @@ class Parts:
     def snapshot(self) -> tuple[int, pa.Table]:
         """The answer as of the start."""
         with self.question.present.state() as state:
-            found = self._take_in(state, {})
+            found = self._take_in(state, {}, again=False)
             return state.frontier, self._merged(found, state.frontier)
 
     def runs(self, state: StateReader) -> list[Run]:
@@ -295,12 +295,15 @@ class Parts:
         assert last is not None
         return last, table
 
-    def _take_in(self, state: StateReader, known: Mapping[Uids, RunPart]) -> dict[Uids, RunPart]:
-        """The parts of all runs of a state; what is known, and has lost nothing, is not read again."""
+    def _take_in(self, state: StateReader, known: Mapping[Uids, RunPart], again: bool = True) -> dict[Uids, RunPart]:
+        """The parts of all runs of a state; what is known, and has lost nothing, is not read again.
+
+        `again`: a newer state may follow, so runs are computed together that change together.
+        """
         runs = youngest_first(view.kept_runs(state, self.wish.stream))
         found = self._still(known, {r.uid for r in runs}, state.frontier)
         covered = {uid for uids in found for uid in uids}
-        kinds = _kinds(runs)
+        kinds = _kinds(runs) if again else dict.fromkeys((r.uid for r in runs), STAYING)
         group: list[tuple[Run, Elements]] = []
 
         def compute() -> None:

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from windrow.operators.aggregates.order import encode
 from windrow.operators.elements import INF, Elements, Int64s, concat, one
 from windrow.operators.history import TS
 from windrow.operators.state.run import Run, ints
-from windrow.operators.state.zones import zone_bytes, zones_of
+from windrow.operators.state.zones import Code, zones_of
 from windrow.plan.nodes import Filter, Node, Scan, Window, WindowKind, walk
 from windrow.runtime import pruning
 from windrow.sharing.conditions import Condition
@@ -101,7 +102,7 @@ def rows_of(run: Run, wish: ScanWish, frontier: int, figures: HistoryFigures) ->
         return wish.empty
     figures.runs += 1
     parts = [_stretch(run.table, b, e, oldest, frontier, wish, figures) for b, e in _stretches(run, wish, figures)]
-    return concat([wish.empty, *parts])
+    return parts[0] if len(parts) == 1 else concat([wish.empty, *parts])
 
 
 def _stretches(run: Run, wish: ScanWish, figures: HistoryFigures) -> list[tuple[int, int]]:
@@ -109,13 +110,33 @@ def _stretches(run: Run, wish: ScanWish, figures: HistoryFigures) -> list[tuple[
     zones = zones_of(run)
     if zones is None:
         return [(0, run.table.num_rows)]
-    figures.bytes += zone_bytes(run)
+    figures.bytes += zones.size
     chosen = np.flatnonzero(pruning.blocks(wish.conditions, zones, wish.names))
     figures.blocks += len(chosen)
     if not len(chosen):
         return []
     breaks = np.flatnonzero(np.diff(chosen) > 1) + 1
-    return [(int(zones.begins[p[0]]), int(zones.begins[p[-1] + 1])) for p in np.split(chosen, breaks)]
+    found = [(int(zones.begins[p[0]]), int(zones.begins[p[-1] + 1])) for p in np.split(chosen, breaks)]
+    spans = next((s for name, s in wish.tests if wish.names[name] == zones.sorted_by and len(s) == 1), None)
+    if spans is None or zones.sorted_by is None:
+        return found
+    column = run.table.column(zones.sorted_by)
+    return [n for b, e in found if (n := _narrowed(column, b, e, spans[0], figures)) is not None]
+
+
+def _narrowed(
+    column: pa.ChunkedArray, begin: int, end: int, span: tuple[Code | None, Code | None],
+    figures: HistoryFigures,
+) -> tuple[int, int] | None:  # fmt: skip
+    """The rows of a stretch whose value lies in a span, of the column that they are in the order of."""
+    part = one(column.slice(begin, end - begin))
+    (codes,), _ = encode([part])
+    codes = codes[: len(part) - part.null_count]  # nulls are last
+    low, high = span
+    first = 0 if low is None else int(np.searchsorted(codes, int(low)))
+    last = len(codes) if high is None else int(np.searchsorted(codes, int(high)))
+    figures.bytes += 2 * 64 * len(codes).bit_length()
+    return (begin + first, begin + last) if first < last else None
 
 
 def _stretch(

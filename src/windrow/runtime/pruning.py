@@ -21,6 +21,7 @@ from windrow.scalar_engine import quote
 from windrow.sharing.conditions import Box, Condition, condition
 from windrow.sharing.spans import ValueSet
 
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 Bools = NDArray[np.bool_]
 Spans = tuple[tuple[Code | None, Code | None], ...]
 
@@ -119,6 +120,10 @@ def _within(column: str, spans: Iterable[tuple[Code | None, Code | None]], zones
     for low, high in spans:
         point = _point(low, high)
         if point is not None and not zones.may_have(column, point):
+            continue
+        if held.codes is not None and not isinstance(low, bytes) and not isinstance(high, bytes):
+            lows, highs = held.codes
+            found |= (highs >= (_LEAST if low is None else low)) & (lows <= (_MOST if high is None else high - 1))
             continue
         for b, (least, greatest) in enumerate(zip(held.low, held.high, strict=True)):
             if least is not None and greatest is not None:

@@ -15,9 +15,11 @@ distinct key.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +46,10 @@ FEW = 256
 """With fewer distinct values every run has them all: a filter would say nothing."""
 
 MOST_BITS = 1 << 19
+KNOWN = 4096
+"""Runs whose zones are remembered."""
 _KEY, _FILTER, _SKETCH = b"windrow.zones", b"windrow.filter.", b"windrow.sketch."
+_SORTED = b"windrow.sorted"
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 _PROBES = 5
 _TOP = np.iinfo(np.int64).max
@@ -60,6 +65,13 @@ class ColumnZones:
     high: Sequence[Code | None]
     nulls: Int64s
 
+    @cached_property
+    def codes(self) -> tuple[Int64s, Int64s] | None:
+        """The same as arrays, where all are numbers."""
+        if not all(isinstance(c, int) for c in (*self.low, *self.high)):
+            return None
+        return np.array(self.low, np.int64), np.array(self.high, np.int64)
+
 
 @dataclass(frozen=True)
 class Zones:
@@ -69,6 +81,8 @@ class Zones:
     spans: Mapping[str, ColumnZones]
     filters: Mapping[str, bytes] = field(default_factory=dict)
     sketches: Mapping[str, np.ndarray] = field(default_factory=dict)
+    sorted_by: str | None = None  # the column that rows are in the order of, nulls last
+    size: int = 0  # bytes that looking at them reads
 
     @property
     def blocks(self) -> int:
@@ -85,8 +99,11 @@ class Zones:
         return bits is None or bool(_tests(np.frombuffer(bits, np.uint8), _hash_code(code)).all())
 
 
-def zoned(table: pa.Table, keys: Iterable[str] = ()) -> pa.Table:
-    """The table with its zones in its metadata; `keys`: the columns that have a sketch and a filter."""
+def zoned(table: pa.Table, keys: Iterable[str] = (), sorted_by: str | None = None) -> pa.Table:
+    """The table with its zones in its metadata; `keys`: the columns that have a sketch and a filter.
+
+    `sorted_by`: the column that its rows are in the order of, nulls last.
+    """
     table = table.combine_chunks()
     begins = np.arange(0, table.num_rows + BLOCK, BLOCK).clip(max=table.num_rows)
     begins = begins[: -(-table.num_rows // BLOCK) + 1]
@@ -103,13 +120,14 @@ def zoned(table: pa.Table, keys: Iterable[str] = ()) -> pa.Table:
         metadata[_SKETCH + name.encode()] = sample.tobytes()
         if FEW <= (distinct := estimate(sample, SAMPLE)) <= MOST_BITS / 10:
             metadata[_FILTER + name.encode()] = _filter(np.unique(hashes), distinct).tobytes()
+    if sorted_by is not None:
+        metadata[_SORTED] = sorted_by.encode()
     metadata[_KEY] = _packed(pa.table(columns))
     return table.replace_schema_metadata(metadata)
 
 
-@lru_cache(maxsize=4096)
-def _unpacked(uid: str, packed: bytes, rows: int, rest: tuple[tuple[bytes, bytes], ...]) -> Zones:
-    with ipc.open_stream(packed) as stream:
+def _unpacked(metadata: Mapping[bytes, bytes], rows: int) -> Zones:
+    with ipc.open_stream(metadata[_KEY]) as stream:
         table = stream.read_all()
     names = [n.removeprefix("low:") for n in table.column_names if n.startswith("low:")]
     spans = {
@@ -120,23 +138,34 @@ def _unpacked(uid: str, packed: bytes, rows: int, rest: tuple[tuple[bytes, bytes
         )
         for n in names
     }
+    rest = metadata.items()
     filters = {k.removeprefix(_FILTER).decode(): v for k, v in rest if k.startswith(_FILTER)}
     sketches = {k.removeprefix(_SKETCH).decode(): np.frombuffer(v, np.uint64) for k, v in rest if k.startswith(_SKETCH)}
-    return Zones(np.append(table.column("begin").to_numpy(), rows), spans, filters, sketches)
+    sorted_by = metadata[_SORTED].decode() if _SORTED in metadata else None
+    begins = np.append(table.column("begin").to_numpy(), rows)
+    size = sum(len(v) for k, v in rest if k.startswith(b"windrow."))
+    return Zones(begins, spans, filters, sketches, sorted_by, size)
+
+
+_known: OrderedDict[tuple[str, int], Zones | None] = OrderedDict()
+"""The zones of the runs that were looked at last: metadata are copied at every look."""
+_lock = threading.Lock()
 
 
 def zones_of(run: Run) -> Zones | None:
     """The zones of a run; None when it has none."""
+    key = (run.uid, run.table.num_rows)
+    with _lock:
+        if key in _known:
+            _known.move_to_end(key)
+            return _known[key]
     metadata = run.table.schema.metadata or {}
-    if _KEY not in metadata:
-        return None
-    rest = tuple((k, v) for k, v in metadata.items() if k.startswith((_FILTER, _SKETCH)))
-    return _unpacked(run.uid, metadata[_KEY], run.table.num_rows, rest)
-
-
-def zone_bytes(run: Run) -> int:
-    """What looking at a run's zones reads."""
-    return sum(len(v) for k, v in (run.table.schema.metadata or {}).items() if k.startswith(b"windrow."))
+    found = _unpacked(metadata, run.table.num_rows) if _KEY in metadata else None
+    with _lock:
+        _known[key] = found
+        while len(_known) > KNOWN:
+            _known.popitem(last=False)
+    return found
 
 
 def is_key(type_: pa.DataType) -> bool:
