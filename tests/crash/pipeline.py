@@ -1,9 +1,9 @@
 """A pipeline to be killed: joins and aggregates, shared or not, of two streams and a table, into files and PostgreSQL.
 
-    python pipeline.py FOLDER DSN
+    python pipeline.py FOLDER DSN [SERVERS]
 
-reads FOLDER/bid and FOLDER/ask, goes on from FOLDER/home, and ends when all input is consumed. Says "started" once it
-runs.
+reads FOLDER/bid and FOLDER/ask on Spark, or the topics bid and ask of Kafka SERVERS in process, goes on from
+FOLDER/home, and ends when all input is consumed. Says "started" once it runs.
 """
 
 from __future__ import annotations
@@ -33,11 +33,15 @@ CREATE QUERY last AS SELECT k, v FROM bid [PARTITION BY k ROWS 2];
 NAMES = pa.table({"k": list(range(8)), "name": [f"n{i}" for i in range(8)]})
 
 
-def main(folder: str, dsn: str) -> None:
+def main(folder: str, dsn: str, servers: str = "") -> None:
     """Run to the end of the input."""
-    engine = windrow.Engine(home=f"{folder}/home")
+    engine = windrow.Engine(home=f"{folder}/home", runtime="local" if servers else "spark")
     if "best" not in engine:
-        sources = {s: f"FROM parquet (path => '{folder}/{s}', maxFilesPerTrigger => 1)" for s in ("bid", "ask")}
+        source = "parquet (path => '{folder}/{stream}', maxFilesPerTrigger => 1)"
+        if servers:
+            source = "kafka (servers => '{servers}', topic => '{stream}', max_rows => '{rows}')"
+        words = {"folder": folder, "servers": servers, "rows": ROWS}
+        sources = {s: "FROM " + source.format(stream=s, **words) for s in ("bid", "ask")}
         for name in list(engine.catalog.tables):
             engine.execute(f"DROP TABLE {name}")
         engine.table("names", NAMES)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import random
 import signal
@@ -25,7 +26,7 @@ import windrow
 from windrow.store.failpoints import CHANGES, POINTS
 from windrow.testing import assert_same
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow]
+pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 PIPELINE = Path(__file__).with_name("pipeline.py")
 KILLS = int(os.environ.get("WINDROW_KILLS", "1"))
@@ -59,12 +60,12 @@ def write_input(folder):
 class Run:
     """One life of the pipeline, in a process group of its own."""
 
-    def __init__(self, folder, dsn, crash_at=""):
+    def __init__(self, folder, dsn, crash_at="", servers=""):
         environment = {**os.environ, "WINDROW_CRASH_AT": crash_at, "WINDROW_MASTER": "local[2]"}
         environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
         self.log = open(folder / "log", "ab")  # noqa: SIM115 - closed by wait
         self.process = subprocess.Popen(
-            [sys.executable, str(PIPELINE), str(folder), dsn],
+            [sys.executable, str(PIPELINE), str(folder), dsn, servers],
             stdout=subprocess.PIPE, stderr=self.log, env=environment, start_new_session=True,
         )  # fmt: skip
         self.started = threading.Event()
@@ -130,6 +131,7 @@ def check(folder, dsn, streams):
         assert_same(written_rows(dsn, query, want.schema), want)
 
 
+@pytest.mark.spark
 def test_kills_lose_nothing_and_repeat_nothing(tmp_path, postgres):
     """Crashes at every chosen point and SIGKILLs at random moments; then the rest of the input."""
     streams = write_input(tmp_path)
@@ -153,3 +155,23 @@ def test_kills_lose_nothing_and_repeat_nothing(tmp_path, postgres):
     chosen = len(CHANGES) + len(POINTS)
     print(f"{crashes} crashes, {chosen} of them at chosen points")
     assert crashes >= chosen
+
+
+def test_kills_between_kafka_and_postgres(tmp_path, postgres):
+    """In process, from topics into tables: chosen points and random moments, and the answer of an unbroken run."""
+    kafka = pytest.importorskip("tests.kafka").MockKafka()
+    streams = write_input(tmp_path)
+    for name, table in streams.items():
+        kafka.send(name, [json.dumps(row).encode() for row in table.to_pylist()])
+    chance = random.Random(int(os.environ.get("WINDROW_SEED", "11")))
+    for point in POINTS:
+        run = Run(tmp_path, postgres.dsn, f"{point}:2", kafka.servers)
+        assert run.wait() == -signal.SIGKILL, (tmp_path / "log").read_text()
+    crashes = 0
+    for _ in range(KILLS):
+        run = Run(tmp_path, postgres.dsn, "", kafka.servers)
+        run.kill_after(chance.uniform(0.0, 0.5))
+        crashes += run.wait() == -signal.SIGKILL
+    assert Run(tmp_path, postgres.dsn, "", kafka.servers).wait() == 0, (tmp_path / "log").read_text()
+    check(tmp_path, postgres.dsn, streams)
+    print(f"{crashes} crashes at random moments")

@@ -36,15 +36,19 @@ def test_every_door(spark: Any, tmp_path: Any) -> None:
         with client.stream("GET", "/api/queries/top/changes") as changes:
             lines = changes.iter_lines()
             assert next(x for x in lines if x.startswith("event:")) == "event: begin"
-            rows = [{"ts": ts, "auction": "a", "price": 10 * ts} for ts in (1, 2, 9)]
+            rows = [{"ts": ts, "auction": "a", "price": 10 * ts} for ts in (1, 2, 7, 9)]
             assert client.post("/api/push/bid", json={"rows": rows}).status_code == 200
             told = next(x for x in lines if x.startswith("data:") and '"rows"' in x)
-        assert {tuple(r[-2:]) for r in json.loads(told.removeprefix("data:"))["rows"]} == {("a", 10), ("a", 20)}
+        assert {tuple(r[-2:]) for r in json.loads(told.removeprefix("data:"))["rows"]} == {
+            ("a", 10),
+            ("a", 20),
+            ("a", 70),
+        }
         shown = client.get("/api/queries/top/snapshot").json()["rows"]
         assert shown == [list(r.values()) for r in engine["top"].snapshot().to_pylist()] != []
         for isolation in ("snapshot", "latest"):
             asked = {"query": "SELECT COUNT(*) AS n FROM bid [RANGE 50]", "isolation": isolation}
-            assert client.post("/api/ask", json=asked).json()["rows"] == [[2]]  # time has passed 8
+            assert client.post("/api/ask", json=asked).json()["rows"] == [[3]]  # time has passed 8
         assert client.get("/api/status").json()["runtime"] == "spark"
         assert client.get("/api/queries/top").json()["plan"]
         assert "windrow_" in client.get("/metrics").text

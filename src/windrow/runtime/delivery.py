@@ -146,10 +146,10 @@ class Delivery:
     def end(self, why: str) -> None:
         """Never hand over anything again."""
         with self._changed:
-            self._end(why)
+            self._end(why, logging.DEBUG)
 
-    def _end(self, why: str) -> None:
-        LOG.warning("%s is told no more: %s", self.label, why)
+    def _end(self, why: str, level: int = logging.WARNING) -> None:
+        LOG.log(level, "%s is told no more: %s", self.label, why)
         self.ended = why
         self._parcels.clear()
         self.bytes = 0
