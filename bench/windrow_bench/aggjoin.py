@@ -21,7 +21,8 @@ from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateJoin
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.elements import Elements
-from windrow.operators.join import JoinOperator, Part
+from windrow.operators.join import JoinOperator
+from windrow.operators.join_steps import Part
 from windrow.plan.aggregate_join_cost import choose_plan, plans
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
 from windrow_bench.switches import between, flows

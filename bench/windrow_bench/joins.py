@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.elements import Elements
-from windrow.operators.join import JoinOperator, JoinStep, Part
+from windrow.operators.join import JoinOperator
+from windrow.operators.join_steps import JoinStep, Part
 from windrow.operators.linear import Formula
 from windrow.optimize.order_joins import exhaustive_order, heuristic_order, paper_order, plan_orders
 from windrow.plan.join_cost import JoinModel, on_one_attribute

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.join import JoinOperator, JoinReport
+from windrow.operators.join import JoinOperator
+from windrow.operators.join_steps import JoinReport
 from windrow.runtime.heavy_keys import Threshold
 from windrow.runtime.job import Feed
 from windrow.runtime.messages import TaskReport

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.engine.replay import Replay
-from windrow.operators.join import Orders
+from windrow.operators.join_steps import Orders
 from windrow.operators.statistics import Observed
 from windrow.optimize.order_joins import best_orders, followed, model_of
 from windrow.runtime.job import Feed, Job, LocalJob

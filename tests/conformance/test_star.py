@@ -112,7 +112,8 @@ def test_a_star_is_spread():
     from windrow.operators.join import JoinOperator
     from windrow.operators.star_join import StarJoinOperator
     from windrow.plan.lower import lower
-    from windrow.runtime.partitioning import How, place
+    from windrow.runtime.partitioning import place
+    from windrow.runtime.placement import How
 
     for query, operator, one in (
         (EXACT["key"], JoinOperator, False),

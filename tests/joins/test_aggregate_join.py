@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 import windrow
-from windrow.operators.aggregate_join import AggregateJoin, SideFigures
+from windrow.operators.aggregate_join import AggregateJoin
+from windrow.operators.aggregate_join_figures import SideFigures
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.elements import INF, Elements
-from windrow.operators.join import Part
+from windrow.operators.join_steps import Part
 from windrow.optimize.order_joins import plan_orders
 from windrow.plan import dataflow as circuit
 from windrow.plan.aggregate_join_cost import choose_plan, plan_cost, plans

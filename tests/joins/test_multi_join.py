@@ -11,7 +11,8 @@ import pytest
 
 from windrow.operators import join as join_module
 from windrow.operators.elements import INF, Elements, concat
-from windrow.operators.join import JoinOperator, Part
+from windrow.operators.join import JoinOperator
+from windrow.operators.join_steps import Part
 from windrow.operators.linear import Formula
 from windrow.operators.state.bands import Band, codes_of, range_of
 from windrow.optimize.order_joins import best_orders, model_of, plan_orders

@@ -12,7 +12,7 @@ from windrow.engine.replay import Replay
 from windrow.operators.elements import INF, Elements
 from windrow.runtime.grid import GridPlacement
 from windrow.runtime.heavy_keys import HeavyKeys, Threshold, frequent
-from windrow.runtime.partitioning import How, Partitioning
+from windrow.runtime.placement import How, Partitioning
 from windrow.runtime.program import QueryProgram
 
 CHAIN = (

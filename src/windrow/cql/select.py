@@ -26,6 +26,7 @@ from windrow.cql.group_windows import expand_group_windows
 from windrow.cql.grouping_sets import MOST as MOST_SETS
 from windrow.cql.grouping_sets import count_of, has_sets, sets_of
 from windrow.cql.growth import check_growth
+from windrow.cql.importance import Importance, bind_importance, shed_clause, with_importance
 from windrow.cql.joins import join
 from windrow.cql.memberships import MembershipTest, check, keep_columns, membership_of, semi_join
 from windrow.cql.nesting import DEPTH, PLAN, taken_together, too_deep
@@ -46,7 +47,7 @@ from windrow.cql.scope import (
 )
 from windrow.cql.setops import combine
 from windrow.cql.shapes import RESTORE, BlockShape, clauses_of, shape_of, unwrap
-from windrow.cql.shed import Importance, bind_importance, shed_clause, shed_join, tick_budget, with_importance
+from windrow.cql.shed import shed_join, tick_budget
 from windrow.cql.source import ScriptText
 from windrow.cql.subqueries import Subqueries, filter_by
 from windrow.cql.unnest import unnested

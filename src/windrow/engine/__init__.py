@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from windrow.engine.engine import Engine, Query
+    from windrow.engine.engine import Engine
+    from windrow.engine.query import Query
 
 __all__ = ["Engine", "Query"]
 

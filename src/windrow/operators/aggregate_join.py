@@ -27,25 +27,27 @@ meet.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.operators import scalar
+from windrow.operators.aggregate_join_figures import PlanChoice, SideFigures, figures
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.call import MOMENTS
 from windrow.operators.aggregates.sums import SumLanes
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.aggregation_sets import VALUE, AggregationSet, JoinSide, Versions, combined
 from windrow.operators.elements import BEGINNING, Elements
-from windrow.operators.join import JoinOperator, JoinStep, Part
+from windrow.operators.join import JoinOperator
+from windrow.operators.join_steps import JoinStep, Part
 from windrow.operators.keys import hash_rows
 from windrow.operators.keytable import KeyTable
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
-from windrow.operators.sketch import DistinctSketch, estimate
+from windrow.operators.sketch import DistinctSketch
 from windrow.operators.state.run import Run
 from windrow.operators.statistics import InputStatistics, Seen, class_columns
 from windrow.operators.table_versions import EPOCH, SINCE, UNTIL, TableVersions
@@ -55,31 +57,6 @@ PART_ROWS = 1 << 20
 """Meetings are formed in parts of about this many."""
 
 DRIFT = 1.5
-
-
-@dataclass(frozen=True)
-class SideFigures:
-    """What is measured of one input: events per tick, rows alive, entries if grouped, distinct values by class."""
-
-    rate: float
-    rows: float
-    entries: float
-    values: Mapping[str, float] = field(default_factory=dict)
-    met: float | None = None  # entries that a change met, under the plan in use
-
-    def drift(self, other: SideFigures) -> float:
-        """The greatest ratio between the two, in any figure."""
-        pairs = [(self.rate, other.rate), (self.rows, other.rows), (self.entries, other.entries)]
-        pairs += [(v, other.values.get(c, v)) for c, v in self.values.items()]
-        return max((max(a, b) + 1e-9) / (min(a, b) + 1e-9) for a, b in pairs)
-
-
-@dataclass(frozen=True)
-class PlanChoice:
-    """A plan and what each plan costs per tick."""
-
-    plan: str
-    costs: Mapping[str, float]
 
 
 PlanPlanner = Callable[[Sequence[SideFigures], str, int | None], PlanChoice]
@@ -470,19 +447,6 @@ class AggregateDeltas:
         for i, versions in self._versions.items():
             versions.restore(state[f"table {i}"][0])
             self._rebuild(i, frontier)
-
-
-def figures(measured: Sequence[Seen]) -> list[SideFigures]:
-    """What plans are priced with."""
-    found = []
-    for seen in measured:
-        rows, observed = max(seen.rows, 1.0), seen.observed
-        entries = seen.entries
-        if seen.entry_sample is not None:
-            entries = min(max(estimate(seen.entry_sample), entries), rows)
-        met = seen.met / seen.events if seen.events else None
-        found.append(SideFigures(observed.rate, rows, max(entries, 1.0), observed.values, met))
-    return found
 
 
 class AggregateJoin(AggregateDeltas):

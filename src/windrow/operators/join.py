@@ -21,7 +21,6 @@ pieces.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,103 +29,40 @@ import pyarrow.compute as pc
 
 from windrow.operators import scalar
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
+from windrow.operators.join_steps import (
+    LEAST,
+    SINCE,
+    JoinOrders,
+    JoinReport,
+    JoinStep,
+    Matches,
+    Orders,
+    Part,
+    Probes,
+    classes,
+    index_slot,
+    joined,
+    kept,
+    method,
+    touched,
+)
 from windrow.operators.keys import is_bijective, same_rows
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
 from windrow.operators.state.bands import Band, range_of
 from windrow.operators.state.keyed import HashOrder, KeyedRuns, Needles, intersected
-from windrow.operators.statistics import InputStatistics, Observed, Seen, class_columns
+from windrow.operators.statistics import InputStatistics, Observed, class_columns
 
 PART_ROWS = 1 << 20
 """Pairs are formed in parts of at most this many candidates (one row's candidates at least)."""
 
-SINCE, LEAST = "~since", "~least"
-"""Of a result under way, once a table has changed: since when its table rows are there, and its oldest stream row."""
 
 DRIFT = 1.25
 """Orders are thought over when some statistic has changed by this factor since they were chosen."""
 
-PROBES = 10_000
-"""Probes after which older ones begin to be forgotten."""
-
-Orders = tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True)
-class Part:
-    """One input of a join: its columns; whether negatives come; whether its window bounds matching but not results;
-    whether it only ever meets rows that come after its own (a table that does not reach back)."""
-
-    columns: dict[str, pa.DataType]
-    strict: bool = False
-    internal: bool = False
-    static: bool = False
-
-    @property
-    def name(self) -> str:
-        """How the input is called in explanations: what stands before the dot of its columns."""
-        return next(iter(self.columns), "?").split(".")[0]
-
-
-@dataclass(frozen=True)
-class JoinStep:
-    """Bind input `part`: its columns `keys` equal the already bound columns `bound`; then `residual` can be checked.
-
-    `band`: the part's column, the bound column, and the least and greatest difference between them.
-    """
-
-    part: int
-    keys: tuple[str, ...]
-    bound: tuple[str, ...]
-    null_safe: tuple[bool, ...]
-    residual: tuple[Formula, ...]
-    band: tuple[str, str, float, float] | None = None
-
-    @property
-    def index(self) -> tuple[int, tuple[str, ...], str | None]:
-        """Which index of the part it looks into."""
-        return self.part, self.keys, self.band[0] if self.band else None
-
-
-@dataclass(frozen=True)
-class JoinOrders:
-    """Orders, one for each input; their cost per tick; and what else was priced, by name."""
-
-    orders: Orders
-    cost: float
-    alternatives: Mapping[str, tuple[Orders, float]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Probes:
-    """Steps as observed: combinations that looked for partners, partners found, and all pairs there were."""
-
-    probes: float = 0.0
-    matches: float = 0.0
-    pairs: float = 0.0
-
-    def __add__(self, other: Probes) -> Probes:
-        return Probes(self.probes + other.probes, self.matches + other.matches, self.pairs + other.pairs)
-
-    def faded(self) -> Probes:
-        """The same with less weight, once there are enough: selectivities follow the data."""
-        fade = 0.5 if self.probes > PROBES else 1.0
-        return Probes(fade * self.probes, fade * self.matches, fade * self.pairs)
-
-
-Matches = Mapping[tuple[frozenset[int], int], Probes]
-"""What was observed of the join of some inputs with another."""
 
 Planner = Callable[[Sequence[Observed], Orders, Matches], JoinOrders]
 """From what is measured and the orders in use to the orders to use."""
-
-
-@dataclass(frozen=True)
-class JoinReport:
-    """What one partition measured of a join: each input, and the steps."""
-
-    inputs: tuple[Seen, ...]
-    probes: Matches
 
 
 class JoinOperator:
@@ -149,7 +85,7 @@ class JoinOperator:
         interval: int = 0,
     ) -> None:
         self.parts = tuple(parts)
-        self.classes = _classes(equalities)
+        self.classes = classes(equalities)
         self.residual = tuple(residual)
         self.bands = tuple(bands)
         self.eager, self.interval, self.planner = eager, interval, planner
@@ -336,7 +272,7 @@ class JoinOperator:
     ) -> Iterator[Elements]:
         if k == len(self.paths[first]):
             # a table row touches only rows from its own time on, all of them
-            yield _touched(found) if self._changed else found
+            yield touched(found) if self._changed else found
             return
         step = self.paths[first][k]
         matches = 0
@@ -363,12 +299,12 @@ class JoinOperator:
             if not len(pairs):
                 continue
             if size + len(pairs) > PART_ROWS and waiting:
-                yield _joined(waiting)
+                yield joined(waiting)
                 waiting, size = [], 0
             waiting.append((pairs, ends))
             size += len(pairs)
         if waiting:
-            yield _joined(waiting)
+            yield joined(waiting)
 
     def _needles(self, step: JoinStep, found: Elements, alive: Int64s) -> Needles:
         order = HashOrder.of([found.columns[c] for c in step.bound], len(found))
@@ -400,10 +336,10 @@ class JoinOperator:
             keep = np.ones(len(pairs), np.bool_)
             for key, bound, safe in zip(step.keys, step.bound, step.null_safe, strict=True):
                 keep &= same_rows([pairs.columns[key]], [pairs.columns[bound]], len(pairs), safe)
-            pairs, ends = _kept(pairs, ends, keep)
+            pairs, ends = kept(pairs, ends, keep)
         if step.residual and len(pairs):
             reads = {c: pairs.columns[c] for f in step.residual for c in f.reads}
-            pairs, ends = _kept(pairs, ends, scalar.holds(reads, len(pairs), [f.sql for f in step.residual]))
+            pairs, ends = kept(pairs, ends, scalar.holds(reads, len(pairs), [f.sql for f in step.residual]))
         return pairs, ends
 
     # statistics
@@ -460,7 +396,7 @@ class JoinOperator:
 
         described: dict[str, Any] = {"orders": shown(orders), "reorderings": reorderings}
         described["methods"] = {
-            name: [_method(s) for s in path] for name, path in zip(names, self._paths(orders), strict=True) if path
+            name: [method(s) for s in path] for name, path in zip(names, self._paths(orders), strict=True) if path
         }
         if choice is not None:
             described["cost"] = choice.cost
@@ -494,14 +430,14 @@ class JoinOperator:
     # state
 
     def state(self) -> State:
-        return {_slot(which): index.runs() for which, index in self._indexes.items()}
+        return {index_slot(which): index.runs() for which, index in self._indexes.items()}
 
     def restore(self, state: State, frontier: int) -> None:
         self._last = self._expired = frontier
         missing = []
         for which, index in self._indexes.items():
-            if _slot(which) in state:
-                index.restore(state[_slot(which)])
+            if index_slot(which) in state:
+                index.restore(state[index_slot(which)])
             else:
                 missing.append(which)
         for which in missing:  # the state is from other orders: build from an index of the same input
@@ -513,49 +449,3 @@ class JoinOperator:
                 self._indexes[which].insert(elements, frontier)
         tables = [x for (p, _, _), x in self._indexes.items() if self.parts[p].static and len(self.parts) > 2]
         self._changed = any((e.ts > BEGINNING).any() for x in tables for e in x.everything())
-
-
-def _touched(found: Elements) -> Elements:
-    return found.filter(found.columns[SINCE].to_numpy() <= found.columns[LEAST].to_numpy())
-
-
-def _slot(which: tuple[int, tuple[str, ...], str | None]) -> str:
-    part, keys, band = which
-    return f"{part}:{','.join(keys)}" + (f"~{band}" if band else "")
-
-
-def _method(step: JoinStep) -> str:
-    how = [f"{k} = {b}" for k, b in zip(step.keys, step.bound, strict=True)]
-    if step.band is not None:
-        how.append(f"{step.band[0]} near {step.band[1]}")
-    return " and ".join(how) or "every row"
-
-
-def _joined(parts: list[tuple[Elements, Int64s]]) -> tuple[Elements, Int64s]:
-    if len(parts) == 1:
-        return parts[0]
-    pairs = concat([p for p, _ in parts])
-    if all(p.exp is e for p, e in parts):
-        return pairs, pairs.exp
-    return pairs, np.concatenate([e for _, e in parts])
-
-
-def _kept(pairs: Elements, ends: Int64s, keep: np.ndarray) -> tuple[Elements, Int64s]:
-    if keep.all():
-        return pairs, ends
-    chosen = pairs.filter(keep)
-    return chosen, chosen.exp if ends is pairs.exp else ends[keep]
-
-
-def _classes(equalities: Sequence[tuple[str, str, bool]]) -> list[tuple[list[str], bool]]:
-    """Columns that must all be equal, by transitivity; null-safe equalities form classes of their own.
-
-    >>> _classes([("a.k", "b.k", False), ("b.k", "c.k", False)])
-    [(['a.k', 'b.k', 'c.k'], False)]
-    """
-    classes: list[tuple[list[str], bool]] = []
-    for left, right, safe in equalities:
-        touched = [c for c in classes if c[1] == safe and (left in c[0] or right in c[0])]
-        merged = list(dict.fromkeys([x for c in touched for x in c[0]] + [left, right]))
-        classes = [c for c in classes if c not in touched] + [(merged, safe)]
-    return classes

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations
 
-from windrow.operators.join import JoinOrders, Matches, Orders
+from windrow.operators.join_steps import JoinOrders, Matches, Orders
 from windrow.operators.statistics import Observed
 from windrow.plan.join_cost import JoinModel, WindowStatistics
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from windrow.operators.aggregate_join import PlanChoice, SideFigures
+from windrow.operators.aggregate_join_figures import PlanChoice, SideFigures
 from windrow.plan.join_cost import JoinModel, WindowStatistics
 
 EVENT = 1.5

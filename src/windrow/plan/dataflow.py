@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.elements import BEGINNING, INF, Elements, concat, one
-from windrow.plan.lower import Dataflow, Tuning, in_parts, lower
+from windrow.plan.lower import Tuning, lower
 from windrow.plan.nodes import QueryPlan, Scan, TableScan
+from windrow.plan.steps import Dataflow, in_parts
 
 Feed = Callable[[str], tuple[np.ndarray, Mapping[str, pa.Array]]]
 

@@ -15,10 +15,9 @@ side are first joined to the right, and the left side meets those that found a p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregate import ContinuousAggregate
@@ -26,13 +25,13 @@ from windrow.operators.aggregate_join import AggregateDeltas, AggregateJoin, Pla
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.analytic import AnalyticOperator
 from windrow.operators.bag import BagOperator
-from windrow.operators.changes import Appearing, Changes, Clocked, Entering, Leaving, Retract, Starting
+from windrow.operators.changes import Appearing, Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
-from windrow.operators.elements import Elements, concat
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.history import HistoryOperator, LifetimesOperator, default_key
 from windrow.operators.holistic import HolisticOperator
-from windrow.operators.join import PART_ROWS, JoinOperator, Part, Planner
+from windrow.operators.join import JoinOperator, Planner
+from windrow.operators.join_steps import Part
 from windrow.operators.linear import (
     Bounds,
     CallOperator,
@@ -45,7 +44,7 @@ from windrow.operators.linear import (
 )
 from windrow.operators.materialize import Materialize
 from windrow.operators.protocol import Operator
-from windrow.operators.quantise import QuantiseOperator, round_up
+from windrow.operators.quantise import QuantiseOperator
 from windrow.operators.sample import Instants, Moments, Restore, Sample, Snapshots
 from windrow.operators.session import SESSION, SessionAggregate, SessionWindow
 from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
@@ -60,6 +59,7 @@ from windrow.plan.bands import bands
 from windrow.plan.expr import Expr, column
 from windrow.plan.internal import numbered, only_selects
 from windrow.plan.patterns import Pattern, annotate
+from windrow.plan.steps import Dataflow, grid_of
 from windrow.plan.timestamped import dates
 from windrow.scalar_engine import quote
 
@@ -68,112 +68,8 @@ STRATEGIES = ("upa", "negative", "direct")
 Functions = Mapping[str, Callable[..., object]]
 
 
-@dataclass(frozen=True)
-class Step:
-    """One operator of a dataflow, and the steps it reads. A source has no operator: its elements come from outside.
-
-    `signed`: its output may hold negative elements. `static`: it comes from tables that do not reach back, so its rows
-    only meet rows that come after them.
-    """
-
-    operator: Operator | None
-    inputs: tuple[int, ...]
-    node: n.Node
-    schema: Mapping[str, pa.DataType]
-    signed: bool = False
-    static: bool = False
-    grid: tuple[int, int] | None = None
-
-    def start(self, ts: int) -> None:
-        """Start the operator's clock; in a periodic block it starts at the first evaluation."""
-        if self.operator is not None:
-            at = ts if self.grid is None else int(round_up(np.array([ts]), *self.grid)[0])
-            self.operator.start(at)
-
-
-SIGNED: tuple[type, ...] = (
-    RowsWindow, Retract, BagOperator, ContinuousAggregate, TopNOperator, AnalyticOperator, HolisticOperator, Changes,
-)  # fmt: skip
-"""Operators that make negative elements of their own; all others pass on those they get, or take none."""
-
-UNSIGNED: tuple[type, ...] = (
-    DeltaStar, GridAggregate, Entering, Leaving, Starting, Appearing, Snapshots, Sample, Restore, Moments,
-)  # fmt: skip
-"""Operators that never send a negative element, whatever they get."""
-
-
-@dataclass
-class Dataflow:
-    """Operators in an order in which each reads only earlier ones; the last is the query's answer."""
-
-    steps: list[Step] = field(default_factory=list)
-
-    def add(
-        self, operator: Operator | None, inputs: Sequence[int], node: n.Node, schema: Mapping[str, pa.DataType]
-    ) -> int:
-        signed = isinstance(operator, SIGNED) or any(self.steps[i].signed for i in inputs)
-        if isinstance(operator, UnionOperator):
-            signed |= any(operator.negated)
-        signed |= isinstance(node, n.TableScan) and node.retroactive
-        signed &= not isinstance(operator, UNSIGNED)
-        if isinstance(operator, AggregateJoin | Totals):
-            signed = operator.period is None
-        elif isinstance(operator, AggregateDeltas):
-            signed = False
-        elif isinstance(operator, DeltaStar):
-            signed = operator.log
-        static = isinstance(node, n.TableScan) and not node.retroactive
-        if isinstance(operator, SelectOperator | ProjectOperator | CallOperator | UnnestOperator):
-            static = self.steps[inputs[0]].static
-        grid = None
-        if isinstance(node, n.Aggregate) or isinstance(operator, Clocked):
-            grid = _grid(node.input if isinstance(node, n.Emit | n.Append) else node)
-        self.steps.append(Step(operator, tuple(inputs), node, dict(schema), signed, static, grid))
-        return len(self.steps) - 1
-
-
 CHAIN = n.Filter | n.Project | n.Call | n.WindowBounds
 """Nodes that look at each row of an evaluation by itself."""
-
-LINEAR: tuple[type, ...] = (SelectOperator, ProjectOperator, CallOperator, UnnestOperator, Starting)
-"""Operators that look at each row by itself: what they do to parts of a batch, they do to the batch."""
-
-
-def in_parts(flow: Dataflow, index: int, inputs: Sequence[Elements], frontier: int) -> Iterator[Elements] | None:
-    """The answer of a flow whose step `index` is a join with nothing but linear steps behind it, in parts; else None.
-
-    A part has about `PART_ROWS` rows, so what lies between the join and the answer stays small however large that is.
-    """
-    join, rest = flow.steps[index].operator, flow.steps[index + 1 :]
-    chained = all(step.inputs == (index + k,) for k, step in enumerate(rest))
-    if (
-        not isinstance(join, JoinOperator)
-        or not rest
-        or not chained
-        or not all(isinstance(s.operator, LINEAR) for s in rest)
-    ):
-        return None
-    return _parts(join.parts_of(inputs, frontier), rest, frontier)
-
-
-def _parts(found: Iterator[Elements], rest: Sequence[Step], frontier: int) -> Iterator[Elements]:
-    def behind(parts: list[Elements]) -> Elements:
-        rows = concat(parts)
-        for step in rest:
-            assert step.operator is not None
-            rows = step.operator.advance([rows], frontier)
-        return rows
-
-    waiting: list[Elements] = []
-    size = 0
-    for part in found:
-        if waiting and size + len(part) > PART_ROWS:
-            yield behind(waiting)
-            waiting, size = [], 0
-        waiting.append(part)
-        size += len(part)
-    if waiting:
-        yield behind(waiting)
 
 
 @dataclass(frozen=True)
@@ -483,7 +379,7 @@ class _Lowering:
     def _aggregate(self, node: n.Aggregate) -> int:
         operator: Operator
         calls = [Aggregation(c.kind, c.column, c.output, c.type, c.distinct, c.parameters) for c in node.calls]
-        early = self.tuning.aggregation != "late" and self.strategy == "upa" and (_grid(node) or (0, 0))[1] == 0
+        early = self.tuning.aggregation != "late" and self.strategy == "upa" and (grid_of(node) or (0, 0))[1] == 0
         shape = aggregation_join(node) if early else None
         if shape is not None:
             joined = self._aggregate_join(node, calls, shape)
@@ -656,15 +552,6 @@ def _chain(root: n.Node) -> frozenset[n.Node]:
     return frozenset(found)
 
 
-def _grid(node: n.Node) -> tuple[int, int] | None:
-    """The period and offset of the block that a node is in, if it has one."""
-    if isinstance(node, n.Quantise):
-        return node.period, node.offset
-    if isinstance(node, n.Window | n.Emit | n.Append):
-        return None
-    return next((p for i in node.inputs if (p := _grid(i)) is not None), None)
-
-
 def formula(e: Expr, rename: Mapping[str, str] | None = None) -> Formula:
     """An expression for the operators; `rename` maps columns to other names."""
     names = rename or {}
@@ -674,4 +561,4 @@ def formula(e: Expr, rename: Mapping[str, str] | None = None) -> Formula:
     return Formula(sql, e.type, reads, copies)
 
 
-__all__ = ["STRATEGIES", "Dataflow", "Step", "Tuning", "formula", "lower"]
+__all__ = ["STRATEGIES", "Tuning", "formula", "lower"]

@@ -32,8 +32,9 @@ from windrow.operators.elements import BEGINNING, INF, Elements, concat, one
 from windrow.operators.state.run import Run
 from windrow.optimize.rule import rewrite, with_root
 from windrow.plan.dataflow import answer
-from windrow.plan.lower import Dataflow, lower, lower_part
+from windrow.plan.lower import lower, lower_part
 from windrow.plan.nodes import Scan, TableScan, Window, WindowKind, walk
+from windrow.plan.steps import Dataflow
 from windrow.runtime import view
 from windrow.runtime.history_reader import HistoryFigures, ScanWish, rows_of, span_of, youngest_first
 from windrow.runtime.question_plans import QuestionPlan, QuestionPlans

@@ -13,7 +13,7 @@ import numpy as np
 from windrow.operators.aggregates.vectors import Bools
 from windrow.operators.elements import Elements, Int64s
 from windrow.operators.keys import hash_rows
-from windrow.runtime.partitioning import How, Partitioning
+from windrow.runtime.placement import How, Partitioning
 
 
 def route(

@@ -19,7 +19,7 @@ import numpy as np
 
 from windrow.operators.elements import Elements, Int64s
 from windrow.operators.keys import hash_rows
-from windrow.runtime.partitioning import Partitioning
+from windrow.runtime.placement import Partitioning
 
 SAMPLE = 8192
 """Rows of an input that are looked at per task and tick."""

@@ -14,8 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from windrow.operators.aggregate_join import AggregateDeltas, PlanChoice, SideFigures, figures
-from windrow.operators.join import JoinOperator, JoinOrders, JoinReport, Matches, Orders, Probes
+from windrow.operators.aggregate_join import AggregateDeltas
+from windrow.operators.aggregate_join_figures import PlanChoice, SideFigures, figures
+from windrow.operators.join import JoinOperator
+from windrow.operators.join_steps import JoinOrders, JoinReport, Matches, Orders, Probes
 from windrow.operators.protocol import Operator
 from windrow.operators.statistics import Observed, Seen, merged
 

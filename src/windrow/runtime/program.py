@@ -15,8 +15,9 @@ import pyarrow as pa
 from windrow.catalog import StreamDef
 from windrow.operators.elements import BEGINNING, Int64s
 from windrow.plan.expr import Expr, Ref
-from windrow.plan.lower import Dataflow, Tuning, lower, lower_archived, lower_kept
+from windrow.plan.lower import Tuning, lower, lower_archived, lower_kept
 from windrow.plan.nodes import QueryPlan, Scan, scanned
+from windrow.plan.steps import Dataflow
 from windrow.plan.weights import gate_of
 from windrow.runtime.admission import Quotas
 from windrow.runtime.deadlines import DeadlineProgram
@@ -24,7 +25,8 @@ from windrow.runtime.heavy_keys import Since, hashes
 from windrow.runtime.join_choices import Chosen, watch_orders, watch_plan
 from windrow.runtime.membership import FamilyProgram, JoinProgram
 from windrow.runtime.messages import RunsBySlot, StreamMark
-from windrow.runtime.partitioning import Exchange, Partitioning, Placement, place
+from windrow.runtime.partitioning import place
+from windrow.runtime.placement import Exchange, Partitioning, Placement
 from windrow.runtime.pruning import RowBox, row_boxes
 from windrow.sharing.conditions import EVERYTHING, Condition, condition
 from windrow.store.runs import RunPlace, RunRef

@@ -16,7 +16,7 @@ from windrow.operators.elements import Elements, Int64s, concat
 from windrow.operators.join import JoinOperator
 from windrow.operators.state.run import elements_of
 from windrow.runtime.exchange import belonging
-from windrow.runtime.partitioning import Partitioning
+from windrow.runtime.placement import Partitioning
 from windrow.runtime.program import Program
 from windrow.runtime.task_state import WAITING, QueryState
 from windrow.store.runs import RunRef

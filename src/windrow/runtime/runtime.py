@@ -25,8 +25,9 @@ from windrow.errors import SourceError, StateError, WindrowError
 from windrow.operators.at_exit import gate
 from windrow.operators.elements import BEGINNING
 from windrow.runtime import view
+from windrow.runtime.change import Change, Frames
 from windrow.runtime.deadlines import Deadlines, technique_of
-from windrow.runtime.declarations import Change, Declarations, Frames
+from windrow.runtime.declarations import Declarations
 from windrow.runtime.delivery import Delivery, settle
 from windrow.runtime.job import Feed, Job
 from windrow.runtime.late import LateRowsStore

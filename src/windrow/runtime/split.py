@@ -22,7 +22,6 @@ import pyarrow as pa
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.mergeable import MergeableAggregate, merges
 from windrow.operators.elements import INF, Elements, Int64s, concat
-from windrow.plan.lower import Dataflow, in_parts
 from windrow.plan.nodes import (
     Aggregate,
     Call,
@@ -40,6 +39,7 @@ from windrow.plan.nodes import (
     walk,
 )
 from windrow.plan.patterns import lifetimes
+from windrow.plan.steps import Dataflow, in_parts
 
 LINEAR = (Filter, Project, Call)
 

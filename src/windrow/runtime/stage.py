@@ -17,8 +17,8 @@ import numpy as np
 from windrow.errors import StateError, as_failure
 from windrow.operators.changes import cancel
 from windrow.operators.elements import BEGINNING, INF, Elements, concat, one
-from windrow.plan.lower import in_parts
 from windrow.plan.nodes import TableScan
+from windrow.plan.steps import in_parts
 from windrow.runtime.exchange import route, share
 from windrow.runtime.heavy_keys import KeyCounts, frequent, fresh
 from windrow.runtime.join_choices import JoinMeasurement, follow, report, sampled, scaled
@@ -38,7 +38,7 @@ from windrow.runtime.messages import (
     StreamMark,
     TaskReport,
 )
-from windrow.runtime.partitioning import Partitioning
+from windrow.runtime.placement import Partitioning
 from windrow.runtime.program import Program, frontier
 from windrow.runtime.rebalance import move
 from windrow.runtime.shared_aggregation import FamilyState, recalled

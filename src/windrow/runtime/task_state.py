@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from windrow.operators.elements import Elements, concat
 from windrow.operators.state.run import Run, elements_of, run_of
-from windrow.plan.lower import Dataflow
+from windrow.plan.steps import Dataflow
 from windrow.runtime.join_choices import follow
 from windrow.runtime.program import Program, ProgramLayout, QueryProgram
 from windrow.runtime.shared_aggregation import FamilyState

@@ -33,7 +33,7 @@ from windrow.sharing.feeds import PredicateSynopsis, ShardsKey, SpaceReaders
 from windrow.sharing.index import PredicateIndex
 from windrow.sharing.member import Counters, FamilyMember, Kind, Member, Spent, UserCall, cost_group
 from windrow.sharing.query_group import Batch, Instants, QueryGroup, parts
-from windrow.sharing.shards import DueQuery as ShardsDue
+from windrow.sharing.shard_blocks import DueQuery as ShardsDue
 from windrow.sharing.shards import Shards
 from windrow.sharing.synopsis_store import DueAnswers, Entries, SynopsisStore
 from windrow.sharing.windows import PAIRED

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
-from windrow.operators.join import JoinOperator, Part
+from windrow.operators.join import JoinOperator
+from windrow.operators.join_steps import Part
 from windrow.sharing.recognise import FamilySource
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -43,9 +43,18 @@ from windrow.sharing.conditions import Condition
 from windrow.sharing.edges import Edges
 from windrow.sharing.kernels import add_to_grid, carry_to_grid, greatest, instants_best, number, tally
 from windrow.sharing.lanes import Best, Lanes, SlicedRows, lanes_of
-from windrow.sharing.member import Member
+from windrow.sharing.shard_blocks import (
+    Chosen,
+    DueQuery,
+    PartialBlock,
+    Picked,
+    WindowTotals,
+    chosen,
+    clipped,
+    relaid_block,
+    within,
+)
 from windrow.sharing.together import RankedWindows, ReadValues, answered
-from windrow.sharing.windows import SlideWindow
 
 MOST_STAMPS = 1 << 20
 MOST_POINTS = 1 << 22
@@ -54,93 +63,6 @@ MOST_TOTALS = 1 << 25
 SLIDES_KEPT = 4
 """Totals are kept of windows that are at least so many slides long."""
 _NONE: Int64s = np.zeros(0, np.int64)
-
-
-@dataclass(frozen=True)
-class DueQuery:
-    """A query that has the instants number `first..last` of its window to answer."""
-
-    condition: Condition
-    keys: tuple[str, ...]
-    calls: tuple[Aggregation, ...]
-    window: SlideWindow
-    first: int
-    last: int
-    since: int  # the epoch it joined in: older blocks are not for it
-
-    @staticmethod
-    def of(member: Member, first: int, last: int, since: int) -> DueQuery:
-        """What a member has to answer."""
-        return DueQuery(member.condition, member.kind.keys, member.kind.calls, member.window, first, last, since)
-
-    def end(self, number: int) -> int:
-        """Where the window ends at an instant, in the time of rows."""
-        return number * self.window.slide + self.window.phase
-
-    def first_with(self, times: Int64s) -> Int64s:
-        """The number of the first instant whose window ends at or after these times of rows."""
-        return -((self.window.phase - times) // self.window.slide)
-
-    def elements(self, numbers: Int64s, columns: dict[str, pa.Array]) -> Elements:
-        """Rows that are answers at these instants."""
-        ts = numbers * self.window.slide + self.window.offset
-        return Elements(ts, ts + self.window.slide, np.ones(len(ts), np.int8), columns)
-
-
-@dataclass
-class PartialBlock:
-    """Partials of one space; `epoch` counts the indexes, and a query reads none older than the one it joined in."""
-
-    space: CellSpace
-    epoch: int
-    edge: Int64s
-    cell: Int64s
-    slot: Int64s
-    rows: Int64s  # [partials, 1]
-    layouts: dict[str, SumLanes] = field(default_factory=dict)
-    lanes: dict[str, Int64s] = field(default_factory=dict)
-    bests: dict[tuple[str, bool], tuple[Int64s, Bools]] = field(default_factory=dict)
-    values: dict[str, pa.Array] = field(default_factory=dict)
-    only: frozenset[str] | None = None  # history that these queries alone may read
-    run: Run | None = None  # once asked for
-
-    def __len__(self) -> int:
-        return len(self.edge)
-
-    def take(self, at: Int64s) -> PartialBlock:
-        picks = pa.array(at)
-        return PartialBlock(
-            self.space, self.epoch, self.edge[at], self.cell[at], self.slot[at], self.rows[at], self.layouts,
-            {c: m[at] for c, m in self.lanes.items()},
-            {k: (c[at], f[at]) for k, (c, f) in self.bests.items()},
-            {c: v.take(picks) for c, v in self.values.items()},
-            self.only,
-        )  # fmt: skip
-
-
-@dataclass
-class WindowTotals:
-    """The rows and lanes of every slot in a query's window at instant `at`."""
-
-    at: int
-    rows: Int64s  # [slots, 1]
-    layouts: dict[str, SumLanes] = field(default_factory=dict)
-    lanes: dict[str, Int64s] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        return self.rows.size + sum(m.size for m in self.lanes.values())
-
-    def grown(self, slots: int) -> None:
-        """Have room for more slots."""
-        more = slots - len(self.rows)
-        if more > 0:
-            self.rows = _padded(self.rows, more)
-            self.lanes = {c: _padded(m, more) for c, m in self.lanes.items()}
-
-
-def _padded(lanes: Int64s, more: int) -> Int64s:
-    return np.concatenate((lanes, np.zeros((more, lanes.shape[1]), np.int64)))
 
 
 class Shards:
@@ -348,7 +270,7 @@ class Shards:
         """One element per live group and instant, and how many partials were read."""
         if self.keys and not self.values and self._steady(due):
             return self._answer_totals(due, name)
-        chosen = [c for b in self.blocks if (c := _chosen(b, due, name)) is not None]
+        chosen = [c for b in self.blocks if (c := chosen(b, due, name)) is not None]
         read = sum(len(c.at) for c in chosen)
         if self.keys and not read:
             return self._empty(due), 0
@@ -374,7 +296,7 @@ class Shards:
         end = np.array([d.end(d.first) for d in dues])
         windows = RankedWindows.of(end - np.array([d.window.range for d in dues]), end)
         low, high = int(windows.begin.min()), int(end.max())
-        picked = [p for b in blocks if (p := _within(b, dues[0], names[0], low, high)) is not None]
+        picked = [p for b in blocks if (p := within(b, dues[0], names[0], low, high)) is not None]
         read = ReadValues.concat([self._reading(p) for p in picked], {v: self.types[v] for v in self.values})
         found = answered(windows, read, dues[0].calls, self.types, bool(self.keys))
         if found is None:
@@ -424,7 +346,7 @@ class Shards:
         """The totals of a window, read from all its partials."""
         totals = WindowTotals(at, np.zeros((self.groups.capacity, 1), np.int64))
         end = due.end(at)
-        found = [p for b in self.blocks if (p := _within(b, due, name, end - due.window.range, end)) is not None]
+        found = [p for b in self.blocks if (p := within(b, due, name, end - due.window.range, end)) is not None]
         self._add(totals, due, found, 1)
         return totals, sum(len(p.at) for p in found)
 
@@ -452,9 +374,9 @@ class Shards:
         """The answers at instants `first..last`, and the totals moved there."""
         totals.grown(self.groups.capacity)
         begin, end, length = due.end(first - 1), due.end(last), due.window.range
-        new = [p for b in self.blocks if (p := _within(b, due, name, begin, end)) is not None]
+        new = [p for b in self.blocks if (p := within(b, due, name, begin, end)) is not None]
         gone = min(end - length, begin)  # what comes and leaves within the interval is among the new
-        old = [p for b in self.blocks if (p := _within(b, due, name, begin - length, gone)) is not None]
+        old = [p for b in self.blocks if (p := within(b, due, name, begin - length, gone)) is not None]
         present = totals.rows[:, 0] > 0
         for p in new:
             present[p.block.slot[p.at]] = True
@@ -485,7 +407,7 @@ class Shards:
                 layout = layout.union(p.block.layouts[column])
             self._widened(totals, column, layout)
             if layout.width:
-                relay = partial(_relaid_block, column=column, layout=layout)
+                relay = partial(relaid_block, column=column, layout=layout)
                 columns[column] = summed(totals.lanes[column], relay)
             else:
                 columns[column] = np.zeros((height * groups, 0), np.int64)
@@ -533,7 +455,7 @@ class Shards:
     ) -> Elements:
         height, groups = last - first + 1, len(slots)
         points = height * groups
-        clipped = [_clipped(c, local, first, last) for c in chosen]
+        clipped = [clipped(c, local, first, last) for c in chosen]
 
         def summed(lanes: Sequence[Int64s], width: int) -> Int64s:
             grid = np.zeros((points, width), np.int64)
@@ -583,7 +505,7 @@ class Shards:
         height, groups = due.last - due.first + 1, len(slots)
         group, row, delta, base = [_NONE], [_NONE], [_NONE], 0
         for c in chosen:
-            at, begin, end, slot = _clipped(c, local, due.first, due.last)
+            at, begin, end, slot = clipped(c, local, due.first, due.last)
             counts = end - begin + 1
             which = np.repeat(np.arange(len(at)), counts)
             instant = np.repeat(begin, counts) + np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -610,49 +532,6 @@ class Shards:
         return due.elements(due.first + shown // groups, found)
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """Partials of a block that a query reads, each at instants `first..last`."""
-
-    block: PartialBlock
-    at: Int64s
-    first: Int64s
-    last: Int64s
-
-
-def _readable(block: PartialBlock, due: DueQuery, name: str) -> bool:
-    """Whether a block is for a query: made since it joined, or its own history; and of its space."""
-    mine = block.epoch >= due.since if block.only is None else name in block.only
-    return mine and due.condition in block.space.number
-
-
-def _chosen(block: PartialBlock, due: DueQuery, name: str) -> Chosen | None:
-    if not _readable(block, due, name):
-        return None
-    inside = block.space.inside(block.space.number[due.condition], block.cell)
-    first = np.maximum(due.first_with(block.edge), due.first)
-    last = np.minimum(due.first_with(block.edge + due.window.range) - 1, due.last)
-    at = np.flatnonzero(inside & (first <= last))
-    return Chosen(block, at, first[at], last[at]) if len(at) else None
-
-
-@dataclass(frozen=True)
-class Picked:
-    """Partials of a block."""
-
-    block: PartialBlock
-    at: Int64s
-
-
-def _within(block: PartialBlock, due: DueQuery, name: str, low: int, high: int) -> Picked | None:
-    """The partials that a query reads with edges in `(low, high]`; blocks are in the order of their edges."""
-    if not _readable(block, due, name):
-        return None
-    begin, end = np.searchsorted(block.edge, (low, high), "right")
-    at = begin + np.flatnonzero(block.space.inside(block.space.number[due.condition], block.cell[begin:end]))
-    return Picked(block, at) if len(at) else None
-
-
 def _sliced(ts: Int64s, edges: Edges) -> SlicedRows:
     """Rows cut at the edges; the last slice ends at the first edge beyond them."""
     _, every = edges.own(ts, int(ts[-1]))
@@ -662,18 +541,6 @@ def _sliced(ts: Int64s, edges: Edges) -> SlicedRows:
 
 def _summed_columns(calls: Sequence[Aggregation]) -> list[str]:
     return list(dict.fromkeys(c.column for c in calls if c.column is not None))
-
-
-def _relaid_block(block: PartialBlock, column: str, layout: SumLanes) -> Int64s:
-    return relaid(block.lanes[column], block.layouts[column], layout)
-
-
-def _clipped(c: Chosen, local: Int64s, first: int, last: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """(partials, first instant, last instant, local group) within `first..last`, instants counted from `first`."""
-    begin, end = np.maximum(c.first, first) - first, np.minimum(c.last, last) - first
-    seen = begin <= end
-    at, begin, end = (c.at, begin, end) if seen.all() else (c.at[seen], begin[seen], end[seen])
-    return at, begin, end, local[c.block.slot[at]]
 
 
 def _numbered(

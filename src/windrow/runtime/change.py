@@ -1,0 +1,112 @@
+"""A change of what is declared: a value that is put in force between two ticks, all of it or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from windrow.catalog import (
+    ArchiveDef,
+    Catalog,
+    Declared,
+    Instance,
+    QueriesDef,
+    StreamDef,
+    TableDef,
+    TemplateDef,
+)
+from windrow.plan.nodes import QueryPlan
+from windrow.runtime.tables import TableSource
+from windrow.sources.protocol import Source
+
+Functions = Mapping[str, Callable[..., object]]
+
+
+class Frames(Protocol):
+    """What a runtime knows of the DataFrames that a program hands in."""
+
+    def knows(self, data: object) -> bool:
+        """Whether this is a DataFrame."""
+
+    def columns(self, frame: Any) -> dict[str, pa.DataType]:
+        """Its columns as Arrow types."""
+
+    def source(self, frame: Any, stream: StreamDef, checkpoint: str) -> Source:
+        """A streaming DataFrame as the source of a stream."""
+
+    def table(self, frame: Any) -> TableSource:
+        """A DataFrame as the content of a table."""
+
+
+_PLURAL = {
+    "stream": "streams", "table": "tables", "query": "queries", "archive": "archives", "template": "templates",
+    "queries": "groups",
+}  # fmt: skip
+
+
+class InstancePlanner(Protocol):
+    """Who plans the instances of templates."""
+
+    def plans(self, template: TemplateDef, instances: Iterable[Instance], catalog: Catalog) -> dict[str, QueryPlan]:
+        """The plan of every instance, by its name."""
+
+    def like(self, template: TemplateDef, catalog: Catalog) -> QueryPlan:
+        """The plan of some instance."""
+
+    def wanted(self, queries: QueriesDef, template: TemplateDef, rows: pa.Table) -> dict[str, Instance]:
+        """The instances that the rows of a table ask for."""
+
+
+@dataclass
+class Change:
+    """What one script changes: declarations that come and names that go; `data`: what the program hands in with them.
+
+    A name may be in both: it is dropped and declared anew.
+    """
+
+    catalog: Catalog
+    functions: Functions
+    streams: dict[str, StreamDef] = field(default_factory=dict)
+    tables: dict[str, TableDef] = field(default_factory=dict)
+    queries: dict[str, QueryPlan] = field(default_factory=dict)
+    archives: dict[str, ArchiveDef] = field(default_factory=dict)
+    templates: dict[str, TemplateDef] = field(default_factory=dict)
+    groups: dict[str, QueriesDef] = field(default_factory=dict)
+    dropped: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in _PLURAL})
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, kind: str, item: Declared) -> None:
+        """Declare something."""
+        getattr(self, _PLURAL[kind])[item.name.lower()] = item
+
+    def drop(self, kind: str, name: str) -> None:
+        """Drop something; what this change has declared is only forgotten."""
+        if getattr(self, _PLURAL[kind]).pop(name.lower(), None) is None:
+            self.dropped[kind].add(name.lower())
+
+    @property
+    def only_drops(self) -> bool:
+        """Whether nothing comes."""
+        return not any(getattr(self, plural) for plural in _PLURAL.values())
+
+    @property
+    def only_queries_come(self) -> bool:
+        """Whether it need not wait for the end of a tick."""
+        budgets = any(q.budget is not None for q in self.queries.values())
+        others = self.streams or self.tables or self.archives or self.groups
+        return not (others or any(self.dropped.values()) or budgets)
+
+
+@dataclass(frozen=True)
+class InstanceChange:
+    """A change of the instances of a group, with the plans of those that come."""
+
+    queries: QueriesDef
+    template: TemplateDef
+    like: QueryPlan
+    come: Mapping[str, Instance]
+    gone: Mapping[str, Instance]
+    plans: Mapping[str, QueryPlan]
