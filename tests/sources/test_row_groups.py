@@ -15,7 +15,11 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 import windrow
+from windrow.catalog import StreamDef
+from windrow.errors import SourceError
+from windrow.sources.data_file import DataFile
 from windrow.sources.read_parquet import ParquetPiece
+from windrow.store.place import Place
 
 COLUMNS = "(ts BIGINT, a BIGINT, x DOUBLE, t TIMESTAMP, s VARCHAR) TIMESTAMP BY ts"
 TESTS = (
@@ -106,3 +110,16 @@ def test_time_passes_over_what_is_skipped() -> None:
     assert [r["a"] for r in got["q"]] == [3, 4, 5, 6, 7, 8]
     assert sum(read) == 10
     assert status["streams"]["s"]["rows"] == 60 and status["frontier"] == 28
+
+
+def test_a_file_that_cannot_be_read_is_left_to_its_reader(tmp_path: Path) -> None:
+    """Asking a footer raises nothing: not for what is no Parquet, nor for columns of other types."""
+    definition = StreamDef("s", {"ts": pa.int64(), "a": pa.int64()}, "ts")
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 is not enough")
+    parquet.write_table(pa.table({"ts": [1], "a": ["x"]}), tmp_path / "other.parquet")
+    for name in ("bad.parquet", "other.parquet"):
+        file = DataFile(Place.of(str(tmp_path)), name, (tmp_path / name).stat().st_size)
+        piece = ParquetPiece(file, 0, 1, 1)
+        assert piece.without(definition, ["a"], lambda group: True) == (piece, [])
+        with pytest.raises(SourceError):
+            list(piece.read(definition, None))

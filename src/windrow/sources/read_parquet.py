@@ -58,12 +58,17 @@ class ParquetPiece:
     def without(
         self, stream: StreamDef, columns: Sequence[str], unwanted: Unwanted
     ) -> tuple[ParquetPiece, list[RowGroup]]:
-        """The piece less the row groups that nobody wants, and these; `columns`: those whose ends are asked about."""
+        """The piece less the row groups that nobody wants, and these; `columns`: those whose ends are asked about.
+
+        A file that cannot be read stays whole: whoever reads it says why, and decides.
+        """
         try:
-            with reading(stream, self.file.path), self.file.open() as handle, parquet.ParquetFile(handle) as file:
-                footer, groups = file.metadata, self._groups(file.metadata)
+            with self.file.open() as handle, parquet.ParquetFile(handle) as file:
+                footer = file.metadata
+                self._names(stream, file)
+                groups = self._groups(footer)
                 found = {i: g for i in groups if (g := _described(stream, columns, footer, i)) is not None}
-        except SourceError:  # whoever reads it says so
+        except (SourceError, pa.ArrowException, OSError):
             return self, []
         skipped = {i: g for i, g in found.items() if unwanted(g)}
         return replace(self, skipped=frozenset(skipped)), list(skipped.values())
@@ -79,9 +84,7 @@ class ParquetPiece:
             self.file.open() as handle,
             parquet.ParquetFile(handle, pre_buffer=not self.file.place.local) as file,
         ):
-            types = dict(zip(file.schema_arrow.names, file.schema_arrow.types, strict=True))
-            names = find_columns(stream, self.file.path, self.file.given, list(types), stream.columns)
-            check_types(stream, self.file, {n: types[have] for n, have in names.items()})
+            names = self._names(stream, file)
             first = 1 + sum(file.metadata.row_group(i).num_rows for i in range(self.first))
             within = " of the row groups that are read" if self.skipped else ""
             for batch in file.iter_batches(
@@ -90,6 +93,13 @@ class ParquetPiece:
                 rows = shaped(stream, self.file, batch, names, wanted)
                 yield with_times(stream, self.file.path, first, rows, report, within)
                 first += batch.num_rows
+
+    def _names(self, stream: StreamDef, file: Any) -> dict[str, str]:
+        """The file's own name of each declared column; types that do not fit are refused."""
+        types = dict(zip(file.schema_arrow.names, file.schema_arrow.types, strict=True))
+        names = find_columns(stream, self.file.path, self.file.given, list(types), stream.columns)
+        check_types(stream, self.file, {n: types[have] for n, have in names.items()})
+        return names
 
     def _groups(self, footer: Any) -> list[int]:
         return [g for g in range(self.first, min(self.stop, footer.num_row_groups)) if g not in self.skipped]
