@@ -211,3 +211,10 @@ def test_shedding_ignores_what_lies_under_nulls(pattern, poison, poisoned_elemen
     dirty, hidden = poison.poisoned_table(rows, pattern, 1), poison.poisoned_table(facts, pattern, 2)
     got = windrow.run(query, {"r": dirty, "s": dirty}, {"f": hidden}, runtime="local")["q1"]
     assert want.num_rows and got.to_pylist() == want.to_pylist()
+
+
+def test_the_buffers_of_nothing_may_hold_anything():
+    """Lists without elements come with a buffer for these of any size."""
+    nothing = pa.Array.from_buffers(pa.float64(), 0, [None, pa.py_buffer(b"twelve bytes")])
+    lists = pa.ListArray.from_arrays(pa.array([0, 0, 0], pa.int32()), nothing)
+    assert len(set(hash_rows([lists], 2).tolist())) == 1

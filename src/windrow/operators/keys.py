@@ -175,10 +175,12 @@ def _hash_intervals(column: pa.Array) -> NDArray[np.uint64]:
 
 def _hash_values(column: pa.Array) -> NDArray[np.uint64]:
     type_ = column.type
+    if not len(column):  # the buffers of nothing may hold anything
+        return np.zeros(0, np.uint64)
     if pa.types.is_null(type_):
         return np.full(len(column), _NULL)
     if pa.types.is_interval(type_):
-        return _hash_intervals(column) if len(column) else np.zeros(0, np.uint64)
+        return _hash_intervals(column)
     if pa.types.is_boolean(type_):
         return mix(np.asarray(column.fill_null(False)).astype(np.uint64))
     if pa.types.is_decimal(type_):
