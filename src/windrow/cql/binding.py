@@ -97,7 +97,25 @@ class Explain:
     format: str
 
 
-Bound = CreateStream | CreateTable | CreateQuery | CreateArchive | CreateTemplate | CreateQueries | Drop | Explain
+@dataclass(frozen=True)
+class Unchanged:
+    """IF NOT EXISTS, and it does."""
+
+    kind: str
+    name: str
+
+
+Bound = (
+    Unchanged
+    | CreateStream
+    | CreateTable
+    | CreateQuery
+    | CreateArchive
+    | CreateTemplate
+    | CreateQueries
+    | Drop
+    | Explain
+)
 
 
 def bind(statement: Statement, catalog: Catalog) -> Bound:
@@ -120,8 +138,10 @@ def bind(statement: Statement, catalog: Catalog) -> Bound:
     raise TypeError(f"not a statement: {statement!r}")
 
 
-def _declaration(statement: Declaration, catalog: Catalog) -> CreateStream | CreateTable:
+def _declaration(statement: Declaration, catalog: Catalog) -> CreateStream | CreateTable | Unchanged:
     syntax = statement.syntax
+    if statement.if_missing and syntax.name.lower() in catalog.kinds()[syntax.kind]:
+        return Unchanged(syntax.kind, syntax.name)
     span = statement.source.span(syntax.offset)
     try:
         if syntax.kind == "stream":
@@ -171,7 +191,9 @@ def _planned(
     return _bound(statement, catalog, name, one_time)
 
 
-def _select(statement: SelectStatement | RepeatedSelect, catalog: Catalog) -> CreateQuery:
+def _select(statement: SelectStatement | RepeatedSelect, catalog: Catalog) -> CreateQuery | Unchanged:
+    if isinstance(statement, SelectStatement) and statement.if_missing and statement.name.lower() in catalog.queries:
+        return Unchanged("query", statement.name)
     plan = _planned(statement, catalog, statement.name)
     try:
         catalog.add(plan)

@@ -24,6 +24,7 @@ from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.templates import VALUES, QueriesSyntax, TemplateSyntax, parse_queries, parse_template
 from windrow.cql.windows import Amount
 from windrow.errors import CQLSyntaxError, Span
+from windrow.scalar_engine import quote
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -47,19 +48,25 @@ class Statement:
 
 @dataclass(frozen=True)
 class Declaration(Statement):
-    """CREATE STREAM or CREATE TABLE."""
+    """CREATE STREAM or CREATE TABLE; `if_missing`: nothing happens if it is there."""
 
     syntax: DeclarationSyntax
+    if_missing: bool = False
 
 
 @dataclass(frozen=True)
 class SelectStatement(Statement):
-    """CREATE QUERY name AS SELECT [KEEP ...], or a bare SELECT with the name its position gives."""
+    """CREATE QUERY name AS SELECT [KEEP ...], or a bare SELECT with the name its position gives.
+
+    `if_missing`: nothing happens if it is there; `replaces`: one that is there is dropped first.
+    """
 
     name: str
     tree: exp.Query
     name_span: Span
     keep: Amount | None = None
+    if_missing: bool = False
+    replaces: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,14 +148,22 @@ def parse(script: str) -> tuple[Statement, ...]:
     if places is None:
         for cursor in _split(source):
             queries += _is_query(cursor)
-            statements.append(_statement(cursor, queries))
+            statements += _in_turn(_statement(cursor, queries))
         return tuple(statements)
     for begin, end in places:
         found = _known(source, begin, end) or parsed(source, begin, end, queries + 1)
         queries += isinstance(found, SelectStatement | RepeatedSelect)
         if found is not None:
-            statements.append(found)
+            statements += _in_turn(found)
     return tuple(statements)
+
+
+def _in_turn(statement: Statement) -> Iterator[Statement]:
+    """The statement, after the one that drops what it replaces."""
+    if isinstance(statement, SelectStatement) and statement.replaces:
+        place = (statement.span, statement.text, statement.source)
+        yield DropStatement(*place, "query", statement.name, True, statement.name_span)
+    yield statement
 
 
 def _known(source: ScriptText, begin: int, end: int) -> RepeatedSelect | None:
@@ -277,8 +292,9 @@ def _tokenizes(text: str) -> bool:
 
 
 def _is_query(cursor: Cursor) -> bool:
-    words = [str(t.text).upper() for t in cursor.tokens[:2]]
-    return words[0] in ("SELECT", "WITH", "(", "FROM") or words == ["CREATE", "QUERY"]
+    words = [str(t.text).upper() for t in cursor.tokens[:4]]
+    created = words[:2] == ["CREATE", "QUERY"] or words == ["CREATE", "OR", "REPLACE", "QUERY"]
+    return words[0] in ("SELECT", "WITH", "(", "FROM") or created
 
 
 def _statement(cursor: Cursor, position: int) -> Statement:
@@ -304,7 +320,10 @@ def _query(cursor: Cursor) -> exp.Query:
 
 
 def _create(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
+    replaces = cursor.accept("OR", "REPLACE")
     kind = cursor.word.lower()
+    if replaces and kind != "query":
+        raise cursor.unexpected("QUERY", hint="write CREATE OR REPLACE QUERY name AS SELECT ..., or DROP it first")
     if kind not in KINDS:
         raise cursor.unexpected(
             "STREAM, TABLE, QUERY, ARCHIVE, TEMPLATE or QUERIES",
@@ -318,16 +337,20 @@ def _create(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
             return CreateTemplateStatement(*place, template.name, name_span, template)
         queries = parse_queries(cursor, end)
         return CreateQueriesStatement(*place, queries.name, name_span, queries)
+    if_missing = kind in ("stream", "table", "query") and cursor.accept("IF", "NOT", "EXISTS")
     if kind in ("stream", "table"):
-        return Declaration(*place, parse_declaration(cursor, kind))
+        return Declaration(*place, parse_declaration(cursor, kind), if_missing)
     name_span = cursor.source.span(cursor.offset)
     name = cursor.name(f"the name of the {kind}", hint=f"write CREATE {kind.upper()} name AS SELECT ...")
     cursor.expect("AS", hint=f"write CREATE {kind.upper()} {name} AS SELECT ...")
     if kind == "archive":
         select, syntax = split_archive(cursor)
         return CreateArchiveStatement(*place, name, parse_query(cursor.source, select), name_span, syntax)
+    if replaces or if_missing:  # what is kept of it declares it, whatever there was
+        rest = cursor.source.text[cursor.offset : int(cursor.tokens[cursor.end - 1].end) + 1]
+        place = (place[0], f"CREATE QUERY {quote(name)} AS {rest}", place[2])
     keep = split_keep(cursor)
-    return SelectStatement(*place, name, _query(cursor), name_span, keep)
+    return SelectStatement(*place, name, _query(cursor), name_span, keep, if_missing, replaces)
 
 
 def _drop(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
