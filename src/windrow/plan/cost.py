@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import (
+    Admit,
     Aggregate,
     Analytic,
     Append,
@@ -38,6 +39,7 @@ from windrow.plan.nodes import (
     Project,
     Quantise,
     QueryPlan,
+    Route,
     Scan,
     Semi,
     Session,
@@ -161,6 +163,8 @@ class _Model:
             case Filter(predicate=predicate):
                 share = selectivity(predicate, inputs[0].values, self.statistics)
                 return inputs[0].scaled(share), 0.0, inputs[0].flow
+            case Admit() | Route():
+                return inputs[0], 0.0, inputs[0].flow
             case Project(outputs=outputs):
                 copies = all(e.column is not None for _, e in outputs)
                 return _projected(inputs[0], outputs), 0.0, 0.0 if copies else inputs[0].flow

@@ -45,6 +45,7 @@ from windrow.operators.linear import (
 from windrow.operators.materialize import Materialize
 from windrow.operators.protocol import Operator
 from windrow.operators.quantise import QuantiseOperator
+from windrow.operators.route import QUERY, QUERY_TYPE, AdmitOperator, RouteOperator
 from windrow.operators.sample import Instants, Moments, Restore, Sample, Snapshots
 from windrow.operators.session import SESSION, SessionAggregate, SessionWindow
 from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
@@ -98,7 +99,9 @@ def lower(
     last = builder.lower(plan.root)
     if materialized and plan.has_op:
         schema = builder.flow.steps[last].schema
-        builder.flow.add(Materialize(list(schema)), [last], plan.root, schema)
+        last = builder.flow.add(Materialize(list(schema)), [last], plan.root, schema)
+    if plan.parting is not None:
+        builder.part(last, plan.parting, plan.root)
     return builder.flow
 
 
@@ -159,6 +162,10 @@ class _Lowering:
                 return self._append(step, Retract(Fifo), node) if self.strategy == "negative" else step
             case n.Filter():
                 return self._filter(node)
+            case n.Admit():
+                return self._unary(AdmitOperator(node.router), node)
+            case n.Route():
+                return self._unary(RouteOperator(node.router, node.keep), node)
             case n.Project():
                 return self._unary(ProjectOperator([(name, formula(e)) for name, e in node.outputs]), node)
             case n.Call():
@@ -199,6 +206,17 @@ class _Lowering:
             case n.Emit():
                 return self._emit(node)
         raise NotImplementedError(type(node).__name__)
+
+    def part(self, log: int, parting: n.Parting, root: n.Node) -> None:
+        """Tell the answers of several queries apart."""
+        types = self.flow.steps[log].schema
+        schema = {**{c: types[c] for c in parting.keep}, QUERY: QUERY_TYPE}
+        step = self.flow.add(RouteOperator(parting.router, parting.keep, log=True), [log], root, schema)
+        match parting.op:
+            case n.StreamOp.ISTREAM:
+                self._append(step, Entering(), root)
+            case n.StreamOp.DSTREAM:
+                self._append(step, Leaving(), root)
 
     def _unary(self, operator: Operator, node: n.Unary) -> int:
         return self.flow.add(operator, [self.lower(node.input)], node, node.schema)

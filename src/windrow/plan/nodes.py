@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from windrow.operators.route import QUERY, QUERY_TYPE, Router
 from windrow.operators.sorting import SortKey
 from windrow.plan.expr import Expr
 
@@ -195,6 +196,26 @@ class Filter(Unary):
     """Keep rows for which `predicate` is true."""
 
     predicate: Expr = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Admit(Unary):
+    """Keep rows that one of several queries wants."""
+
+    router: Router = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Route(Unary):
+    """Each row once for every query that wants it: the columns `keep`, and whose row it is (`operators/route.py`)."""
+
+    router: Router = None  # type: ignore[assignment]
+    keep: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        types = self.input.schema
+        return {**{c: types[c] for c in self.keep}, QUERY: QUERY_TYPE}
 
 
 @dataclass(frozen=True)
@@ -545,12 +566,24 @@ class Emit(Unary):
 
 
 @dataclass(frozen=True)
+class Parting:
+    """Where the relation of several queries at once becomes the answers of each: see `Route`.
+
+    Its change log is consolidated before, and `op` says what of it the queries show."""
+
+    router: Router
+    keep: tuple[str, ...]
+    op: StreamOp
+
+
+@dataclass(frozen=True)
 class QueryPlan:
     """A registered query: its tree (rooted at an Emit) and how its answer is shown.
 
     `output`: (shown name, internal column) in SELECT order. `has_op`: the answer is a change log.
     `time_type`: the type of `_ts`. `keep`: how long its answers last on disk, in units of its clock.
     `made`: the shape it was made of, with its constants, if others differ from it in constants only.
+    `parting`: it is the plan of several queries, told apart at the end.
     """
 
     name: str
@@ -561,6 +594,7 @@ class QueryPlan:
     budget: TickBudget | None = None
     keep: int | None = None
     made: Made | None = field(default=None, compare=False, repr=False)
+    parting: Parting | None = None
 
     def __getstate__(self) -> dict[str, object]:
         """All but what can be found again; shapes stay where plans are made."""

@@ -25,6 +25,7 @@ from enum import IntEnum
 from windrow.errors import BindingError
 from windrow.plan.internal import only_selects
 from windrow.plan.nodes import (
+    Admit,
     Aggregate,
     Analytic,
     Append,
@@ -40,6 +41,7 @@ from windrow.plan.nodes import (
     Node,
     Project,
     Quantise,
+    Route,
     Scan,
     Semi,
     Session,
@@ -126,7 +128,7 @@ def _rule(node: Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
             return Lifetimes(Pattern.WEAKEST, 1)
         case WindowBounds(period=period):
             return Lifetimes(Pattern.WEAKEST, period)
-        case Filter() | Project() | Call() | Unnest():
+        case Filter() | Project() | Call() | Unnest() | Admit() | Route():
             return inputs[0]
         case Union():
             return _union(inputs)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from windrow.operators.sorting import SortKey
 from windrow.plan.expr import Expr
 from windrow.plan.nodes import (
+    Admit,
     Aggregate,
     AggregateCall,
     Analytic,
@@ -25,6 +26,7 @@ from windrow.plan.nodes import (
     Node,
     Project,
     Quantise,
+    Route,
     Scan,
     Semi,
     Session,
@@ -59,6 +61,10 @@ def words(node: Node, unit: int = 1) -> tuple[str, str]:
             return "window bounds", f"{', '.join(name for name, _ in bounds)} at {every(period, offset, unit)}"
         case Session(text=text):
             return "session", text
+        case Admit(router=router):
+            return "admit", str(router)
+        case Route(router=router):
+            return "route", str(router)
         case Filter(predicate=predicate):
             return "filter", expression(predicate)
         case Project(outputs=outputs):

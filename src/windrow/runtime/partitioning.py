@@ -40,6 +40,7 @@ from windrow.operators.linear import (
 )
 from windrow.operators.materialize import Materialize
 from windrow.operators.quantise import QuantiseOperator
+from windrow.operators.route import AdmitOperator, RouteOperator
 from windrow.operators.sample import Moments, Restore, Sample, Snapshots
 from windrow.operators.session import SessionAggregate, SessionWindow
 from windrow.operators.top_n import TopNOperator
@@ -53,6 +54,8 @@ from windrow.runtime.placement import ANY, EVERYWHERE, ONE, Exchange, HeavySplit
 
 STATELESS = (
     SelectOperator,
+    AdmitOperator,
+    RouteOperator,
     ProjectOperator,
     CallOperator,
     Bounds,
@@ -335,6 +338,8 @@ def _made(step: Step, inputs: Sequence[Partitioning], wanted: Sequence[Partition
         case ProjectOperator():
             copies = {f.copies: name for name, f in reversed(step.operator.outputs) if f.copies}
             return _renamed(lie[0], copies)
+        case RouteOperator():
+            return _renamed(lie[0], {c: c for c in step.operator.keep})
         case SessionAggregate():
             return _renamed(lie[0], {of: name for name, of in step.operator.columns.items()})
         case JoinOperator():

@@ -1,0 +1,91 @@
+"""Rows with the queries they concern.
+
+Queries that differ in conditions only are one dataflow in which a column says whose row it is. A route is where they
+part: it hands each row on once for every query whose condition holds for it. All conditions are answered at once by a
+`Router` (`sharing/plans/router.py`), so the cost is that of rows and of pairs (row, query), not of queries.
+
+Law: the rows with query q in the output are those that a selection by q's condition would have kept, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.changes import cancel
+from windrow.operators.elements import Elements, Int64s
+from windrow.operators.protocol import Stateless
+
+QUERY = "query'"
+"""The column that says whose row it is: a name that no user can give."""
+
+QUERY_TYPE = pa.int32()
+
+
+class Router(Protocol):
+    """Knows which queries want a row."""
+
+    reads: tuple[str, ...]
+
+    def pairs(self, columns: Mapping[str, pa.Array], rows: int) -> tuple[Int64s, Int64s]:
+        """(row, query) for all that want it, in the order of rows."""
+
+    def wanted(self, columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:
+        """Whether any query wants a row."""
+
+    def starts(self, queries: Int64s) -> Int64s | None:
+        """Before which instant each of these queries shows nothing; None: they show all."""
+
+
+def by_number(queries: Int64s) -> Int64s:
+    """The order by query; rows of one stay as they are."""
+    small = queries.astype(np.uint16) if len(queries) and queries.max() < 1 << 16 else queries
+    return np.argsort(small, kind="stable")  # 16 bits are sorted by counting
+
+
+class AdmitOperator(Stateless):
+    """Keep the elements that some query wants."""
+
+    def __init__(self, router: Router) -> None:
+        self.router = router
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        if not len(rows):
+            return rows
+        return rows.filter(self.router.wanted({c: rows.columns[c] for c in self.router.reads}, len(rows)))
+
+
+class RouteOperator(Stateless):
+    """Each element once for every query that wants it, whose number is in the column `QUERY`.
+
+    What began before a query's clock began appears when that begins, if it is still there then. `log`: the input is a
+    consolidated change log, and so is each query's part of the output, though rows may differ in columns that it drops.
+    """
+
+    def __init__(self, router: Router, keep: Sequence[str], *, log: bool = False) -> None:
+        self.router, self.keep, self.log = router, tuple(keep), log
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        if not self.log and (rows.sign < 0).any():
+            rows = cancel(rows)  # once, and not for every query
+        kept = {c: rows.columns[c] for c in self.keep}
+        if not len(rows):
+            return rows.with_columns({**kept, QUERY: pa.array([], QUERY_TYPE)})
+        at, query = self.router.pairs({c: rows.columns[c] for c in self.router.reads}, len(rows))
+        if self.log:  # whoever takes answers apart finds them in order
+            order = by_number(query)
+            at, query = at[order], query[order]
+        made = rows.with_columns(kept).take(at)
+        made = made.with_columns({**made.columns, QUERY: pa.array(query.astype(np.int32))})
+        if self.log:
+            return made if len(kept) == len(rows.columns) else cancel(made)
+        starts = self.router.starts(query)
+        if starts is None or (made.ts >= starts).all():
+            return made
+        made = made.with_lifetimes(np.maximum(made.ts, starts), made.exp)
+        return made.filter(made.ts < made.exp)
