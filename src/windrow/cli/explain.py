@@ -112,7 +112,7 @@ class Explainer:
 
     def _shared(self, plan: QueryPlan) -> dict[str, Any] | None:
         if plan.root.period is None:
-            return None
+            return self._shared_plan(plan)
         from windrow.optimize import optimize
         from windrow.sharing.explain import sharing_of
         from windrow.sharing.registry import Registry
@@ -127,3 +127,16 @@ class Explainer:
             self._registry.leave_alone()
         known = any(p.name == plan.name for p in self._plans)
         return sharing_of(self._registry if known else self._registry.with_plan(plan), plan)
+
+    def _shared_plan(self, plan: QueryPlan) -> dict[str, Any] | None:
+        """With whom a continuous query would be one dataflow; None if it would run by itself."""
+        from windrow.optimize import optimize
+        from windrow.sharing.plans.explain import sharing_of_continuous
+        from windrow.sharing.plans.registry import SharedPlans
+
+        plans = SharedPlans(self.sharing in ("auto", "shards"))
+        others = [optimize(p, off=self.without, strategy=self.strategy) for p in self._plans if p.name != plan.name]
+        for each in (*others, plan):
+            plans.offer(each, materialized=False, start=None, retained=False)
+        plans.settle({})
+        return sharing_of_continuous(plans, plan) if plan.name.lower() in plans.place else None

@@ -126,9 +126,9 @@ class Engine:
         self.catalog = change.catalog
 
     def _sharing(self, plan: QueryPlan) -> dict[str, Any] | None:
-        """What EXPLAIN says of a periodic query's sharing: as it is, or as it would be if it were registered."""
+        """What EXPLAIN says of sharing: as it is, or as it would be if a periodic query were registered."""
         if plan.root.period is None:
-            return None
+            return self.runtime.shared_with(plan)
         from windrow.sharing.explain import sharing_of
 
         registry = self.runtime.sharing

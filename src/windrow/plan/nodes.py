@@ -615,6 +615,22 @@ class QueryPlan:
         return tuple(dict.fromkeys(n.table for n in walk(self.root) if isinstance(n, TableScan)))
 
 
+def routed_scans(node: Node, router: Router | None = None) -> Iterator[tuple[Scan, Router]]:
+    """Every scan whose rows meet nothing before several queries choose among them, and how these choose."""
+    match node:
+        case Admit(router=mine) | Route(router=mine):
+            yield from routed_scans(node.input, mine)
+        case Scan() if router is not None:
+            yield node, router
+        case Project() | Filter():
+            yield from routed_scans(node.input, router)
+        case Window(spec=spec) if spec.kind is not WindowKind.ROWS:
+            yield from routed_scans(node.input, router)
+        case _:
+            for child in node.inputs:
+                yield from routed_scans(child)
+
+
 def scanned(node: Node) -> Iterator[tuple[Scan, tuple[Expr, ...]]]:
     """Every scan below a node, with the predicates that its rows must satisfy before anything else sees them."""
     predicates: list[Expr] = []

@@ -447,6 +447,7 @@ class Declarations:
         query = ticker.queries.get(key)
         if isinstance(query, SharedQuery):
             undo.callback(ticker.sharing.reinstate, ticker.sharing.token(query.plan.name))
+        undo.callback(ticker.plans.reinstate, ticker.plans.token(key))
         undo.callback(_put, ticker.queries, key, query)
         undo.callback(_put, ticker.starts, key, ticker.starts.get(key))
         undo.callback(ticker.choices.reinstate, ticker.choices.of(key))

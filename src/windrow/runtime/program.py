@@ -16,7 +16,7 @@ from windrow.catalog import StreamDef
 from windrow.operators.elements import BEGINNING, Int64s
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.lower import Tuning, lower, lower_archived, lower_kept
-from windrow.plan.nodes import QueryPlan, Scan, scanned
+from windrow.plan.nodes import QueryPlan, Scan, routed_scans, scanned
 from windrow.plan.steps import Dataflow
 from windrow.plan.weights import gate_of
 from windrow.runtime.admission import Quotas
@@ -29,6 +29,7 @@ from windrow.runtime.partitioning import place
 from windrow.runtime.placement import Exchange, Partitioning, Placement
 from windrow.runtime.pruning import RowBox, row_boxes
 from windrow.sharing.conditions import EVERYTHING, Condition, condition
+from windrow.sharing.plans.router import IndexRouter, renamed
 from windrow.store.runs import RunPlace, RunRef
 
 MEASURING = Tuning(watch_orders, "auto", watch_plan, apart=True)
@@ -90,7 +91,13 @@ class QueryProgram:
     def wants(self) -> dict[str, tuple[Condition, ...]]:
         """By stream: where its rows concern this query, a condition for each scan; the rest leaves no trace."""
         found: dict[str, tuple[Condition, ...]] = {}
+        routed = {scan: router for scan, router in routed_scans(self.plan.root) if isinstance(router, IndexRouter)}
         for scan, predicates in scanned(self.plan.root):
+            if scan in routed:  # of several queries
+                shown = {internal: column.lower() for internal, column, _ in scan.columns}
+                all_wanted = tuple(renamed(c, shown) for c in routed[scan].conditions.values())
+                found[scan.stream.lower()] = (*found.get(scan.stream.lower(), ()), *all_wanted)
+                continue
             names = {internal: Expr((Ref(column.lower()),), type_) for internal, column, type_ in scan.columns}
             wanted = condition([p.substitute(names) for p in predicates])
             found[scan.stream.lower()] = (*found.get(scan.stream.lower(), ()), wanted)

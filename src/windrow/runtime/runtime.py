@@ -24,6 +24,7 @@ from windrow.catalog import Catalog
 from windrow.errors import SourceError, StateError, WindrowError
 from windrow.operators.at_exit import gate
 from windrow.operators.elements import BEGINNING
+from windrow.plan.nodes import QueryPlan
 from windrow.runtime import view
 from windrow.runtime.change import Change, Frames
 from windrow.runtime.deadlines import Deadlines, technique_of
@@ -31,7 +32,6 @@ from windrow.runtime.declarations import Declarations
 from windrow.runtime.delivery import Delivery, settle
 from windrow.runtime.job import Feed, Job
 from windrow.runtime.late import LateRowsStore
-from windrow.runtime.membership import SharedQuery
 from windrow.runtime.messages import StreamFailed
 from windrow.runtime.program import QueryProgram, frontier
 from windrow.runtime.quarantine import Quarantine, output_name
@@ -39,6 +39,7 @@ from windrow.runtime.status import TickFigures
 from windrow.runtime.streams import PushSource, Stream
 from windrow.runtime.tick import Tick, Ticker
 from windrow.runtime.view import InMemoryState, StateReader, StoredState, View
+from windrow.sharing.plans.explain import sharing_of_continuous
 from windrow.sharing.registry import Registry
 from windrow.sources.intake import times
 from windrow.sources.protocol import Available
@@ -345,10 +346,11 @@ class Runtime:
     def _histories(self) -> list[Feed]:
         """What the streams of new queries have kept."""
         declared, ticker = self.declared, self.ticker
+        ticker.settle()
         owners: dict[str, frozenset[str]] = {}
         for query in (ticker.queries[q] for q in declared.fresh if q in ticker.queries):
             # those who share have one history
-            owners[query.family if isinstance(query, SharedQuery) else query.plan.name.lower()] = query.streams
+            owners[ticker.owner(query.plan.name.lower())] = query.streams
         declared.fresh = []
         found = []
         kept = {s for streams in owners.values() for s in streams if declared.streams[s].definition.retain is not None}
@@ -569,7 +571,20 @@ class Runtime:
         """The rows of a relation-valued query in a state."""
         program = self.ticker.queries[query]
         assert isinstance(program, QueryProgram)
+        if query in self.ticker.plans.place:
+            return self._relation_of_many(state, query)
         return view.relation(state, program)
+
+    def _relation_of_many(self, state: StateReader, query: str) -> pa.Table:
+        """The rows of a query that is one plan with others."""
+        name, number = self.ticker.plans.place[query]
+        program, shared = self.ticker.shared_program(name), self.ticker.plans.plans[name]
+        return shared.relation(view.materialized(state, program), number)
+
+    def shared_with(self, plan: QueryPlan) -> dict[str, Any] | None:
+        """With whom a continuous query shares, or why not, once a tick has been planned with it."""
+        with self.declared.busy:
+            return sharing_of_continuous(self.ticker.plans, plan)
 
     def reach(self, stream: str) -> int:
         """How far back a stream's kept rows go, in ticks of its clock."""
@@ -582,7 +597,8 @@ class Runtime:
     def joins(self, query: str) -> list[dict[str, Any]]:
         """What the joins of a running query do, and why."""
         with self.declared.busy:
-            return self.ticker.choices.describe(query) + self.ticker.heavy.describe(query)
+            owner = self.ticker.owner(query)
+            return self.ticker.choices.describe(owner) + self.ticker.heavy.describe(owner)
 
     def late(self, stream: str) -> pa.Table:
         """The late rows of a stream."""

@@ -208,6 +208,8 @@ class Stage:
             state = known.get(name)
             if not (isinstance(state, QueryState) and state.query.uid == query.uid):
                 state = restored(self.program, name, query, self.stage, self.partition)
+            elif state.query is not query:
+                state.follow(query)
             found[name] = state
         families = {}
         for name, program in self.families.items():

@@ -178,16 +178,13 @@ def _state(runtime: Runtime) -> dict[str, tuple[int, int]]:
 
 def _shared(ticker: Ticker, key: str, state: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
     """With how many others a query shares; the state is the family's."""
-    query = ticker.queries[key]
-    if not isinstance(query, SharedQuery):
+    query, owner = ticker.queries[key], ticker.owner(key)
+    if owner == key:
         return {}
-    runs, size = state.get(query.family, (0, 0))
-    return {
-        "shared_with": ticker.sharing.others(query.plan.name),
-        "runs": runs,
-        "state_bytes": size,
-        "family": query.family,
-    }
+    runs, size = state.get(owner, (0, 0))
+    shares = isinstance(query, SharedQuery)
+    others = ticker.sharing.others(query.plan.name) if shares else len(ticker.plans.plans[owner].members) - 1
+    return {"shared_with": others, "runs": runs, "state_bytes": size, "family": owner}
 
 
 def _instances(group: TemplateGroup, failures: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from windrow.operators.elements import Elements, concat
+from windrow.operators.route import AdmitOperator, RouteOperator
 from windrow.operators.state.run import Run, elements_of, run_of
 from windrow.plan.steps import Dataflow
 from windrow.runtime.join_choices import follow
@@ -44,6 +45,14 @@ class QueryState:
     @property
     def layout(self) -> ProgramLayout:
         return self.query.layout
+
+    def follow(self, query: QueryProgram) -> None:
+        """Go on with the same operators for a plan that is shared by other queries than before."""
+        self.query = query
+        for mine, new in zip(self.flow.steps, query.layout.flow.steps, strict=True):
+            match mine.operator, new.operator:
+                case (AdmitOperator() | RouteOperator()) as old, (AdmitOperator() | RouteOperator()) as now:
+                    old.router = now.router
 
     @property
     def kept(self) -> bool:

@@ -46,6 +46,8 @@ from windrow.runtime.messages import (
 )
 from windrow.runtime.program import Deployment, Functions, Program, QueryProgram
 from windrow.sharing.member import cost_group, read_depth
+from windrow.sharing.plans.answers import ShownAnswer, parted
+from windrow.sharing.plans.registry import SharedPlans
 from windrow.sharing.query_group import Batch, Shown, gathered, tables
 from windrow.sharing.recognise import Recognised
 from windrow.sources.protocol import Available
@@ -100,6 +102,8 @@ class Ticker:
         self.direct = in_process and self.partitions == 1
         self.sharing = Sharing(functions, sharing, rate=self.rate, partitions=self.partitions)
         self.sharing.joins.kept = lambda stream: self.streams[stream].retain is not None
+        self.plans = SharedPlans(sharing in ("auto", "shards"), self.manifest.plans)
+        self._plan_programs: dict[str, QueryProgram] = {}
         self._seen: dict[str, tuple[int, int]] = {}  # rows of a stream so far, and its first time
         self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
         if isinstance(store.runs, RunStore):
@@ -156,7 +160,9 @@ class Ticker:
             self.add_shared(shared, start)
             self._share_first(plan.name)
         else:
-            self.add_alone(plan, strategy, start, retain=retain, materialized=materialized, archived=archived)
+            self.add_alone(
+                plan, strategy, start, retain=retain, materialized=materialized, archived=archived, known=known
+            )
 
     def _share_first(self, name: str) -> None:
         """When a second query comes over a join, let the first share, too, unless it has begun."""
@@ -179,8 +185,9 @@ class Ticker:
         retain: int | None = None,
         materialized: bool = False,
         archived: bool = False,
+        known: bool = False,
     ) -> None:
-        """Run a query by itself."""
+        """Run a query by itself, or with others in one plan if it can."""
         made = QueryProgram(uuid.uuid4().hex, plan, strategy, self.functions, retain, materialized, archived)
         assert made.layout.flow.steps  # what cannot be lowered fails here, not in a tick
         self.queries[plan.name.lower()] = made
@@ -188,6 +195,41 @@ class Ticker:
         self._choose(plan.name.lower(), made)
         if start is not None:
             self.starts[plan.name.lower()] = start
+        if retain is None and not archived and strategy == "upa":
+            retained = any(self.streams[s].retain is not None for s in made.streams)
+            self.plans.offer(plan, materialized=materialized, start=start, retained=retained, known=known)
+
+    def settle(self) -> None:
+        """Let queries that have come since the last tick be one plan with others like them."""
+        known = self.plans.plans.keys() - self._plan_programs.keys()
+        for key in self.plans.settle(self.starts):
+            self.choices.forget(key)
+            self.heavy.forget(key)
+            self._deployment = None
+            name, _ = self.plans.place[key]
+            start = self.starts.get(key)
+            if start is not None and not self.plans.plans[name].open:
+                self.starts[name] = start
+        for name in (self.plans.plans.keys() - self._plan_programs.keys()) | known:
+            self._choose(name, self.shared_program(name))
+
+    def owner(self, key: str) -> str:
+        """Under which name the state of a query is kept: its own, its family's, or that of the plan it shares."""
+        query = self.queries.get(key)
+        if isinstance(query, SharedQuery):
+            return query.family
+        return self.plans.place[key][0] if key in self.plans.place else key
+
+    def shared_program(self, name: str) -> QueryProgram:
+        """A shared plan as tasks see it; the same object until its queries change."""
+        shared, known = self.plans.plans[name], self._plan_programs.get(name)
+        plan = shared.planned(self.frontier)
+        if known is None or known.plan is not plan:
+            one = next(iter(shared.members.values()))
+            materialized = one.materialized and one.form.plan.has_op
+            known = QueryProgram(shared.uid, plan, "upa", self.functions, None, materialized)
+            self._plan_programs[name] = known
+        return known
 
     def add_shared(self, query: SharedQuery, start: int | None = None) -> None:
         """Run a query that has joined its family."""
@@ -243,7 +285,11 @@ class Ticker:
         self.forget(key)
 
     def forget(self, key: str) -> None:
-        """Forget the clocks, choices and state of a query."""
+        """Forget the clocks, choices and state of a query, and of a shared plan that nobody else is in."""
+        over = self.plans.remove(key)
+        if over is not None:
+            self._plan_programs.pop(over, None)
+            self.forget(over)
         self.starts.pop(key, None)
         self._clockless.discard(key)
         if self.deadlines is not None:
@@ -257,6 +303,7 @@ class Ticker:
             clocks={q: s for q, s in manifest.clocks.items() if q != key},
             firsts={q: s for q, s in manifest.firsts.items() if q != key},
             deadlines={q: kept for q, kept in manifest.deadlines.items() if q != key},
+            plans=self.plans.saved(),
             **self._chosen(),
         )
 
@@ -302,7 +349,7 @@ class Ticker:
     @property
     def stages(self) -> int:
         """How many stages the deepest query needs."""
-        apart = [q.layout.last_stage for q in self.queries.values() if isinstance(q, QueryProgram)]
+        apart = [q.layout.last_stage for q in self._deployed().queries.values()]
         joins = 2 if self.sharing.joins.families and self.partitions > 1 else 1
         return max([joins, *apart])
 
@@ -314,6 +361,7 @@ class Ticker:
         seen: Sequence[StreamMark] = (),
     ) -> Program:
         """What the tasks of the next tick are to do; `until` sets the frontier from outside."""
+        self.settle()
         durable = self.store.runs.durable
         return Program(
             store=self.store.runs,
@@ -407,14 +455,15 @@ class Ticker:
     def _deployed(self) -> Deployment:
         """What runs; the same object while nothing changes."""
         if self._deployment is None:
-            apart = {k: q for k, q in self.queries.items() if isinstance(q, QueryProgram)}
+            apart = {k: q for k, q in self.queries.items() if isinstance(q, QueryProgram) and k not in self.plans.place}
+            apart |= {name: self.shared_program(name) for name in self.plans.plans}
             shared, joins = self.sharing.programs(), self.sharing.join_programs()
             self._deployment = Deployment(dict(self.streams), apart, shared, joins, dict(self.functions))
         return self._deployment
 
     def _runs(self) -> dict[tuple[str, int, int], RunsBySlot]:
         grouped: dict[tuple[str, int, int], dict[str, tuple[RunRef, ...]]] = {}
-        owners = self.queries.keys() | set(self.sharing.names.values())
+        owners = self.queries.keys() | set(self.sharing.names.values()) | self.plans.plans.keys()
         for (stage, partition, query, slot), refs in self.manifest.runs.items():
             if query in owners and stage.isdecimal():  # tables and archives are not of any task
                 grouped.setdefault((query, int(stage), partition), {})[slot] = refs
@@ -444,7 +493,12 @@ class Ticker:
                     tick.admitted.append(admission)
                 case TaskReport() as report:
                     reports.append(report)
+        for name in tick.failed.keys() & self.plans.plans.keys():
+            error = tick.failed.pop(name)
+            tick.failed |= {m.key: error for m in self.plans.plans[name].members.values()}
         for name, parts in answers.items():
+            if name in self.plans.plans:
+                self._part(tick, name, concat([part for _, part in sorted(parts, key=lambda p: p[0])]))
             if name in self.queries and name not in tick.failed:
                 joined = concat([part for _, part in sorted(parts, key=lambda p: p[0])])
                 running = self.queries[name]
@@ -464,6 +518,16 @@ class Ticker:
         self._take_deadlines(program, tick, reports)
         self._prepare(tick, reports)
         return tick
+
+    def _part(self, tick: Tick, name: str, rows: Elements) -> None:
+        """Add the answers of queries that are one plan."""
+        shown = self._shown_answers(name)
+        for mine, table in parted(rows, shown):
+            tick.answers[mine.name] = table
+            tick.counters[f"answers.{mine.name.lower()}"] = table.num_rows
+
+    def _shown_answers(self, name: str) -> dict[int, ShownAnswer]:
+        return {number: ShownAnswer.of(m.form) for number, m in self.plans.plans[name].members.items()}
 
     def take_apart(self, tick: Tick) -> None:
         """Add the answers of queries that share to the others; those of instances of one template are one."""
@@ -528,8 +592,11 @@ class Ticker:
         clocks = reports[0].clocks
         self._count_rows(tick, clocks.marks, reports[0].firsts)
         tick.frontier = max(tick.frontier, clocks.frontier)
-        running = self.queries.keys() - tick.failed.keys()
+        running = (self.queries.keys() | self.plans.plans.keys()) - tick.failed.keys()
         starts = {q: s for q, s in {**self.manifest.clocks, **clocks.starts}.items() if q in running}
+        for key, (name, _) in self.plans.place.items():
+            if name in starts and key in running:
+                starts.setdefault(key, starts[name])
         fixed = self.starts.keys() | self.manifest.clocks.keys()
         reached = {q: s for q, s in starts.items() if s <= tick.frontier or q in fixed}
         self.choices.take((r.partition, r.measured) for r in reports)
@@ -543,6 +610,7 @@ class Ticker:
             "marks": {s: m for s, m in {**self.manifest.marks, **clocks.marks}.items() if s in self.streams},
             "runs": runs,
             "deadlines": {} if self.deadlines is None else self.deadlines.saved(),
+            "plans": self.plans.saved(),
             **self._chosen(),
         }
         self._next = (prepared, generations)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from windrow.catalog import StreamDef
 from windrow.operators.elements import BEGINNING, INF, Elements
 from windrow.operators.history import EXP, SEQ
-from windrow.operators.materialize import relation_of
+from windrow.operators.materialize import Materialize, relation_of
 from windrow.operators.quality import Quality
 from windrow.operators.star_join import StarJoinOperator, quality_of
 from windrow.operators.state.run import Run, ints
@@ -148,8 +148,12 @@ def star_quality(state: StateReader, query: QueryProgram) -> Quality | None:
 
 def relation(state: StateReader, query: QueryProgram) -> pa.Table:
     """The rows of a relation-valued query at the frontier."""
+    return answer(query.plan, materialized(state, query)).drop_columns(["_ts", "_op"])
+
+
+def materialized(state: StateReader, query: QueryProgram) -> Elements:
+    """The elements that a relation-valued query keeps for snapshots."""
     steps = query.layout.flow.steps
-    last = f"{len(steps) - 1}/rows"
-    runs = [r for slot, found in state.slots(query.plan.name.lower()) if slot == last for r in found]
-    rows = relation_of(runs) or Elements.empty(steps[-1].schema)
-    return answer(query.plan, rows).drop_columns(["_ts", "_op"])
+    (at,) = [i for i, s in enumerate(steps) if isinstance(s.operator, Materialize)]
+    runs = [r for slot, found in state.slots(query.plan.name.lower()) if slot == f"{at}/rows" for r in found]
+    return relation_of(runs) or Elements.empty(steps[at].schema)

@@ -38,8 +38,8 @@ class Manifest:
     not have yet; `sinks`: by query, the sinks that were attached, and the last tick that each is known to have.
     `choices`: the orders and plans that joins follow, by query and step; `heavy`: keys that lie apart. `budget`: what
     tick budgets know. `deadlines`: of queries with deadlines, the period and the instant for which they were
-    evaluated last. `archives`: the last update of each archive and its layouts. `catalog` and
-    `changes`: the catalog in force, as its last whole version and what was changed since.
+    evaluated last. `archives`: the last update of each archive and its layouts. `plans`: which queries share a
+    dataflow. `catalog` and `changes`: the catalog in force, as its last whole version and what was changed since.
     """
 
     version: int
@@ -59,6 +59,7 @@ class Manifest:
     budget: Mapping[str, Any] = field(default_factory=dict)
     deadlines: Mapping[str, Any] = field(default_factory=dict)
     archives: Mapping[str, Any] = field(default_factory=dict)
+    plans: Mapping[str, Any] = field(default_factory=dict)
     catalog: int = 0
     changes: tuple[Mapping[str, Any], ...] = ()
 
@@ -76,7 +77,7 @@ class Manifest:
 
 _PLAIN = (
     "version", "tick", "partitions", "marks", "frontier", "clocks", "firsts", "catalog", "budget", "deadlines",
-    "archives",
+    "archives", "plans",
 )  # fmt: skip
 
 

@@ -1,0 +1,261 @@
+"""What a plan is but for names and conditions.
+
+Two queries can be one dataflow if they differ in names (aliases, names of columns, the order of conjuncts) and in
+conditions only. The canonical form of a plan has neither: columns are named by the place of their scan and by what is
+computed, and selections are taken out and lifted as far as they commute with what is above them. Where they stay is a
+slot; its conjuncts are kept beside the tree.
+
+    SELECT x.k FROM s [RANGE 9] x, r [RANGE 9] y WHERE x.k = y.k AND x.v > 3
+    emit(slot 0(project[1.k](join[0.k = 1.k](window(scan r), window(scan s)))))     slot 0: (1.v > 3)
+
+A selection commutes with windows by time, projections, joins, and the left side of EXISTS. It stays below aggregates,
+DISTINCT, and on both sides of an EXISTS whose right side is selected from. Law: putting every slot's conjuncts back as
+a filter gives a plan with the answers of the one it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from windrow.operators.route import QUERY
+from windrow.optimize.totality import total
+from windrow.plan import nodes as n
+from windrow.plan.bands import bands
+from windrow.plan.expr import Atom, Expr, column
+from windrow.plan.weights import gate_of
+from windrow.sharing.conditions import Condition, condition
+from windrow.sharing.recognise import NotShared
+
+Names = dict[str, str]
+"""Columns of a plan to those of its canonical form."""
+
+
+@dataclass(frozen=True)
+class Slot(n.Unary):
+    """Where a selection stands; `keep`: the columns that what is above it reads. `apart`: rows are told apart by query
+    below it already, if they are at all."""
+
+    number: int = 0
+    keep: tuple[str, ...] = ()
+    apart: bool = False
+
+
+Columns = tuple[tuple[str, str, pa.DataType], ...]
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """A plan apart: the tree, what it selects by at each slot, what its scans read, and how its answer is shown.
+
+    Scans in the tree have no columns, and projections only those that are read above the next slot.
+    """
+
+    plan: n.QueryPlan
+    root: n.Emit
+    slots: tuple[tuple[Expr, ...], ...]
+    columns: tuple[Columns, ...]  # by scan
+    output: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conjuncts of every slot as the index has them."""
+        return tuple(condition(conjuncts) for conjuncts in self.slots)
+
+    @cached_property
+    def tested(self) -> tuple[frozenset[str], ...]:
+        """The columns that every slot's conjuncts read."""
+        return tuple(frozenset().union(*(e.columns for e in conjuncts)) for conjuncts in self.slots)
+
+    @cached_property
+    def routable(self) -> str:
+        """Why rows cannot be told apart by query at every slot; empty if they can."""
+        for node in n.walk(self.root):
+            match node:
+                case n.Aggregate(keys=()):
+                    return "an aggregate without GROUP BY has a row even for a query that no row concerns"
+                case n.Join(parts=parts) if sum(map(has_slot, parts)) > 1:
+                    return "it joins subqueries that select for themselves"
+                case n.Semi(left=left, right=right) if has_slot(right) and not isinstance(left, Slot):
+                    return "what must not exist is a subquery that selects for itself"
+        return ""
+
+    @cached_property
+    def stateless(self) -> bool:
+        """Whether nothing is remembered below the slots at which rows are first told apart."""
+        if any(isinstance(x, n.Semi) for x in n.walk(self.root)):
+            return False  # the right side meets what the left side of all queries has
+        first = [s for s in n.walk(self.root) if isinstance(s, Slot) and not s.apart]
+        return all(_keeps_nothing(x) for s in first for x in n.walk(s))
+
+    @cached_property
+    def fixed(self) -> tuple[frozenset[Expr], ...]:
+        """The conjuncts of all slots but the last."""
+        return tuple(frozenset(conjuncts) for conjuncts in self.slots[:-1])
+
+
+def canonical(plan: n.QueryPlan) -> Canonical:
+    """The canonical form of a plan; raises `NotShared` with the reason if it must run by itself."""
+    if gate_of(plan) is not None:
+        raise NotShared("its budget may shed rows that others need")
+    root = plan.root
+    if root.period is not None or root.each or root.op not in (
+        n.StreamOp.RELATION, n.StreamOp.ISTREAM, n.StreamOp.DSTREAM,
+    ):  # fmt: skip
+        raise NotShared("it is not continuous")
+    if not plan.streams:
+        raise NotShared("it reads no stream")
+    made = _Canonical()
+    below, names, conjuncts = made.lift(root.input)
+    shown = tuple(dict.fromkeys(names[c] for c in root.input.schema))
+    tree = made.slot(below, conjuncts, shown)
+    output = tuple((name, names[c]) for name, c in plan.output)
+    return Canonical(plan, replace(root, input=tree), tuple(made.slots), tuple(made.columns), output)
+
+
+@dataclass
+class _Canonical:
+    slots: list[tuple[Expr, ...]] = field(default_factory=list)
+    columns: list[Columns] = field(default_factory=list)
+    types: dict[str, pa.DataType] = field(default_factory=dict)  # of all columns there are
+
+    def slot(self, node: n.Node, conjuncts: Sequence[Expr], keep: Sequence[str]) -> Slot:
+        """Let a selection stand here."""
+        if not all(total(e, self.types) for e in conjuncts):
+            raise NotShared("a condition may raise")
+        self.slots.append(tuple(conjuncts))
+        return Slot(node, len(self.slots) - 1, tuple(sorted(keep)), has_slot(node))
+
+    def lift(self, node: n.Node) -> tuple[n.Node, Names, list[Expr]]:
+        """The node without the selections that commute with all above them, its columns' names, the selections."""
+        match node:
+            case n.Scan() | n.TableScan():
+                return self._scan(node)
+            case n.Filter():
+                below, names, conjuncts = self.lift(node.input)
+                return below, names, [*conjuncts, _renamed(node.predicate, names)]
+            case n.Window():
+                return self._window(node)
+            case n.Project():
+                return self._project(node)
+            case n.Join():
+                return self._join(node)
+            case n.Semi():
+                return self._semi(node)
+            case n.Aggregate():
+                return self._aggregate(node)
+            case n.Distinct():
+                below, names, conjuncts = self.lift(node.input)
+                keep = {names[c] for c in node.schema}
+                return n.Distinct(self.slot(below, conjuncts, tuple(keep))), names, []
+        raise NotShared(f"{type(node).__name__.lower()} is not shared yet")
+
+    def _scan(self, node: n.Scan | n.TableScan) -> tuple[n.Node, Names, list[Expr]]:
+        if isinstance(node, n.TableScan) and node.retroactive:
+            raise NotShared("a retroactive table changes what has been answered")
+        number = len(self.columns)
+        names = {internal: f"{number}.{name.lower()}" for internal, name, _ in node.columns}
+        read = tuple((names[internal], name, type_) for internal, name, type_ in node.columns)
+        self.columns.append(tuple(sorted(read, key=lambda c: c[0])))
+        self.types |= {internal: type_ for internal, _, type_ in read}
+        made = replace(node, alias=str(number), columns=())
+        if isinstance(made, n.TableScan):
+            made = replace(made, valid=None)
+        return made, names, []
+
+    def _window(self, node: n.Window) -> tuple[n.Node, Names, list[Expr]]:
+        spec = node.spec
+        if spec.internal or node.derived or node.number is not None:
+            raise NotShared("its window is of a kind that is not shared yet")
+        below, names, conjuncts = self.lift(node.input)
+        made = replace(spec, text="", partition=tuple(names[c] for c in spec.partition))
+        if spec.kind is n.WindowKind.ROWS and conjuncts:
+            raise NotShared("a window of rows counts the rows that it selects")
+        return replace(node, input=below, spec=made), names, conjuncts
+
+    def _project(self, node: n.Project) -> tuple[n.Node, Names, list[Expr]]:
+        below, names, conjuncts = self.lift(node.input)
+        outputs, shown = dict[str, Expr](), Names()
+        for name, expr in node.outputs:
+            renamed = _renamed(expr, names)
+            if renamed.column is None and not total(renamed, self.types):
+                raise NotShared("an expression may raise")
+            shown[name] = renamed.column or renamed.sql()
+            outputs[shown[name]] = renamed
+        self.types |= {name: e.type for name, e in outputs.items()}
+        return n.Project(below, tuple(sorted(outputs.items(), key=lambda kv: kv[0]))), shown, conjuncts
+
+    def _join(self, node: n.Join) -> tuple[n.Node, Names, list[Expr]]:
+        if any(node.internal):
+            raise NotShared("its window is of a kind that is not shared yet")
+        order = sorted(range(len(node.parts)), key=lambda i: _streams(node.parts[i]))
+        parts, names, conjuncts = [], Names(), list[Expr]()
+        for i in order:
+            below, mine, lifted = self.lift(node.parts[i])
+            parts.append(below)
+            names |= mine
+            conjuncts += lifted
+        residual = [_renamed(e, names) for e in node.residual]
+        stay = [e for e in residual if not isinstance(e.predicate, Atom) or bands([e], self.types)]
+        conjuncts += [e for e in residual if e not in stay]
+        return n.Join(tuple(parts), _equalities(node.equalities, names), tuple(stay)), names, conjuncts
+
+    def _semi(self, node: n.Semi) -> tuple[n.Node, Names, list[Expr]]:
+        left, names, conjuncts = self.lift(node.left)
+        right, others, selected = self.lift(node.right)
+        if selected:
+            left = self.slot(left, conjuncts, tuple({names[c] for c in node.left.schema}))
+            right = self.slot(right, selected, tuple({others[c] for c in node.right.schema}))
+            conjuncts = []
+        both = {**names, **others}
+        residual = tuple(_renamed(e, both) for e in node.residual)
+        equalities = tuple(replace(e, left=names[e.left], right=others[e.right]) for e in node.equalities)
+        made = n.Semi(left, right, tuple(sorted(equalities, key=str)), residual, node.anti)
+        return made, names, conjuncts
+
+    def _aggregate(self, node: n.Aggregate) -> tuple[n.Node, Names, list[Expr]]:
+        below, names, conjuncts = self.lift(node.input)
+        read = {names[c] for c in (*node.keys, *(c.column for c in node.calls if c.column is not None))}
+        shown = {k: names[k] for k in node.keys}
+        calls: dict[str, n.AggregateCall] = {}
+        for call in node.calls:
+            of = None if call.column is None else names[call.column]
+            label = f"{call.kind}({'distinct ' if call.distinct else ''}{of or '*'}{call.parameters or ''})"
+            calls[label] = replace(call, column=of, output=label)
+            shown[call.output] = label
+            self.types[label] = call.type
+        slot = self.slot(below, conjuncts, tuple(read))
+        keys = tuple(sorted(names[k] for k in node.keys))
+        return n.Aggregate(slot, keys, tuple(calls[k] for k in sorted(calls))), shown, []
+
+
+def _keeps_nothing(node: n.Node) -> bool:
+    if isinstance(node, n.Window):
+        return node.spec.kind is not n.WindowKind.ROWS
+    return isinstance(node, n.Scan | n.Project | Slot)
+
+
+def has_slot(node: n.Node) -> bool:
+    """Whether a selection stands at the node or below it."""
+    return any(isinstance(x, Slot) for x in n.walk(node))
+
+
+def _renamed(e: Expr, names: Mapping[str, str]) -> Expr:
+    """The expression over other columns of the same types."""
+    return e.substitute({old: column(new, pa.null()) for old, new in names.items()})
+
+
+def _equalities(equalities: Sequence[n.Equality], names: Mapping[str, str]) -> tuple[n.Equality, ...]:
+    sides = {(min(names[e.left], names[e.right]), max(names[e.left], names[e.right]), e.null_safe) for e in equalities}
+    return tuple(n.Equality(left, right, null_safe) for left, right, null_safe in sorted(sides))
+
+
+def _streams(node: n.Node) -> list[str]:
+    leaves = [x for x in n.walk(node) if isinstance(x, n.Scan | n.TableScan)]
+    return [(x.stream if isinstance(x, n.Scan) else x.table).lower() for x in leaves]
+
+
+__all__ = ["QUERY", "Canonical", "Slot", "canonical"]

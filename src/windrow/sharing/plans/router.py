@@ -1,0 +1,158 @@
+"""Which queries want a row, by the predicate index.
+
+A row has one cell in each space of the index (`sharing/index.py`), and a cell has the queries whose conditions hold in
+it. Cells are few next to rows, so a cell's queries are found once and remembered.
+
+Cost: per row a binary search per attribute and a lookup per space; then one step per pair (row, query).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators import scalar
+from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.route import QUERY, QUERY_TYPE
+from windrow.scalar_engine import quote
+from windrow.sharing.cells import CellSpace
+from windrow.sharing.conditions import Attribute, Condition, both, packed, read, within
+from windrow.sharing.index import PredicateIndex
+from windrow.sharing.kernels import members_of_cells
+
+ALL_CELLS = 1 << 12
+"""The queries of all cells of a space are found at once if it has no more than these."""
+
+_QUERY = Attribute(quote(QUERY), QUERY_TYPE, (QUERY,))
+
+
+def of_query(number: int, condition: Condition) -> Condition:
+    """The condition for rows that are the query's already."""
+    return both(within(_QUERY, (number, number + 1)), condition)
+
+
+def renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
+    """A condition that holds at least where this one does, and tests plain columns by other names only."""
+    boxes = []
+    for box in condition.boxes:
+        plain = [(a.reads[0], a, v) for a, v in box if len(a.reads) == 1 and a.sql == quote(a.reads[0])]
+        mine = sorted(((names[c], a, v) for c, a, v in plain if c in names), key=lambda m: m[0])
+        boxes.append(tuple((Attribute(quote(name), a.type, (name,)), v) for name, a, v in mine))
+    return Condition(tuple(boxes))
+
+
+class IndexRouter:
+    """The queries by their numbers, each with its condition; `starts`: the clocks of those that began late."""
+
+    def __init__(self, conditions: Mapping[int, Condition], starts: Mapping[int, int] | None = None) -> None:
+        self.conditions = dict(conditions)
+        self.late = dict(starts or {})
+        self._prepare()
+
+    def _prepare(self) -> None:
+        conditions = self.conditions
+        found: dict[str, Attribute] = {}
+        for condition in conditions.values():
+            found |= condition.attributes
+        self._copied = {sql: a.reads[0] for sql, a in found.items() if len(a.reads) == 1 and sql == quote(a.reads[0])}
+        self._computed = [a for sql, a in found.items() if sql not in self._copied]
+        self.reads = tuple(dict.fromkeys(c for a in found.values() for c in a.reads))
+        self._index = PredicateIndex(c for c in conditions.values() if c.boxes)
+        self._tables = [_Cells(k, p, self._index, conditions) for k, p in enumerate(self._index.spaces)]
+        self._starts: Int64s | None = None
+        if self.late:
+            self._starts = np.full(max(conditions, default=0) + 1, np.iinfo(np.int64).min)
+            for number, ts in self.late.items():
+                if number in conditions:
+                    self._starts[number] = ts
+
+    def __getstate__(self) -> tuple[list[int], bytes, dict[int, int]]:
+        return list(self.conditions), packed(list(self.conditions.values())), self.late
+
+    def __setstate__(self, state: tuple[list[int], bytes, dict[int, int]]) -> None:
+        numbers, conditions, self.late = state
+        self.conditions = dict(zip(numbers, read(conditions), strict=True))
+        self._prepare()
+
+    def __str__(self) -> str:
+        axes = ", ".join(self._index.axes) or "nothing"
+        return f"{len(self.conditions)} queries by {axes}"
+
+    def _cells(self, columns: Mapping[str, pa.Array], rows: int) -> list[Int64s]:
+        """Every row's cell in every space."""
+        values = {sql: columns[c] for sql, c in self._copied.items()}
+        if self._computed:
+            read_ = {c: columns[c] for a in self._computed for c in a.reads}
+            found = scalar.evaluate(read_, rows, [(a.sql, a.type) for a in self._computed])
+            values |= zip((a.sql for a in self._computed), found, strict=True)
+        places = self._index.places(values)
+        return [self._index.cells(k, places, rows) for k in range(len(self._index.spaces))]
+
+    def pairs(self, columns: Mapping[str, pa.Array], rows: int) -> tuple[Int64s, Int64s]:
+        """(row, query) for all that want it, in the order of rows."""
+        found = [t.pairs(cells) for t, cells in zip(self._tables, self._cells(columns, rows), strict=True)]
+        if len(found) == 1:
+            return found[0]
+        none = np.zeros(0, np.int64)
+        row, query = (np.concatenate([none, *(f[i] for f in found)]) for i in (0, 1))
+        order = np.argsort(row, kind="stable")
+        return row[order], query[order]
+
+    def wanted(self, columns: Mapping[str, pa.Array], rows: int) -> Bools:
+        """Whether any query wants a row."""
+        some = np.zeros(rows, np.bool_)
+        for table, cells in zip(self._tables, self._cells(columns, rows), strict=True):
+            some |= table.wanted(cells)
+        return some
+
+    def starts(self, queries: Int64s) -> Int64s | None:
+        """Before which instant each of these queries shows nothing; None: they show all."""
+        return None if self._starts is None else self._starts[queries]
+
+
+class _Cells:
+    """The queries of the cells of one space."""
+
+    def __init__(
+        self, number: int, space: CellSpace, index: PredicateIndex, conditions: Mapping[int, Condition]
+    ) -> None:
+        self.space = space
+        of = {c: i for c, (k, i) in index.home.items() if k == number}
+        mine = [(of[c], q) for q, c in conditions.items() if c in of]
+        mine.sort()
+        predicates = np.array([p for p, _ in mine], np.int64)
+        self._queries = np.array([q for _, q in mine], np.int64)
+        self._first = np.searchsorted(predicates, np.arange(len(space.conditions) + 1))
+        self._all = self._members(np.arange(space.cells)) if space.cells <= ALL_CELLS else None
+
+    def _members(self, cells: Int64s) -> tuple[Int64s, Int64s]:
+        """The queries of cells: (first of each cell, queries)."""
+        at, predicates = self.space.members(cells)
+        found: tuple[Int64s, Int64s] = members_of_cells(at, predicates, self._first, self._queries)
+        return found
+
+    def _found(self, cells: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+        """(rows that are in a cell, the place of each one's cell, first query of each cell, queries)."""
+        inside = np.flatnonzero(cells >= 0)
+        mine = cells if len(inside) == len(cells) else cells[inside]
+        if self._all is not None:
+            return inside, mine, *self._all
+        distinct, place = np.unique(mine, return_inverse=True)
+        return inside, place.reshape(-1), *self._members(distinct)
+
+    def pairs(self, cells: Int64s) -> tuple[Int64s, Int64s]:
+        """(row, query) by the cells of rows."""
+        rows, place, first, queries = self._found(cells)
+        counts = np.diff(first)[place]
+        row = np.repeat(np.arange(len(rows)), counts)
+        within_ = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return rows[row], queries[first[place][row] + within_]
+
+    def wanted(self, cells: Int64s) -> Bools:
+        """Whether any query is in a row's cell."""
+        rows, place, first, _ = self._found(cells)
+        some = np.zeros(len(cells), np.bool_)
+        some[rows[np.diff(first)[place] > 0]] = True
+        return some

@@ -1,0 +1,81 @@
+"""Random sets of continuous queries that differ in constants, spelling and select lists."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from windrow.testing import seeded_case
+
+FORMS = (
+    "SELECT {e}a, x, s FROM S{w} WHERE {p}{f}",
+    "SELECT {e}i.a AS k, i.x * 2 AS y FROM S AS i{w} WHERE {p}{f}",
+    "SELECT {e}DISTINCT a, s FROM S{w} WHERE {p}{f}",
+    "SELECT {e}a, COUNT(*) AS n, SUM(x) AS t FROM S{w} WHERE {p} GROUP BY a HAVING COUNT(*) > {c}{f}",
+    "SELECT {e}s, MAX(x) AS m FROM S{w} GROUP BY s HAVING MAX(x) > {c}{f}",
+    "SELECT {e}COUNT(*) AS n FROM S{w} HAVING COUNT(*) > {c}{f}",
+    "SELECT {e}l.a, l.x, r.b FROM S AS l{w}, T AS r{v} WHERE l.a = r.a AND l.{p}{f}",
+    "SELECT {e}l.s, r.b FROM S AS l{w}, T AS r{v} WHERE r.a = l.a AND r.b > {c} AND l.{p}{f}",
+    "SELECT {e}l.a, r.b FROM S AS l{w}, T AS r{v} WHERE r.a = l.a AND l.x + r.x > {c}{f}",
+    "SELECT {e}l.a, l.b FROM S AS l{w} WHERE l.{p} AND NOT EXISTS (SELECT 1 FROM T AS r{v} WHERE r.a = l.a){f}",
+    "SELECT {e}l.a FROM S AS l{w} WHERE NOT EXISTS (SELECT 1 FROM T AS r{v} WHERE r.a = l.a AND r.b > {c}){f}",
+    "SELECT {e}l.a, l.s FROM S AS l{w} WHERE l.{p} AND EXISTS (SELECT 1 FROM T AS r{v} WHERE r.a = l.a AND r.{p}){f}",
+    "SELECT {e}l.a, p.v FROM S AS l{w}, P AS p WHERE l.a = p.k AND l.{p}{f}",
+)
+"""Shapes of queries: `{p}` a condition on a column, `{c}` a constant, `{w}` and `{v}` windows of the whole set."""
+
+CONDITIONS = ("a > {c}", "a = {c}", "x < {c}", "b <> {c}", "a IN ({c}, {c})", "s >= '{l}'", "s = '{l}'", "x IS NULL")
+WINDOWS = ("", " [RANGE 3]", " [RANGE 7]", " [NOW]", " [ROWS 3]", " [PARTITION BY a ROWS 2]")
+
+
+PLAIN = pa.table({"k": [0, 1, 1, 2], "v": ["p", "q", "r", None], "w": [1.0] * 4, "since": [0] * 4, "til": [9] * 4})
+
+
+def condition(r: random.Random) -> str:
+    """A condition on a column of S and T."""
+    text = r.choice(CONDITIONS).replace("{l}", r.choice("pqr"))
+    return re.sub(r"\{c\}", lambda _: str(r.choice([-1, 0, 1, 2, 3, 0.5])), text)
+
+
+def _written(r: random.Random, form: str, windows: tuple[str, str], emit: str) -> str:
+    text = form.replace("{w}", windows[0]).replace("{v}", windows[1])
+    text = re.sub(r"\{p\}", lambda _: condition(r), text)
+    text = re.sub(r"\{c\}", lambda _: str(r.choice([-1, 0, 1, 2])), text)
+    head, rest = text.split(" FROM ", 1)
+    if emit:
+        head = head.replace("{e}", emit, 1) + ")"
+    return f"{head} FROM {rest}".replace("{e}", "").replace("{f}", "")
+
+
+def set_of_queries(r: random.Random, count: int) -> dict[str, str]:
+    """Queries of a few shapes, several of each that differ in constants only."""
+    found: dict[str, str] = {}
+    while len(found) < count:
+        form, emit = r.choice(FORMS), r.choice(["", "", "ISTREAM(", "DSTREAM("])
+        windows = (r.choice(WINDOWS), r.choice(WINDOWS[:4]))
+        for _ in range(r.randint(2, 5)):
+            found[f"q{len(found)}"] = _written(r, form, windows, emit)
+    return found
+
+
+@pytest.fixture
+def make_set() -> Callable[[int], tuple[str, dict[str, str], dict[str, Any], dict[str, Any], int]]:
+    """Declarations, queries, streams, tables and the end of a random case."""
+
+    def make(seed: int) -> tuple[str, dict[str, str], dict[str, Any], dict[str, Any], int]:
+        at = 7 * seed
+        while True:  # a case with both streams, and ticks for a clock
+            script, streams, tables, until = seeded_case(at, shapes=("join", "table join"))
+            if {"S", "T"} <= streams.keys() and "ts BIGINT" in script:
+                break
+            at += 1
+        declared = ";".join(line for line in script.split(";") if "CREATE STREAM" in line or "TABLE P" in line)
+        data = {k: v for k, v in streams.items() if k in ("S", "T")}
+        return declared, set_of_queries(random.Random(seed), 12), data, {"P": tables.get("P", PLAIN)}, until
+
+    return make

@@ -1,0 +1,130 @@
+"""Continuous queries that are one dataflow answer what each would alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import windrow
+from windrow.testing import assert_same, oracle
+
+Case = tuple[str, dict[str, str], dict[str, Any], dict[str, Any], int]
+
+
+def scripted(declared: str, queries: dict[str, str]) -> str:
+    """A script that declares everything."""
+    return ";".join([declared, *(f"CREATE QUERY {name} AS {text}" for name, text in queries.items())])
+
+
+@pytest.mark.filterwarnings("ignore::windrow.engine.replay.LateRowsWarning")
+@pytest.mark.parametrize("seed", range(12))
+def test_sets_equal_the_oracle(make_set: Callable[[int], Case], seed: int) -> None:
+    """Sharing on, sharing off, and the definition agree, whatever the batches."""
+    declared, queries, streams, tables, until = make_set(seed)
+    script = scripted(declared, queries)
+    want = oracle(script, streams, tables, until)
+    for sharing in ("auto", "off"):
+        got = windrow.run(
+            script, streams, tables, runtime="local", until=until, sharing=sharing, batch_rows=[None, 1, 5][seed % 3]
+        )
+        for name, text in queries.items():
+            try:
+                assert_same(got[name], want[name])
+            except AssertionError as error:
+                raise AssertionError(f"sharing {sharing}: {text}: {error}") from error
+
+
+def played(case: Case, seed: int, sharing: str, home: Path | None = None, retain: str = "") -> dict[str, Any]:
+    """Push rows in batches; between them queries come and go and, with a home, the engine is opened again."""
+    declared, queries, streams, tables, _ = case
+    r = random.Random(seed)
+
+    def opened() -> windrow.Engine:
+        return windrow.Engine(runtime="local", sharing=sharing, home=home)
+
+    engine = opened()
+    engine.execute(declared.replace("TIMESTAMP BY ts", f"TIMESTAMP BY ts {retain}"))
+    for name, rows in tables.items():
+        engine.table(name, rows)
+    engine.start()
+    waiting, here, answers = list(queries.items()), list[str](), dict[str, list[Any]]()
+    at = dict.fromkeys(streams, 0)
+    while waiting or any(at[n] < rows.num_rows for n, rows in streams.items()):
+        for _ in range(r.choice([0, 1, 4])):
+            if waiting:
+                name, text = waiting.pop()
+                engine.execute(f"CREATE QUERY {name} AS {text}")
+                here.append(name)
+        if here and r.random() < 0.2:
+            gone = here.pop(r.randrange(len(here)))
+            answers.setdefault(gone, []).append(engine[gone].results())
+            engine.execute(f"DROP QUERY {gone}")
+        for name, rows in streams.items():
+            size = r.randint(1, 5)
+            if at[name] < rows.num_rows:
+                engine.push(name, rows.slice(at[name], size))
+            at[name] += size
+        if r.random() < 0.25 and home is not None:
+            for name in here:
+                answers.setdefault(name, []).append(engine[name].results())
+            engine.stop()
+            engine = opened()
+            engine.start()
+    engine.advance(max(max(rows.column("ts").drop_null().to_pylist(), default=0) for rows in streams.values()) + 50)
+    snapshots = {f"{n} now": engine[n].snapshot() for n in here if engine[n].plan.has_op}
+    for name in here:
+        answers.setdefault(name, []).append(engine[name].results())
+    engine.stop()
+    return {name: pa.concat_tables(found) for name, found in answers.items()} | snapshots
+
+
+@pytest.mark.parametrize("retain", ["", "RETAIN 6"])
+@pytest.mark.parametrize("seed", range(100, 106))
+def test_queries_come_and_go(make_set: Callable[[int], Case], seed: int, retain: str) -> None:
+    """Whenever a query comes, with history or without, and whoever leaves, its answers are those it has alone."""
+    case = make_set(seed)
+    want, got = played(case, seed, "off", retain=retain), played(case, seed, "auto", retain=retain)
+    same(want, got, case[1])
+
+
+@pytest.mark.parametrize("seed", range(200, 204))
+def test_a_home_goes_on(make_set: Callable[[int], Case], tmp_path: Path, seed: int) -> None:
+    """After a restart everybody finds the plan that he shared, and what it remembers."""
+    case = make_set(seed)
+    same(played(case, seed, "off", tmp_path / "off"), played(case, seed, "auto", tmp_path / "on"), case[1])
+
+
+def same(want: dict[str, Any], got: dict[str, Any], queries: dict[str, str]) -> None:
+    """The answers of all queries agree."""
+    assert want.keys() == got.keys()
+    for name, table in want.items():
+        try:
+            if name.endswith(" now"):
+                rows = [sorted(map(str, t.to_pylist())) for t in (got[name], table)]
+                assert rows[0] == rows[1]
+            else:
+                assert_same(got[name], table)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {queries[name.split()[0]]}: {error}") from error
+
+
+def test_explain_says_with_whom() -> None:
+    """EXPLAIN names the others and where rows part; a query that may raise runs, and stops, by itself."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, t VARCHAR, ts BIGINT) TIMESTAMP BY ts")
+    for i in range(3):
+        engine.execute(f"CREATE QUERY q{i} AS SELECT k, v FROM s [RANGE 5] WHERE v > {i}")
+        engine.execute(f"CREATE QUERY bad{i} AS SELECT k FROM s WHERE CAST(t AS BIGINT) > {i}")
+    engine.start()
+    for ts in (1, 3, 5):
+        engine.push("s", {"k": [1], "v": [7], "t": ["x"], "ts": [ts]})
+    assert engine.status()["failed"].keys() == {"bad0", "bad1", "bad2"}
+    assert "sharing: one dataflow with q0, q2" in engine["q1"].explain()
+    assert "by query  route 3 queries" in engine["q1"].explain()
+    assert engine["q0"].results().num_rows > 0
+    engine.stop()
