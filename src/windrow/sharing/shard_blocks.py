@@ -121,7 +121,7 @@ def _readable(block: PartialBlock, due: DueQuery, name: str) -> bool:
     return mine and due.condition in block.space.number
 
 
-def chosen(block: PartialBlock, due: DueQuery, name: str) -> Chosen | None:
+def chosen_of(block: PartialBlock, due: DueQuery, name: str) -> Chosen | None:
     if not _readable(block, due, name):
         return None
     inside = block.space.inside(block.space.number[due.condition], block.cell)
@@ -152,7 +152,7 @@ def relaid_block(block: PartialBlock, column: str, layout: SumLanes) -> Int64s:
     return relaid(block.lanes[column], block.layouts[column], layout)
 
 
-def clipped(c: Chosen, local: Int64s, first: int, last: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+def clip(c: Chosen, local: Int64s, first: int, last: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     """(partials, first instant, last instant, local group) within `first..last`, instants counted from `first`."""
     begin, end = np.maximum(c.first, first) - first, np.minimum(c.last, last) - first
     seen = begin <= end

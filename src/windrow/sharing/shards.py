@@ -49,8 +49,8 @@ from windrow.sharing.shard_blocks import (
     PartialBlock,
     Picked,
     WindowTotals,
-    chosen,
-    clipped,
+    chosen_of,
+    clip,
     relaid_block,
     within,
 )
@@ -270,7 +270,7 @@ class Shards:
         """One element per live group and instant, and how many partials were read."""
         if self.keys and not self.values and self._steady(due):
             return self._answer_totals(due, name)
-        chosen = [c for b in self.blocks if (c := chosen(b, due, name)) is not None]
+        chosen = [c for b in self.blocks if (c := chosen_of(b, due, name)) is not None]
         read = sum(len(c.at) for c in chosen)
         if self.keys and not read:
             return self._empty(due), 0
@@ -455,7 +455,7 @@ class Shards:
     ) -> Elements:
         height, groups = last - first + 1, len(slots)
         points = height * groups
-        clipped = [clipped(c, local, first, last) for c in chosen]
+        clipped = [clip(c, local, first, last) for c in chosen]
 
         def summed(lanes: Sequence[Int64s], width: int) -> Int64s:
             grid = np.zeros((points, width), np.int64)
@@ -505,7 +505,7 @@ class Shards:
         height, groups = due.last - due.first + 1, len(slots)
         group, row, delta, base = [_NONE], [_NONE], [_NONE], 0
         for c in chosen:
-            at, begin, end, slot = clipped(c, local, due.first, due.last)
+            at, begin, end, slot = clip(c, local, due.first, due.last)
             counts = end - begin + 1
             which = np.repeat(np.arange(len(at)), counts)
             instant = np.repeat(begin, counts) + np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
