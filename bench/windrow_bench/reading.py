@@ -120,7 +120,7 @@ def beside(history: History, rounds: int, ticks: int, rate: float) -> list[Row]:
 def _asks(history: History, rate: float, stop: threading.Event, stale: list[int]) -> None:
     """Ask the question about a key at a rate; note by how many ticks each answer was behind when it came."""
     while not stop.wait(1 / rate):
-        answer, _ = history.asked(QUESTIONS["one key"], "latest")
+        answer = history.engine.ask(QUESTIONS["one key"], isolation="latest")
         ticker = history.engine.runtime.ticker
         as_of = int(answer.schema.metadata[b"windrow.as_of"])
         span = 2_000 * (DAY // (history.size * BATCHES))

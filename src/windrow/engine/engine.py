@@ -39,6 +39,9 @@ from windrow.store.store import MemoryStore, StateStore, Store
 
 __all__ = ["Engine", "Queries", "Query"]
 
+PATIENCE = 0.1
+"""Seconds that a question waits for a tick of this process to end before it is computed beside it."""
+
 
 class Engine:
     """Continuous queries over live streams."""
@@ -260,6 +263,7 @@ class Engine:
 
         plans = self.question_plans()
         functions, limits = self._functions(plans.catalog), AskLimits(timeout, cancel)
+        self.runtime.let_tick_pass(PATIENCE if timeout is None else min(PATIENCE, timeout / 2))
         return ask(
             text, plans, self.runtime, functions, isolation=isolation, parameters=parameters, limits=limits
         )  # fmt: skip

@@ -97,6 +97,7 @@ class Runtime:
         self._ticking = threading.RLock()  # one tick at a time
         self._quiet = threading.Event()  # no tick computes
         self._quiet.set()
+        self._computing = 0  # the thread of the tick that does
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._loop: threading.Thread | None = None
@@ -201,6 +202,7 @@ class Runtime:
             idle = self._idle()
             if not (rows or histories or until is not None or self._time_moves(idle)):
                 return None
+            self._computing = threading.get_ident()
             self._quiet.clear()
             try:
                 done = self._tick(rows, histories, idle, until)
@@ -466,7 +468,7 @@ class Runtime:
     def let_tick_pass(self, seconds: float) -> None:
         """Wait for the end of a tick that runs in this process, at most so long: who is in no hurry lets it have the
         interpreter. A tick whose job runs elsewhere needs none."""
-        if self.job.in_process:
+        if self.job.in_process and self._computing != threading.get_ident():
             self._quiet.wait(seconds)
 
     def wait(self, seconds: float | None = None) -> None:
