@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import re
 
@@ -138,6 +139,18 @@ def test_the_shapes_are_used(catalog):
             f"CREATE QUERY q{k} AS {shape.format(i=100 + k, d=f'{10 + k}.5', t=repr(chr(97 + k)))}" for k in range(6)
         ]
         assert assert_planned_alike(texts, catalog) >= 5
+
+
+def test_a_plan_travels_without_its_tree(catalog):
+    """Pickled, a plan that was made of a shape is what it was; one whose tree was changed since keeps that tree."""
+    texts = [f"CREATE QUERY q{k} AS {SHAPES[0].format(i=100 + k, d=f'{10 + k}.5')}" for k in range(4)]
+    plan = [planned(text, catalog) for text in texts][-1]
+    assert plan.made is not None and "root" not in plan.__dict__
+    assert same(pickle.loads(pickle.dumps(plan)), plan)
+    found = recognise(plan)
+    assert same(pickle.loads(pickle.dumps(found.above)), found.above)
+    again = pickle.loads(pickle.dumps(found))
+    assert again.chain == found.chain and again.member == found.member
 
 
 def test_other_declarations_give_other_plans(declare):

@@ -12,6 +12,7 @@ from windrow.catalog.names import Names
 from windrow.errors import BindingError, WindrowError
 from windrow.optimize import optimize
 from windrow.plan.nodes import QueryPlan
+from windrow.runtime.instances import without_collector
 
 
 class TemplatePlanner:
@@ -22,25 +23,28 @@ class TemplatePlanner:
 
     def plans(self, template: TemplateDef, instances: Iterable[Instance], catalog: Catalog) -> dict[str, QueryPlan]:
         """The plan of every instance, by its name."""
-        from windrow import cql
         from windrow.cql.templates import writer
 
         write = writer(template)
-        found: dict[str, QueryPlan] = {}
-        first: QueryPlan | None = None
-        for instance in instances:
-            try:
-                plan = cql.compile_instance(write.text(instance.literals), catalog, instance.name)
-            except WindrowError as error:
-                raise BindingError(f"{instance.name}: {error.primary}", detail=error.detail, hint=error.hint) from None
-            plan = found[instance.name] = optimize(plan, catalog, off=self.off, strategy=self.strategy)
-            first = first or plan
-            if [n for n, _ in plan.output] != [n for n, _ in first.output] or plan.has_op is not first.has_op:
-                raise BindingError(
-                    f"{instance.name} and {first.name} differ in the columns of their answers",
-                    hint="name every column of the SELECT list with AS",
-                )
+        with without_collector():
+            found = {i.name: self._plan(i, write.text(i.literals), catalog) for i in instances}
+        shown = {(tuple([n for n, _ in plan.output]), plan.has_op): name for name, plan in found.items()}
+        if len(shown) > 1:
+            one, other, *_ = shown.values()
+            raise BindingError(
+                f"{one} and {other} differ in the columns of their answers",
+                hint="name every column of the SELECT list with AS",
+            )
         return found
+
+    def _plan(self, instance: Instance, text: str, catalog: Catalog) -> QueryPlan:
+        from windrow import cql
+
+        try:
+            plan = cql.compile_instance(text, catalog, instance.name)
+        except WindrowError as error:
+            raise BindingError(f"{instance.name}: {error.primary}", detail=error.detail, hint=error.hint) from None
+        return optimize(plan, catalog, off=self.off, strategy=self.strategy)
 
     def like(self, template: TemplateDef, catalog: Catalog) -> QueryPlan:
         """The plan of some instance, for the columns of the answers."""

@@ -23,7 +23,7 @@ from windrow.engine.script import bind_script
 from windrow.errors import SourceError, WindrowError
 from windrow.operators.elements import Elements
 from windrow.plan.nodes import QueryPlan
-from windrow.runtime.instances import TemplateGroup
+from windrow.runtime.instances import TemplateGroup, without_collector
 from windrow.runtime.job import Feed, Job, LocalJob
 from windrow.runtime.tick import Ticker
 from windrow.sharing.query_group import Batch
@@ -214,15 +214,18 @@ class Replay:
             ticker.add_stream(stream)
         for name, table in self.tables.items():
             ticker.set_table(name, table)
-        plans = [p for p in (*self.catalog.queries.values(), *self._instances(ticker)) if self.starts(p) is not None]
-        together = [q for p in plans if (q := ticker.sharing.recognised(p)) is not None]
-        if sharing == "auto":
-            together = ticker.sharing.worth_sharing(together, self.rate)
-        for query in together:
-            ticker.add_shared(ticker.sharing.admit(query), self.starts(query.plan))
-        for plan in plans:
-            if plan.name.lower() not in ticker.queries:
-                ticker.add_alone(plan, strategy, self.starts(plan))
+        with without_collector():
+            plans = [
+                p for p in (*self.catalog.queries.values(), *self._instances(ticker)) if self.starts(p) is not None
+            ]
+            together = [q for p in plans if (q := ticker.sharing.recognised(p)) is not None]
+            if sharing == "auto":
+                together = ticker.sharing.worth_sharing(together, self.rate)
+            for query in together:
+                ticker.add_shared(ticker.sharing.admit(query), self.starts(query.plan))
+            for plan in plans:
+                if plan.name.lower() not in ticker.queries:
+                    ticker.add_alone(plan, strategy, self.starts(plan))
         return ticker
 
     def _instances(self, ticker: Ticker) -> Iterator[QueryPlan]:

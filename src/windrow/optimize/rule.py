@@ -53,7 +53,7 @@ def with_root(plan: QueryPlan, root: Node) -> QueryPlan:
     """The plan over another tree, which must still be an Emit and have the output columns."""
     assert isinstance(root, Emit)
     assert {c for _, c in plan.output} <= root.schema.keys()
-    return plan if root == plan.root else replace(plan, root=root)
+    return plan if root == plan.root else replace(plan, root=root, made=None)
 
 
 def filtered(node: Node, predicates: Sequence[Expr]) -> Node:

@@ -20,7 +20,7 @@ from windrow.operators.sorting import SortKey
 from windrow.plan.expr import Expr
 
 if TYPE_CHECKING:
-    from windrow.plan.parametric import Made
+    from windrow.plan.parametric import MadeOf
 
 Schema = Mapping[str, pa.DataType]
 
@@ -593,16 +593,30 @@ class QueryPlan:
     text: str = ""
     budget: TickBudget | None = None
     keep: int | None = None
-    made: Made | None = field(default=None, compare=False, repr=False)
+    made: MadeOf | None = field(default=None, compare=False, repr=False)
     parting: Parting | None = None
 
+    def __getattr__(self, name: str) -> Any:
+        """The tree of a plan that was made of a shape, when somebody looks at it."""
+        made = self.__dict__.get("made")
+        if name != "root" or made is None:
+            raise AttributeError(name)
+        found = self.__dict__["root"] = made.shape.root(made.constants)
+        return found
+
     def __getstate__(self) -> dict[str, object]:
-        """All but what can be found again; shapes stay where plans are made."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("made", "streams", "tables")}
+        """All but what can be found again: the tree, if it can be made of the shape, or else the shape."""
+        left_out = ("root" if self.made is not None else "made", "streams", "tables")
+        return {k: v for k, v in self.__dict__.items() if k not in left_out}
+
+    @property
+    def emit(self) -> Emit:
+        """The root, for what no constant changes (operator, period); its inputs may be those of the plan's shape."""
+        return self.root if "root" in self.__dict__ or self.made is None else self.made.shape.plan.root
 
     @property
     def has_op(self) -> bool:
-        return self.root.op is StreamOp.RELATION
+        return self.emit.op is StreamOp.RELATION
 
     @cached_property
     def streams(self) -> tuple[str, ...]:

@@ -19,16 +19,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from windrow.errors import WindrowError
 from windrow.plan.expr import Constant
-from windrow.plan.nodes import QueryPlan
+from windrow.plan.nodes import Emit, QueryPlan, Scan, walk
 
 T = TypeVar("T")
 Class = tuple[int, ...] | str
@@ -74,7 +75,7 @@ class Constants:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeOf:
     """Of which shape a plan was made, and with which constants."""
 
     shape: PlanShape
@@ -247,32 +248,48 @@ def same(a: Any, b: Any) -> bool:
 
 
 class PlanShape:
-    """A plan with marks, at one stage of planning."""
+    """A plan with marks, at one stage of planning. What is made of it gets its tree when somebody looks at it."""
 
-    def __init__(self, plan: QueryPlan, marks: Sequence[str]) -> None:
+    def __init__(self, plan: QueryPlan, marks: Sequence[str], proven: Iterable[tuple[Class, ...]] = ()) -> None:
         self.plan, self.marks = replace(plan, made=None), tuple(marks)
-        self._form = Form(self.plan, self.marks)
-        self._proven: dict[tuple[Class, ...], bool] = {}
+        self._form = Form(self.plan.root, self.marks)
+        self._rest = Form({f.name: getattr(self.plan, f.name) for f in fields(plan) if f.name != "root"}, self.marks)
+        self._proven: dict[tuple[Class, ...], bool] = dict.fromkeys(proven, True)
         self._after: dict[Hashable, PlanShape | None] = {}
         self.notes: dict[Hashable, Any] = {}  # what is derived from it besides plans
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PlanShape, (self.plan, self.marks, tuple(c for c, proven in self._proven.items() if proven))
 
     @classmethod
     def of(cls, plan: QueryPlan, marks: Sequence[str]) -> PlanShape:
         """The shape of a plan whose literals are marks, whatever it is called."""
         return cls(replace(plan, name=_NAME, text=_TEXT), marks)
 
+    @cached_property
+    def scans(self) -> int:
+        """How many streams are read, one that is read twice counted twice."""
+        return sum(isinstance(node, Scan) for node in walk(self.plan.root))
+
+    def root(self, constants: Constants) -> Emit:
+        """The tree for constants."""
+        return self._form.made(constants)
+
     def made(self, constants: Constants, anew: Callable[[], QueryPlan]) -> QueryPlan:
         """The plan for constants: from the shape, once that has proven equal to what is made `anew`."""
         proven = self._proven.get(constants.classes)
         if proven:
-            plan = self._form.made(constants)
-            # it is new, and nobody else has it
-            plan.__dict__.update(made=Made(self, constants), streams=self.plan.streams, tables=self.plan.tables)
-            return plan
+            return self._made(constants)
         plan = anew()
         if proven is None:
-            proven = self._proven[constants.classes] = same(self._form.made(constants), plan)
-        return replace(plan, made=Made(self, constants) if proven else None)
+            proven = self._proven[constants.classes] = same(self._made(constants), plan)
+        return replace(plan, made=MadeOf(self, constants) if proven else None)
+
+    def _made(self, constants: Constants) -> QueryPlan:
+        plan = object.__new__(QueryPlan)
+        plan.__dict__.update(self._rest.made(constants))
+        plan.__dict__.update(made=MadeOf(self, constants), streams=self.plan.streams, tables=self.plan.tables)
+        return plan
 
     def after(self, stage: Hashable, function: Callable[[QueryPlan], QueryPlan]) -> PlanShape | None:
         """The shape behind a stage; None if the stage does not take marks."""

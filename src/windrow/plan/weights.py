@@ -73,7 +73,7 @@ def weighed(plan: QueryPlan) -> QueryPlan:
     root = plan.root.with_inputs(_only(found, (*plan.root.input.schema, *dict.fromkeys(shown))))
     assert isinstance(root, Emit)
     output = plan.output + tuple((f"_error_{name}", errors[c]) for name, c in plan.output if c in errors)
-    return plan if root == plan.root else replace(plan, root=root, output=output)
+    return plan if root == plan.root else replace(plan, root=root, output=output, made=None)
 
 
 def _chain(root: Emit) -> tuple[Node, list[Node]]:

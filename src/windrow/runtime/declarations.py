@@ -39,7 +39,7 @@ from windrow.runtime import view
 from windrow.runtime.archives import Archives, hidden_name
 from windrow.runtime.budget import Budgets
 from windrow.runtime.change import Change, Frames, InstanceChange, InstancePlanner
-from windrow.runtime.instances import TemplateGroup
+from windrow.runtime.instances import TemplateGroup, without_collector
 from windrow.runtime.membership import SharedQuery
 from windrow.runtime.outbox import Outbox
 from windrow.runtime.outlet import Outlet, Recent
@@ -427,8 +427,9 @@ class Declarations:
                 self.groups.changed()
             else:
                 self.groups.added(group, change.come.values())
-            for plan in change.plans.values():
-                self._run_query(plan, undo)
+            with without_collector():
+                for plan in change.plans.values():
+                    self._run_query(plan, undo)
         return []
 
     def _drop_group(self, key: str, undo: ExitStack) -> Callable[[], None]:

@@ -12,8 +12,10 @@ Cost of a tick: the rows of the answers; names are looked up once for a list of 
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +32,18 @@ from windrow.sharing.query_group import Batch, Shown
 
 REMEMBERED = 64
 """Lists of members whose places are remembered."""
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Make many objects that stay, without the garbage collector looking at all of them again and again."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
 
 
 class TemplateGroup:

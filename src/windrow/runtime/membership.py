@@ -380,7 +380,7 @@ class Sharing(Registry):
 
 def has_deadline(plan: QueryPlan) -> bool:
     """Whether a query that shares can be answered late: its period is a deadline, and each answer is by itself."""
-    return plan.root.at_most and plan.root.op is StreamOp.RSTREAM
+    return plan.emit.at_most and plan.emit.op is StreamOp.RSTREAM
 
 
 def _local_above(query: Recognised | RecognisedJoin) -> bool:
@@ -388,6 +388,8 @@ def _local_above(query: Recognised | RecognisedJoin) -> bool:
 
     DISTINCT and differences compare rows: equal rows must be of one group, so they must show the keys.
     """
+    if isinstance(query, Recognised) and query.chained:
+        return True
     keys = set(query.aggregate.keys)
     if not keys or query.chain is not None:
         return True

@@ -26,14 +26,14 @@ from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.state.run import Run
 from windrow.runtime.deadlines import DeadlineProgram, evaluated
-from windrow.runtime.membership import FamilyProgram, has_deadline
+from windrow.runtime.membership import FamilyProgram, Membership, has_deadline
 from windrow.runtime.messages import Envelope, FamilyPartials, PartialCounts, QueryFailed, SharedAnswer, SharedRows
 from windrow.runtime.program import Program
 from windrow.sharing.family import Counters, Family, FamilyMember
 from windrow.sharing.finish import Finish, finish
-from windrow.sharing.member import Spent
+from windrow.sharing.member import Kind, Spent
 from windrow.sharing.query_group import Instants
-from windrow.sharing.recognise import FamilySource
+from windrow.sharing.recognise import FamilySource, Recognised
 from windrow.sharing.registry import Functions
 from windrow.sharing.rows import SourceRows
 from windrow.store.runs import RunRef
@@ -186,6 +186,8 @@ class FamilyState:
     home: bool
     functions: Functions
     finishes: dict[str, Finish] = field(default_factory=dict)
+    circuits: list[str] = field(default_factory=list)  # whose finishes have state
+    alike: dict[Kind, Finish] = field(default_factory=dict)  # finishes that serve all queries of a kind
     inbox: dict[str, list[pa.Table]] = field(default_factory=dict)
     rows: list[SharedRows] = field(default_factory=list)
     saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
@@ -202,12 +204,24 @@ class FamilyState:
         self.family_program, self.functions, self.family.functions = family_program, functions, functions
         follow(self.family, family_program)
         self.family.hold_back(n for n, m in family_program.members.items() if has_deadline(m.query.plan))
-        uids = {n: e.uid for n, e in self.family.joined.items()}
-        self.finishes = {n: f for n, f in self.finishes.items() if uids.get(n) == f.uid}
+        joined = self.family.joined
+        self.finishes = {n: f for n, f in self.finishes.items() if n in joined and f.is_of(joined[n])}
         for name, member in family_program.members.items():
             if name not in self.finishes and self._answers(name):
-                made = self.finishes[name] = Finish(member.query, functions)
-                made.uid = member.uid
+                self.finishes[name] = self._finish(member, joined[name].member.kind)
+        self.circuits = [n for n, f in self.finishes.items() if f.circuit is not None]
+        self.alike = {kind: f for kind, f in self.alike.items() if f.functions is functions}
+
+    def _finish(self, member: Membership[Recognised], kind: Kind) -> Finish:
+        """What stands above the aggregate of a query; one for all of a kind where that is the same."""
+        known = self.alike.get(kind)
+        if known is not None:
+            return known
+        made = Finish(member.query, self.functions)
+        made.uid = member.uid
+        if made.alike:
+            self.alike[kind] = made
+        return made
 
     def _answers(self, name: str) -> bool:
         return self.home or bool(self.family.joined[name].member.kind.keys)
@@ -241,7 +255,7 @@ class FamilyState:
         failures: dict[str, RuntimeFailure] = dict(self.family.failed)
         self.family.failed.clear()
         due = self.family.finish(frontier, self.home, self._held(frontier, starts))
-        answers = finish(self.finishes, due, frontier, failures)
+        answers = finish(self.finishes, due, frontier, failures, [n for n in self.circuits if n in self.finishes])
         for name, error in failures.items():
             self.family.leave(name)
             self.finishes.pop(name, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
@@ -61,7 +62,7 @@ class Stage:
         self.firsts: dict[str, int] = {}  # by stream: the least new time; by "query?": of its history
         self.clocks: Clocks | None = None
         self.frontier = program.previous
-        self.starts: dict[str, int] = dict(program.starts)
+        self.starts: ChainMap[str, int] = ChainMap({}, program.starts)  # type: ignore[arg-type]  # new ones first
         self.inbox: dict[tuple[str, int], list[tuple[int, Elements]]] = {}
         self.counters: dict[str, int] = {}
         self.families = deployed.families if stage == 1 else {}
@@ -98,7 +99,7 @@ class Stage:
         generation = self._keep({**queries, **families, **joins})
         times.append(time.perf_counter())
         phases = {name: b - a for name, (a, b) in zip(PHASES, pairwise(times), strict=True)}
-        clocks = Clocks(self.frontier, self.starts, self.marks)
+        clocks = Clocks(self.frontier, dict(self.starts.maps[0]), self.marks)
         counted = {n: f.counted for n, f in (*families.items(), *joins.items())}
         self._send(self.partition, TaskReport(
             self.stage, self.partition, generation, clocks, self.refs, self.counters, self.firsts, counted,
@@ -174,7 +175,7 @@ class Stage:
         program = self.program
         if self.clocks is not None:
             self.frontier, self.marks = self.clocks.frontier, dict(self.clocks.marks)
-            self.starts = dict(self.clocks.starts)
+            self.starts.maps[0].update(self.clocks.starts)
             return
         deployed = program.deployment
         self.frontier = (
@@ -187,17 +188,19 @@ class Stage:
                 firsts = [self.firsts[s] for s in (*query.streams, f"{name}?") if s in self.firsts]
                 firsts += [program.firsts[name]] if name in program.firsts else []
                 self.starts |= {name: min(firsts)} if firsts else {}
+        if not program.fresh and not program.firsts:  # all clocks of queries that share have started
+            return
         for family in deployed.families.values():
-            firsts = [self.firsts[s] for s in (family.source.stream, f"{family.name}?") if s in self.firsts]
-            if firsts or program.firsts:
-                for name in (n.lower() for n in family.members):
-                    if name not in self.starts and (firsts or name in program.firsts):
-                        self.starts[name] = min([*firsts, program.firsts.get(name, INF)])
+            self._start_members(family.members, (family.source.stream, f"{family.name}?"))
         for join in deployed.joins.values():
-            firsts = [self.firsts[s] for s in join.source.streams if s in self.firsts]
-            for name in (n.lower() for n in join.members):
-                if name not in self.starts and (firsts or name in program.firsts):
-                    self.starts[name] = min([*firsts, program.firsts.get(name, INF)])
+            self._start_members(join.members, join.source.streams)
+
+    def _start_members(self, members: Iterable[str], streams: Iterable[str]) -> None:
+        """Start the clocks of queries that share, at the earliest row of the streams."""
+        firsts, before = [self.firsts[s] for s in streams if s in self.firsts], self.program.firsts
+        for name in (n.lower() for n in members) if firsts or before else ():
+            if name not in self.starts and (firsts or name in before):
+                self.starts[name] = min([*firsts, before.get(name, INF)])
 
     def _recall(self) -> tuple[dict[str, QueryState], dict[str, FamilyState], dict[str, TaskState]]:
         """The operators as of the last accepted tick."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
+from windrow.catalog.names import Names
 from windrow.errors import RuntimeFailure, WindrowError
 from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.elements import BEGINNING, Elements, concat
@@ -300,7 +302,7 @@ class Ticker:
         self.manifest = replace(
             manifest,
             runs={k: refs for k, refs in manifest.runs.items() if k[2] != key},
-            clocks={q: s for q, s in manifest.clocks.items() if q != key},
+            clocks=Names.of(manifest.clocks).without(key) if key in manifest.clocks else manifest.clocks,
             firsts={q: s for q, s in manifest.firsts.items() if q != key},
             deadlines={q: kept for q, kept in manifest.deadlines.items() if q != key},
             plans=self.plans.saved(),
@@ -372,7 +374,9 @@ class Ticker:
             idle=idle or {},
             previous=self.frontier,
             until=until,
-            starts={**self.starts, **self.manifest.clocks},
+            starts=Names.of(self.manifest.clocks).update(
+                {q: s for q, s in self.starts.items() if q not in self.manifest.clocks}
+            ),
             firsts=self.manifest.firsts,
             tables=self.tables,
             ahead=ahead or {},
@@ -420,7 +424,8 @@ class Ticker:
         prepared |= {"outputs": kept, "sinks": sinks or {}, "offsets": read, "budget": budget or {}}
         self._put(replace(self.manifest, **prepared))
         self._generations, self._next = generations, None
-        self._clockless -= self.manifest.clocks.keys() | self.manifest.firsts.keys()
+        clocks, firsts = self.manifest.clocks, self.manifest.firsts
+        self._clockless = {q for q in self._clockless if q not in clocks and q not in firsts}
         self.sharing.used()
         for name in tick.failed:
             self.drop_query(name)
@@ -564,7 +569,7 @@ class Ticker:
         if program.deadlines is None:
             self.deadlines.free(frontier)
             return
-        found = evaluated(program.deadlines, frontier, clocks.starts)
+        found = evaluated(program.deadlines, frontier, ChainMap({**clocks.starts}, dict(program.starts)))
         self.deadlines.ran(found, [r.spent for r in reports], frontier, program.deadlines.previous)
         tick.spent = max(sum(s.seconds for s in r.spent.values()) for r in reports)
 
@@ -592,21 +597,25 @@ class Ticker:
         clocks = reports[0].clocks
         self._count_rows(tick, clocks.marks, reports[0].firsts)
         tick.frontier = max(tick.frontier, clocks.frontier)
+        # clocks that run go on; of the others, those that were told when to start have, and those whose time has come
         running = (self.queries.keys() | self.plans.plans.keys()) - tick.failed.keys()
-        starts = {q: s for q, s in {**self.manifest.clocks, **clocks.starts}.items() if q in running}
+        known = self.manifest.clocks
+        given = {**self.starts, **clocks.starts}
+        coming = {q: s for q, s in given.items() if q in running and q not in known}
         for key, (name, _) in self.plans.place.items():
-            if name in starts and key in running:
-                starts.setdefault(key, starts[name])
-        fixed = self.starts.keys() | self.manifest.clocks.keys()
-        reached = {q: s for q, s in starts.items() if s <= tick.frontier or q in fixed}
+            start = coming.get(name, known.get(name))
+            if start is not None and key in running and key not in known:
+                coming.setdefault(key, start)
+        reached = {q: s for q, s in coming.items() if s <= tick.frontier or q in self.starts}
+        gone = [q for q in known if q not in running]
         self.choices.take((r.partition, r.measured) for r in reports)
         self.heavy.take(tick.number, (r.counted for r in reports))
         prepared = {
             "version": self.manifest.version + 1,
             "tick": tick.number,
             "frontier": None if tick.frontier == BEGINNING else tick.frontier,
-            "clocks": reached,
-            "firsts": {q: s for q, s in starts.items() if q not in reached},
+            "clocks": Names.of(known).without(*gone).update(reached),
+            "firsts": {q: s for q, s in coming.items() if q not in reached},
             "marks": {s: m for s, m in {**self.manifest.marks, **clocks.marks}.items() if s in self.streams},
             "runs": runs,
             "deadlines": {} if self.deadlines is None else self.deadlines.saved(),

@@ -13,7 +13,7 @@ What cannot be told apart is a bit: a boolean attribute of its own. So is a conj
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, reduce
 from math import prod
@@ -158,9 +158,27 @@ def _merged(a: Box, b: Box) -> Box | None:
 def condition(conjuncts: Sequence[Expr]) -> Condition:
     """Where all conjuncts are true; those that would make too many boxes are bits."""
     found = [_of_conjunct(e) for e in conjuncts]
-    while prod(max(len(c.boxes), 1) for c in found) > MOST_BOXES:
+    return _all(found, lambda most: bit(conjuncts[most], "too many alternatives"))
+
+
+def where_all(predicates: Sequence[Predicate]) -> Condition | None:
+    """Where all predicates are true; None if one of them is too much to take apart."""
+    try:
+        found = [_holds(p, True) for p in predicates]
+    except _TooMany:
+        return None
+    return None if prod(max(len(c.boxes), 1) for c in found) > MOST_BOXES else _all(found, None)
+
+
+def _all(found: list[Condition], instead: Callable[[int], Condition] | None) -> Condition:
+    """Where all conditions hold; `instead`: what to take for one of them while they are too many boxes."""
+    if all(len(c.boxes) == 1 for c in found):  # nearly always: one box for all of them, if attributes differ
+        together = [pair for c in found for pair in c.boxes[0]]
+        if len({a.sql for a, _ in together}) == len(together):
+            return Condition((tuple(sorted(together, key=lambda pair: pair[0].sql)),))
+    while instead is not None and prod(max(len(c.boxes), 1) for c in found) > MOST_BOXES:
         most = max(range(len(found)), key=lambda i: len(found[i].boxes))
-        found[most] = bit(conjuncts[most], "too many alternatives")
+        found[most] = instead(most)
     return reduce(both, found, EVERYTHING)
 
 

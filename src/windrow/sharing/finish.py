@@ -10,7 +10,7 @@ holds the number of the query, and is put right afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +23,7 @@ from windrow.plan import nodes as n
 from windrow.plan.dataflow import Circuit
 from windrow.plan.lower import formula
 from windrow.sharing.joins.recognise import RecognisedJoin
+from windrow.sharing.member import FamilyMember
 from windrow.sharing.query_group import Batch, Shown
 from windrow.sharing.recognise import Recognised
 from windrow.sharing.registry import Functions
@@ -32,7 +33,7 @@ class Finish:
     """The part of one query above its aggregate."""
 
     def __init__(self, query: Recognised | RecognisedJoin, functions: Functions) -> None:
-        self.query = query
+        self.query, self.functions = query, functions
         self.uid = ""  # tells it from others that had its name
         self.renamed = dict(query.shown)
         self.schema = dict(query.plan.root.schema)
@@ -40,6 +41,12 @@ class Finish:
         self.circuit = Circuit(query.above, functions, {}) if chain is None else None
         self.operators = [_operator(x, functions) for x in chain or ()]
         self.shown = Shown.of(query.plan)
+        self.alike = not any(isinstance(o, Bounds) for o in self.operators) and self.circuit is None  # for its kind
+
+    def is_of(self, joined: FamilyMember) -> bool:
+        """Whether it was made for this query, or for its kind."""
+        kind = self.query.member.kind if isinstance(self.query, Recognised) else None
+        return joined.uid == self.uid or (self.alike and joined.member.kind is kind)
 
     def start(self, ts: int) -> None:
         """The query's clock starts."""
@@ -75,13 +82,16 @@ def finish(
     due: Sequence[Batch],
     frontier: int,
     failures: MutableMapping[str, RuntimeFailure],
+    circuits: Iterable[str] | None = None,
 ) -> list[Batch]:
-    """The answers' parts of all queries that have any; `due`: the aggregates' elements.
+    """The answers' parts of all queries that have any; `due`: the aggregates' elements; `circuits`: who has one.
 
     A query whose expressions raise gets its error in `failures` and no answer.
     """
     answers: list[Batch] = []
-    changing: dict[str, Elements | None] = {name: None for name, mine in finishes.items() if mine.circuit is not None}
+    if circuits is None:
+        circuits = [name for name, mine in finishes.items() if mine.circuit is not None]
+    changing: dict[str, Elements | None] = dict.fromkeys(circuits)
     for batch in due:
         if batch.names[int(batch.numbers[0])] in changing:
             changing |= batch.parts()

@@ -21,10 +21,10 @@ import pyarrow as pa
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.linear import Formula
 from windrow.plan import nodes as n
-from windrow.plan.expr import Expr, column
+from windrow.plan.expr import Expr, Predicate, column
 from windrow.plan.parametric import Constants, Form, PlanShape, same
 from windrow.scalar_engine import quote
-from windrow.sharing.conditions import Attribute, condition
+from windrow.sharing.conditions import Attribute, condition, where_all
 from windrow.sharing.member import Kind, Member, UserCall
 from windrow.sharing.windows import SlideWindow
 
@@ -54,7 +54,16 @@ class Recognised:
     member: Member
     columns: Mapping[str, pa.DataType]  # of the family's rows that the member reads
     shown: tuple[tuple[str, str], ...]  # the aggregate's columns: (name in the plan, name in the member)
-    aggregate: n.Aggregate
+
+    @property
+    def aggregate(self) -> n.Aggregate:
+        """The aggregate that is shared."""
+        return _aggregate(self.plan)
+
+    @property
+    def chained(self) -> bool:
+        """Whether there is a `chain`, without a look at the plan."""
+        return not isinstance(self.member.kind.above, str)
 
     @property
     def above(self) -> n.QueryPlan:
@@ -73,7 +82,7 @@ def above_of(plan: n.QueryPlan, aggregate: n.Aggregate, slide: int) -> n.QueryPl
     window = n.Window(leaf, n.WindowSpec(n.WindowKind.RANGE, slide))
     root = _replaced(plan.root, aggregate, window)
     assert isinstance(root, n.Emit)
-    return replace(plan, root=root)
+    return replace(plan, root=root, made=None)
 
 
 def chain_of(plan: n.QueryPlan, aggregate: n.Aggregate) -> tuple[n.Node, ...] | None:
@@ -118,31 +127,31 @@ class _Alike:
     """
 
     def __init__(self, shape: PlanShape) -> None:
-        self._steps: Form[list[Expr | UserCall]] | None = None
+        self._parts: Form[tuple[list[Predicate], tuple[Formula | UserCall, ...]]] | None = None
         self._known: dict[tuple[Attribute, ...], Recognised | None] = {}
         try:
             found, rows = _recognised(shape.plan)
         except NotShared:
             return
-        above = (found.member.kind.above, found.shown, found.member.kind.keys, found.member.kind.calls, found.source)
-        if not Form(above, shape.marks).constant:
-            return
-        self._steps = Form(rows.steps, shape.marks)
+        kind = found.member.kind
+        predicates = [s.predicate for s in rows.steps if isinstance(s, Expr)]
+        above = (kind.above, found.shown, kind.keys, kind.calls, found.source)
+        if found.chained and Form(above, shape.marks).constant and None not in predicates:
+            self._parts = Form(([p for p in predicates if p is not None], found.member.steps), shape.marks)
 
     def recognised(self, plan: n.QueryPlan, constants: Constants) -> Recognised:
-        if self._steps is None:
+        predicates, steps = ([], ()) if self._parts is None else self._parts.made(constants)
+        whole = None if self._parts is None else where_all(predicates)
+        if whole is None:
             return _recognised(plan)[0]
-        steps = self._steps.made(constants)
-        whole = condition([s for s in steps if isinstance(s, Expr)])
-        tested = tuple(whole.attributes.values())
+        tested = tuple([a for box in whole.boxes for a, _ in box])
         first = self._known.get(tested)
         if first is not None:
-            made = tuple(s if isinstance(s, UserCall) else _formula(s) for s in steps)
-            member = Member(plan.name, first.member.window, whole, first.member.kind, made)
-            return Recognised(plan, first.source, member, first.columns, first.shown, _aggregate(plan))
-        found, rows = _recognised(plan)
+            member = Member(plan.name, first.member.window, whole, first.member.kind, steps)
+            return Recognised(plan, first.source, member, first.columns, first.shown)
+        found, _ = _recognised(plan)
         if tested not in self._known:
-            equal = same(rows.steps, steps) and found.member.condition == whole and found.chain is not None
+            equal = same(found.member.steps, steps) and found.member.condition == whole and found.chained
             self._known[tested] = found if equal else None
         return found
 
@@ -158,7 +167,7 @@ def _aggregate(plan: n.QueryPlan) -> n.Aggregate:
 
 
 def _recognised(plan: n.QueryPlan) -> tuple[Recognised, _Rows]:
-    if plan.root.period is None:
+    if plan.emit.period is None:
         raise NotShared("it is not periodic")
     if plan.budget is not None and plan.budget.us is not None:
         raise NotShared("rows may be shed before it (SHED WHEN)")
@@ -323,7 +332,7 @@ def _member(plan: n.QueryPlan, aggregate: n.Aggregate, rows: _Rows) -> Recognise
     read |= {c for s in steps if isinstance(s, UserCall) for f in s.arguments for c in f.reads}
     read |= {c for left, right, _ in rows.equalities for c in (left, right)}
     columns = {c: rows.types[c] for c in sorted(read) if c in rows.types}
-    return Recognised(plan, source, member, columns, tuple(shown), aggregate)
+    return Recognised(plan, source, member, columns, tuple(shown))
 
 
 def _tested(a: Attribute) -> Formula:

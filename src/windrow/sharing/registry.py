@@ -85,7 +85,8 @@ class Registry:
 
     def recognise(self, plan: QueryPlan) -> Recognised | RecognisedJoin:
         """The query as one that shares; raises `NotShared` with the reason if it cannot."""
-        streams = sum(isinstance(node, Scan) for node in walk(plan.root))
+        made = plan.made
+        streams = sum(isinstance(n, Scan) for n in walk(plan.root)) if made is None else made.shape.scans
         if streams > 1 and self.sharing in ("auto", "shards"):
             return self.joins.recognised(plan)
         return recognise(plan)

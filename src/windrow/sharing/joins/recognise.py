@@ -32,7 +32,11 @@ class RecognisedJoin:
     source: JoinSource
     member: JoinMember
     shown: tuple[tuple[str, str], ...]  # the aggregate's columns: (name in the plan, name in the member)
-    aggregate: n.Aggregate
+
+    @property
+    def aggregate(self) -> n.Aggregate:
+        """The aggregate over the join."""
+        return _aggregate(self.plan)
 
     @property
     def above(self) -> n.QueryPlan:
@@ -191,7 +195,7 @@ def _recognised(
         tuple(dict.fromkeys(s for _, s in grouped)), tuple(arguments), tuple(calls), above,
     )  # fmt: skip
     source = JoinSource((sides[0].stream, sides[1].stream), tuple((_formula(a), _formula(b)) for a, b in keys))
-    return RecognisedJoin(plan, source, member, tuple(shown), aggregate)
+    return RecognisedJoin(plan, source, member, tuple(shown))
 
 
 def _formula(e: Expr) -> Formula:
