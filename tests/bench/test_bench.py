@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from windrow.cli.bench import experiments, package
-from windrow_bench import archive, engine, flows, harness, isolation, overload, patterns, reading, schedule, star
+from windrow_bench import archive, engine, flows, harness, isolation, many, overload, patterns, reading, schedule, star
 from windrow_bench.harness import Figure, Ratio, Result
 
 FIELDS = {"experiment", "machine", "commit", "seed", "parameters", "rows", "ratios"}
@@ -156,3 +156,13 @@ def test_reading_compares_questions_with_a_full_pass(tmp_path: Path) -> None:
     }
     read = {r["question"]: r["read_mb"] for r in rows}
     assert read["one key"] < read["full pass"] > read["last minute"]
+
+
+def test_many_runs_every_shape_asked_for(tmp_path: Path) -> None:
+    """A row per shape and number of queries, the alerts beside a join with their rules, whose answers they have."""
+    many.main(["--quick", "--shapes", "alerts", "filters", "--most", "4", "--repeat", "1", "--out", str(tmp_path)])
+    found = document(tmp_path / "many.json")
+    assert [(r["shape"], r["queries"], r["by"] == "windrow") for r in found["rows"]] == [
+        ("alerts", 1, True), ("alerts", 1, False), ("filters", 1, True), ("filters", 4, True),
+    ]  # fmt: skip
+    assert found["parameters"]["answers equal the join's"] is True

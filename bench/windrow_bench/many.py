@@ -1,0 +1,290 @@
+"""One to a hundred thousand queries of one shape, from a template: time and memory, answers compared.
+
+Shapes: alerts per entity (periodic), and, followed at every instant, selections, HAVING alerts, window joins and
+absences that differ in constants. Rules are a table; `CREATE QUERIES ... USING TABLE rules` makes a query of each.
+Every run has a process of its own, so that its memory is its own. Beside them, what users of other engines do with
+alerts: the table of rules joined with the stream (by DuckDB, over all rows at once; with `--runtime spark`, where the
+alerts run on Spark, a broadcast table in Structured Streaming). Answers are compared with those of the join.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.scalar_engine import connect
+from windrow_bench.harness import CLOCKS, Ratio, Result, parser, progress, report
+
+KEYS = 10_000
+SLIDE, SPAN = 60, 960
+DECLARED = """
+CREATE STREAM trade (sym BIGINT, price DOUBLE, ts BIGINT) TIMESTAMP BY ts;
+CREATE STREAM quote (sym BIGINT, ts BIGINT) TIMESTAMP BY ts;
+CREATE TABLE rules (s BIGINT, lim DOUBLE, w BIGINT);
+"""
+SHAPES = {
+    "alerts": (
+        "s BIGINT, lim DOUBLE, w BIGINT",
+        "SELECT COUNT(*) AS n, MAX(price) AS m FROM trade [RANGE $w SLIDE 60] WHERE sym = $s AND price > $lim",
+    ),
+    "filters": ("lim DOUBLE", "SELECT ISTREAM(sym, price) FROM trade [NOW] WHERE price > $lim"),
+    "having": (
+        "lim DOUBLE",
+        "SELECT ISTREAM(sym, COUNT(*) AS n) FROM trade [RANGE 60] GROUP BY sym HAVING SUM(price) > 10 * $lim",
+    ),
+    "joins": (
+        "lim DOUBLE",
+        "SELECT ISTREAM(t.sym, price) FROM trade [RANGE 60] t, quote [RANGE 60] q WHERE t.sym = q.sym AND price > $lim",
+    ),
+    "absence": (
+        "lim DOUBLE",
+        "SELECT ISTREAM(sym, price) FROM trade [RANGE 60] t WHERE price > $lim "
+        "AND NOT EXISTS (SELECT 1 FROM quote [RANGE 60] q WHERE q.sym = t.sym)",
+    ),
+}
+Row = Mapping[str, Any]
+
+
+def data(rows: int, seed: int) -> dict[str, pa.Table]:
+    """Trades of many symbols, and quotes of some."""
+    rng = np.random.default_rng(seed)
+    trade = {"sym": rng.integers(0, KEYS, rows), "price": rng.gamma(2.0, 50.0, rows)}
+    quotes = max(rows // 20, 1)
+    return {
+        "trade": pa.table({**trade, "ts": np.sort(rng.integers(0, SPAN, rows))}),
+        "quote": pa.table({"sym": rng.integers(0, KEYS, quotes), "ts": np.sort(rng.integers(0, SPAN, quotes))}),
+    }
+
+
+def rules(count: int, seed: int) -> pa.Table:
+    """Rules of which no two are equal, and which hold for few rows."""
+    rng, number = np.random.default_rng(seed + 1), np.arange(count)
+    limits = np.round(np.round(250 + rng.gamma(2.0, 50.0, count), 2) + number * 1e-7, 7)
+    return pa.table({"s": number % KEYS, "lim": limits, "w": SLIDE * (1 + number % 4)})
+
+
+def script(shape: str) -> str:
+    """The queries, as an engine gets them."""
+    parameters, text = SHAPES[shape]
+    return f"{DECLARED} CREATE TEMPLATE t ({parameters}) AS {text}; CREATE QUERIES q FROM TEMPLATE t USING TABLE rules"
+
+
+# -- one run, in a process of its own ----------------------------------------------------------------------------------
+
+
+def one(shape: str, count: int, rows: int, seed: int, runtime: str, clock: str) -> Row:
+    """Plan and run queries."""
+    from windrow.engine.replay import BATCH_ROWS, Replay
+    from windrow.runtime.job import LocalJob
+    from windrow.store.store import MemoryStore, Store
+
+    now, streams, given = CLOCKS[clock], data(rows, seed), rules(count, seed)
+    with tempfile.TemporaryDirectory(prefix="windrow-many-") as home:
+        if runtime == "spark":
+            from windrow.spark.job import SparkJob
+            from windrow.spark.session import session
+
+            job: Any = SparkJob(session(None))
+            store: Any = Store.open(home)
+        else:
+            job, store = LocalJob(), MemoryStore()
+        begin = now()
+        replay = Replay.of(script(shape), streams, {"rules": given})
+        ticker = replay.registered(job, store, "upa")
+        planned = now()
+        answers = replay.play(ticker, job, BATCH_ROWS[runtime])["q"]
+        done = now()
+        store.close()
+    return {
+        "plan_s": planned - begin, "run_s": done - planned, "answers": answers.num_rows,
+        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+    }  # fmt: skip
+
+
+def broadcast(count: int, rows: int, seed: int, runtime: str, clock: str) -> Row:
+    """The alerts as a join with a table of rules."""
+    now, trade, given = CLOCKS[clock], data(rows, seed)["trade"], rules(count, seed)
+    if runtime == "spark":
+        return _structured(trade, given, now)
+    connection = connect()
+    begin = now()
+    text = f"""
+        WITH seen AS (SELECT s, lim, w, ts, price FROM trade JOIN given ON sym = s AND price > lim),
+        evaluated AS (SELECT s, lim, w, price, t FROM seen,
+            LATERAL (SELECT UNNEST(range(CAST(ceil(ts / {SLIDE}) AS BIGINT) * {SLIDE}, ts + w, {SLIDE})) AS t))
+        SELECT t AS _ts, s, lim, w, COUNT(*) AS n, MAX(price) AS m FROM evaluated WHERE t <= {SPAN - 1}
+        GROUP BY ALL"""
+    connection.register("trade", trade)
+    connection.register("given", given)
+    found = connection.sql(text).to_arrow_table()
+    done = now()
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return {
+        "plan_s": 0.0,
+        "run_s": done - begin,
+        "answers": found.num_rows,
+        "memory_mb": memory,
+    }
+
+
+def _structured(trade: pa.Table, given: pa.Table, now: Any) -> Row:
+    """On Structured Streaming: a broadcast table, event-time windows, everything that is there in one go."""
+    import pyarrow.parquet as pq
+    from pyspark.sql import functions as f
+
+    from windrow.spark.session import session
+
+    spark = session(None)
+    with tempfile.TemporaryDirectory(prefix="windrow-many-") as place:
+        os.makedirs(f"{place}/trade")
+        stamped = trade.set_column(
+            2, "ts", pa.array(trade.column("ts").to_numpy() * 1_000_000).cast(pa.timestamp("us", "UTC"))
+        )
+        pq.write_table(stamped, f"{place}/trade/0.parquet")
+        known = spark.createDataFrame(given.to_pandas())
+        stream = spark.readStream.schema("sym bigint, price double, ts timestamp").parquet(f"{place}/trade")
+        joined = stream.join(f.broadcast(known), (f.col("sym") == f.col("s")) & (f.col("price") > f.col("lim")))
+        begin, answers = now(), 0
+        for length in sorted(set(given.column("w").to_pylist())):
+            window = f.window("ts", f"{length} seconds", f"{SLIDE} seconds")
+            counted = joined.where(f.col("w") == length).groupBy(window, "s", "lim").agg(f.count("*"), f.max("price"))
+            name = f"many{length}"
+            query = counted.writeStream.outputMode("complete").format("memory").queryName(name)
+            query.trigger(availableNow=True).start().awaitTermination()
+            answers += spark.table(name).count()
+        done = now()
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return {"plan_s": 0.0, "run_s": done - begin, "answers": answers, "memory_mb": memory}
+
+
+# -- all runs ----------------------------------------------------------------------------------------------------------
+
+
+def apart(arguments: Mapping[str, Any], repeat: int) -> Row:
+    """The best of some runs, each in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    found: list[Row] = []
+    for _ in range(repeat):
+        command = [sys.executable, "-m", "windrow_bench.many", "--one", json.dumps(dict(arguments))]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
+        found.append(json.loads(done.stdout.strip().splitlines()[-1]))
+    return min(found, key=lambda r: r["run_s"])
+
+
+def cases(quick: bool, runtime: str) -> Iterator[tuple[str, int, int]]:
+    """(shape, queries, rows)."""
+    alerts = (1, 100, 1000) if quick else (1, 100, 256, 1000, 10_000, 100_000)
+    rows = 20_000 if quick else 1_140_000 if runtime == "spark" else 2_000_000
+    for count in alerts:
+        yield "alerts", count, rows
+    for shape in ("filters", "having", "joins", "absence") if runtime == "local" else ():
+        for count in (1, 4) if quick else (1, 64):
+            yield shape, count, 2_000 if quick else 200_000
+
+
+def ratios(rows: Sequence[Row], runtime: str) -> list[Ratio]:
+    """What many queries cost against few."""
+    run = {(r["shape"], r["queries"]): r["run s"] for r in rows if r["by"] == "windrow"}
+    whole = {(r["shape"], r["queries"]): r["run s"] + r["plan s"] for r in rows if r["by"] == "windrow"}
+    found = []
+    if runtime == "spark" and ("alerts", 100_000) in run:
+        value = whole["alerts", 100_000] / whole["alerts", 256]
+        found.append(Ratio("100,000 alerts / 256, planning included", value, 3.0))
+    elif ("alerts", 100_000) in run:
+        found.append(Ratio("10,000 alerts / 100, beyond planning", run["alerts", 10_000] / run["alerts", 100], 4.0))
+        found.append(Ratio("100,000 alerts / 100, beyond planning", run["alerts", 100_000] / run["alerts", 100], 20.0))
+        memory = next(r["memory MB"] for r in rows if r["queries"] == 100_000 and r["by"] == "windrow")
+        found.append(Ratio("memory with 100,000 alerts, GB", memory / 1000, 4.0))
+        each = next(r["ms to plan one"] for r in rows if r["queries"] == 100_000 and r["by"] == "windrow")
+        found.append(Ratio("milliseconds to plan and register an instance", each, 0.1))
+    return found
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the experiment."""
+    accepts = parser("many", __doc__ or "")
+    accepts.add_argument("--runtime", choices=("local", "spark"), default="local", help="where (default: local)")
+    accepts.add_argument("--one", help="one run, given as JSON; prints its figures as JSON")
+    accepts.add_argument("--shapes", nargs="+", choices=tuple(SHAPES), default=tuple(SHAPES), help="(default: all)")
+    accepts.add_argument("--most", type=int, default=100_000, help="the most queries (default: 100,000)")
+    options = accepts.parse_args(list(argv))
+    if options.one:
+        given = json.loads(options.one)
+        kind = given.pop("kind")
+        print(json.dumps(one(**given) if kind == "windrow" else broadcast(**given)))
+        return 0
+    found: list[Row] = []
+    begin = time.monotonic()
+    with progress() as shown:
+        listed = [c for c in cases(options.quick, options.runtime) if c[1] <= options.most and c[0] in options.shapes]
+        task = shown.add_task("runs", total=len(listed))
+        for shape, count, rows in listed:
+            shown.update(task, description=f"{count:,} {shape}")
+            common = {
+                "count": count,
+                "rows": rows,
+                "seed": options.seed,
+                "runtime": options.runtime,
+                "clock": options.clock,
+            }
+            mine = apart({"kind": "windrow", "shape": shape, **common}, options.repeat)
+            found.append(_row(shape, count, rows, "windrow", mine))
+            if shape == "alerts" and count <= (100 if options.runtime == "spark" else 1000):
+                other = apart({"kind": "broadcast", **common}, 1)
+                name = (
+                    "Structured Streaming, broadcast table" if options.runtime == "spark" else "DuckDB, join with rules"
+                )
+                found.append(_row(shape, count, rows, name, other))
+            shown.advance(task)
+    agreed = _agree(options.seed)
+    parameters = {
+        "runtime": options.runtime, "keys": KEYS, "clock": options.clock, "repetitions": options.repeat,
+        "answers equal the join's": agreed, "minutes": round((time.monotonic() - begin) / 60, 1),
+    }  # fmt: skip
+    name = "many" if options.runtime == "local" else "many-spark"
+    about = " ".join((__doc__ or "").split())
+    return report(Result(name, about, options.seed, parameters, found, ratios(found, options.runtime)), options)
+
+
+def _row(shape: str, count: int, rows: int, by: str, run: Row) -> Row:
+    return {
+        "shape": shape, "queries": count, "rows": rows, "by": by, "plan s": round(run["plan_s"], 3),
+        "ms to plan one": round(1000 * run["plan_s"] / count, 3), "run s": round(run["run_s"], 3),
+        "answers": run["answers"], "memory MB": round(run["memory_mb"]),
+    }  # fmt: skip
+
+
+def _agree(seed: int) -> bool:
+    """Whether the alerts answer what a join with the rules gives, for a hundred of them over as many symbols."""
+    from windrow import run
+
+    streams, given = data(20_000, seed), rules(100, seed)
+    symbols = pa.array(streams["trade"].column("sym").to_numpy() % 100)
+    streams["trade"] = streams["trade"].set_column(0, "sym", symbols)
+    mine = run(script("alerts"), streams, {"rules": given}, runtime="local")["q"]
+    connection = connect()
+    connection.register("mine", mine)
+    connection.register("trade", streams["trade"])
+    connection.register("given", given)
+    wrong = connection.sql("""
+        SELECT COUNT(*) FROM (SELECT _ts, s, lim, w, n, m FROM mine) a WHERE (n, m) IS DISTINCT FROM (
+            SELECT (COUNT(*), MAX(price)) FROM trade t
+            WHERE t.sym = a.s AND t.price > a.lim AND t.ts > a._ts - a.w AND t.ts <= a._ts)""").fetchall()[0][0]
+    if wrong:
+        raise SystemExit(f"{wrong} answers differ from those of the join")
+    return bool(pc.any(pc.greater(mine.column("n"), 0)).as_py())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
