@@ -110,6 +110,16 @@ class QueriesDef:
 
 
 @dataclass(frozen=True)
+class SinkDef:
+    """A sink of a query: where its answers go, attached again at every start."""
+
+    name: str
+    query: str
+    kind: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class FunctionDef:
     """A user's vectorised function: Arrow arrays in, an array-like of `returns` out."""
 
@@ -118,7 +128,7 @@ class FunctionDef:
     returns: pa.DataType
 
 
-Declared = StreamDef | TableDef | QueryPlan | ArchiveDef | TemplateDef | QueriesDef
+Declared = StreamDef | TableDef | QueryPlan | ArchiveDef | TemplateDef | QueriesDef | SinkDef
 
 
 @dataclass(frozen=True)
@@ -132,12 +142,13 @@ class Catalog:
     archives: Mapping[str, ArchiveDef] = field(default_factory=Names)
     templates: Mapping[str, TemplateDef] = field(default_factory=Names)
     groups: Mapping[str, QueriesDef] = field(default_factory=Names)  # queries from templates
+    sinks: Mapping[str, SinkDef] = field(default_factory=Names)
 
     def kinds(self) -> dict[str, Mapping[str, Declared]]:
         """What is declared, by kind."""
         return {
             "stream": self.streams, "table": self.tables, "query": self.queries, "archive": self.archives,
-            "template": self.templates, "queries": self.groups,
+            "template": self.templates, "queries": self.groups, "sink": self.sinks,
         }  # fmt: skip
 
     def readers(self, name: str) -> list[str]:
@@ -147,6 +158,10 @@ class Catalog:
         word = re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
         templates = [t.name for t in self.templates.values() if word.search(t.body)]
         return found + templates + [g.name for g in self.groups.values() if (g.table or "").lower() == name.lower()]
+
+    def sinks_of(self, query: str) -> list[str]:
+        """The declared sinks of a query, or of queries from a template."""
+        return [s.name for s in self.sinks.values() if s.query.lower() == query.lower()]
 
     def users(self, template: str) -> list[str]:
         """The queries from a template."""
@@ -176,6 +191,8 @@ class Catalog:
                 return replace(self, templates=Names.of(self.templates).put(key, item))
             case QueriesDef():
                 return replace(self, groups=Names.of(self.groups).put(key, item))
+            case SinkDef():
+                return replace(self, sinks=Names.of(self.sinks).put(key, item))
 
     def drop(self, kind: str, name: str, if_exists: bool = False) -> Catalog:
         """The catalog without one declaration; a stream or table that a query reads stays."""
@@ -185,6 +202,10 @@ class Catalog:
             if if_exists:
                 return self
             raise BindingError(f'{kind} "{name}" does not exist', hint=_known(kind, names))
+        if kind in ("query", "queries") and self.sinks_of(key):
+            raise BindingError(
+                f'{kind} "{name}" has the sink {self.sinks_of(key)[0]}', hint=f"DROP SINK {self.sinks_of(key)[0]} first"
+            )
         if kind in ("stream", "table", "template"):
             readers = self.users(key) if kind == "template" else self.readers(key)
             if readers:
@@ -204,6 +225,8 @@ class Catalog:
                 return replace(self, templates=_without(self.templates, key))
             case "queries":
                 return replace(self, groups=_without(self.groups, key))
+            case "sink":
+                return replace(self, sinks=_without(self.sinks, key))
             case _:
                 return replace(self, queries=_without(self.queries, key))
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         CreateArchive,
         CreateQueries,
         CreateQuery,
+        CreateSink,
         CreateStream,
         CreateTable,
         CreateTemplate,
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
         compile_select,
     )
     from windrow.cql.one_time import OneTimeSelect
-    from windrow.cql.statements import Declaration, Statement, parse
+    from windrow.cql.statements import CreateSinkStatement, Declaration, Statement, parse
 
 __all__ = [
     "Bound",
     "CreateArchive",
     "CreateQueries",
     "CreateQuery",
+    "CreateSink",
+    "CreateSinkStatement",
     "CreateStream",
     "CreateTable",
     "CreateTemplate",
@@ -47,7 +50,13 @@ __all__ = [
     "parse",
 ]
 
-_HOMES = {"OneTimeSelect": "one_time", "Declaration": "statements", "Statement": "statements", "parse": "statements"}
+_HOMES = {
+    "OneTimeSelect": "one_time",
+    "Declaration": "statements",
+    "CreateSinkStatement": "statements",
+    "Statement": "statements",
+    "parse": "statements",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from windrow.catalog import ArchiveDef, Catalog, QueriesDef, StreamDef, TableDef, TemplateDef
+from windrow.catalog import ArchiveDef, Catalog, QueriesDef, SinkDef, StreamDef, TableDef, TemplateDef
 from windrow.cql import prepared
 from windrow.cql.archive_syntax import bind_archive
 from windrow.cql.ddl import bind_stream, bind_table
@@ -20,6 +20,7 @@ from windrow.cql.source import ScriptText
 from windrow.cql.statements import (
     CreateArchiveStatement,
     CreateQueriesStatement,
+    CreateSinkStatement,
     CreateTemplateStatement,
     Declaration,
     DropStatement,
@@ -81,6 +82,13 @@ class CreateQueries:
 
 
 @dataclass(frozen=True)
+class CreateSink:
+    """Declare where the answers of a query go."""
+
+    definition: SinkDef
+
+
+@dataclass(frozen=True)
 class Drop:
     """Remove a declaration of some kind. `name` is as the catalog has it."""
 
@@ -113,6 +121,7 @@ Bound = (
     | CreateArchive
     | CreateTemplate
     | CreateQueries
+    | CreateSink
     | Drop
     | Explain
 )
@@ -127,6 +136,8 @@ def bind(statement: Statement, catalog: Catalog) -> Bound:
             return _select(statement, catalog)
         case CreateArchiveStatement():
             return _archive(statement, catalog)
+        case CreateSinkStatement():
+            return _sink(statement, catalog)
         case CreateTemplateStatement() | CreateQueriesStatement():
             return _template(statement, catalog)
         case DropStatement(where=str(where)):
@@ -153,6 +164,20 @@ def _declaration(statement: Declaration, catalog: Catalog) -> CreateStream | Cre
         return CreateTable(table)
     except WindrowError as error:
         raise error.at(span) from None
+
+
+def _sink(statement: CreateSinkStatement, catalog: Catalog) -> CreateSink:
+    definition = statement.definition
+    known: dict[str, QueryPlan | QueriesDef] = {**catalog.queries, **catalog.groups}
+    found = known.get(definition.query.lower())
+    if found is None:
+        raise _unknown("query", definition.query, [q.name for q in known.values()], statement.query_span)
+    definition = replace(definition, query=found.name)
+    try:
+        catalog.add(definition)
+    except WindrowError as error:
+        raise error.at(statement.name_span) from None
+    return CreateSink(definition)
 
 
 def _archive(statement: CreateArchiveStatement, catalog: Catalog) -> CreateArchive:
@@ -266,6 +291,13 @@ def _drop(statement: DropStatement, catalog: Catalog) -> Drop:
         if statement.if_exists:
             return Drop(statement.kind, statement.name, True)
         raise _unknown(statement.kind, statement.name, [d.name for d in known.values()], statement.name_span)
+    sinks = catalog.sinks_of(item.name) if statement.kind in ("query", "queries") else []
+    if sinks:
+        raise BindingError(
+            f'{statement.kind} "{item.name}" has the sink {sinks[0]}',
+            hint=f"DROP SINK {sinks[0]} first",
+            span=statement.name_span,
+        )
     readers = catalog.readers(item.name) if statement.kind in ("stream", "table") else []
     readers = catalog.users(item.name) if statement.kind == "template" else readers
     if readers:

@@ -146,10 +146,10 @@ def _clause(cursor: Cursor, declaration: DeclarationSyntax) -> str:
         return "VALID"
     if cursor.accept("FROM"):
         declaration.options["source"] = cursor.name("the kind of source").lower()
-        declaration.options.update(_options(cursor) if cursor.word == "(" else {})
+        declaration.options.update(parse_options(cursor) if cursor.word == "(" else {})
         return "FROM"
     if cursor.accept("WITH"):
-        declaration.options.update(_options(cursor))
+        declaration.options.update(parse_options(cursor))
         return "WITH"
     if stream:
         raise cursor.unexpected("TIMESTAMP BY, WITHIN, IDLE AFTER, AHEAD, RETAIN, ON ERROR, FROM or WITH")
@@ -168,7 +168,7 @@ def _time_column(cursor: Cursor) -> tuple[str, int]:
     return name, offset
 
 
-def _options(cursor: Cursor) -> dict[str, str]:
+def parse_options(cursor: Cursor) -> dict[str, str]:
     cursor.expect("(", hint="write (option => 'value')")
     options: dict[str, str] = {}
     while not cursor.accept(")"):

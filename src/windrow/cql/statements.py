@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token
 
+from windrow.catalog import SinkDef
 from windrow.cql import prepared
 from windrow.cql.archive_syntax import ArchiveSyntax, split_archive
-from windrow.cql.ddl import DeclarationSyntax, parse_declaration
+from windrow.cql.ddl import DeclarationSyntax, parse_declaration, parse_options
 from windrow.cql.dialect import parse_query, tokenize
 from windrow.cql.keep_syntax import split_keep
 from windrow.cql.source import Cursor, ScriptText
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
     from sqlglot import exp
     from sqlglot.tokens import Token
 
-KINDS = ("stream", "table", "query", "archive", "template", "queries")
+KINDS = ("stream", "table", "query", "archive", "template", "queries", "sink")
 FORMATS = ("text", "json", "dot", "svg")
-_STARTS = "CREATE STREAM, CREATE TABLE, CREATE QUERY, CREATE ARCHIVE, CREATE TEMPLATE, DROP, EXPLAIN or SELECT"
+_STARTS = (
+    "CREATE STREAM, CREATE TABLE, CREATE QUERY, CREATE ARCHIVE, CREATE TEMPLATE, CREATE SINK, DROP, EXPLAIN or SELECT"
+)
 
 DIGITS = 400
 
@@ -115,6 +118,15 @@ class CreateQueriesStatement(Statement):
     name: str
     name_span: Span
     syntax: QueriesSyntax
+
+
+@dataclass(frozen=True)
+class CreateSinkStatement(Statement):
+    """CREATE SINK name FOR query TO kind (options)."""
+
+    definition: SinkDef
+    name_span: Span
+    query_span: Span
 
 
 @dataclass(frozen=True)
@@ -326,8 +338,8 @@ def _create(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
         raise cursor.unexpected("QUERY", hint="write CREATE OR REPLACE QUERY name AS SELECT ..., or DROP it first")
     if kind not in KINDS:
         raise cursor.unexpected(
-            "STREAM, TABLE, QUERY, ARCHIVE, TEMPLATE or QUERIES",
-            hint="write CREATE STREAM, CREATE TABLE, CREATE QUERY, CREATE ARCHIVE, CREATE TEMPLATE or CREATE QUERIES",
+            "STREAM, TABLE, QUERY, ARCHIVE, TEMPLATE, QUERIES or SINK",
+            hint=f"start with {_STARTS}",
         )
     cursor.take()
     if kind in ("template", "queries"):
@@ -340,6 +352,8 @@ def _create(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
     if_missing = kind in ("stream", "table", "query") and cursor.accept("IF", "NOT", "EXISTS")
     if kind in ("stream", "table"):
         return Declaration(*place, parse_declaration(cursor, kind), if_missing)
+    if kind == "sink":
+        return _create_sink(cursor, place)
     name_span = cursor.source.span(cursor.offset)
     name = cursor.name(f"the name of the {kind}", hint=f"write CREATE {kind.upper()} name AS SELECT ...")
     cursor.expect("AS", hint=f"write CREATE {kind.upper()} {name} AS SELECT ...")
@@ -353,10 +367,27 @@ def _create(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
     return SelectStatement(*place, name, _query(cursor), name_span, keep, if_missing, replaces)
 
 
+def _create_sink(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
+    form = "write CREATE SINK name FOR query TO postgres (dsn => '...')"
+    name_span = cursor.source.span(cursor.offset)
+    name = cursor.name("the name of the sink", hint=form)
+    cursor.expect("FOR", hint=form)
+    query_span = cursor.source.span(cursor.offset)
+    query = cursor.name("the name of a query", hint=form)
+    cursor.expect("TO", hint=form)
+    kind = cursor.name("the kind of sink", hint=form).lower()
+    options = parse_options(cursor) if cursor.word == "(" else {}
+    if cursor.current is not None:
+        raise cursor.unexpected("the end of the statement")
+    return CreateSinkStatement(*place, SinkDef(name, query, kind, options), name_span, query_span)
+
+
 def _drop(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
     kind = cursor.word.lower()
     if kind not in KINDS:
-        raise cursor.unexpected("STREAM, TABLE, QUERY, ARCHIVE, TEMPLATE or QUERIES", hint="write DROP QUERY name")
+        raise cursor.unexpected(
+            "STREAM, TABLE, QUERY, ARCHIVE, TEMPLATE, QUERIES or SINK", hint="write DROP QUERY name"
+        )
     cursor.take()
     if_exists = cursor.accept("IF", "EXISTS")
     name_span = cursor.source.span(cursor.offset)

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.engine.archive import Archive, archive_table
+from windrow.engine.attach import attach, attach_declared, declared_sinks, detach_declared, made_sink
 from windrow.engine.functions import registered
 from windrow.engine.instances import TemplatePlanner
 from windrow.engine.query import Queries, Query
@@ -34,7 +35,7 @@ from windrow.runtime.delivery import Delivery
 from windrow.runtime.past import past_answers
 from windrow.runtime.question_plans import Extra, QuestionPlans, Travels
 from windrow.runtime.runtime import Runtime
-from windrow.sinks import RelationSink, outbox_bytes
+from windrow.sinks import outbox_bytes
 from windrow.store.store import MemoryStore, StateStore, Store
 
 __all__ = ["Engine", "Queries", "Query"]
@@ -59,11 +60,13 @@ class Engine:
         tick_budget: str | float | None = None,
         schedule: str = "late-pending",
         ahead: str | float | None = None,
+        allow: Iterable[str] = (),
     ) -> None:
         """Open an engine; with a `home` it goes on where the last one stopped.
 
         `schedule`: how queries with SLIDE AT MOST are put in order when ticks are longer than `tick_budget`.
         `ahead`: how far ahead of its stream and of the wall a row may be, for streams that do not say AHEAD.
+        `allow`: options of sources that change what they read, which are refused otherwise: cleanSource.
         """
         self._without, self._strategy = frozenset(without), strategy
         self._declaring = threading.RLock()  # a change is bound against the catalog that it is made to
@@ -76,11 +79,14 @@ class Engine:
             "budget_us": microseconds_of(tick_budget, "tick_budget"),
             "schedule": schedule,
             "ahead_us": microseconds_of(ahead, "ahead"),
+            "allow": frozenset(allow),
         }
         self.runtime = _opened(runtime, home, spark, self._functions(self.catalog), settings)
         self.runtime.declared.planner = TemplatePlanner(self._without, strategy)
         try:
             self.catalog = self.runtime.restore(self.catalog, self._without)
+            for definition in self.catalog.sinks.values():
+                attach_declared(self, definition)
         except BaseException:
             self.runtime.stop()
             raise
@@ -125,7 +131,17 @@ class Engine:
         return Change(catalog, self._functions(catalog))
 
     def _apply(self, change: Change) -> None:
-        self.runtime.apply(change)
+        made = declared_sinks(self, change)
+        gone = [self.catalog.sinks[key] for key in change.dropped["sink"]]
+
+        def then() -> None:
+            self.catalog = change.catalog
+            for definition in gone:
+                detach_declared(self, definition)
+            for key, sink in made.items():
+                attach_declared(self, change.sinks[key], sink)
+
+        self.runtime.apply(change, then if made or gone else None)
         self.catalog = change.catalog
 
     def _sharing(self, plan: QueryPlan) -> dict[str, Any] | None:
@@ -216,27 +232,8 @@ class Engine:
         `callback` takes a function: `sink("hot", "callback", fn=f)` calls `f(query, tick, table)`. `name` tells
         sinks of one query apart, over restarts too; without one it is the kind. `outbox`: bytes that may wait for it.
         """
-        from windrow.sinks import Sink, parse_sink
-        from windrow.sinks.memory import CallbackSink
-
         key, bound = self._known(query), outbox_bytes(options.pop("outbox", None))
-        made: Sink
-        if kind == "callback":
-            made = CallbackSink(options["fn"])
-        else:  # a home's ticks are its own, whoever else writes to the same server
-            made = parse_sink({"sink": kind, **options}, owner=self.runtime.store.identity)
-        plan = self[key].plan
-        if isinstance(made, RelationSink) and not plan.has_op:
-            raise BindingError(
-                f'the answer of query "{plan.name}" is a stream, which has no rows to replace',
-                hint="use mode append, or leave the stream operator or SLIDE out",
-            )
-        if isinstance(made, RelationSink):
-            made.check(plan.name, [shown for shown, _ in plan.output])
-        with self.runtime.between_ticks():
-            attached = self.runtime.declared.outbox.attach(key, kind, made, name, bound)
-            if isinstance(made, RelationSink):  # it begins with the relation as it is
-                attached.fill(*self[key].as_of_tick())
+        attach(self, key, kind, made_sink(kind, options, self[key].plan, self.runtime.store.identity), name, bound)
 
     def detach(self, query: str, sink: str) -> None:
         """Write to a sink no longer: by its name, as status has it. What waits for it is let go."""
@@ -410,6 +407,8 @@ def _note(change: Change, bound: Any) -> None:
             change.add("query", plan)
         case cql.CreateArchive(definition):
             change.add("archive", definition)
+        case cql.CreateSink(definition):
+            change.add("sink", definition)
         case cql.Drop(kind, name, _):
             change.drop(kind, name)
 

@@ -39,6 +39,8 @@ def bind_script(
         raise UnsupportedError(
             "CREATE ARCHIVE in a replay", hint="an archive belongs to an engine with a home: windrow.Engine(home=...)"
         )
+    if catalog.sinks:
+        raise UnsupportedError("CREATE SINK in a replay", hint="a replay returns its answers; sinks are an engine's")
     return catalog
 
 
@@ -49,7 +51,7 @@ def applied(bound: Any, catalog: Catalog) -> Catalog:
     match bound:
         case cql.CreateStream(definition) | cql.CreateTable(definition) | cql.CreateArchive(definition):
             return catalog.add(definition)
-        case cql.CreateTemplate(definition) | cql.CreateQueries(definition):
+        case cql.CreateTemplate(definition) | cql.CreateQueries(definition) | cql.CreateSink(definition):
             return catalog.add(definition)
         case cql.CreateQuery(plan):
             return catalog.add(plan)

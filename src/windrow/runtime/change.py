@@ -14,6 +14,7 @@ from windrow.catalog import (
     Declared,
     Instance,
     QueriesDef,
+    SinkDef,
     StreamDef,
     TableDef,
     TemplateDef,
@@ -43,7 +44,7 @@ class Frames(Protocol):
 
 _PLURAL = {
     "stream": "streams", "table": "tables", "query": "queries", "archive": "archives", "template": "templates",
-    "queries": "groups",
+    "queries": "groups", "sink": "sinks",
 }  # fmt: skip
 
 
@@ -75,6 +76,7 @@ class Change:
     archives: dict[str, ArchiveDef] = field(default_factory=dict)
     templates: dict[str, TemplateDef] = field(default_factory=dict)
     groups: dict[str, QueriesDef] = field(default_factory=dict)
+    sinks: dict[str, SinkDef] = field(default_factory=dict)
     dropped: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in _PLURAL})
     data: dict[str, Any] = field(default_factory=dict)
 
@@ -96,7 +98,7 @@ class Change:
     def only_queries_come(self) -> bool:
         """Whether it need not wait for the end of a tick."""
         budgets = any(q.budget is not None for q in self.queries.values())
-        others = self.streams or self.tables or self.archives or self.groups
+        others = self.streams or self.tables or self.archives or self.groups or self.sinks
         return not (others or any(self.dropped.values()) or budgets)
 
 

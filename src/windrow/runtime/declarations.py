@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -55,13 +55,27 @@ from windrow.store.failpoints import reach
 from windrow.store.place import Place
 from windrow.store.store import Store
 
+CLEANING = "cleanSource"
+"""What an engine's owner may allow: sources that delete or move files they have taken."""
+
 
 class Declarations:
     """Streams, tables and queries of one engine; `busy` is held by whoever changes them or runs a tick, but for its
     job."""
 
-    def __init__(self, ticker: Ticker, strategy: str, budget_us: int | None, frames: Frames | None) -> None:
+    def __init__(
+        self,
+        ticker: Ticker,
+        strategy: str,
+        budget_us: int | None,
+        frames: Frames | None,
+        allow: Collection[str] = (),
+    ) -> None:
         self.ticker, self.strategy, self.frames = ticker, strategy, frames
+        unknown = set(allow) - {CLEANING}
+        if unknown:
+            raise WindrowError(f'allow has "{min(unknown)}"', hint=f'what can be allowed is "{CLEANING}"')
+        self._may_write = CLEANING in allow
         self.budgets = Budgets(budget_us)
         self.budgets.load(ticker.manifest.budget)
         self.outlets: dict[str, Outlet] = {}
@@ -197,17 +211,19 @@ class Declarations:
         definition = stream.definition
         if data is not None and self.frames is not None and self.frames.knows(data):
             assert self.place is not None
+            stream.data = data
             folder = folder_of(definition, stream.uid, "checkpoints")
             return self.frames.source(data, definition, self.place.below(folder).uri)
         spool = self.place.below(folder_of(definition, stream.uid)) if self.place is not None else None
         if definition.options.get("source"):
-            return open_source(definition, spool if spool is not None else Place.temporary())
+            place = spool if spool is not None else Place.temporary()
+            return open_source(definition, place, may_write=self._may_write)
         return PushSource(spool)
 
     def reopen(self, stream: Stream) -> None:
         """Open the source of a stream anew, so that it is tried from the place where it was left."""
-        if stream.definition.options.get("source"):
-            made = self._source(stream, None)
+        if not isinstance(stream.source, PushSource):
+            made = self._source(stream, stream.data)
             stream.source.close()
             stream.source = made
 

@@ -100,7 +100,7 @@ class LocalJob:
         return self.memory.slots()
 
     def close(self) -> None:
-        self.memory = TaskMemory()
+        """What tasks remember stays: it is all there is of an engine without a home, which may start again."""
 
 
 def reader(rows: pa.Table | Sequence[Piece], stream: StreamDef) -> Reader:

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -79,6 +79,7 @@ class Runtime:
         budget_us: int | None = None,
         schedule: str = "late-pending",
         ahead_us: int | None = None,
+        allow: Collection[str] = (),
         frames: Frames | None = None,
         explain: Callable[[BaseException], WindrowError] | None = None,
         clock: Callable[[], float] = time.time,
@@ -90,7 +91,7 @@ class Runtime:
         how = sharing if strategy == "upa" else "off"
         self.ticker = Ticker(store, functions, partitions or job.parallelism, how, in_process=job.in_process)
         self.ticker.deadlines = Deadlines(None if budget_us is None else budget_us / 1e6, technique_of(schedule))
-        self.declared = Declarations(self.ticker, strategy, budget_us, frames)
+        self.declared = Declarations(self.ticker, strategy, budget_us, frames, allow)
         self.late_rows = LateRowsStore(store)
         self.quarantine = Quarantine(store)
         self.figures = TickFigures()
@@ -101,7 +102,7 @@ class Runtime:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._loop: threading.Thread | None = None
-        self._running = False
+        self._running = self._closed = False
         self._error: WindrowError | None = None
         self._last_tick = clock()
         self._closing: list[Callable[[], None]] = []
@@ -119,10 +120,13 @@ class Runtime:
         """Where the state is kept."""
         return self.store.place.uri if self.store.place is not None else None
 
-    def apply(self, change: Change) -> None:
-        """Make a change between two ticks: all of it, durably, or none."""
-        # what has failed can still be looked at and dropped
-        self.declared.apply(change, (lambda: None) if change.only_drops else self.check)
+    def apply(self, change: Change, then: Callable[[], None] | None = None) -> None:
+        """Make a change between two ticks: all of it, durably, or none; `then` comes before the next tick."""
+        with contextlib.nullcontext() if then is None else self._ticking:
+            # what has failed can still be looked at and dropped
+            self.declared.apply(change, (lambda: None) if change.only_drops else self.check)
+            if then is not None:
+                then()
         if self._running and self.job.in_process and self._error is None:
             self._at_once()  # what streams have kept is answered at once
         self._wake.set()
@@ -144,10 +148,14 @@ class Runtime:
     # running
 
     def start(self) -> None:
-        """Begin to read streams."""
-        if self._running:
+        """Begin to read streams, or go on after a stop or, where state lasts, after a failure."""
+        if self._running and not self._stopping.is_set():
             return
-        self.check()
+        if not self.store.runs.durable:
+            self.check()
+        if self._closed:
+            self._reopen()
+        self._error = None
         self._stopping.clear()
         with self._ticking:
             self.declared.check_sources()
@@ -159,6 +167,15 @@ class Runtime:
             self._turn()
         self._loop = threading.Thread(target=self._run, name="windrow-ticks", daemon=True)
         self._loop.start()
+
+    def _reopen(self) -> None:
+        """Take up what `stop` has let go of."""
+        self.store.reopen()
+        self._closed = False
+        for stream in self.declared.streams.values():
+            self.declared.reopen(stream)
+        for outlet in self.declared.outlets.values():
+            outlet.resume()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -204,13 +221,13 @@ class Runtime:
                 return None
             self._computing = threading.get_ident()
             self._quiet.clear()
+            before = self.ticker.manifest.tick
             try:
-                done = self._tick(rows, histories, idle, until)
+                return self._tick(rows, histories, idle, until)
             finally:
                 self._quiet.set()
-            if not done:
-                declared.fresh = fresh
-            return done
+                if self.ticker.manifest.tick == before:  # nothing has happened
+                    declared.fresh = fresh
 
     def _poll(self) -> list[tuple[Stream, Available]]:
         found = []
@@ -530,6 +547,7 @@ class Runtime:
             outlet.close()
         self.job.close()
         self.store.close()
+        self._closed = True
         for then in self._closing:
             then()
         self._closing = []

@@ -25,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from windrow.catalog import ArchiveDef, Catalog, QueriesDef, StreamDef, TableDef, TemplateDef
+from windrow.catalog import ArchiveDef, Catalog, QueriesDef, SinkDef, StreamDef, TableDef, TemplateDef
 from windrow.catalog.names import Names
 from windrow.errors import StateError
 from windrow.plan.nodes import QueryPlan
@@ -36,7 +36,7 @@ from windrow.store.store import Store
 FOLD = 64
 """Declarations in the changes of one manifest, at which the whole catalog is written instead."""
 
-KINDS = ("streams", "tables", "queries", "archives", "templates", "groups")
+KINDS = ("streams", "tables", "queries", "archives", "templates", "groups", "sinks")
 Content = Mapping[str, Any]
 
 
@@ -128,6 +128,8 @@ class SavedCatalog:
             catalog = catalog.add(template.definition)
         for plain in content.get("groups", ()):
             catalog = catalog.add(_group_of(plain))
+        for plain in content.get("sinks", ()):
+            catalog = catalog.add(SinkDef(**plain))
         shared = {k: _tuples(v) if k in ("families", "queries") else v for k, v in content["shared"].items()}
         shared["queries"] = Names(shared["queries"])
         self.kept = StoredCatalog(manifest.catalog, manifest.changes, catalog, shared)
@@ -250,9 +252,13 @@ def _packed(table: pa.Table) -> str:
     return base64.b64encode(sink.getvalue()).decode()
 
 
+def _sink(s: SinkDef) -> dict[str, Any]:
+    return {"name": s.name, "query": s.query, "kind": s.kind, "options": dict(s.options)}
+
+
 _PLAIN: Mapping[str, Any] = {
     "streams": _stream, "tables": _table, "queries": _query, "archives": _archive, "templates": _template,
-    "groups": _group,
+    "groups": _group, "sinks": _sink,
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -46,6 +47,7 @@ class Stream:
     rows: int = 0
     late: int = 0
     quarantined: int = 0
+    data: Any = None  # the DataFrame that it was given, if any
     stopped: Stopped | None = None
 
     @property

@@ -24,8 +24,8 @@ def check(engine: Engine, script: str, declarations: bool) -> list[dict[str, Any
     catalog = replace(engine.catalog, functions=registered())
     found: list[dict[str, Any]] = []
     for statement in cql.parse(script):
-        if isinstance(statement, cql.Declaration) and not declarations:
-            raise UnsupportedError("only an administrator declares streams and tables").at(statement.span)
+        if isinstance(statement, cql.Declaration | cql.CreateSinkStatement) and not declarations:
+            raise UnsupportedError("only an administrator declares streams, tables and sinks").at(statement.span)
         bound = cql.bind(statement, catalog)
         match bound:
             case cql.CreateQuery(plan) | cql.Explain(plan, _):
@@ -41,6 +41,8 @@ def check(engine: Engine, script: str, declarations: bool) -> list[dict[str, Any
             case cql.CreateStream(definition) | cql.CreateTable(definition):
                 kind = "stream" if isinstance(bound, cql.CreateStream) else "table"
                 found.append({"statement": kind, "name": definition.name})
+            case cql.CreateSink(sink):
+                found.append({"statement": "sink", "name": sink.name})
         catalog = applied(bound, catalog)
     return found
 

@@ -71,6 +71,10 @@ class StateStore(ABC):
     def close(self) -> None:
         """Let go of the state."""
 
+    @abstractmethod
+    def reopen(self) -> None:
+        """Take the state up again after `close`, as it was left."""
+
 
 class MemoryStore(StateStore):
     """The state of an engine without a home: the newest manifest, and the runs of tables and answers it names."""
@@ -98,6 +102,9 @@ class MemoryStore(StateStore):
 
     def close(self) -> None:
         """Nothing is open."""
+
+    def reopen(self) -> None:
+        """It is as it was left."""
 
 
 class Store(StateStore):
@@ -232,6 +239,23 @@ class Store(StateStore):
         """Release the home."""
         if self._lock is not None:
             self._lock.release()
+
+    def reopen(self) -> None:
+        """Lock the home again; refused if it is gone, or another engine has written to it meanwhile."""
+        if not self.place.exists("format.json"):
+            raise StateError(
+                f"home {self.place.uri} is gone", hint="give the engine a home of its own: Engine(home=...)"
+            )
+        lock = Lock(self.place)
+        found = max(self._versions("manifests"), default=-1)
+        if found != max(self._manifests, default=-1):
+            lock.release()
+            raise StateError(
+                f"another engine has used home {self.place.uri} meanwhile",
+                detail=f"its newest manifest is {found}, and was {max(self._manifests, default=-1)}",
+                hint="open a new Engine on it",
+            )
+        self._lock = lock
 
     def __enter__(self) -> Store:
         return self
