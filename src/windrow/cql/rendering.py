@@ -156,7 +156,7 @@ def _collations(side: exp.Expr) -> list[str]:
     if not isinstance(side, exp.Collate):
         return []
     names = side.expression.name.lower().split(".")
-    if unknown := next((n for n in names if n not in COLLATIONS), None):
+    if (unknown := next((n for n in names if n not in COLLATIONS), None)) is not None:
         raise Refused(side, f'the collation "{unknown}"', f"the collations are {', '.join(COLLATIONS)}")
     return [COLLATIONS[n] for n in names]
 

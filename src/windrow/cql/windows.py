@@ -205,6 +205,12 @@ class _WindowParser:
             raise self.cursor.unexpected(f"a whole number of rows after {what}", hint="write [ROWS 100 SLIDE 10]")
         self.cursor.take()
         rows = -int(text) if negative else int(text)
+        if rows >= 2**63:
+            raise BindingError(
+                f"{what} {rows} is more than a window can hold",
+                hint="write [RANGE UNBOUNDED]",
+                span=self.cursor.source.span(offset),
+            )
         return _positive(rows, what, str(rows), self.cursor, offset)
 
     def _amount(self, what: str) -> Amount:
@@ -258,8 +264,8 @@ def microseconds(text: str) -> int:
 
 def _measure(words: str, cursor: Cursor, offset: int, what: str) -> tuple[int, bool]:
     """The length in microseconds (with a unit) or ticks (without)."""
-    pairs = re.findall(r"([+-]?\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([^\W\d]*)", words)
-    rest = re.sub(r"([+-]?\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([^\W\d]*)", "", words).strip(" ,")
+    pairs = re.findall(r"([+-]?\d+(?:\.\d+)?(?:[eE]\d{1,3})?)\s*([^\W\d]*)", words)
+    rest = re.sub(r"([+-]?\d+(?:\.\d+)?(?:[eE]\d{1,3})?)\s*([^\W\d]*)", "", words).strip(" ,")
     units = [unit.lower() for _, unit in pairs]
     bare = units == [""]
     if not pairs or rest or (not bare and any(u not in UNITS for u in units)):

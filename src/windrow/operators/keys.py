@@ -236,7 +236,10 @@ def same_rows(
     same = np.ones(length, np.bool_)
     for a, b in zip(left, right, strict=True):
         a, b = _comparable_pair(a, b)
-        equal = np.asarray(pc.fill_null(pc.equal(a, b), False))
+        if pa.types.is_null(a.type):  # bare NULLs, for which Arrow has no comparison
+            equal = np.zeros(length, np.bool_)
+        else:
+            equal = np.asarray(pc.fill_null(pc.equal(a, b), False))
         if pa.types.is_floating(a.type):
             equal |= np.asarray(pc.fill_null(pc.and_(pc.is_nan(a), pc.is_nan(b)), False))
         if null_safe and a.null_count and b.null_count:
