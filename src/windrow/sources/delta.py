@@ -51,7 +51,7 @@ def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> 
 
 
 @dataclass(frozen=True)
-class _Position:
+class _VersionPlace:
     """The version to take next, how many of its files were taken, and whether it stands for the whole table."""
 
     version: int
@@ -94,15 +94,15 @@ class DeltaSource:
                 more = files[at.files : at.files + self._max - len(taken)]
                 taken += more
                 whole = at.files + len(more) == len(files)
-                at = _Position(at.version + 1) if whole else replace(at, files=at.files + len(more))
-            if offset is not None and at == _Position(**offset):
+                at = _VersionPlace(at.version + 1) if whole else replace(at, files=at.files + len(more))
+            if offset is not None and at == _VersionPlace(**offset):
                 return None
             return available(at.plain(), [s for f in taken for s in self._cut(f)])
 
     def drained(self, offset: Offset | None) -> bool:
         """Whether every file of every version that is there now was taken."""
         with self._reading():
-            return offset is not None and not self._is_there(_Position(**offset))
+            return offset is not None and not self._is_there(_VersionPlace(**offset))
 
     def committed(self, offset: Offset) -> None:
         """Forget what earlier versions listed."""
@@ -112,17 +112,17 @@ class DeltaSource:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _position(self, offset: Offset | None) -> _Position:
+    def _position(self, offset: Offset | None) -> _VersionPlace:
         if offset is not None:
-            return _Position(**offset)
+            return _VersionPlace(**offset)
         with self._reading():
             if self._start is None:
-                return _Position(self._table().version(), 0, True)
+                return _VersionPlace(self._table().version(), 0, True)
             if self._start == "latest":
-                return _Position(self._table().version() + 1)
-        return _Position(int(self._start))
+                return _VersionPlace(self._table().version() + 1)
+        return _VersionPlace(int(self._start))
 
-    def _files(self, at: _Position) -> list[DataFile]:
+    def _files(self, at: _VersionPlace) -> list[DataFile]:
         key = (at.version, at.first)
         if key not in self._lists:
             self._lists[key] = self._whole(at.version) if at.first else self._added(at.version)
@@ -171,7 +171,7 @@ class DeltaSource:
             self._cuts[file.name] = cut_parquet(file, self.stream, 0)
         return self._cuts[file.name]
 
-    def _is_there(self, at: _Position) -> bool:
+    def _is_there(self, at: _VersionPlace) -> bool:
         """Whether a version exists; one whose log entry was cleaned up is noticed when it is read."""
         return at.first or self._place.filesystem.get_file_info(self._entry(at.version)).type == fs.FileType.File
 
