@@ -12,7 +12,7 @@ import windrow
 from windrow.engine.replay import Replay
 from windrow.errors import BindingError
 from windrow.operators import join as joins
-from windrow.plan import lower
+from windrow.plan import steps
 from windrow.runtime import stage as stages
 from windrow.testing import assert_same, oracle
 
@@ -96,7 +96,7 @@ def test_strings_longer_than_a_page(query: str, in_process_job, tmp_path) -> Non
 def test_a_large_result_is_handed_out_in_parts(in_process_job, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task sends its answer in pieces of bounded size, and never has more between the join and the answer."""
     monkeypatch.setattr(joins, "PART_ROWS", 500)
-    monkeypatch.setattr(lower, "PART_ROWS", 500)
+    monkeypatch.setattr(steps, "PART_ROWS", 500)
     sizes = []
     send = stages.Stage._answer
 
