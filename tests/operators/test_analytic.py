@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from windrow.operators import analytic
 from windrow.operators.analytic import AnalyticOperator
 from windrow.operators.elements import INF, Elements
-from windrow.operators.sorting import SortKey
+from windrow.operators.terms import SortKey
 from windrow.plan.analytic_text import over_instant
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import AnalyticCall

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windrow.operators.elements import INF, Elements
-from windrow.operators.sorting import SortKey
+from windrow.operators.terms import SortKey
 from windrow.operators.top_n import TopNOperator
 
 TYPES = {"k": pa.int64(), "x": pa.int64(), "s": pa.string()}

@@ -22,7 +22,7 @@ from windrow.cql.expressions import Pipeline
 from windrow.cql.scope import resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.analytic import COPY, INSTANT
-from windrow.operators.sorting import SortKey
+from windrow.operators.terms import SortKey
 from windrow.plan.analytic_text import over_instant
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import Analytic, AnalyticCall

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from windrow.cql.scope import Scope, resolve, span_of
 from windrow.errors import BindingError, UnsupportedError
-from windrow.operators.sorting import SortKey
+from windrow.operators.terms import SortKey
 from windrow.plan.nodes import Node, TopN
 
 if TYPE_CHECKING:

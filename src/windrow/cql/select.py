@@ -54,7 +54,7 @@ from windrow.cql.unnest import unnested
 from windrow.cql.windows import Clock, WindowClause
 from windrow.cql.wstream import expand_all
 from windrow.errors import BindingError, CQLSyntaxError, Span, UnsupportedError, WindrowError
-from windrow.operators.sorting import SortKey
+from windrow.operators.terms import SortKey
 from windrow.plan.expr import Expr, column, sql_of
 from windrow.plan.nodes import (
     Aggregate,

@@ -9,8 +9,7 @@ Law: the rows with query q in the output are those that a selection by q's condi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,26 +17,7 @@ import pyarrow as pa
 from windrow.operators.changes import cancel
 from windrow.operators.elements import Elements, Int64s
 from windrow.operators.protocol import Stateless
-
-QUERY = "query'"
-"""The column that says whose row it is: a name that no user can give."""
-
-QUERY_TYPE = pa.int32()
-
-
-class Router(Protocol):
-    """Knows which queries want a row."""
-
-    reads: tuple[str, ...]
-
-    def pairs(self, columns: Mapping[str, pa.Array], rows: int) -> tuple[Int64s, Int64s]:
-        """(row, query) for all that want it, in the order of rows."""
-
-    def wanted(self, columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:
-        """Whether any query wants a row."""
-
-    def starts(self, queries: Int64s) -> Int64s | None:
-        """Before which instant each of these queries shows nothing; None: they show all."""
+from windrow.operators.terms import QUERY, QUERY_TYPE, Router
 
 
 def by_number(queries: Int64s) -> Int64s:

@@ -20,15 +20,7 @@ from windrow.operators import scalar
 from windrow.operators.aggregates.order import encode
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.keys import factorize
-
-
-@dataclass(frozen=True)
-class SortKey:
-    """A column to sort by."""
-
-    column: str
-    descending: bool = False
-    nulls_first: bool = False
+from windrow.operators.terms import SortKey
 
 
 @dataclass(frozen=True)

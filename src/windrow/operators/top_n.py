@@ -27,9 +27,10 @@ from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import Elements, concat, one
 from windrow.operators.keytable import KeyTable
 from windrow.operators.protocol import State
-from windrow.operators.sorting import Ordered, SortKey, ordered, oriented
+from windrow.operators.sorting import Ordered, ordered, oriented
 from windrow.operators.state.keyed import surviving
 from windrow.operators.state.run import elements_of, run_of
+from windrow.operators.terms import SortKey
 from windrow.operators.top_n_kernels import DENSE, RANK, ROW_NUMBER, follow, skyband
 
 KINDS = {"row_number": ROW_NUMBER, "rank": RANK, "dense_rank": DENSE}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from windrow.operators.analytic import COPY, INSTANT
 from windrow.operators.linear import Formula
-from windrow.operators.sorting import SortKey
+from windrow.operators.terms import SortKey
 from windrow.plan.nodes import AnalyticCall
 from windrow.scalar_engine import quote
 

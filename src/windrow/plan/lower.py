@@ -45,11 +45,12 @@ from windrow.operators.linear import (
 from windrow.operators.materialize import Materialize
 from windrow.operators.protocol import Operator
 from windrow.operators.quantise import QuantiseOperator
-from windrow.operators.route import QUERY, QUERY_TYPE, AdmitOperator, RouteOperator
+from windrow.operators.route import AdmitOperator, RouteOperator
 from windrow.operators.sample import Instants, Moments, Restore, Sample, Snapshots
 from windrow.operators.session import SESSION, SessionAggregate, SessionWindow
 from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
 from windrow.operators.state.pending import Calendar, Fifo, Pending, ScannedList
+from windrow.operators.terms import QUERY, QUERY_TYPE
 from windrow.operators.top_n import TopNOperator
 from windrow.operators.totals import Totals
 from windrow.operators.window import RangeWindow, RowsWindow

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from windrow.operators.route import QUERY, QUERY_TYPE, Router
-from windrow.operators.sorting import SortKey
+from windrow.operators.terms import QUERY, QUERY_TYPE, Router, SortKey
 from windrow.plan.expr import Expr
 
 if TYPE_CHECKING:

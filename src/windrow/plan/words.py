@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windrow.operators.sorting import SortKey
+from windrow.operators.terms import SortKey
 from windrow.plan.expr import Expr
 from windrow.plan.nodes import (
     Admit,

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import raw
 from windrow.operators.elements import Elements
-from windrow.operators.route import QUERY, by_number
+from windrow.operators.route import by_number
+from windrow.operators.terms import QUERY
 from windrow.sharing.plans.canonical import Canonical
 
 

@@ -21,7 +21,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from windrow.operators.route import QUERY
+from windrow.operators.terms import QUERY
 from windrow.optimize.totality import total
 from windrow.plan import nodes as n
 from windrow.plan.bands import bands

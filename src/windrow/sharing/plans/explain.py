@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from windrow.operators.route import QUERY
+from windrow.operators.terms import QUERY
 from windrow.plan.nodes import Emit, Node, QueryPlan, Route, walk
 from windrow.plan.words import words
 from windrow.sharing.plans.registry import SharedPlan, SharedPlans

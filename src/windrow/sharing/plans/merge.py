@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from windrow.operators.route import QUERY, QUERY_TYPE
+from windrow.operators.terms import QUERY, QUERY_TYPE
 from windrow.optimize.pushdown_predicates import push
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, column

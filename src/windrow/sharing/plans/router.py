@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from windrow.operators import scalar
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.operators.route import QUERY, QUERY_TYPE
+from windrow.operators.terms import QUERY, QUERY_TYPE
 from windrow.scalar_engine import quote
 from windrow.sharing.cells import CellSpace
 from windrow.sharing.conditions import Attribute, Condition, both, packed, read, within
