@@ -66,6 +66,7 @@ def test_a_change_is_written_with_its_manifest(tmp_path: Path) -> None:
             "archives": [],
             "templates": [],
             "groups": [],
+            "sinks": [],
         }
         assert (shown["catalog"], shown["changes"], list(shown["queries"])) == (1, 2, ["q1", "q2"])
         written = {**saved, "queries": dict(saved["queries"])}
