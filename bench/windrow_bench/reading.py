@@ -62,7 +62,7 @@ class History:
         """An answer, and what it read."""
         figures = HistoryFigures()
         engine = self.engine
-        return ask(text, engine.question_plans(), engine.runtime, {}, isolation=isolation, figures=figures), figures
+        return ask(engine.question(text), isolation, figures), figures
 
     def ticks(self) -> int:
         return self.engine.runtime.ticker.manifest.tick

@@ -178,22 +178,15 @@ def view_runs(live):
 def test_keys_and_times_are_pruned(live):
     """A key reads few blocks of each run, the last ticks few runs; the answers are those of a full pass."""
     live.push(20, rows=60)
-    engine, functions = live.engine, {}
+    engine = live.engine
     by_key, by_time = HistoryFigures(), HistoryFigures()
-    found = ask(
-        "SELECT v FROM s [RANGE 200] WHERE k = 3", engine.question_plans(), engine.runtime, functions, figures=by_key
-    )
+    found = ask(engine.question("SELECT v FROM s [RANGE 200] WHERE k = 3"), figures=by_key)
     assert found.num_rows == engine.ask("SELECT v, k FROM s [RANGE 200] WHERE k + 0 = 3").num_rows > 50
     assert found.num_rows <= by_key.rows < 400 < 1200
-    ask("SELECT v FROM s [RANGE 5]", engine.question_plans(), engine.runtime, functions, figures=by_time)
+    ask(engine.question("SELECT v FROM s [RANGE 5]"), figures=by_time)
     assert by_time.runs <= 3 < by_time.of_runs
     none = HistoryFigures()
-    assert (
-        ask(
-            "SELECT v FROM s [RANGE 200] WHERE k = 77", engine.question_plans(), engine.runtime, {}, figures=none
-        ).num_rows
-        == 0
-    )
+    assert ask(engine.question("SELECT v FROM s [RANGE 200] WHERE k = 77"), figures=none).num_rows == 0
     assert none.rows == 0
 
 
@@ -215,10 +208,8 @@ def test_a_running_query_is_not_computed_again(live):
     live.engine.execute("CREATE QUERY per AS SELECT k, COUNT(*) AS n FROM s [RANGE 50] GROUP BY k")
     live.push(8)
     figures = HistoryFigures()
-    found = ask(
-        "SELECT k, COUNT(*) AS n FROM s [RANGE 50] GROUP BY k", live.engine.question_plans(), live.engine.runtime, {},
-        figures=figures,
-    )  # fmt: skip
+    asked = live.engine.question("SELECT k, COUNT(*) AS n FROM s [RANGE 50] GROUP BY k")
+    found = ask(asked, figures=figures)
     assert bag(found) == bag(live.engine["per"].snapshot()) and figures.of_runs == 0
     joined = "SELECT per.n, s.v FROM s [RANGE 10], per WHERE s.k = per.k"
     assert told(live.engine.ask(joined, isolation="latest"))[1] == "snapshot"

@@ -126,6 +126,7 @@ def test_a_callback_that_raises_or_hangs_stops_nobody(how: str, monkeypatch: pyt
         if how == "raises":
             assert "raised ConnectionError: nobody there" in said["error"]
         assert engine.ask("SELECT COUNT(*) AS n FROM totals").num_rows == 1
+        assert engine.ask_batches("SELECT COUNT(*) AS n FROM totals").read_all().num_rows == 1
         bad.failing = False
         bad.gate.set()
         until(lambda: len(bad.got) == 7)

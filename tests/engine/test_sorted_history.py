@@ -37,7 +37,7 @@ def test_keys_of_every_type(sql: str) -> None:
         for test, holds in TESTS.items():
             text = f"SELECT ts FROM s [RANGE 90000] WHERE {test.format(*literal)}"
             figures = HistoryFigures()
-            got = ask(text, engine.question_plans(), engine.runtime, {}, figures=figures)
+            got = ask(engine.question(text), figures=figures)
             want = null if holds is None and "NULL" in test else ((k == 17) & (v > 0.5) if holds is None else holds(k))
             want = want if "NULL" in test else want & ~null
             assert sorted(got["ts"].to_pylist()) == np.flatnonzero(want[:-1]).tolist(), test

@@ -29,6 +29,7 @@ from windrow.engine.query import Queries, Query
 from windrow.engine.script import applied, infer_stream
 from windrow.errors import BindingError, WindrowError
 from windrow.plan.nodes import QueryPlan
+from windrow.runtime.ask import AskLimits, Question, ask, ask_batches
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.change import Change
 from windrow.runtime.delivery import Delivery
@@ -256,14 +257,7 @@ class Engine:
         frontier the answer is exact (`windrow.as_of`) and at which level (`windrow.isolation`). `parameters` are the
         values of `$name`, `$1` or `?`. After `timeout` seconds, or when `cancel` is set, it is given up.
         """
-        from windrow.runtime.ask import AskLimits, ask
-
-        plans = self.question_plans()
-        functions, limits = self._functions(plans.catalog), AskLimits(timeout, cancel)
-        self.runtime.let_tick_pass(PATIENCE if timeout is None else min(PATIENCE, timeout / 2))
-        return ask(
-            text, plans, self.runtime, functions, isolation=isolation, parameters=parameters, limits=limits
-        )  # fmt: skip
+        return ask(self.question(text, parameters, timeout, cancel), isolation)
 
     def ask_batches(
         self,
@@ -279,14 +273,20 @@ class Engine:
         A selection from a stream's history is computed as it is read, and takes the memory of one run; any other
         question is computed first. Close the reader, or read it to its end: it keeps the state that it reads.
         """
-        from windrow.runtime.ask import AskLimits, ask_batches
+        return ask_batches(self.question(text, parameters, timeout, cancel), isolation)
 
-        self.runtime.check()
-        plans = self.question_plans()
-        functions, limits = self._functions(plans.catalog), AskLimits(timeout, cancel)
-        return ask_batches(
-            text, plans, self.runtime, functions, isolation=isolation, parameters=parameters, limits=limits
-        )  # fmt: skip
+    def question(
+        self,
+        text: str,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+        timeout: float | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Question:
+        """A one-time query over the present catalog, once a tick of this process that runs has ended."""
+        plans, limits = self.question_plans(), AskLimits(timeout, cancel)
+        planned = plans.plan(text, parameters)
+        self.runtime.let_tick_pass(PATIENCE if timeout is None else min(PATIENCE, timeout / 2))
+        return Question(plans, planned, self.runtime, self._functions(plans.catalog), limits)
 
     def question_plans(self) -> QuestionPlans:
         """The plans of one-time queries over the present catalog."""

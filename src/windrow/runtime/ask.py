@@ -24,7 +24,6 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from windrow.cql.parameters import Parameters
 from windrow.errors import BindingError, RuntimeFailure
 from windrow.operators import history
 from windrow.operators.aggregates.mergeable import MergeableAggregate, Partial
@@ -88,42 +87,23 @@ class AskLimits:
             )
 
 
-def ask(
-    text: str,
-    plans: QuestionPlans,
-    present: Present,
-    functions: Functions,
-    *,
-    isolation: str = "snapshot",
-    parameters: Parameters | None = None,
-    limits: AskLimits | None = None,
-    figures: HistoryFigures | None = None,
-) -> pa.Table:
+def ask(question: Question, isolation: str = "snapshot", figures: HistoryFigures | None = None) -> pa.Table:
     """The answer of a SELECT, with `windrow.as_of` and `windrow.isolation` in its schema's metadata."""
-    if isolation not in LEVELS:
-        raise BindingError(f"there is no isolation level {isolation!r}", hint=f"levels are {' and '.join(LEVELS)}")
-    question = Question(plans, plans.plan(text, parameters), present, functions, limits or AskLimits())
+    _check_level(isolation)
     return question.answer(isolation, figures or HistoryFigures())
 
 
-def ask_batches(
-    text: str,
-    plans: QuestionPlans,
-    present: Present,
-    functions: Functions,
-    *,
-    isolation: str = "snapshot",
-    parameters: Parameters | None = None,
-    limits: AskLimits | None = None,
-) -> pa.RecordBatchReader:
+def ask_batches(question: Question, isolation: str = "snapshot") -> pa.RecordBatchReader:
     """The same answer, batch by batch: what need not be merged or sorted is computed as it is read, run by run."""
-    if isolation not in LEVELS:
-        raise BindingError(f"there is no isolation level {isolation!r}", hint=f"levels are {' and '.join(LEVELS)}")
-    question = Question(plans, plans.plan(text, parameters), present, functions, limits or AskLimits())
+    _check_level(isolation)
     if isolation == "snapshot" and question.flows():
         return question.batches()
-    table = question.answer(isolation, HistoryFigures())
-    return table.to_reader(max_chunksize=TOGETHER)
+    return question.answer(isolation, HistoryFigures()).to_reader(max_chunksize=TOGETHER)
+
+
+def _check_level(isolation: str) -> None:
+    if isolation not in LEVELS:
+        raise BindingError(f"there is no isolation level {isolation!r}", hint=f"levels are {' and '.join(LEVELS)}")
 
 
 class Question:

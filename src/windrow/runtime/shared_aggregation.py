@@ -13,7 +13,6 @@ follow the program that the driver ships. Cost of a tick: one pass over rows per
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,15 +29,13 @@ from windrow.runtime.membership import FamilyProgram, Membership, has_deadline
 from windrow.runtime.messages import Envelope, FamilyPartials, PartialCounts, QueryFailed, SharedAnswer, SharedRows
 from windrow.runtime.program import Program
 from windrow.sharing.family import Counters, Family, FamilyMember
-from windrow.sharing.finish import Finish, finish
+from windrow.sharing.finish import Finish, finish, finish_slots, restore_finishes
 from windrow.sharing.member import Kind, Spent
 from windrow.sharing.query_group import Instants
 from windrow.sharing.recognise import FamilySource, Recognised
 from windrow.sharing.registry import Functions
 from windrow.sharing.rows import SourceRows
 from windrow.store.runs import RunRef
-
-_FINISH = "finish "
 
 
 def follow(family: Family, program: FamilyProgram) -> bool:
@@ -279,11 +276,7 @@ class FamilyState:
     def slots(self, stage: int, partition: int) -> Iterator[tuple[str, tuple[Run, ...]]]:
         """Named lists of runs: all that the family needs to go on."""
         yield from self.family.held().items()
-        for mine in self.finishes.values():
-            for i, step in enumerate(mine.circuit.flow.steps if mine.circuit is not None else ()):
-                if step.operator is not None and mine.circuit is not None and mine.circuit.started:
-                    for slot, runs in step.operator.state().items():
-                        yield _FINISH + json.dumps([mine.query.plan.name, i, slot]), runs
+        yield from finish_slots(self.finishes.values())
 
     @property
     def kept(self) -> bool:
@@ -325,16 +318,5 @@ def _restored(program: Program, family_program: FamilyProgram, partition: int, f
                 mine = held.finishes.get(name)
                 if mine is not None and mine.circuit is not None:
                     mine.circuit.started, mine.circuit.frontier = True, program.previous
-    grouped: dict[tuple[str, int], dict[str, tuple[Run, ...]]] = {}
-    for slot, runs in state.items():
-        if slot.startswith(_FINISH):
-            name, step, inner = json.loads(slot[len(_FINISH) :])
-            if name.lower() not in program.fresh:  # one that had its name has left state behind
-                grouped.setdefault((name, step), {})[inner] = runs
-    for (name, step), inner_state in grouped.items():
-        mine = held.finishes.get(name)
-        if mine is not None and mine.circuit is not None:
-            operator = mine.circuit.flow.steps[step].operator
-            assert operator is not None
-            operator.restore(inner_state, program.previous)
+    restore_finishes(held.finishes, state, program.fresh, program.previous)
     return held

@@ -10,7 +10,6 @@ which only rows are kept: synopses are made anew after a restart.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -27,15 +26,12 @@ from windrow.runtime.membership import JoinProgram
 from windrow.runtime.messages import Envelope, JoinRows, JoinSums, QueryFailed, SharedAnswer
 from windrow.runtime.program import Program
 from windrow.sharing.family import Counters
-from windrow.sharing.finish import Finish, finish
+from windrow.sharing.finish import FINISH, Finish, finish, finish_slots, restore_finishes
 from windrow.sharing.joins.combine import combine
 from windrow.sharing.joins.operator import SharedJoin
 from windrow.sharing.joins.readers import ResultGrouping
 from windrow.sharing.registry import Functions
 from windrow.store.runs import RunRef
-
-_FINISH = "finish "
-
 
 # -- stage 0 -----------------------------------------------------------------------------------------------------------
 
@@ -131,11 +127,7 @@ class JoinAnswers:
 
     def slots(self, stage: int, partition: int) -> Iterator[tuple[str, tuple[Run, ...]]]:
         """Named lists of runs: what DISTINCT, ISTREAM and DSTREAM need to go on."""
-        for mine in self.finishes.values():
-            for i, step in enumerate(mine.circuit.flow.steps if mine.circuit is not None else ()):
-                if step.operator is not None and mine.circuit is not None and mine.circuit.started:
-                    for slot, runs in step.operator.state().items():
-                        yield _FINISH + json.dumps([mine.query.plan.name, i, slot]), runs
+        yield from finish_slots(self.finishes.values())
 
     @property
     def kept(self) -> bool:
@@ -154,18 +146,7 @@ class JoinAnswers:
             begun = start is not None and start <= program.previous and name.lower() not in program.fresh
             if mine.circuit is not None and begun:
                 mine.circuit.started, mine.circuit.frontier = True, program.previous
-        grouped: dict[tuple[str, int], dict[str, tuple[Run, ...]]] = {}
-        for slot, runs in state.items():
-            if slot.startswith(_FINISH):
-                name, step, inner = json.loads(slot[len(_FINISH) :])
-                if name.lower() not in program.fresh:  # one that had its name has left state behind
-                    grouped.setdefault((name, step), {})[inner] = runs
-        for (name, step), inner_state in grouped.items():
-            circuit = self.finishes[name].circuit if name in self.finishes else None
-            if circuit is not None:
-                operator = circuit.flow.steps[step].operator
-                assert operator is not None
-                operator.restore(inner_state, program.previous)
+        restore_finishes(self.finishes, state, program.fresh, program.previous)
 
 
 # -- stage 1 -----------------------------------------------------------------------------------------------------------
@@ -277,7 +258,7 @@ def recalled_join(program: Program, join: JoinProgram, partition: int, known: Jo
                 reader.fresh = False
                 if start is not None and start <= program.previous:
                     reader.start = start
-        known.operator.restore({s: r for s, r in state.items() if not s.startswith(_FINISH)}, program.previous)
+        known.operator.restore({s: r for s, r in state.items() if not s.startswith(FINISH)}, program.previous)
         if known.answers is not None:
             known.answers.restore(state, program)
     else:

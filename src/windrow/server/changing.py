@@ -31,9 +31,6 @@ from windrow.server.reading import (
 router = APIRouter()
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000)]
-PATIENCE = 0.2
-"""Seconds that a question waits for a tick of this process to end before it is computed beside it."""
-
 FORBIDDEN: dict[int | str, dict[str, Any]] = {403: {"description": "the token may only read"}}
 
 
@@ -79,7 +76,7 @@ def execute(request: Request, body: ScriptBody) -> Response:
 
 @router.post("/api/check")
 async def check_script(request: Request, body: ScriptBody) -> Response:
-    """What a script would do: its errors where they are, and the plans of its queries. ChangeStreams nothing."""
+    """What a script would do: its errors where they are, and the plans of its queries. Changes nothing."""
     async with _slot(request):
         engine, declarations = live(request).engine, is_admin(request)
         return plain(await to_thread.run_sync(check, engine, body.script, declarations))
@@ -90,7 +87,6 @@ async def ask(request: Request, body: AskRequest) -> Response:
     """Answer a one-time SELECT over kept windows, tables and the relations of queries."""
 
     def work() -> Response:
-        live(request).engine.runtime.let_tick_pass(PATIENCE)
         if ARROW in request.headers.get("accept", ""):
             return arrow_stream(live(request).engine.ask_batches(body.query, isolation=body.isolation))
         return answer(request, live(request).engine.ask(body.query, isolation=body.isolation), body.limit)

@@ -10,7 +10,8 @@ holds the number of the query, and is put right afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from windrow.errors import RuntimeFailure
 from windrow.operators.elements import Elements
 from windrow.operators.linear import Bounds, CallOperator, ProjectOperator, SelectOperator, bounded
 from windrow.operators.protocol import Operator
+from windrow.operators.state.run import Run
 from windrow.plan import nodes as n
 from windrow.plan.dataflow import Circuit
 from windrow.plan.lower import formula
@@ -27,6 +29,9 @@ from windrow.sharing.member import FamilyMember
 from windrow.sharing.query_group import Batch, Shown
 from windrow.sharing.recognise import Recognised
 from windrow.sharing.registry import Functions
+
+FINISH = "finish "
+"""How the slots begin in which a task keeps the state of circuits."""
 
 
 class Finish:
@@ -153,3 +158,31 @@ def _operator(node: n.Node, functions: Functions) -> Operator:
 
 def _copies(operator: Operator) -> bool:
     return isinstance(operator, ProjectOperator) and all(f.copies is not None for _, f in operator.outputs)
+
+
+def finish_slots(finishes: Iterable[Finish]) -> Iterator[tuple[str, tuple[Run, ...]]]:
+    """Named lists of runs: what DISTINCT, ISTREAM and DSTREAM need to go on."""
+    for mine in finishes:
+        if mine.circuit is None or not mine.circuit.started:
+            continue
+        for i, step in enumerate(mine.circuit.flow.steps):
+            for slot, runs in step.operator.state().items() if step.operator is not None else ():
+                yield FINISH + json.dumps([mine.query.plan.name, i, slot]), runs
+
+
+def restore_finishes(
+    finishes: Mapping[str, Finish], state: Mapping[str, tuple[Run, ...]], fresh: Collection[str], frontier: int
+) -> None:
+    """Take back what `finish_slots` named; queries that are `fresh` start anew, whatever one of their name left."""
+    grouped: dict[tuple[str, int], dict[str, tuple[Run, ...]]] = {}
+    for slot, runs in state.items():
+        if slot.startswith(FINISH):
+            name, step, inner = json.loads(slot[len(FINISH) :])
+            if name.lower() not in fresh:
+                grouped.setdefault((name, step), {})[inner] = runs
+    for (name, step), inner_state in grouped.items():
+        circuit = finishes[name].circuit if name in finishes else None
+        if circuit is not None:
+            operator = circuit.flow.steps[step].operator
+            assert operator is not None
+            operator.restore(inner_state, frontier)
