@@ -51,6 +51,15 @@ def spark():  # type: ignore[no-untyped-def]
     started.stop()
 
 
+@pytest.fixture(autouse=True)
+def exchanges(request, monkeypatch):  # type: ignore[no-untyped-def]
+    """Tests are small, and small ticks are one task: on Spark those of the tests have exchanges unless they say."""
+    if request.node.get_closest_marker("spark"):
+        from windrow.spark.job import SparkJob
+
+        monkeypatch.setattr(SparkJob, "small_in_one", False)
+
+
 @pytest.fixture(scope="session")
 def in_process_job():  # type: ignore[no-untyped-def]
     """The class that runs a tick's tasks in this process."""

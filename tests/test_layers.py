@@ -1,13 +1,15 @@
-"""What imports cost: `import windrow` and `windrow --help` load nothing heavy.
+"""What imports cost: `import windrow` and `windrow --help` load nothing heavy; and a class name is one class.
 
 The layers themselves are contracts for import-linter (`pyproject.toml`), which `make check` runs.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "windrow"
@@ -29,6 +31,13 @@ def test_help_is_light() -> None:
     )
     assert (done.returncode, done.stderr.strip()) == (0, "")
     assert "usage: windrow" in done.stdout
+
+
+def test_a_class_name_is_one_class() -> None:
+    """Whoever looks for a class finds one."""
+    trees = (ast.parse(p.read_text(encoding="utf-8")) for p in SOURCE.rglob("*.py"))
+    names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:

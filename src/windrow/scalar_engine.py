@@ -41,7 +41,12 @@ _AT_BIRTH = {
     "python_enable_replacements": "false",
     "python_scan_all_frames": "false",
 }
-_BEFORE_USE = ("GLOBAL TimeZone = 'UTC'", "GLOBAL Calendar = 'gregorian'", "enable_progress_bar = false")
+_BEFORE_USE = (
+    "GLOBAL TimeZone = 'UTC'",
+    "GLOBAL Calendar = 'gregorian'",
+    "enable_progress_bar = false",
+    "GLOBAL error_on_division_by_zero = false",  # null: one empty window is no reason to end a query
+)
 _LAST = ("enable_external_access = false", "lock_configuration = true")
 
 
@@ -129,11 +134,9 @@ def reason(error: BaseException | str) -> str:
 def way_out(said: str) -> str | None:
     """What to write instead of an expression that fails on some rows.
 
-    >>> way_out("division by zero in expression (a // b)")
-    'write a // nullif(b, 0), or TRY(a // b) for null'
+    >>> way_out("overflow in addition of INT64")
+    'CAST to a wider type such as HUGEINT or DOUBLE before computing, or write TRY(...) for null'
     """
-    if "division by zero" in said:
-        return "write a // nullif(b, 0), or TRY(a // b) for null"
     if "overflow" in said or "out of range" in said:
         return "CAST to a wider type such as HUGEINT or DOUBLE before computing, or write TRY(...) for null"
     if "onver" in said or "cast" in said or "could not parse" in said:

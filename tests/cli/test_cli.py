@@ -103,7 +103,7 @@ def test_json_lines(calls: list[dict[str, Any]], script: str, capsys: pytest.Cap
     """json is strict JSON, an object per line: NaN is a string, null is null."""
     assert main(["run", script, "--format", "json"]) == 0
     first, second = (json.loads(line, parse_constant=pytest.fail) for line in capsys.readouterr().out.splitlines())
-    assert first == {"_ts": "2024-01-01 00:00:00", "_op": 1, "total": 3, "x": 1.5, "top": ["a", "b"]}
+    assert first == {"_ts": "2024-01-01T00:00:00.000000", "_op": 1, "total": 3, "x": 1.5, "top": ["a", "b"]}
     assert (second["x"], second["total"], second["top"]) == ("nan", None, None)
 
 

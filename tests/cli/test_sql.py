@@ -84,6 +84,11 @@ def test_over_a_server(bids: Path, capsys: pytest.CaptureFixture[str]) -> None:
             assert main(["sql", "--server", link, "--format", "csv", "-c", script]) == 0
             out = capsys.readouterr().out
             assert "4 rows\np\n30\n" in out and "queries: top" in out and "query top: strict" in out
+            shown = "SHOW QUERIES; SHOW SINKS; DESCRIBE bid"
+            assert main(["sql", "--server", link, "--format", "json", "-c", shown]) == 0
+            rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+            assert rows[0]["name"] == "top"
+            assert {"property": "time", "name": "ts", "value": "BIGINT"} in rows
             assert main(["sql", "--server", link, "-c", "SELECT *\nFROM nobody [NOW]"]) == 1
             assert "FROM nobody [NOW]\n     ^" in capsys.readouterr().err
             assert main(["sql", "--server", server.url, "-c", "SELECT 1"]) == 1

@@ -12,7 +12,7 @@ from windrow_tests_in_process import JobTicker
 import windrow
 from windrow.engine.replay import Replay
 from windrow.runtime import program as programs
-from windrow.runtime import tick as ticks
+from windrow.runtime import registered
 from windrow.runtime.heavy_keys import HeavyKeys, Threshold
 from windrow.runtime.job import Feed
 from windrow.runtime.join_choices import JoinChoices
@@ -96,7 +96,7 @@ def test_heavy_keys_change_no_answer(query, in_process_job, tmp_path, monkeypatc
         made.append(HeavyKeys(partitions, Threshold(0.4, 2)))
         return made[-1]
 
-    monkeypatch.setattr(ticks, "HeavyKeys", sensitive)
+    monkeypatch.setattr(registered, "HeavyKeys", sensitive)
     check(in_process_job, tmp_path, query, *data(2, 50, heavy=0.5))
     if query in ONE_KEY[:4]:
         assert all(m.plain() for m in made if m.partitions > 1)

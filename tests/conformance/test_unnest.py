@@ -33,6 +33,21 @@ CREATE QUERY joined AS SELECT q.x, p.n FROM (SELECT UNNEST(l) AS x FROM S [RANGE
 CREATE QUERY tabled AS SELECT s.k, p.x FROM S AS s [RANGE 3] JOIN (SELECT n, UNNEST(l) AS x FROM P) AS p ON p.n = s.k;
 CREATE QUERY united AS SELECT UNNEST(l) AS x FROM S [RANGE 4] EXCEPT ALL SELECT k AS x FROM S [ROWS 2];
 """
+FROM = """
+CREATE STREAM S (ts BIGINT, k BIGINT, l BIGINT[], m VARCHAR[], f DOUBLE[2]);
+CREATE TABLE P (n BIGINT, l BIGINT[]);
+CREATE QUERY comma AS SELECT s.k, u.x FROM S AS s [RANGE 4], UNNEST(s.l) AS u(x) WHERE u.x > s.k;
+CREATE QUERY crossed AS SELECT s.k, x, n FROM S AS s [ROWS 3] CROSS JOIN UNNEST(s.m) WITH ORDINALITY AS u(x, n);
+CREATE QUERY padded AS SELECT s.k, u.x FROM S AS s [RANGE 3 SLIDE 2] LEFT JOIN UNNEST(s.l) AS u(x) ON TRUE;
+CREATE QUERY tallied AS SELECT u.x, COUNT(*) AS n FROM S AS s [RANGE 5], UNNEST(s.l) AS u(x) GROUP BY u.x;
+CREATE QUERY twice AS SELECT a.x, b.y FROM S AS s [RANGE 3], UNNEST(s.l) AS a(x), UNNEST(s.m) AS b(y);
+CREATE QUERY met AS SELECT s.k, u.x, p.n FROM S AS s [RANGE 4], UNNEST(s.l) AS u(x), P AS p WHERE p.n = u.x;
+CREATE QUERY made AS SELECT s.k, v.a FROM S AS s [RANGE 4], LATERAL (SELECT s.k * 2 + 1 AS a) AS v(a) WHERE v.a > 1;
+CREATE QUERY some AS
+    SELECT s.k, v.x FROM S AS s [RANGE 4] CROSS JOIN LATERAL (SELECT x FROM UNNEST(s.l) AS u(x) WHERE x > s.k) AS v(x);
+CREATE QUERY given AS SELECT ISTREAM(s.k, u.x) FROM S AS s [RANGE 2], UNNEST([s.k, 7]) AS u(x);
+CREATE QUERY tables AS SELECT s.k, u.x FROM S AS s [RANGE 3] JOIN P AS p ON p.n = s.k CROSS JOIN UNNEST(p.l) AS u(x);
+"""
 
 lists = st.none() | st.lists(st.none() | st.integers(0, 3), max_size=3)
 texts = st.none() | st.lists(st.none() | st.sampled_from("ab"), max_size=3)
@@ -57,12 +72,13 @@ def streams(found):
 TABLES = {"P": pa.table({"n": [0, 1, 1, None], "l": pa.array([[1, 2], [], None, [3]], pa.list_(pa.int64()))})}
 
 
+@pytest.mark.parametrize("script", [SCRIPT, FROM], ids=["in the select list", "in FROM"])
 @settings(max_examples=12)
 @given(rows, st.sampled_from([None, 1, 3]), st.sampled_from(["upa", "negative", "direct"]))
-def test_rows_of_lists_are_those_of_sql(found, batch, strategy):
+def test_rows_of_lists_are_those_of_sql(script, found, batch, strategy):
     """Nulls, empty lists, several lists side by side, expressions around them, above and below aggregates and joins."""
-    want = oracle(SCRIPT, streams(found), TABLES)
-    got = windrow.run(SCRIPT, streams(found), TABLES, runtime="local", batch_rows=batch, strategy=strategy)
+    want = oracle(script, streams(found), TABLES)
+    got = windrow.run(script, streams(found), TABLES, runtime="local", batch_rows=batch, strategy=strategy)
     for name in want:
         assert_same(got[name], want[name])
 
@@ -93,6 +109,12 @@ def test_tasks_unnest_too(in_process_job, tmp_path):
         ("SELECT UNNEST(k) AS x FROM S", "UNNEST of a BIGINT"),
         ("SELECT UNNEST({a: k}) AS x FROM S", "UNNEST of a STRUCT"),
         ("SELECT UNNEST(MAP {'a': k}) AS x FROM S", "UNNEST of a MAP"),
+        ("SELECT x FROM S, UNNEST(k) AS u(x)", "UNNEST of a BIGINT"),
+        ("SELECT x FROM S a JOIN S b ON a.k = b.k, UNNEST(a.l || b.l) AS u(x)", "several parts of FROM"),
+        ("SELECT x FROM S RIGHT JOIN UNNEST(l) AS u(x) ON TRUE", "RIGHT JOIN"),
+        ("SELECT x FROM S LEFT JOIN UNNEST(l) AS u(x) ON x > 1", "LEFT JOIN"),
+        ("SELECT n FROM S, LATERAL (SELECT COUNT(*) AS n FROM UNNEST(S.l) AS u(x)) AS v", "more than the row"),
+        ("SELECT n FROM S, LATERAL (SELECT b.k AS n FROM S b WHERE b.k = S.k) AS v", "more than the row"),
     ],
 )
 def test_what_unnest_cannot_do_is_refused(query, said):

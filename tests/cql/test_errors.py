@@ -22,7 +22,7 @@ CASES = [
     ("PARTITION BY without ROWS", "SELECT a FROM s ¦[PARTITION BY a RANGE 5 SEC]", CQLSyntaxError, "ROWS", "ROWS 100"),
     ("an operator among items", "SELECT ISTREAM(a)¦, b FROM s", CQLSyntaxError, "whole select list", "ISTREAM(a, b)"),
     ("WSTREAM without a window", "SELECT ¦WSTREAM(*) FROM s", CQLSyntaxError, "needs a window", "[ROWS 10]"),
-    ("an unknown thing to create", "CREATE ¦VIEW v AS SELECT 1", CQLSyntaxError, "VIEW", "CREATE STREAM"),
+    ("an unknown thing to create", "CREATE ¦INDEX v AS SELECT 1", CQLSyntaxError, "INDEX", "CREATE STREAM"),
     ("an unknown format", "EXPLAIN (FORMAT ¦XML) SELECT a FROM s", CQLSyntaxError, "XML", "FORMAT JSON"),
     ("an unknown stream", "SELECT k FROM ¦uu", BindingError, 'stream or table "uu"', 'did you mean "u"'),
     ("an undeclared stream", "SELECT a FROM ¦bids", BindingError, '"bids"', "CREATE STREAM bids"),

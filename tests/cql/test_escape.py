@@ -370,6 +370,14 @@ def test_an_expression_computes_and_nothing_else(text, place, engine):
             harmless(place, call)
 
 
+@pytest.mark.parametrize("text", EXPRESSIONS, ids=range(len(EXPRESSIONS)))
+def test_a_function_or_view_can_no_more(text, place):
+    """An expression under a name, called in a query under a name."""
+    script = f"{DECLARED} CREATE FUNCTION f(x) AS {probe(text, place)}; CREATE VIEW v AS SELECT f(a) AS y FROM s;"
+    call = f"{script} SELECT y FROM v"
+    harmless(place, lambda: windrow.run(call, streams={"s": ROWS}, tables={"r": NAMES}, runtime="local"))
+
+
 @pytest.mark.parametrize("text", QUERIES, ids=range(len(QUERIES)))
 def test_a_query_reads_streams_and_tables_and_nothing_else(text, place, engine):
     """No file, function or catalog of DuckDB is a relation."""

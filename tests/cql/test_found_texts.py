@@ -10,6 +10,7 @@ from windrow.errors import WindrowError
 from windrow.testing import assert_same, oracle
 
 DECLARED = "".join(f"CREATE STREAM {n} (ts BIGINT, a BIGINT, b VARCHAR) TIMESTAMP BY ts;" for n in "su")
+DECLARED += "CREATE TABLE r (k BIGINT);"
 ROWS = pa.table({"ts": [1, 2, 3, 8], "a": [1, 2, 1, 2], "b": ["x", "y", None, "z"]})
 STREAMS = {"s": ROWS, "u": ROWS}
 
@@ -22,13 +23,19 @@ STREAMS = {"s": ROWS, "u": ROWS}
         ("SELECT a FROM s [RANGE 1e999999999]", "not a length of time"),
         ("SELECT a FROM s [RANGE '1e999999999 days']", "not a length of time"),
         ("SELECT a FROM s [RANGE 1e99]", "too long a time"),
+        ("SELECT a + INTERVAL q 5 MINUTES FROM s", "unknown type"),
+        ("SELECT b, (SELECT max(s.a) FROM u [RANGE 3]) FROM s [RANGE 5]", "columns of the query around it"),
+        ("SELECT b FROM s [RANGE 5] WHERE a NOT IN (SELECT s.a FROM u [RANGE 5])", "of a column"),
+        ("SELECT last((SELECT max(a) FROM u [RANGE 3])) AS c FROM s [RANGE 5]", "a subquery inside an aggregate"),
+        ("SELECT k FROM r WHERE k IN (SELECT window_start FROM HOP(s, ts, 2, 3))", "the window of a subquery"),
+        ("SELECT string_agg(b, ORDER BY ts) FROM s [RANGE 5]", "an argument is missing"),
         ("SELECT a FROM u [RANGE 5] WHERE ({}) COLLATE {} = (EXTRACT(DAY FROM 'x'))", "the collation"),
     ],
 )
 def test_refused(query: str, says: str) -> None:
     """With what is wrong, and at once."""
     with pytest.raises(WindrowError, match=says):
-        windrow.run(DECLARED + query, STREAMS, runtime="local")
+        windrow.run(DECLARED + query, STREAMS, {"r": pa.table({"k": [1]})}, runtime="local")
 
 
 @pytest.mark.parametrize(
@@ -36,10 +43,17 @@ def test_refused(query: str, says: str) -> None:
     [
         "SELECT DISTINCT NULL AS n FROM s [RANGE 5]",
         "SELECT DISTINCT a, NULL AS n FROM s [RANGE 5]",
+        "SELECT a, b FROM s [RANGE 9] ORDER BY a DESC LIMIT 9223372036854775807",
+        "SELECT a, b FROM s [RANGE 9] ORDER BY a DESC LIMIT 9223372036854775806 OFFSET 1",
         "SELECT NULL AS x, COUNT(*) AS n FROM s [RANGE 5] GROUP BY 1",
+        "SELECT COUNT(*) AS n FROM s [RANGE 5] GROUP BY ROLLUP (NULL)",
     ],
 )
 def test_answered(query: str) -> None:
     """As the definition has it."""
     script = f"{DECLARED} CREATE QUERY q AS {query}"
-    assert_same(windrow.run(script, STREAMS, runtime="local", until=12)["q"], oracle(script, STREAMS, until=12)["q"])
+    tables = {"r": pa.table({"k": [1]})}
+    assert_same(
+        windrow.run(script, STREAMS, tables, runtime="local", until=12)["q"],
+        oracle(script, STREAMS, tables, until=12)["q"],
+    )

@@ -3,7 +3,7 @@
     python pipeline.py FOLDER DSN [SERVERS]
 
 reads FOLDER/bid and FOLDER/ask on Spark, or the topics bid and ask of Kafka SERVERS in process, goes on from
-FOLDER/home, and ends when all input is consumed. Says "started" once it runs.
+FOLDER/home, and ends when all input is consumed. Says "started" once it runs. Answers of some length go by reference.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import sys
 import pyarrow as pa
 
 import windrow
+from windrow.runtime import kept_answers
+
+kept_answers.BOUND = 2000  # bytes: those of pairs and best, not of the others
 
 ROWS, STEP = 300, 100
 

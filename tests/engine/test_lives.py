@@ -30,6 +30,17 @@ def replayed(engine: windrow.Engine, last: int) -> pa.Table:
     return windrow.run(STREAM + QUERY, streams, runtime="local", until=engine.status()["frontier"])["totals"]
 
 
+def test_what_is_pushed_before_a_start_is_not_lost(tmp_path: Path) -> None:
+    """In any life: the tables of the next one are counted from where the last one was."""
+    for life in range(1, 4):
+        with windrow.Engine(runtime="local", home=tmp_path) as engine:
+            engine.execute(STREAM.replace("STREAM s", "STREAM IF NOT EXISTS s"))
+            engine.push("s", rows(life))
+            engine.start()
+            engine.advance(life)
+            assert engine.ask("SELECT COUNT(*) AS n FROM s [RANGE 20]")["n"].to_pylist() == [2 * life]
+
+
 @pytest.mark.parametrize("home", [True, False])
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_one_engine_stops_and_starts(runtime: str, home: bool, request: pytest.FixtureRequest, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ ALONE = """
 SELECT TOP_K(k, 2) AS a, VARIANCE(k * 10000000000) AS b FROM S [RANGE 9];
 SELECT [x, y] AS l, COUNT(*) AS n FROM S [RANGE 5 SLIDE 2] GROUP BY [x, y];
 SELECT DISTINCT {a: k, b: t} AS d FROM S [ROWS 9];
+SELECT l.x, r.y FROM S [RANGE 9] l ASOF LEFT JOIN S [RANGE 4] r ON l.k = r.k AND l.ts > r.ts;
 """
 
 

@@ -89,7 +89,7 @@ def test_the_first_rows_at_every_instant(kind, rows, cuts, restart, descending, 
 def test_rows_that_cannot_be_shown_any_more_are_forgotten(descending):
     """Of a window of rows in random order few wait; of rows that never leave, as many as are shown."""
     rng = np.random.default_rng(1)
-    windowed, endless = make(limit=5, descending=descending), make(limit=5, descending=descending, endless=True)
+    windowed, endless = make(limit=5, descending=descending), make(limit=5, descending=descending)
     for step in range(10):
         ts = np.sort(rng.integers(step * 1000, step * 1000 + 1000, 4000))
         values = {"k": pa.array(rng.integers(0, 2, 4000)), "x": pa.array(rng.integers(0, 10**9, 4000))}

@@ -56,6 +56,18 @@ def test_a_script_an_answer_a_question(admin: httpx.Client) -> None:
     assert admin.post("/api/ask", json={"query": "SELECT name FROM person WHERE id = 2"}).json()["rows"] == [["bob"]]
 
 
+def test_show_and_describe(admin: httpx.Client) -> None:
+    """What SHOW and DESCRIBE answer comes as columns and rows, among what EXPLAIN says."""
+    script = "SHOW TABLES; EXPLAIN top; DESCRIBE bid"
+    tables, text, bid = admin.post("/api/execute", json={"script": script}).json()["shown"]
+    assert [r[0] for r in tables["rows"]] == ["person"]
+    assert text.startswith("query top")
+    assert ["time", "ts", "BIGINT"] in bid["rows"]
+    assert [c["name"] for c in bid["columns"]] == ["property", "name", "value"]
+    checked = admin.post("/api/check", json={"script": script}).json()
+    assert [c["statement"] for c in checked] == ["show", "query", "describe"]
+
+
 def test_arrow_in_and_out(admin: httpx.Client) -> None:
     """A program may speak Arrow both ways."""
     table = pa.table({"ts": [1, 2], "auction": ["a", "b"], "price": [5, 6]})

@@ -26,7 +26,7 @@ def served(replay: Replay, sharing: str = "shards", slicing: str = "paired") -> 
     """A job and a ticker whose queries share."""
     job = LocalJob()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("windrow.runtime.tick.Sharing", partial(Sharing, slicing=slicing))
+        patch.setattr("windrow.runtime.registered.Sharing", partial(Sharing, slicing=slicing))
         return job, replay.registered(job, MemoryStore(), "upa", sharing=sharing)
 
 

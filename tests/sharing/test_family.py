@@ -12,7 +12,7 @@ import pytest
 from windrow_tests_in_process import sliced
 
 from windrow.engine.replay import Replay
-from windrow.operators.elements import Elements, concat
+from windrow.operators.elements import BEGINNING, Elements, concat
 from windrow.sharing.family import Family
 from windrow.sharing.recognise import recognise
 
@@ -79,7 +79,7 @@ def test_state_and_restore(make_case: Callable[[int], Any], seed: int) -> None:
     one = before.advance(ts[first], part(columns, first), middle)
     after.hold(before.held(), middle)
     for name, entry in before.joined.items():
-        if name not in before.unstarted:
+        if entry.start != BEGINNING:
             after.begin(name, entry.start)
         after.done(name)
     two = after.advance(ts[second], part(columns, second), frontier)

@@ -71,7 +71,7 @@ class Pipeline:
         self.ticker.add_stream(self.stream)
         self.ticker.set_table("k", self.table)
         if self.saved is not None:
-            self.ticker.sharing.take_up(self.saved)
+            self.ticker.take_up(self.saved)
         if self.stream.retain is not None:
             self.ticker.add_query(view.kept_plan(self.stream), "upa", retain=self.stream.retain)
         self.fresh = []
@@ -89,8 +89,7 @@ class Pipeline:
         self.open()
 
     def add(self, plan: Any) -> None:
-        key, manifest = plan.name.lower(), self.ticker.manifest
-        known = key in manifest.clocks or key in manifest.firsts
+        key, known = plan.name.lower(), self.ticker.has_begun(plan.name)
         self.ticker.add_query(plan, "upa", None if known else self.start(), materialized=True, known=known)
         if not known:
             self.fresh.append(key)

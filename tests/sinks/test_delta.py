@@ -106,3 +106,27 @@ def test_refusals(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="could not be written to the Delta table"):
         DeltaSink(str(tmp_path / "file")).write("q", 1, pa.table({"k": ["a"]}))
+
+
+@pytest.mark.parametrize("made", ["by nobody", "by an answer", "with partitions", "with other types"])
+def test_parts_that_tasks_wrote_are_one_commit(tmp_path: Path, made: str) -> None:
+    """Whatever table is there; writing them again changes nothing, and a lone file is nobody's row."""
+    rows = pa.table({"_ts": pa.array([1, 2, 3], pa.timestamp("us")), "k": ["a", None, "c"], "n": [1, 2, None]})
+    path, sink = str(tmp_path / "t"), DeltaSink(str(tmp_path / "t"), owner="home")
+    if made == "by an answer":
+        sink.write("q", 1, rows)
+    elif made == "with partitions":
+        deltalake.write_deltalake(path, rows, partition_by=["k"])
+    elif made == "with other types":
+        deltalake.write_deltalake(path, rows.set_column(2, "n", pa.array([1, 2, None], pa.int32())))
+    before = held(tmp_path / "t") if made != "by nobody" else Counter[str]()
+    parts = [sink.write_part("q", 7, i, rows.slice(i, 2)) for i in range(2)]
+    assert (held(tmp_path / "t") if made != "by nobody" else before) == before
+    sink.publish("q", 7, parts)
+    version = deltalake.DeltaTable(path).version()
+    again = [sink.write_part("q", 7, i, rows.slice(i, 2)) for i in range(2)]
+    sink.publish("q", 7, again)
+    assert deltalake.DeltaTable(path).version() == version
+    assert held(tmp_path / "t") == before + plain(rows.slice(0, 2)) + plain(rows.slice(1, 2))
+    sink.write("q", 8, rows)
+    assert sum(held(tmp_path / "t").values()) == sum(before.values()) + 7

@@ -70,7 +70,7 @@ def answered(table: pa.Table, script: str, files: int = 2) -> tuple[dict[str, li
             return found, engine.status()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     sorted_=st.booleans(),

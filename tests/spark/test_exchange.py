@@ -8,7 +8,7 @@ import pytest
 from windrow.errors import RuntimeFailure
 from windrow.runtime import wire
 from windrow.runtime.messages import Envelope, LateRows
-from windrow.runtime.wire import pack, unpack
+from windrow.runtime.wire import Spool, pack, unpack
 
 ENVELOPES = [
     Envelope(i % 3, i % 5, LateRows(f"{task}:{i}", pa.table({"a": list(range(i))})))
@@ -52,6 +52,19 @@ def test_pieces_in_any_order(seed):
     rows = pa.Table.from_batches(packed())
     order = random.Random(seed).sample(range(rows.num_rows), rows.num_rows)
     got = unpack(rows.take(pa.array(order)).to_batches(max_chunksize=7))
+    assert sorted(map(plain, got)) == sorted(map(plain, ENVELOPES))
+
+
+def test_long_bodies_go_by_files(tmp_path, monkeypatch):
+    """A name goes through the JVM, the reader maps the file, and has its rows when the file is gone."""
+    monkeypatch.setattr(wire, "LONG", 100)
+    spool = Spool(str(tmp_path))
+    batches = list(pack(ENVELOPES, 0, spool))
+    filed = sum(kind.startswith("@") for batch in batches for kind in batch["kind"].to_pylist())
+    assert filed == sum(e.message.table.nbytes >= 100 for e in ENVELOPES) == len(list(tmp_path.iterdir())) > 0
+    got = list(unpack(batches, spool))
+    spool.clear()
+    assert not list(tmp_path.iterdir())
     assert sorted(map(plain, got)) == sorted(map(plain, ENVELOPES))
 
 

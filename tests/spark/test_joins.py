@@ -73,13 +73,13 @@ def test_joins_adapt_and_answer_as_one_process(spark, tmp_path):
     engine = opened("; ".join([*declared, *registered]))
     try:
         feed(range(4))
-        engine.drain()
+        engine.drain(600)
     finally:
         engine.stop()
     engine = opened()
     try:
         feed(range(4, 8))
-        engine.drain()
+        engine.drain(600)
         shown = {name: json.loads(engine[name].explain("json")).get("joins", []) for name in QUERIES}
         text = engine["three"].explain()
         frontier = engine.runtime.ticker.frontier

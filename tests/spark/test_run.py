@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 from pyarrow import csv, parquet
 
 import windrow
+from windrow.engine.replay import Replay
 from windrow.errors import SourceError
 from windrow.spark import job
+from windrow.spark.job import SparkJob
 
 pytestmark = [
     pytest.mark.spark,
@@ -60,9 +63,36 @@ def test_paths_and_tables_reach_tasks_by_files(spark: Any, tmp_path: Path, monke
         same(windrow.run(SCRIPT, {"s": str(tmp_path / form), "r": rows["r"]}, spark=spark, batch_rows=1100), want)
 
 
+@pytest.mark.filterwarnings("ignore::windrow.engine.replay.LateRowsWarning")
+def test_ticks_of_one_task_and_of_many_go_on_from_each_other(spark: Any, tmp_path: Path) -> None:
+    """State moves between a process that has all partitions and those that have one each."""
+
+    class TurnsJob(SparkJob):
+        small_in_one, turns = True, 0
+
+        def _fits_one(self, feeds: Any, program: Any) -> bool:
+            self.turns += 1
+            return super()._fits_one(feeds, program) and self.turns % 3 != 0
+
+    rows = streams()
+    turning = TurnsJob(spark)
+    got = Replay.of(SCRIPT, rows, {}).in_home(str(tmp_path), turning, 500)
+    assert turning.turns > 4
+    same(got, windrow.run(SCRIPT, rows, runtime="local"))
+
+
 def test_what_a_file_lacks_is_said_as_in_process(spark: Any, tmp_path: Path) -> None:
     """An error in a task names stream and column."""
     parquet.write_table(pa.table({"ts": [1], "k": ["a"], "x": [1.0]}), tmp_path / "s.parquet")
     script = "CREATE STREAM s (ts BIGINT, k BIGINT, x DOUBLE) TIMESTAMP BY ts; SELECT k FROM s"
     with pytest.raises(SourceError, match='stream "s": column "k", row 1'):
         windrow.run(script, {"s": str(tmp_path / "s.parquet")}, spark=spark)
+
+
+def test_a_tick_whose_tasks_were_counted_has_as_many(spark: Any) -> None:
+    """Whoever divides a quota between tasks finds that many; the next tick is one task again."""
+    counting, program = SparkJob(spark), SimpleNamespace(runs={})
+    counting.small_in_one = True
+    assert counting._fits_one([], program)  # type: ignore[arg-type]
+    counting.tasks({})
+    assert [counting._fits_one([], program) for _ in range(2)] == [False, True]  # type: ignore[arg-type]

@@ -67,6 +67,8 @@ def test_a_change_is_written_with_its_manifest(tmp_path: Path) -> None:
             "templates": [],
             "groups": [],
             "sinks": [],
+            "views": [],
+            "macros": [],
         }
         assert (shown["catalog"], shown["changes"], list(shown["queries"])) == (1, 2, ["q1", "q2"])
         written = {**saved, "queries": dict(saved["queries"])}

@@ -1,4 +1,4 @@
-"""What has been declared: streams, tables, queries, archives, templates with their queries, and user functions.
+"""What has been declared: streams, tables, views, queries, archives, templates with their queries, and functions.
 
 Invariant: every name is unique among all of these but functions (case-insensitively), and nothing is
 half-registered: a catalog is a value that statements replace, not a place they mutate.
@@ -6,7 +6,6 @@ half-registered: a catalog is a value that statements replace, not a place they 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from windrow.archive.layout import ArchiveLayout
+from windrow.catalog.dependents import dependents
 from windrow.catalog.names import Names
 from windrow.errors import BindingError
 from windrow.plan.nodes import QueryPlan
@@ -110,6 +110,32 @@ class QueriesDef:
 
 
 @dataclass(frozen=True)
+class ViewDef:
+    """A view: a SELECT with a name, which stands wherever the name does. It has no answer of its own."""
+
+    name: str
+    plan: QueryPlan
+
+    @property
+    def columns(self) -> dict[str, pa.DataType]:
+        return {shown: self.plan.root.schema[column] for shown, column in self.plan.output}
+
+
+@dataclass(frozen=True)
+class SqlFunctionDef:
+    """A function in SQL: an expression over its parameters, which stands in the place of every call.
+
+    A parameter without a type (None) is the argument as it is written; else the argument is cast to the type.
+    """
+
+    name: str
+    parameters: Mapping[str, str | None]
+    body: str
+    text: str  # the whole statement
+    calls: tuple[str, ...] = ()  # other functions in SQL, those that these call included
+
+
+@dataclass(frozen=True)
 class SinkDef:
     """A sink of a query: where its answers go, attached again at every start."""
 
@@ -128,7 +154,7 @@ class FunctionDef:
     returns: pa.DataType
 
 
-Declared = StreamDef | TableDef | QueryPlan | ArchiveDef | TemplateDef | QueriesDef | SinkDef
+Declared = StreamDef | TableDef | QueryPlan | ArchiveDef | TemplateDef | QueriesDef | SinkDef | ViewDef | SqlFunctionDef
 
 
 @dataclass(frozen=True)
@@ -143,21 +169,20 @@ class Catalog:
     templates: Mapping[str, TemplateDef] = field(default_factory=Names)
     groups: Mapping[str, QueriesDef] = field(default_factory=Names)  # queries from templates
     sinks: Mapping[str, SinkDef] = field(default_factory=Names)
+    views: Mapping[str, ViewDef] = field(default_factory=Names)
+    macros: Mapping[str, SqlFunctionDef] = field(default_factory=Names)  # functions in SQL
 
     def kinds(self) -> dict[str, Mapping[str, Declared]]:
         """What is declared, by kind."""
         return {
-            "stream": self.streams, "table": self.tables, "query": self.queries, "archive": self.archives,
-            "template": self.templates, "queries": self.groups, "sink": self.sinks,
+            "stream": self.streams, "table": self.tables, "view": self.views, "query": self.queries,
+            "archive": self.archives, "template": self.templates, "queries": self.groups, "sink": self.sinks,
+            "function": self.macros,
         }  # fmt: skip
 
     def readers(self, name: str) -> list[str]:
-        """The queries and archives that read a stream or table, and the queries from templates that may."""
-        plans = [*self.queries.values(), *(a.plan for a in self.archives.values())]
-        found = [q.name for q in plans if name.lower() in {r.lower() for r in q.streams + q.tables}]
-        word = re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
-        templates = [t.name for t in self.templates.values() if word.search(t.body)]
-        return found + templates + [g.name for g in self.groups.values() if (g.table or "").lower() == name.lower()]
+        """Who reads a stream, table, view or query: views, queries and archives, and templates that may."""
+        return [reader for kind, reader in self.dependents("stream", name) if kind != "sink"]
 
     def sinks_of(self, query: str) -> list[str]:
         """The declared sinks of a query, or of queries from a template."""
@@ -167,13 +192,17 @@ class Catalog:
         """The queries from a template."""
         return [g.name for g in self.groups.values() if g.template.lower() == template.lower()]
 
+    def dependents(self, kind: str, name: str) -> list[tuple[str, str]]:
+        """What cannot be without a declaration, each with its kind."""
+        return dependents(self, kind, name)
+
     def add(self, item: Declared) -> Catalog:
         """The catalog with one more declaration; a taken name is an error, but queries may get more instances."""
         key = item.name.lower()
         if isinstance(item, QueriesDef) and key in self.groups:
             return replace(self, groups=Names.of(self.groups).put(key, item))
         for kind, names in self.kinds().items():
-            if key in names:
+            if key in names and (kind == "function") == isinstance(item, SqlFunctionDef):
                 raise BindingError(
                     f'{kind} "{item.name}" already exists',
                     hint=f"DROP {kind.upper()} {item.name} first, or choose another name",
@@ -193,6 +222,49 @@ class Catalog:
                 return replace(self, groups=Names.of(self.groups).put(key, item))
             case SinkDef():
                 return replace(self, sinks=Names.of(self.sinks).put(key, item))
+            case ViewDef():
+                return replace(self, views=Names.of(self.views).put(key, item))
+            case SqlFunctionDef():
+                return replace(self, macros=Names.of(self.macros).put(key, item))
+
+    def with_view(self, view: ViewDef) -> Catalog:
+        """The catalog with a view, in the place of the one of its name; one that is read keeps its meaning."""
+        key = view.name.lower()
+        old = self.views.get(key)
+        if old is None:
+            return self.add(view)
+        if old.plan.same_answer(view.plan):
+            return self if old.plan.text == view.plan.text else replace(self, views=Names.of(self.views).put(key, view))
+        return self.drop("view", view.name).add(view)
+
+    def altered(self, kind: str, item: Declared) -> Catalog:
+        """The catalog with another stream, table, query or sink in the place of the one of its name."""
+        field_ = {"stream": "streams", "table": "tables", "query": "queries", "sink": "sinks"}[kind]
+        names: Mapping[str, Declared] = getattr(self, field_)
+        if names[item.name.lower()] == item:
+            return self
+        changed: dict[str, Any] = {field_: Names.of(names).put(item.name.lower(), item)}
+        return replace(self, **changed)
+
+    def with_function(self, function: SqlFunctionDef) -> Catalog:
+        """The catalog with a function in SQL, in the place of the one of its name; one that is called stays."""
+        key = function.name.lower()
+        old = self.macros.get(key)
+        if old is None:
+            return self.add(function)
+        if (old.parameters, old.body) == (function.parameters, function.body):
+            same = old.text == function.text
+            return self if same else replace(self, macros=Names.of(self.macros).put(key, function))
+        return self.drop("function", function.name).add(function)
+
+    def replaced(self, plan: QueryPlan) -> Catalog:
+        """The catalog with another query of the same name. One with the same plan stays as it is but for its text."""
+        key = plan.name.lower()
+        old = self.queries[key]
+        if old.same_answer(plan):
+            same = (old.text, old.keep) == (plan.text, plan.keep)
+            return self if same else replace(self, queries=Names.of(self.queries).put(key, plan))
+        return self.drop("query", plan.name).add(plan)
 
     def drop(self, kind: str, name: str, if_exists: bool = False) -> Catalog:
         """The catalog without one declaration; a stream or table that a query reads stays."""
@@ -202,18 +274,8 @@ class Catalog:
             if if_exists:
                 return self
             raise BindingError(f'{kind} "{name}" does not exist', hint=_known(kind, names))
-        if kind in ("query", "queries") and self.sinks_of(key):
-            raise BindingError(
-                f'{kind} "{name}" has the sink {self.sinks_of(key)[0]}', hint=f"DROP SINK {self.sinks_of(key)[0]} first"
-            )
-        if kind in ("stream", "table", "template"):
-            readers = self.users(key) if kind == "template" else self.readers(key)
-            if readers:
-                raise BindingError(
-                    f'{kind} "{name}" is in use',
-                    detail=f"read by {', '.join(readers)}",
-                    hint="drop those queries first",
-                )
+        if (refusal := self.refusal(kind, names[key].name)) is not None:
+            raise refusal
         match kind:
             case "stream":
                 return replace(self, streams=_without(self.streams, key))
@@ -227,8 +289,25 @@ class Catalog:
                 return replace(self, groups=_without(self.groups, key))
             case "sink":
                 return replace(self, sinks=_without(self.sinks, key))
+            case "view":
+                return replace(self, views=_without(self.views, key))
+            case "function":
+                return replace(self, macros=_without(self.macros, key))
             case _:
                 return replace(self, queries=_without(self.queries, key))
+
+    def refusal(self, kind: str, name: str) -> BindingError | None:
+        """Why a declaration cannot go, if it cannot: who needs it, and what to drop first."""
+        found = self.dependents(kind, name)
+        if not found:
+            return None
+        first, needs = found[0]
+        hint = f"DROP {first.upper()} {needs} first, or write DROP {kind.upper()} {name} CASCADE"
+        readers = [n for k, n in found if k != "sink"]
+        if not readers:
+            return BindingError(f'{kind} "{name}" has the sink {needs}', hint=hint)
+        verb = "called" if kind == "function" else "read"
+        return BindingError(f'{kind} "{name}" is {verb} by {", ".join(readers)}', hint=hint)
 
 
 def _without(names: Mapping[str, T], key: str) -> Names[T]:

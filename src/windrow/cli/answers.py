@@ -1,7 +1,7 @@
 """Answers as people and programs read them: terminal tables, csv, json, parquet, one JSON document.
 
-csv and json are written by DuckDB, the engine that gives scalars their meaning, whole columns at a time. JSON has no
-NaN or infinity, so those are written as strings.
+csv and json are written by DuckDB, the engine that gives scalars their meaning, whole columns at a time. In JSON times
+are ISO 8601; it has no NaN or infinity, so those are written as strings.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from windrow.errors import SourceError
 from windrow.scalar_engine import connect, literal, quote
+from windrow.sinks.json_text import json_value
 
 Answers = Mapping[str, pa.Table]
 
@@ -96,10 +97,14 @@ def _text(table: pa.Table, kind: str) -> str:
 
 def _json_column(field: pa.Field) -> str:
     name = quote(field.name)
-    if not pa.types.is_floating(field.type):
-        return name
-    text = f"to_json({name}::VARCHAR)"
-    return f"CASE WHEN isfinite({name}) THEN to_json({name}) WHEN {name} IS NOT NULL THEN {text} END AS {name}"
+    return f"{json_value(name, field.type)} AS {name}" if _is_rewritten(field.type) else name
+
+
+def _is_rewritten(type_: pa.DataType) -> bool:
+    """Whether there is something in it that DuckDB would write in another way than the rest of windrow."""
+    if pa.types.is_floating(type_) or pa.types.is_timestamp(type_):
+        return True
+    return any(_is_rewritten(type_.field(i).type) for i in range(type_.num_fields))
 
 
 def _cells(column: pa.ChunkedArray) -> list[str]:

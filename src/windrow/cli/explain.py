@@ -67,7 +67,7 @@ def explanations(
 ) -> list[str]:
     """What the EXPLAIN statements of a script show, each in its own format."""
     from windrow import cql
-    from windrow.cql.statements import ExplainStatement
+    from windrow.cql.statement_forms import ExplainStatement
 
     if not any(isinstance(s, ExplainStatement) for s in cql.parse(script)):
         return []  # data is read for its schema only where it is needed
@@ -87,7 +87,7 @@ def _catalog(script: str, streams: Mapping[str, str], tables: Mapping[str, str])
 
 def _explained(script: str, catalog: Catalog) -> list[Explain]:
     from windrow import cql
-    from windrow.cql.statements import ExplainStatement
+    from windrow.cql.statement_forms import ExplainStatement
 
     found = (cql.bind(s, catalog) for s in cql.parse(script) if isinstance(s, ExplainStatement))
     return [e for e in found if isinstance(e, cql.Explain)]

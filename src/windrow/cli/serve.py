@@ -67,17 +67,15 @@ def declare(engine: Engine, script: str) -> None:
     """Run a script, leaving out what the engine's home has already: so the same command starts and restarts."""
     from windrow import cql
 
-    catalog, text = engine.catalog, script
-    known = {*catalog.streams, *catalog.tables, *catalog.queries, *catalog.templates, *catalog.groups}
-    for statement in cql.parse(script) if known else ():
-        name = statement.syntax.name if isinstance(statement, cql.Declaration) else getattr(statement, "name", None)
-        if name is not None and name.lower() in known and not statement.text.lstrip().upper().startswith("DROP"):
-            lines, span = script.splitlines(keepends=True), statement.span
-            begin = sum(len(line) for line in lines[: span.line - 1]) + span.column - 1
-            end = begin + len(statement.text)
+    text, at = script, 0
+    for statement in cql.parse(script):
+        begin = script.index(statement.text, at)
+        at = begin + len(statement.text)
+        created = cql.created_by(statement)
+        if created is not None and created[1].lower() in engine.catalog.kinds()[created[0]]:
             blank = "".join(c if c.isspace() else " " for c in statement.text)  # places of errors stay
-            text = text[:begin] + blank + text[end:]
-            print(f"note: {name} is already in the home, and stays as it is there", file=sys.stderr)
+            text = text[:begin] + blank + text[at:]
+            print(f"note: {created[1]} is already in the home, and stays as it is there", file=sys.stderr)
     engine.execute(text)
 
 

@@ -26,14 +26,14 @@ Names = dict[str, list[str]]
 class SqlSession(Protocol):
     """Statements in, tables out."""
 
-    def execute(self, script: str) -> list[str]:
-        """Run statements; what each EXPLAIN shows."""
+    def execute(self, script: str) -> list[str | pa.Table]:
+        """Run statements; what each EXPLAIN, SHOW and DESCRIBE shows."""
 
     def ask(self, query: str) -> pa.Table:
         """Answer a one-time SELECT."""
 
     def names(self) -> dict[str, Names]:
-        """Streams, tables and queries with their columns."""
+        """Streams, tables, views and queries with their columns."""
 
     def push(self, stream: str, path: str) -> int:
         """Hand in the rows of a file; how many."""
@@ -58,7 +58,7 @@ class EngineSession:
         self.engine = engine
         engine.start()
 
-    def execute(self, script: str) -> list[str]:
+    def execute(self, script: str) -> list[str | pa.Table]:
         return self.engine.execute(script)
 
     def ask(self, query: str) -> pa.Table:
@@ -69,6 +69,7 @@ class EngineSession:
         return {
             "streams": {s.name: list(s.columns) for s in catalog.streams.values()},
             "tables": {t.name: list(t.columns) for t in catalog.tables.values()},
+            "views": {v.name: list(v.columns) for v in catalog.views.values()},
             "queries": {q.name: [name for name, _ in q.output] for q in catalog.queries.values()},
         }
 
@@ -140,15 +141,15 @@ class ServerSession:
         with self._request(path, None if body is None else json.dumps(body).encode(), ARROW) as response:
             return pa.ipc.open_stream(response.read()).read_all()
 
-    def execute(self, script: str) -> list[str]:
-        shown: list[str] = self._post("/api/execute", script=script)["shown"]
-        return shown
+    def execute(self, script: str) -> list[str | pa.Table]:
+        shown = self._post("/api/execute", script=script)["shown"]
+        return [one if isinstance(one, str) else _rows(one) for one in shown]
 
     def ask(self, query: str) -> pa.Table:
         return self._table("/api/ask", {"query": query})
 
     def names(self) -> dict[str, Names]:
-        found = {k: self._get(f"/api/{k}") for k in ("streams", "tables")}
+        found = {k: self._get(f"/api/{k}") for k in ("streams", "tables", "views")}
         names = {k: {one["name"]: [c["name"] for c in one["columns"]] for one in v} for k, v in found.items()}
         return names | {"queries": {q["name"]: [] for q in self._get("/api/queries")}}
 
@@ -196,6 +197,13 @@ class ServerSession:
 
     def close(self) -> None:
         """There is nothing to leave."""
+
+
+def _rows(shown: dict[str, Any]) -> pa.Table:
+    """A table of texts that was written as JSON."""
+    names = [c["name"] for c in shown["columns"]]
+    columns = list(zip(*shown["rows"], strict=True)) or [()] * len(names)
+    return pa.table([pa.array(list(c)) for c in columns], names=names)
 
 
 def _told(error: urllib.error.HTTPError) -> WindrowError:

@@ -150,7 +150,10 @@ class Shell:
             self.show(self.session.ask(text.rstrip().removesuffix(";")))
             return
         shown = self.session.execute(text)
-        print("\n".join(shown) if shown else "done")
+        for one in shown:
+            print(one) if isinstance(one, str) else self.show(one)
+        if not shown:
+            print("done")
 
     def show(self, table: pa.Table, title: str = "answer") -> None:
         """Show a table."""
@@ -179,7 +182,7 @@ class Shell:
                     if name.lower() == words[0].lower():
                         print(f"{kind.removesuffix('s').replace('querie', 'query')} {name} ({', '.join(columns)})")
                         if kind == "queries":
-                            print("\n".join(self.session.execute(f"EXPLAIN {name}")))
+                            print(self.session.execute(f"EXPLAIN {name}")[0])
                         return
             raise WindrowError(f'nothing is called "{words[0]}"')
         for kind, known in names.items():

@@ -1,15 +1,17 @@
-"""`windrow state HOME`: show what an engine keeps in its home, while it runs or not."""
+"""`windrow state HOME`: show what an engine keeps in its home, while it runs or not, and repair one that is damaged."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from windrow.runtime.family_programs import clock_name
 from windrow.runtime.quarantine import read_quarantine
+from windrow.runtime.repair import examine, repair
 from windrow.runtime.saved_catalog import KINDS, in_force
 from windrow.store.manifest import Manifest
 from windrow.store.store import Store
@@ -21,7 +23,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("home", metavar="HOME", help="the directory or address given to Engine(home=...)")
     parser.add_argument("--json", action="store_true", help="for a program to read")
     parser.add_argument("--quarantine", metavar="STREAM", help="show what of a stream could not be read")
+    parser.add_argument("--repair", action="store_true", help="say what is damaged, and what would be done about it")
+    parser.add_argument("--yes", action="store_true", help="with --repair: do it")
     options = parser.parse_args(argv)
+    if options.repair:
+        return _repair(options.home, options.yes, options.json)
     store = Store.open(options.home, read_only=True)
     if options.quarantine is not None:
         return _show_quarantine(store, options.quarantine, options.json)
@@ -32,6 +38,26 @@ def main(argv: Sequence[str]) -> int:
     else:
         _draw(described)
     return 0
+
+
+def _repair(home: str, yes: bool, plain: bool) -> int:
+    """Say what is wrong and what is done about it; 1 when something is left to do."""
+    found = examine(home)
+    made = repair(home, found) if yes and found.findings else None
+    version = None if made is None else made.version
+    if plain:
+        findings = [{"what": f.what, "remedy": f.remedy} for f in found.findings]
+        print(json.dumps({"findings": findings, "repaired": version}))
+    else:
+        for finding in found.findings:
+            print(f"{finding.what}\n  -> {finding.remedy}")
+        if not found.findings:
+            print("nothing is damaged")
+        elif version is None:
+            print(f"nothing has been changed; to do this: windrow state {home} --repair --yes")
+        else:
+            print(f"repaired: manifest {version}")
+    return 1 if found.findings and version is None else 0
 
 
 def _show_quarantine(store: Store, stream: str, plain: bool) -> int:
@@ -73,14 +99,20 @@ def describe(store: Store, manifest: Manifest | None) -> dict[str, Any]:
             name: {"offset": manifest.offsets.get(name), "mark": manifest.marks.get(name)}
             for name in sorted({*manifest.offsets, *manifest.marks})
         },
-        "queries": {
-            name: {"clock": manifest.clocks.get(name)}
-            for name in sorted({*manifest.clocks, *(q.lower() for q in declared["queries"])})
-        },
+        "queries": _clocks(manifest, declared["queries"], content.get("shared", {}).get("queries", {})),
         "stages": _stages(manifest),
         "pending": len(manifest.outputs),
         "runs": len({ref.uid for ref in manifest.refs()}),
         "run_bytes": sum({ref.uid: ref.bytes for ref in manifest.refs()}.values()),
+    }
+
+
+def _clocks(manifest: Manifest, queries: Iterable[str], places: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the clock of each query started; those who share and came together have one."""
+    shared = {name.lower(): manifest.clocks.get(clock_name(*place[:2])) for name, place in places.items()}
+    own = {name: ts for name, ts in manifest.clocks.items() if not name.startswith("+")}
+    return {
+        name: {"clock": ts} for name, ts in sorted({**dict.fromkeys(map(str.lower, queries)), **own, **shared}.items())
     }
 
 

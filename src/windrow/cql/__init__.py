@@ -11,27 +11,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from windrow.cql.binding import (
+    from windrow.cql.binding import bind, compile_instance, compile_select
+    from windrow.cql.bound import (
+        Alter,
         Bound,
         CreateArchive,
+        CreateFunction,
         CreateQueries,
         CreateQuery,
         CreateSink,
         CreateStream,
         CreateTable,
         CreateTemplate,
+        CreateView,
+        Describe,
         Drop,
         Explain,
-        bind,
-        compile_instance,
-        compile_select,
+        ReplaceQuery,
+        Show,
     )
     from windrow.cql.one_time import OneTimeSelect
-    from windrow.cql.statements import CreateSinkStatement, Declaration, Statement, parse
+    from windrow.cql.statement_forms import AlterStatement, CreateSinkStatement, Declaration, Statement, created_by
+    from windrow.cql.statements import parse
 
 __all__ = [
+    "Alter",
+    "AlterStatement",
     "Bound",
     "CreateArchive",
+    "CreateFunction",
     "CreateQueries",
     "CreateQuery",
     "CreateSink",
@@ -39,23 +47,33 @@ __all__ = [
     "CreateStream",
     "CreateTable",
     "CreateTemplate",
+    "CreateView",
     "Declaration",
+    "Describe",
     "Drop",
     "Explain",
     "OneTimeSelect",
+    "ReplaceQuery",
+    "Show",
     "Statement",
     "bind",
     "compile_instance",
     "compile_select",
+    "created_by",
     "parse",
 ]
 
 _HOMES = {
     "OneTimeSelect": "one_time",
-    "Declaration": "statements",
-    "CreateSinkStatement": "statements",
-    "Statement": "statements",
+    "AlterStatement": "statement_forms",
+    "Declaration": "statement_forms",
+    "CreateSinkStatement": "statement_forms",
+    "Statement": "statement_forms",
+    "created_by": "statement_forms",
     "parse": "statements",
+    "bind": "binding",
+    "compile_instance": "binding",
+    "compile_select": "binding",
 }
 
 
@@ -64,6 +82,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    found = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'binding')}"), name)
+    found = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'bound')}"), name)
     globals()[name] = found  # asked once
     return found

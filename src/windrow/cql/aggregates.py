@@ -22,7 +22,17 @@ from windrow.cql.expressions import BindingContext, Pipeline, find_aggregate, is
 from windrow.cql.growth import COLUMN
 from windrow.cql.holistic import HolisticText, holistic_expr, holistic_text
 from windrow.cql.scope import Scope, columns_of, is_resolved, operand, resolved, span_of
+from windrow.cql.summaries import (
+    basic_windows,
+    most_values,
+    no_distinct,
+    parted,
+    sketched,
+    summary_arguments,
+    summary_type,
+)
 from windrow.errors import BindingError, UnsupportedError
+from windrow.operators.aggregates.call import SKETCHED, SUMMARISED
 from windrow.operators.types import has_interval
 from windrow.plan.expr import Expr, column
 from windrow.plan.nodes import (
@@ -108,9 +118,19 @@ class BlockAggregates:
         return Pipeline(self.context, Union(tuple(parts)) if len(parts) > 1 else parts[0], grid=self.below.grid)
 
     def _grouped(self, node: Node, keys: tuple[str, ...]) -> Node:
+        plain, summaries = parted(tuple(self.calls.values()))
+        found: Node | None = (
+            None if not plain and (self.holistic or summaries) and keys else Aggregate(node, keys, plain)
+        )
+        if summaries:
+            grid = basic_windows(node, self.below.grid, summaries, self.context.source)
+            summary = Aggregate(node, keys, summaries, grid)
+            found = summary if not plain else self._joined(Aggregate(node, keys, plain), summary, keys)
         if self.holistic:
-            return self._with_holistic(node, keys)
-        return Aggregate(node, keys, tuple(self.calls.values()))
+            whole = Holistic(node, keys, tuple(self.holistic))
+            found = whole if found is None else self._joined(found, whole, keys)
+        assert found is not None
+        return found
 
     def _of_set(self, part: Node, keys: tuple[str, ...], node: Node) -> Node:
         """What one set of keys answers, with nulls for the other keys, and which ones these are."""
@@ -123,16 +143,12 @@ class BlockAggregates:
             outputs.append((name, Expr((f"CAST({bits} AS BIGINT)",), pa.int64())))
         return Project(part, tuple(outputs))
 
-    def _with_holistic(self, node: Node, keys: tuple[str, ...]) -> Node:
-        """Both kinds of aggregates of each group; without keys there is a row even over nothing."""
-        whole = Holistic(node, keys, tuple(self.holistic))
-        if keys and not self.calls:
-            return whole
-        plain = Aggregate(node, keys, tuple(self.calls.values()))
-        renamed = {k: self.context.fresh(k, node.schema[k]) for k in keys}
-        outputs = [(renamed.get(n, n), column(n, t)) for n, t in whole.schema.items()]
+    def _joined(self, plain: Node, other: Aggregate | Holistic, keys: tuple[str, ...]) -> Node:
+        """Two kinds of aggregates of each group; without keys `plain` has a row even over nothing."""
+        renamed = {k: self.context.fresh(k, plain.schema[k]) for k in keys}
+        outputs = [(renamed.get(n, n), column(n, t)) for n, t in other.schema.items()]
         pairs = tuple(Equality(k, new, null_safe=True) for k, new in renamed.items())
-        right = Project(whole, tuple(outputs))
+        right = Project(other, tuple(outputs))
         return Join((plain, right), pairs) if keys else LeftJoin(plain, right)
 
     def _count(self) -> str:
@@ -180,12 +196,7 @@ class BlockAggregates:
 
     def _compute(self, tree: exp.Expr) -> str:
         """The column below the aggregate that holds a key or an argument."""
-        if not self.above.isdisjoint(columns_of(tree)):
-            raise UnsupportedError(
-                "a subquery inside an aggregate or in GROUP BY",
-                hint="compute it in a subquery in FROM",
-                span=span_of(tree, self.context.source),
-            )
+        self._refuse_subquery(tree)
         expr = self.below.expr(tree)
         name = expr.column
         if name is None:
@@ -193,6 +204,14 @@ class BlockAggregates:
             name = same or self.context.computed(expr)
         self.columns[name] = expr
         return name
+
+    def _refuse_subquery(self, tree: exp.Expr) -> None:
+        if not self.above.isdisjoint(columns_of(tree)):
+            raise UnsupportedError(
+                "a subquery inside an aggregate or in GROUP BY",
+                hint="compute it in a subquery in FROM",
+                span=span_of(tree, self.context.source),
+            )
 
     def _call(self, node: exp.Expr) -> str:
         """The output column of an aggregate call; equal calls share one."""
@@ -206,6 +225,12 @@ class BlockAggregates:
         kind = self._kind(call)
         arguments, distinct = self._arguments(call)
         self._check_nested((*arguments, *([condition] if condition is not None else [])))
+        if kind in SKETCHED:
+            distinct = kind == "approx_count_distinct"
+            kind = sketched(kind, arguments, self.below.node, self.below.grid)
+            distinct = distinct and kind not in SKETCHED
+        if distinct and kind in SUMMARISED:
+            raise no_distinct(call, self.context.source)
         argument, parameters = self._split(call, kind, arguments)
         argument = self._filtered(argument, condition)
         column = self._compute(argument) if argument is not None else None
@@ -218,7 +243,7 @@ class BlockAggregates:
             shown = f"{kind}({'DISTINCT ' if distinct else ''}{column or '*'}{''.join(f', {p}' for p in parameters)})"
             output = self.context.fresh(shown, type_)
             if column is not None:  # as large as what it is of
-                size = self.context.sizes.get(column, COLUMN) * (int(parameters[0]) if kind == "top_k" else 1)
+                size = self.context.sizes.get(column, COLUMN) * most_values(kind, parameters)
                 self.context.sizes.setdefault(output, size)
             self.calls[key] = AggregateCall(kind, column, output, type_, distinct, parameters)
         return self.calls[key].output
@@ -234,7 +259,10 @@ class BlockAggregates:
 
     def _holistic(self, text: HolisticText, call: exp.Expr) -> str:
         """The output column of an aggregate that is computed anew from a group's rows."""
-        self._check_nested((*text.arguments, *text.order, *([text.condition] if text.condition is not None else [])))
+        parts = (*text.arguments, *text.order, *([text.condition] if text.condition is not None else []))
+        self._check_nested(parts)
+        for part in parts:
+            self._refuse_subquery(part)
         expr = holistic_expr(text, self.below, self.scope, call)
         same = next((c for c in self.holistic if c.call == expr), None)
         if same is None:
@@ -269,6 +297,8 @@ class BlockAggregates:
 
     def _split(self, call: exp.Expr, kind: str, arguments: list[exp.Expr]) -> tuple[exp.Expr | None, tuple[Any, ...]]:
         """The one column argument (None: COUNT(*)) and the constant parameters."""
+        if kind in SUMMARISED:
+            return summary_arguments(call, kind, arguments, self.context.source)
         if kind == "count" and (not arguments or self._is_star(arguments[0])):
             return None, ()
         wanted = 1 + _PARAMETERS.get(kind, 0)
@@ -350,6 +380,8 @@ class BlockAggregates:
         self._check_kind(call, kind, type_)
         if kind == "top_k":
             return pa.list_(type_)
+        if kind in SUMMARISED:
+            return summary_type(call, kind, type_, self.context.source)
         extra = "".join(f", {p}" for p in parameters)
         try:
             return types.expression_type(f"{_DUCKDB_NAMES.get(kind, kind)}({quote(column)}{extra})", {column: type_})

@@ -5,126 +5,67 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
-from windrow.catalog import ArchiveDef, Catalog, QueriesDef, SinkDef, StreamDef, TableDef, TemplateDef
+from windrow.catalog import Catalog, QueriesDef, TableDef, TemplateDef, ViewDef
+from windrow.catalog.dependents import cascade
+from windrow.catalog.names import Names
 from windrow.cql import prepared
+from windrow.cql.alter import bind_alter
 from windrow.cql.archive_syntax import bind_archive
+from windrow.cql.bound import (
+    Alter,
+    Bound,
+    CreateArchive,
+    CreateFunction,
+    CreateQueries,
+    CreateQuery,
+    CreateSink,
+    CreateStream,
+    CreateTable,
+    CreateTemplate,
+    CreateView,
+    Describe,
+    Drop,
+    Explain,
+    ReplaceQuery,
+    Show,
+    Unchanged,
+)
 from windrow.cql.ddl import bind_stream, bind_table
 from windrow.cql.keep_syntax import bind_keep
 from windrow.cql.scope import did_you_mean
 from windrow.cql.select import bind_select
 from windrow.cql.source import ScriptText
-from windrow.cql.statements import (
+from windrow.cql.sql_functions import bind_function
+from windrow.cql.statement_forms import (
+    AlterStatement,
     CreateArchiveStatement,
+    CreateFunctionStatement,
     CreateQueriesStatement,
     CreateSinkStatement,
     CreateTemplateStatement,
+    CreateViewStatement,
     Declaration,
+    DescribeStatement,
     DropStatement,
     ExplainStatement,
     RepeatedSelect,
     SelectStatement,
+    ShowStatement,
     Statement,
-    parse,
-    parsed,
-    whole,
 )
+from windrow.cql.statements import parse, parsed, whole
 from windrow.cql.templates import bind_queries, bind_template
+from windrow.cql.types import arrow_type
 from windrow.errors import BindingError, Span, UnsupportedError, WindrowError
 from windrow.operators.scalar import holds
 from windrow.plan.nodes import Emit, Filter, Project, QueryPlan, TableScan, walk
 from windrow.scalar_engine import quote
-
-
-@dataclass(frozen=True)
-class CreateStream:
-    """Declare a stream."""
-
-    definition: StreamDef
-
-
-@dataclass(frozen=True)
-class CreateTable:
-    """Declare a table."""
-
-    definition: TableDef
-
-
-@dataclass(frozen=True)
-class CreateQuery:
-    """Register a query."""
-
-    plan: QueryPlan
-
-
-@dataclass(frozen=True)
-class CreateArchive:
-    """Keep the rows of a query on disk, by key."""
-
-    definition: ArchiveDef
-
-
-@dataclass(frozen=True)
-class CreateTemplate:
-    """Declare a template."""
-
-    definition: TemplateDef
-
-
-@dataclass(frozen=True)
-class CreateQueries:
-    """Register queries from a template, or more of them."""
-
-    definition: QueriesDef
-
-
-@dataclass(frozen=True)
-class CreateSink:
-    """Declare where the answers of a query go."""
-
-    definition: SinkDef
-
-
-@dataclass(frozen=True)
-class Drop:
-    """Remove a declaration of some kind. `name` is as the catalog has it."""
-
-    kind: str
-    name: str
-    if_exists: bool
-
-
-@dataclass(frozen=True)
-class Explain:
-    """Show a plan; `format` is text, json, dot or svg."""
-
-    plan: QueryPlan
-    format: str
-
-
-@dataclass(frozen=True)
-class Unchanged:
-    """IF NOT EXISTS, and it does."""
-
-    kind: str
-    name: str
-
-
-Bound = (
-    Unchanged
-    | CreateStream
-    | CreateTable
-    | CreateQuery
-    | CreateArchive
-    | CreateTemplate
-    | CreateQueries
-    | CreateSink
-    | Drop
-    | Explain
-)
 
 
 def bind(statement: Statement, catalog: Catalog) -> Bound:
@@ -134,6 +75,10 @@ def bind(statement: Statement, catalog: Catalog) -> Bound:
             return _declaration(statement, catalog)
         case SelectStatement() | RepeatedSelect():
             return _select(statement, catalog)
+        case CreateViewStatement():
+            return _view(statement, catalog)
+        case CreateFunctionStatement():
+            return _function(statement, catalog)
         case CreateArchiveStatement():
             return _archive(statement, catalog)
         case CreateSinkStatement():
@@ -146,6 +91,12 @@ def bind(statement: Statement, catalog: Catalog) -> Bound:
             return _drop(statement, catalog)
         case ExplainStatement():
             return _explain(statement, catalog)
+        case AlterStatement():
+            return _alter(statement, catalog)
+        case ShowStatement(kind=kind, like=like):
+            return Show(kind, like)
+        case DescribeStatement():
+            return _describe(statement, catalog)
     raise TypeError(f"not a statement: {statement!r}")
 
 
@@ -216,15 +167,59 @@ def _planned(
     return _bound(statement, catalog, name, one_time)
 
 
-def _select(statement: SelectStatement | RepeatedSelect, catalog: Catalog) -> CreateQuery | Unchanged:
-    if isinstance(statement, SelectStatement) and statement.if_missing and statement.name.lower() in catalog.queries:
-        return Unchanged("query", statement.name)
+def _select(statement: SelectStatement | RepeatedSelect, catalog: Catalog) -> CreateQuery | ReplaceQuery | Unchanged:
+    if isinstance(statement, SelectStatement) and statement.name.lower() in catalog.queries:
+        if statement.if_missing:
+            return Unchanged("query", statement.name)
+        if statement.replaces:
+            others = Names.of(catalog.queries).without(statement.name.lower())
+            return ReplaceQuery(_planned(statement, replace(catalog, queries=others), statement.name))
     plan = _planned(statement, catalog, statement.name)
     try:
         catalog.add(plan)
     except WindrowError as error:
         raise error.at(statement.name_span) from None
     return CreateQuery(plan)
+
+
+def _view(statement: CreateViewStatement, catalog: Catalog) -> CreateView | Unchanged:
+    key, others = statement.name.lower(), catalog
+    if key in catalog.views and statement.if_missing:
+        return Unchanged("view", statement.name)
+    replaces = statement.replaces and key in catalog.views
+    if replaces:
+        others = replace(catalog, views=Names.of(catalog.views).without(key))
+    place = (statement.source, statement.name, statement.text, statement.span)
+    definition = ViewDef(statement.name, bind_select(statement.tree, others, *place, one_time=True))
+    try:
+        others.add(definition)
+        catalog.with_view(definition)
+    except WindrowError as error:
+        raise error.at(statement.name_span) from None
+    return CreateView(definition, replaces)
+
+
+def _function(statement: CreateFunctionStatement, catalog: Catalog) -> CreateFunction | Unchanged:
+    syntax = statement.syntax
+    key, others = syntax.name.lower(), catalog
+    if key in catalog.macros and statement.if_missing:
+        return Unchanged("function", syntax.name)
+    replaces = statement.replaces and key in catalog.macros
+    if replaces:
+        others = replace(catalog, macros=Names.of(catalog.macros).without(key))
+    try:
+        definition = bind_function(syntax, statement.text, others)
+        with_it = others.add(definition)
+        catalog.with_function(definition) if replaces else None
+        typed = {p: arrow_type(t) for p, t in definition.parameters.items() if t is not None}
+        if typed and len(typed) == len(definition.parameters):  # a call by which it can be checked
+            called = ", ".join(quote(p) for p in typed)
+            scope = replace(Catalog(functions=catalog.functions, macros=with_it.macros)).add(TableDef("given", typed))
+            compile_select(f"SELECT {quote(syntax.name)}({called}) FROM given", scope, "q", one_time=True)
+    except WindrowError as error:
+        error.span = None
+        raise error.at(statement.name_span) from None
+    return CreateFunction(definition, replaces)
 
 
 def _template(
@@ -265,7 +260,7 @@ def _drop_some(statement: DropStatement, where: str, catalog: Catalog) -> Drop |
 def matching(queries: QueriesDef, template: TemplateDef, where: str, catalog: Catalog) -> list[str]:
     """The instances for whose values a condition holds."""
     given = TableDef(queries.name, template.parameters)
-    scope = Catalog(functions=catalog.functions).add(given)
+    scope = Catalog(functions=catalog.functions, macros=catalog.macros).add(given)
     plan = compile_select(f"SELECT * FROM {quote(queries.name)} WHERE {where}", scope, "q", one_time=True)
     filters = [n for n in walk(plan.root) if isinstance(n, Filter)]
     scans = [n for n in walk(plan.root) if isinstance(n, TableScan)]
@@ -291,34 +286,47 @@ def _drop(statement: DropStatement, catalog: Catalog) -> Drop:
         if statement.if_exists:
             return Drop(statement.kind, statement.name, True)
         raise _unknown(statement.kind, statement.name, [d.name for d in known.values()], statement.name_span)
-    sinks = catalog.sinks_of(item.name) if statement.kind in ("query", "queries") else []
-    if sinks:
-        raise BindingError(
-            f'{statement.kind} "{item.name}" has the sink {sinks[0]}',
-            hint=f"DROP SINK {sinks[0]} first",
-            span=statement.name_span,
-        )
-    readers = catalog.readers(item.name) if statement.kind in ("stream", "table") else []
-    readers = catalog.users(item.name) if statement.kind == "template" else readers
-    if readers:
-        kinds = {"archives": "ARCHIVE", "templates": "TEMPLATE", "groups": "QUERIES"}
-        what = next((w for kind, w in kinds.items() if readers[0].lower() in getattr(catalog, kind)), "QUERY")
-        raise BindingError(
-            f'{statement.kind} "{item.name}" is read by {", ".join(readers)}',
-            hint=f"DROP {what} {readers[0]} first",
-            span=statement.name_span,
-        )
+    if statement.cascade:
+        return Drop(statement.kind, item.name, statement.if_exists, tuple(cascade(catalog, statement.kind, item.name)))
+    if (refusal := catalog.refusal(statement.kind, item.name)) is not None:
+        raise refusal.at(statement.name_span)
     return Drop(statement.kind, item.name, statement.if_exists)
 
 
 def _explain(statement: ExplainStatement, catalog: Catalog) -> Explain:
     if statement.tree is not None:
-        plan = bind_select(statement.tree, catalog, statement.source, "explain", statement.text, statement.span)
-        return Explain(plan, statement.format)
+        key, others = (statement.name or "").lower(), catalog
+        if statement.replaces and key in catalog.queries:
+            others = replace(catalog, queries=Names.of(catalog.queries).without(key))
+        place = (statement.source, statement.name or "explain", statement.text, statement.span)
+        return Explain(bind_select(statement.tree, others, *place), statement.format, others is not catalog)
     name = statement.name or ""
     if name.lower() not in catalog.queries:
         raise _unknown("query", name, [q.name for q in catalog.queries.values()], statement.name_span)
     return Explain(catalog.queries[name.lower()], statement.format)
+
+
+def _alter(statement: AlterStatement, catalog: Catalog) -> Alter:
+    syntax = statement.syntax
+    known = catalog.kinds()[syntax.kind]
+    if syntax.name.lower() not in known:
+        raise _unknown(syntax.kind, syntax.name, [d.name for d in known.values()], statement.name_span)
+    try:
+        return Alter(syntax.kind, bind_alter(syntax, catalog, statement.source))
+    except WindrowError as error:
+        raise error.at(statement.name_span) from None
+
+
+def _describe(statement: DescribeStatement, catalog: Catalog) -> Describe:
+    functions = {**catalog.functions, **catalog.macros}
+    kinds: dict[str, Mapping[str, Any]] = {**catalog.kinds(), "function": functions}
+    for kind, known in kinds.items():
+        if (found := known.get(statement.name.lower())) is not None:
+            return Describe(kind, found.name)
+    names = [d.name for known in kinds.values() for d in known.values()]
+    raise BindingError(
+        f'nothing is called "{statement.name}"', hint=did_you_mean(statement.name, names), span=statement.name_span
+    )
 
 
 def _unknown(kind: str, name: str, choices: list[str], span: Span) -> BindingError:

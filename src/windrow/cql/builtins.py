@@ -142,6 +142,8 @@ AGGREGATES: Mapping[str, str] = {
     "variance": "variance", "var_samp": "variance", "stddev": "stddev", "stddev_samp": "stddev",
     "var_pop": "var_pop", "stddev_pop": "stddev_pop", "median": "median",
     "quantile": "quantile", "quantile_disc": "quantile", "quantile_cont": "quantile_cont", "top_k": "top_k",
+    "frequent": "frequent", "frequent_delta": "frequent_delta",
+    **{f: f for f in ("approx_count_distinct", "approx_quantile", "approx_top_k")},
 }  # fmt: skip
 """Aggregate functions by the name written, with the kind the plan calls them."""
 

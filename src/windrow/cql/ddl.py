@@ -11,7 +11,7 @@ Clauses come in any order, each at most once. The types are those of `type_names
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -52,7 +52,7 @@ class DeclarationSyntax:
     idle_after: Amount | None = None
     ahead: Amount | None = None
     retain: Amount | None = None
-    quarantine: bool = False
+    quarantine: bool | None = None
     retroactive: bool = False
     valid: tuple[tuple[str, int], tuple[str, int]] | None = None
     options: dict[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ def parse_declaration(cursor: Cursor, kind: str) -> DeclarationSyntax:
     seen: set[str] = set()
     while cursor.current is not None:
         start = cursor.offset
-        clause = _clause(cursor, declaration)
+        clause = parse_clause(cursor, declaration)
         if clause in seen:
             raise CQLSyntaxError(f"{clause} stands twice", hint="write it once", span=cursor.source.span(start))
         seen.add(clause)
@@ -89,12 +89,12 @@ def parse_columns(cursor: Cursor, kind: str, name: str) -> tuple[ColumnSyntax, .
 
 
 def _column(cursor: Cursor, name: str, offset: int) -> ColumnSyntax:
-    text, start = _type_text(cursor, name)
+    text, start = type_text(cursor, name)
     return ColumnSyntax(name, text, offset, start)
 
 
-def _type_text(cursor: Cursor, column: str) -> tuple[str, int]:
-    """The text up to the comma or parenthesis that ends the column."""
+def type_text(cursor: Cursor, column: str) -> tuple[str, int]:
+    """The text of a type up to the comma or parenthesis that ends the column."""
     start, end, depth = cursor.offset, cursor.offset, 0
     while cursor.current is not None and (depth or cursor.word not in (",", ")")):
         if not depth and cursor.word in _CONSTRAINTS:
@@ -111,7 +111,7 @@ def _type_text(cursor: Cursor, column: str) -> tuple[str, int]:
     return cursor.source.text[start:end], start
 
 
-def _clause(cursor: Cursor, declaration: DeclarationSyntax) -> str:
+def parse_clause(cursor: Cursor, declaration: DeclarationSyntax) -> str:
     """Parse one clause and return its name."""
     stream = declaration.kind == "stream"
     if stream and cursor.word in ("TIMESTAMP", "TIME", "ORDER BY"):
@@ -216,9 +216,23 @@ def bind_stream(declaration: DeclarationSyntax, source: ScriptText) -> StreamDef
         ahead=_length(declaration.ahead, Clock.MICROSECONDS, source, "AHEAD", least=1),
         idle_after=_length(declaration.idle_after, Clock.MICROSECONDS, source, "IDLE AFTER", least=1),
         retain=_length(declaration.retain, clock, source, "RETAIN", least=0),
-        quarantine=declaration.quarantine,
+        quarantine=bool(declaration.quarantine),
         options=dict(declaration.options),
     )
+
+
+def bind_clauses(stream: StreamDef, clauses: DeclarationSyntax, source: ScriptText) -> StreamDef:
+    """A stream with other clauses: those that are said."""
+    clock = Clock.MICROSECONDS if pa.types.is_timestamp(stream.time_type) else Clock.TICKS
+    within = _length(clauses.within, clock, source, "WITHIN", least=0)
+    idle = _length(clauses.idle_after, Clock.MICROSECONDS, source, "IDLE AFTER", least=1)
+    ahead = _length(clauses.ahead, Clock.MICROSECONDS, source, "AHEAD", least=1)
+    if ahead is not None and clock is Clock.TICKS:
+        raise UnsupportedError("AHEAD on a clock of ticks", hint="give the stream a TIMESTAMP, or leave AHEAD out")
+    found = stream if within is None else replace(stream, slack=within, within=True)
+    found = found if idle is None else replace(found, idle_after=idle)
+    found = found if ahead is None else replace(found, ahead=ahead)
+    return found if clauses.quarantine is None else replace(found, quarantine=clauses.quarantine)
 
 
 def bind_table(declaration: DeclarationSyntax, source: ScriptText) -> TableDef:

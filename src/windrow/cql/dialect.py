@@ -238,7 +238,7 @@ def parse_query(source: ScriptText, tokens: list[Token]) -> exp.Query:
     start = source.span(tokens[0].start if tokens else 0)
     check_nesting(tokens, source)
     try:
-        trees = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(_with_window_names(tokens), source.text)
+        trees = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(_with_own_words(tokens), source.text)
     except ParseError as error:
         raise _syntax_error(error, source) from None
     except TokenError:  # sqlglot reads the text of a quoted type name again
@@ -251,31 +251,57 @@ def parse_query(source: ScriptText, tokens: list[Token]) -> exp.Query:
     return normalised(tree, source)
 
 
-def _with_window_names(tokens: list[Token]) -> list[Token]:
+def _with_own_words(tokens: list[Token]) -> list[Token]:
     """The tokens with `window` a name wherever it does not begin a WINDOW clause (`WINDOW w AS (...)`).
 
     Spark calls a window of time so: `window(ts, '10 minutes')`, `window.start`.
     """
-    found = list(tokens)
-    for i, token in enumerate(tokens):
+    found = _with_match_conditions(tokens)
+    for i, token in enumerate(found):
+        if token.text.upper() == "SESSION" and found[i + 1 : i + 2] and found[i + 1].token_type == TokenType.L_PAREN:
+            found[i] = _retyped(token, TokenType.VAR)  # elsewhere it begins a setting
         if token.token_type != TokenType.WINDOW:
             continue
-        after = tokens[i + 2].token_type if i + 2 < len(tokens) else None
-        if after != TokenType.ALIAS or tokens[i + 1].token_type in (TokenType.L_PAREN, TokenType.COMMA):
-            found[i] = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)
+        after = found[i + 2].token_type if i + 2 < len(found) else None
+        if after != TokenType.ALIAS or found[i + 1].token_type in (TokenType.L_PAREN, TokenType.COMMA):
+            found[i] = _retyped(token, TokenType.VAR)
     return found
+
+
+def _with_match_conditions(tokens: list[Token]) -> list[Token]:
+    """The tokens with ASOF JOIN as others write it: LEFT before ASOF, MATCH_CONDITION with or without parentheses."""
+    found = list(tokens)
+    words = [t.text.upper() for t in found]
+    if "ASOF" not in words:
+        return found
+    for i in range(len(words) - 1):
+        if words[i] == "LEFT" and words[i + 1] == "ASOF":
+            found[i], found[i + 1] = found[i + 1], found[i]
+    for i in reversed([i for i, word in enumerate(words) if word == "MATCH_CONDITION"]):
+        found[i] = _retyped(found[i], TokenType.MATCH_CONDITION)
+        if i + 1 < len(words) and words[i + 1] != "(":
+            end = next((k for k in range(i, len(words)) if words[k] == "ON"), len(words))
+            closing = _retyped(found[end - 1], TokenType.R_PAREN)
+            found[i + 1 : end] = [_retyped(found[i], TokenType.L_PAREN), *found[i + 1 : end], closing]
+    return found
+
+
+def _retyped(token: Token, type_: TokenType) -> Token:
+    return Token(type_, token.text, token.line, token.col, token.start, token.end)
 
 
 def _syntax_error(error: ParseError, source: ScriptText) -> CQLSyntaxError:
     info = error.errors[0]
     message = str(info["description"]).strip()
     found = info["highlight"]
-    window = found == '"["'
+    hint = "a query is SELECT ... FROM s [window] WHERE ... GROUP BY ..."
+    if found == '"["':
+        hint = f"a window is written {FORMS}"
+    elif source.text[: int(info["start"])].rstrip().upper().endswith("SELECT TOP"):
+        hint = "write SELECT ... FROM ... ORDER BY a LIMIT 10 for the first ten"
     return CQLSyntaxError(
         f"syntax error at {found}",
         detail=None if "<class" in message else message[:1].lower() + message[1:],
-        hint=f"a window is written {FORMS}"
-        if window
-        else "a query is SELECT ... FROM s [window] WHERE ... GROUP BY ...",
+        hint=hint,
         span=source.span(int(info["start"])),
     )

@@ -23,6 +23,7 @@ from windrow.cql.predicates import predicate_of
 from windrow.cql.rendering import Refused, render
 from windrow.cql.scope import did_you_mean, resolved, span_of
 from windrow.cql.source import ScriptText
+from windrow.cql.spellings import NAMES as SPELLED
 from windrow.cql.types import DuckDBRefusal
 from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.plan.expr import Expr, Part, Ref, column, sql_of
@@ -38,7 +39,8 @@ _NOT_FOR_QUERIES = (
     (
         names(
             """
-            now current_timestamp transaction_timestamp get_current_timestamp today current_date get_current_time ago
+            now proctime current_timestamp transaction_timestamp get_current_timestamp today current_date
+            get_current_time ago
             age current_time current_localtime current_localtimestamp localtime localtimestamp random uuid
             gen_random_uuid uuidv4 uuidv7 nextval currval setseed txid_current
             """
@@ -375,10 +377,11 @@ def unknown_function(name: str, node: exp.Expr, context: BindingContext) -> Wind
             detail="a query computes from the rows alone: no files, settings, clocks or chance",
             span=span,
         )
-    near = did_you_mean(name, [*SCALARS, *AGGREGATES, *(f.name for f in context.catalog.functions.values())])
+    known = [*SCALARS, *AGGREGATES, *SPELLED, *context.catalog.functions, *context.catalog.macros]
+    near = did_you_mean(name, known)
     return BindingError(
         f'unknown function "{node.name or name}"',
-        hint=near or f'register it: windrow.function("{name}", fn, returns="boolean")',
+        hint=near or f'declare it: CREATE FUNCTION {name}(a BIGINT) AS a + 1, or windrow.function("{name}", fn, ...)',
         span=span,
     )
 

@@ -5,11 +5,13 @@
     ->  SELECT window_start, COUNT(*) FROM TUMBLE(s, ts, ...) GROUP BY window_start, window_end
 
 Spark's `window(time, size [, slide [, offset]])` and `session_window(time, gap)`, and TUMBLE, HOP and SESSION with
-their `_START` and `_END`. The stream is the one of FROM whose time column is named.
+their `_START` and `_END`. The stream is the one of FROM whose time column is named; what else GROUP BY names has
+sessions of its own.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -21,6 +23,7 @@ from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.window_functions import clause_of
 from windrow.cql.windows import Amount, WindowClause, parse_amount
 from windrow.errors import BindingError, WindrowError
+from windrow.plan.nodes import WindowKind
 
 if TYPE_CHECKING:
     from windrow.cql.select import Binder
@@ -67,8 +70,11 @@ def _expand(select: exp.Select, group: exp.Group, call: exp.Expr, binder: Binder
             span=span_of(call, source),
         )
     stream = _stream(select, time, name, binder)
-    stream.meta[WINDOW] = _clause(call, name, time, lengths, source)
     kept = [k for k in group.expressions if k is not call]
+    clause = _clause(call, name, time, lengths, source)
+    if clause.kind is WindowKind.SESSION:
+        clause = replace(clause, partition=_keys(kept, stream, source))
+    stream.meta[WINDOW] = clause
     bounds = [_column("window_start", call), _column("window_end", call)]
     group.set("expressions", [*kept, *bounds])
     for key in ("expressions", "having", "qualify", "order"):
@@ -93,6 +99,21 @@ def _stream(select: exp.Select, time: exp.Column, name: str, binder: Binder) -> 
         hint=f"{name} takes the time column of a stream that has no other window",
         span=span_of(time, binder.context.source),
     )
+
+
+def _keys(keys: list[exp.Expr], stream: exp.Table, source: ScriptText) -> tuple[tuple[str, int], ...]:
+    """What else a GROUP BY with a session names: each of these has sessions of its own."""
+    found = []
+    for key in keys:
+        own = isinstance(key, exp.Column) and key.table.lower() in ("", (stream.alias or stream.name).lower())
+        if not own:
+            raise BindingError(
+                "a session in GROUP BY beside what is no column of its stream",
+                hint=f"write FROM SESSION({stream.name} PARTITION BY k, ts, '10 minutes')",
+                span=span_of(key, source),
+            )
+        found.append((key.name, offset_of(key) or 0))
+    return tuple(found)
 
 
 def _clause(call: exp.Expr, name: str, time: exp.Column, lengths: list[exp.Expr], source: ScriptText) -> WindowClause:

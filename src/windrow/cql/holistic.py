@@ -46,6 +46,8 @@ def holistic_text(call: exp.Expr, condition: exp.Expr | None) -> HolisticText | 
     if arguments and isinstance(arguments[-1], exp.Order):
         order = list(arguments[-1].expressions)
         arguments[-1] = arguments[-1].this
+        if arguments[-1] is None:
+            raise BindingError("an argument is missing before ORDER BY", hint="write STRING_AGG(a, ',' ORDER BY b)")
     if arguments and isinstance(arguments[0], exp.Distinct):
         arguments, distinct = [*arguments[0].expressions, *arguments[1:]], True
     return HolisticText(HOLISTIC[name], tuple(arguments), tuple(order), distinct, condition)

@@ -19,6 +19,7 @@ from windrow.cql.joins import foreign, join, match, validity
 from windrow.cql.nesting import taken_together
 from windrow.cql.relations import bind_from
 from windrow.cql.scope import Scope, columns_of, resolve, resolved, span_of
+from windrow.cql.select_items import expand, select_list
 from windrow.cql.shapes import BlockShape, selects_of, unwrap
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.expr import column
@@ -55,7 +56,7 @@ def membership_of(condition: exp.Expr) -> MembershipTest | None:
 def check(membership: MembershipTest, binder: Binder) -> None:
     """Refuse stream operators that look at changes."""
     for select in selects_of(membership.query):
-        listed = binder.select_list(select)
+        listed = select_list(select, binder.context.source)
         if listed.node is not None and listed.op is not StreamOp.RSTREAM:
             raise UnsupportedError(
                 f"{listed.node.this} inside EXISTS or IN",
@@ -75,6 +76,12 @@ def semi_join(pipeline: Pipeline, scope: Scope, membership: MembershipTest, shap
         return
     equal = next(c for c in correlated if c.meta.get(_LINK))
     others = [c for c in correlated if c is not equal]
+    if not columns_of(equal.expression) <= frozenset(right.schema):
+        raise UnsupportedError(
+            "NOT IN (SELECT ...) of a column of the query around it",
+            hint="write NOT EXISTS (SELECT ... WHERE ...)",
+            span=span_of(membership.query, binder.context.source),
+        )
     left, null = pipeline.node, exp.Null()
     known_, missing = (
         Filter(left, binder.context.predicate(tree, "NOT IN"))
@@ -104,6 +111,12 @@ def partner(
     correlated = [c for c in correlated if not is_trivial(c)]
     for condition in correlated:
         foreign(condition, known | symbols(condition), binder.context)
+        if symbols(condition) and pipeline.grid is None:
+            raise UnsupportedError(
+                "the window of a subquery in a condition of a query that has none",
+                hint="compare columns of the rows",
+                span=span_of(membership.query, binder.context.source),
+            )
         pipeline.provide(condition)
     return right, correlated
 
@@ -154,7 +167,7 @@ def _correlated(
     own_columns = frozenset(c for i in from_.inputs for c in i.columns)
     conditions = from_.conditions + plain
     if membership.value is not None:
-        items = binder.expand(binder.select_list(inner).items, scope)
+        items = expand(select_list(inner, binder.context.source).items, scope)
         _one_column(len(items), membership, binder)
         conditions.append(_link(resolve(membership.value, outer), items[0][1]))
     outside = [e for e in outer.entries if not e.is_table]

@@ -127,6 +127,18 @@ def common_table(source: exp.Expr) -> exp.Expr | None:
     return found.query if found is not None else None
 
 
+def link_common_tables(tree: exp.Expr) -> None:
+    """Let every name that WITH gives mean the query as it is now: rewriting one puts another in its place."""
+    if tree.find(exp.With) is not None:
+        for table in tree.find_all(exp.Table):
+            _find_common_table(table)
+
+
+def put_common_table(table: exp.Table, found: CommonTable) -> None:
+    """Give the name of a table a query."""
+    table.meta[_COMMON] = found
+
+
 def _find_common_table(table: exp.Table) -> exp.Expr | None:
     """A query of WITH sees those that stand before it, the query below sees all, and the nearest one counts."""
     node: exp.Expr = table

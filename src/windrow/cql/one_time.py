@@ -21,7 +21,8 @@ from windrow.cql.dialect import AS_OF
 from windrow.cql.parameters import Parameters, with_values
 from windrow.cql.scope import span_of
 from windrow.cql.select import bind_select
-from windrow.cql.statements import RepeatedSelect, SelectStatement, parse, whole
+from windrow.cql.statement_forms import RepeatedSelect, SelectStatement
+from windrow.cql.statements import parse, whole
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.aggregates.order import encode
 from windrow.operators.elements import one

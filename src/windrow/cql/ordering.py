@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 CLAUSES = ("order", "limit", "offset", "fetch")
 
+_ALL = 1 << 62
+"""As many rows as there can be: a larger LIMIT shows them all, too."""
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -58,7 +61,7 @@ def limit_of(tree: exp.Expr, binder: Binder) -> Limit | None:
 
 def _count(tree: exp.Expr, clause: str, binder: Binder) -> int:
     if isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdigit():
-        return int(tree.name)
+        return min(int(tree.name), _ALL)
     raise BindingError(
         f"{clause} needs a whole number of rows",
         hint=f"write {clause} 10",

@@ -201,18 +201,20 @@ def bound(statement: Repeated, name: str, catalog: Catalog, bind: Callable[[str]
     constants = statement.constants(name)
     if known is None or plans is None or constants is None:
         return bind(statement.text)
-    declared = (catalog.streams, catalog.tables, catalog.functions)
+    declared = (catalog.streams, catalog.tables, catalog.functions, catalog.views, catalog.macros)
     if len(plans.declared) != len(declared) or any(a is not b for a, b in zip(plans.declared, declared, strict=True)):
-        plans.declared, plans.shape = declared, _shape(statement, known, bind)
+        plans.declared, plans.shape = declared, _shape(statement, known, catalog, bind)
     if plans.shape is None:
         return bind(statement.text)
     return plans.shape.made(constants, lambda: bind(statement.text))
 
 
-def _shape(statement: Repeated, known: _Known, bind: Callable[[str], QueryPlan]) -> PlanShape | None:
+def _shape(statement: Repeated, known: _Known, catalog: Catalog, bind: Callable[[str], QueryPlan]) -> PlanShape | None:
     text, marks = statement.with_marks()
     try:
-        return PlanShape.of(bind(text), marks)
+        plan = bind(text)
+        # a query that it reads may be replaced, and is not looked up
+        return None if any(name.lower() in catalog.queries for name in plan.over) else PlanShape.of(plan, marks)
     except WindrowError:
         if any(m.startswith("'") for m in marks):
             known.texts, known.seen = False, {}

@@ -15,10 +15,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql.source import ScriptText
-from windrow.cql.types import is_string
+from windrow.cql.types import instant_type, is_string, sql_name
 from windrow.errors import BindingError, Span, UnsupportedError
 
 ALIASES = 100
+INSTANT = "_ts"
+"""The time of a row of a stream, whatever the stream calls it."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,11 @@ class Scope:
             return bound
         return self.outer.column(node) if self.outer is not None else None
 
+    def times(self, alias: str) -> list[tuple[Entry, ScopeColumn]]:
+        """The time columns of the streams of this FROM, or of the one of that alias."""
+        entries = [e for e in self.entries if not alias or e.named(alias)]
+        return [(e, c) for e in entries for c in e.columns if c.internal == e.time]
+
     def _ambiguous(self, node: exp.Column, found: list[tuple[Entry, ScopeColumn]]) -> BindingError:
         choices = list(dict.fromkeys(f"{e.alias}.{c.name}" for e, c in found))
         hint = f"write {' or '.join(choices)}"
@@ -119,6 +126,12 @@ class Scope:
             return BindingError(
                 f"{node.name} needs windows that all have a RANGE, and a SLIDE",
                 hint="write s [RANGE 10 MINUTES SLIDE 1 MINUTE] or TUMBLE(s, ts, '10 min')",
+                span=self.span(node),
+            )
+        if node.name.lower() == INSTANT:
+            return BindingError(
+                f'"{table or "this FROM"}" has no {INSTANT}: it is the time of a row of a stream',
+                hint="select it in the subquery, under another name: SELECT _ts AS t, ...",
                 span=self.span(node),
             )
         entry = self.entry(table) if table else None
@@ -170,7 +183,25 @@ class _Resolver:
         found = self.scope.column(node)
         if found is not None:
             return resolved(found.internal, node)
-        return self._field(node) or self._alias(node) or self._string(node) or self._fail(node)
+        return self._field(node) or self._alias(node) or self._time(node) or self._string(node) or self._fail(node)
+
+    def _time(self, node: exp.Column) -> exp.Expr | None:
+        """`_ts`, where no column has that name: the time of a stream's row, in windrow's clock."""
+        if node.name.lower() != INSTANT:
+            return None
+        found = self.scope.times(node.table)
+        if not found and self.scope.outer is not None:
+            found = self.scope.outer.times(node.table)
+        if len(found) > 1:
+            choices = " or ".join(f"{e.alias}.{INSTANT}" for e, _ in found)
+            raise BindingError(f'ambiguous column "{INSTANT}"', hint=f"write {choices}", span=self.scope.span(node))
+        if not found:
+            return None
+        time = found[0][1]
+        column, wanted = resolved(time.internal, node), instant_type(time.type)
+        return (
+            column if wanted == time.type else exp.Cast(this=column, to=exp.DataType.build(sql_name(wanted), "duckdb"))
+        )
 
     def _field(self, node: exp.Column) -> exp.Expr | None:
         """`s.f` where s is a struct column; `t.s.f` where t is an alias."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql import types
+from windrow.cql.emission import Block, emit, settled
 from windrow.cql.scope import span_of
 from windrow.cql.shapes import BlockShape, shape_of
 from windrow.errors import BindingError, Span, UnsupportedError
@@ -33,7 +34,7 @@ from windrow.plan.nodes import (
 )
 
 if TYPE_CHECKING:
-    from windrow.cql.select import Binder, Block
+    from windrow.cql.select import Binder
 
 
 def combine(tree: exp.SetOperation, shape: BlockShape, binder: Binder) -> Block:
@@ -63,7 +64,7 @@ def _with_ends(block: Block, binder: Binder) -> Block:
 def _branch(tree: exp.Expr, shape: BlockShape, binder: Binder) -> Block:
     """Bind a branch; where only some branches are INTERNAL throughout, those are kept for ever by themselves."""
     if not shape.mixed:
-        return binder.settled(binder.block(tree, shape))
+        return settled(binder.block(tree, shape), binder)
     own = shape_of(tree, binder).within(shape)
     block = binder.block(tree, replace(own, append=own.append and shape.period is None))
     node = Append(block.node) if block.shape.append and block.op is None else block.node
@@ -85,7 +86,7 @@ def _as_window(block: Block, binder: Binder) -> Block:
     """A block's stream as the append-only relation whose ISTREAM it is."""
     if isinstance(block.node, Union) and block.op is StreamOp.ISTREAM and block.shape == BlockShape():
         return block
-    stream = binder.emit(block)
+    stream = emit(block)
     return replace(block, node=Window(stream, derived=True), op=StreamOp.ISTREAM, shape=BlockShape())
 
 

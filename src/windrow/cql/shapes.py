@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from windrow.cql.dialect import WINDOW
 from windrow.cql.nesting import common_table
+from windrow.cql.select_items import select_list
 from windrow.cql.windows import Amount, WindowClause
 from windrow.cql.wstream import INTERNAL
 from windrow.errors import BindingError, UnsupportedError
@@ -115,14 +116,14 @@ def _shape(tree: exp.Expr, binder: Binder) -> BlockShape:
     internal = [c is not None and c.internal for c in clauses]
     feeds = any(s.meta.get(INTERNAL) for s in selects_of(tree))
     windows = _windows(tree, binder)
-    ops = {binder.select_list(s).op for s in selects_of(tree)}
+    ops = {select_list(s, binder.context.source).op for s in selects_of(tree)}
     period, offset = _grid(windows, binder)
     every = feeds or (bool(internal) and all(internal))
     mixed = any(internal) and not every
     aligned = any(c is not None and c.aligned for c in windows)
     session = next((c for c in windows if c is not None and c.kind is WindowKind.SESSION), None)
     if session is not None:
-        _check_session(session, period, {binder.select_list(s).node for s in selects_of(tree)}, binder)
+        _check_session(session, period, {select_list(s, binder.context.source).node for s in selects_of(tree)}, binder)
     if aligned and ops & set(RESTORE):
         raise UnsupportedError(
             "RESTORE over TUMBLE or HOP",
@@ -249,5 +250,5 @@ def stands_alone(source: exp.Expr, query: exp.Expr, binder: Binder) -> bool:
     """Whether a subquery of FROM is a stream of its own, and not part of the query around it."""
     if window_of(source) is not None:
         return True
-    operators = any(binder.select_list(s).node is not None for s in selects_of(query))
+    operators = any(select_list(s, binder.context.source).node is not None for s in selects_of(query))
     return operators or shape_of(query, binder).append

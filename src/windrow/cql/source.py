@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScriptText:
-    """The text of a script."""
+    """The text of a script; `more`: where texts of other declarations begin in it, with their names."""
 
     text: str
+    more: tuple[tuple[int, str], ...] = ()
+
+    def with_more(self, text: str, name: str) -> ScriptText:
+        """With the text of another declaration behind it."""
+        return ScriptText(f"{self.text}\n{text}", (*self.more, (len(self.text) + 1, name)))
 
     def span(self, offset: int) -> Span:
         """The line, the column and the line's text at an offset.
@@ -29,6 +34,9 @@ class ScriptText:
         Span(line=2, column=2, text='bc')
         """
         offset = min(max(offset, 0), len(self.text))
+        inside = next(((begin, name) for begin, name in reversed(self.more) if begin <= offset), None)
+        if inside is not None:  # the place in the script is that of the statement
+            return Span(1, 1, f"(in {inside[1]})")
         start = self.text.rfind("\n", 0, offset) + 1
         end = self.text.find("\n", offset)
         line = self.text[start:] if end < 0 else self.text[start:end]

@@ -1,4 +1,4 @@
-"""A script as statements: split at semicolons that are tokens, recognised by their first words.
+"""A script as statements: split at semicolons that are tokens.
 
 Parsing is syntax only and looks at no catalog. A bare SELECT is named q1, q2, ... by its position among the
 queries of the script.
@@ -8,81 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token
 
-from windrow.catalog import SinkDef
 from windrow.cql import prepared
-from windrow.cql.archive_syntax import ArchiveSyntax, split_archive
-from windrow.cql.ddl import DeclarationSyntax, parse_declaration, parse_options
-from windrow.cql.dialect import parse_query, tokenize
-from windrow.cql.keep_syntax import split_keep
+from windrow.cql.dialect import tokenize
 from windrow.cql.source import Cursor, ScriptText
-from windrow.cql.templates import VALUES, QueriesSyntax, TemplateSyntax, parse_queries, parse_template
-from windrow.cql.windows import Amount
-from windrow.errors import CQLSyntaxError, Span
-from windrow.scalar_engine import quote
-
-if TYPE_CHECKING:
-    from sqlglot import exp
-    from sqlglot.tokens import Token
-
-KINDS = ("stream", "table", "query", "archive", "template", "queries", "sink")
-FORMATS = ("text", "json", "dot", "svg")
-_STARTS = (
-    "CREATE STREAM, CREATE TABLE, CREATE QUERY, CREATE ARCHIVE, CREATE TEMPLATE, CREATE SINK, DROP, EXPLAIN or SELECT"
-)
+from windrow.cql.statement_forms import CreateQueriesStatement, RepeatedSelect, SelectStatement, Statement
+from windrow.cql.statement_syntax import parse_statement
+from windrow.cql.templates import VALUES, QueriesSyntax
+from windrow.errors import CQLSyntaxError
 
 DIGITS = 400
-
-
-@dataclass(frozen=True)
-class Statement:
-    """One statement: its place, its text, and the script it stands in."""
-
-    span: Span
-    text: str
-    source: ScriptText
-
-
-@dataclass(frozen=True)
-class Declaration(Statement):
-    """CREATE STREAM or CREATE TABLE; `if_missing`: nothing happens if it is there."""
-
-    syntax: DeclarationSyntax
-    if_missing: bool = False
-
-
-@dataclass(frozen=True)
-class SelectStatement(Statement):
-    """CREATE QUERY name AS SELECT [KEEP ...], or a bare SELECT with the name its position gives.
-
-    `if_missing`: nothing happens if it is there; `replaces`: one that is there is dropped first.
-    """
-
-    name: str
-    tree: exp.Query
-    name_span: Span
-    keep: Amount | None = None
-    if_missing: bool = False
-    replaces: bool = False
-
-
-@dataclass(frozen=True)
-class RepeatedSelect(Statement):
-    """CREATE QUERY that differs in literals only from one that has been parsed."""
-
-    name: str
-    offset: int
-    repeated: prepared.Repeated
-
-    @property
-    def name_span(self) -> Span:
-        return self.source.span(self.offset + self.repeated.cut.name_offset)
 
 
 def whole(statement: RepeatedSelect) -> SelectStatement:
@@ -90,64 +29,6 @@ def whole(statement: RepeatedSelect) -> SelectStatement:
     found = parsed(statement.source, statement.offset, statement.offset + len(statement.text), 1)
     assert isinstance(found, SelectStatement)
     return found
-
-
-@dataclass(frozen=True)
-class CreateArchiveStatement(Statement):
-    """CREATE ARCHIVE name AS SELECT ... KEY ... EVERY ..."""
-
-    name: str
-    tree: exp.Query
-    name_span: Span
-    syntax: ArchiveSyntax
-
-
-@dataclass(frozen=True)
-class CreateTemplateStatement(Statement):
-    """CREATE TEMPLATE name (parameters) AS SELECT ..."""
-
-    name: str
-    name_span: Span
-    syntax: TemplateSyntax
-
-
-@dataclass(frozen=True)
-class CreateQueriesStatement(Statement):
-    """CREATE QUERIES name FROM TEMPLATE name VALUES ... | USING TABLE name."""
-
-    name: str
-    name_span: Span
-    syntax: QueriesSyntax
-
-
-@dataclass(frozen=True)
-class CreateSinkStatement(Statement):
-    """CREATE SINK name FOR query TO kind (options)."""
-
-    definition: SinkDef
-    name_span: Span
-    query_span: Span
-
-
-@dataclass(frozen=True)
-class DropStatement(Statement):
-    """DROP kind [IF EXISTS] name; of queries from a template, those WHERE a condition holds."""
-
-    kind: str
-    name: str
-    if_exists: bool
-    name_span: Span
-    where: str | None = None
-
-
-@dataclass(frozen=True)
-class ExplainStatement(Statement):
-    """EXPLAIN of a SELECT (`tree`) or of a registered query (`name`)."""
-
-    format: str
-    tree: exp.Query | None
-    name: str | None
-    name_span: Span
 
 
 def parse(script: str) -> tuple[Statement, ...]:
@@ -158,24 +39,16 @@ def parse(script: str) -> tuple[Statement, ...]:
     queries = 0
     places = prepared.statements(script)
     if places is None:
-        for cursor in _split(source):
+        for cursor, text in _split(source):
             queries += _is_query(cursor)
-            statements += _in_turn(_statement(cursor, queries))
+            statements.append(parse_statement(cursor, queries, text))
         return tuple(statements)
     for begin, end in places:
         found = _known(source, begin, end) or parsed(source, begin, end, queries + 1)
         queries += isinstance(found, SelectStatement | RepeatedSelect)
         if found is not None:
-            statements += _in_turn(found)
+            statements.append(found)
     return tuple(statements)
-
-
-def _in_turn(statement: Statement) -> Iterator[Statement]:
-    """The statement, after the one that drops what it replaces."""
-    if isinstance(statement, SelectStatement) and statement.replaces:
-        place = (statement.span, statement.text, statement.source)
-        yield DropStatement(*place, "query", statement.name, True, statement.name_span)
-    yield statement
 
 
 def _known(source: ScriptText, begin: int, end: int) -> RepeatedSelect | None:
@@ -196,7 +69,7 @@ def parsed(source: ScriptText, begin: int, end: int, position: int) -> Statement
     tokens = _tokens(source, begin, end)
     if not tokens:
         return None
-    found = _statement(Cursor(source, tokens), position)
+    found = parse_statement(Cursor(source, tokens), position)
     if isinstance(found, SelectStatement) and (cut := prepared.cut(found.text)) is not None:
         places = [(int(t.start), int(t.end), t.token_type.name) for t in tokens]
         prepared.remember(cut, int(tokens[0].start), places, found.tree)
@@ -237,15 +110,22 @@ def _check_characters(source: ScriptText) -> None:
         )
 
 
-def _split(source: ScriptText) -> Iterator[Cursor]:
-    """One cursor per statement that has any token."""
+def _split(source: ScriptText) -> Iterator[tuple[Cursor, str]]:
+    """A cursor and the text, comments included, of each statement that has any token."""
     tokens = _tokens(source)
-    start = 0
+    start = begin = 0
     for i, token in enumerate([*tokens, None]):
         if token is None or token.token_type.name == "SEMICOLON":
+            end = len(source.text) if token is None else int(token.start)
             if i > start:
-                yield Cursor(source, tokens[start:i])
-            start = i + 1
+                yield Cursor(source, tokens[start:i]), _as_written(source.text[begin:end], first=begin == 0)
+            start, begin = i + 1, end + 1
+
+
+def _as_written(text: str, first: bool) -> str:
+    """The text of a statement; a comment behind the semicolon before it belongs to the one before."""
+    behind = None if first else re.match(r"[ \t]*--[^\n]*\n", text)
+    return text[behind.end() if behind else 0 :].strip()
 
 
 def _check_numbers(tokens: Sequence[Token], source: ScriptText) -> None:
@@ -307,114 +187,3 @@ def _is_query(cursor: Cursor) -> bool:
     words = [str(t.text).upper() for t in cursor.tokens[:4]]
     created = words[:2] == ["CREATE", "QUERY"] or words == ["CREATE", "OR", "REPLACE", "QUERY"]
     return words[0] in ("SELECT", "WITH", "(", "FROM") or created
-
-
-def _statement(cursor: Cursor, position: int) -> Statement:
-    start = cursor.offset
-    end = int(cursor.tokens[cursor.end - 1].end) + 1
-    source = cursor.source
-    place = (source.span(start), source.text[start:end], source)
-    if cursor.word in ("SELECT", "WITH", "(", "FROM"):
-        return SelectStatement(*place, f"q{position}", _query(cursor), source.span(start))
-    if cursor.accept("CREATE"):
-        return _create(cursor, place)
-    if cursor.accept("DROP"):
-        return _drop(cursor, place)
-    if cursor.accept("EXPLAIN"):
-        return _explain(cursor, place)
-    raise cursor.unexpected("a statement", hint=f"start with {_STARTS}")
-
-
-def _query(cursor: Cursor) -> exp.Query:
-    if cursor.current is None:
-        raise cursor.unexpected("a SELECT")
-    return parse_query(cursor.source, list(cursor.tokens[cursor.index : cursor.end]))
-
-
-def _create(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
-    replaces = cursor.accept("OR", "REPLACE")
-    kind = cursor.word.lower()
-    if replaces and kind != "query":
-        raise cursor.unexpected("QUERY", hint="write CREATE OR REPLACE QUERY name AS SELECT ..., or DROP it first")
-    if kind not in KINDS:
-        raise cursor.unexpected(
-            "STREAM, TABLE, QUERY, ARCHIVE, TEMPLATE, QUERIES or SINK",
-            hint=f"start with {_STARTS}",
-        )
-    cursor.take()
-    if kind in ("template", "queries"):
-        name_span, end = cursor.source.span(cursor.offset), int(cursor.tokens[cursor.end - 1].end) + 1
-        if kind == "template":
-            template = parse_template(cursor, end)
-            return CreateTemplateStatement(*place, template.name, name_span, template)
-        queries = parse_queries(cursor, end)
-        return CreateQueriesStatement(*place, queries.name, name_span, queries)
-    if_missing = kind in ("stream", "table", "query") and cursor.accept("IF", "NOT", "EXISTS")
-    if kind in ("stream", "table"):
-        return Declaration(*place, parse_declaration(cursor, kind), if_missing)
-    if kind == "sink":
-        return _create_sink(cursor, place)
-    name_span = cursor.source.span(cursor.offset)
-    name = cursor.name(f"the name of the {kind}", hint=f"write CREATE {kind.upper()} name AS SELECT ...")
-    cursor.expect("AS", hint=f"write CREATE {kind.upper()} {name} AS SELECT ...")
-    if kind == "archive":
-        select, syntax = split_archive(cursor)
-        return CreateArchiveStatement(*place, name, parse_query(cursor.source, select), name_span, syntax)
-    if replaces or if_missing:  # what is kept of it declares it, whatever there was
-        rest = cursor.source.text[cursor.offset : int(cursor.tokens[cursor.end - 1].end) + 1]
-        place = (place[0], f"CREATE QUERY {quote(name)} AS {rest}", place[2])
-    keep = split_keep(cursor)
-    return SelectStatement(*place, name, _query(cursor), name_span, keep, if_missing, replaces)
-
-
-def _create_sink(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
-    form = "write CREATE SINK name FOR query TO postgres (dsn => '...')"
-    name_span = cursor.source.span(cursor.offset)
-    name = cursor.name("the name of the sink", hint=form)
-    cursor.expect("FOR", hint=form)
-    query_span = cursor.source.span(cursor.offset)
-    query = cursor.name("the name of a query", hint=form)
-    cursor.expect("TO", hint=form)
-    kind = cursor.name("the kind of sink", hint=form).lower()
-    options = parse_options(cursor) if cursor.word == "(" else {}
-    if cursor.current is not None:
-        raise cursor.unexpected("the end of the statement")
-    return CreateSinkStatement(*place, SinkDef(name, query, kind, options), name_span, query_span)
-
-
-def _drop(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
-    kind = cursor.word.lower()
-    if kind not in KINDS:
-        raise cursor.unexpected(
-            "STREAM, TABLE, QUERY, ARCHIVE, TEMPLATE, QUERIES or SINK", hint="write DROP QUERY name"
-        )
-    cursor.take()
-    if_exists = cursor.accept("IF", "EXISTS")
-    name_span = cursor.source.span(cursor.offset)
-    name = cursor.name(f"the name of the {kind}")
-    where = None
-    if kind == "queries" and cursor.accept("WHERE"):
-        if cursor.current is None:
-            raise cursor.unexpected("a condition", hint=f"write DROP QUERIES {name} WHERE sym = 42")
-        where = cursor.source.text[cursor.offset : int(cursor.tokens[cursor.end - 1].end) + 1]
-    elif cursor.current is not None:
-        raise cursor.unexpected("the end of the statement")
-    return DropStatement(*place, kind, name, if_exists, name_span, where)
-
-
-def _explain(cursor: Cursor, place: tuple[Span, str, ScriptText]) -> Statement:
-    format_ = "text"
-    if cursor.word == "(" and str(cursor.tokens[cursor.index + 1].text).upper() == "FORMAT":
-        cursor.expect("(", "FORMAT")
-        format_ = cursor.word.lower()
-        if format_ not in FORMATS:
-            raise cursor.unexpected("TEXT, JSON, DOT or SVG", hint="write EXPLAIN (FORMAT JSON) SELECT ...")
-        cursor.take()
-        cursor.expect(")")
-    name_span = cursor.source.span(cursor.offset)
-    if cursor.word in ("SELECT", "WITH", "(", "FROM"):
-        return ExplainStatement(*place, format_, _query(cursor), None, name_span)
-    name = cursor.name("a SELECT or the name of a query")
-    if cursor.current is not None:
-        raise cursor.unexpected("the end of the statement")
-    return ExplainStatement(*place, format_, None, name, name_span)

@@ -22,6 +22,7 @@ from windrow.cql.memberships import MembershipTest, check, keep_columns, partner
 from windrow.cql.ordering import limit_of
 from windrow.cql.relations import bind_from
 from windrow.cql.scope import Scope, columns_of, resolve, resolved, span_of
+from windrow.cql.select_items import expand, select_list
 from windrow.cql.shapes import BlockShape, unwrap
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.expr import Expr, column
@@ -131,8 +132,14 @@ class Subqueries:
             pipeline.filter(condition, "WHERE")
         for membership in nested:
             semi_join(pipeline, scope, membership, self.shape, binder)
-        items = binder.expand(binder.select_list(select).items, scope)
+        items = expand(select_list(select, binder.context.source).items, scope)
         self._one(len(items), node)
+        if not columns_of(items[0][1]) <= own_columns:
+            raise UnsupportedError(
+                "a subquery in an expression that computes with columns of the query around it",
+                hint="compute around the subquery, or join it in FROM",
+                span=span_of(node, context.source),
+            )
         grouping = BlockAggregates(pipeline, scope, [[inside for _, inside in links]])
         item, keys = grouping.rewrite(items[0][1]), [grouping.rewrite(inside) for _, inside in links]
         above = grouping.finish()

@@ -101,4 +101,5 @@ def _decimal(tree: exp.Expr) -> str:
 def _shown(tree: exp.Expr) -> str:
     """The type as it may be shown, never to be run."""
     kind = tree.args.get("kind") if isinstance(tree, exp.DataType) else None
-    return str(kind or (tree.this.value if isinstance(tree, exp.DataType) else tree.name))
+    named = tree.this if isinstance(tree, exp.DataType) else None
+    return str(kind or (named.value if isinstance(named, exp.DType) else tree.name or tree.key.upper()))

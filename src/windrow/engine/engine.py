@@ -20,14 +20,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from windrow.catalog import Catalog, StreamDef, TableDef
+from windrow.catalog import Catalog, SinkDef, TableDef
 from windrow.engine.archive import Archive, archive_table
 from windrow.engine.attach import attach, attach_declared, declared_sinks, detach_declared, made_sink
 from windrow.engine.functions import registered
+from windrow.engine.given import note, replacement, same_stream, with_options
 from windrow.engine.instances import TemplatePlanner
 from windrow.engine.query import Queries, Query
 from windrow.engine.script import applied, infer_stream
 from windrow.errors import BindingError, WindrowError
+from windrow.operators.row_limit import MOST_ROWS
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.ask import AskLimits, Question, ask, ask_batches
 from windrow.runtime.budget import microseconds_of
@@ -62,12 +64,14 @@ class Engine:
         schedule: str = "late-pending",
         ahead: str | float | None = None,
         allow: Iterable[str] = (),
+        max_rows: int = MOST_ROWS,
     ) -> None:
         """Open an engine; with a `home` it goes on where the last one stopped.
 
         `schedule`: how queries with SLIDE AT MOST are put in order when ticks are longer than `tick_budget`.
         `ahead`: how far ahead of its stream and of the wall a row may be, for streams that do not say AHEAD.
         `allow`: options of sources that change what they read, which are refused otherwise: cleanSource.
+        `max_rows`: that a query may answer with in one tick, on each partition; one that would have more stops.
         """
         self._without, self._strategy = frozenset(without), strategy
         self._declaring = threading.RLock()  # a change is bound against the catalog that it is made to
@@ -81,8 +85,9 @@ class Engine:
             "schedule": schedule,
             "ahead_us": microseconds_of(ahead, "ahead"),
             "allow": frozenset(allow),
+            "most_rows": max_rows,
         }
-        self.runtime = _opened(runtime, home, spark, self._functions(self.catalog), settings)
+        self.runtime = self._opened(runtime, home, spark, self._functions(self.catalog), settings)
         self.runtime.declared.planner = TemplatePlanner(self._without, strategy)
         try:
             self.catalog = self.runtime.restore(self.catalog, self._without)
@@ -92,35 +97,69 @@ class Engine:
             self.runtime.stop()
             raise
 
+    def _opened(
+        self,
+        runtime: str,
+        home: str | os.PathLike[str] | None,
+        spark: Any,
+        functions: Mapping[str, Any],
+        settings: dict[str, Any],
+    ) -> Runtime:
+        """The runtime of that name over a home; without one its state goes with it."""
+        if runtime == "local":
+            from windrow.runtime.job import LocalJob
+
+            store: StateStore = MemoryStore() if home is None else Store.open(home)
+            return _made(lambda: Runtime(LocalJob(), store, functions, **settings), store)
+        if runtime == "spark":
+            from windrow.spark.live import open_runtime
+
+            return open_runtime(home, spark, functions, settings)
+        raise WindrowError(f"unknown runtime {runtime!r}", hint="use one of spark, local")
+
     @staticmethod
     def _functions(catalog: Catalog) -> dict[str, Callable[..., object]]:
         return {n: f.fn for n, f in catalog.functions.items()}
 
-    def execute(self, script: str) -> list[str]:
-        """Run CQL statements; returns what each EXPLAIN shows. Nothing happens if any statement is wrong."""
+    def execute(self, script: str) -> list[str | pa.Table]:
+        """Run CQL statements; returns what each EXPLAIN (text), SHOW and DESCRIBE (a table) shows.
+
+        Nothing happens if any statement is wrong.
+        """
         with self._declaring:
             return self._execute(script)
 
-    def _execute(self, script: str) -> list[str]:
+    def _execute(self, script: str) -> list[str | pa.Table]:
         from windrow import cql
+        from windrow.engine.listing import describe, show
         from windrow.optimize import optimize
         from windrow.plan.explain import explain
 
-        change, shown = self._change(), []
+        change, shown = self._change(), list[str | pa.Table]()
         for statement in cql.parse(script):
             bound = cql.bind(statement, change.catalog)
             match bound:
-                case cql.CreateQuery(plan):
-                    bound = cql.CreateQuery(optimize(plan, change.catalog, off=self._without, strategy=self._strategy))
+                case cql.CreateQuery(plan) | cql.ReplaceQuery(plan):
+                    best = optimize(plan, change.catalog, off=self._without, strategy=self._strategy)
+                    bound = type(bound)(best)
                 case cql.CreateArchive(definition):
                     best = optimize(definition.plan, change.catalog, off=self._without, strategy="upa")
                     bound = cql.CreateArchive(replace(definition, plan=best))
-                case cql.Explain(plan, form):
+                case cql.Explain(plan, form, replaces):
                     best = optimize(plan, change.catalog, off=self._without, strategy=self._strategy)
-                    shown.append(explain(best, form, strategy=self._strategy, sharing=self._sharing(best)))
-            after = applied(bound, change.catalog)
+                    text = explain(best, form, strategy=self._strategy, sharing=self._sharing(best))
+                    more = replacement(best, change.catalog) if replaces and form == "text" else ""
+                    shown.append(text.rstrip("\n") + "\n" + more if more else text)
+                case cql.Show(kind, like):
+                    shown.append(show(change.catalog, kind, like))
+                case cql.Describe(kind, name):
+                    shown.append(describe(change.catalog, kind, name))
+            try:
+                after = applied(bound, change.catalog)
+            except WindrowError as error:
+                raise error.at(statement.span) from None
             if after is not change.catalog:  # EXPLAIN, or DROP IF EXISTS of nothing
-                _note(change, bound)
+                note(change, bound)
             change.catalog = after
         if change.catalog is not self.catalog:
             self._apply(change)
@@ -133,6 +172,8 @@ class Engine:
 
     def _apply(self, change: Change) -> None:
         made = declared_sinks(self, change)
+        altered = {key: item for (_, key), item in change.altered.items() if isinstance(item, SinkDef)}
+        made |= declared_sinks(self, replace(change, sinks=altered))
         gone = [self.catalog.sinks[key] for key in change.dropped["sink"]]
 
         def then() -> None:
@@ -140,7 +181,9 @@ class Engine:
             for definition in gone:
                 detach_declared(self, definition)
             for key, sink in made.items():
-                attach_declared(self, change.sinks[key], sink)
+                if key in altered:
+                    self.runtime.declared.outbox.put_off(altered[key].query.lower(), altered[key].name)
+                attach_declared(self, {**change.sinks, **altered}[key], sink)
 
         self.runtime.apply(change, then if made or gone else None)
         self.catalog = change.catalog
@@ -162,10 +205,10 @@ class Engine:
         """
         columns = self.runtime.declared.columns(data)
         example = pa.schema(list(columns.items())).empty_table()
-        definition = _with(infer_stream(name, example), timestamp, slack, options)
+        definition = with_options(infer_stream(name, example), timestamp, slack, options)
         with self._declaring:
             known = self.catalog.streams.get(name.lower())
-            if known is not None and _same(known, definition) and self.runtime.declared.attach(name, data):
+            if known is not None and same_stream(known, definition) and self.runtime.declared.attach(name, data):
                 return
             change = self._change()
             change.catalog = change.catalog.add(definition)
@@ -360,90 +403,13 @@ class Engine:
         self.stop()
 
 
-def _opened(
-    runtime: str,
-    home: str | os.PathLike[str] | None,
-    spark: Any,
-    functions: Mapping[str, Any],
-    settings: dict[str, Any],
-) -> Runtime:
-    """The runtime of that name over a home; without one its state goes with it."""
-    if runtime == "local":
-        from windrow.runtime.job import LocalJob
-
-        store: StateStore = MemoryStore() if home is None else Store.open(home)
-        return _made(lambda: Runtime(LocalJob(), store, functions, **settings), store)
-    if runtime == "spark":
-        from windrow.spark.live import open_runtime
-
-        return open_runtime(home, spark, functions, settings)
-    raise WindrowError(f"unknown runtime {runtime!r}", hint="use one of spark, local")
-
-
 def _made(make: Callable[[], Runtime], store: StateStore) -> Runtime:
     try:
+        if isinstance(store, Store):
+            store.check()
         made = make()
         store.sweep(orphans=True)
         return made
     except BaseException:
         store.close()
         raise
-
-
-def _note(change: Change, bound: Any) -> None:
-    """Put a statement into a change."""
-    from windrow import cql
-
-    match bound:
-        case cql.CreateStream(definition):
-            change.add("stream", definition)
-        case cql.CreateTable(definition):
-            change.add("table", definition)
-        case cql.CreateTemplate(definition):
-            change.add("template", definition)
-        case cql.CreateQueries(definition):
-            change.add("queries", definition)
-        case cql.CreateQuery(plan):
-            change.add("query", plan)
-        case cql.CreateArchive(definition):
-            change.add("archive", definition)
-        case cql.CreateSink(definition):
-            change.add("sink", definition)
-        case cql.Drop(kind, name, _):
-            change.drop(kind, name)
-
-
-def _with(stream: StreamDef, timestamp: str | None, slack: Any, options: Mapping[str, Any]) -> StreamDef:
-    """The definition with a caller's options, which mean what the clauses of CREATE STREAM mean."""
-    if timestamp is not None:
-        named = {c.lower(): c for c in stream.columns}
-        if timestamp.lower() not in named:
-            raise BindingError(
-                f'stream "{stream.name}" has no column "{timestamp}"',
-                hint=f"its columns are {', '.join(stream.columns)}",
-            )
-        stream = replace(stream, time=named[timestamp.lower()])
-    unknown = set(options) - {"retain", "idle_after", "ahead"}
-    if unknown:
-        raise WindrowError(
-            f"unknown option {sorted(unknown)[0]!r}", hint="use timestamp, slack, retain, idle_after, ahead"
-        )
-    clauses = {"WITHIN": slack, "RETAIN": options.get("retain"), "IDLE AFTER": options.get("idle_after")}
-    clauses["AHEAD"] = options.get("ahead")
-    said = " ".join(f"{clause} {value}" for clause, value in clauses.items() if value is not None)
-    clock = "BIGINT" if pa.types.is_integer(stream.time_type) else "TIMESTAMP"
-    from windrow import cql
-
-    (statement,) = cql.parse(f"CREATE STREAM given (t {clock}) TIMESTAMP BY t {said}")
-    bound = cql.bind(statement, Catalog())
-    assert isinstance(bound, cql.CreateStream)
-    given = bound.definition
-    clauses_given = {n: getattr(given, n) for n in ("slack", "within", "retain", "idle_after", "ahead")}
-    return replace(stream, **clauses_given)
-
-
-def _same(a: StreamDef, b: StreamDef) -> bool:
-    """Whether two definitions differ in nothing but their spelling."""
-    return replace(a, name="", columns=dict(a.columns)) == replace(
-        b, name="", columns=dict(b.columns), options=a.options
-    )

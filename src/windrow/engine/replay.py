@@ -22,9 +22,11 @@ from windrow.engine.instances import TemplatePlanner, instances_of
 from windrow.engine.script import bind_script
 from windrow.errors import SourceError, WindrowError
 from windrow.operators.elements import Elements
+from windrow.operators.row_limit import MOST_ROWS
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.instances import TemplateGroup, without_collector
 from windrow.runtime.job import Feed, Job, LocalJob
+from windrow.runtime.kept_answers import rows_of
 from windrow.runtime.tick import Ticker
 from windrow.sharing.query_group import Batch
 from windrow.sources.intake import Arrivals, arrivals
@@ -72,18 +74,21 @@ def run(
     functions: Mapping[str, FunctionDef] | None = None,
     progress: Progress | None = None,
     spark: Any = None,
+    max_rows: int = MOST_ROWS,
 ) -> Answers:
     """Run every query of `script` over bounded input and return the complete answers.
 
     `batch_rows`, `strategy` ("upa", "negative" or "direct") and `sharing` ("auto", "off", "slices", "fragments" or
     "shards") never change an answer, nor do optimizer rules, which `without` switches off by name. `until` advances
-    time past the last row. `progress` is called with rows done and rows in all.
+    time past the last row. `progress` is called with rows done and rows in all. `max_rows`: that a query may answer
+    with in one batch, on each partition; one that would have more is refused.
     """
     _check_options(runtime, strategy, batch_rows)
     given = (script, streams or {}, tables or {}, until)
     rows = batch_rows or BATCH_ROWS[runtime]
     if runtime == "local":
         replay = Replay.of(*given, without=without, strategy=strategy, functions=functions)
+        replay.most_rows = max_rows
         answers = replay.on(LocalJob(), MemoryStore(), rows, strategy, progress=progress, sharing=sharing)
     else:
         from windrow.spark.job import SparkJob
@@ -93,6 +98,7 @@ def run(
             job = SparkJob(session(spark))
             staging = Staging(Place.of(f"{place}/input"), job.map)
             replay = Replay.of(*given, without=without, strategy=strategy, functions=functions, staging=staging)
+            replay.most_rows = max_rows
             answers = replay.in_home(f"{place}/home", job, rows, strategy, progress=progress, sharing=sharing)
     for stream, late in answers.late.items():
         if late.num_rows:
@@ -128,6 +134,7 @@ class Replay:
         until: int | None,
     ) -> None:
         self.catalog, self.data, self.tables = catalog, data, tables
+        self.most_rows = MOST_ROWS
         self.planner = TemplatePlanner((), "upa")
         last = max((int(a.ts[-1]) for a in data.values() if len(a.ts)), default=None)
         self.until = until if until is not None else last
@@ -209,7 +216,8 @@ class Replay:
         if isinstance(store.runs, RunStore):
             store.runs = store.runs.unsynced()  # a replay that dies is started anew
         functions = {n: f.fn for n, f in self.catalog.functions.items()}
-        ticker = Ticker(store, functions, partitions or job.parallelism, sharing, in_process=job.in_process)
+        spread = partitions or job.parallelism
+        ticker = Ticker(store, functions, spread, sharing, in_process=job.in_process, most_rows=self.most_rows)
         for stream in self.catalog.streams.values():
             ticker.add_stream(stream)
         for name, table in self.tables.items():
@@ -254,7 +262,7 @@ class Replay:
             ticker.store.sweep()
             shared += ticker.groups.put_together(tick.answers, tick.shared, ticker.how_shown)
             for name, table in tick.answers.items():
-                parts.setdefault(name, []).append(table)
+                parts.setdefault(name, []).append(rows_of(table))
             if progress is not None:
                 progress(done, total)
         for name, table in ticker.shown(shared).items():
@@ -336,6 +344,11 @@ def _instant(until: Any, catalog: Catalog) -> int | None:
     """`until` in ticks of the clock: an integer, or a datetime for timestamp streams."""
     if until is None or isinstance(until, int | np.integer):
         return None if until is None else int(until)
+    clocks = [s.time_type for s in catalog.streams.values()]
+    if clocks and not any(map(pa.types.is_timestamp, clocks)):
+        raise WindrowError(f"until is {until!r}, and the streams count ticks", hint="give a number of ticks")
+    if isinstance(until, float):
+        raise WindrowError(f"until is {until!r}", hint="give an integer (ticks or microseconds) or a datetime")
     tz = next((t.tz for s in catalog.streams.values() if pa.types.is_timestamp(t := s.time_type)), None)
     try:
         return int(pa.scalar(until, pa.timestamp("us", tz)).cast(pa.int64()).as_py())

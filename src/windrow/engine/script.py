@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.catalog import Catalog, StreamDef, TableDef
-from windrow.errors import BindingError, UnsupportedError
+from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.sources.tabular import described
 
 
@@ -34,7 +34,10 @@ def bind_script(
             table = described(data, f'table "{name}"')
             catalog = catalog.add(TableDef(name, dict(zip(table.column_names, table.schema.types, strict=True))))
     for statement in statements:
-        catalog = applied(cql.bind(statement, catalog), catalog)
+        try:
+            catalog = applied(cql.bind(statement, catalog), catalog)
+        except WindrowError as error:
+            raise error.at(statement.span) from None
     if catalog.archives:
         raise UnsupportedError(
             "CREATE ARCHIVE in a replay", hint="an archive belongs to an engine with a home: windrow.Engine(home=...)"
@@ -55,7 +58,17 @@ def applied(bound: Any, catalog: Catalog) -> Catalog:
             return catalog.add(definition)
         case cql.CreateQuery(plan):
             return catalog.add(plan)
-        case cql.Drop(kind, name, if_exists):
+        case cql.ReplaceQuery(plan):
+            return catalog.replaced(plan)
+        case cql.Alter(kind, definition):
+            return catalog.altered(kind, definition)
+        case cql.CreateFunction(definition):
+            return catalog.with_function(definition)
+        case cql.CreateView(definition):
+            return catalog.with_view(definition)
+        case cql.Drop(kind, name, if_exists, first):
+            for one in first:
+                catalog = catalog.drop(*one)
             return catalog.drop(kind, name, if_exists)
     return catalog
 

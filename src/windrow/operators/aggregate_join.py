@@ -26,112 +26,35 @@ meet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.operators import scalar
-from windrow.operators.aggregate_join_figures import PlanChoice, SideFigures, figures
 from windrow.operators.aggregates import Aggregation
-from windrow.operators.aggregates.call import MOMENTS
 from windrow.operators.aggregates.sums import SumLanes
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.operators.aggregation_sets import VALUE, AggregationSet, JoinSide, Versions, combined
+from windrow.operators.aggregation_plan import AggregationPlan, PlanPlanner
+from windrow.operators.aggregation_sets import AggregationSet, Versions, combined
 from windrow.operators.elements import BEGINNING, Elements
-from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import JoinStep, Part
-from windrow.operators.keys import hash_rows
 from windrow.operators.keytable import KeyTable
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
-from windrow.operators.sketch import DistinctSketch
 from windrow.operators.state.run import Run
-from windrow.operators.statistics import InputStatistics, Seen, class_columns
-from windrow.operators.table_versions import EPOCH, SINCE, UNTIL, TableVersions
-from windrow.operators.totals import Deltas, delta_schema, is_sum, joined, to_elements, totals, values_of
+from windrow.operators.table_versions import EPOCH, SINCE, UNTIL
+from windrow.operators.totals import Deltas, joined, to_elements, totals
 
 PART_ROWS = 1 << 20
 """Meetings are formed in parts of about this many."""
 
-DRIFT = 1.5
 
-
-PlanPlanner = Callable[[Sequence[SideFigures], str, int | None], PlanChoice]
-"""From figures, the plan in use and the period of evaluation (if any) to the plan to use."""
-
-
-class AggregateDeltas:
+class AggregateDeltas(AggregationPlan):
     """The changes of GROUP BY `keys` with `aggregations` over the join of `parts`; `period`: of evaluation.
 
     `plan`: bits that say which inputs aggregate early; without it a `planner` chooses, at first early wherever it can.
     """
-
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        equalities: Sequence[tuple[str, str, bool]],
-        residual: Sequence[Formula],
-        keys: Sequence[str],
-        aggregations: Sequence[Aggregation],
-        *,
-        period: int | None = None,
-        plan: str | None = None,
-        planner: PlanPlanner | None = None,
-    ) -> None:
-        self.parts = tuple(Part(p.columns, p.strict, static=p.static) for p in parts)
-        # an order that begins with a table is never followed; it is there because every input has one
-        self._join = JoinOperator([Part(p.columns, p.strict) for p in self.parts], equalities, residual)
-        self.classes = self._join.classes
-        self.residual = tuple(residual)
-        self.keys, self.aggregations, self.period = tuple(keys), tuple(aggregations), period
-        self._owner = {c: i for i, p in enumerate(self.parts) for c in p.columns}
-        self._versions = {i: TableVersions(p.columns) for i, p in enumerate(self.parts) if p.static}
-        self._epoch = 0  # how often a table has changed
-        types = {c: t for p in self.parts for c, t in p.columns.items()}
-        self._sides = [self._side(p) for p in self.parts]
-        self._tables = {members[0]: KeyTable({VALUE: types[members[0]]}) for members, _ in self.classes}
-        self._coders = [self._coder(side) for side in self._sides]
-        self.plan = plan or "1" * len(self.parts)
-        if len(self.plan) != len(self.parts) or set(self.plan) - {"0", "1"}:
-            raise ValueError(f"a plan for {len(self.parts)} inputs has as many bits, not {self.plan!r}")
-        self.planner = None if plan else planner
-        self.sets = [
-            AggregationSet(s, bit == "1", c) for s, bit, c in zip(self._sides, self.plan, self._coders, strict=True)
-        ]
-        self.schema = delta_schema(self.keys, self.aggregations, types)
-        self._grouping = [i for i, s in enumerate(self._sides) if s.group]
-        self._values = values_of(self.aggregations)
-        self._statistics = [InputStatistics(class_columns(self.classes, p.columns)) for p in self.parts]
-        self._entries = [DistinctSketch() for _ in self.parts]
-        self._matches = np.zeros((len(self.parts), 2))  # changes of each input, and the entries they met
-        self._known = [(0.0, BEGINNING)] * len(
-            self.parts
-        )  # entries when a set was taken apart, and until when they count
-        self._planned: list[SideFigures] = []
-        self._choice: PlanChoice | None = None
-        self.switches = 0
-        self._last = BEGINNING
-
-    def _side(self, part: Part) -> JoinSide:
-        mine = part.columns
-        read = [c for f in self.residual for c in f.reads if c in mine]
-        plain = [str(a.column) for a in self.aggregations if a.column in mine and not is_sum(a)]
-        sums: dict[str, tuple[bool, bool]] = {}
-        for a in self.aggregations:
-            if a.column in mine and is_sum(a):
-                known = sums.get(str(a.column), (False, False))
-                sums[str(a.column)] = (known[0] or a.kind != "count", known[1] or a.kind in MOMENTS)
-        joined = tuple(c for members, _ in self.classes for c in members if c in mine)
-        group = tuple(k for k in self.keys if k in mine)
-        dates = () if not self._versions else (SINCE, UNTIL) if part.static else (EPOCH,)
-        types = {**mine, **dict.fromkeys(dates, pa.int64())}
-        return JoinSide(types, group, joined, tuple(dict.fromkeys((*read, *plain, *dates))), sums, part.strict)
-
-    def _coder(self, side: JoinSide) -> dict[str, KeyTable]:
-        return {c: self._tables[members[0]] for members, _ in self.classes for c in members if c in side.types}
 
     def start(self, ts: int) -> None:
         """Nothing to do."""
@@ -350,80 +273,6 @@ class AggregateDeltas:
                     s.classes = self._coder(side)
                 for s in self.sets:
                     s.recode()
-
-    # the choice of plan
-
-    def _measure(self, i: int, new: Elements, frontier: int) -> None:
-        if self.planner is None:
-            return
-        self._statistics[i].observe(new, frontier)
-        if len(new) and not self.sets[i].grouped:
-            columns = [new.columns[c] for c in self._sides[i].entry]
-            self._entries[i].add(hash_rows(columns, len(new)), int(new.exp.max()))
-        self._entries[i].expire(frontier)
-
-    def figures(self) -> list[SideFigures]:
-        """What is measured of each input."""
-        return figures(self.measured())
-
-    def measured(self, samples: bool = True) -> tuple[Seen, ...]:
-        """What is measured here, for whoever sees all partitions."""
-        found = []
-        for s, statistics, sketch, known in zip(self.sets, self._statistics, self._entries, self._known, strict=True):
-            rows = float(np.abs(s.count[: len(s.table)]).sum())
-            before = known[0] if self._last < known[1] else 0.0  # the sketch has not seen all of the window yet
-            seen = statistics.seen(rows, samples)
-            entries, sample = (float(len(s)), None) if s.grouped else (before, sketch.sample() if samples else None)
-            found.append(replace(seen, entries=entries, entry_sample=sample))
-        pairs = zip(found, self._matches.tolist(), strict=True)
-        return tuple(replace(seen, events=events, met=met) for seen, (events, met) in pairs)
-
-    def follow(self, plan: str) -> None:
-        """Take a plan from outside."""
-        if plan != self.plan:
-            self.switch(plan)
-
-    def _reconsider(self) -> None:
-        assert self.planner is not None
-        now = self.figures()
-        if self._planned and max(a.drift(b) for a, b in zip(now, self._planned, strict=True)) < DRIFT:
-            return
-        self._planned = now
-        self._choice = self.planner(now, self.plan, self.period)
-        if self._choice.plan != self.plan:
-            self.switch(self._choice.plan)
-
-    def switch(self, plan: str) -> None:
-        """Follow another plan from now on; the state is carried over."""
-        for i, (s, bit) in enumerate(zip(self.sets, plan, strict=True)):
-            if s.grouped and bit == "0":
-                self._known[i] = (float(len(s)), s.ends.latest())
-        self.sets = [s.regrouped(bit == "1") for s, bit in zip(self.sets, plan, strict=True)]
-        self.plan = "".join("1" if s.grouped else "0" for s in self.sets)
-        self.switches += 1
-
-    def describe(self) -> dict[str, Any]:
-        """For EXPLAIN: the plan, the cost of each, the aggregation sets and the figures they rest on."""
-        return self.described(self.plan, self._choice, self.figures() if self.planner else [], self.switches)
-
-    def described(
-        self, plan: str, choice: PlanChoice | None, measured: Sequence[SideFigures], switches: int
-    ) -> dict[str, Any]:
-        """The same of a given plan and figures."""
-        names = [p.name for p in self.parts]
-        described: dict[str, Any] = {"plan": plan, "switches": switches}
-        described["aggregation sets"] = {
-            name: {"early": bit == "1", "grouped by": list(s.entry), "sums": list(s.sums)}
-            for name, bit, s in zip(names, plan, self._sides, strict=True)
-        }
-        if choice is not None:
-            described["costs"] = dict(choice.costs)
-        if measured:
-            described["statistics"] = {
-                name: {"rate": f.rate, "rows": f.rows, "entries": f.entries, "distinct": dict(f.values)}
-                for name, f in zip(names, measured, strict=True)
-            }
-        return described
 
     # state
 

@@ -54,7 +54,9 @@ class Elements:
     @classmethod
     def positive(cls, ts: Int64s, exp: Int64s | int, columns: Mapping[str, pa.Array]) -> Elements:
         """Elements with sign +1; a scalar `exp` is shared."""
-        ends = np.broadcast_to(np.asarray(exp, np.int64), ts.shape)
+        # broadcasting costs as much as a few thousand ends, and no memory however many there are
+        few = len(ts) < 4096 and isinstance(exp, int)
+        ends = np.full(len(ts), exp, np.int64) if few else np.broadcast_to(np.asarray(exp, np.int64), ts.shape)
         return cls(ts, ends, np.ones(len(ts), np.int8), dict(columns))
 
     def take(self, index: NDArray[np.integer]) -> Elements:

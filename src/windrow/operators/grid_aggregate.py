@@ -16,6 +16,9 @@ answers.
 There is no loop over rows, groups or instants outside compiled code. Where most of the matrix would be empty
 (many groups that live for a short time within one long advance) the same slices are swept group by group
 instead. Other functions sweep rows and are looked at on the grid.
+
+Where an advance has many more instants than changes (a gap in time), the element of a stretch of constant answers is
+`[t, t + k * period)`: `sample.RepeatPeriods` makes k of it, above the selections that may leave none.
 """
 
 from __future__ import annotations
@@ -42,6 +45,8 @@ from windrow.operators.quantise import shifted
 
 _ROOM = 65_536
 """Cells that a matrix may have whatever is in them."""
+_MOST = 1 << 20
+"""Cells that a matrix may have beyond what changes in it."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +111,18 @@ class GridAggregate(GroupedAggregate):
         first, stop = -(-begin // period), -(-until // period)
         shown = np.flatnonzero(swept.alive & (stop > first))
         counts = stop[shown] - first[shown]
+        if counts.sum() > 4 * len(shown) + _MOST:
+            return self._shown(swept, shown, first[shown] * period, stop[shown] * period)
         points = np.repeat(shown, counts)
         within = np.arange(len(points)) - np.repeat(np.cumsum(counts) - counts, counts)
         ts = (first[points] + within) * period
-        columns = self._key_columns(sweep.slots[sweep.group[points]])
+        return self._shown(swept, points, ts, ts + period)
+
+    def _shown(self, swept: Swept, points: Int64s, ts: Int64s, exp: Int64s) -> Elements:
+        """The answers at points of a sweep, over the given lifetimes."""
+        columns = self._key_columns(swept.sweep.slots[swept.sweep.group[points]])
         columns |= {a.output: answer.build(points) for a, answer in zip(self.aggregations, swept.answers, strict=True)}
-        return Elements(ts, ts + period, np.ones(len(ts), np.int8), columns)
+        return Elements(ts, exp, np.ones(len(ts), np.int8), columns)
 
     # -- slices: sums and counts -------------------------------------------------------------------------------------
 
@@ -137,7 +148,8 @@ class GridAggregate(GroupedAggregate):
         leaving = self._leaving(arriving, due, frontier)
         self._wait(arriving, frontier)
         changes = len(arriving.ts) + len(leaving.ts)
-        if not self.keys or instants * groups <= 4 * (changes + instants * live) + _ROOM:
+        shown = instants * (live if self.keys else 1)  # answers that are there in any case
+        if instants * groups <= 4 * (changes + min(shown, _MOST)) + _ROOM:
             output = self._on_matrix(arriving, leaving, first, instants, groups)
         else:
             output = self._group_by_group(arriving, leaving, frontier)
@@ -246,7 +258,7 @@ class GridAggregate(GroupedAggregate):
             np.repeat(np.array([1, -1]), (come, go)),
         )
         idle = np.zeros(len(self._partials.rows), np.bool_)
-        idle[self._groups.slots] = True
+        idle[self._groups.slots if self.keys else 0] = True
         idle[sweep.slots] = False
         sweep = with_groups(sweep, np.flatnonzero(idle))
         feed, held = sweep.feed, self._partials.rows
@@ -255,4 +267,5 @@ class GridAggregate(GroupedAggregate):
         held[sweep.slots] = rows[sweep.last]
         for (_, sums), a, b in zip(self._columns, arriving.sums, leaving.sums, strict=True):
             sums.sweep(sweep, feed, np.concatenate((a, b)))
-        return self._instants(Swept(sweep, rows > 0, self._answers(rows)), frontier)
+        alive = rows > 0 if self.keys else np.ones(len(rows), np.bool_)
+        return self._instants(Swept(sweep, alive, self._answers(rows)), frontier)

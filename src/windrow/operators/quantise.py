@@ -21,20 +21,32 @@ from windrow.operators.state.run import elements_of, run_of
 class QuantiseOperator(Stateless):
     """Move both ends of each lifetime up to the next `k * period + offset`; `before`: to the next one after it.
 
-    State: the elements whose moved start lies beyond the frontier, at most one period of input.
+    State: the elements whose moved start lies beyond the frontier, at most one period of input; none if whoever reads
+    them takes them as they come (`waits` false).
     """
 
-    def __init__(self, period: int, offset: int = 0, before: bool = False) -> None:
-        self.period, self.offset, self.before = period, offset, before
+    def __init__(self, period: int, offset: int = 0, before: bool = False, waits: bool = True) -> None:
+        self.period, self.offset, self.before, self.waits = period, offset, before, waits
         self._waiting: list[Elements] = []
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         rows = concat([*self._waiting, *inputs])
         ts, exp = self._moved(rows.ts), self._moved(rows.exp)
         seen = ts < exp
+        moved = rows.with_lifetimes(ts, exp)
+        if not seen.all():
+            at = np.flatnonzero(seen)
+            rows, moved, ts = rows.take(at), moved.take(at), ts[at]
         due = ts <= frontier
-        self._waiting = [] if due.all() else [rows.take(np.flatnonzero(~due & seen))]
-        return rows.with_lifetimes(ts, exp).filter(due & seen)
+        count = int(np.count_nonzero(due)) if self.waits else len(due)
+        if count == len(due):
+            self._waiting = []
+            return moved
+        if due[:count].all():  # they came in order: nothing need be copied
+            self._waiting = [rows.slice(count)]
+            return moved.slice(0, count)
+        self._waiting = [rows.filter(~due)]
+        return moved.filter(due)
 
     def _moved(self, times: Int64s) -> Int64s:
         if self.before:
@@ -50,8 +62,10 @@ class QuantiseOperator(Stateless):
 
 def shifted(elements: Elements, by: int) -> Elements:
     """The elements on a clock that shows `by` more; the two ends of time stay."""
+    if not by:
+        return elements
     ts = np.where(elements.ts == BEGINNING, BEGINNING, elements.ts + by)
-    return elements.with_lifetimes(ts, np.where(elements.exp == INF, INF, elements.exp + by)) if by else elements
+    return elements.with_lifetimes(ts, np.where(elements.exp == INF, INF, elements.exp + by))
 
 
 def round_up(times: Int64s, period: int, offset: int = 0) -> Int64s:
@@ -63,4 +77,5 @@ def round_up(times: Int64s, period: int, offset: int = 0) -> Int64s:
     low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     safe = (times > low + 2 * period) & (times < high - 2 * period)
     steps = -((offset - times) // period) if offset else -(-times // period)
-    return np.where(safe, steps * period + offset, times)
+    moved = steps * period + offset if offset else steps * period
+    return moved if safe.all() else np.where(safe, moved, times)

@@ -4,7 +4,8 @@ RSTREAM of a periodic query repeats each row at every multiple of the period ins
 at every instant at which the answer changes. RESTORE adds, at each evaluation, the rows that lived and died since the
 one before.
 
-State: the elements that are alive (their number is that of one answer). Cost: the rows it emits.
+State: the elements that are alive (their number is that of one answer). Cost: the rows it emits, however long the
+time is in which they are: instants at which the answer is empty cost nothing. Rows are counted before they are made.
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ import numpy as np
 from windrow.operators.changes import cancel
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.keys import factorize
-from windrow.operators.protocol import State
+from windrow.operators.protocol import State, Stateless
 from windrow.operators.quantise import round_up
+from windrow.operators.row_limit import RowLimit
 from windrow.operators.state.keyed import surviving
 from windrow.operators.state.ranges import expand
 from windrow.operators.state.run import elements_of, run_of
+
+_ROOM = 4096
+"""Rows that may be made and cancelled again whatever is left of them."""
 
 
 class _Alive:
     """Elements that reach beyond the frontier."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: RowLimit | None = None) -> None:
+        self.limit = limit or RowLimit()
         self._alive: Elements | None = None
         self._last = BEGINNING
 
@@ -54,8 +60,8 @@ class _Alive:
 class Sample(_Alive):
     """RSTREAM at every `k * period + offset`."""
 
-    def __init__(self, period: int, offset: int = 0) -> None:
-        super().__init__()
+    def __init__(self, period: int, offset: int = 0, limit: RowLimit | None = None) -> None:
+        super().__init__(limit)
         self.period, self.offset = period, offset
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
@@ -63,8 +69,7 @@ class Sample(_Alive):
         if self._last == BEGINNING:
             return elements.take(np.zeros(0, np.int64))
         first = int(round_up(np.array([self._last + 1]), self.period, self.offset)[0])
-        instants = np.arange(first, frontier + 1, self.period)
-        out = at_instants(elements, instants)
+        out = at_multiples(elements, first, frontier, self.period, self.limit)
         self._keep(elements, frontier)
         return out
 
@@ -77,13 +82,24 @@ class Instants(Sample):
         return rows.with_lifetimes(rows.ts, rows.ts + self.period)
 
 
+class RepeatPeriods(Stateless):
+    """Elements that live for several periods, at every instant of theirs; those that live for one pass as they are."""
+
+    def __init__(self, period: int, limit: RowLimit | None = None) -> None:
+        self.period, self.limit = period, limit or RowLimit()
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        return repeated(rows, self.period, self.limit)
+
+
 class Snapshots(_Alive):
     """RSTREAM of a change log: the whole relation at every instant that has a change."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (log,) = inputs
         elements = self._join(log)
-        out = at_instants(elements, np.unique(log.ts))
+        out = at_instants(elements, np.unique(log.ts), self.limit)
         self._keep(elements, frontier)
         return out
 
@@ -94,7 +110,7 @@ class Moments(_Alive):
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (new,) = inputs
         elements = self._join(new)
-        out = at_instants(elements, np.unique(new.ts))
+        out = at_instants(elements, np.unique(new.ts), self.limit)
         self._keep(elements, frontier)
         return out
 
@@ -106,8 +122,8 @@ class Restore(_Alive):
     previous one. Equal rows leave oldest first.
     """
 
-    def __init__(self, period: int, whole: bool) -> None:
-        super().__init__()
+    def __init__(self, period: int, whole: bool, limit: RowLimit | None = None) -> None:
+        super().__init__(limit)
         self.period, self.whole = period, whole
         self._waiting: Elements | None = None  # changes after the last evaluation
 
@@ -124,7 +140,7 @@ class Restore(_Alive):
         if self.whole:
             elements = concat([old, moved])
             first = int(round_up(np.array([self._last + 1]), self.period)[0])
-            parts.append(at_instants(elements, np.arange(first, last + 1, self.period)))
+            parts.append(at_multiples(elements, first, last, self.period, self.limit))
         else:
             netted = cancel(moved)
             fresh = netted.filter(netted.sign > 0)
@@ -169,7 +185,7 @@ class Restore(_Alive):
             self._waiting = elements_of(run)
 
 
-def at_instants(elements: Elements, instants: Int64s) -> Elements:
+def at_instants(elements: Elements, instants: Int64s, limit: RowLimit | None = None) -> Elements:
     """The relation at each of the (sorted) instants, as rows `[instant, INF)`.
 
     >>> import pyarrow as pa
@@ -180,11 +196,65 @@ def at_instants(elements: Elements, instants: Int64s) -> Elements:
     """
     low = np.searchsorted(instants, elements.ts, "left")
     high = np.searchsorted(instants, elements.exp, "left")
-    count = np.maximum(high - low, 0)
+    elements, low, count = _net(elements, low, np.maximum(high - low, 0), limit or RowLimit())
+    return _at(elements, count, instants[expand(low, count)] if len(low) else low)
+
+
+def at_multiples(elements: Elements, first: int, last: int, period: int, limit: RowLimit) -> Elements:
+    """The relation at `first`, `first + period` and so on up to `last`, as rows `[instant, INF)`.
+
+    >>> import pyarrow as pa
+    >>> e = Elements.positive(np.array([1, 4]), np.array([6, 9]), {"a": pa.array([7, 8])})
+    >>> out = at_multiples(e, 2, 8, 3, RowLimit())
+    >>> list(zip(out.ts.tolist(), out.columns["a"].to_pylist()))
+    [(2, 7), (5, 7), (5, 8), (8, 8)]
+    """
+    low, high = (-((first - np.clip(t, first, max(last + 1, first))) // period) for t in (elements.ts, elements.exp))
+    elements, low, count = _net(elements, low, np.maximum(high - low, 0), limit)
+    return _at(elements, count, first + expand(low, count) * period)
+
+
+def repeated(rows: Elements, period: int, limit: RowLimit) -> Elements:
+    """Each row as rows that live for one period each, in the order of time if they were."""
+    count = (rows.exp - rows.ts) // period
+    total = int(count.sum())
+    limit.check(total)
+    if total == len(rows):
+        return rows
+    ts = np.repeat(rows.ts, count) + expand(np.zeros(len(rows), np.int64), count) * period
+    whole = rows.take(np.repeat(np.arange(len(rows)), count)).with_lifetimes(ts, ts + period)
+    return whole.take(np.argsort(ts, kind="stable")) if (np.diff(ts) < 0).any() else whole
+
+
+def _net(elements: Elements, low: Int64s, count: Int64s, limit: RowLimit) -> tuple[Elements, Int64s, Int64s]:
+    """Elements at the numbered instants from `low` on, so many each; where many would cancel, only what is left."""
+    total = int(count.sum())
+    if total > min(4 * len(elements) + _ROOM, limit.rows) and (elements.sign < 0).any():
+        elements, low, count = _stretches(elements, low, count)
+        total = int(count.sum())
+    limit.check(total)
+    return elements, low, count
+
+
+def _stretches(elements: Elements, low: Int64s, count: Int64s) -> tuple[Elements, Int64s, Int64s]:
+    """For every different row the stretches of instants at which it is there, as often as it is."""
+    codes, example = factorize(list(elements.columns.values()), len(elements))
+    sign = elements.sign.astype(np.int64)
+    code, at = np.concatenate((codes, codes)), np.concatenate((low, low + count))
+    order = np.lexsort((at, code))
+    code, at = code[order], at[order]
+    copies = np.cumsum(np.concatenate((sign, -sign))[order])  # of one row they add up to 0
+    open_ = np.flatnonzero((copies[:-1] > 0) & (at[1:] > at[:-1]))  # a row is there until its next event
+    picks = np.repeat(open_, copies[open_])
+    begin, until = at[picks], at[picks + 1]
+    rows = elements.take(example[code[picks]]).columns
+    return Elements.positive(begin, INF, rows), begin, until - begin
+
+
+def _at(elements: Elements, count: Int64s, ts: Int64s) -> Elements:
     which = np.repeat(np.arange(len(elements)), count)
-    ts = instants[expand(low, count)] if len(which) else np.zeros(0, np.int64)
-    repeated = elements.take(which)
-    log = Elements(ts, np.full(len(ts), INF), repeated.sign, repeated.columns)
+    shown = elements.take(which)
+    log = Elements(ts, np.full(len(ts), INF), shown.sign, shown.columns)
     if (log.sign < 0).any():
         log = cancel(log)
     return log.take(np.argsort(log.ts, kind="stable"))

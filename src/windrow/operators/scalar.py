@@ -98,6 +98,8 @@ def _as(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    if pa.types.is_null(type_):  # DuckDB gives a bare NULL the type of a number, which Arrow does not cast back
+        return pa.nulls(len(array))
     return array if array.type == type_ else array.cast(type_)
 
 

@@ -10,6 +10,9 @@ that wait, so that each has a place; then the events of each partition are follo
 that are alive. A row that comes and goes within the advance has its exact lifetime, others are sent as `[t, INF)` and
 ended by `-[t', INF)`.
 
+Where ends are known, most rows are never among the first: a walk over each partition in time, by the first sort key,
+leaves them out before anything is sorted (`contenders`).
+
 State: the rows that may still be shown. Where ends are known, a row with n better ones that live as long as it does is
 never shown and is forgotten (the n-skyband), so a window of m rows in random order keeps about n log(m / n) of them per
 partition. Cost per advance: its rows, and what waits in the partitions it touches, sorted; n per change of an answer.
@@ -24,6 +27,7 @@ import pyarrow as pa
 
 from windrow.operators.aggregates.order import has_fixed_codes
 from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.asof import by_slot
 from windrow.operators.elements import Elements, concat, one
 from windrow.operators.keytable import KeyTable
 from windrow.operators.protocol import State
@@ -31,17 +35,16 @@ from windrow.operators.sorting import Ordered, ordered, oriented
 from windrow.operators.state.keyed import surviving
 from windrow.operators.state.run import elements_of, run_of
 from windrow.operators.terms import SortKey
-from windrow.operators.top_n_kernels import DENSE, RANK, ROW_NUMBER, follow, skyband
+from windrow.operators.top_n_kernels import DENSE, RANK, ROW_NUMBER, contenders, follow, skyband
 
 KINDS = {"row_number": ROW_NUMBER, "rank": RANK, "dense_rank": DENSE}
-_WORST = np.iinfo(np.int64).max
+_BEST, _WORST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class TopNOperator:
     """Rows with a rank in `(offset, offset + limit]` within their partition; `output`: the rank as a column.
 
-    `endless`: rows never leave, so one that is not among the first now never will be. `strict`: negative elements may
-    come, so that no end is certain.
+    `strict`: negative elements may come, so that no end is certain.
     """
 
     def __init__(
@@ -54,7 +57,6 @@ class TopNOperator:
         offset: int = 0,
         kind: str = "row_number",
         output: str | None = None,
-        endless: bool = False,
         strict: bool = False,
     ) -> None:
         self.types, self.partition, self.order = dict(types), tuple(partition), tuple(order)
@@ -65,8 +67,8 @@ class TopNOperator:
         self._strict = strict
         self._held: Elements | None = None
         self._slots = np.zeros(0, np.int64)
-        self._barred = endless and len(self.order) == 1 and has_fixed_codes(types[self.order[0].column])
-        self._bar = np.zeros(0, np.int64)  # [groups] the code of the last row shown, if a worse one can be dropped
+        first = types[self.order[0].column] if self.order else pa.null()
+        self._contends = not strict and self.kind != DENSE and has_fixed_codes(first) and not pa.types.is_null(first)
 
     @property
     def schema(self) -> dict[str, pa.DataType]:
@@ -79,19 +81,28 @@ class TopNOperator:
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (new,) = inputs
         slots = self._groups.slots({p: new.columns[p] for p in self.partition}, len(new))
-        if self._barred and len(new):
-            keep = self._above(new, slots)
-            new, slots = new.filter(keep), slots[keep]
         rows, slots, count = self._touched(new, slots, frontier)
         if not len(rows):
             return Elements.empty(self.schema)
         local = _dense(slots, len(self._groups))
+        if self._contends and self.limit + self.offset:
+            keep = self._contenders(rows, local, count)
+            rows, slots, local = rows.filter(keep), slots[keep], local[keep]
         places = ordered(local, rows.columns, self.order, self.ties)
         out = self._followed(rows, places, count, frontier)
         self._keep(rows, slots, places, frontier)
-        if self._barred:
-            self._raise_bar()
         return out
+
+    def _contenders(self, rows: Elements, slots: Int64s, held: int) -> np.ndarray:
+        """Which rows may be shown at all: few of many, so the others need not be sorted. Those that wait stay."""
+        key = self.order[0]
+        codes = oriented(rows.columns[key.column], key)
+        best = codes[-1] if len(codes) == 1 else np.select([codes[0] == 0, codes[0] == 2], [_BEST, _WORST], codes[1])
+        order = np.arange(len(rows))
+        if (np.diff(rows.ts[held:]) < 0).any():
+            order[held:] = held + np.argsort(rows.ts[held:], kind="stable")
+        picks, bounds = by_slot(slots[order], int(slots.max()) + 1)
+        return contenders(order[picks], bounds, best, rows.ts, rows.exp, held, self.limit + self.offset)
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
@@ -149,7 +160,7 @@ class TopNOperator:
             rest, mine = rest.take(kept), mine[kept]
         else:
             part, peers = np.cumsum(places.opens_partition) - 1, np.cumsum(places.opens_peers) - 1
-            bound = self.limit + self.offset
+            bound = min(self.limit + self.offset, len(part) + 1)  # room is made for so many
             alive &= skyband(part, peers, rows.exp[order], alive, bound, self.kind) if bound else False
             rest, mine = rows.take(order[alive]), slots[order[alive]]
         if self._held is None or not len(self._held):
@@ -167,38 +178,6 @@ class TopNOperator:
             renumbered = np.full(len(alive), -1, np.int64)
             renumbered[old] = np.arange(len(old))
             self._slots = renumbered[self._slots]
-            self._bar = self._bar[old[old < len(self._bar)]] if self._barred else self._bar
-
-    # -- rows that cannot be shown -----------------------------------------------------------------------------------
-
-    def _above(self, rows: Elements, slots: Int64s) -> np.ndarray:
-        """Which rows are not worse than the last one shown in their partition."""
-        if len(self._groups) > len(self._bar):
-            more = np.full(len(self._groups) - len(self._bar), _WORST, np.int64)
-            self._bar = np.concatenate((self._bar, more))
-        column = rows.columns[self.order[0].column]
-        codes = oriented(column, self.order[0])
-        bar = self._bar[slots]
-        return (codes[-1] <= bar) if len(codes) == 1 else (codes[-1] <= bar) | (codes[0] != 1) | (bar == _WORST)
-
-    def _raise_bar(self) -> None:
-        """Note the code of the worst row that waits in partitions that are full."""
-        if self._held is None:
-            return
-        column = self._held.columns[self.order[0].column]
-        if column.null_count:  # nulls have no code of their own: no bar where they are among the first
-            nulls = np.unique(self._slots[np.asarray(column.is_null())])
-        else:
-            nulls = np.zeros(0, np.int64)
-        codes = oriented(column, self.order[0])[-1]
-        count = np.bincount(self._slots, minlength=len(self._groups))
-        worst = np.full(len(self._groups), np.iinfo(np.int64).min, np.int64)
-        np.maximum.at(worst, self._slots, codes)
-        full = count >= self.limit + self.offset
-        full[nulls] = False
-        if self.kind == DENSE:
-            full[:] = False
-        self._bar = np.where(full, worst, _WORST)
 
     # -- state -------------------------------------------------------------------------------------------------------
 
@@ -213,8 +192,6 @@ class TopNOperator:
             self._held = elements_of(run)
             keys = {p: one(run.table.column(p)) for p in self.partition}
             self._slots = self._groups.slots(keys, len(self._held))
-        if self._barred and self._held is not None and len(self._held):
-            self._raise_bar()
 
 
 def _dense(slots: Int64s, groups: int) -> Int64s:

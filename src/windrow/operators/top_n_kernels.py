@@ -229,6 +229,81 @@ def follow(
 
 
 @njit(cache=True)
+def contenders(rows, bounds, codes, ts, exp, held, bound):  # pragma: no cover - compiled
+    """Which rows have fewer than `bound` strictly better ones at some instant, or may once; the first `held` all do.
+
+    Partition g has the rows `rows[bounds[g]..bounds[g + 1]]`, those that wait first, then the others in time. Smaller
+    codes are better; rows of equal codes are no better than each other, so this holds whatever orders them further.
+    A row is forgotten once `bound` better ones live as long as it does. What is left is walked for each row.
+    """
+    keep = np.zeros(len(codes), np.bool_)
+    size = 64
+    row, worse = np.empty(size, np.int64), np.empty(size, np.int64)  # in the order of codes; how many outdo each
+    for g in range(len(bounds) - 1):
+        n, next_end = 0, INF
+        for at in range(bounds[g], bounds[g + 1]):
+            r = rows[at]
+            code, end = codes[r], exp[r]
+            while r >= held and next_end <= ts[r]:  # some leave: others may be among the first from then on
+                n, next_end = _left(row, worse, n, exp, next_end)
+                _mark_first(row, n, codes, keep, bound)
+            if r >= held and n >= bound and code > codes[row[bound - 1]] and next_end >= end:
+                continue  # all of these live as long as it does
+            place = n
+            while place > 0 and codes[row[place - 1]] > code:  # behind its equals
+                place -= 1
+            first = place
+            while first > 0 and codes[row[first - 1]] == code:
+                first -= 1
+            outdone = 0
+            for i in range(first):
+                outdone += exp[row[i]] >= end
+            keep[r] = r < held or first < bound
+            if outdone < bound:
+                if n + 1 >= len(row):
+                    row, worse = _more(row), _more(worse)
+                for i in range(n, place, -1):
+                    row[i], worse[i] = row[i - 1], worse[i - 1]
+                row[place], worse[place] = r, outdone
+                n += 1
+                next_end = min(next_end, end)
+                left = place + 1
+                for i in range(place + 1, n):
+                    count = worse[i] + (exp[row[i]] <= end)
+                    if count < bound:
+                        row[left], worse[left] = row[i], count
+                        left += 1
+                n = left
+        for i in range(n):
+            keep[row[i]] = True
+    return keep
+
+
+@njit(cache=True)
+def _left(row, worse, n, exp, now):  # pragma: no cover - compiled
+    """Take out the rows that have ended: how many are left, and when the next one ends."""
+    left, next_end = 0, INF
+    for i in range(n):
+        if exp[row[i]] > now:
+            row[left], worse[left] = row[i], worse[i]
+            next_end = min(next_end, exp[row[i]])
+            left += 1
+    return left, next_end
+
+
+@njit(cache=True)
+def _mark_first(row, n, codes, keep, bound):  # pragma: no cover - compiled
+    """Note the rows that fewer than `bound` are better than."""
+    better = 0
+    for i in range(n):
+        if i > 0 and codes[row[i]] != codes[row[i - 1]]:
+            better = i
+        if better >= bound:
+            return
+        keep[row[i]] = True
+
+
+@njit(cache=True)
 def skyband(part, peers, exp, alive, bound, kind):  # pragma: no cover - compiled
     """Which rows, in the order of rank, may still be among the first `bound`: fewer better ones outlive them.
 

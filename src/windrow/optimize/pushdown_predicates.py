@@ -22,6 +22,7 @@ from windrow.plan.nodes import (
     Aggregate,
     Analytic,
     Append,
+    AsofJoin,
     Call,
     Difference,
     Distinct,
@@ -89,7 +90,7 @@ def _into(node: Node, child: Node, position: int, down: Sequence[Expr]) -> list[
     if isinstance(node, Project):
         outputs = dict(node.outputs)
         return [p.substitute(outputs) for p in down]
-    if isinstance(node, Semi | LeftJoin) and position == 1:
+    if isinstance(node, Semi | LeftJoin | AsofJoin) and position == 1:
         return []
     return list(down)
 
@@ -127,7 +128,7 @@ def _passes(node: Node) -> Callable[[Expr], bool]:
             return by_value
         case Aggregate(keys=keys):
             return lambda p: bool(keys) and p.columns <= set(keys) and by_value(p)
-        case LeftJoin(left=left):
+        case LeftJoin(left=left) | AsofJoin(left=left):
             names = left.schema.keys()
             return lambda p: p.columns <= names
         case Difference() | Intersection():

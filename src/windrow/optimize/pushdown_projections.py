@@ -16,6 +16,7 @@ from windrow.optimize.rule import RuleContext, keep, with_root
 from windrow.plan.nodes import (
     Aggregate,
     Analytic,
+    AsofJoin,
     Call,
     Emit,
     Equality,
@@ -110,6 +111,11 @@ def prune(node: Node, needed: Names) -> Node:
             return _prune_aggregate(node, needed)
         case Join() | Semi() | LeftJoin():
             return _prune_join(node, needed)
+        case AsofJoin(times=times, derived=derived):
+            read = needed | _columns(node.equalities) | frozenset(times)
+            # right rows that tie may be ordered by all their columns
+            right = prune(node.right, all_of(node.right)) if derived else _narrow(node.right, read)
+            return _over(node, _narrow(node.left, read), right)
         case StarJoin():
             # which rows are shed depends on keys, importance and time alone
             weights = frozenset(c for c in node.importance if c is not None)
@@ -127,7 +133,7 @@ def _prune_aggregate(node: Aggregate, needed: Names) -> Node:
     if not calls and not node.keys:
         calls = node.calls[:1]
     below = frozenset(node.keys) | frozenset(c.column for c in calls if c.column is not None)
-    return _same(node, Aggregate(_narrow(node.input, below), node.keys, calls))
+    return _same(node, Aggregate(_narrow(node.input, below), node.keys, calls, node.grid))
 
 
 def _prune_join(node: Join | Semi | LeftJoin | StarJoin, needed: Names) -> Node:

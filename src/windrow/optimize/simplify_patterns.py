@@ -17,19 +17,7 @@ from dataclasses import replace
 
 from windrow.optimize.rule import RuleContext, keep, rewrite, with_root
 from windrow.plan.expr import Expr
-from windrow.plan.nodes import (
-    Append,
-    Filter,
-    Join,
-    LeftJoin,
-    Node,
-    Project,
-    Quantise,
-    QueryPlan,
-    Semi,
-    Union,
-    walk,
-)
+from windrow.plan.nodes import Append, Filter, Join, LeftJoin, Node, Project, Quantise, QueryPlan, Semi, Union, walk
 from windrow.plan.patterns import Pattern, lifetimes
 
 

@@ -25,6 +25,7 @@ from windrow.plan.nodes import (
     Aggregate,
     Analytic,
     Append,
+    AsofJoin,
     Call,
     Difference,
     Distinct,
@@ -193,6 +194,10 @@ class _Model:
                 held = shedding.keep[0] if shedding.shared else sum(shedding.keep)
                 share = min(1.0, held / max(1.0, sum(i.size for i in inputs if i.rate)))
                 return edge.scaled(share), min(state, held + sum(i.size for i in inputs if not i.rate)), cost
+            case AsofJoin():
+                left, right = inputs
+                edge = replace(left, values={**right.values, **left.values})
+                return edge, right.size, 2 * (left.flow + right.flow)
             case Semi() | LeftJoin():
                 return self._match(node, inputs[0], inputs[1])
             case Distinct():
@@ -311,6 +316,8 @@ class _Model:
         values = {k: v for k, v in edge.values.items() if k in node.keys}
         out = _Edge(changes, groups, values, changes, edge.period)
         pending = edge.size if life.pattern in (Pattern.WEAKEST, Pattern.WEAK) else 0.0
+        if node.summarised and node.grid is not None and life.length:
+            pending = min(pending, groups * node.summarised * life.length / node.grid[0])
         kept = self._keep(edge, life, eager=True) if pending else 0.0
         return out, groups + pending, (edge.rate + ends) * max(1, len(node.calls)) + kept + out.flow
 

@@ -81,9 +81,10 @@ def _scan(node: Scan, feed: Feed) -> Elements:
 
 def answer(plan: QueryPlan, elements: Elements) -> pa.Table:
     """`_ts`, `_op` for a change log, then the SELECT list; sorted by time."""
-    if len(elements) and (np.diff(elements.ts) < 0).any():
+    if (elements.ts[1:] < elements.ts[:-1]).any():
         elements = elements.take(np.argsort(elements.ts, kind="stable"))
-    arrays: list[pa.Array] = [pa.array(elements.ts).cast(plan.time_type)]
+    ts = pa.array(elements.ts)
+    arrays: list[pa.Array] = [ts if plan.time_type == ts.type else ts.cast(plan.time_type)]
     names = ["_ts"]
     if plan.has_op:
         arrays.append(pa.array(elements.sign))

@@ -8,6 +8,7 @@ when a row comes (count windows, aggregates).
 from __future__ import annotations
 
 from windrow.plan.nodes import (
+    AsofJoin,
     Call,
     Distinct,
     Emit,
@@ -36,7 +37,7 @@ def greatest_lifetime(node: Node) -> int | None:
             return None if below is None else -(-below // period) * period
         case Filter() | Project() | Call() | Distinct() | Emit():
             return greatest_lifetime(node.input)
-        case Semi() | LeftJoin():
+        case Semi() | LeftJoin() | AsofJoin():
             return greatest_lifetime(node.inputs[0])
         case Union():
             found = [greatest_lifetime(part) for part in node.parts]

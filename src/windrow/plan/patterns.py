@@ -23,12 +23,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from windrow.errors import BindingError
+from windrow.operators.aggregates.call import SKETCHED
 from windrow.plan.internal import only_selects
 from windrow.plan.nodes import (
     Admit,
     Aggregate,
     Analytic,
     Append,
+    AsofJoin,
     Call,
     Difference,
     Distinct,
@@ -146,6 +148,8 @@ def _rule(node: Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
             return MONOTONIC if never_ends else STRICT
         case LeftJoin():
             return inputs[0] if inputs[1].static else STRICT
+        case AsofJoin(pad=pad):
+            return _asof(inputs, pad)
         case Aggregate() | Holistic() | Analytic() | TopN() | Difference() | Intersection():
             return STRICT
         case Append():
@@ -194,6 +198,14 @@ def _join(parts: list[Lifetimes], internal: tuple[bool, ...]) -> Lifetimes:
     return bounding[0] if len(live) == 1 else WEAK
 
 
+def _asof(inputs: list[Lifetimes], pad: bool) -> Lifetimes:
+    """A pair lives while both do; a row is padded at once, or from when its partner has left."""
+    left, right = inputs
+    if right.pattern is Pattern.MONOTONIC:
+        return left
+    return WEAK if pad and Pattern.STRICT not in (left.pattern, right.pattern) else _join(inputs, ())
+
+
 def state_structure(node: Node, strategy: str = "upa") -> str:
     """What an operator keeps, in EXPLAIN's words; "none" if it keeps nothing.
 
@@ -222,6 +234,8 @@ def state_structure(node: Node, strategy: str = "upa") -> str:
                 else " ⋈ ".join(f"{k:,} rows" for k in shedding.keep)
             )
             return f"{kept} ⋈ keyed table" if node.facts else kept
+        case AsofJoin():
+            return "keyed table" if inputs[1].static else "keyed by time"
         case Semi() | LeftJoin():
             return f"{_keyed(inputs[0], strategy)} ⋈ {_counts(inputs[1], strategy)}"
         case Distinct():
@@ -230,6 +244,9 @@ def state_structure(node: Node, strategy: str = "upa") -> str:
             return "rows that may be shown"
         case Analytic() | Holistic():
             return "rows alive"
+        case Aggregate() if node.summarised:
+            sketched = any(c.kind in SKETCHED for c in node.calls)
+            return "a sketch per basic window" if sketched else f"{node.summarised} values per basic window"
         case Aggregate():
             return _with("group array", _waiting(inputs[0], strategy, ordered=False))
         case Difference() | Intersection():

@@ -22,16 +22,11 @@ from windrow.operators.elements import Elements, concat
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.holistic import HolisticOperator
 from windrow.operators.join import PART_ROWS, JoinOperator
-from windrow.operators.linear import (
-    CallOperator,
-    ProjectOperator,
-    SelectOperator,
-    UnionOperator,
-    UnnestOperator,
-)
+from windrow.operators.linear import CallOperator, ProjectOperator, SelectOperator, UnionOperator, UnnestOperator
 from windrow.operators.protocol import Operator
 from windrow.operators.quantise import round_up
 from windrow.operators.sample import Moments, Restore, Sample, Snapshots
+from windrow.operators.summary_aggregate import PeriodicSummary, RowsSummary
 from windrow.operators.top_n import TopNOperator
 from windrow.operators.totals import Totals
 from windrow.operators.window import RowsWindow
@@ -63,12 +58,14 @@ class Step:
 
 SIGNED: tuple[type, ...] = (
     RowsWindow, Retract, BagOperator, ContinuousAggregate, TopNOperator, AnalyticOperator, HolisticOperator, Changes,
+    RowsSummary,
 )  # fmt: skip
 """Operators that make negative elements of their own; all others pass on those they get, or take none."""
 
 
 UNSIGNED: tuple[type, ...] = (
-    DeltaStar, GridAggregate, Entering, Leaving, Starting, Appearing, Snapshots, Sample, Restore, Moments,
+    DeltaStar, GridAggregate, PeriodicSummary, Entering, Leaving, Starting, Appearing, Snapshots, Sample, Restore,
+    Moments,
 )  # fmt: skip
 """Operators that never send a negative element, whatever they get."""
 
@@ -112,14 +109,12 @@ def in_parts(flow: Dataflow, index: int, inputs: Sequence[Elements], frontier: i
 
     A part has about `PART_ROWS` rows, so what lies between the join and the answer stays small however large that is.
     """
-    join, rest = flow.steps[index].operator, flow.steps[index + 1 :]
+    join = flow.steps[index].operator
+    if not isinstance(join, JoinOperator):
+        return None
+    rest = flow.steps[index + 1 :]
     chained = all(step.inputs == (index + k,) for k, step in enumerate(rest))
-    if (
-        not isinstance(join, JoinOperator)
-        or not rest
-        or not chained
-        or not all(isinstance(s.operator, LINEAR) for s in rest)
-    ):
+    if not rest or not chained or not all(isinstance(s.operator, LINEAR) for s in rest):
         return None
     return _parts(join.parts_of(inputs, frontier), rest, frontier)
 

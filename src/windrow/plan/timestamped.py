@@ -31,10 +31,25 @@ def dates(node: n.Node) -> frozenset[str] | None:
             return below if below is None or below <= {*node.keep} else None
         case n.Project():
             return _renamed(dates(node.input), node)
+        case n.AsofJoin(pad=True):  # a padded row begins when its partner has left, which the row does not say
+            return None
+        case n.AsofJoin():
+            both = dates(node.left), dates(node.right)
+            return None if both[0] is None or both[1] is None else both[0] | both[1]
         case n.Join():
             found = [dates(p) for p in node.parts]
             return None if any(f is None for f in found) else frozenset().union(*(f for f in found if f))
     return None
+
+
+def comes_in_order(node: n.Node, time: str) -> bool:
+    """Whether rows come at the instants that their column `time` tells: those of a window of time over a stream."""
+    below = node
+    while isinstance(below, n.Filter | n.Project | n.Call | n.Unnest | n.Admit):
+        below = below.input
+    if not isinstance(below, n.Window) or not isinstance(below.input, n.Scan):
+        return False
+    return below.spec.kind is not n.WindowKind.ROWS and dates(node) == frozenset((time,))
 
 
 def _renamed(columns: frozenset[str] | None, node: n.Project) -> frozenset[str] | None:

@@ -235,7 +235,7 @@ class _Rewriting:
         lanes = _Lanes(weight, node.input.schema, any(isinstance(n, Join | StarJoin) for n in walk(node.input)))
         shown = {c.output: lanes.show(c) for c in scaled}
         project = Project(below, (*((c, column(c, t)) for c, t in node.input.schema.items()), *lanes.inputs.items()))
-        whole = Aggregate(project, node.keys, (*node.calls, *lanes.calls.values()))
+        whole = Aggregate(project, node.keys, (*node.calls, *lanes.calls.values()), node.grid)
         outputs = [(n, shown[n][0] if n in shown else column(n, t)) for n, t in node.schema.items()]
         errors = [(f"_error {n}", bound) for n, (_, bound) in shown.items()]
         self.errors[id(node)] = {n: f"_error {n}" for n in shown}

@@ -13,6 +13,7 @@ from windrow.plan.nodes import (
     Analytic,
     AnalyticCall,
     Append,
+    AsofJoin,
     Call,
     Difference,
     Distinct,
@@ -84,6 +85,11 @@ def words(node: Node, unit: int = 1) -> tuple[str, str]:
             return "anti join" if anti else "semi join", condition(equalities, residual)
         case LeftJoin(equalities=equalities, residual=residual):
             return "left join", condition(equalities, residual)
+        case AsofJoin(equalities=equalities, times=(left, right), strict=strict, pad=pad):
+            when = f"{left} {'>' if strict else '>='} {right}"
+            return "asof left join" if pad else "asof join", " AND ".join(
+                [*([condition(equalities, ())] if equalities else []), when]
+            )
         case TopN():
             return "top", _top_words(node)
         case Analytic(partition=partition, calls=calls):

@@ -78,6 +78,7 @@ class Change:
     groups: dict[str, QueriesDef] = field(default_factory=dict)
     sinks: dict[str, SinkDef] = field(default_factory=dict)
     dropped: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in _PLURAL})
+    altered: dict[tuple[str, str], Declared] = field(default_factory=dict)  # by kind and name; they go on
     data: dict[str, Any] = field(default_factory=dict)
 
     def add(self, kind: str, item: Declared) -> None:
@@ -85,20 +86,31 @@ class Change:
         getattr(self, _PLURAL[kind])[item.name.lower()] = item
 
     def drop(self, kind: str, name: str) -> None:
-        """Drop something; what this change has declared is only forgotten."""
+        """Drop something; what this change has declared is only forgotten, and views and functions run nowhere."""
+        if kind not in _PLURAL:
+            return
+        self.altered.pop((kind, name.lower()), None)
         if getattr(self, _PLURAL[kind]).pop(name.lower(), None) is None:
             self.dropped[kind].add(name.lower())
+
+    def alter(self, kind: str, item: Declared) -> None:
+        """Let something be another; what this change has declared is declared so at once, and a table is read again."""
+        declared, key = getattr(self, _PLURAL[kind]), item.name.lower()
+        if key in declared or kind == "table":
+            declared[key] = item
+        else:
+            self.altered[kind, key] = item
 
     @property
     def only_drops(self) -> bool:
         """Whether nothing comes."""
-        return not any(getattr(self, plural) for plural in _PLURAL.values())
+        return not self.altered and not any(getattr(self, plural) for plural in _PLURAL.values())
 
     @property
     def only_queries_come(self) -> bool:
         """Whether it need not wait for the end of a tick."""
         budgets = any(q.budget is not None for q in self.queries.values())
-        others = self.streams or self.tables or self.archives or self.groups or self.sinks
+        others = self.altered or self.streams or self.tables or self.archives or self.groups or self.sinks
         return not (others or any(self.dropped.values()) or budgets)
 
 

@@ -41,6 +41,7 @@ class Deadline:
     done: int | None = None
     group: str = ""
     depth: int = 0
+    clock: str = ""  # under which name it starts, if not its own
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class DeadlineProgram:
     """All queries with deadlines, by name in lower case, as arrays, and the seconds there are; None: what it takes."""
 
     names: tuple[str, ...]
+    clocks: tuple[str, ...]
     period: Int64s
     done: Int64s
     group: Int64s  # the number of the group
@@ -66,6 +68,7 @@ class DeadlineProgram:
         groups = {g: i for i, g in enumerate(dict.fromkeys(q.group for q in queries.values()))}
         return DeadlineProgram(
             tuple(queries),
+            tuple(q.clock or name for name, q in queries.items()),
             np.array([q.period for q in queries.values()], np.int64),
             np.array([BEGINNING if q.done is None else q.done for q in queries.values()], np.int64),
             np.array([groups[q.group] for q in queries.values()], np.int64),
@@ -119,7 +122,7 @@ class _Due:
 
 
 def _due(program: DeadlineProgram, frontier: int, starts: Mapping[str, int]) -> _Due:
-    begin = np.array([starts.get(name, INF) for name in program.names], np.int64)
+    begin = np.array([starts.get(clock, INF) for clock in program.clocks], np.int64)
     undone = np.maximum(begin - 1, program.done) // program.period + 1
     last = frontier // program.period
     at = np.flatnonzero((last >= undone) & (begin <= frontier))
@@ -191,6 +194,7 @@ class DeadlineRecord:
     late: int = 0  # by how much the last evaluation came after its deadline, in units of the clock
     latest: int = 0  # the most of all
     waited: int = 0  # the sum of all
+    clock: str = ""  # under which name it starts, if not its own
 
 
 @dataclass
@@ -231,7 +235,7 @@ class Deadlines:
         """
         if not self.records or self.budget is None:
             return None
-        queries = {n: Deadline(r.period, self.done(r), r.group, r.depth) for n, r in self.records.items()}
+        queries = {n: Deadline(r.period, self.done(r), r.group, r.depth, r.clock) for n, r in self.records.items()}
         allowance = max(0.0, AIM * self.budget - (self._rest or 0.0)) if until is None else None
         return DeadlineProgram.of(queries, self.costs.groups, allowance, previous, self.technique.joint)
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from windrow.errors import WindrowError
+from windrow.store.background import spawn
 
 LOG = logging.getLogger("windrow.engine")
 
@@ -159,25 +160,38 @@ class Delivery:
 
     def _wake(self) -> None:
         if self._thread is None and not self._stopped:
-            self._thread = threading.Thread(target=self._run, name=f"windrow to {self.label}", daemon=True)
-            self._thread.start()
+            self._thread = spawn(self._run, f"windrow to {self.label}")
         self._changed.notify_all()
 
     def _run(self) -> None:
         delay = FIRST_RETRY
         while (parcel := self._next()) is not None:
-            try:
-                parcel.hand_over()
-            except Exception as error:
-                self._failed(parcel, error)
-                if self.retried:
-                    self._pause(delay)
-                    delay = min(2 * delay, LAST_RETRY)
-                    continue
+            if self._hand_over(parcel):
+                delay = FIRST_RETRY
             else:
-                self._succeeded(parcel)
-            delay = FIRST_RETRY
-            self._take(parcel)
+                self._pause(delay)
+                delay = min(2 * delay, LAST_RETRY)
+
+    def step(self) -> bool:
+        """Hand over what is first, once, in the caller's thread; whether there was anything."""
+        with self._changed:
+            parcel = self._parcels[0] if self._parcels and not self._stopped else None
+        if parcel is not None:
+            self._hand_over(parcel)
+        return parcel is not None
+
+    def _hand_over(self, parcel: Parcel) -> bool:
+        """Whether it has been taken, or is not tried again."""
+        try:
+            parcel.hand_over()
+        except Exception as error:
+            self._failed(parcel, error)
+            if self.retried:
+                return False
+        else:
+            self._succeeded(parcel)
+        self._take(parcel)
+        return True
 
     def _next(self) -> Parcel | None:
         with self._changed:

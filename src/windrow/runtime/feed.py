@@ -70,7 +70,7 @@ def feed(
     out = [] if skipped is None else [Envelope(p, sender, skipped) for p in range(program.partitions)]
     aside = Aside(definition.name) if definition.quarantine else None
     try:
-        table = _timed(definition, _read(definition, read, deployed.reads[stream], aside), aside)
+        table = _timed(definition, _read(deployed.shown[stream], read, deployed.reads[stream], aside), aside)
         ts = times(definition, table) if ts is None else ts
     except (StateError, MemoryError):
         raise
@@ -161,7 +161,7 @@ def _admitted(
 def _whole(definition: StreamDef, read: Reader) -> pa.Table:
     """All columns of the rows that were read before; what is malformed has been reported."""
     quiet = Aside(definition.name) if definition.quarantine else None
-    return _timed(definition, _read(definition, read, None, quiet), quiet)
+    return _timed(definition, _read(pa.schema(list(definition.columns.items())), read, None, quiet), quiet)
 
 
 def _timed(definition: StreamDef, table: pa.Table, aside: Aside | None) -> pa.Table:
@@ -183,16 +183,17 @@ def _unreadable(error: Exception, definition: StreamDef) -> WindrowError:
     return SourceError(f'stream "{definition.name}" cannot be read: {said}')
 
 
-def _read(definition: StreamDef, read: Reader, columns: Sequence[str] | None, aside: Aside | None = None) -> pa.Table:
+def _read(schema: pa.Schema, read: Reader, columns: Sequence[str] | None, aside: Aside | None = None) -> pa.Table:
     """All rows, with the declared types (Spark lacks some of Arrow's): these columns, or all."""
-    names = list(definition.columns) if columns is None else list(columns)
-    schema = pa.schema([(n, definition.columns[n]) for n in names])
     tables = [t if isinstance(t, pa.Table) else pa.Table.from_batches([t]) for t in read(columns, aside)]
     if not tables:
         return schema.empty_table()
-    if len(tables) == 1 and set(names) <= set(tables[0].column_names):
-        only = tables[0].select(names)
-        if all(c.num_chunks == 1 and c.type == t for c, t in zip(only.columns, schema.types, strict=True)):
+    if len(tables) == 1:
+        only = tables[0]
+        if only.schema.names != schema.names and set(schema.names) <= set(only.column_names):
+            only = only.select(schema.names)
+        alike = only.schema.equals(schema) or (only.schema.names, only.schema.types) == (schema.names, schema.types)
+        if alike and all(c.num_chunks == 1 for c in only.itercolumns()):
             return only
     found = pa.concat_tables([t if t.column_names == schema.names else t.select(schema.names) for t in tables])
     return (found if found.schema.types == schema.types else found.cast(schema)).combine_chunks()

@@ -28,6 +28,7 @@ from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import Elements
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import QueryPlan
+from windrow.runtime.kept_answers import AnyAnswer, rows_of
 from windrow.sharing.query_group import Batch, Shown
 
 REMEMBERED = 64
@@ -123,13 +124,13 @@ class TemplateGroups:
             self.of[instance.name] = group
 
     def put_together(
-        self, answers: dict[str, pa.Table], batches: Sequence[Batch], shown: Mapping[str, Shown]
+        self, answers: dict[str, AnyAnswer], batches: Sequence[Batch], shown: Mapping[str, Shown]
     ) -> list[Batch]:
         """Put the answers of instances together in `answers`; returns the batches of the other queries."""
         parts: dict[str, list[pa.Table]] = {}
         if self.of:
             for name in [n for n in answers if n in self.of]:
-                table, mine = answers.pop(name), self.of[name]
+                table, mine = rows_of(answers.pop(name)), self.of[name]
                 places = np.full(table.num_rows, mine.place[name])
                 parts.setdefault(mine.name, []).append(mine.shown(table, places))
         others: list[Batch] = []

@@ -8,7 +8,7 @@ twice, move it elsewhere or deliver its messages in any order: answers do not de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -57,6 +57,9 @@ class Job(Protocol):
     def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
         """In how many tasks each stream would be read."""
 
+    def map(self, work: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+        """What a function gives for each value, computed by tasks beside ticks; values and results are small."""
+
     def state(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:
         """The state that tasks hold and no store does."""
 
@@ -81,26 +84,34 @@ class LocalJob:
                 if isinstance(rows, tuple):
                     rows, skipped = wanted(program, given.stream, rows)
                 sent += feed(program, given.stream, reader(rows, stream), sender, given.only, given.ts, skipped)
-        if any(isinstance(e.message, StreamFailed) for e in sent):
-            return sent  # before any state changes
-        for stage in range(1, stages + 1):
-            inboxes: list[list[Envelope]] = [[] for _ in range(program.partitions)]
-            for envelope in sent:
-                inboxes[envelope.to].append(envelope)
-            last = stage == stages
-            sent = []
-            for partition, inbox in enumerate(inboxes):
-                sent += Stage(program, stage, partition, last, self.memory).run(inbox)
-        return sent
+        return all_stages(program, sent, stages, self.memory)
 
     def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
         return dict.fromkeys(rows, 1)
+
+    def map(self, work: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+        return list(map(work, values))
 
     def state(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:
         return self.memory.slots()
 
     def close(self) -> None:
         """What tasks remember stays: it is all there is of an engine without a home, which may start again."""
+
+
+def all_stages(program: Program, sent: list[Envelope], stages: int, memory: TaskMemory) -> list[Envelope]:
+    """The tasks of every stage behind the first, of all partitions, one after the other in this process."""
+    if any(isinstance(e.message, StreamFailed) for e in sent):
+        return sent  # before any state changes
+    for stage in range(1, stages + 1):
+        inboxes: list[list[Envelope]] = [[] for _ in range(program.partitions)]
+        for envelope in sent:
+            inboxes[envelope.to].append(envelope)
+        last = stage == stages
+        sent = []
+        for partition, inbox in enumerate(inboxes):
+            sent += Stage(program, stage, partition, last, memory).run(inbox)
+    return sent
 
 
 def reader(rows: pa.Table | Sequence[Piece], stream: StreamDef) -> Reader:

@@ -48,7 +48,7 @@ def sampled(tick: int) -> bool:
 
 def report(operator: Operator | None, samples: bool) -> JoinMeasurement | None:
     """What a task tells of an operator."""
-    return operator.measured(samples) if isinstance(operator, JoinOperator | AggregateDeltas) else None
+    return operator.measured(samples) if isinstance(operator, (JoinOperator, AggregateDeltas)) else None
 
 
 def scaled(told: JoinMeasurement, shares: Sequence[float]) -> JoinMeasurement:

@@ -7,119 +7,26 @@ a restart every query finds its partials again. A family's name is never used tw
 
 from __future__ import annotations
 
-import pickle
-import uuid
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
 from windrow.catalog.names import Names
 from windrow.operators.elements import BEGINNING
 from windrow.plan.nodes import Distinct, Filter, Node, Project, QueryPlan, StreamOp
+from windrow.runtime.family_programs import FamilyProgram, JoinMembership, JoinProgram, clock_name
+from windrow.runtime.member_blocks import FamilyPlace, MemberBlocks
 from windrow.sharing.family import Counters, Family, FamilyMember
-from windrow.sharing.joins.members import JoinSource
-from windrow.sharing.joins.readers import ResultGrouping
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.joins.registry import ALONE, JoinedQuery, JoinFamily
 from windrow.sharing.query_group import Shown
-from windrow.sharing.recognise import FamilySource, Recognised
+from windrow.sharing.recognise import Recognised
 from windrow.sharing.registry import FEW_ROWS, Functions, Rate, Registry, Served
 from windrow.sharing.windows import PAIRED
-
-_unpacked: OrderedDict[str, Any] = OrderedDict()
-"""Queries by the uid of their membership: a new deployment unpacks only who is new."""
-
-
-Q = TypeVar("Q", Recognised, RecognisedJoin)
-
-
-class Membership(Generic[Q]):
-    """A query's place in its family: `uid` tells it from others that had its name.
-
-    It is packed once for all deployments that ship it, and unpacked by a process when it is first looked at.
-    """
-
-    def __init__(self, query: Q, epoch: int, synopsis: int | None) -> None:
-        self.uid, self.epoch, self.synopsis = uuid.uuid4().hex, epoch, synopsis
-        self._query: Q | None = query
-        self._packed: bytes | None = None
-
-    @property
-    def query(self) -> Q:
-        """The query as it was recognised."""
-        if self._query is None:
-            found = _unpacked.get(self.uid)
-            if found is None:
-                assert self._packed is not None
-                found = _unpacked[self.uid] = pickle.loads(self._packed)
-                while len(_unpacked) > 1 << 14:
-                    _unpacked.popitem(last=False)
-            self._query = found
-        return self._query
-
-    def __getstate__(self) -> tuple[str, int, int | None, bytes]:
-        if self._packed is None:
-            self._packed = pickle.dumps(self.query)
-        return (self.uid, self.epoch, self.synopsis, self._packed)
-
-    def __setstate__(self, state: tuple[str, int, int | None, bytes]) -> None:
-        self.uid, self.epoch, self.synopsis, self._packed = state
-        self._query = None
-
-
-@dataclass(frozen=True)
-class FamilyProgram:
-    """A family as tasks see it: its rows, and who has joined, by name."""
-
-    name: str
-    source: FamilySource
-    slicing: str
-    epoch: int
-    members: Mapping[str, Membership[Recognised]]
-
-    def home(self, partitions: int) -> int:
-        """The partition that has what is not divided by keys."""
-        return int(self.name[1:]) % partitions
-
-
-@dataclass(frozen=True)
-class JoinProgram:
-    """A shared join as tasks see it: its streams and keys, and who has joined, by name."""
-
-    name: str
-    source: JoinSource
-    epoch: int
-    members: Mapping[str, Membership[RecognisedJoin]]
-
-    def home(self, partitions: int) -> int:
-        """The partition that has what is not divided by keys."""
-        return int(self.name[1:]) % partitions
-
-    def query(self, name: str) -> RecognisedJoin:
-        """A member by its name."""
-        return self.members[name].query
-
-    @cached_property
-    def groupings(self) -> tuple[ResultGrouping, ...]:
-        """How results are told apart, in an order that every task agrees on."""
-        members = [m.query.member for m in self.members.values()]
-        return tuple(dict.fromkeys(ResultGrouping(m.keys, m.counted) for m in members))
-
-    def reads(self, side: int) -> frozenset[str]:
-        """The columns of one side that somebody reads."""
-        return self._reads[side]
-
-    @cached_property
-    def _reads(self) -> tuple[frozenset[str], ...]:
-        members = [m.query.member for m in self.members.values()]
-        return tuple(self.source.reads(side).union(*(m.reads(side) for m in members)) for side in (0, 1))
-
-    def __getstate__(self) -> dict[str, object]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("groupings", "_reads")}
 
 
 @dataclass(frozen=True)
@@ -129,7 +36,13 @@ class SharedQuery:
     uid: str
     plan: QueryPlan
     family: str
+    epoch: int
     retain: None = None
+
+    @property
+    def clock(self) -> str:
+        """The name of its clock."""
+        return clock_name(self.family, self.epoch)
 
     @property
     def schema(self) -> dict[str, pa.DataType]:
@@ -158,9 +71,7 @@ class SharedQuery:
 
 
 Place = tuple[str, int, int | None]
-Token = (
-    tuple[Served, Membership[Recognised], FamilyMember, Place] | tuple[JoinedQuery, Membership[RecognisedJoin], Place]
-)
+Token = tuple[Served, FamilyPlace, FamilyMember, Place] | tuple[JoinedQuery, JoinMembership, Place]
 """What is needed to take back a query that was removed."""
 
 
@@ -178,9 +89,11 @@ class Sharing(Registry):
         super().__init__(functions, sharing, slicing, rate)
         self.partitions = partitions
         self.names: dict[object, str] = {}  # of the families
-        self.members: dict[str, Membership[Recognised]] = {}
-        self.join_members: dict[str, Membership[RecognisedJoin]] = {}
+        self.members: dict[str, FamilyPlace] = {}
+        self.of_family: dict[str, MemberBlocks] = {}
+        self.join_members: dict[str, JoinMembership] = {}
         self.places: Names[Place] = Names()  # as the home keeps them: family, epoch, synopsis
+        self.on_clock: Counter[str] = Counter()  # queries by clock
         self.period: Callable[[Recognised], int] = lambda query: query.member.window.slide  # at which each is to run
         self._next = 0
         self._saved: Mapping[str, Any] | None = None  # what a home was left with, while it is taken up again
@@ -228,10 +141,10 @@ class Sharing(Registry):
             self._next += 1
             self.names[source] = f"+{self._next}"
         entry = self.joins.enter(query, entry)
-        member = self.join_members[name] = Membership(query, entry.epoch, None)
-        self.places = self.places.put(name, (self.names[source], entry.epoch, None))
+        member = self.join_members[name] = JoinMembership(query, entry.epoch)
+        self._take_place(name, (self.names[source], entry.epoch, None))
         self._join_programs.pop(self.names[source], None)
-        return SharedQuery(member.uid, query.plan, self.names[source])
+        return SharedQuery(member.uid, query.plan, self.names[source], entry.epoch)
 
     def admit(self, query: Recognised | RecognisedJoin, known: bool = False) -> SharedQuery:
         """Let a query that has been recognised join its family."""
@@ -256,11 +169,34 @@ class Sharing(Registry):
             family.join(query.member)
             self.readmitted |= left is not None
         entry = family.joined[name]
-        member = Membership(query, entry.epoch, entry.synopsis)
-        self.members[name], self.served[name] = member, Served(query, family)
-        self.places = self.places.put(name, (self.names[key], entry.epoch, entry.synopsis))
+        member = FamilyPlace(query, entry.epoch, entry.synopsis)
+        self._put(name, self.names[key], member)
+        self.served[name] = Served(query, family)
+        self._take_place(name, (self.names[key], entry.epoch, entry.synopsis))
         self._programs.pop(self.names[key], None)
-        return SharedQuery(member.uid, query.plan, self.names[key])
+        return SharedQuery(member.uid, query.plan, self.names[key], entry.epoch)
+
+    def _put(self, name: str, family: str, member: FamilyPlace) -> None:
+        self.members[name] = member
+        if family not in self.of_family:
+            self.of_family[family] = MemberBlocks()
+        self.of_family[family].add(name, member)
+
+    def _take_place(self, name: str, place: Place) -> None:
+        self.places = self.places.put(name, place)
+        self.on_clock[clock_name(*place[:2])] += 1
+
+    def _give_up_place(self, name: str) -> None:
+        clock = clock_name(*self.places[name][:2])
+        self.places = self.places.without(name)
+        self.on_clock[clock] -= 1
+        if not self.on_clock[clock]:
+            del self.on_clock[clock]
+
+    def left_on(self, name: str) -> str | None:
+        """The clock that a query had when its home was left, while that is taken up again."""
+        left = None if self._saved is None else self._saved["queries"].get(name)
+        return None if left is None else clock_name(*left[:2])
 
     def remove(self, name: str) -> None:
         """Serve a query no longer."""
@@ -268,7 +204,7 @@ class Sharing(Registry):
             source = self.joins.served[name].query.source
             self.joins.remove(name)
             self.join_members.pop(name)
-            self.places = self.places.without(name)
+            self._give_up_place(name)
             self._join_programs.pop(self.names[source], None)
             if source not in self.joins.families:
                 del self.names[source]
@@ -276,10 +212,11 @@ class Sharing(Registry):
         key = self.key(self.served[name].query)
         super().remove(name)
         self.members.pop(name)
-        self.places = self.places.without(name)
+        self.of_family[self.names[key]].remove(name)
+        self._give_up_place(name)
         self._programs.pop(self.names[key], None)
         if key not in self.families:
-            del self.names[key]
+            del self.of_family[self.names[key]], self.names[key]
 
     def token(self, name: str) -> Token:
         """What `reinstate` needs to take a query back that is removed."""
@@ -296,7 +233,7 @@ class Sharing(Registry):
             self.names.setdefault(source, place[0])
             self.joins.enter(joined.query, joined)
             self.join_members[joined.query.plan.name] = mine
-            self.places = self.places.put(joined.query.plan.name, place)
+            self._take_place(joined.query.plan.name, place)
             self._join_programs.pop(place[0], None)
             return
         served, member, entry, place = token
@@ -304,8 +241,9 @@ class Sharing(Registry):
         self.families.setdefault(key, served.family)
         self.names.setdefault(key, place[0])
         served.family.serve(entry)
-        self.served[name], self.members[name] = served, member
-        self.places = self.places.put(name, place)
+        self.served[name] = served
+        self._put(name, place[0], member)
+        self._take_place(name, place)
         self._programs.pop(place[0], None)
 
     def count(self, family: str, counted: Counters) -> None:
@@ -330,9 +268,9 @@ class Sharing(Registry):
         for key, family in self.families.items():
             name = self.names[key]
             if name not in self._programs:
-                members = {n: self.members[n] for n in family.joined}
-                source = next(iter(self.served[n].query.source for n in members))
-                self._programs[name] = FamilyProgram(name, source, self.slicing, family.epoch, members)
+                blocks = self.of_family[name].blocks()
+                source = self.served[next(iter(family.joined))].query.source
+                self._programs[name] = FamilyProgram(name, source, self.slicing, family.epoch, blocks)
         self._programs = {self.names[key]: self._programs[self.names[key]] for key in self.families}
         return dict(self._programs)
 
@@ -376,11 +314,6 @@ class Sharing(Registry):
     def settled(self) -> None:
         """All queries of the home are back: those that come from now on are new."""
         self._saved = None
-
-
-def has_deadline(plan: QueryPlan) -> bool:
-    """Whether a query that shares can be answered late: its period is a deadline, and each answer is by itself."""
-    return plan.emit.at_most and plan.emit.op is StreamOp.RSTREAM
 
 
 def _local_above(query: Recognised | RecognisedJoin) -> bool:

@@ -2,7 +2,8 @@
 
     stage 0 ── ExchangedRows, StreamMark, HistoryStart, SharedRows | FamilyPartials, PartialCounts, JoinRows ──► stage 1
     stage 1 ── ExchangedRows, Clocks, JoinSums ──► stage 2 ...
-    any stage ── Answer, SharedAnswer, LateRows, SetAside, StreamFailed, Shed, QueryFailed, TaskReport ──► driver
+    any stage ── Answer, WrittenAnswer, SharedAnswer, LateRows, SetAside, StreamFailed, Shed, QueryFailed, TaskReport
+                                                                                                           ──► driver
 
 An envelope says which partition a message is for and which task sent it. Messages for the driver pass through later
 stages untouched. In process they are handed over as they are; between processes they travel as `wire` encodes them. A
@@ -126,6 +127,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenAnswer:
+    """Where a task has written what it answers for a query (`kept_answers`)."""
+
+    query: str
+    refs: tuple[RunRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SharedAnswer:
     """Answers of many queries of one family."""
 
@@ -200,7 +209,7 @@ ForTasks = (
     | JoinRows
     | JoinSums
 )
-ForDriver = Answer | SharedAnswer | LateRows | SetAside | StreamFailed | Shed | QueryFailed | TaskReport
+ForDriver = Answer | WrittenAnswer | SharedAnswer | LateRows | SetAside | StreamFailed | Shed | QueryFailed | TaskReport
 Message = ForTasks | ForDriver
 
 

@@ -12,13 +12,12 @@ and then it is given up; both are said.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import pyarrow as pa
 
 from windrow.errors import BindingError, StateError, WindrowError
 from windrow.runtime.delivery import OUTBOX
+from windrow.runtime.kept_answers import AnyAnswer, KeptAnswer, MapTasks, rows_of
 from windrow.runtime.outlet import AttachedSink, Outlet
 from windrow.runtime.tick import Ticker
 from windrow.sinks import RelationSink, Sink
@@ -30,8 +29,9 @@ LOG = logging.getLogger("windrow.engine")
 class Outbox:
     """The sinks of all queries; used between ticks and by the thread that runs them."""
 
-    def __init__(self, ticker: Ticker, outlets: Mapping[str, Outlet]) -> None:
-        self._ticker, self._outlets = ticker, outlets
+    def __init__(self, ticker: Ticker, outlets: Mapping[str, Outlet], tasks: MapTasks | None = None) -> None:
+        """`tasks`: runs a function over values in tasks."""
+        self._ticker, self._outlets, self._tasks = ticker, outlets, tasks
         self._given_up: dict[str, dict[str, str]] = {}  # by query and sink, why
 
     # who is there
@@ -42,13 +42,13 @@ class Outbox:
         name = name or _free(kind, outlet)
         if name in outlet.sinks:
             raise BindingError(f'query "{outlet.name}" has a sink "{name}"', hint="choose another name, or detach it")
-        made = AttachedSink(outlet.name, name, sink, kind, OUTBOX if bound is None else bound)
+        made = AttachedSink(outlet.name, name, sink, kind, OUTBOX if bound is None else bound, self._tasks)
         manifest = self._ticker.manifest
         known = manifest.sinks.get(key)
         reached = -1 if known is None else known.get(name, manifest.tick)  # a home without this knowledge keeps all
         for (query, tick), refs in sorted(manifest.outputs.items(), key=lambda entry: entry[0]):
             if query == key and tick > reached and not isinstance(sink, RelationSink):  # which is filled anew
-                made.add_kept(tick, self._loader(refs), _size(refs))
+                made.add_kept(tick, self._kept(refs))
         outlet.sinks[name] = made
         self._given_up.get(key, {}).pop(name, None)
         return made
@@ -63,6 +63,12 @@ class Outbox:
             raise BindingError(f'query "{outlet.name}" has no sink "{name}"', hint=f"its sinks: {names}")
         self._given_up.get(key, {}).pop(name, None)
         self._ticker.forget_sink(key, name)
+        if sink is not None:
+            sink.close()
+
+    def put_off(self, key: str, name: str) -> None:
+        """Close a sink that another is about to take the place of: what waits for it waits for that."""
+        sink = self._outlets[key].sinks.pop(name, None)
         if sink is not None:
             sink.close()
 
@@ -103,14 +109,14 @@ class Outbox:
         group = self._ticker.groups.live.get(key)
         return group is not None and any(name.lower() in self._ticker.queries for name in group.instances)
 
-    def outputs(self, answers: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    def outputs(self, answers: Mapping[str, AnyAnswer]) -> dict[str, AnyAnswer]:
         """The answers of a tick that a crash before their sinks have them would lose."""
-        found = {}
-        for query, table in answers.items():
+        found: dict[str, AnyAnswer] = {}
+        for query, each in answers.items():
             key = query.lower()
             outlet = self._outlets[key]
-            if table.num_rows and (outlet.sinks or outlet.log is not None or self.missing(key)):
-                found[key] = table
+            if each.num_rows and (outlet.sinks or outlet.log is not None or self.missing(key)):
+                found[key] = each
         return found
 
     def reached(self, tick: int) -> dict[str, dict[str, int]]:
@@ -136,24 +142,25 @@ class Outbox:
         self._given_up.setdefault(key, {})[name] = why
         return False
 
-    def deliver(self, number: int, answers: Mapping[str, pa.Table]) -> None:
+    def deliver(self, number: int, answers: Mapping[str, AnyAnswer]) -> None:
         """Hand the answers of a tick that is committed over."""
         outputs = self._ticker.manifest.outputs
-        for query, table in answers.items():
+        for query, found in answers.items():
             outlet = self._outlets[query.lower()]
             if outlet.log is not None:
-                outlet.log.write(query, number, table)
+                outlet.log.write(query, number, rows_of(found))
             refs = outputs.get((query.lower(), number))
-            for sink in outlet.sinks.values() if table.num_rows else ():
-                sink.add(number, table, self._loader(refs) if refs else None, _size(refs) if refs else table.nbytes)
-            outlet.recent.add(number, table)
+            kept = found if isinstance(found, KeptAnswer) else self._kept(refs) if refs else None
+            for sink in outlet.sinks.values() if found.num_rows else ():
+                sink.add(number, found, kept)
+            outlet.recent.add(number, found)
 
     def redeliver(self) -> None:
         """After a crash between manifest and log: write the last answers again."""
         for (key, number), refs in self._ticker.manifest.outputs.items():
             outlet = self._outlets.get(key)
             if outlet is not None and outlet.log is not None and number == self._ticker.manifest.tick:
-                outlet.log.write(outlet.name, number, self._loader(refs)())
+                outlet.log.write(outlet.name, number, self._kept(refs).table())
 
     def status(self) -> dict[str, Any]:
         """Every sink, by query and name; what waits, since when, and what is wrong."""
@@ -168,9 +175,8 @@ class Outbox:
                 found[outlet.name] = each
         return found
 
-    def _loader(self, refs: tuple[RunRef, ...]) -> Callable[[], pa.Table]:
-        runs = self._ticker.store.runs
-        return lambda: pa.concat_tables([runs.read(ref).table for ref in refs])
+    def _kept(self, refs: tuple[RunRef, ...]) -> KeptAnswer:
+        return KeptAnswer(self._ticker.store.runs, refs)
 
 
 def _size(refs: tuple[RunRef, ...]) -> int:

@@ -1,7 +1,8 @@
 """Where a query's answers go: the most recent ones in memory (bounded), subscribers, and sinks.
 
 What is remembered is a log by tick: whoever has everything up to a tick can ask what came after it, and is told when
-some of that is gone. Subscribers and sinks take answers in threads of their own (`delivery`).
+some of that is gone. Subscribers and sinks take answers in threads of their own (`delivery`). Long answers are
+references (`kept_answers`), and read when somebody asks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import pyarrow as pa
 
 from windrow.operators.at_exit import gate
 from windrow.runtime.delivery import OUTBOX, Delivery
-from windrow.sinks import RelationSink, Sink
+from windrow.runtime.kept_answers import BOUND, AnyAnswer, KeptAnswer, MapTasks, rows_of, write_by_tasks
+from windrow.sinks import PartSink, RelationSink, Sink
 from windrow.sinks.answer_log import AnswerLog
 from windrow.store.failpoints import reach
 
@@ -34,7 +36,7 @@ class Recent:
     def __init__(self, empty: pa.Table, begun: int = 0, limit: int = RECENT_ROWS) -> None:
         """`begun`: the newest tick when the query was registered, or its home opened."""
         self._empty, self._limit = empty, limit
-        self._ticks: deque[tuple[int, pa.Table]] = deque()
+        self._ticks: deque[tuple[int, AnyAnswer]] = deque()
         self._held, self._gone = 0, begun
         self._lock = threading.Lock()
         self.rows = 0
@@ -57,17 +59,17 @@ class Recent:
 
         return end
 
-    def add(self, tick: int, table: pa.Table) -> None:
+    def add(self, tick: int, found: AnyAnswer) -> None:
         """Remember the answer of a tick and tell the subscribers."""
         with self._lock:
-            self._ticks.append((tick, table))
-            self._held += table.num_rows
-            self.rows += table.num_rows
+            self._ticks.append((tick, found))
+            self._held += found.num_rows
+            self.rows += found.num_rows
             while self._held > self._limit and len(self._ticks) > 1:
                 self._gone, oldest = self._ticks.popleft()
                 self._held -= oldest.num_rows
         for delivery, callback in list(self.subscribers.items()):
-            delivery.add(tick, table.nbytes, lambda call=callback: call(table))  # type: ignore[misc]
+            delivery.add(tick, found.nbytes, lambda call=callback: call(rows_of(found)))  # type: ignore[misc]
 
     def after(self, tick: int) -> list[tuple[int, pa.Table]] | None:
         """What came after a tick, by tick; None if some of it is gone."""
@@ -75,7 +77,8 @@ class Recent:
             if tick < self._gone:
                 return None
             newer = takewhile(lambda entry: entry[0] > tick, reversed(self._ticks))
-            return list(newer)[::-1]
+            found = list(newer)[::-1]
+        return [(number, rows_of(each)) for number, each in found]
 
     def table(self) -> pa.Table:
         """What is remembered, in order."""
@@ -84,28 +87,42 @@ class Recent:
     def up_to(self) -> tuple[int, pa.Table]:
         """What is remembered, in order, and the tick up to which that is all there was."""
         with self._lock:
-            tables = [table for _, table in self._ticks]
+            found = [each for _, each in self._ticks]
             tick = self._ticks[-1][0] if self._ticks else self._gone
-        return tick, pa.concat_tables([self._empty, *tables]).combine_chunks()
+        return tick, pa.concat_tables([self._empty, *map(rows_of, found)]).combine_chunks()
 
 
 class AttachedSink:
     """A sink of a query, and what waits for it; at most about `bound` bytes may."""
 
-    def __init__(self, query: str, name: str, sink: Sink, kind: str, bound: int = OUTBOX) -> None:
-        self.query, self.name, self.sink, self.kind = query, name, sink, kind
+    def __init__(
+        self, query: str, name: str, sink: Sink, kind: str, bound: int = OUTBOX, tasks: MapTasks | None = None
+    ) -> None:
+        """`tasks`: runs a function over values in tasks."""
+        self.query, self.name, self.sink, self.kind, self._tasks = query, name, sink, kind, tasks
         self.delivery = Delivery(f'sink {name} of query "{query}"', retried=True, bound=bound)
 
-    def add(self, tick: int, table: pa.Table, load: Callable[[], pa.Table] | None, size: int) -> None:
-        """Write the answer of a tick when its turn comes; `load` reads it back if it must not wait in memory."""
-        if load is not None and self.delivery.bytes + size > HELD:
-            self.add_kept(tick, load, size)
+    def add(self, tick: int, found: AnyAnswer, kept: KeptAnswer | None) -> None:
+        """Write the answer of a tick when its turn comes; `kept`: where it lies if it need not wait in memory."""
+        size = found.nbytes if kept is None else kept.nbytes
+        if kept is not None and (found is kept or self.delivery.bytes + size > HELD):
+            self.add_kept(tick, kept)
         else:
-            self.delivery.add(tick, size, lambda: self._write(tick, table))
+            self.delivery.add(tick, size, lambda: self._write(tick, rows_of(found)))
 
-    def add_kept(self, tick: int, load: Callable[[], pa.Table], size: int) -> None:
-        """Write an answer that a home has kept."""
-        self.delivery.add(tick, size, lambda: self._write(tick, load()))
+    def add_kept(self, tick: int, kept: KeptAnswer) -> None:
+        """Write an answer that lies in a home."""
+        self.delivery.add(tick, kept.nbytes, lambda: self._write_kept(tick, kept))
+
+    def _write_kept(self, tick: int, kept: KeptAnswer) -> None:
+        """Write an answer from its files: by tasks, where the sink can take parts."""
+        sink = self.sink
+        if self._tasks is None or not isinstance(sink, PartSink) or (len(kept.refs) < 2 and kept.nbytes < BOUND):
+            self._write(tick, kept.table())
+            return
+        with gate:
+            write_by_tasks(sink, self.query, tick, kept, self._tasks)
+        reach("after sinks")
 
     def fill(self, tick: int, relation: pa.Table) -> None:
         """Begin with a relation as it is after a tick."""

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.analytic import AnalyticOperator
+from windrow.operators.asof import AsofOperator
 from windrow.operators.bag import BagOperator
 from windrow.operators.changes import Appearing, Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
@@ -41,8 +42,9 @@ from windrow.operators.linear import (
 from windrow.operators.materialize import Materialize
 from windrow.operators.quantise import QuantiseOperator
 from windrow.operators.route import AdmitOperator, RouteOperator
-from windrow.operators.sample import Moments, Restore, Sample, Snapshots
+from windrow.operators.sample import Moments, RepeatPeriods, Restore, Sample, Snapshots
 from windrow.operators.session import SessionAggregate, SessionWindow
+from windrow.operators.summary_aggregate import PeriodicSummary
 from windrow.operators.top_n import TopNOperator
 from windrow.operators.totals import Totals
 from windrow.operators.window import RangeWindow, RowsWindow
@@ -59,6 +61,7 @@ STATELESS = (
     ProjectOperator,
     CallOperator,
     Bounds,
+    RepeatPeriods,
     UnnestOperator,
     Pad,
     UnionOperator,
@@ -124,7 +127,7 @@ def _ahead(
     while at is not None:
         operator = flow.steps[at].operator
         match operator:
-            case ContinuousAggregate() | GridAggregate() | Totals():
+            case ContinuousAggregate() | GridAggregate() | PeriodicSummary() | Totals():
                 wanted = Partitioning(How.COLUMNS, operator.keys) if operator.keys else ONE
             case RowsWindow() | TopNOperator() | AnalyticOperator():
                 wanted = Partitioning(How.COLUMNS, operator.partition) if operator.partition else ONE
@@ -175,7 +178,9 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
     match operator:
         case JoinOperator() | AggregateDeltas():
             return _join(operator, inputs)
-        case ContinuousAggregate() | GridAggregate() | Totals():
+        case AsofOperator():
+            return _asof(operator, inputs)
+        case ContinuousAggregate() | GridAggregate() | PeriodicSummary() | Totals():
             return [_by(operator.keys, inputs[0])]
         case RowsWindow() | TopNOperator() | AnalyticOperator():
             return [_by(operator.partition, inputs[0])]
@@ -231,6 +236,16 @@ def _join(join: JoinOperator | AggregateDeltas, inputs: Sequence[Partitioning]) 
     for i, partitioning in zip(moving, partitionings, strict=True):
         wanted[i] = partitioning
     return wanted
+
+
+def _asof(join: AsofOperator, inputs: Sequence[Partitioning]) -> list[Partitioning]:
+    """Equal keys together, else everything in one place; a table is everywhere, so left rows stay where they are."""
+    if inputs[1] is EVERYWHERE:
+        return [ANY, EVERYWHERE]
+    if not join.equalities:
+        return [ONE, ONE]
+    left, right, _ = zip(*join.equalities, strict=True)
+    return [Partitioning(How.COLUMNS, left), Partitioning(How.COLUMNS, right)]
 
 
 def _shared(join: JoinOperator | AggregateDeltas, moving: Sequence[int]) -> list[list[str]]:
@@ -299,7 +314,7 @@ def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[st
                 pass
             case ProjectOperator():
                 names = {n: names[f.copies] for n, f in operator.outputs if f.copies in names}
-            case ContinuousAggregate() | GridAggregate():
+            case ContinuousAggregate() | GridAggregate() | PeriodicSummary():
                 return {c for k in operator.keys for c in names.get(k, ())}, False
             case RowsWindow():
                 return {c for k in operator.partition for c in names.get(k, ())}, False

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.operators.elements import BEGINNING, Int64s
+from windrow.operators.row_limit import MOST_ROWS
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.lower import Tuning, lower, lower_archived, lower_kept
 from windrow.plan.nodes import QueryPlan, Scan, routed_scans, scanned
@@ -21,9 +23,10 @@ from windrow.plan.steps import Dataflow
 from windrow.plan.weights import gate_of
 from windrow.runtime.admission import Quotas
 from windrow.runtime.deadlines import DeadlineProgram
+from windrow.runtime.family_programs import FamilyProgram, JoinProgram
 from windrow.runtime.heavy_keys import Since, hashes
 from windrow.runtime.join_choices import Chosen, watch_orders, watch_plan
-from windrow.runtime.membership import FamilyProgram, JoinProgram
+from windrow.runtime.member_blocks import MOST_CONDITIONS
 from windrow.runtime.messages import RunsBySlot, StreamMark
 from windrow.runtime.partitioning import place
 from windrow.runtime.placement import Exchange, Partitioning, Placement
@@ -46,7 +49,8 @@ class QueryProgram:
     """A query as a task sees it; `uid` tells it from others that had its name.
 
     `retain`: not a query of the user's but the history of a stream, kept so long. `materialized`: a relation's present
-    rows are kept. `archived`: its answers are rows with their lifetimes, for an archive.
+    rows are kept. `archived`: its answers are rows with their lifetimes, for an archive. `parted`: they are the answers
+    of several queries. `most_rows`: that an answer may have at one time.
     """
 
     uid: str
@@ -56,14 +60,17 @@ class QueryProgram:
     retain: int | None = None
     materialized: bool = False
     archived: bool = False
+    parted: bool = False
+    most_rows: int = MOST_ROWS
 
     def flow(self) -> Dataflow:
         """The operators, new."""
         if self.retain is not None:
             return lower_kept(self.plan, self.retain)
+        tuning = replace(MEASURING, most_rows=self.most_rows)
         if self.archived:
-            return lower_archived(self.plan, self.functions, MEASURING)
-        return lower(self.plan, self.functions, self.strategy, self.materialized, MEASURING)
+            return lower_archived(self.plan, self.functions, tuning)
+        return lower(self.plan, self.functions, self.strategy, self.materialized, tuning)
 
     @cached_property
     def layout(self) -> ProgramLayout:
@@ -135,6 +142,19 @@ class ProgramLayout:
         return {port: number[exchange] for port, exchange in self.placement.reads.items()}
 
     @cached_property
+    def _running(self) -> dict[tuple[int, int], tuple[int, ...]]:
+        return {}
+
+    def running(self, stage: int, partition: int) -> tuple[int, ...]:
+        """The steps that are computed in a stage of a partition."""
+        known = self._running.get((stage, partition))
+        if known is None:
+            steps = range(len(self.flow.steps))
+            known = tuple(i for i in steps if self.placement.runs(i, stage, partition))
+            self._running[stage, partition] = known
+        return known
+
+    @cached_property
     def last_stage(self) -> int:
         return self.placement.last_stage
 
@@ -162,6 +182,14 @@ class Deployment:
         return found
 
     @cached_property
+    def shown(self) -> dict[str, pa.Schema]:
+        """By stream: the columns that somebody reads, with their types."""
+        return {
+            name: pa.schema([(c, stream.columns[c]) for c in self.reads[name] or stream.columns])
+            for name, stream in self.streams.items()
+        }
+
+    @cached_property
     def wants(self) -> dict[str, tuple[RowBox, ...]]:
         """By stream: boxes of values outside which a row concerns nobody; streams of which every row may are left out.
 
@@ -173,9 +201,9 @@ class Deployment:
             for stream in query.streams:
                 found.setdefault(stream, []).extend((EVERYTHING,) if whole else query.wants.get(stream, (EVERYTHING,)))
         for family in self.families.values():
-            for member in family.members.values():
-                prefixed = _of_stream(member.query.member.condition, family.source.stream)
-                found.setdefault(family.source.stream, []).append(prefixed)
+            tested = (c for block in family.blocks for c in block.conditions)
+            mine = found.setdefault(family.source.stream, [])
+            mine.extend(_of_stream(c, family.source.stream) for c in islice(dict.fromkeys(tested), MOST_CONDITIONS))
         for join in self.joins.values():
             found |= {stream: [EVERYTHING] for stream in join.source.streams}
         return {s: boxes for s, conditions in found.items() if (boxes := row_boxes(conditions)) is not None}
@@ -194,8 +222,7 @@ class Deployment:
         for query in self.queries.values():
             yield ((stream, column.lower()) for stream, column in query.reads)
         for family in self.families.values():
-            for member in family.members.values():
-                yield (tuple(c.lower().split(".", 1)) for c in member.query.columns)  # type: ignore[misc]
+            yield (tuple(c.lower().split(".", 1)) for c in family.columns)  # type: ignore[misc]
         for join in self.joins.values():
             for side, stream in enumerate(join.source.streams):
                 yield ((stream, c.lower()) for c in join.reads(side))
@@ -217,7 +244,7 @@ class Program:
     firsts: Mapping[str, int]  # where clocks would start that have not been reached: the earliest row so far
     tables: Mapping[str, RunRef]  # the present version of each table
     ahead: Mapping[str, int] = field(default_factory=dict)  # by stream: rows beyond this instant are set aside
-    fresh: frozenset[str] = frozenset()  # queries that share and have not had a tick
+    fresh: frozenset[str] = frozenset()  # clocks of queries that share and have not had a tick
     runs: Mapping[tuple[str, int, int], RunsBySlot] = field(default_factory=dict)  # by (query, stage, partition)
     generations: Mapping[tuple[int, int], str] = field(
         default_factory=dict
@@ -227,7 +254,9 @@ class Program:
     heavy: Mapping[str, Mapping[int, Since]] = field(default_factory=dict)  # heavy keys, by query and step
     seen: tuple[StreamMark, ...] = ()  # of streams that nobody reads, known without reading
     deadlines: DeadlineProgram | None = None  # queries whose periods are deadlines, in a live engine
+    answer_bound: int = 1 << 62  # bytes of a query's answer from which on a task keeps it in files
     direct: bool = False  # all tasks run in one process, one partition: rows need not be reduced before they travel
+    most_rows: int = MOST_ROWS  # that an answer may have at one time
 
     def heavy_keys(self, query: str, partitioning: Partitioning) -> Int64s | None:
         """Hashes of the keys that lie apart where rows are partitioned so."""

@@ -55,6 +55,7 @@ class QuestionPlans:
     def __init__(self, catalog: Catalog, extras: Callable[[Travels], Mapping[str, Extra]] | None = None) -> None:
         self.catalog = catalog
         self.relations = {k: q for k, q in catalog.queries.items() if q.has_op}
+        self._others = {k: q for k, q in catalog.queries.items() if k not in self.relations}
         self._tables = dict(catalog.tables)
         for key, query in self.relations.items():
             self._tables[key] = TableDef(query.name, {s: query.root.schema[c] for s, c in query.output})
@@ -83,7 +84,12 @@ class QuestionPlans:
         extras = self._extras(parsed.travels) if self._extras is not None else {}
         more = {k: TableDef(k, e.columns) for k, e in extras.items()}
         seen = Catalog(
-            self.catalog.streams, MappingProxyType({**self._tables, **more}), functions=self.catalog.functions
+            self.catalog.streams,
+            MappingProxyType({**self._tables, **more}),
+            self._others,
+            self.catalog.functions,
+            views=self.catalog.views,
+            macros=self.catalog.macros,
         )
         bound = parsed.bind(seen)
         query = replace(bound, plan=optimize(bound.plan, seen))

@@ -19,13 +19,24 @@ is; a manifest grows by less than `FOLD` declarations.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from windrow.catalog import ArchiveDef, Catalog, QueriesDef, SinkDef, StreamDef, TableDef, TemplateDef
+from windrow.catalog import (
+    ArchiveDef,
+    Catalog,
+    Declared,
+    QueriesDef,
+    SinkDef,
+    SqlFunctionDef,
+    StreamDef,
+    TableDef,
+    TemplateDef,
+    ViewDef,
+)
 from windrow.catalog.names import Names
 from windrow.errors import StateError
 from windrow.plan.nodes import QueryPlan
@@ -36,7 +47,7 @@ from windrow.store.store import Store
 FOLD = 64
 """Declarations in the changes of one manifest, at which the whole catalog is written instead."""
 
-KINDS = ("streams", "tables", "queries", "archives", "templates", "groups", "sinks")
+KINDS = ("streams", "tables", "macros", "views", "queries", "archives", "templates", "groups", "sinks")
 Content = Mapping[str, Any]
 
 
@@ -103,18 +114,22 @@ class SavedCatalog:
                 hint="drop them with the version that wrote the home, and create them again with this one",
             )
         for plain in content["streams"]:
-            catalog = catalog.add(StreamDef(**{**plain, "columns": _columns(plain["columns"])}))
+            catalog = catalog.add(StreamDef(**{**plain, "columns": columns_of_text(plain["columns"])}))
         for plain in content["tables"]:
             valid = plain["valid"]
             catalog = catalog.add(
-                TableDef(**{**plain, "columns": _columns(plain["columns"]), "valid": tuple(valid) if valid else None})
+                TableDef(
+                    **{**plain, "columns": columns_of_text(plain["columns"]), "valid": tuple(valid) if valid else None}
+                )
             )
         from windrow import cql
         from windrow.optimize import optimize
 
-        for plain in content["queries"]:
-            plan = cql.compile_select(plain["text"], catalog, plain["name"])
-            catalog = catalog.add(optimize(plan, catalog, off=without, strategy=self.strategy))
+        for kind, plain in _in_order(content):
+            found = _declared(kind, plain, catalog)
+            if isinstance(found, QueryPlan):
+                found = optimize(found, catalog, off=without, strategy=self.strategy)
+            catalog = catalog.add(found)
         for plain in content.get("archives", ()):
             (statement,) = cql.parse(plain["text"])
             bound = cql.bind(statement, catalog)
@@ -208,7 +223,42 @@ def _table(t: TableDef) -> dict[str, Any]:
 
 
 def _query(q: QueryPlan) -> dict[str, Any]:
-    return {"name": q.name, "text": q.text}
+    return {"name": q.name, "text": q.text, **_needs(q.over)}
+
+
+def _view(v: ViewDef) -> dict[str, Any]:
+    return {"name": v.name, "text": v.plan.text, **_needs(v.plan.over)}
+
+
+def _macro(f: SqlFunctionDef) -> dict[str, Any]:
+    return {"name": f.name, "text": f.text, **_needs(f.calls)}
+
+
+def _needs(names: tuple[str, ...]) -> dict[str, Any]:
+    return {"needs": list(names)} if names else {}
+
+
+def _in_order(content: Content) -> Iterator[tuple[str, Content]]:
+    """Functions, then views and queries, each behind what it needs."""
+    for kinds in (("macros",), ("views", "queries")):
+        waiting = {d["name"].lower(): (kind, d) for kind in kinds for d in content.get(kind, ())}
+        while waiting:
+            ready = [n for n, (_, d) in waiting.items() if not any(m.lower() in waiting for m in d.get("needs", ()))]
+            if not ready:
+                raise StateError(f"{', '.join(waiting)} in the catalog of this home need each other")
+            yield from (waiting.pop(n) for n in ready)
+
+
+def _declared(kind: str, plain: Content, catalog: Catalog) -> Declared:
+    """A function, view or query from its text."""
+    from windrow import cql
+
+    if kind == "queries":
+        return cql.compile_select(plain["text"], catalog, plain["name"])
+    (statement,) = cql.parse(plain["text"])
+    bound = cql.bind(statement, catalog)
+    assert isinstance(bound, cql.CreateView | cql.CreateFunction)
+    return bound.definition
 
 
 def _archive(a: ArchiveDef) -> dict[str, Any]:
@@ -236,7 +286,7 @@ def _edit(before: QueriesDef, after: QueriesDef) -> dict[str, Any]:
 def _group_of(plain: Content) -> QueriesDef:
     from windrow.cql.templates import with_rows
 
-    found = QueriesDef(plain["name"], plain["template"], _columns(plain["parameters"]), plain["table"])
+    found = QueriesDef(plain["name"], plain["template"], columns_of_text(plain["parameters"]), plain["table"])
     for step, what in plain["steps"]:
         if step == "gone":
             found = replace(found, instances=found.instances.without(*what))
@@ -258,7 +308,7 @@ def _sink(s: SinkDef) -> dict[str, Any]:
 
 _PLAIN: Mapping[str, Any] = {
     "streams": _stream, "tables": _table, "queries": _query, "archives": _archive, "templates": _template,
-    "groups": _group, "sinks": _sink,
+    "groups": _group, "sinks": _sink, "views": _view, "macros": _macro,
 }  # fmt: skip
 
 
@@ -266,6 +316,7 @@ def _schema(columns: Mapping[str, pa.DataType]) -> str:
     return base64.b64encode(pa.schema(list(columns.items())).serialize()).decode()
 
 
-def _columns(text: str) -> dict[str, pa.DataType]:
+def columns_of_text(text: str) -> dict[str, pa.DataType]:
+    """The columns of a declaration as it is kept."""
     schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
     return dict(zip(schema.names, schema.types, strict=True))

@@ -23,32 +23,48 @@ import pyarrow as pa
 from windrow.errors import RuntimeFailure
 from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
+from windrow.operators.row_limit import MOST_ROWS
 from windrow.operators.state.run import Run
 from windrow.runtime.deadlines import DeadlineProgram, evaluated
-from windrow.runtime.membership import FamilyProgram, Membership, has_deadline
+from windrow.runtime.family_programs import FamilyProgram
+from windrow.runtime.instances import without_collector
+from windrow.runtime.member_blocks import FamilyPlace, MemberBlock
 from windrow.runtime.messages import Envelope, FamilyPartials, PartialCounts, QueryFailed, SharedAnswer, SharedRows
 from windrow.runtime.program import Program
 from windrow.sharing.family import Counters, Family, FamilyMember
 from windrow.sharing.finish import Finish, finish, finish_slots, restore_finishes
 from windrow.sharing.member import Kind, Spent
 from windrow.sharing.query_group import Instants
-from windrow.sharing.recognise import FamilySource, Recognised
+from windrow.sharing.recognise import FamilySource
 from windrow.sharing.registry import Functions
 from windrow.sharing.rows import SourceRows
 from windrow.store.runs import RunRef
 
 
-def follow(family: Family, program: FamilyProgram) -> bool:
-    """Let those leave and join who did so on the driver; whether anybody has."""
-    gone = [n for n, e in family.joined.items() if n not in program.members or program.members[n].uid != e.uid]
-    for name in gone:
-        family.leave(name)
-    new = [n for n in program.members if n not in family.joined]
-    for name in new:
-        member = program.members[name]
-        family.serve(FamilyMember(member.query.member, BEGINNING, member.epoch, member.synopsis, uid=member.uid))
+def follow(
+    family: Family, program: FamilyProgram, followed: dict[str, MemberBlock]
+) -> tuple[list[str], dict[str, FamilyPlace]]:
+    """Let those leave and join who did so on the driver: (those who have left, those who have joined).
+
+    `followed`: the blocks of members that were looked at before, by their uids.
+    """
+    now = {b.uid: b for b in program.blocks}
+    gone, new = list[str](), dict[str, FamilyPlace]()
+    for uid in followed.keys() - now.keys():
+        for name, place in followed.pop(uid).members.items():
+            joined, is_ = family.joined.get(name), program.member(name)
+            if joined is not None and joined.uid == place.uid and (is_ is None or is_.uid != place.uid):
+                family.leave(name)
+                gone.append(name)
+    for uid in now.keys() - followed.keys():
+        followed[uid] = now[uid]
+        new |= {n: m for n, m in now[uid].members.items() if n not in family.joined}
+    with without_collector():
+        for place in new.values():
+            member = place.query.member
+            family.serve(FamilyMember(member, BEGINNING, place.epoch, place.synopsis, uid=place.uid))
     family.epoch = program.epoch
-    return bool(gone or new)
+    return gone, new
 
 
 # -- stage 0 -----------------------------------------------------------------------------------------------------------
@@ -65,16 +81,27 @@ class Reducer:
 
     def __init__(self, family_program: FamilyProgram, functions: Functions) -> None:
         self.family = Family(functions, family_program.slicing)
-        self.family_program = replace(family_program, members={})
+        self.family_program = replace(family_program, blocks=())
+        self.followed: dict[str, MemberBlock] = {}
         self.columns: dict[str, pa.DataType] = {}  # that its queries read
 
     def follow(self, family_program: FamilyProgram, functions: Functions, direct: bool) -> None:
         """Do what the driver's family does; `direct`: rows are only passed on."""
         if self.family_program is not family_program:
+            if not self._knows_some_of(family_program):
+                # another engine's family, or all anew: numbers of synopses may come again and mean something else
+                self.family, self.followed = Family(functions, family_program.slicing), {}
             self.family.functions, self.family_program = functions, family_program
             if not direct:
-                follow(self.family, family_program)
-            self.columns = {c: t for m in family_program.members.values() for c, t in m.query.columns.items()}
+                follow(self.family, family_program, self.followed)
+            self.columns = family_program.columns
+
+    def _knows_some_of(self, family_program: FamilyProgram) -> bool:
+        """Whether a block of members, or a member, has been followed before."""
+        if any(block.uid in self.followed for block in family_program.blocks):
+            return True
+        places = ((e, family_program.member(n)) for n, e in self.family.joined.items())
+        return any(place is not None and place.uid == e.uid for e, place in places)
 
 
 def _reducer(program: Program, family_program: FamilyProgram) -> Reducer:
@@ -117,7 +144,7 @@ def reduced(
     wanted: dict[FamilySource, dict[str, pa.DataType]] = {}
     for reducer in reducers:
         wanted.setdefault(reducer.family_program.source, {}).update(reducer.columns)
-    order = None if (np.diff(ts) >= 0).all() else np.argsort(ts, kind="stable")
+    order = None if (ts[1:] >= ts[:-1]).all() else np.argsort(ts, kind="stable")
     taken = {}
     for source, read in wanted.items():
         rows = _source_rows(program, source, read)
@@ -125,7 +152,7 @@ def reduced(
         taken[source] = rows.take(lambda _, given=arrived: given)  # type: ignore[misc]
     for reducer in reducers:
         family_program, family = reducer.family_program, reducer.family
-        names = None if only is None else frozenset(n for n in family_program.members if n.lower() in program.fresh)
+        names = None if only is None else frozenset(family_program.fresh(program.fresh))
         if program.direct:
             yield Envelope(0, sender, SharedRows(family_program.name, *taken[family_program.source], names))
             continue
@@ -191,7 +218,9 @@ class FamilyState:
     refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
     counted: Counters = field(default_factory=Counters)
     followed: bool = False
+    blocks: dict[str, MemberBlock] = field(default_factory=dict)  # of members that were looked at
     deadlines: DeadlineProgram | None = None  # of this tick
+    most_rows: int = MOST_ROWS
 
     def follow(self, family_program: FamilyProgram, functions: Functions) -> None:
         """Do what the driver's family does."""
@@ -199,22 +228,26 @@ class FamilyState:
             return
         self.followed = True
         self.family_program, self.functions, self.family.functions = family_program, functions, functions
-        follow(self.family, family_program)
-        self.family.hold_back(n for n, m in family_program.members.items() if has_deadline(m.query.plan))
-        joined = self.family.joined
-        self.finishes = {n: f for n, f in self.finishes.items() if n in joined and f.is_of(joined[n])}
-        for name, member in family_program.members.items():
-            if name not in self.finishes and self._answers(name):
-                self.finishes[name] = self._finish(member, joined[name].member.kind)
-        self.circuits = [n for n, f in self.finishes.items() if f.circuit is not None]
+        gone, new = follow(self.family, family_program, self.blocks)
+        late = {n for b in family_program.blocks for n in b.late}
+        if late != self.family.deadlines:
+            self.family.hold_back(late)
+        for name in gone:
+            self.finishes.pop(name, None)
+        for name, place in new.items():
+            if self._answers(name):
+                self.finishes[name] = self._finish(place, place.query.member.kind)
+        if gone:
+            self.circuits = [n for n in self.circuits if n in self.finishes]
+        self.circuits += [n for n in new if n in self.finishes and self.finishes[n].circuit is not None]
         self.alike = {kind: f for kind, f in self.alike.items() if f.functions is functions}
 
-    def _finish(self, member: Membership[Recognised], kind: Kind) -> Finish:
+    def _finish(self, member: FamilyPlace, kind: Kind) -> Finish:
         """What stands above the aggregate of a query; one for all of a kind where that is the same."""
         known = self.alike.get(kind)
         if known is not None:
             return known
-        made = Finish(member.query, self.functions)
+        made = Finish(member.query, self.functions, self.most_rows)
         made.uid = member.uid
         if made.alike:
             self.alike[kind] = made
@@ -237,12 +270,13 @@ class FamilyState:
 
     def advance(self, frontier: int, starts: Mapping[str, int], out: list[Envelope]) -> None:
         """Add what came to the state, and answer what is due."""
-        for name in list(self.family.unstarted):
-            start = starts.get(name.lower())
+        for epoch in list(self.family.unstarted):
+            start = starts.get(self.family_program.clock(epoch))
             if start is not None and start <= frontier:
-                self.family.begin(name, start)
-                if name in self.finishes:
-                    self.finishes[name].start(start)
+                begun = self.family.begin_epoch(epoch, start)
+                for name in begun if self.circuits else ():
+                    if name in self.finishes:
+                        self.finishes[name].start(start)
         self.family.counters = self.counted
         for rows in self.rows:
             self.family.settle(rows.ts, rows.columns, rows.members)
@@ -301,7 +335,8 @@ def recalled(program: Program, family_program: FamilyProgram, partition: int, kn
 
 def _restored(program: Program, family_program: FamilyProgram, partition: int, functions: Functions) -> FamilyState:
     held = FamilyState(family_program, Family(functions, family_program.slicing), partition,
-                      family_program.home(program.partitions) == partition, functions)  # fmt: skip
+                      family_program.home(program.partitions) == partition, functions,
+                      most_rows=program.most_rows)  # fmt: skip
     held.follow(family_program, functions)
     slots = program.runs.get((family_program.name, 1, partition), {})
     state: dict[str, tuple[Run, ...]] = {}
@@ -309,14 +344,18 @@ def _restored(program: Program, family_program: FamilyProgram, partition: int, f
         state[slot] = held.saved[slot] = tuple(program.store.read(r) for r in refs)
         held.refs |= {r.uid: r for r in refs}
     held.family.hold(state, program.previous)
-    for name in held.family.joined:
-        if name.lower() not in program.fresh:
-            held.family.done(name)
-            start = program.starts.get(name.lower())
-            if start is not None and start <= program.previous:
-                held.family.begin(name, start)
+    for epoch in list(held.family.unstarted):
+        clock = family_program.clock(epoch)
+        if clock in program.fresh:
+            continue
+        held.family.done_epoch(epoch)
+        start = program.starts.get(clock)
+        if start is not None and start <= program.previous:
+            begun = held.family.begin_epoch(epoch, start)
+            for name in begun if held.circuits else ():
                 mine = held.finishes.get(name)
                 if mine is not None and mine.circuit is not None:
                     mine.circuit.started, mine.circuit.frontier = True, program.previous
-    restore_finishes(held.finishes, state, program.fresh, program.previous)
+    fresh = set(family_program.fresh(program.fresh)) if held.circuits else set()
+    restore_finishes(held.finishes, state, fresh, program.previous)
     return held

@@ -21,8 +21,9 @@ from windrow.operators import scalar
 from windrow.operators.aggregates.vectors import validity
 from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
+from windrow.operators.row_limit import MOST_ROWS
 from windrow.operators.state.run import Run
-from windrow.runtime.membership import JoinProgram
+from windrow.runtime.family_programs import JoinProgram
 from windrow.runtime.messages import Envelope, JoinRows, JoinSums, QueryFailed, SharedAnswer
 from windrow.runtime.program import Program
 from windrow.sharing.family import Counters
@@ -92,6 +93,7 @@ class JoinAnswers:
     saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
     counted: Counters = field(default_factory=Counters)
+    most_rows: int = MOST_ROWS
 
     def follow(self, join: JoinProgram, functions: Functions) -> None:
         """Let those leave and join who did so on the driver."""
@@ -101,7 +103,7 @@ class JoinAnswers:
         for name, member in join.members.items():
             query = join.query(name)
             if name not in self.finishes and (self.home or query.member.keys):
-                made = self.finishes[name] = Finish(query, functions)
+                made = self.finishes[name] = Finish(query, functions, self.most_rows)
                 made.uid = member.uid
 
     def receive(self, message: JoinSums) -> None:
@@ -111,7 +113,7 @@ class JoinAnswers:
     def advance(self, frontier: int, starts: Mapping[str, int], out: list[Envelope]) -> None:
         """Answer and finish what came."""
         for name, mine in self.finishes.items():
-            start = starts.get(name.lower())
+            start = starts.get(self.join.clock(name))
             if start is not None and start <= frontier:
                 mine.start(start)
         members = [self.join.query(name).member for name in self.join.members]
@@ -142,11 +144,13 @@ class JoinAnswers:
     def restore(self, state: Mapping[str, tuple[Run, ...]], program: Program) -> None:
         """Take back what `slots` named."""
         for name, mine in self.finishes.items():
-            start = program.starts.get(name.lower())
-            begun = start is not None and start <= program.previous and name.lower() not in program.fresh
+            clock = self.join.clock(name)
+            start = program.starts.get(clock)
+            begun = start is not None and start <= program.previous and clock not in program.fresh
             if mine.circuit is not None and begun:
                 mine.circuit.started, mine.circuit.frontier = True, program.previous
-        restore_finishes(self.finishes, state, program.fresh, program.previous)
+        fresh = {n for n in self.finishes if self.join.clock(n) in program.fresh}
+        restore_finishes(self.finishes, state, fresh, program.previous)
 
 
 # -- stage 1 -----------------------------------------------------------------------------------------------------------
@@ -191,7 +195,7 @@ class JoinState:
         if frontier == BEGINNING:
             return
         for name, reader in self.operator.readers.items():
-            start = starts.get(name.lower())
+            start = starts.get(self.join.clock(name))
             if reader.start == BEGINNING and start is not None and start <= frontier:
                 self.operator.begin(name, start)
         before = self.operator.pairs
@@ -249,12 +253,13 @@ def recalled_join(program: Program, join: JoinProgram, partition: int, known: Jo
     if known is None:
         known = JoinState(join, SharedJoin(join.source), partition, program.partitions)
         if program.partitions == 1:
-            known.answers = JoinAnswers(join, partition, home=True)
+            known.answers = JoinAnswers(join, partition, home=True, most_rows=program.most_rows)
         known.follow(join, functions)
         state = _read(program, join.name, 1, partition, known)
         for name, reader in known.operator.readers.items():
-            start = program.starts.get(name.lower())
-            if name.lower() not in program.fresh:
+            clock = join.clock(name)
+            start = program.starts.get(clock)
+            if clock not in program.fresh:
                 reader.fresh = False
                 if start is not None and start <= program.previous:
                     reader.start = start
@@ -271,7 +276,8 @@ def recalled_answers(program: Program, join: JoinProgram, partition: int, known:
     """What stands above a shared join, as of the last accepted tick."""
     functions = program.deployment.functions
     if known is None:
-        known = JoinAnswers(join, partition, home=join.home(program.partitions) == partition)
+        home = join.home(program.partitions) == partition
+        known = JoinAnswers(join, partition, home, most_rows=program.most_rows)
         known.follow(join, functions)
         known.restore(_read(program, join.name, 2, partition, known), program)
     else:

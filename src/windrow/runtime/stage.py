@@ -23,8 +23,8 @@ from windrow.plan.steps import in_parts
 from windrow.runtime.exchange import route, share
 from windrow.runtime.heavy_keys import KeyCounts, frequent, fresh
 from windrow.runtime.join_choices import JoinMeasurement, follow, report, sampled, scaled
+from windrow.runtime.kept_answers import TaskAnswers
 from windrow.runtime.messages import (
-    Answer,
     Clocks,
     Envelope,
     ExchangedRows,
@@ -58,6 +58,7 @@ class Stage:
         deployed = program.deployment
         self.queries = {n: q for n, q in deployed.queries.items() if stage <= q.layout.last_stage}
         self.out: list[Envelope] = []
+        self.answers = TaskAnswers(program)
         self.marks = dict(program.marks)
         self.firsts: dict[str, int] = {}  # by stream: the least new time; by "query?": of its history
         self.clocks: Clocks | None = None
@@ -90,6 +91,8 @@ class Stage:
         for name in self.queries:
             if name in self.starts and not self._advance(name, queries[name]):
                 del queries[name]
+        for found in self.answers.messages(self.queries):
+            self._send(self.partition, found)
         for message in self.for_families:
             families[message.family].receive(message)
         for family in families.values():
@@ -188,19 +191,21 @@ class Stage:
                 firsts = [self.firsts[s] for s in (*query.streams, f"{name}?") if s in self.firsts]
                 firsts += [program.firsts[name]] if name in program.firsts else []
                 self.starts |= {name: min(firsts)} if firsts else {}
-        if not program.fresh and not program.firsts:  # all clocks of queries that share have started
-            return
-        for family in deployed.families.values():
-            self._start_members(family.members, (family.source.stream, f"{family.name}?"))
-        for join in deployed.joins.values():
-            self._start_members(join.members, join.source.streams)
+        for clock in (*program.fresh, *program.firsts):
+            if clock not in self.starts:
+                self._start_shared(clock)
 
-    def _start_members(self, members: Iterable[str], streams: Iterable[str]) -> None:
-        """Start the clocks of queries that share, at the earliest row of the streams."""
-        firsts, before = [self.firsts[s] for s in streams if s in self.firsts], self.program.firsts
-        for name in (n.lower() for n in members) if firsts or before else ():
-            if name not in self.starts and (firsts or name in before):
-                self.starts[name] = min([*firsts, before.get(name, INF)])
+    def _start_shared(self, clock: str) -> None:
+        """Start a clock of queries that share, at the earliest row of their streams."""
+        deployed, name = self.program.deployment, clock.rpartition("@")[0]
+        if name in deployed.families:
+            streams: tuple[str, ...] = (deployed.families[name].source.stream, f"{name}?")
+        else:
+            streams = deployed.joins[name].source.streams if name in deployed.joins else ()
+        firsts = [self.firsts[s] for s in streams if s in self.firsts]
+        firsts += [self.program.firsts[clock]] if streams and clock in self.program.firsts else []
+        if firsts:
+            self.starts[clock] = min(firsts)
 
     def _recall(self) -> tuple[dict[str, QueryState], dict[str, FamilyState], dict[str, TaskState]]:
         """The operators as of the last accepted tick."""
@@ -235,6 +240,7 @@ class Stage:
         except (StateError, MemoryError):
             raise
         except Exception as error:  # one query must not stop the others
+            self.answers.drop(name)
             self._send(0, QueryFailed(name, as_failure(error, held.query.plan.name)))
             return False
         return True
@@ -247,20 +253,18 @@ class Stage:
         steps, placement = held.flow.steps, held.layout.placement
         if not held.started:
             held.started = True
-            for i, step in enumerate(steps):
-                if placement.runs(i, self.stage, self.partition):
-                    step.start(start)
+            for i in held.layout.running(self.stage, self.partition):
+                steps[i].start(start)
         values: dict[int, Elements] = {}
         arrived: dict[int, Elements] = {}
         chosen = self.program.choices.get(name, {})
-        for i, step in enumerate(steps):
-            if not placement.runs(i, self.stage, self.partition):
-                continue
+        alone = placement.stages[-1] == self.stage
+        for i in held.layout.running(self.stage, self.partition):
+            step = steps[i]
             if step.operator is not None:
                 if i in chosen:
                     follow(step.operator, chosen[i])
                 inputs = [self._input(name, held, i, port, values, arrived) for port in range(len(step.inputs))]
-                alone = placement.stages[-1] == self.stage
                 parts = in_parts(held.flow, i, inputs, self.frontier) if alone else None
                 for part in parts or ():
                     self._answer(name, part)
@@ -367,7 +371,7 @@ class Stage:
 
     def _answer(self, name: str, rows: Elements) -> None:
         if len(rows):
-            self._send(self.partition, Answer(name, rows))
+            self.answers.add(name, self.queries[name], rows)
             self.counters[f"answers.{name}"] = self.counters.get(f"answers.{name}", 0) + len(rows)
 
     def _leave(self, name: str, held: QueryState, values: dict[int, Elements]) -> None:

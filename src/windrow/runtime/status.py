@@ -88,7 +88,7 @@ class TickFigures:
             "tables": {t.definition.name: _table(t) for t in declared.tables.values()},
             "shedding": declared.budgets.status(),
             "queries": {
-                ticker.queries[k].plan.name: self._query(k, o, manifest, state.get(k, (0, 0)))
+                ticker.queries[k].plan.name: self._query(k, o, manifest, state.get(k, (0, 0)), ticker.clock(k))
                 | _shared(ticker, k, state)
                 | {"quality": self.quality(runtime, k)}
                 | {"deadline": None if ticker.deadlines is None else ticker.deadlines.status(k, manifest.frontier)}
@@ -96,7 +96,7 @@ class TickFigures:
                 if k in ticker.queries
             },
             "templates": {
-                g.name: self._query(k, declared.outlets[k], manifest, (0, 0)) | _instances(g, declared.failures)
+                g.name: self._query(k, declared.outlets[k], manifest, (0, 0), k) | _instances(g, declared.failures)
                 for k, g in dict(declared.groups.live).items()
             },
         }
@@ -136,11 +136,13 @@ class TickFigures:
             "kept_bytes": kept[1],
         }
 
-    def _query(self, key: str, outlet: Outlet, manifest: Manifest, state: tuple[int, int]) -> dict[str, Any]:
+    def _query(
+        self, key: str, outlet: Outlet, manifest: Manifest, state: tuple[int, int], clock: str
+    ) -> dict[str, Any]:
         return {
             "answers": outlet.recent.rows,
             "answers_per_second": self._rate(f"answers.{key}"),
-            "clock": manifest.clocks.get(key),
+            "clock": manifest.clocks.get(clock),
             "runs": state[0],
             "state_bytes": state[1],
             "sinks": len(outlet.sinks),

@@ -124,25 +124,25 @@ class PushSource:
     """Rows that the program hands in. An offset counts the tables taken.
 
     With a `spool` they are files until the manifest of their tick is in place, so what was pushed is not lost when the
-    process ends before its tick.
+    process ends before its tick. `taken`: how many have been taken when it is opened; the next ones count from there.
     """
 
-    def __init__(self, spool: Place | None = None) -> None:
+    def __init__(self, spool: Place | None = None, taken: int = 0) -> None:
         self._spool = spool
         self._lock = threading.Lock()
         self._pieces: dict[int, PushedTable | PushedFile] = {}
-        self._last = 0
+        self._last = taken
         if spool is not None:
             for name, size in spool.names().items():
                 if name.endswith(".arrow"):
                     self._pieces[int(name.removesuffix(".arrow"))] = PushedFile(spool, name, size)
             self._pieces = dict(sorted(self._pieces.items()))
-            self._last = max(self._pieces, default=0)
+            self._last = max([taken, *self._pieces])
 
     def push(self, table: pa.Table, *, spooled: bool) -> None:
         """Hand in rows; `spooled`: they survive the process from now on."""
         with self._lock:
-            number = self._last = self._last + 1
+            number = self._last + 1
             if spooled and self._spool is not None:
                 sink = pa.BufferOutputStream()
                 with pa.ipc.new_file(sink, table.schema) as writer:
@@ -152,6 +152,7 @@ class PushSource:
                 self._pieces[number] = PushedFile(self._spool, name, data.size)
             else:
                 self._pieces[number] = PushedTable(table)
+            self._last = number
 
     def poll(self, offset: Offset | None) -> Available | None:
         """The tables behind `offset`."""

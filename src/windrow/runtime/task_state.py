@@ -11,12 +11,15 @@ that exactly that attempt was accepted; otherwise the state is read back from it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import ctypes
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from windrow.operators.elements import Elements, concat
+from windrow.operators.join import JoinOperator
 from windrow.operators.route import AdmitOperator, RouteOperator
 from windrow.operators.state.run import Run, elements_of, run_of
 from windrow.plan.steps import Dataflow
@@ -28,6 +31,9 @@ from windrow.store.manifest import SlotKey
 from windrow.store.runs import RunRef, cache
 
 WAITING, TABLE = "waiting", "table"
+
+LARGE = 16 << 20
+"""Bytes of new runs behind which a task gives memory back."""
 
 
 @dataclass
@@ -53,6 +59,13 @@ class QueryState:
             match mine.operator, new.operator:
                 case (AdmitOperator() | RouteOperator()) as old, (AdmitOperator() | RouteOperator()) as now:
                     old.router = now.router
+
+    def adopt(self, runs: Mapping[str, Run]) -> None:
+        """Let long runs lie where the store has them, by uid."""
+        for step in self.flow.steps:
+            if isinstance(step.operator, JoinOperator):
+                step.operator.adopt(runs)
+        self.saved = {slot: tuple(runs.get(r.uid, r) for r in saved) for slot, saved in self.saved.items()}
 
     @property
     def kept(self) -> bool:
@@ -143,10 +156,34 @@ def written(
         held.saved = slots[name]
         before, held.refs = held.refs, {r.uid: known[r.uid] for runs in slots[name].values() for r in runs}
         cache.drop(before.keys() - held.refs.keys())
+        mapped = {uid: run for uid in found.keys() & held.refs.keys() if (run := program.store.mapped(found[uid]))}
+        if mapped and isinstance(held, QueryState):
+            held.adopt(mapped)
         if held.kept:
             refs[name] = {s: tuple(known[r.uid] for r in runs) for s, runs in slots[name].items()}
             refs[name] |= {f"{TABLE}/{t}": (ref,) for t, ref in held.table_refs.items()}
+    if sum(run.nbytes for run in fresh) >= LARGE:
+        del fresh, slots
+        give_back()
     return refs
+
+
+def give_back() -> None:
+    """Return memory that nothing uses to the system: allocators keep the buffers of a large tick for the next one."""
+    pa.default_memory_pool().release_unused()
+    trim = _c_library()
+    if trim is not None:
+        trim(0)
+
+
+@functools.cache
+def _c_library() -> Callable[[int], int] | None:
+    """glibc's `malloc_trim`, where there is one."""
+    try:
+        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+    return found
 
 
 def _unchanged(old: tuple[Run, ...], new: tuple[Run, ...]) -> tuple[Run, ...]:

@@ -5,14 +5,20 @@ instead of every element. Fat, but not without bound: the JVM holds a row severa
 travels in pieces, numbered within the `serial` that the envelope has in the task that packed it (who need not be the
 sender: what is for the driver is passed on), and is put together where it is read.
 
+Between tasks of one machine a long body goes by a file that its reader maps (`Spool`): nothing is compressed, and the
+JVM sees a name. Files are the job's: it removes them when it has what it wanted, and whoever mapped one keeps it.
+
 What carries no rows is pickled: it is written and read by the tasks of one job and never kept.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,17 +52,45 @@ BATCH = 4 * PIECE
 """Bytes of bodies that travel in one record batch."""
 
 LONG = 1 << 20
-"""Bytes from which on a body is compressed."""
+"""Bytes from which on a body is compressed, or goes by a file."""
+
+_FILED = "@"
+"""Before the kind of a message whose body is the name of a file."""
+
+
+@dataclass(frozen=True)
+class Spool:
+    """A folder of this machine for long bodies."""
+
+    folder: str
+
+    def put(self, table: pa.Table) -> bytes:
+        """Write rows to a file of their own; its name."""
+        name = uuid.uuid4().hex
+        with pa.OSFile(os.path.join(self.folder, name), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return name.encode()
+
+    def map(self, name: str) -> pa.Buffer:
+        """The bytes of a file."""
+        with pa.memory_map(os.path.join(self.folder, name)) as mapped:
+            return mapped.read_buffer()
+
+    def clear(self) -> None:
+        """Remove all files."""
+        for name in os.listdir(self.folder):
+            os.unlink(os.path.join(self.folder, name))
+
 
 _Lifetimes = ("_ts", "_exp", "_sign")
 
 
-def pack(envelopes: Iterable[Envelope], task: int) -> Iterator[pa.RecordBatch]:
+def pack(envelopes: Iterable[Envelope], task: int, spool: Spool | None = None) -> Iterator[pa.RecordBatch]:
     """Envelopes as record batches; no other task that packs for the same readers has this number."""
     rows: list[tuple[Any, ...]] = []
     size = 0
     for serial, envelope in enumerate(envelopes):
-        kind, address, body = encode(envelope.message)
+        kind, address, body = encode(envelope.message, spool)
         pieces = max(1, -(-len(body) // PIECE))
         for piece in range(pieces):
             part = body if pieces == 1 else memoryview(body)[piece * PIECE : (piece + 1) * PIECE]
@@ -74,7 +108,7 @@ def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[Envelope]:
+def unpack(batches: Iterable[pa.RecordBatch], spool: Spool | None = None) -> Iterator[Envelope]:
     """The envelopes of record batches; a body in one piece is not copied."""
     begun: dict[tuple[int, int], dict[int, pa.Buffer]] = {}
     for batch in batches:
@@ -89,31 +123,45 @@ def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[Envelope]:
                     continue
                 found = pa.py_buffer(b"".join(parts[n] for n in range(pieces)))
                 del begun[task, serial]
+            if kind.startswith(_FILED):
+                assert spool is not None
+                kind, found = kind.removeprefix(_FILED), spool.map(bytes(found).decode())
             yield Envelope(to, sender, decode(kind, address, found))
     if begun:
         raise RuntimeFailure(f"{len(begun)} messages between tasks arrived in part", hint="this is a fault in windrow")
 
 
-def encode(message: Message) -> tuple[str, str, bytes]:
+def encode(message: Message, spool: Spool | None = None) -> tuple[str, str, bytes]:
     """The kind of a message, its address, and its body."""
+    found = _rows(message)
+    if found is None:
+        return "plain", "", pickle.dumps(message)
+    kind, address, table = found
+    if spool is not None and table.nbytes >= LONG:
+        return f"{_FILED}{kind}", address, spool.put(table)
+    return kind, address, encode_table(table)
+
+
+def _rows(message: Message) -> tuple[str, str, pa.Table] | None:
+    """The kind of a message that carries rows, its address, and the rows."""
     match message:
         case ExchangedRows(stage, exchange, query, elements):
-            return "rows", f"{stage}:{exchange}:{query}", encode_elements(elements)
+            return "rows", f"{stage}:{exchange}:{query}", _element_table(elements)
         case Answer(query, elements):
-            return "answer", query, encode_elements(elements)
+            return "answer", query, _element_table(elements)
         case FamilyPartials(family, slot, table):
-            return "partials", f"{family}:{slot}", encode_table(table)
+            return "partials", f"{family}:{slot}", table
         case JoinRows(family, side, epoch, table):
-            return "side", f"{family}:{side}:{epoch}", encode_table(table)
+            return "side", f"{family}:{side}:{epoch}", table
         case JoinSums(family, grouping, table):
-            return "sums", f"{family}:{grouping}", encode_table(table)
+            return "sums", f"{family}:{grouping}", table
         case LateRows(stream, table):
-            return "late", stream, encode_table(table)
+            return "late", stream, table
         case SetAside(stream, table):
-            return "aside", stream, encode_table(table)
+            return "aside", stream, table
         case SharedAnswer(batch):
-            return "answers", "", _encode_batch(batch)
-    return "plain", "", pickle.dumps(message)
+            return "answers", "", _batch_table(batch)
+    return None
 
 
 def decode(kind: str, address: str, body: pa.Buffer) -> Message:
@@ -157,10 +205,9 @@ def decode_table(body: bytes | pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(body).read_all()
 
 
-def encode_elements(elements: Elements) -> bytes:
-    """Elements as bytes."""
+def _element_table(elements: Elements) -> pa.Table:
     arrays = [pa.array(elements.ts), pa.array(elements.exp), pa.array(elements.sign), *elements.columns.values()]
-    return encode_table(pa.Table.from_arrays(arrays, names=[*_Lifetimes, *elements.columns]))
+    return pa.Table.from_arrays(arrays, names=[*_Lifetimes, *elements.columns])
 
 
 def decode_elements(body: bytes | pa.Buffer) -> Elements:
@@ -172,14 +219,14 @@ def decode_elements(body: bytes | pa.Buffer) -> Elements:
     return Elements(ts, exp, sign, columns)
 
 
-def _encode_batch(batch: Batch) -> bytes:
+def _batch_table(batch: Batch) -> pa.Table:
     """Times, columns, and whose they are."""
     rows = batch.rows
     table = pa.Table.from_arrays([pa.array(rows.ts), *rows.columns.values()], names=["_ts", *rows.columns])
     some = np.flatnonzero(batch.counts)
     whose = {b"queries": json.dumps([batch.names[i] for i in batch.numbers[some].tolist()]).encode(),
              b"counts": batch.counts[some].astype(np.int64).tobytes()}  # fmt: skip
-    return encode_table(table.replace_schema_metadata(whose))
+    return table.replace_schema_metadata(whose)
 
 
 def _decode_batch(body: pa.Buffer) -> Batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -27,6 +28,7 @@ from windrow.server.reading import (
     live,
     plain,
 )
+from windrow.sinks.json_text import table_json
 
 router = APIRouter()
 
@@ -67,11 +69,13 @@ def _admin(request: Request) -> None:
 
 @router.post("/api/execute", responses=FORBIDDEN)
 def execute(request: Request, body: ScriptBody) -> Response:
-    """Run CQL statements, all or none; `shown` is what each EXPLAIN says. Needs the admin token."""
+    """Run CQL statements, all or none; `shown` is what each EXPLAIN says (a text) and each SHOW and DESCRIBE answers
+    (an object with `columns` and `rows`). Needs the admin token."""
     _admin(request)
     shown = live(request).engine.execute(body.script)
     live(request).forget()
-    return plain({"shown": shown})
+    parts = [json.dumps(one) if isinstance(one, str) else table_json(one).decode() for one in shown]
+    return Response(f'{{"shown": [{", ".join(parts)}]}}', media_type="application/json")
 
 
 @router.post("/api/check")

@@ -24,16 +24,22 @@ def check(engine: Engine, script: str, declarations: bool) -> list[dict[str, Any
     catalog = replace(engine.catalog, functions=registered())
     found: list[dict[str, Any]] = []
     for statement in cql.parse(script):
-        if isinstance(statement, cql.Declaration | cql.CreateSinkStatement) and not declarations:
+        if isinstance(statement, cql.Declaration | cql.CreateSinkStatement | cql.AlterStatement) and not declarations:
             raise UnsupportedError("only an administrator declares streams, tables and sinks").at(statement.span)
         bound = cql.bind(statement, catalog)
         match bound:
-            case cql.CreateQuery(plan) | cql.Explain(plan, _):
+            case cql.CreateQuery(plan) | cql.ReplaceQuery(plan) | cql.Explain(plan, _):
                 best = optimize(plan, catalog, off=engine._without, strategy=engine._strategy)
                 found.append({"statement": "query", "name": plan.name, "plan": _plan(engine, best)})
-                if isinstance(bound, cql.CreateQuery):
-                    bound = cql.CreateQuery(best)
-            case cql.Drop(kind, name, _):
+                if not isinstance(bound, cql.Explain):
+                    bound = type(bound)(best)
+            case cql.Alter(kind, altered):
+                found.append({"statement": f"alter {kind}", "name": altered.name})
+            case cql.CreateFunction(function, _):
+                found.append({"statement": "function", "name": function.name})
+            case cql.CreateView(view, _):
+                found.append({"statement": "view", "name": view.name})
+            case cql.Drop(kind, name):
                 found.append({"statement": f"drop {kind}", "name": name})
             case cql.CreateTemplate(definition) | cql.CreateQueries(definition):
                 kind = "template" if isinstance(bound, cql.CreateTemplate) else "queries"
@@ -43,6 +49,10 @@ def check(engine: Engine, script: str, declarations: bool) -> list[dict[str, Any
                 found.append({"statement": kind, "name": definition.name})
             case cql.CreateSink(sink):
                 found.append({"statement": "sink", "name": sink.name})
+            case cql.Show(kind, _):
+                found.append({"statement": "show", "name": kind})
+            case cql.Describe(_, name):
+                found.append({"statement": "describe", "name": name})
         catalog = applied(bound, catalog)
     return found
 

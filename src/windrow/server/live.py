@@ -14,16 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from windrow.catalog import StreamDef, TableDef
+from windrow.catalog import StreamDef, TableDef, ViewDef
 from windrow.engine import Engine
+from windrow.engine.listing import shown_options
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.patterns import annotate
 
 FRESH = 0.25
 """Seconds for which a look at the engine serves everybody."""
-
-PRIVATE = ("password", "secret", "token", "dsn", "jaas", "credential", "sasl", "keystore", "private")
-"""Options of sources whose values are not shown."""
 
 
 class Live:
@@ -62,6 +60,11 @@ class Live:
             "answers": sum(q.get("answers", 0) for q in queries.values()),
             "failed": status.get("failed", {}),
         }
+
+    def views(self) -> list[dict[str, Any]]:
+        """A line per view."""
+        found = self.engine.catalog.views.values()
+        return [{"name": v.name, "text": v.plan.text, "columns": _columns(v)} for v in found]
 
     def queries(self) -> list[dict[str, Any]]:
         """A line per query."""
@@ -176,7 +179,7 @@ def _stream(stream: StreamDef, private: bool) -> dict[str, Any]:
     }
 
 
-def _columns(declared: StreamDef | TableDef) -> list[dict[str, str]]:
+def _columns(declared: StreamDef | TableDef | ViewDef) -> list[dict[str, str]]:
     return [{"name": n, "type": str(t)} for n, t in declared.columns.items()]
 
 
@@ -188,4 +191,4 @@ def _source(declared: StreamDef | TableDef, private: bool) -> dict[str, str] | N
     kind = options.get("source", "")
     if not private:
         return {"source": kind}
-    return {k: "•••" if any(p in k.lower() for p in PRIVATE) else v for k, v in options.items()}
+    return shown_options(options)

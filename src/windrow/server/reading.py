@@ -137,6 +137,12 @@ def table_rows(request: Request, name: Name, limit: Limit = 100) -> Response:
     return answer(request, live(request).table_rows(name), limit)
 
 
+@router.get("/api/views")
+def views(request: Request) -> Response:
+    """Views with their columns and texts."""
+    return plain(live(request).views())
+
+
 @router.get("/api/queries")
 def queries(request: Request) -> Response:
     """A line per query: text, pattern, answers, rate, state, with how many it shares."""

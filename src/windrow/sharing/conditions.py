@@ -21,20 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from windrow.plan.expr import (
-    Always,
-    And,
-    Atom,
-    Bit,
-    Comparison,
-    Expr,
-    IsNull,
-    Not,
-    OneOf,
-    Or,
-    Predicate,
-    StartsWith,
-)
+from windrow.plan.expr import Always, And, Atom, Bit, Comparison, Expr, IsNull, Not, OneOf, Or, Predicate, StartsWith
 from windrow.sharing.spans import ALL, NULL, Cut, Doubtful, Span, ValueSet, compared, prefixed, united
 
 MOST_BOXES = 64

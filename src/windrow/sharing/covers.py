@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
 
-from windrow.sharing.conditions import Condition
-
 MOST_STEPS = 1024
 
 Bound = int | bytes | None
@@ -51,19 +49,6 @@ def _below(low: Bound, high: Bound) -> bool:
 
 
 Terms = frozenset[Term]
-
-
-def terms_of(condition: Condition) -> Terms | None:
-    """A condition as a disjunction of terms; None if it is none.
-
-    >>> from windrow.sharing.conditions import Attribute, within
-    >>> import pyarrow as pa
-    >>> sorted(t.low for t in terms_of(within(Attribute('"x"', pa.int64(), ("x",)), (1, 2), (5, 6))))
-    [1, 5]
-    """
-    if not condition.boxes or any(len(box) != 1 or box[0][1].null for box in condition.boxes):
-        return None
-    return frozenset(Term(a.sql, low, high) for ((a, values),) in condition.boxes for low, high in values.spans)
 
 
 def covers(parts: Sequence[Terms], whole: Terms) -> bool:

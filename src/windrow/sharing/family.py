@@ -3,8 +3,7 @@
     rows ── attributes, arguments, keys ── places ── per space: cell ──┬─ synopsis store    no GROUP BY: entries, totals
             (one call of the scalar engine)  (index)                  └─ shards    GROUP BY, values: blocks, matrices
 
-Queries join and leave between advances; what they need is added to the index at the next advance with rows. A query
-answers from the rows that came after it joined, and from the history it was given.
+Queries join and leave between advances (`family_members.py`).
 
 The family is an operator (`advance`, `state`, `restore`) over plain arrays. In parts, any number of processes
 `reduce` the rows they see to partials, and those who `absorb` them (all entries, or the shards of some keys) answer.
@@ -15,256 +14,31 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.operators.elements import BEGINNING, Elements
+from windrow.operators.elements import BEGINNING, Elements, concat
 from windrow.operators.protocol import State
-from windrow.sharing.cells import CellSpace
-from windrow.sharing.conditions import Condition
-from windrow.sharing.edges import Edges
 from windrow.sharing.evaluate import Expressions
-from windrow.sharing.feeds import PredicateSynopsis, ShardsKey, SpaceReaders
-from windrow.sharing.index import PredicateIndex
+from windrow.sharing.family_members import FamilyMembers, shards_of
+from windrow.sharing.feeds import ShardsKey
 from windrow.sharing.member import Counters, FamilyMember, Kind, Member, Spent, UserCall, cost_group
 from windrow.sharing.query_group import Batch, Instants, QueryGroup, parts
 from windrow.sharing.shard_blocks import DueQuery as ShardsDue
+from windrow.sharing.shard_summaries import summarises
 from windrow.sharing.shards import Shards
-from windrow.sharing.synopsis_store import DueAnswers, Entries, SynopsisStore
-from windrow.sharing.windows import PAIRED
+from windrow.sharing.stretches import WIDE, breaks_of, pieces
+from windrow.sharing.synopsis_store import DueAnswers, Entries
 
 Columns = Mapping[str, pa.Array]
 
 
-class Family:
+class Family(FamilyMembers):
     """Queries over the rows of one stream (joined with tables or not)."""
-
-    def __init__(self, functions: Mapping[str, Callable[..., object]] | None = None, technique: str = PAIRED) -> None:
-        self.technique = technique
-        self.expressions = Expressions(functions or {})
-        self.joined: dict[str, FamilyMember] = {}
-        self.failed: dict[str, RuntimeFailure] = {}
-        self.synopsis_store = SynopsisStore()
-        self.shards: dict[ShardsKey, Shards] = {}
-        self.index = PredicateIndex()
-        self.epoch = 0
-        self.counters = Counters()
-        self.last = BEGINNING
-        self.unstarted: set[str] = set()  # whose clocks have not begun
-        self._used = False  # rows have come in this epoch
-        self._of_epoch: dict[Condition, int] = {}  # synopses that queries of this epoch share
-        self._synopses: dict[int, PredicateSynopsis] = {}
-        self._next_synopsis = 0
-        self._users: Counter[Condition] = Counter()  # synopses, and queries that read shards
-        self._reading: dict[ShardsKey, dict[str, FamilyMember]] = {}  # who reads which shards
-        self._reach: dict[ShardsKey, tuple[int, set[Condition]]] = {}  # the longest windows, and the predicates
-        self.deadlines: frozenset[str] = frozenset()  # members whose answers may be held back
-        self.runs: dict[str, int] = {}  # the joint run of each of them in this advance
-        self.spent: dict[str, Spent] = {}  # what their answers took in the last advance, by `cost_group`
-        self._stale: dict[Condition, None] = {}  # conditions whose users have changed since the index was made
-        self._rows_per_slice = 0.0
-        self._feeds: dict[CellSpace, SpaceReaders] = {}
-        self._types: dict[str, pa.DataType] = {}
-        self._known: set[Kind] = set()  # whose needs are provided for
-        self._query_groups: dict[object, QueryGroup] = {}
-
-    def __len__(self) -> int:
-        return len(self.joined)
-
-    @property
-    def functions(self) -> Mapping[str, Callable[..., object]]:
-        return self.expressions.functions
-
-    @functions.setter
-    def functions(self, functions: Mapping[str, Callable[..., object]]) -> None:
-        self.expressions.functions = functions
-
-    # -- joining and leaving -----------------------------------------------------------------------------------------
-
-    def join(self, member: Member, start: int = BEGINNING) -> None:
-        """Serve one more query from now on; its clock starts at `start` (or with the first row)."""
-        if member.name in self.joined:
-            raise ValueError(f"{member.name} has joined already")
-        if self._used:
-            self.epoch, self._used, self._of_epoch = self.epoch + 1, False, {}
-        entry = FamilyMember(member, start, self.epoch)
-        if member.kind.shards is None:
-            if member.condition not in self._of_epoch:
-                self._of_epoch[member.condition] = self._next_synopsis
-                self._next_synopsis += 1
-            entry.synopsis = self._of_epoch[member.condition]
-        self.serve(entry)
-
-    def serve(self, entry: FamilyMember) -> None:
-        """Serve a query whose epoch and synopsis have been settled, here or elsewhere."""
-        member, kind = entry.member, entry.member.kind
-        if kind not in self._known:
-            self._provide(kind)
-        self.expressions.add(kind)
-        self.joined[member.name] = entry
-        if kind.shards is None:
-            self._open(entry)
-        else:
-            self._reading.setdefault(kind.shards, {})[member.name] = entry
-            self._reach.pop(kind.shards, None)
-            self._use(member.condition, 1)
-            self._feed_shards(entry, 1)
-        query_group = self._query_groups.get(kind.answered)
-        if query_group is None:
-            query_group = self._query_groups[kind.answered] = QueryGroup()
-        query_group.add(member.name, member.window, entry.reader)
-        if entry.start == BEGINNING:
-            self.unstarted.add(member.name)
-        else:
-            query_group.begin(member.name, entry.start)
-
-    def _provide(self, kind: Kind) -> None:
-        """Keep what queries of a kind need from now on."""
-        self._known.add(kind)
-        self._types |= {name: f.type for name, f in kind.formulas.items()}
-        if kind.shards is None:
-            self.synopsis_store.provide(kind.calls, self._types)
-            return
-        if kind.shards not in self.shards:
-            self.shards[kind.shards] = Shards(kind.shards[0], self._types, kind.shards[1])
-        self.shards[kind.shards].provide(kind.calls)
-
-    def _open(self, entry: FamilyMember) -> None:
-        """Have a query read its synopsis, and the synopsis its rows."""
-        member, number = entry.member, entry.synopsis
-        assert number is not None
-        entry.reader = self.synopsis_store.open(number, member.window)
-        synopsis = self._synopses.get(number)
-        if synopsis is None:
-            synopsis = self._synopses[number] = PredicateSynopsis(number, member.condition)
-            self._use(member.condition, 1)
-        synopsis.windows[member.window] = synopsis.windows.get(member.window, 0) + 1
-        self._feed_synopsis(synopsis)
-
-    def _use(self, condition: Condition, times: int) -> None:
-        before = self._users[condition]
-        self._users[condition] += times
-        if not before or not self._users[condition]:
-            self._stale[condition] = None
-
-    def _feed_synopsis(self, synopsis: PredicateSynopsis) -> None:
-        """Tell the feed of a synopsis's space about its windows; a space that is to come asks itself."""
-        home = self.index.home.get(synopsis.condition)
-        if home is not None:
-            self._feeds[self.index.spaces[home[0]]].put(synopsis, home[1])
-
-    def _feed_shards(self, entry: FamilyMember, times: int) -> None:
-        home = self.index.home.get(entry.member.condition)
-        if home is not None:
-            self._feeds[self.index.spaces[home[0]]].use(_shards(entry), home[1], entry.member.window, times)
-
-    def begin(self, name: str, ts: int) -> None:
-        """A query's clock starts."""
-        entry = self.joined[name]
-        entry.start = ts
-        self.unstarted.discard(name)
-        self._query_groups[entry.member.kind.answered].begin(name, ts)
-
-    def _begin_all(self, ts: int) -> None:
-        for name in self.unstarted:
-            self.joined[name].start = ts
-        if self.unstarted:
-            self.unstarted.clear()
-            for query_group in self._query_groups.values():
-                query_group.begin_all(ts)
-
-    def done(self, name: str) -> None:
-        """A query has been answered up to the last frontier."""
-        self._query_groups[self.joined[name].member.kind.answered].done(name)
-
-    @property
-    def next_synopsis(self) -> int:
-        """The number of the next synopsis that is opened; none is used twice."""
-        return self._next_synopsis
-
-    def resume(self, epoch: int, next_synopsis: int) -> None:
-        """Go on numbering where another process, which may have seen rows since, has stopped."""
-        self.epoch, self._next_synopsis, self._used = epoch, next_synopsis, True
-
-    def used(self) -> None:
-        """Rows have come: who joins from now on has not seen them."""
-        self._used = True
-
-    def leave(self, name: str) -> None:
-        """Serve a query no longer."""
-        entry = self.joined.pop(name, None)
-        if entry is None:
-            return
-        member = entry.member
-        self.unstarted.discard(name)
-        self.expressions.add(member.kind, -1)
-        query_group = self._query_groups[member.kind.answered]
-        query_group.remove(name)
-        if not len(query_group):
-            del self._query_groups[member.kind.answered]
-        if entry.synopsis is not None:
-            self._close(entry)
-            return
-        key = _shards(entry)
-        self._feed_shards(entry, -1)
-        self._use(member.condition, -1)
-        del self._reading[key][name]
-        self._reach.pop(key, None)
-        if not self._reading[key]:
-            del self._reading[key], self.shards[key]
-            self._known = {k for k in self._known if k.shards != key}
-
-    def _close(self, entry: FamilyMember) -> None:
-        assert entry.synopsis is not None
-        self.synopsis_store.leave(entry.reader)
-        synopsis = self._synopses[entry.synopsis]
-        synopsis.windows[entry.member.window] -= 1
-        if not synopsis.windows[entry.member.window]:
-            del synopsis.windows[entry.member.window]
-        self._feed_synopsis(synopsis)
-        if not synopsis.windows:
-            del self._synopses[synopsis.number]
-            self.synopsis_store.close(synopsis.number)
-            self._use(synopsis.condition, -1)
-
-    # -- the index ---------------------------------------------------------------------------------------------------
-
-    def prepare(self, rows_per_slice: float) -> None:
-        """Make the index now, for rows that come at this rate."""
-        self._rows_per_slice = max(self._rows_per_slice, rows_per_slice)
-        new = [c for c in self._stale if c in self._users and self._users[c] and c not in self.index.home]
-        gone = [c for c in self._stale if not self._users[c] and c in self.index.home]
-        for condition in self._stale:
-            if not self._users[condition]:
-                del self._users[condition]
-        self._stale = {}
-        if 2 * len(new) > len(self.index.home):  # much has changed: plan anew
-            self.index = PredicateIndex(self._users, self._rows_per_slice)
-            made = self.index.spaces
-        else:
-            made = self.index.changed(new, gone)
-        self._lay_out(made)
-
-    def _lay_out(self, made: Sequence[CellSpace]) -> None:
-        """Feeds for spaces that are new, with their synopses and those who read shards."""
-        self._feeds = {p: self._feeds.get(p) or SpaceReaders(p, self.technique) for p in self.index.spaces}
-        fresh = set(made)
-        if not fresh:
-            return
-        for synopsis in self._synopses.values():
-            k, i = self.index.home[synopsis.condition]
-            if self.index.spaces[k] in fresh:
-                self._feeds[self.index.spaces[k]].put(synopsis, i)
-        for entries in self._reading.values():
-            for entry in entries.values():
-                k, i = self.index.home[entry.member.condition]
-                if self.index.spaces[k] in fresh:
-                    self._feeds[self.index.spaces[k]].use(_shards(entry), i, entry.member.window, 1)
 
     # -- advancing ---------------------------------------------------------------------------------------------------
 
@@ -356,25 +130,6 @@ class Family:
                 )
         return found
 
-    def _for(self, only: frozenset[str]) -> tuple[PredicateIndex, dict[CellSpace, SpaceReaders]]:
-        """An index for some queries alone."""
-        entries = [self.joined[n] for n in only if n in self.joined]
-        index = PredicateIndex(e.member.condition for e in entries)
-        feeds = {p: SpaceReaders(p, self.technique) for p in index.spaces}
-        for entry in entries:
-            k, i = index.home[entry.member.condition]
-            if entry.synopsis is not None:
-                feeds[index.spaces[k]].put(self._synopses[entry.synopsis], i)
-            else:
-                feeds[index.spaces[k]].use(_shards(entry), i, entry.member.window, 1)
-        return index, feeds
-
-    def _rate(self, ts: Int64s) -> float:
-        """Rows per slice, about."""
-        windows = {e.member.window for e in self.joined.values()}
-        slices = Edges(((0, w) for w in windows), 1, self.technique).count(int(ts[0]) - 1, int(ts[-1]))
-        return len(ts) / max(slices, 1)
-
     def hold_back(self, names: Iterable[str]) -> None:
         """Answers of these members may be held back: what they read is kept for one more period."""
         self.deadlines = frozenset(names)
@@ -424,16 +179,38 @@ class Family:
 
     def _from_synopses(self, members: QueryGroup, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
         """The answers of queries with the same aggregates, all at once."""
-        due = DueAnswers(
-            members.reader[which], first, counts, members.slide[which], members.offset[which], members.lag[which]
-        )
+        if counts.max() >= WIDE:
+            return self._over_stretches(members, which, first, counts)
+        due = _due(members, which, first, counts)
+        return [Batch(members.names, counts, self._read(members, due, due.slide), which)]
+
+    def _read(self, members: QueryGroup, due: DueAnswers, lives: Int64s) -> Elements:
+        """Answers from synopses, each of which lives for so long."""
         calls = self.joined[members.names[0]].member.kind.calls
         answers, read = self.synopsis_store.answers(calls, due)
         self.counters.reads += read
         ts = due.ts
         columns = {call.output: answers[call].build(slice(None)) for call in calls}
-        rows = Elements(ts, ts + np.repeat(due.slide, counts), np.ones(len(ts), np.int8), columns)
-        return [Batch(members.names, counts, rows, which)]
+        return Elements(ts, ts + np.repeat(lives, due.count), np.ones(len(ts), np.int8), columns)
+
+    def _over_stretches(self, members: QueryGroup, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
+        """The same with long stretches of equal answers as one."""
+        found = []
+        for i, begin, count in zip(which.tolist(), first.tolist(), counts.tolist(), strict=True):
+            window, reader = self.joined[members.names[i]].member.window, int(members.reader[i])
+            breaks = breaks_of(self.synopsis_store.edges(reader), window.range, window.slide, window.phase)
+            found.append(pieces(begin, count, breaks))
+        of, begins, many, lengths = (
+            np.concatenate(parts)
+            for parts in (
+                [np.full(len(p.first), i) for i, p in zip(which.tolist(), found, strict=True)],
+                *([getattr(p, name) for p in found] for name in ("first", "count", "length")),
+            )
+        )
+        due = _due(members, of, begins, many)
+        rows = self._read(members, due, due.slide * lengths)
+        answered = np.array([p.count.sum() for p in found], np.int64)
+        return [Batch(members.names, answered, rows, which, members.slide[which])]
 
     def _from_shards(self, members: QueryGroup, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
         """The answers of queries that read shards: those over the same values together, the others by themselves."""
@@ -442,7 +219,9 @@ class Family:
             begun = time.perf_counter()
             for name, rows in zip((n for n, _ in joint), self._answered(joint), strict=True):
                 if len(rows):
-                    found.append(Batch((name,), np.array([len(rows)]), rows))
+                    window = self.joined[name].member.window
+                    periods = np.array([window.slide]) if (rows.exp - rows.ts).max() > window.slide else None
+                    found.append(Batch((name,), np.array([len(rows)]), rows, periods=periods))
             late = [n for n, _ in joint if n in self.deadlines]
             self._note(late, max(d.window.range for _, d in joint), time.perf_counter() - begun)
         return found
@@ -455,16 +234,16 @@ class Family:
         for i, begin, count in zip(which.tolist(), first.tolist(), counts.tolist(), strict=True):
             entry = self.joined[members.names[i]]
             due = ShardsDue.of(entry.member, begin, begin + count - 1, entry.epoch)
-            _, values = _shards(entry)
+            _, values = shards_of(entry)
             if values and count == 1:
-                since = self.shards[_shards(entry)].first_block(entry.epoch)
-                alike = (_shards(entry), due.condition, due.calls, since, self.runs.get(entry.member.name))
+                since = self.shards[shards_of(entry)].first_block(entry.epoch)
+                alike = (shards_of(entry), due.condition, due.calls, since, self.runs.get(entry.member.name))
             groups.setdefault(alike if values and count == 1 else i, []).append((entry.member.name, due))
         return groups.values()
 
     def _answered(self, joint: Sequence[tuple[str, ShardsDue]]) -> list[Elements]:
         names, dues = [n for n, _ in joint], [d for _, d in joint]
-        shards = self.shards[_shards(self.joined[names[0]])]
+        shards = self.shards[shards_of(self.joined[names[0]])]
         try:
             together = shards.answer_together(dues, names) if len(dues) > 1 else None
         except RuntimeFailure:  # of one of them: found when each is answered by itself
@@ -474,9 +253,16 @@ class Family:
             return together[0]
         found = []
         for name, due in joint:
-            rows, read = shards.answer(due, name)
-            self.counters.reads += read
-            found.append(rows)
+            deep = not shards.has_summaries(name)
+            whole = due.last - due.first < WIDE or summarises(due.calls)
+            answers = []
+            for part in [due] if whole else due.pieces(shards.edges):
+                rows, read = shards.answer(part, name)
+                self.counters.reads += read
+                answers.append(rows)
+            if deep and shards.has_summaries(name):
+                self._reach.pop(shards_of(self.joined[name]), None)
+            found.append(concat(answers))
         return found
 
     def _forget(self) -> None:
@@ -486,12 +272,19 @@ class Family:
         self.synopsis_store.forget(self.last)
         for key, entries in self._reading.items():
             if key not in self._reach:
-                # what leaves a window is taken away at its next instant: it must be there until then
-                windows = [(e.member.window, e.member.name in self.deadlines) for e in entries.values()]
-                longest = max(w.range + w.slide * (2 if late else 1) + w.lag for w, late in windows)
+                longest = max(self._depth(e, self.shards[key]) for e in entries.values())
                 self._reach[key] = (longest, {e.member.condition for e in entries.values()})
             reach, conditions = self._reach[key]
             self.shards[key].forget(self.last - reach, conditions, entries.keys())
+
+    def _depth(self, entry: FamilyMember, shards: Shards) -> int:
+        """How far back a query may look: what leaves a window is taken away at its next instant, so it stays till then.
+
+        One that has summaries needs the partials of its open period alone.
+        """
+        window, late = entry.member.window, entry.member.name in self.deadlines
+        length = window.slide if shards.has_summaries(entry.member.name) else window.range
+        return length + window.slide * (2 if late else 1) + window.lag
 
     # -- state -------------------------------------------------------------------------------------------------------
 
@@ -517,10 +310,10 @@ class Family:
         self.last = frontier
 
 
-def _shards(entry: FamilyMember) -> ShardsKey:
-    key = entry.member.kind.shards
-    assert key is not None
-    return key
+def _due(members: QueryGroup, which: Int64s, first: Int64s, counts: Int64s) -> DueAnswers:
+    return DueAnswers(
+        members.reader[which], first, counts, members.slide[which], members.offset[which], members.lag[which]
+    )
 
 
 def _inside(cell: Int64s) -> tuple[Int64s | None, Int64s]:

@@ -5,7 +5,8 @@ one call of the scalar engine, however many they are; the others (DISTINCT, ISTR
 over the aggregate's rows.
 
 Law: linear operators pass lifetimes on untouched. So while the rows of many queries go through a chain together, `exp`
-holds the number of the query, and is put right afterwards.
+holds the number of the query, and is put right afterwards. Rows that live for several periods (`stretches`) go by
+themselves, and are repeated when all that may leave them out has been asked.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from dataclasses import replace
 import numpy as np
 
 from windrow.errors import RuntimeFailure
-from windrow.operators.elements import Elements
+from windrow.operators.elements import Elements, Int64s
 from windrow.operators.linear import Bounds, CallOperator, ProjectOperator, SelectOperator, bounded
-from windrow.operators.protocol import Operator
+from windrow.operators.protocol import Operator, Stateless
+from windrow.operators.row_limit import MOST_ROWS, RowLimit
+from windrow.operators.sample import repeated
 from windrow.operators.state.run import Run
+from windrow.operators.window import RangeWindow
 from windrow.plan import nodes as n
 from windrow.plan.dataflow import Circuit
-from windrow.plan.lower import formula
+from windrow.plan.lowering import Tuning, formula
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.member import FamilyMember
 from windrow.sharing.query_group import Batch, Shown
@@ -37,13 +41,16 @@ FINISH = "finish "
 class Finish:
     """The part of one query above its aggregate."""
 
-    def __init__(self, query: Recognised | RecognisedJoin, functions: Functions) -> None:
-        self.query, self.functions = query, functions
+    def __init__(self, query: Recognised | RecognisedJoin, functions: Functions, most_rows: int = MOST_ROWS) -> None:
+        self.query, self.functions, self.most_rows = query, functions, most_rows
         self.uid = ""  # tells it from others that had its name
         self.renamed = dict(query.shown)
         self.schema = dict(query.plan.root.schema)
         chain = query.chain
-        self.circuit = Circuit(query.above, functions, {}) if chain is None else None
+        self.circuit: Circuit | None = None
+        if chain is None:
+            self.circuit = Circuit(query.above, functions, {}, tuning=Tuning(most_rows=most_rows))
+            self._window = _given(self.circuit)
         self.operators = [_operator(x, functions) for x in chain or ()]
         self.shown = Shown.of(query.plan)
         self.alike = not any(isinstance(o, Bounds) for o in self.operators) and self.circuit is None  # for its kind
@@ -69,6 +76,13 @@ class Finish:
                 rows = operator.advance([rows], frontier)
         return rows
 
+    def stretched(self, name: str, rows: Elements, period: int, frontier: int) -> Elements:
+        """The rows of a chain, for a query whose rows live for several periods; its answers live for one."""
+        limit = RowLimit(name, self.most_rows)
+        if any(isinstance(o, Bounds) for o in self.operators):  # which tell one instant from another
+            rows = repeated(rows, period, limit)
+        return repeated(self.advance(rows, frontier), period, limit)
+
     def changed(self, rows: Elements | None, frontier: int) -> Elements:
         """The answer's part of a query with a circuit, in time order."""
         assert self.circuit is not None
@@ -78,6 +92,7 @@ class Finish:
             schema = self.query.aggregate.schema
             rows = Elements.empty({name: schema[internal] for internal, name in self.renamed.items()})
         renamed = {internal: rows.columns[name] for internal, name in self.renamed.items()}
+        self._window.exp = rows.exp
         found = self.circuit.advance(lambda _: (rows.ts, renamed), frontier)
         return found.take(np.argsort(found.ts, kind="stable")) if (np.diff(found.ts) < 0).any() else found
 
@@ -100,6 +115,9 @@ def finish(
     for batch in due:
         if batch.names[int(batch.numbers[0])] in changing:
             changing |= batch.parts()
+            continue
+        if batch.periods is not None:
+            answers += _apart(finishes, batch, frontier, failures)
             continue
         try:
             answers.append(_together(finishes, batch, frontier))
@@ -134,13 +152,32 @@ def _apart(
     finishes: Mapping[str, Finish], batch: Batch, frontier: int, failures: MutableMapping[str, RuntimeFailure]
 ) -> list[Batch]:
     answers = []
+    periods = {} if batch.periods is None else dict(zip(batch.answered, batch.periods.tolist(), strict=True))
     for name, rows in batch.parts():
         try:
-            found = finishes[name].advance(rows, frontier)
+            mine = finishes[name]
+            found = mine.stretched(name, rows, periods[name], frontier) if periods else mine.advance(rows, frontier)
             answers.append(Batch((name,), np.array([len(found)]), found))
         except RuntimeFailure as error:
             failures[name] = error
     return answers
+
+
+class _GivenLifetimes(Stateless):
+    """The window of what stands for the aggregate: its rows have their lifetimes already."""
+
+    exp: Int64s = np.zeros(0, np.int64)
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        return inputs[0].with_lifetimes(inputs[0].ts, self.exp)
+
+
+def _given(circuit: Circuit) -> _GivenLifetimes:
+    """Let a circuit take the lifetimes of its rows from outside."""
+    steps, window = circuit.flow.steps, _GivenLifetimes()
+    (at,) = (i for i, s in enumerate(steps) if isinstance(s.operator, RangeWindow))
+    steps[at] = replace(steps[at], operator=window)
+    return window
 
 
 def _operator(node: n.Node, functions: Functions) -> Operator:
@@ -178,7 +215,7 @@ def restore_finishes(
     for slot, runs in state.items():
         if slot.startswith(FINISH):
             name, step, inner = json.loads(slot[len(FINISH) :])
-            if name.lower() not in fresh:
+            if name not in fresh:
                 grouped.setdefault((name, step), {})[inner] = runs
     for (name, step), inner_state in grouped.items():
         circuit = finishes[name].circuit if name in finishes else None

@@ -322,8 +322,10 @@ def best_of_runs(
                     y >>= 1
                 if any_:
                     a = owner[run]
-                    while entry_edge[pointer[a]] < edges[s]:
+                    while pointer[a] < entry_at[a + 1] and entry_edge[pointer[a]] < edges[s]:
                         pointer[a] += 1
+                    if pointer[a] == entry_at[a + 1]:  # nobody looks at this synopsis: it is in no class
+                        continue
                     if not filled[pointer[a]] or top > out[pointer[a]]:
                         out[pointer[a]], filled[pointer[a]] = top, True
 
@@ -340,8 +342,10 @@ def best_of_members(
                 continue
             for j in range(member_at[cell[r]], member_at[cell[r] + 1]):
                 a = members[j]
-                while entry_edge[pointer[a]] < edges[s]:
+                while pointer[a] < entry_at[a + 1] and entry_edge[pointer[a]] < edges[s]:
                     pointer[a] += 1
+                if pointer[a] == entry_at[a + 1]:
+                    continue
                 if not filled[pointer[a]] or best[r] > out[pointer[a]]:
                     out[pointer[a]], filled[pointer[a]] = best[r], True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -91,7 +91,7 @@ class Member:
     window: SlideWindow
     condition: Condition
     kind: Kind
-    steps: tuple[Formula | UserCall, ...] = ()
+    steps: Sequence[Formula | UserCall] = ()
 
 
 @dataclass

@@ -34,12 +34,16 @@ Instants = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Batch:
-    """Elements of queries with the same columns: `counts[i]` of query `names[which[i]]`, one query after the other."""
+    """Elements of queries with the same columns: `counts[i]` of query `names[which[i]]`, one query after the other.
+
+    `periods`: given where rows may live for several periods, the period of each query that `counts` is about.
+    """
 
     names: Sequence[str]
     counts: Int64s
     rows: Elements
     which: Int64s | None = None  # None: all of them
+    periods: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from windrow.operators.aggregates import Aggregation
+from windrow.operators.aggregates.call import SUMMARISED
 from windrow.operators.linear import Formula
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, Predicate, column
@@ -137,7 +138,7 @@ class _Alike:
         predicates = [s.predicate for s in rows.steps if isinstance(s, Expr)]
         above = (kind.above, found.shown, kind.keys, kind.calls, found.source)
         if found.chained and Form(above, shape.marks).constant and None not in predicates:
-            self._parts = Form(([p for p in predicates if p is not None], found.member.steps), shape.marks)
+            self._parts = Form(([p for p in predicates if p is not None], tuple(found.member.steps)), shape.marks)
 
     def recognised(self, plan: n.QueryPlan, constants: Constants) -> Recognised:
         predicates, steps = ([], ()) if self._parts is None else self._parts.made(constants)
@@ -176,6 +177,8 @@ def _recognised(plan: n.QueryPlan) -> tuple[Recognised, _Rows]:
     node = _aggregate(plan)
     if any(c.kind == "sum" and _may_overflow(node.input.schema[str(c.column)]) for c in node.calls):
         raise NotShared("its SUM may overflow, which must stop nobody else")
+    if any(c.kind in SUMMARISED for c in node.calls) and plan.root.at_most:
+        raise NotShared("its basic windows are its periods, which must not move (SLIDE AT MOST)")
     rows = _Rows(period=1 if plan.root.period == 1 else None)  # every instant is a multiple of 1: nothing to quantise
     rows.read(node.input)
     if rows.window is None or rows.period != plan.root.period:

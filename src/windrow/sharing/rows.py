@@ -41,7 +41,7 @@ class SourceRows:
         assert self._join is not None
         none = [Elements.empty(p.columns) for p in self._join.parts[1:]]
         found = self._join.advance([Elements.positive(ts, INF, own), *none], int(ts[-1]) if len(ts) else 0)
-        if (np.diff(found.ts) < 0).any():
+        if (found.ts[1:] < found.ts[:-1]).any():
             found = found.take(np.argsort(found.ts, kind="stable"))
         return found.ts, found.columns
 

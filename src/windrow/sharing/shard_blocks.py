@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from windrow.operators.state.run import Run
 from windrow.sharing.cells import CellSpace
 from windrow.sharing.conditions import Condition
 from windrow.sharing.member import Member
+from windrow.sharing.stretches import breaks_of, pieces
 from windrow.sharing.windows import SlideWindow
 
 
@@ -29,6 +30,7 @@ class DueQuery:
     first: int
     last: int
     since: int  # the epoch it joined in: older blocks are not for it
+    length: int = 1  # for how many periods an answer lives
 
     @staticmethod
     def of(member: Member, first: int, last: int, since: int) -> DueQuery:
@@ -43,10 +45,18 @@ class DueQuery:
         """The number of the first instant whose window ends at or after these times of rows."""
         return -((self.window.phase - times) // self.window.slide)
 
+    def pieces(self, edges: Int64s) -> list[DueQuery]:
+        """What is due, with long stretches of equal answers as one; `edges`: of all partials it may read."""
+        window = self.window
+        breaks = breaks_of(edges, window.range, window.slide, window.phase)
+        found = pieces(self.first, self.last - self.first + 1, breaks)
+        cut = zip(found.first.tolist(), found.count.tolist(), found.length.tolist(), strict=True)
+        return [replace(self, first=first, last=first + count - 1, length=length) for first, count, length in cut]
+
     def elements(self, numbers: Int64s, columns: dict[str, pa.Array]) -> Elements:
         """Rows that are answers at these instants."""
         ts = numbers * self.window.slide + self.window.offset
-        return Elements(ts, ts + self.window.slide, np.ones(len(ts), np.int8), columns)
+        return Elements(ts, ts + self.window.slide * self.length, np.ones(len(ts), np.int8), columns)
 
 
 @dataclass

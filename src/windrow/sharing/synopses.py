@@ -43,11 +43,6 @@ class SynopsisKind(Enum):
     INTERVAL_JOIN = "interval join"
     BASIC_INTERVAL_JOIN = "basic interval join"
 
-    @property
-    def joint_windows(self) -> bool:
-        """Whether queries over different windows are cheaper together (CS2, CS5) or only equal ones (CS1, CS4)."""
-        return self in (SynopsisKind.BASIC_INTERVAL, SynopsisKind.BASIC_INTERVAL_JOIN)
-
 
 def kind_of(calls: Sequence[Aggregation], intervals: float, together: float) -> SynopsisKind:
     """The synopsis that answers some aggregates over `intervals` intervals, of which `together` queries run together.

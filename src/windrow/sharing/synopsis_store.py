@@ -281,6 +281,10 @@ class SynopsisStore:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
+    def edges(self, reader: int) -> Int64s:
+        """The edges of the entries that a reader may read."""
+        return self._edge[: self._size][self._slot[: self._size] == self._readers.slot[reader]]
+
     def answers(self, calls: Sequence[Aggregation], due: DueAnswers) -> tuple[dict[Aggregation, PointValues], int]:
         """The answers of calls, and of how many entries they are made. Instants of a reader come in order."""
         readers, found = self._readers, {}

@@ -7,6 +7,6 @@ answer before any sink sees it, is what makes output exactly once.
 
 from __future__ import annotations
 
-from windrow.sinks.protocol import RelationSink, Sink, outbox_bytes, parse_sink
+from windrow.sinks.protocol import PartSink, RelationSink, Sink, outbox_bytes, parse_sink
 
-__all__ = ["RelationSink", "Sink", "outbox_bytes", "parse_sink"]
+__all__ = ["PartSink", "RelationSink", "Sink", "outbox_bytes", "parse_sink"]

@@ -3,7 +3,7 @@
 Every commit carries the tick as an application transaction (`txn`: the home and the query, and the tick's number), so
 whether a tick is in is read from the table itself: one that is written again changes nothing, whoever crashed when.
 
-    append   the rows of each tick, as `results()` has them
+    append   the rows of each tick, as `results()` has them; a long answer as files that tasks write and one commit adds
     upsert   the relation itself, by key: rows that go are deleted, others inserted or updated, in one commit; the sink
              begins with the relation as it is, whatever the table held
 
@@ -13,15 +13,20 @@ a tick; an upsert rewrites the files that hold a changed key.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import parquet
 
 from windrow.errors import SourceError, StateError, WindrowError
 from windrow.scalar_engine import connect, quote
 from windrow.sources.delta import delta_library
+from windrow.store.place import Place
 
 if TYPE_CHECKING:
     import deltalake
@@ -31,17 +36,12 @@ GONE = "_gone"
 _WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
 
 
-class DeltaSink:
-    """Appends the answer of one query to the table at `path`, which is made when absent."""
+class _TickedTable:
+    """A Delta table whose commits carry the numbers of ticks."""
 
     def __init__(self, path: str, *, owner: str = "") -> None:
         self._library = delta_library()
         self._path, self._owner = path, owner
-
-    def write(self, query: str, tick: int, table: pa.Table) -> None:
-        """Commit a tick's rows, with the tick's number."""
-        if table.num_rows and not self._has(query, tick):
-            self._append(query, tick, table)
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -70,7 +70,54 @@ class DeltaSink:
         return self._library.CommitProperties(app_transactions=[transaction])
 
 
-class DeltaRelationSink(DeltaSink):
+class DeltaSink(_TickedTable):
+    """Appends the answer of one query to the table at `path`, which is made when absent."""
+
+    def write(self, query: str, tick: int, table: pa.Table) -> None:
+        """Commit a tick's rows, with the tick's number."""
+        if table.num_rows and not self._has(query, tick):
+            self._append(query, tick, table)
+
+    def write_part(self, query: str, tick: int, number: int, part: pa.Table) -> object:
+        """Write a file that no commit names yet: its name, its bytes and its rows."""
+        sink = pa.BufferOutputStream()
+        parquet.write_table(storable(part), sink)
+        whose = hashlib.sha256(self._application(query).encode()).hexdigest()[:16]
+        name = f"windrow-{whose}-{tick:010d}-{number:04d}.parquet"
+        Place.of(self._path).write(name, data := sink.getvalue())
+        return name, data.size, part.num_rows
+
+    def publish(self, query: str, tick: int, parts: Sequence[object]) -> None:
+        """Commit the files of a tick, with the tick's number; a table that asks more of its writers gets their rows."""
+        if self._has(query, tick):
+            return
+        place, delta = Place.of(self._path), self._library
+        files: list[tuple[str, int, int]] = list(parts)  # type: ignore[arg-type]
+        schema = parquet.read_schema(pa.BufferReader(place.read(files[0][0])))
+        with _Refused(query, tick, self._path):
+            if not delta.DeltaTable.is_deltatable(self._path):
+                delta.DeltaTable.create(self._path, schema=schema)
+            found = delta.DeltaTable(self._path)
+        if not _plain_table(found, schema):
+            self._append(
+                query,
+                tick,
+                pa.concat_tables([parquet.read_table(place.path(n), filesystem=place.filesystem) for n, _, _ in files]),
+            )
+            for name, _, _ in files:
+                place.delete(name)
+            return
+        from deltalake.transaction import AddAction
+
+        now = int(time.time() * 1000)
+        added = [AddAction(n, size, {}, now, True, json.dumps({"numRecords": rows})) for n, size, rows in files]
+        with _Refused(query, tick, self._path):
+            found.create_write_transaction(
+                added, "append", found.schema(), commit_properties=self._numbered(query, tick)
+            )
+
+
+class DeltaRelationSink(_TickedTable):
     """Keeps the table at `path` equal to the relation of one query, whose rows differ in `key`."""
 
     def __init__(self, path: str, key: Sequence[str], *, owner: str = "") -> None:
@@ -125,6 +172,20 @@ class DeltaRelationSink(DeltaSink):
                 detail=f"the delta sink keeps one row for each {', '.join(self._key)}",
                 hint="name a key that tells the rows apart, or use mode append",
             )
+
+
+_PLAIN_FEATURES = {"appendOnly", "invariants", "timestampNtz"}
+"""Of a table's writers, what files of Parquet as they are satisfy."""
+
+
+def _plain_table(table: deltalake.DeltaTable, schema: pa.Schema) -> bool:
+    """Whether files of this schema may be added to a table as they are."""
+    protocol, held = table.protocol(), table.schema()
+    features = set(protocol.writer_features or ())
+    plain = protocol.min_writer_version <= 2 or (protocol.min_writer_version == 7 and features <= _PLAIN_FEATURES)
+    if not plain or table.metadata().partition_columns or any(f.metadata for f in held.fields):
+        return False
+    return all(f.nullable for f in held.fields) and pa.schema(held).equals(schema)
 
 
 def net_changes(table: pa.Table, key: Sequence[str]) -> pa.Table:

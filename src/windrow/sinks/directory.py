@@ -4,11 +4,18 @@
 
 A file appears whole, by rename. Writing the same tick again replaces the same file, so a directory never holds an
 answer twice; names that readers skip (a leading dot) are all that a crash can leave.
+
+A long answer that tasks have written is a file for each part, the times of one before those of the next:
+
+    path/<query>/tick-0000000042-0000.parquet, tick-0000000042-0001.parquet, ...
+
+They are written under names that readers skip, and renamed when all are there.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -33,6 +40,21 @@ class DirectorySink:
     def name(self, query: str, tick: int) -> str:
         """The file of a query's answer at a tick, relative to the directory."""
         return f"{segment(query)}/tick-{tick:010d}.{self.kind}"
+
+    def write_part(self, query: str, tick: int, number: int, part: pa.Table) -> object:
+        """Write one of several files of a tick under a name that readers skip."""
+        data = _parquet(part) if self.kind == "parquet" else _json(part)
+        name = f"{segment(query)}/.tick-{tick:010d}-{number:04d}.{self.kind}"
+        self.place.write(name, data)
+        return name
+
+    def publish(self, query: str, tick: int, parts: Sequence[object]) -> None:
+        """Give the files of a tick their names; a file that is alone has that of the tick."""
+        for number, name in enumerate(parts):
+            assert isinstance(name, str)
+            alone = self.name(query, tick)
+            shown = alone.removesuffix(f".{self.kind}") + f"-{number:04d}.{self.kind}"
+            self.place.move(name, alone if len(parts) == 1 else shown)
 
     def folder(self, query: str) -> str:
         """Where the files of a query go; it is there from now on."""

@@ -56,7 +56,7 @@ def rows_json(table: pa.Table) -> str:
 
 def written_by_duckdb(table: pa.Table) -> str:
     """The rows of a table with rows and columns."""
-    cells = ", ".join(_sql(f"c{i}", t) for i, t in enumerate(table.schema.types))
+    cells = ", ".join(json_value(f"c{i}", t) for i, t in enumerate(table.schema.types))
     joined = _computed(table, f"string_agg(json_array({cells})::VARCHAR, ',')")
     return f"[{joined[0].as_py()}]"
 
@@ -68,7 +68,7 @@ def row_objects(table: pa.Table) -> pa.ChunkedArray:
     ['{"a":1,"b":0.5}', '{"a":2,"b":null}']
     """
     plain = pa.table([_finite(c) for c in table.columns], names=table.column_names)
-    cells = ", ".join(f"{literal(f.name)}, {_sql(f'c{i}', f.type)}" for i, f in enumerate(table.schema))
+    cells = ", ".join(f"{literal(f.name)}, {json_value(f'c{i}', f.type)}" for i, f in enumerate(table.schema))
     return _computed(plain, f"json_object({cells})::VARCHAR")
 
 
@@ -114,7 +114,7 @@ def _connection() -> Any:
     return _local.connection
 
 
-def _sql(value: str, type_: pa.DataType, depth: int = 0) -> str:
+def json_value(value: str, type_: pa.DataType, depth: int = 0) -> str:
     """An expression that gives JSON; `depth`: of the lists around it."""
     t = pa.types
     if t.is_floating(type_):
@@ -131,11 +131,13 @@ def _sql(value: str, type_: pa.DataType, depth: int = 0) -> str:
         return f"to_json(lower(hex({value})))"
     if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
         inner = f"e{depth}"
-        return f"to_json(list_transform({value}, lambda {inner}: {_sql(inner, type_.value_type, depth + 1)}))"
+        return f"to_json(list_transform({value}, lambda {inner}: {json_value(inner, type_.value_type, depth + 1)}))"
     if t.is_struct(type_):
-        parts = ", ".join(f"{literal(f.name)}, {_sql(f'{value}[{literal(f.name)}]', f.type, depth)}" for f in type_)
+        parts = ", ".join(
+            f"{literal(f.name)}, {json_value(f'{value}[{literal(f.name)}]', f.type, depth)}" for f in type_
+        )
         return f"CASE WHEN {value} IS NOT NULL THEN json_object({parts}) END"
     if t.is_map(type_):
         entries = pa.list_(pa.struct([("key", type_.key_type), ("value", type_.item_type)]))
-        return _sql(f"map_entries({value})", entries, depth)
+        return json_value(f"map_entries({value})", entries, depth)
     return f"to_json({value})"

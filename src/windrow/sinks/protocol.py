@@ -32,6 +32,20 @@ class RelationSink(Sink, Protocol):
         """Hold the relation as it is after a tick; later ticks change it."""
 
 
+@runtime_checkable
+class PartSink(Sink, Protocol):
+    """A sink to which tasks can write the parts of a long answer, at the same time and elsewhere."""
+
+    def write_part(self, query: str, tick: int, number: int, part: pa.Table) -> object:
+        """Write a part where nobody sees it yet; runs in a task. Writing it again changes nothing.
+
+        A part is sorted by time, and its times come before those of the next.
+        """
+
+    def publish(self, query: str, tick: int, parts: Sequence[object]) -> None:
+        """Let all parts be seen; `parts`: what `write_part` returned, in the order of their numbers."""
+
+
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "parquet": ("path",),
     "json": ("path",),

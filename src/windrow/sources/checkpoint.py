@@ -18,6 +18,14 @@ from windrow.store.place import Place
 _LOG = re.compile(r"^sources/0/(\d+)(\.compact)?$")
 
 
+def checkpoint_id(checkpoint: Place) -> str | None:
+    """Which one a checkpoint of Spark's is; None if it is none."""
+    try:
+        return str(json.loads(bytes(checkpoint.read("metadata")))["id"]) if checkpoint.exists("metadata") else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 def upgraded(source: Source, checkpoint: Place, batch: int, stream: str) -> Offset:
     """The offset of a source that has been read up to a batch of Spark's."""
     if isinstance(source, DirectorySource):

@@ -6,6 +6,10 @@
 
 `map` runs any function over small values, for what is done beside ticks.
 
+A tick of few bytes over a small state has no exchange: one task reads, and runs all stages of all partitions one after
+the other. It saves a shuffle and the tasks behind it, which take longer than the work of such a tick; and the process
+that has the state in its memory is the one that needs it.
+
 What runs is shipped once for as long as it stays the same, as a broadcast variable; the rest of a program goes with the
 tasks. Pieces of sources travel as descriptors, and the tasks read them.
 """
@@ -17,10 +21,11 @@ import functools
 import gc
 import logging
 import pickle
+import shutil
+import tempfile
 import threading
 import time
-import uuid
-from collections import OrderedDict
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -29,18 +34,18 @@ import pyarrow as pa
 
 from windrow.operators.state.run import Run
 from windrow.runtime.feed import Reader, feed, wanted
-from windrow.runtime.job import Feed
+from windrow.runtime.job import Feed, all_stages
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Deployment, Program
 from windrow.runtime.stage import Stage
 from windrow.runtime.task_state import TaskMemory
-from windrow.runtime.wire import SCHEMA, decode_table, encode_table, pack, unpack
+from windrow.runtime.wire import SCHEMA, Spool, decode_table, encode_table, pack, unpack
 from windrow.sources.protocol import Available, Piece, Report
+from windrow.spark.shipping import ShippedDeployment, Shipping
 from windrow.spark.unwrap import lost, unwrap, workers_lost
 from windrow.store.manifest import SlotKey
 
 if TYPE_CHECKING:
-    from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
 LOG = logging.getLogger("windrow.engine")
@@ -49,6 +54,15 @@ ATTEMPTS = 4
 """How often the job of a tick is run when workers go away."""
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+FEW_BYTES = 4 << 20
+"""Of new rows, up to which a tick is one task."""
+
+MANY_BYTES = 16 << 20
+"""Of new rows, from which on ticks are not: in between they stay as they are, since state has to move."""
+
+SMALL_STATE = 32 << 20
+"""Bytes of state, up to which a tick may be one task."""
 
 GIVEN = pa.schema([("given", pa.binary())])
 """Rows that the driver has, as they go through the JVM."""
@@ -65,19 +79,25 @@ class _Shipped:
     """A program on its way: all but its deployment, and where that is."""
 
     program: bytes
-    uid: str
-    deployment: Broadcast[bytes]
+    deployment: ShippedDeployment
+    spool: Spool | None = None  # where all tasks run on this machine
 
     def load(self) -> Program:
         """The program, in a task."""
         program: Program = pickle.loads(self.program)
-        return replace(program, deployment=_deployed(self.uid, self.deployment))
+        deployment, new = self.deployment.load()
+        if new:
+            _loaded()
+        return replace(program, deployment=deployment)
 
 
 class SparkJob:
     """Runs the tasks of a tick on Spark."""
 
     kind, in_process = "spark", False
+
+    small_in_one = True
+    """Whether small ticks are one task; the answers are the same."""
 
     def __init__(self, spark: SparkSession) -> None:
         from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
@@ -89,7 +109,12 @@ class SparkJob:
         for made, schema in ((self._schema, SCHEMA), (self._given, GIVEN)):
             for column in schema:
                 made.add(column.name, types[column.type])
-        self._deployed: tuple[Deployment, str, Broadcast[bytes]] | None = None
+        self._shipping = Shipping(spark.sparkContext)
+        self._in_one, self._counted = True, False
+        self._spool: Spool | None = None
+        if (spark.sparkContext.master or "").startswith("local["):
+            self._spool = Spool(tempfile.mkdtemp(prefix="windrow-exchange-"))
+            weakref.finalize(self, shutil.rmtree, self._spool.folder, ignore_errors=True)
 
     def wake(self) -> None:
         """Run a job of a tick's shape beside whatever comes first, once: ticks then find Spark awake."""
@@ -105,16 +130,40 @@ class SparkJob:
             made.repartitionById(2, made["to"]).mapInArrow(_nothing, self._schema).toArrow()
 
     def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> list[Envelope]:
-        uid, deployment = self._ship(program.deployment)
+        deployment = self._shipping.ship(program.deployment)
         bare = replace(program, deployment=Deployment())
+        shipped = _Shipped(pickle.dumps(bare), deployment, self._spool)
+        if self._fits_one(feeds, program):
+            return self._received(self._one_task(feeds, shipped, stages))
         envelopes = self._envelopes(
-            feeds, _Shipped(pickle.dumps(replace(bare, runs={}, generations={})), uid, deployment)
+            feeds, replace(shipped, program=pickle.dumps(replace(bare, runs={}, generations={})))
         )
-        shipped = _Shipped(pickle.dumps(bare), uid, deployment)
         for stage in range(1, stages + 1):
             dealt = envelopes.repartitionById(program.partitions, envelopes["to"])
             envelopes = dealt.mapInArrow(_stage_task(shipped, stage, stage == stages), self._schema)
-        return list(unpack(_collected(envelopes).to_batches()))
+        return self._received(envelopes)
+
+    def _received(self, envelopes: DataFrame) -> list[Envelope]:
+        """Run a job; what its tasks send to the driver."""
+        try:
+            return list(unpack(_collected(envelopes).to_batches(), self._spool))
+        finally:
+            if self._spool is not None:
+                self._spool.clear()
+
+    def _fits_one(self, feeds: Sequence[Feed], program: Program) -> bool:
+        """Whether one task is to do all of a tick."""
+        counted, self._counted = self._counted, False
+        if counted or not self.small_in_one or any(not isinstance(f.rows, pa.Table | tuple) for f in feeds):
+            return False  # a frame has tasks of its own
+        weight = sum(_weight(part) for f in feeds for part in _parts(f))
+        state = sum(ref.bytes for slots in program.runs.values() for refs in slots.values() for ref in refs)
+        self._in_one = state <= SMALL_STATE and weight <= (MANY_BYTES if self._in_one else FEW_BYTES)
+        return self._in_one
+
+    def _one_task(self, feeds: Sequence[Feed], shipped: _Shipped, stages: int) -> DataFrame:
+        given = _packed([(f.stream, f.only, part) for f in feeds for part in _parts(f)])
+        return self.spark.range(0, 1, 1, 1).mapInArrow(_whole_task(shipped, given, stages), self._schema)
 
     def map(self, work: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
         """What a function gives for each value, computed by tasks; values and results are small."""
@@ -130,18 +179,6 @@ class SparkJob:
             raise unwrap(error) from error
         found: dict[int, Any] = dict(pickle.loads(row.as_buffer()) for row in done.column("given"))
         return [found[i] for i in range(len(packed))]
-
-    def _ship(self, deployment: Deployment) -> tuple[str, Broadcast[bytes]]:
-        """Send what runs to the workers, when it is another than before; user functions go by value."""
-        if self._deployed is None or self._deployed[0] is not deployment:
-            from pyspark import cloudpickle
-
-            before = self._deployed
-            packed: bytes = cloudpickle.dumps(deployment)  # type: ignore[no-untyped-call]
-            self._deployed = (deployment, uuid.uuid4().hex, self.spark.sparkContext.broadcast(packed))
-            if before is not None:
-                before[2].destroy()
-        return self._deployed[1:]
 
     def _envelopes(self, feeds: Sequence[Feed], shipped: _Shipped) -> DataFrame:
         """What the tasks of stage 0 send: one task for each share of the pieces, and for each share of the driver's own
@@ -168,6 +205,7 @@ class SparkJob:
         return functools.reduce(lambda a, b: a.union(b), found)
 
     def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
+        self._counted = True  # who asks divides something between them
         found = {}
         for stream, available in rows.items():
             given = available.given
@@ -179,10 +217,7 @@ class SparkJob:
         return iter(())
 
     def close(self) -> None:
-        if self._deployed is not None:
-            with contextlib.suppress(Exception):  # Spark may be gone
-                self._deployed[2].destroy()
-            self._deployed = None
+        self._shipping.close()
 
 
 def _collected(envelopes: DataFrame) -> pa.Table:
@@ -198,6 +233,11 @@ def _collected(envelopes: DataFrame) -> pa.Table:
                 raise workers_lost(error, attempt) from error
             time.sleep(0.25 * 2**attempt)
     raise AssertionError
+
+
+def _parts(given: Feed) -> Sequence[Any]:
+    """The table or the pieces of a feed."""
+    return (given.rows,) if isinstance(given.rows, pa.Table) else given.rows
 
 
 def _cut(table: pa.Table, pieces: int) -> Iterator[pa.Table]:
@@ -241,7 +281,7 @@ def _frame_task(shipped: _Shipped, stream: str) -> Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         here = _here()
         rows = list(batches)  # with all their columns: a frame cannot be read twice
-        yield from pack(feed(shipped.load(), stream, lambda *_: rows, here), here)
+        yield from pack(feed(shipped.load(), stream, lambda *_: rows, here), here, shipped.spool)
 
     return run
 
@@ -271,9 +311,23 @@ def _work_task(packed: Sequence[bytes]) -> Task:
     return run
 
 
+def _whole_task(shipped: _Shipped, share: bytes, stages: int) -> Task:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        here, program = _here(), shipped.load()
+        sent = [e for _ in batches for e in _sent(program, [share], here)]
+        yield from pack(all_stages(program, sent, stages, _memory), here, shipped.spool)
+        _freeze()
+
+    return run
+
+
 def _fed(shipped: _Shipped, shares: Sequence[bytes | pa.Buffer]) -> Iterator[pa.RecordBatch]:
     """What a task sends that reads what it was given."""
-    here, program = _here(), shipped.load()
+    here = _here()
+    yield from pack(_sent(shipped.load(), shares, here), here, shipped.spool)
+
+
+def _sent(program: Program, shares: Sequence[bytes | pa.Buffer], here: int) -> list[Envelope]:
     given: dict[tuple[str, str | None], list[bytes | Piece]] = {}
     for share in shares:
         for stream, only, piece in pickle.loads(share):
@@ -283,7 +337,7 @@ def _fed(shipped: _Shipped, shares: Sequence[bytes | pa.Buffer]) -> Iterator[pa.
         plain = [p for p in pieces if not isinstance(p, bytes)]
         found, skipped = wanted(program, stream, plain) if len(plain) == len(pieces) else (pieces, None)
         sent += feed(program, stream, _reader(program, stream, found), here, only, skipped=skipped)
-    yield from pack(sent, here)
+    return sent
 
 
 def _reader(program: Program, stream: str, pieces: Sequence[bytes | Piece]) -> Reader:
@@ -304,26 +358,20 @@ _memory = TaskMemory()
 def _stage_task(shipped: _Shipped, stage: int, last: bool) -> Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         here = _here()
-        done = Stage(shipped.load(), stage, here, last, _memory).run(unpack(batches))
-        yield from pack(done, here)
+        done = Stage(shipped.load(), stage, here, last, _memory).run(unpack(batches, shipped.spool))
+        yield from pack(done, here, shipped.spool)
         _freeze()
 
     return run
 
 
-_deployments: OrderedDict[str, Deployment] = OrderedDict()
-
-
-def _deployed(uid: str, packed: Broadcast[bytes]) -> Deployment:
-    """What runs, unpacked once by each worker process."""
-    if uid not in _deployments:
-        _deployments[uid] = pickle.loads(packed.value)
-        while len(_deployments) > 4:
-            _deployments.popitem(last=False)
-    return _deployments[uid]
-
-
 _tasks = 0
+
+
+def _loaded() -> None:
+    """Much is new in this process."""
+    global _tasks
+    _tasks = 0
 
 
 def _freeze() -> None:

@@ -30,6 +30,7 @@ def open_runtime(
     store = Store.open(home if home is not None else temporary or "")
     try:
         spark = session(spark)
+        store.check()
         store.sweep(orphans=True)
         job = SparkJob(spark)
         job.wake()

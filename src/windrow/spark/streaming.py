@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
-from windrow.errors import SourceError
+from windrow.errors import SourceError, StateError
+from windrow.sources.checkpoint import checkpoint_id
 from windrow.sources.protocol import Available, Offset
 from windrow.spark.sources import columns_of, conform
+from windrow.store.place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,6 +64,7 @@ class FrameSource:
         """The batch that waits, if one does."""
         self._taken = max(self._taken, -1 if offset is None else int(offset["batch"]))
         if self.query is None:
+            self._recognise(offset)
             self._start()
         assert self.query is not None
         failure = self.query.exception()
@@ -71,12 +74,23 @@ class FrameSource:
             waiting = self._waiting
         if waiting is None or waiting.number <= self._taken:
             return None
-        return FrameBatch({"batch": waiting.number}, (), frame=waiting.frame)
+        return FrameBatch({"batch": waiting.number, "checkpoint": str(self.query.id)}, (), frame=waiting.frame)
 
     def _start(self) -> None:
         self._stopped.clear()
         writer = self.frame.writeStream.foreachBatch(self._hand_over).queryName(f"windrow {self.stream.name}")
         self.query = writer.option("checkpointLocation", self.checkpoint).start()
+
+    def _recognise(self, offset: Offset | None) -> None:
+        """Refuse a checkpoint that is not the one the manifest knows: its numbers mean other batches."""
+        known = None if offset is None else offset.get("checkpoint")
+        found = None if known is None else checkpoint_id(Place.of(self.checkpoint))
+        if known != found:
+            raise StateError(
+                f'the checkpoint of stream "{self.stream.name}" is not the one that was read before',
+                detail=f"the manifest names batch {self._taken} of {known}; at {self.checkpoint} is {found or 'none'}",
+                hint="restore it from a backup, or look what can be saved: windrow state HOME --repair",
+            )
 
     def _hand_over(self, frame: DataFrame, number: int) -> None:
         if number <= self._taken:

@@ -18,12 +18,9 @@ from collections.abc import Callable
 from typing import Any
 
 from windrow.errors import StateError
+from windrow.store import disk
+from windrow.store.background import spawn
 from windrow.store.place import Place, explained
-
-try:
-    import fcntl
-except ImportError:  # no kernel locks on this system: the heartbeat decides
-    fcntl = None  # type: ignore[assignment]
 
 NAME = "lock"
 BEAT_SECONDS = 10.0
@@ -37,22 +34,22 @@ class Lock:
         self.place = place
         self.owner = {"uuid": uuid.uuid4().hex, "host": socket.gethostname(), "pid": os.getpid()}
         self._clock = clock
-        self._descriptor: int | None = None
+        self._file: disk.HeldFile | None = None  # locked, where the system has locks
         self._stopped = threading.Event()
         self._guard = threading.Lock()
         self._take()
-        threading.Thread(target=self._run, name="windrow-lock", daemon=True).start()
+        spawn(self._run, "windrow-lock")
 
     def beat(self) -> None:
         """Say that the holder is alive."""
         text = json.dumps({**self.owner, "heartbeat": self._clock()}).encode() + b"\n"
         with self._guard:
-            if self._descriptor is None:
+            if self._file is None:
                 self.place.write(NAME, text)
                 return
             # Written in place: a rename would put a new, unlocked file under the name.
             with explained("write", self.place.path(NAME)):
-                os.pwrite(self._descriptor, text.ljust(256), 0)
+                self._file.write(text.ljust(256))
 
     def held(self) -> bool:
         """Whether the home is still ours (a machine that slept past its heartbeat may have lost it)."""
@@ -66,17 +63,17 @@ class Lock:
         self._stopped.set()
         if self.held():
             self.place.delete(NAME)
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _take(self) -> None:
-        if self.place.local and fcntl is not None:
+        if self.place.local:
             self._lock_file()
         holder = _holder(self.place)
         if holder and not self._gone(holder):
-            if self._descriptor is not None:
-                os.close(self._descriptor)
+            if self._file is not None:
+                self._file.close()
             raise in_use(self.place, holder)
         self.beat()
         if not self.held():
@@ -84,25 +81,17 @@ class Lock:
 
     def _lock_file(self) -> None:
         path = self.place.path(NAME)
-        with explained("lock", path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise in_use(self.place, _holder(self.place)) from None
-        except OSError:  # a mount without locks: the heartbeat decides
-            os.close(descriptor)
-            return
-        if not os.path.exists(path) or os.stat(path).st_ino != os.fstat(descriptor).st_ino:
-            os.close(descriptor)  # its holder released and removed it meanwhile
-            self._lock_file()
-            return
-        self._descriptor = descriptor
+            with explained("lock", path):
+                self._file = disk.current.lock(path)
+        except StateError as error:
+            if isinstance(error.__cause__, BlockingIOError):
+                raise in_use(self.place, _holder(self.place)) from None
+            raise
 
     def _gone(self, holder: dict[str, Any]) -> bool:
         if holder.get("host") == self.owner["host"]:
-            return self._descriptor is not None or not _alive(int(holder.get("pid", 0)))
+            return self._file is not None or not _alive(int(holder.get("pid", 0)))
         return self._clock() - float(holder.get("heartbeat", 0)) > EXPIRES_SECONDS
 
     def _run(self) -> None:

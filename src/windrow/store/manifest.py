@@ -33,9 +33,10 @@ class Manifest:
     `version` numbers manifests without gaps; `tick` numbers ticks. `offsets`: what has been taken of each stream's
     source. `declared`: the identity of each stream's declaration, so that one that is declared anew begins anew.
     `marks`: the greatest time seen on each stream. `frontier`: all that happened up to here has been answered.
-    `clocks`: the instant at which each query's clock started; `firsts`: where those would start that time has not
-    reached. `runs`: operator state, dealt over `partitions`. `outputs`: answers of (query, tick) that some sink may
-    not have yet; `sinks`: by query, the sinks that were attached, and the last tick that each is known to have.
+    `clocks`: the instant at which each query's clock started, one for all who joined a family between the same two
+    ticks; `firsts`: where those would start that time has not reached; `lapsed`: queries that shared and have failed.
+    `runs`: operator state, dealt over `partitions`. `outputs`: answers of (query, tick) that some sink may not have
+    yet; `sinks`: by query, the sinks that were attached, and the last tick that each is known to have.
     `choices`: the orders and plans that joins follow, by query and step; `heavy`: keys that lie apart. `budget`: what
     tick budgets know. `deadlines`: of queries with deadlines, the period and the instant for which they were
     evaluated last. `archives`: the last update of each archive and its layouts. `plans`: which queries share a
@@ -51,6 +52,7 @@ class Manifest:
     frontier: int | None = None
     clocks: Mapping[str, int] = field(default_factory=dict)
     firsts: Mapping[str, int] = field(default_factory=dict)
+    lapsed: tuple[str, ...] = ()
     runs: Mapping[SlotKey, tuple[RunRef, ...]] = field(default_factory=dict)
     outputs: Mapping[tuple[str, int], tuple[RunRef, ...]] = field(default_factory=dict)
     sinks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -81,14 +83,19 @@ _PLAIN = (
 )  # fmt: skip
 
 
-def encode(manifest: Manifest) -> bytes:
-    """The bytes of a manifest file."""
-    return seal(MAGIC, FORMAT, _plain(manifest))
+def encode(manifest: Manifest, home: str = "") -> bytes:
+    """The bytes of a manifest file of the home with this identity."""
+    return seal(MAGIC, FORMAT, {"home": home, **_plain(manifest)})
 
 
-def decode(data: bytes, name: str) -> Manifest:
-    """The manifest in the bytes of the file `name`; anything but a whole manifest of a known format is refused."""
+def decode(data: bytes, name: str, home: str = "") -> Manifest:
+    """The manifest in the bytes of the file `name`; anything but a whole one of a known format is refused.
+
+    So is one that says that it was written in another home.
+    """
     content, version = unseal(data, MAGIC, KNOWN, name)
+    if content.pop("home", "") not in ("", home) and home:
+        raise corrupt(MAGIC, name, "it was written in another home")
     try:
         return _manifest(_upgraded(content) if version == 2 else content)
     except (KeyError, TypeError, ValueError) as error:  # the format in the header is not that of the content
@@ -114,6 +121,7 @@ def _plain(m: Manifest) -> dict[str, Any]:
         "choices": {query: dict(chosen) for query, chosen in m.choices.items()},
         "heavy": list(m.heavy),
         "changes": list(m.changes),
+        "lapsed": list(m.lapsed),
     }
 
 
@@ -126,7 +134,8 @@ def _manifest(plain: dict[str, Any]) -> Manifest:
     runs = {(str(s), p, q, slot): refs(r) for s, p, q, slot, r in plain.pop("runs")}
     outputs = {(query, tick): refs(r) for query, tick, r in plain.pop("outputs")}
     changes, heavy = tuple(plain.pop("changes")), tuple(plain.pop("heavy"))
-    return Manifest(**plain, changes=changes, heavy=heavy, runs=runs, outputs=outputs)
+    lapsed = tuple(plain.pop("lapsed", ()))
+    return Manifest(**plain, changes=changes, heavy=heavy, lapsed=lapsed, runs=runs, outputs=outputs)
 
 
 def _upgraded(old: dict[str, Any]) -> dict[str, Any]:

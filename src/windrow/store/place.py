@@ -26,6 +26,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from windrow.errors import StateError
+from windrow.store import disk
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -80,22 +81,16 @@ class Place:
             if not self.local:
                 with filesystem.open_input_file(path) as file:
                     return file.read_buffer()
-            if os.path.getsize(path) == 0:  # an empty file cannot be mapped
-                return pa.py_buffer(b"")
-            # The buffer keeps the mapping alive after the descriptor is closed, so descriptors do not pile up.
-            with pa.memory_map(path) as mapped:
-                return mapped.read_buffer()
+            return disk.current.read(path)
 
     def read_ranges(self, name: str, spans: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
         """The bytes of a file at each (offset, size), and no others; shorter where the file ends before."""
         filesystem, _ = _resolve(self.uri)
         path = self.path(name)
-        with explained("read", path), filesystem.open_input_file(path) as file:
-            found = []
-            for offset, size in spans:
-                file.seek(offset)
-                found.append(file.read_buffer(size))
-            return found
+        with explained("read", path):
+            if self.local:
+                return disk.current.read_ranges(path, spans)
+            return disk.ranges_of(filesystem, path, spans)
 
     def write(self, name: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
         """Put a whole file in place, replacing one of that name."""
@@ -109,20 +104,28 @@ class Place:
                 self._write_remote(path, data)
 
     def _write_local(self, path: str, temporary: str, data: bytes | pa.Buffer, sync: bool) -> None:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        system, folder = disk.current, os.path.dirname(path)
+        system.make(folder, sync)
         try:
-            with open(temporary, "wb") as file:
-                file.write(data)
-                if sync:
-                    file.flush()
-                    os.fsync(file.fileno())
-            os.replace(temporary, path)
+            system.create(temporary, data, sync)
+            system.rename(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(temporary)
+                system.remove(temporary)
             raise
         if sync:
-            _sync_directory(os.path.dirname(path))
+            system.sync(folder)
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, in the same folder, replacing one that has it."""
+        filesystem, _ = _resolve(self.uri)
+        old, new = self.path(name), self.path(to)
+        with explained("write", new):
+            if self.local:
+                disk.current.rename(old, new)
+                disk.current.sync(os.path.dirname(new))
+            else:
+                filesystem.move(old, new)
 
     def _write_remote(self, path: str, data: bytes | pa.Buffer) -> None:
         filesystem, _ = _resolve(self.uri)
@@ -140,28 +143,39 @@ class Place:
     def names(self, folder: str = "", *, recursive: bool = False) -> dict[str, int]:
         """Files under a folder (temporary ones too), relative to this place, with their sizes."""
         filesystem, root = _resolve(self.uri)
-        selector = fs.FileSelector(self.path(folder), allow_not_found=True, recursive=recursive)
-        with explained("list", self.path(folder)):
-            found = filesystem.get_file_info(selector)
-        return {i.path[len(root) + 1 :]: i.size for i in found if i.type == fs.FileType.File}
+        path = self.path(folder)
+        with explained("list", path):
+            if self.local:
+                found = disk.current.names(path, recursive)
+            else:
+                found = disk.files_under(filesystem, path, recursive)
+        return {path[len(root) + 1 :]: size for path, size in found.items()}
 
     def exists(self, name: str) -> bool:
         """Whether a file or a directory of that name is there."""
         filesystem, _ = _resolve(self.uri)
         with explained("look for", self.path(name)):
+            if self.local:
+                return disk.current.exists(self.path(name))
             return bool(filesystem.get_file_info(self.path(name)).type != fs.FileType.NotFound)
 
     def delete(self, name: str) -> None:
         """Remove a file; one that is not there is no error."""
         filesystem, _ = _resolve(self.uri)
         with explained("delete", self.path(name)), contextlib.suppress(FileNotFoundError):
-            filesystem.delete_file(self.path(name))
+            if self.local:
+                disk.current.remove(self.path(name))
+            else:
+                filesystem.delete_file(self.path(name))
 
     def make(self, folder: str = "") -> None:
         """Create a directory and its parents."""
         filesystem, _ = _resolve(self.uri)
         with explained("create", self.path(folder)):
-            filesystem.create_dir(self.path(folder), recursive=True)
+            if self.local:
+                disk.current.make(self.path(folder), True)
+            else:
+                filesystem.create_dir(self.path(folder), recursive=True)
 
 
 def is_temporary(name: str) -> bool:
@@ -226,11 +240,3 @@ def _resolve(uri: str) -> tuple[fs.FileSystem, str]:
             hint="use a local path, or a file://, hdfs://, s3://, gs:// or abfs:// address that pyarrow.fs can reach",
         ) from error
     return filesystem, root.rstrip("/")
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,7 +1,7 @@
 """Runs in files: written once by whoever computed them, read by reference, memory-mapped when local.
 
-A task writes all runs of its tick into one file (a pack), each an Arrow IPC file in itself, so that a tick costs one
-file per task however many operators it runs:
+A task writes the runs of its tick into one file (a pack), each an Arrow IPC file in itself, so that a tick costs one
+file per task however many operators it runs; long runs have files of their own, which go when they are superseded:
 
     runs/<stage>/<partition>/<tick>-<uid>.arrow   =   run | padding | run | padding | ...
 
@@ -15,6 +15,7 @@ in the process's cache is a dictionary lookup, one that is not is a mapping and 
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 import uuid
@@ -22,7 +23,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 from pyarrow import ipc
@@ -32,6 +33,9 @@ from windrow.operators.state.run import Run
 from windrow.store.place import Place, segment
 
 _ALIGN = 64
+ALONE = 1 << 20
+"""Bytes from which on a run has a file of its own."""
+
 CACHE_MB = int(os.environ.get("WINDROW_RUN_CACHE_MB", "1024"))
 
 
@@ -108,8 +112,11 @@ class RunPlace(Protocol):
     def write(self, parts: Sequence[str | int], tick: int, runs: Sequence[Run]) -> tuple[RunRef, ...]:
         """Keep runs; returns their references in order."""
 
-    def read(self, ref: RunRef) -> Run:
-        """The run of a reference."""
+    def read(self, ref: RunRef, *, cached: bool = True) -> Run:
+        """The run of a reference; `cached`: it is likely to be read again."""
+
+    def mapped(self, ref: RunRef) -> Run | None:
+        """A long run as it lies on disk, if it can be used there."""
 
 
 class MemoryRuns:
@@ -125,8 +132,11 @@ class MemoryRuns:
         self._runs |= {run.uid: run for run in runs}
         return tuple(RunRef(run.uid, "/".join(map(str, parts)), run.table.num_rows, run.nbytes, 0) for run in runs)
 
-    def read(self, ref: RunRef) -> Run:
+    def read(self, ref: RunRef, *, cached: bool = True) -> Run:
         return self._runs[ref.uid]
+
+    def mapped(self, ref: RunRef) -> Run | None:
+        return None
 
     def keep(self, uids: Iterable[str]) -> None:
         """Forget all runs but these."""
@@ -162,25 +172,33 @@ class RunStore:
         return replace(self, sync=False)
 
     def write(self, parts: Sequence[str | int], tick: int, runs: Sequence[Run]) -> tuple[RunRef, ...]:
-        """Write runs into one new file of the folder `parts`; returns their references in order."""
-        if not runs:
-            return ()
-        sink = pa.BufferOutputStream()
-        spans = [_append(sink, run) for run in runs]
-        data = sink.getvalue()
+        """Write runs into new files of the folder `parts`; returns their references in order."""
+        groups = [[run] for run in runs if run.nbytes >= ALONE]
+        groups.append([run for run in runs if run.nbytes < ALONE])
+        found = {ref.uid: ref for group in groups if group for ref in self._pack(parts, tick, group)}
+        return tuple(found[run.uid] for run in runs)
+
+    def _pack(self, parts: Sequence[str | int], tick: int, runs: Sequence[Run]) -> tuple[RunRef, ...]:
         name = pack_name(parts, tick)
-        self.place.write(name, data, sync=self.sync)
-        view = memoryview(data)
+        with io.BytesIO() as buffer:
+            spans = _written(buffer, runs)
+            self.place.write(name, buffer.getvalue(), sync=self.sync)
         return tuple(
-            RunRef(run.uid, name, run.table.num_rows, size, zlib.crc32(view[offset : offset + size]), offset)
-            for run, (offset, size) in zip(runs, spans, strict=True)
+            RunRef(run.uid, name, run.table.num_rows, span.size, span.checksum, offset)
+            for run, (offset, span) in zip(runs, spans, strict=True)
         )
 
-    def read(self, ref: RunRef) -> Run:
+    def read(self, ref: RunRef, *, cached: bool = True) -> Run:
         """The run of a reference; checked when this process first reads it."""
         known = cache.get(ref.uid)
-        if known is not None:
-            return known
+        if known is None:
+            known = self.checked(ref)
+            if cached:
+                cache.put(known)
+        return known
+
+    def checked(self, ref: RunRef) -> Run:
+        """The run of a reference as it is on disk now."""
         data = self.place.read(ref.path)
         if data.size < ref.offset + ref.bytes:
             raise _torn(self.place, ref, f"{data.size} bytes long, {ref.offset + ref.bytes} expected")
@@ -192,9 +210,10 @@ class RunStore:
             table = ipc.open_file(span).read_all()
         except pa.ArrowInvalid as error:
             raise _torn(self.place, ref, str(error)) from error
-        run = Run(table, ref.uid)
-        cache.put(run)
-        return run
+        return Run(table, ref.uid)
+
+    def mapped(self, ref: RunRef) -> Run | None:
+        return self.read(ref, cached=False) if self.place.local and ref.bytes >= ALONE else None
 
 
 def pack_name(parts: Sequence[str | int], tick: int) -> str:
@@ -214,14 +233,42 @@ def tick_of(name: str) -> int | None:
     return int(digits) if dash and digits.isdecimal() else None
 
 
-def _append(sink: pa.BufferOutputStream, run: Run) -> tuple[int, int]:
-    sink.write(b"\0" * (-sink.tell() % _ALIGN))  # Arrow buffers must stay aligned to be used in place
-    start = sink.tell()
-    inner = pa.BufferOutputStream()
-    with ipc.new_file(inner, run.table.schema) as writer:
-        writer.write_table(run.table.combine_chunks())  # one batch: readers see one chunk per column
-    sink.write(inner.getvalue())
-    return start, sink.tell() - start
+class _Span:
+    """A stretch of a file, as a file of its own: its length and its checksum, counted as it is written."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.size, self.checksum = file, 0, 0
+
+    def write(self, data: bytes | pa.Buffer) -> int:
+        self._file.write(data)
+        self.checksum = zlib.crc32(data, self.checksum)
+        self.size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        """What is written is the file's business."""
+
+    def close(self) -> None:
+        """The file goes on."""
+
+
+def _written(file: BinaryIO, runs: Sequence[Run]) -> list[tuple[int, _Span]]:
+    """Write runs one behind the other; where each begins."""
+    found, at = [], 0
+    for run in runs:
+        padding = -at % _ALIGN  # Arrow buffers must stay aligned to be used in place
+        file.write(b"\0" * padding)
+        span = _Span(file)
+        with ipc.new_file(pa.PythonFile(span, "w"), run.table.schema) as writer:
+            writer.write_table(run.table.combine_chunks())  # one batch: readers see one chunk per column
+        found.append((at + padding, span))
+        at += padding + span.size
+    return found
 
 
 def _torn(place: Place, ref: RunRef, what: str) -> StateError:

@@ -54,7 +54,7 @@ def corrupt(magic: str, name: str, what: str) -> StateError:
     return StateError(
         f"corrupt {magic.removeprefix('windrow-')} {name}",
         detail=what,
-        hint="restore home from a backup, or start with a new home; the sources are then read from their beginning",
+        hint="restore home from a backup, or look what can be saved: windrow state HOME --repair",
     )
 
 

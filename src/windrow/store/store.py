@@ -4,6 +4,7 @@
     home/lock                         who has it open
     home/catalog/00000003.json        declarations, by version; later changes are in manifests
     home/manifests/00000042.json      the state after a commit
+    home/newest                       which manifest was the newest: one that is gone is missed
     home/runs/<stage>/<partition>/    run files, named by the tick that wrote them
     home/sources/<stream>-<id>/       what a source keeps for itself: logs of seen files, copies, pushed rows
     home/checkpoints/<stream>-<id>/   Spark's own progress of a streaming DataFrame
@@ -41,6 +42,8 @@ FORMAT = 3
 KNOWN = (2, FORMAT)
 CATALOG = "windrow-catalog"
 MAGIC = "windrow-home"
+NEWEST = "newest"
+REPAIR = "restore home from a backup, or look what can be saved: windrow state {} --repair"
 _NUMBERED = re.compile(r"^\w+/(\d{8,})\.json$")
 
 
@@ -112,7 +115,7 @@ class Store(StateStore):
 
     place: Place
 
-    def __init__(self, place: Place, lock: Lock | None, keep: int) -> None:
+    def __init__(self, place: Place, lock: Lock | None, keep: int, lenient: bool = False) -> None:
         self.place = place
         self._format, self.identity, self._created = _read_format(place)
         self.runs: RunPlace = RunStore(place)
@@ -120,7 +123,7 @@ class Store(StateStore):
         self._lock = lock
         self._pins: Counter[int] = Counter()
         self._guard = threading.Lock()
-        self._manifests = self._load()
+        self._manifests = read_versions(place, self.identity)[0] if lenient else self._load()
 
     @classmethod
     def open(
@@ -130,18 +133,22 @@ class Store(StateStore):
         read_only: bool = False,
         keep: int = 2,
         clock: Callable[[], float] = time.time,
+        lenient: bool = False,
     ) -> Store:
-        """Open a home for one engine, creating it when new; `keep` manifests are kept besides the newest."""
+        """Open a home for one engine, creating it when new; `keep` manifests are kept besides the newest.
+
+        `lenient`: take what is whole of a damaged one, to repair it.
+        """
         place = Place.of(home)
         if read_only:
-            return cls(place, None, keep)
+            return cls(place, None, keep, lenient)
         _refuse_foreign(place)
         place.make()
         lock = Lock(place, clock)
         try:
             if not place.exists("format.json"):
                 _write_format(place, uuid.uuid4().hex, clock())
-            return cls(place, lock, keep)
+            return cls(place, lock, keep, lenient)
         except BaseException:
             lock.release()
             raise
@@ -171,9 +178,35 @@ class Store(StateStore):
         if self._format != FORMAT:  # from the first commit on it is a home of this format
             _write_format(self.place, self.identity, self._created)
             self._format = FORMAT
-        self.place.write(name, encode(manifest))
+        self._publish(manifest)
+
+    def commit_repaired(self, manifest: Manifest) -> None:
+        """Make a manifest the newest one of a damaged home, whatever numbers are missing before it."""
+        self._own()
+        self._publish(manifest)
+
+    def _publish(self, manifest: Manifest) -> None:
+        self.place.write(f"manifests/{manifest.version:08d}.json", encode(manifest, self.identity))
         with self._guard:
             self._manifests[manifest.version] = manifest
+        if self.place.local:  # a note, never ahead of the manifest: it need not be synced, nor be written at all
+            content = {"home": self.identity, "version": manifest.version, "tick": manifest.tick}
+            with contextlib.suppress(StateError):
+                self.place.write(NEWEST, json.dumps(content).encode(), sync=False)
+
+    def check(self) -> None:
+        """Refuse a home of which a file is gone or cut that the newest manifest names."""
+        newest = self.latest()
+        sizes = self.place.names("runs", recursive=True) if newest is not None and newest.paths() else {}
+        lost = sorted({
+            r.path for r in (newest.refs() if newest is not None else ()) if sizes.get(r.path, -1) < r.offset + r.bytes
+        })  # fmt: skip
+        if lost:
+            raise StateError(
+                f"home {self.place.uri} lacks {len(lost)} of its files",
+                detail=f"{lost[0]} is gone or shorter than manifest {newest.version if newest else 0} says",
+                hint=REPAIR.format(self.place.uri),
+            )
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Manifest | None]:
@@ -206,7 +239,7 @@ class Store(StateStore):
         # Manifests first: a manifest must never name a file that is gone.
         for manifest in dropped:
             self.place.delete(f"manifests/{manifest.version:08d}.json")
-        for path in dead:
+        for path in sorted(dead):
             self.place.delete(path)
         return len(dead) + len(dropped)
 
@@ -264,29 +297,22 @@ class Store(StateStore):
         self.close()
 
     def _versions(self, folder: str) -> list[int]:
-        matches = (_NUMBERED.match(name) for name in self.place.names(folder))
-        return sorted(int(m[1]) for m in matches if m)
+        return _versions(self.place, folder)
 
     def _load(self) -> dict[int, Manifest]:
         """The manifests on disk. The newest must be whole; a temporary that was never renamed never happened."""
-        versions = self._versions("manifests")
-        found: dict[int, Manifest] = {}
-        for version in reversed(versions):
-            try:
-                found[version] = self._read_manifest(version)
-            except StateError:
-                if version == versions[-1]:
-                    raise
-        return found
-
-    def _read_manifest(self, version: int) -> Manifest:
-        name = f"manifests/{version:08d}.json"
-        found = decode(bytes(self.place.read(name)), self.place.path(name))
-        if found.version != version:
+        found, broken = read_versions(self.place, self.identity)
+        newest = max(found, default=-1)
+        if broken and max(broken) > newest:
+            raise broken[max(broken)]
+        known, _ = read_witness(self.place, self.identity)
+        if known > newest and max(_versions(self.place, "manifests"), default=-1) == newest:
             raise StateError(
-                f"{self.place.path(name)} holds manifest {found.version}",
-                detail="a manifest has been renamed or copied over another",
-                hint="restore home from a backup, or start with a new home",
+                f"home {self.place.uri} lacks its newest manifest",
+                detail=f"manifest {known} was written, and the newest that is there is {newest}"
+                if newest >= 0
+                else f"manifest {known} was written, and none is there",
+                hint=REPAIR.format(self.place.uri),
             )
         return found
 
@@ -311,6 +337,41 @@ class Store(StateStore):
                 detail="its lock is gone: this engine was not heard of for too long, or home was removed",
                 hint="stop one of the two; the other goes on",
             )
+
+
+def _versions(place: Place, folder: str) -> list[int]:
+    matches = (_NUMBERED.match(name) for name in place.names(folder))
+    return sorted(int(m[1]) for m in matches if m)
+
+
+def read_versions(place: Place, identity: str) -> tuple[dict[int, Manifest], dict[int, StateError]]:
+    """The manifests of a home that are whole, and what is wrong with the others, by version."""
+    whole: dict[int, Manifest] = {}
+    broken: dict[int, StateError] = {}
+    for version in _versions(place, "manifests"):
+        name = f"manifests/{version:08d}.json"
+        try:
+            found = decode(bytes(place.read(name)), place.path(name), identity)
+            if found.version != version:
+                raise StateError(
+                    f"{place.path(name)} holds manifest {found.version}",
+                    detail="a manifest has been renamed or copied over another",
+                    hint=REPAIR.format(place.uri),
+                )
+            whole[version] = found
+        except StateError as error:
+            broken[version] = error
+    return whole, broken
+
+
+def read_witness(place: Place, identity: str) -> tuple[int, int]:
+    """The version and tick of the newest manifest as its writer noted them; -1 where that is not known."""
+    try:
+        content = json.loads(bytes(place.read(NEWEST))) if place.exists(NEWEST) else {}
+        mine = content.get("home") == identity
+        return (int(content["version"]), int(content["tick"])) if mine else (-1, -1)
+    except (ValueError, KeyError, TypeError, AttributeError):  # it was being written when the power failed
+        return -1, -1
 
 
 def _refuse_foreign(place: Place) -> None:

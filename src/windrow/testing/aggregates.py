@@ -50,7 +50,12 @@ VARIANCES = {
 @lru_cache(maxsize=1)
 def _names() -> frozenset[str]:
     found = duckdb.execute("SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")
-    return frozenset(str(name).upper() for (name,) in found.fetchall()) | {"TOP_K", "FREQUENT"}
+    return frozenset(str(name).upper() for (name,) in found.fetchall()) | {
+        "TOP_K",
+        "FREQUENT",
+        "FREQUENT_DELTA",
+        "APPROX_TOP_K",
+    }
 
 
 def calls_aggregate(tokens: Tokens) -> bool:

@@ -28,7 +28,7 @@ def grouping_key(value: Any) -> Hashable:
     return value
 
 
-def _order(value: Any) -> tuple[Any, ...]:
+def sort_key(value: Any) -> tuple[Any, ...]:
     """Sorts values ascending, NaN after all numbers, null last."""
     if value is None:
         return (2,)
@@ -37,7 +37,7 @@ def _order(value: Any) -> tuple[Any, ...]:
     if isinstance(value, dict):
         value = tuple(value.values())
     if isinstance(value, list | tuple):
-        return (0, tuple(_order(v) for v in value))
+        return (0, tuple(sort_key(v) for v in value))
     return (0, value)
 
 
@@ -74,7 +74,7 @@ class Bag:
     def rows(self) -> list[Row]:
         """All rows, copies repeated, in an order that depends on their values alone."""
         found = [self.shown[k] for k, n in self.count.items() for _ in range(n)]
-        return sorted(found, key=lambda row: tuple(_order(v) for v in row))
+        return sorted(found, key=lambda row: tuple(sort_key(v) for v in row))
 
 
 Answers = Sequence[tuple[int, Bag]]

@@ -34,6 +34,7 @@ class FromItem:
     renamed: str = ""  # (x, y) after the alias
     block: OracleBlock | None = None  # of a relation: what it depends on, and so the query around it
     bounds: str = ""  # SQL of window_start and window_end, for TUMBLE and HOP
+    sliced: bool = False  # rows say which slice they lie in
 
 
 @dataclass

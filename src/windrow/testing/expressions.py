@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Set
 
+from windrow.testing.summaries import EXACT, SLICE, SUMMARISED
 from windrow.testing.tokens import Tokens, closing, is_at, render, split
 
 Names = Set[str]
@@ -32,9 +33,12 @@ def rewrite_expression(tokens: Tokens, names: Names, subquery: Subquery) -> str:
             end = closing(tokens, i)
             out.append(f"({subquery(tokens[i + 1 : end])})")
             i = end + 1
-        elif token.upper in ("TOP_K", *_VARIANCES) and is_at(tokens, i + 1, "("):
+        elif token.upper in ("TOP_K", *EXACT, *SUMMARISED, *_VARIANCES) and is_at(tokens, i + 1, "("):
             text, i = _aggregate(tokens, i, names, subquery)
             out.append(text)
+        elif token.upper == "APPROX_COUNT_DISTINCT" and is_at(tokens, i + 1, "("):
+            out.append("count(DISTINCT")  # exact for as few values as tests have
+            i += 2
         elif token.upper == "COUNT" and is_at(tokens, i + 1, "(") and is_at(tokens, i + 3, ".", "*", ")"):
             out.append("count(*)")
             i += 6
@@ -62,7 +66,7 @@ def _aggregate(tokens: Tokens, i: int, names: Names, subquery: Subquery) -> tupl
     distinct = "DISTINCT " if is_at(argument, 0, "DISTINCT") else ""
     value = rewrite_expression(argument[1:] if distinct else argument, names, subquery)
     predicates = [f"({value}) IS NOT NULL"]
-    function, after = tokens[i].upper, end + 1
+    function, after = EXACT.get(tokens[i].upper, tokens[i].upper), end + 1
     if is_at(tokens, after, "FILTER", "(", "WHERE"):
         filter_end = closing(tokens, after + 1)
         predicates.append(f"({rewrite_expression(tokens[after + 3 : filter_end], names, subquery)})")
@@ -70,4 +74,8 @@ def _aggregate(tokens: Tokens, i: int, names: Names, subquery: Subquery) -> tupl
     where = "FILTER (WHERE " + " AND ".join(predicates) + ")"
     if function == "TOP_K":
         return f"__top_k(list({value}) {where}, {render(parameters[0])})", after
+    if function in SUMMARISED:
+        least = render(parameters[1]) if len(parameters) > 1 else "0"
+        lists = f"list({value}) {where}, list({SLICE}) {where}"
+        return f"__{function.lower()}({lists}, {render(parameters[0])}, {least})", after
     return f"__{_VARIANCES[function]}(list({distinct}CAST({value} AS DOUBLE)) {where})", after

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from windrow.testing.blocks import NOW, FromItem, OracleBlock, OracleContext, quote
 from windrow.testing.lifetimes import read_window
+from windrow.testing.summaries import SLICE
 from windrow.testing.tokens import Tokens, closing, is_at, render, split, top_level
 from windrow.testing.window_functions import read_call
 
-_JOIN_WORDS = frozenset({"JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "CROSS", "FULL", "NATURAL", "POSITIONAL"})
+_JOIN_WORDS = frozenset({"JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "CROSS", "FULL", "NATURAL", "POSITIONAL", "ASOF"})
 _NOT_ALIASES = _JOIN_WORDS | {"UNION", "EXCEPT", "INTERSECT", "FROM", "WHERE", "GROUP", "HAVING", "ON", "USING"}
 
 
@@ -49,6 +50,10 @@ def _source(tokens: Tokens, i: int, context: OracleContext, scope: frozenset[str
         end = closing(tokens, i)
         source = context.subquery(tokens[i + 1 : end], scope, _windowed(tokens, end + 1))
         i = end + 1
+    elif tokens[i].upper in ("UNNEST", "LATERAL"):  # rows of the row before: DuckDB's business
+        end = closing(tokens, next(k for k in range(i, len(tokens)) if tokens[k].text == "("))
+        end += 2 * is_at(tokens, end + 1, "WITH", "ORDINALITY")
+        source, i = FromItem("unnest", [], sql=render(tokens[i : end + 1])), end + 1
     elif (call := read_call(tokens, i)) is not None:
         name, window, i = call
         source = context.source(name.name or "")
@@ -88,13 +93,17 @@ def _windowed(tokens: Tokens, i: int) -> bool:
     return is_at(tokens, i, "[")
 
 
-def source_sql(source: FromItem, context: OracleContext, block: OracleBlock, lifetimes: bool) -> str:
+def source_sql(
+    source: FromItem, context: OracleContext, block: OracleBlock, lifetimes: bool, numbered: bool = False
+) -> str:
+    """A source as SQL; `numbered`: with the order of arrival of its rows as `__seq`."""
     name = f"{quote(source.alias)}{source.renamed}"
     if not source.stream:
         return f"{source.sql} AS {name}"
     instants = OracleBlock("") if lifetimes else block  # a mixed block's instants are those of its results
     context.window_on(source, instants)
-    columns = ", ".join(quote(c) for c in source.columns) + source.bounds
+    columns = ", ".join(quote(c) for c in source.columns) + source.bounds + (", rowid AS __seq" if numbered else "")
+    columns += f", {SLICE}" * source.sliced
     if lifetimes:
         ends = f"__from AS __from_{source.table}, __to AS __to_{source.table}"
         return f"(SELECT {columns}, {ends} FROM {source.table}) AS {name}"
@@ -111,7 +120,7 @@ def validity(sources: Sequence[FromItem], where: Tokens, conditions: Sequence[To
     for table in (s for s in sources if s.valid):
         links: dict[str, int] = {}
         for place, condition in [(-1, where), *enumerate(conditions)]:
-            for conjunct in _conjuncts(condition):
+            for conjunct in conjuncts(condition):
                 named = _aliases(conjunct, sources)
                 if table.alias in named:
                     links |= {s.alias: place for s in streams if s.alias in named}
@@ -124,7 +133,7 @@ def validity(sources: Sequence[FromItem], where: Tokens, conditions: Sequence[To
     return found
 
 
-def _conjuncts(tokens: Tokens) -> list[Tokens]:
+def conjuncts(tokens: Tokens) -> list[Tokens]:
     """Parts of a condition between its top-level ANDs (not BETWEEN's, not inside CASE)."""
     cuts, between, case = [], False, 0
     for i in top_level(tokens):

@@ -20,6 +20,8 @@ from windrow.testing.aggregates import TOP_K, VARIANCES
 from windrow.testing.blocks import quote
 from windrow.testing.lifetimes import FOREVER
 from windrow.testing.script import OracleDeclaration
+from windrow.testing.summaries import FREQUENT
+from windrow.testing.summaries import FUNCTIONS as SUMMARIES
 
 Row = tuple[Any, ...]
 Functions = Mapping[str, tuple[Callable[..., Any], str]]
@@ -56,10 +58,14 @@ def connected(functions: Functions) -> Iterator[duckdb.DuckDBPyConnection]:
 def _connect() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")  # a time without a zone is in UTC, whatever the machine
+    connection.execute("SET error_on_division_by_zero = false")  # an integer divided by zero is null
     connection.execute("PRAGMA disable_optimizer")  # planning is most of the cost of a small query
     connection.execute(TOP_K)
     for name, function in VARIANCES.items():
         connection.create_function(name, function, ["DOUBLE[]"], "DOUBLE", null_handling="special")
+    for name, (summary, returns) in SUMMARIES.items():
+        connection.create_function(name, summary, None, returns, type="arrow", null_handling="special")
+    connection.execute(FREQUENT)
     return connection
 
 

@@ -37,6 +37,7 @@ from windrow.testing.given import Functions, GivenStream, connected, end_of_cloc
 from windrow.testing.lifetimes import OracleWindow, lifetimes
 from windrow.testing.rewrite import combine, rewrite_query
 from windrow.testing.script import Script, read_script
+from windrow.testing.summaries import SLICE, slices
 from windrow.testing.tokens import Tokens
 from windrow.testing.window_functions import FUNCTIONS, sessions
 
@@ -57,6 +58,8 @@ def oracle(
     """
     declared = read_script(script)
     with connected(functions or {}) as connection:
+        for macro in declared.functions:
+            connection.execute(macro)
         given = {name.lower(): table for name, table in streams.items()}
         named = {token.name for tokens in declared.queries.values() for token in tokens}
         loaded = {
@@ -282,7 +285,11 @@ class _Query:
             source.bounds = "".join(f", {sql} AS {name}" for sql, name in zip(both, BOUNDS, strict=True))
         ends = lifetimes(source.window, stream.times, groups)
         alive = [(row, a, b) for row, (a, b) in zip(stream.rows, ends, strict=True) if a < b]
-        self.load(source.table, source.columns, stream.types, alive)
+        sliced = None
+        if source.sliced:
+            numbers = slices(source.window, block.period, groups, ends)
+            sliced = [n for n, (a, b) in zip(numbers, ends, strict=True) if a < b]
+        self.load(source.table, source.columns, stream.types, alive, sliced=sliced)
         block.instants |= {t for _, *both in alive for t in both}
 
     def sessions_on(
@@ -310,14 +317,20 @@ class _Query:
         types: Sequence[str],
         rows: Sequence[tuple[Row, int, int]],
         firsts: Sequence[int] | None = None,
+        sliced: Sequence[int] | None = None,
     ) -> None:
-        """Create a table of rows with their lifetimes; `firsts`: of sessions, which begin there and end at `__from`."""
+        """Create a table of rows with their lifetimes; `firsts`: of sessions, which begin there and end at `__from`.
+
+        `sliced`: the slice of each row.
+        """
         data = {f"c{i}": pa.array([row[i] for row, _, _ in rows], t) for i, t in enumerate(self.arrow(types))}
         data["__from"] = pa.array([a for _, a, _ in rows], pa.decimal128(38, 0))
         data["__to"] = pa.array([b for _, _, b in rows], pa.decimal128(38, 0))
+        if sliced is not None:
+            data[SLICE] = pa.array(sliced, pa.int64())
         self.connection.register("__given", pa.table(data))
         casts = [f"CAST(c{i} AS {t}) AS {quote(n)}" for i, (n, t) in enumerate(zip(names, types, strict=True))]
-        ends = "__from::HUGEINT AS __from, __to::HUGEINT AS __to"
+        ends = "__from::HUGEINT AS __from, __to::HUGEINT AS __to" + f", {SLICE}" * (sliced is not None)
         if firsts is not None:
             data["__first"] = pa.array(firsts, pa.int64())
             self.connection.register("__given", pa.table(data))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from windrow.testing.random_queries import Writer
+    from windrow.testing.random_fragments import QueryFragments
 
 
-def by_value(w: Writer, alias: str) -> str:
+def by_value(w: QueryFragments, alias: str) -> str:
     """A call whose value depends on the rows alone: floats only where nobody compares them exactly."""
     value = w.pick(f"{alias}.a", f"{alias}.s", f"{alias}.b", f"{alias}.x", f"{alias}.f", f"{alias}.ts")
     key = w.pick(f"{alias}.b", f"{alias}.x", f"{alias}.s", f"{alias}.ts")

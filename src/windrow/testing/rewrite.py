@@ -14,10 +14,12 @@ from collections.abc import Sequence, Set
 
 from windrow.testing.aggregates import calls_aggregate
 from windrow.testing.analytic import in_order, with_ties
+from windrow.testing.asof import asof_sql
 from windrow.testing.blocks import BOUNDS, FromItem, OracleBlock, OracleContext, quote
 from windrow.testing.expressions import rewrite_expression
-from windrow.testing.from_clause import read_from, source_sql, validity
+from windrow.testing.from_clause import conjuncts, read_from, source_sql, validity
 from windrow.testing.lifetimes import OracleWindow, read_window
+from windrow.testing.summaries import summarises
 from windrow.testing.tokens import Token, Tokens, closing, is_at, render, split, tokenize, top_level
 
 OPERATORS = frozenset({"ISTREAM", "DSTREAM", "RSTREAM", "ISTREAM_RESTORE", "RSTREAM_RESTORE"})
@@ -104,6 +106,7 @@ def _select(tokens: Tokens, context: OracleContext, scope: frozenset[str]) -> Or
     sources = [p for p in parts if isinstance(p, FromItem)]
     streams = [s for s in sources if s.stream]
     for source in sources:
+        source.sliced = source.stream and summarises([*items, *clauses["HAVING"]])
         if source.block is not None:
             block.absorb(source.block)
         elif source.stream:
@@ -140,10 +143,16 @@ def _select(tokens: Tokens, context: OracleContext, scope: frozenset[str]) -> Or
         part = in_order(with_ties(part, ties), settling)
         return rewrite_expression([_bound(part, i, names, block, context) for i in range(len(part))], names, inside)
 
-    text = []
+    text: list[str] = []
+    asof: FromItem | None = None
     for part in parts:
         if isinstance(part, FromItem):
-            text.append(source_sql(part, context, block, lifetimes=mixed))
+            asof = part if "ASOF" in [t.upper() for t in text[-3:]] else None
+            text.append(source_sql(part, context, block, lifetimes=mixed, numbered=asof is not None))
+        elif isinstance(part, int) and asof is not None:
+            on, rows = expression(conditions[part]), text[-2]
+            text[-2:] = [asof_sql(asof, rows, on, conjuncts(conditions[part]), sources)]
+            text = [t for t in text if t.upper() != "ASOF"]
         elif isinstance(part, int):  # the ON condition of this number
             text.append(_and([f"({expression(conditions[part])})", *valid.get(part, [])]))
         else:

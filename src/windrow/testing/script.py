@@ -1,10 +1,12 @@
 """A script's declarations, read from its text: streams with their time column and slack, tables, and the queries.
 
-Invariant: every query keeps its tokens as written; meaning is given to them in `oracle`.
+Invariant: every query keeps its tokens as written, but for the names of views and of other queries, which are those in
+parentheses; meaning is given to them in `oracle`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from windrow.testing.tokens import Token, Tokens, closing, is_at, render, split, tokenize
@@ -18,6 +20,12 @@ _UNITS = {
     86_400_000_000: ("d", "day"),
 }
 MICROSECONDS = {word: us for us, words in _UNITS.items() for word in (*words, *(w + "s" for w in words))}
+
+_AFTER = frozenset(
+    ("JOIN", "LEFT", "RIGHT", "INNER", "CROSS", "FULL", "NATURAL", "WHERE", "GROUP", "HAVING", "ON", "USING", "UNION",
+     "EXCEPT", "INTERSECT", "ORDER", "LIMIT")
+)  # fmt: skip
+"""Words that follow a source and are no alias."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,8 @@ class Script:
     streams: dict[str, OracleDeclaration] = field(default_factory=dict)
     tables: dict[str, OracleDeclaration] = field(default_factory=dict)
     queries: dict[str, list[Token]] = field(default_factory=dict)
+    views: dict[str, list[Token]] = field(default_factory=dict)
+    functions: list[str] = field(default_factory=list)  # as macros of DuckDB
 
 
 def duration(tokens: Tokens, start: int) -> tuple[int, int]:
@@ -78,13 +88,67 @@ def read_script(text: str) -> Script:
                 kind.pop(_unquoted(body[-1]), None)
         elif is_at(body, 0, "EXPLAIN"):
             continue
+        elif is_at(body, 0, "CREATE", "FUNCTION"):
+            script.functions.append(_macro(body[2:]))
+        elif is_at(body, 0, "CREATE", "VIEW"):
+            script.views[_unquoted(body[2]).lower()] = in_place(body[4:], script)
         elif is_at(body, 0, "CREATE", "QUERY"):
             position += 1
-            script.queries[_unquoted(body[2])] = body[4:]
+            script.queries[_unquoted(body[2])] = in_place(body[4:], script)
         else:
             position += 1
-            script.queries[f"q{position}"] = body
+            script.queries[f"q{position}"] = in_place(body, script)
     return script
+
+
+def _macro(tokens: Tokens) -> str:
+    """A function in SQL as a macro, in which parameters with a type are cast to it.
+
+    >>> _macro(tokenize("f(a INT, b) AS a + b"))
+    'CREATE MACRO f(a, b) AS (CAST( a AS INT) + b)'
+    """
+    end = closing(tokens, 1)
+    parameters = [p for p in split(tokens[2:end], ",") if p]
+    types = {_unquoted(p[0]).lower(): render(p[1:]) for p in parameters if len(p) > 1}
+    begin = next(i for i in range(end, len(tokens)) if is_at(tokens, i, "AS")) + 1
+    body = [f"CAST( {t} AS {types[t.name]})" if t.name in types and t.name else str(t) for t in tokens[begin:]]
+    return f"CREATE MACRO {tokens[0]}({', '.join(str(p[0]) for p in parameters)}) AS ({' '.join(body)})"
+
+
+def in_place(tokens: list[Token], script: Script) -> list[Token]:
+    """Tokens with the views and queries that FROM names written out, in parentheses, under their names.
+
+    >>> known = Script(views={"v": tokenize("SELECT a FROM s")})
+    >>> render(in_place(tokenize("SELECT v.a FROM v [ROWS 2], t WHERE v > 1"), known))
+    'SELECT v . a FROM ( SELECT a FROM s ) v [ ROWS 2 ] , t WHERE v > 1'
+    """
+    known = {**{n.lower(): t for n, t in script.queries.items()}, **script.views}
+    found: list[Token] = []
+    for i, token in enumerate(tokens):
+        written = known.get(token.name or "") if i in set(_sources(tokens)) else None
+        if written is None:
+            found.append(token)
+            continue
+        found += [Token("punctuation", "("), *written, Token("punctuation", ")")]
+        after = closing(tokens, i + 1) + 1 if is_at(tokens, i + 1, "[") else i + 1
+        if after >= len(tokens) or tokens[after].name is None or tokens[after].upper in _AFTER:
+            found.append(token)
+    return found
+
+
+def _sources(tokens: Tokens) -> Iterator[int]:
+    """Where FROM clauses name a source."""
+    inside = [False]  # for each open bracket: are we in a FROM clause?
+    for i, token in enumerate(tokens):
+        before = tokens[i - 1].upper if i else ""
+        if token.text in ("(", "["):
+            inside.append(False)
+        elif token.text in (")", "]"):
+            inside.pop()
+        elif token.upper in ("FROM", "WHERE", "GROUP", "HAVING", "SELECT"):
+            inside[-1] = token.upper == "FROM"
+        elif before in ("FROM", "JOIN") or (before == "," and inside[-1]):
+            yield i
 
 
 def _unquoted(token: Token) -> str:

@@ -75,7 +75,9 @@ def test_join_synopses_read_what_the_join_has(
     synopsis = JoinSynopsis()
     synopsis.intervals = blank(0, 3, a.codes.shape[1] + b.codes.shape[1])
     instants = np.arange(0, 45)
-    read = synopsis.sweep(axis, results(a, b), Requests.of(np.zeros(45, np.int64), instants, instants - least), kind)
+    read = synopsis.sweep(
+        axis, results(a, b), Requests.of(np.zeros(45, np.int64), instants, instants - least, instants + 1), kind
+    )
     for t in range(45):
         alive = [(x, y) for ta, x in first for tb, y in second if t - one < ta <= t and t - two < tb <= t]
         at = t  # requests come in the order of instants

@@ -11,14 +11,18 @@ EXTREMES = frozenset({"min", "max"})
 MOMENTS = frozenset({"variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop"})
 LINEAR = frozenset({"count", "sum", "avg"}) | MOMENTS
 RANKED = frozenset({"median", "quantile", "quantile_cont", "quantile_disc"})
-KINDS = EXTREMES | LINEAR | RANKED | {"top_k"}
+FREQUENT = frozenset({"frequent", "frequent_delta"})
+SKETCHED = frozenset({"approx_count_distinct", "approx_quantile", "approx_top_k"})
+SUMMARISED = FREQUENT | SKETCHED
+"""Kept as one summary for each basic window."""
+KINDS = EXTREMES | LINEAR | RANKED | SUMMARISED | {"top_k"}
 
 
 @dataclass(frozen=True)
 class Aggregation:
     """`kind(column)` into `output`, of Arrow type `type`; `column` None is COUNT(*).
 
-    `parameters`: the fraction of a quantile, the k of TOP_K.
+    `parameters`: the fraction of a quantile, the k of TOP_K; the k and the threshold of FREQUENT.
     """
 
     kind: str
@@ -38,3 +42,8 @@ class Aggregation:
     def collapses(self) -> bool:
         """Whether DISTINCT makes a difference."""
         return self.distinct and self.kind not in EXTREMES
+
+
+def frequent_type(type_: pa.DataType) -> pa.DataType:
+    """The type of the answer of FREQUENT over values of a type."""
+    return pa.list_(pa.struct([("value", type_), ("at_least", pa.int64()), ("at_most", pa.int64())]))

@@ -1,7 +1,8 @@
 """Groups: key rows to slots, small integers that stay the same while the group lives.
 
 Lookup is exact: 64-bit hashes are compared first, rows second, and rows that share a hash stand side by side.
-Cost: a lookup in O(log groups) per distinct key of a batch; the directory is rebuilt when groups come or go.
+Cost: a lookup in O(log groups) per distinct key of a batch, O(1) per row where the key is one integer and the keys lie
+close together; the directory is rebuilt when groups come or go, the table of integers is not.
 """
 
 from __future__ import annotations
@@ -17,27 +18,59 @@ from windrow.operators.keys import canonical, factorize, hash_rows, same_rows
 
 
 class Direct:
-    """A table from small integers to slots: the fast way in while no group comes or goes."""
+    """A table from integers close together to slots of all groups: one look per row, kept as groups come and go."""
 
-    def __init__(self, keys: np.ndarray, slots: Int64s) -> None:
-        self._low, self._high = keys.min(), keys.max()
-        self._table = np.full(int(self._high) - int(self._low) + 1, -1, np.int64)
-        self._table[keys - self._low] = slots
+    def __init__(self, type_: pa.DataType) -> None:
+        self._fits = pa.types.is_integer(type_) and type_.bit_width >= 32 and not pa.types.is_uint64(type_)
+        self._low = self._count = 0
+        self._table: Int64s = np.zeros(0, np.int64)
 
-    def find(self, keys: np.ndarray) -> Int64s | None:
-        """The slots of keys; None if one of them is unknown."""
-        if keys.min() < self._low or keys.max() > self._high:
+    def find(self, column: pa.Array) -> Int64s | None:
+        """The slots of keys; None if one of them is unknown or null, or if the keys lie too far apart for a table."""
+        if not len(self._table) or column.null_count:
+            return None
+        keys = raw(column).astype(np.int64, copy=False)
+        if int(keys.min()) < self._low or int(keys.max()) - self._low >= len(self._table):
             return None
         slots = self._table[keys - self._low]
         return slots if slots.min() >= 0 else None
 
+    def put(self, column: pa.Array, slots: Int64s) -> None:
+        """Take in groups; a null is found another way."""
+        if not self._fits:
+            return
+        if column.null_count:
+            column, slots = column.drop_null(), slots[np.asarray(column.is_valid())]
+        if not len(slots):
+            return
+        keys = raw(column).astype(np.int64, copy=False)
+        self._count += len(slots)
+        low, high = int(keys.min()), int(keys.max())
+        if low < self._low or high - self._low >= len(self._table):
+            self._widen(low, high)
+        if self._fits:
+            self._table[keys - self._low] = slots
 
-def direct_of(type_: pa.DataType, keys: pa.Array, slots: Int64s) -> Direct | None:
-    """The table of some groups, if their keys are integers close together."""
-    if not pa.types.is_integer(type_) or keys.null_count or type_.bit_width < 32:
-        return None
-    values = raw(keys)
-    return Direct(values, slots) if int(values.max()) - int(values.min()) <= 16 * len(values) + 1024 else None
+    def _widen(self, low: int, high: int) -> None:
+        """Make room from `low` to `high`, and for as much again above, because keys often grow; give up when those that
+        live lie too far apart."""
+        live = np.flatnonzero(self._table >= 0)
+        if len(live):
+            low, high = min(low, self._low + int(live[0])), max(high, self._low + int(live[-1]))
+        size, most = high - low + 1, 16 * self._count + 1024
+        if size > most:
+            self._fits, self._table = False, np.zeros(0, np.int64)
+            return
+        table = np.full(min(2 * size, most), -1, np.int64)
+        table[live + (self._low - low)] = self._table[live]
+        self._low, self._table = low, table
+
+    def drop(self, column: pa.Array) -> None:
+        """Forget groups."""
+        if len(self._table):
+            keys = raw(column.drop_null()).astype(np.int64, copy=False)
+            self._count -= len(keys)
+            self._table[keys - self._low] = -1
 
 
 class Groups:
@@ -59,7 +92,9 @@ class Groups:
         hashes = hash_rows(self._keys, len(slots))
         by = np.argsort(hashes, kind="stable")
         self._hashes, self._slots = hashes[by], slots[by]
-        self._direct: Direct | None = None
+        self._direct = Direct(self._types[0]) if len(self._types) == 1 else None
+        if self._direct is not None:
+            self._direct.put(self._keys[0], slots)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -78,10 +113,8 @@ class Groups:
         """The slot of every row; rows of unknown groups found them."""
         if length == 0:
             return np.zeros(0, np.int64)
-        if self._direct is not None and columns[0].null_count == 0:
-            slots = self._direct.find(raw(columns[0]))
-            if slots is not None:
-                return slots
+        if self._direct is not None and (found := self._direct.find(columns[0])) is not None:
+            return found
         codes, first = factorize(columns, length)
         firsts = pa.array(first)
         distinct = [canonical(c.take(firsts)) for c in columns]
@@ -90,8 +123,6 @@ class Groups:
         new = np.flatnonzero(slots < 0)
         if len(new):
             slots[new] = self._add(hashes[new], [c.take(pa.array(new)) for c in distinct])
-        if self._direct is None and len(columns) == 1:
-            self._direct = direct_of(columns[0].type, distinct[0], slots)
         return slots[codes]
 
     def _find(self, hashes: Int64s, columns: Sequence[pa.Array]) -> Int64s:
@@ -113,7 +144,6 @@ class Groups:
 
     def _add(self, hashes: Int64s, columns: Sequence[pa.Array]) -> Int64s:
         n = len(hashes)
-        self._direct = None
         reused = self._free[len(self._free) - min(n, len(self._free)) :]
         self._free = self._free[: len(self._free) - len(reused)]
         fresh = np.arange(self.capacity, self.capacity + n - len(reused))
@@ -125,6 +155,8 @@ class Groups:
         self._place = np.concatenate((self._place, np.empty(len(fresh), np.int64)))
         self._place[slots] = np.arange(rows, rows + n)
         self._keys = [concat_arrays([old, new]) for old, new in zip(self._keys, columns, strict=True)]
+        if self._direct is not None:
+            self._direct.put(columns[0], slots)
         by = np.argsort(hashes, kind="stable")
         at = np.searchsorted(self._hashes, hashes[by])
         self._hashes = np.insert(self._hashes, at, hashes[by])
@@ -140,7 +172,8 @@ class Groups:
         """Forget groups; their slots will be given to others."""
         if len(slots) == 0:
             return
-        self._direct = None
+        if self._direct is not None:
+            self._direct.drop(self.keys(slots)[0])
         dead = np.zeros(self.capacity, np.bool_)
         dead[slots] = True
         keep = ~dead[self._slots]

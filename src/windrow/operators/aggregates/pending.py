@@ -11,7 +11,6 @@ so a run keeps its identity until it is spent or more spent than not.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -85,25 +84,6 @@ def joined(parts: list[RowEnds]) -> RowEnds:
 
 def _zeros(n: int, type_: pa.DataType) -> pa.Array:
     return pa.repeat(pa.scalar(0, pa.int64()), n).cast(type_)
-
-
-class PendingEnds(Protocol):
-    """Where rows wait for their end."""
-
-    def put(self, rows: RowEnds) -> None:
-        """Keep rows."""
-
-    def take(self, frontier: int) -> list[RowEnds]:
-        """Remove and return the rows that end by `frontier`."""
-
-    def slots(self) -> list[np.ndarray]:
-        """Slots of all rows kept."""
-
-    def runs(self) -> tuple[Run, ...]:
-        """The state."""
-
-    def restore(self, runs: tuple[Run, ...], frontier: int) -> None:
-        """Go on from a state that was taken after `take(frontier)`."""
 
 
 class _Sorted:

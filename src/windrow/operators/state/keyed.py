@@ -14,7 +14,7 @@ Cost: per element O(log n) amortised; per probe O(log n) per run plus its matche
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -222,6 +222,13 @@ class KeyedRuns:
             if page.run is None:
                 page.run = run_of(page.elements)
         return tuple(p.run for p in self._pages if p.run is not None)
+
+    def adopt(self, runs: Mapping[str, Run]) -> None:
+        """Go on with runs of the same uid and content that lie elsewhere."""
+        for page in self._pages:
+            found = None if page.run is None else runs.get(page.run.uid)
+            if found is not None:
+                page.run, page.elements = found, elements_of(found)
 
     def restore(self, runs: tuple[Run, ...]) -> None:
         self._pages = []

@@ -1,6 +1,7 @@
 """Sums of tasks into answers: what several tasks read for the same window and group is added up and lowered.
 
-Queries with the same keys, aggregates and list above them are finished together, as one batch.
+Queries with the same keys, aggregates and list above them are finished together, as one batch. What a task read for a
+long stretch of time is first cut where others read: then equal instants have equal ends.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from windrow.operators.aggregates.sweep import sweep_of
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import Elements, one
 from windrow.operators.keys import factorize
+from windrow.operators.state.ranges import expand
 from windrow.operators.state.run import ints
 from windrow.sharing.joins.members import JoinMember, name_of
 from windrow.sharing.joins.readers import ResultGrouping
@@ -56,8 +58,10 @@ def _batch(
     names = [m.name for m in members]
     if not mine:
         return Batch(names, np.zeros(len(names), np.int64), Elements.empty({}))
+    slide = np.array([m.slide for m in members], np.int64)
+    mine = _aligned(mine, place, slide)
     owner = place[np.concatenate([ints(t, "query") for t in mine])]
-    ts = np.concatenate([ints(t, "ts") for t in mine])
+    ts, until = (np.concatenate([ints(t, c) for t in mine]) for c in ("ts", "until"))
     keys = {k: _column(mine, f"key|{k}") for k in members[0].key_names}
     at, of_row, count = _points(owner, ts, keys, len(mine) > 1 or bool(grouping.counted))
     columns = {k: a.take(pa.array(at)) for k, a in keys.items()}
@@ -65,11 +69,35 @@ def _batch(
         _counted(members[0], mine, of_row, count) if grouping.counted else _summed(members[0], mine, of_row, count)
     )
     columns |= {call.output: answer.build(slice(None)) for call, answer in lowered}
-    slide = np.array([m.slide for m in members], np.int64)
     whose, when = owner[at], ts[at]
-    rows = Elements(when, when + slide[whose], np.ones(len(when), np.int8), columns)
+    rows = Elements(when, until[at], np.ones(len(when), np.int8), columns)
     counts = np.bincount(whose, minlength=len(names)).astype(np.int64)
-    return Batch(names, counts, rows)
+    stretched = bool((rows.exp - rows.ts > slide[whose]).any())
+    return Batch(names, counts, rows, periods=slide if stretched else None)
+
+
+def _aligned(tables: list[pa.Table], place: Int64s, slide: Int64s) -> list[pa.Table]:
+    """The tables with every row of a query cut at all instants at which one of its rows begins or ends."""
+    owner, ts, until = (np.concatenate([ints(t, c) for t in tables]) for c in ("query", "ts", "until"))
+    if not (until - ts > slide[place[owner]]).any():
+        return tables
+    whose = np.concatenate((owner, owner))
+    points = np.unique(np.stack((whose, np.concatenate((ts, until))), axis=1), axis=0)  # by query, then by time
+    bounds = {q: points[points[:, 0] == q, 1] for q in np.unique(owner).tolist()}
+    found = []
+    for table in tables:
+        query, begin, end = (ints(table, c) for c in ("query", "ts", "until"))
+        low, high = np.zeros(len(query), np.int64), np.zeros(len(query), np.int64)
+        for q in np.unique(query).tolist():
+            mine = np.flatnonzero(query == q)
+            low[mine], high[mine] = (np.searchsorted(bounds[q], t[mine]) for t in (begin, end))
+        base = np.searchsorted(points[:, 0], query)
+        at = expand(base + low, high - low)
+        cut = table.take(pa.array(np.repeat(np.arange(len(query)), high - low)))
+        for name, times in (("ts", points[at, 1]), ("until", points[at + 1, 1])):
+            cut = cut.set_column(cut.column_names.index(name), name, pa.array(times))
+        found.append(cut)
+    return found
 
 
 def _column(tables: Sequence[pa.Table], name: str) -> pa.Array:

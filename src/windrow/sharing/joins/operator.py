@@ -128,7 +128,8 @@ class SharedJoin:
                 rows.append(new, self._keys)
                 rows.keep(new)
         numbers = numbers or {name: i for i, name in enumerate(self.readers)}
-        requests = [a.requests(self.last, frontier, numbers) for a in self.reader_groups.values()]
+        times = [rows.ts for rows in self.sides]
+        requests = [a.requests(self.last, frontier, numbers, times) for a in self.reader_groups.values()]
         found: dict[ResultGrouping, list[pa.Table]] = {}
         for reader_group, read, asked in self._swept(begin, requests, frontier):
             if reader_group.grouping.counted and not reader_group.grouping.keys and len(asked):
@@ -186,7 +187,7 @@ class SharedJoin:
             for i, reader_group in enumerate(reader_groups):
                 asked = requests[i]
                 upto = len(asked) if before is None else int(np.searchsorted(asked.ts, before))
-                now = Requests(asked.query[done[i] : upto], asked.ts[done[i] : upto], asked.low[done[i] : upto])
+                now = asked[done[i] : upto]
                 done[i] = upto
                 results = Results(found, parts[i], self._segments(reader_group.grouping, found))
                 read = reader_group.synopsis.sweep(axes[i], results, now)
@@ -245,7 +246,8 @@ class SharedJoin:
         """Sums for `combine`: whose, when, of which group; `key|...` and `value|...` are its columns."""
         rows = np.ascontiguousarray(read.sums.lanes[:, 0])
         columns: dict[str, pa.Array | np.ndarray] = {
-            "query": asked.query[read.request], "ts": asked.ts[read.request], "rows": rows,
+            "query": asked.query[read.request], "ts": asked.ts[read.request], "until": asked.until[read.request],
+            "rows": rows,
         }  # fmt: skip
         for side, slots in ((0, read.segment >> 32), (1, read.segment & _LOW32)):
             mine = reader_group.grouping.of_side(side)
@@ -315,7 +317,7 @@ class SharedJoin:
             if known is not None:
                 rows.append(known, self._keys)
         self.last = frontier
-        none = [Requests.of(*(np.zeros(0, np.int64),) * 3)] * len(self.reader_groups)
+        none = [Requests.of(*(np.zeros(0, np.int64),) * 4)] * len(self.reader_groups)
         for _ in self._swept([0, 0], none, frontier):
             pass
         self._forget(frontier)
@@ -342,7 +344,8 @@ def _nothing(grouping: ResultGrouping, asked: Requests) -> pa.Table:
     """That windows are due, whether or not there is a value in them."""
     n = len(asked)
     values = {f"value|{name_of(s)}": pa.nulls(n, s[1].type) for s in grouping.counted}
-    return pa.table({"query": asked.query, "ts": asked.ts, "rows": np.zeros(n, np.int64), **values})
+    nothing = {"query": asked.query, "ts": asked.ts, "until": asked.until, "rows": np.zeros(n, np.int64)}
+    return pa.table({**nothing, **values})
 
 
 def _places(ts: Int64s, edges: Int64s) -> Int32s:

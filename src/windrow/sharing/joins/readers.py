@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING
+from windrow.operators.state.ranges import expand
 from windrow.sharing.joins.layout import LaneLayout
 from windrow.sharing.joins.members import JoinMember, Pair, Sided
 from windrow.sharing.joins.side import Predicate, SideRows
 from windrow.sharing.joins.synopsis import JoinSynopsis, Requests
 from windrow.sharing.query_group import instants
+from windrow.sharing.stretches import WIDE, breaks_of, pieces
 from windrow.sharing.windows import SlideWindow, multiples
 
 SPARSE = 8
@@ -78,17 +80,28 @@ class ReaderGroup:
     def longest(self) -> int:
         return max((s.member.window.range for s in (*self.members, *self.coming)), default=0)
 
-    def requests(self, last: int, frontier: int, numbers: Mapping[str, int]) -> Requests:
-        """All windows of all queries that are due by `frontier` and were not by `last`."""
+    def requests(self, last: int, frontier: int, numbers: Mapping[str, int], times: Sequence[Int64s]) -> Requests:
+        """All windows of all queries that are due by `frontier` and were not by `last`; `times`: of both sides' rows.
+
+        Where the rows here leave long stretches of equal answers, the first of them is read for all.
+        """
         begun = [s for s in self.members if s.start != BEGINNING]
         table = [(s.member.window.range, s.member.window.slide, s.start, s.fresh) for s in begun]
         range_, slide, start, fresh = np.array(table, np.int64).reshape(-1, 4).T
         first, counts = instants(slide, np.zeros(len(begun), np.int64), start, fresh > 0, last, frontier)
-        which = np.repeat(np.arange(len(begun)), counts)
-        step = np.arange(len(which)) - (np.cumsum(counts) - counts)[which]
-        ts = (first[which] + step) * slide[which]
         query = np.array([numbers[s.member.name] for s in begun], np.int64)
-        return Requests.of(query[which], ts, ts - range_[which])
+        length: Int64s | int = 1
+        if len(counts) and counts.max() >= WIDE:
+            cut = [
+                pieces(k, count, np.concatenate([breaks_of(t, r, s.member.slide, 0) for t, r in _sides(times, s)]))
+                for s, k, count in zip(begun, first.tolist(), counts.tolist(), strict=True)
+            ]
+            number, length = (np.concatenate([getattr(p, name) for p in cut]) for name in ("numbers", "lengths"))
+            which = np.repeat(np.arange(len(begun)), [int(p.count.sum()) for p in cut])
+        else:
+            which, number = np.repeat(np.arange(len(begun)), counts), expand(first, counts)
+        ts = number * slide[which]
+        return Requests.of(query[which], ts, ts - range_[which], ts + length * slide[which])
 
     def axis(self, since: int, frontier: int, times: Sequence[Int64s]) -> Int64s:
         """The edges of intervals: where windows that are read from now on begin, and where intervals ended so far.
@@ -105,3 +118,8 @@ class ReaderGroup:
             values = np.unique(np.append(shifted, (since, frontier)))
             cuts.append(np.min([-(-(values + w.range) // w.slide) * w.slide - w.range for w in windows], axis=0))
         return np.unique(np.concatenate(cuts))
+
+
+def _sides(times: Sequence[Int64s], reader: JoinReader) -> Iterable[tuple[Int64s, int]]:
+    """The times of each side's rows, and how long they stay in the reader's window."""
+    return zip(times, reader.member.ranges, strict=True)

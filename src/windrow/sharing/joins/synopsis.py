@@ -36,7 +36,7 @@ from windrow.sharing.synopses import SynopsisKind
 
 @dataclass(frozen=True)
 class Requests:
-    """Windows to be read: request r, of `query[r]`, holds at `ts[r]` what came after `low[r]`.
+    """Windows to be read: request r, of `query[r]`, holds at `ts[r]` what came after `low[r]`, and until `until[r]`.
 
     In the order of instants, shorter windows first.
     """
@@ -44,11 +44,15 @@ class Requests:
     query: Int64s
     ts: Int64s
     low: Int64s
+    until: Int64s
 
     @classmethod
-    def of(cls, query: Int64s, ts: Int64s, low: Int64s) -> Requests:
+    def of(cls, query: Int64s, ts: Int64s, low: Int64s, until: Int64s) -> Requests:
         order = np.lexsort((-low, ts))
-        return cls(query[order], ts[order], low[order])
+        return cls(query[order], ts[order], low[order], until[order])
+
+    def __getitem__(self, part: slice) -> Requests:
+        return Requests(self.query[part], self.ts[part], self.low[part], self.until[part])
 
     def __len__(self) -> int:
         return len(self.query)

@@ -21,6 +21,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from windrow.operators.aggregates.call import SUMMARISED
 from windrow.operators.terms import QUERY
 from windrow.optimize.totality import total
 from windrow.plan import nodes as n
@@ -217,6 +218,8 @@ class _Canonical:
         return made, names, conjuncts
 
     def _aggregate(self, node: n.Aggregate) -> tuple[n.Node, Names, list[Expr]]:
+        if any(c.kind in SUMMARISED for c in node.calls):
+            raise NotShared("summaries of a window of rows are kept for each query")
         below, names, conjuncts = self.lift(node.input)
         read = {names[c] for c in (*node.keys, *(c.column for c in node.calls if c.column is not None))}
         shown = {k: names[k] for k in node.keys}
@@ -229,7 +232,7 @@ class _Canonical:
             self.types[label] = call.type
         slot = self.slot(below, conjuncts, tuple(read))
         keys = tuple(sorted(names[k] for k in node.keys))
-        return n.Aggregate(slot, keys, tuple(calls[k] for k in sorted(calls))), shown, []
+        return n.Aggregate(slot, keys, tuple(calls[k] for k in sorted(calls)), node.grid), shown, []
 
 
 def _keeps_nothing(node: n.Node) -> bool:

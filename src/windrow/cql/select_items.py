@@ -1,0 +1,98 @@
+"""The items of a select list as written: the stream operator around them, `*` expanded, and a name for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from windrow.cql import types
+from windrow.cql.dialect import OPERATORS, TEXT, StreamItems
+from windrow.cql.growth import check_growth
+from windrow.cql.rendering import AGGREGATE_SYNTAX, Piece, Refused, render
+from windrow.cql.scope import INSTANT, Scope, resolve, resolved, span_of
+from windrow.cql.source import ScriptText
+from windrow.errors import UnsupportedError
+from windrow.plan.expr import sql_of
+from windrow.plan.nodes import StreamOp
+from windrow.scalar_engine import quote
+
+
+@dataclass
+class SelectList:
+    """A select list as written, without its stream operator."""
+
+    items: list[exp.Expr]
+    op: StreamOp | None
+    distinct: bool
+    node: StreamItems | None
+
+
+def select_list(select: exp.Select, source: ScriptText) -> SelectList:
+    """The select list of a SELECT, and its stream operator."""
+    items = select.expressions
+    distinct = select.args.get("distinct")
+    if distinct is not None and distinct.args.get("on"):
+        raise UnsupportedError("DISTINCT ON", hint="use PARTITION BY a ROWS 1", span=span_of(distinct, source))
+    node = items[0] if len(items) == 1 and isinstance(items[0], StreamItems) else None
+    if node is None:
+        return SelectList(items, None, distinct is not None, None)
+    either = distinct is not None or bool(node.args.get("distinct"))
+    return SelectList(node.expressions, OPERATORS[node.this], either, node)
+
+
+def expand(items: list[exp.Expr], scope: Scope) -> list[tuple[str, exp.Expr]]:
+    """The select list with * expanded: (shown name, resolved tree)."""
+    found: list[tuple[str, exp.Expr]] = []
+    for item in items:
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            found.extend(_star(item, scope))
+            continue
+        tree = resolve(item.this if isinstance(item, exp.Alias) else item, scope, over=True)
+        found.append((_name(item, tree, scope, len(found)), tree))
+    return found
+
+
+def _star(item: exp.Expr, scope: Scope) -> Iterator[tuple[str, exp.Expr]]:
+    star = item if isinstance(item, exp.Star) else item.this
+    if any(star.args.values()):
+        raise UnsupportedError(
+            "* with EXCLUDE, REPLACE or RENAME", hint="name the columns", span=span_of(item, scope.source)
+        )
+    entries = scope.entries
+    if isinstance(item, exp.Column):
+        entry = next((e for e in scope.entries if e.named(item.table)), None)
+        if entry is None:
+            raise scope.unknown(item)
+        entries = [entry]
+    merged = set()
+    for entry in entries:
+        for c in entry.columns:
+            one = scope.merged.get(c.name.lower()) if isinstance(item, exp.Star) else None
+            if one is not None and c.name.lower() in merged:
+                continue
+            merged.add(c.name.lower() if one is not None else "")
+            yield c.name, resolved(one.internal if one is not None else c.internal, item)
+
+
+def _name(item: exp.Expr, tree: exp.Expr, scope: Scope, position: int) -> str:
+    """The name of a select item: its own, its column's, or the one DuckDB would give it."""
+    if isinstance(item, exp.Alias):
+        return str(item.alias)
+    if isinstance(item, exp.Column) and isinstance(tree, exp.Column):
+        return next((c.name for e in scope.everything() for c in e.columns if c.internal == tree.name), str(item.name))
+    if isinstance(item, exp.Column) and item.name.lower() == INSTANT and (time := scope.times(item.table)):
+        return time[0][1].name  # _ts is the answer's own
+    tables = {e.alias: {c.name: c.type for c in e.columns} for e in scope.entries}
+    try:
+        check_growth(item, {})
+        shown = types.shown_name(sql_of(render(item, _as_written, AGGREGATE_SYNTAX)), tables)
+    except Refused:  # a user function, or what will be refused
+        shown = None
+    return shown or " ".join(str(item.meta.get(TEXT, "")).split()).lower() or f"column{position}"
+
+
+def _as_written(column: exp.Expr) -> list[Piece]:
+    """A column that is not resolved, by the names it was written with."""
+    return [".".join(quote(p.name) for p in column.parts)]  # type: ignore[attr-defined]

@@ -1,0 +1,160 @@
+"""Functions that other systems have under names and patterns of their own, as DuckDB's.
+
+    DATE_FORMAT(t, 'yyyy-MM-dd')     Flink, Spark     strftime(t, '%Y-%m-%d')
+    FORMAT_DATE('%Y-%m-%d', t)       Feldera          strftime(t, '%Y-%m-%d'); also FORMAT_TIMESTAMP
+    TO_CHAR(t, 'YYYY-MM-DD')         PostgreSQL       strftime(t, '%Y-%m-%d')
+    SPLIT_INDEX(s, '/', 3)           Flink            string_split(s, '/')[3 + 1]
+    (regexp_match(s, p))[2]          PostgreSQL       CASE WHEN regexp_matches(s, p) THEN regexp_extract(s, p, 2) END
+
+A pattern is a literal, and whatever in it is not known is refused, so that no text means something else here than where
+it comes from. A function that a user has registered under such a name is left alone.
+
+`FOR SYSTEM_TIME AS OF PROCTIME()` on a table says what every table here means: it is met as it is when the row comes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from windrow.catalog import Catalog
+from windrow.cql.scope import span_of
+from windrow.cql.source import ScriptText
+from windrow.errors import BindingError
+
+_JAVA = {
+    "yyyy": "%Y", "yy": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "M": "%-m", "dd": "%d", "d": "%-d", "HH": "%H",
+    "H": "%-H", "hh": "%I", "h": "%-I", "mm": "%M", "ss": "%S", "SSSSSS": "%f", "SSS": "%g", "a": "%p", "EEEE": "%A",
+    "EEE": "%a", "E": "%a",
+}  # fmt: skip
+_POSTGRES = {
+    "YYYY": "%Y", "yyyy": "%Y", "YY": "%y", "MM": "%m", "mm": "%m", "DD": "%d", "dd": "%d", "HH24": "%H",
+    "hh24": "%H", "HH12": "%I", "HH": "%I", "MI": "%M", "mi": "%M", "SS": "%S", "ss": "%S", "MS": "%g", "US": "%f",
+    "AM": "%p", "PM": "%p", "Day": "%A", "Dy": "%a", "Month": "%B", "Mon": "%b", "DDD": "%j",
+}  # fmt: skip
+NAMES = ("date_format", "format_date", "format_timestamp", "to_char", "split_index")
+"""What is known besides DuckDB's functions."""
+_STRFTIME = "strftime"
+_LAST = {"date_format": _JAVA, "to_char": _POSTGRES}
+"""Functions whose last argument is a pattern."""
+_FIRST = ("format_date", "format_timestamp")
+"""Functions whose first argument is a pattern: of % and letters, or Java's."""
+
+
+def respell(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
+    """Put DuckDB's functions in the place of others, in the tree itself."""
+    _respell_tables(tree)
+    for call in list(tree.find_all(exp.Anonymous)):
+        name, arguments = call.name.lower(), call.expressions
+        if name in catalog.functions:
+            continue
+        if name in _LAST and len(arguments) == 2:
+            pattern = _pattern(arguments[1], call, _LAST[name], source)
+            _rename(call, _STRFTIME, [arguments[0], pattern])
+        elif name in _FIRST and len(arguments) == 2:
+            letters = {} if isinstance(arguments[0], exp.Literal) and "%" in arguments[0].name else _JAVA
+            pattern = arguments[0] if not letters else _pattern(arguments[0], call, letters, source)
+            _rename(call, _STRFTIME, [arguments[1], pattern])
+        elif name == "split_index" and len(arguments) == 3:
+            _split_index(call, arguments)
+        elif name == "regexp_match" and len(arguments) == 2:
+            _regexp_match(call, arguments)
+
+
+def _rename(call: exp.Anonymous, name: str, arguments: list[exp.Expr]) -> None:
+    call.set("this", name)
+    call.set("expressions", arguments)
+
+
+def _pattern(argument: exp.Expr, call: exp.Anonymous, letters: dict[str, str], source: ScriptText) -> exp.Literal:
+    if not isinstance(argument, exp.Literal) or not argument.is_string:
+        raise BindingError(
+            f"the pattern of {call.name} is not a text in quotes",
+            hint="write strftime(t, p), whose pattern may be computed",
+            span=span_of(call, source),
+        )
+    if letters is _POSTGRES and re.fullmatch(r"[FM90.,$DGSPLR -]*[90][FM90.,$DGSPLR -]*", argument.name):
+        raise BindingError(
+            f"{call.name} of a number",
+            hint="write format('{:,.2f}', a) or printf('%05d', a), or CAST(a AS VARCHAR)",
+            span=span_of(call, source),
+        )
+    made = exp.Literal.string(_translated(argument.name, call, letters, source))
+    made.meta.update(argument.meta)
+    return made
+
+
+def _translated(pattern: str, call: exp.Anonymous, letters: dict[str, str], source: ScriptText) -> str:
+    """A pattern in the letters of strftime."""
+    words = "|".join(sorted(letters, key=len, reverse=True))
+    found, at = [], 0
+    token = re.compile(rf"'([^']*)'|\"([^\"]*)\"|({words})(?![A-Za-z0-9])|({words})|([^A-Za-z'\"]+)")
+    while at < len(pattern):
+        part = token.match(pattern, at)
+        if part is None or (letters is _JAVA and (part[3] or part[4]) and _repeats(pattern, part.end())):
+            raise BindingError(
+                f"{call.name} with the pattern '{pattern}'",
+                detail=f"what '{pattern[at:]}' begins with is not known",
+                hint=f"write strftime(t, ...) with % and letters, or use {', '.join(list(letters)[:9])}",
+                span=span_of(call, source),
+            )
+        known = part[3] or part[4]
+        found.append(letters[known] if known else (part[1] or part[2] or part[5] or "'").replace("%", "%%"))
+        at = part.end()
+    return "".join(found)
+
+
+def _repeats(pattern: str, at: int) -> bool:
+    """Whether a letter is written more often than any pattern has it."""
+    return at < len(pattern) and pattern[at] == pattern[at - 1]
+
+
+def _split_index(call: exp.Anonymous, arguments: list[exp.Expr]) -> None:
+    text, separator, place = arguments
+    parts = exp.Anonymous(this="string_split", expressions=[text, separator])
+    parts.meta.update(call.meta)
+    _rename(call, "list_extract", [parts, exp.Paren(this=exp.Add(this=place, expression=exp.Literal.number(1)))])
+
+
+def _regexp_match(call: exp.Anonymous, arguments: list[exp.Expr]) -> None:
+    """The group that is taken of the first match; null where there is none. Other uses stay unknown."""
+    inner: exp.Expr = call
+    while isinstance(inner.parent, exp.Paren):
+        inner = inner.parent
+    bracket = inner.parent
+    if not isinstance(bracket, exp.Bracket) or bracket.this is not inner or len(bracket.expressions) != 1:
+        return
+    text, pattern = arguments
+    group = bracket.expressions[0]
+    test = exp.Anonymous(this="regexp_matches", expressions=[text.copy(), pattern.copy()])
+    value = exp.Anonymous(this="regexp_extract", expressions=[text, pattern, group])
+    made = exp.Case(ifs=[exp.If(this=test, true=value)])
+    for node in (test, value, made):
+        node.meta.update(call.meta)
+    bracket.replace(made)
+
+
+def _respell_tables(tree: exp.Expr) -> None:
+    """Take `FOR SYSTEM_TIME AS OF PROCTIME()` off tables, and what only names PROCTIME() for it off select lists."""
+    named = set()
+    for table in tree.find_all(exp.Table):
+        version = table.args.get("version")
+        when = version.expression if isinstance(version, exp.Version) else None
+        if isinstance(when, exp.Column) and _names_proctime(tree, when.name):
+            named.add(when.name.lower())
+            table.set("version", None)
+        elif when is not None and _is_proctime(when):
+            table.set("version", None)
+    for select in tree.find_all(exp.Select) if named else ():
+        kept = [i for i in select.expressions if not (_is_proctime(i.unalias()) and i.alias.lower() in named)]
+        select.set("expressions", kept)
+
+
+def _is_proctime(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.lower() == "proctime" and not node.expressions
+
+
+def _names_proctime(tree: exp.Expr, name: str) -> bool:
+    aliases = (a for a in tree.find_all(exp.Alias) if a.alias.lower() == name.lower())
+    return any(_is_proctime(a.this) for a in aliases)

@@ -1,0 +1,97 @@
+"""Aggregates as operators: over the join below, over whole sessions, at the evaluations of a grid, or continuously.
+
+The first that fits is taken, in this order: each does less work per row than the next, and gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import pyarrow as pa
+
+from windrow.operators.aggregate import ContinuousAggregate
+from windrow.operators.aggregates import Aggregation
+from windrow.operators.aggregates.call import SUMMARISED
+from windrow.operators.grid_aggregate import GridAggregate
+from windrow.operators.linear import Formula, ProjectOperator, SelectOperator
+from windrow.operators.protocol import Operator
+from windrow.operators.session import SESSION, SessionAggregate, SessionWindow
+from windrow.plan import nodes as n
+from windrow.plan.aggregation_joins import aggregation_join
+from windrow.plan.lower_joins import aggregate_join
+from windrow.plan.lower_summaries import summary_aggregate
+from windrow.plan.lowering import Functions, PlanLowering, formula
+from windrow.plan.steps import grid_of
+
+
+def aggregate(to: PlanLowering, node: n.Aggregate) -> int:
+    """The aggregate as the first operator that fits."""
+    operator: Operator
+    calls = [Aggregation(c.kind, c.column, c.output, c.type, c.distinct, c.parameters) for c in node.calls]
+    if any(c.kind in SUMMARISED for c in calls):
+        return summary_aggregate(to, node, calls)
+    early = to.tuning.aggregation != "late" and to.strategy == "upa" and (grid_of(node) or (0, 0))[1] == 0
+    shape = aggregation_join(node) if early else None
+    if shape is not None:
+        joined = aggregate_join(to, node, calls, shape)
+        if joined is not None:
+            return joined
+    sessions = _session_aggregate(node, calls, to.functions) if to.strategy == "upa" else None
+    if sessions is not None:
+        operator, source = sessions
+        return to.flow.add(operator, [to.lower(source)], node, node.schema)
+    strict = to.signed(to.lower(node.input))
+    expiration = "scan" if to.strategy == "direct" else "calendar"
+    if to.grid is not None and node is to.grid[0]:
+        period, offset = to.grid[1], to.grid[2].offset
+        operator = GridAggregate(
+            node.keys, calls, node.input.schema, period, offset=offset, strict=strict, expiration=expiration
+        )
+    else:
+        operator = ContinuousAggregate(node.keys, calls, node.input.schema, strict=strict, expiration=expiration)
+    return to.unary(operator, node)
+
+
+def session_window(node: n.Session) -> SessionWindow:
+    """The operator of a session window."""
+    keys = {k: node.input.schema[k] for k in node.keys}
+    return SessionWindow(keys, node.gap, node.start, node.end, node.type)
+
+
+def _session_aggregate(
+    node: n.Aggregate, calls: Sequence[Aggregation], functions: Functions
+) -> tuple[Operator, n.Node] | None:
+    """The aggregate of whole sessions as one operator, and what it reads; None if it groups by anything else."""
+    shown = {k: k for k in node.keys}  # what a key is, in terms of what is below
+    chain: list[n.Node] = []
+    below = node.input
+    while isinstance(below, n.Filter | n.Project | n.Call):
+        chain.insert(0, below)
+        if isinstance(below, n.Project):
+            copies = {name: e.column for name, e in below.outputs if e.column is not None}
+            shown = {k: copies.get(c, "") for k, c in shown.items()}
+        below = below.input
+    if not isinstance(below, n.Session) or any(isinstance(x, n.Call) for x in chain):
+        return None
+    whole = {*below.keys, below.end}
+    if not whole <= set(shown.values()) or not set(shown.values()) <= whole | {below.start}:
+        return None
+    bounds = {below.start, below.end}
+    read = [e.columns for x in chain if isinstance(x, n.Project) for _, e in x.outputs if e.column is None]
+    read += [x.predicate.columns for x in chain if isinstance(x, n.Filter)]
+    early = all(bounds.isdisjoint(columns) for columns in read) and bounds.isdisjoint(c.column for c in node.calls)
+    steps = [_row_step(x, bounds if early else set()) for x in chain if not _only_copies(x)]
+    return SessionAggregate(session_window(below), steps, shown, calls, node.input.schema, early), below.input
+
+
+def _only_copies(node: n.Node) -> bool:
+    return isinstance(node, n.Project) and all(e.column == name for name, e in node.outputs)
+
+
+def _row_step(node: n.Node, without: Collection[str]) -> Operator:
+    """A selection or projection that lets the session's number through, and leaves out some columns."""
+    if isinstance(node, n.Filter):
+        return SelectOperator([formula(node.predicate)])
+    assert isinstance(node, n.Project)
+    number = (SESSION, Formula("", pa.int64(), (SESSION,), SESSION))
+    return ProjectOperator([*((name, formula(e)) for name, e in node.outputs if e.column not in without), number])

@@ -1,0 +1,201 @@
+"""Joins as operators.
+
+EXISTS, NOT EXISTS and LEFT JOIN need no operators of their own. With signed lifetimes, a semi-join is a join with the
+distinct keys of the right side, an anti-join is the left side minus that, and a left join is the inner join plus the
+anti-join padded with nulls. When the correlation is more than equalities, the distinct correlated values of the left
+side are first joined to the right, and the left side meets those that found a partner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from windrow.operators.aggregate_join import AggregateDeltas, AggregateJoin
+from windrow.operators.aggregates import Aggregation
+from windrow.operators.asof import AsofOperator
+from windrow.operators.bag import BagOperator
+from windrow.operators.changes import Retract
+from windrow.operators.join import JoinOperator
+from windrow.operators.join_steps import Part
+from windrow.operators.linear import Formula, Pad, ProjectOperator, UnionOperator
+from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
+from windrow.operators.state.pending import Calendar
+from windrow.operators.totals import Totals
+from windrow.plan import nodes as n
+from windrow.plan.aggregation_joins import AggregationJoin
+from windrow.plan.bands import bands
+from windrow.plan.expr import Expr
+from windrow.plan.lowering import PlanLowering, formula
+from windrow.plan.timestamped import comes_in_order
+
+
+def join(to: PlanLowering, node: n.Join) -> int:
+    """The exact join of any number of inputs."""
+    equalities = [(e.left, e.right, e.null_safe) for e in node.equalities]
+    if to.strategy == "negative" and any(node.internal):
+        # an internal window's ends must not undo results, so they stay lifetimes up to the join
+        to.strategy = "upa"
+        parts = [to.lower(p) for p in node.parts]
+        joined = join_steps(to, parts, equalities, node.residual, node, node.internal)
+        to.strategy = "negative"
+        return to.append(joined, Retract(Calendar), node)
+    return join_steps(to, [to.lower(p) for p in node.parts], equalities, node.residual, node, node.internal)
+
+
+def join_steps(
+    to: PlanLowering,
+    steps: Sequence[int],
+    equalities: Sequence[tuple[str, str, bool]],
+    residual: Sequence[Expr],
+    node: n.Node,
+    internal: Sequence[bool] = (),
+    rename: Mapping[str, str] | None = None,
+) -> int:
+    """A join over steps; `rename`: other names for columns of the residual."""
+    flags = internal or (False,) * len(steps)
+    read = [to.flow.steps[s] for s in steps]
+    parts = [Part(dict(r.schema), r.signed, i, r.static) for r, i in zip(read, flags, strict=True)]
+    types = {c: t for p in parts for c, t in p.columns.items()}
+    join = JoinOperator(
+        parts,
+        equalities,
+        [formula(e, rename) for e in residual],
+        eager=to.strategy == "direct",
+        bands=bands(residual, types, rename),
+        planner=to.tuning.orders,
+    )
+    return to.flow.add(join, steps, node, types)
+
+
+def counted(to: PlanLowering, step: int, node: n.Node) -> int:
+    """Distinct keys by counting: one element while a key is there, where delta-star would hand over from copy to
+    copy and make every live row on the left meet each of them."""
+    schema = to.flow.steps[step].schema
+    return to.flow.add(BagOperator("distinct", schema, to.pending()), [step], node, schema)
+
+
+def star_join(to: PlanLowering, node: n.StarJoin) -> int:
+    """The join in bounded memory."""
+    # rows wait in memory for their end, so windows must not spell it as a negative element
+    strategy, to.strategy = to.strategy, "upa"
+    steps = [to.lower(p) for p in node.parts]
+    to.strategy = strategy
+    count = len(node.keys)
+    names = [next((s.stream for s in n.walk(p) if isinstance(s, n.Scan)), "") for p in node.parts[:count]]
+    schemas = [dict(to.flow.steps[s].schema) for s in steps]
+    streams = [StarStream(*part) for part in zip(names, schemas, node.keys, node.importance, strict=False)]
+    facts = None
+    if node.facts:
+        table = next(t.table for t in n.walk(node.parts[-1]) if isinstance(t, n.TableScan))
+        facts = FactTable(table, schemas[-1], node.facts, node.valid)
+    shedding = node.shedding
+    policy = Policy(shedding.heuristic, shedding.keep, shedding.shared, shedding.alpha, shedding.beta, shedding.seed)
+    join = StarJoinOperator(streams, facts, policy, [formula(e) for e in node.residual])
+    joined = to.flow.add(join, steps, node, node.schema)
+    return to.append(joined, Retract(Calendar), node) if strategy == "negative" else joined
+
+
+def asof_join(to: PlanLowering, node: n.AsofJoin) -> int:
+    """The newest right row at or before the time of each left row."""
+    # the newer of two right rows must live longer, so windows must not spell ends as negative elements
+    strategy, to.strategy = to.strategy, "upa"
+    left, right = to.lower(node.left), to.lower(node.right)
+    to.strategy = strategy
+    operator = AsofOperator(
+        node.left.schema,
+        node.right.schema,
+        [(e.left, e.right, e.null_safe) for e in node.equalities],
+        node.times,
+        strict=node.strict,
+        pad=node.pad,
+        derived=node.derived,
+        static=to.flow.steps[right].static,
+        recent=comes_in_order(node.left, node.times[0]),
+    )
+    joined = to.flow.add(operator, [left, right], node, node.schema)
+    return to.append(joined, Retract(Calendar), node) if strategy == "negative" else joined
+
+
+def semi(to: PlanLowering, node: n.Semi | n.LeftJoin, anti: bool) -> int:
+    """Rows of the left side that have a partner, or none."""
+    left = to.lower(node.left)
+    keys, equalities = matched(to, node)
+    both = join_steps(to, [left, keys], equalities, (), node)
+    kept = to.project(both, {c: c for c in node.left.schema}, node)
+    if not anti:
+        return kept
+    return to.flow.add(UnionOperator((False, True)), [left, kept], node, node.left.schema)
+
+
+def matched(to: PlanLowering, node: n.Semi | n.LeftJoin) -> tuple[int, list[tuple[str, str, bool]]]:
+    """The distinct keys that have a partner on the right, and how the left side meets them."""
+    right = to.lower(node.right)
+    if node.residual:
+        return matched_by_value(to, node, right)
+    if not node.equalities:  # no correlation: one row for as long as the right side has any
+        one = ProjectOperator([("exists'", Formula("1", pa.int32(), ()))])
+        return counted(to, to.flow.add(one, [right], node, {"exists'": pa.int32()}), node), []
+    keys = to.project(right, {f"{e.right}'": e.right for e in node.equalities}, node)
+    return counted(to, keys, node), [(e.left, f"{e.right}'", e.null_safe) for e in node.equalities]
+
+
+def matched_by_value(
+    to: PlanLowering, node: n.Semi | n.LeftJoin, right: int
+) -> tuple[int, list[tuple[str, str, bool]]]:
+    used = {c for e in node.residual for c in e.columns} | {e.left for e in node.equalities}
+    rename = {c: f"{c}'" for c in node.left.schema if c in used}
+    correlated = to.project(to.lower(node.left), {new: c for c, new in rename.items()}, node)
+    if not rename:  # the residual speaks of the right side alone
+        one = ProjectOperator([("exists'", Formula("1", pa.int32(), ()))])
+        correlated = to.flow.add(one, [to.lower(node.left)], node, {"exists'": pa.int32()})
+    values = to.distinct(correlated, node)
+    equalities = [(rename[e.left], e.right, e.null_safe) for e in node.equalities]
+    pairs = join_steps(to, [values, right], equalities, node.residual, node, rename=rename)
+    columns = to.flow.steps[values].schema
+    found = counted(to, to.project(pairs, {c: c for c in columns}, node), node)
+    return found, [(c, new, True) for c, new in rename.items()]
+
+
+def left_join(to: PlanLowering, node: n.LeftJoin) -> int:
+    """The inner join, and the left rows without a partner."""
+    inner = join(to, n.Join((node.left, node.right), node.equalities, node.residual))
+    unmatched = semi(to, node, anti=True)
+    padded = to.flow.add(Pad(node.right.schema), [unmatched], node, node.schema)
+    return to.flow.add(UnionOperator(), [inner, padded], node, node.schema)
+
+
+def aggregate_join(
+    to: PlanLowering, node: n.Aggregate, calls: Sequence[Aggregation], shape: AggregationJoin
+) -> int | None:
+    """Aggregate from aggregation sets, unless the shape has another number of inputs than the plan asked for."""
+    forced = None if to.tuning.aggregation == "auto" else to.tuning.aggregation
+    if forced is not None and len(forced) != len(shape.join.parts):
+        return None
+    steps, parts = [], []
+    for part, outputs in zip(shape.join.parts, shape.outputs, strict=True):
+        step = to.lower(part)
+        if any(e.column != name for name, e in outputs) or len(outputs) != len(part.schema):
+            project = ProjectOperator([(name, formula(e)) for name, e in outputs])
+            step = to.flow.add(project, [step], part, {name: e.type for name, e in outputs})
+        steps.append(step)
+        made = to.flow.steps[step]
+        parts.append(Part(dict(made.schema), made.signed, static=made.static))
+    period = to.grid[1] if to.grid is not None and node is to.grid[0] else None
+    kind = AggregateDeltas if to.tuning.apart else AggregateJoin
+    operator = kind(
+        parts,
+        [(e.left, e.right, e.null_safe) for e in shape.join.equalities],
+        [formula(e) for e in shape.residual],
+        node.keys,
+        calls,
+        period=period,
+        plan=forced,
+        planner=to.tuning.plans,
+    )
+    met = to.flow.add(operator, steps, node, operator.schema if to.tuning.apart else node.schema)
+    if not to.tuning.apart:
+        return met
+    types = {c: t for p in parts for c, t in p.columns.items()}
+    return to.flow.add(Totals(node.keys, calls, types, period), [met], node, node.schema)

@@ -1,0 +1,137 @@
+"""What lowering a node needs to know: the steps so far, the update patterns, the strategy and how joins are tuned.
+
+`lower.py` says which operator each node becomes; nodes whose operators take more than a line are lowered by functions
+of their own (`lower_joins.py`, `lower_aggregates.py`), which get the `PlanLowering` that they add steps to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from windrow.operators.aggregation_plan import PlanPlanner
+from windrow.operators.bag import BagOperator
+from windrow.operators.delta_star import DeltaStar
+from windrow.operators.join_plan import Planner
+from windrow.operators.linear import Formula, ProjectOperator
+from windrow.operators.protocol import Operator
+from windrow.operators.row_limit import MOST_ROWS, RowLimit
+from windrow.operators.state.pending import Calendar, Fifo, Pending, ScannedList
+from windrow.plan import nodes as n
+from windrow.plan.expr import Expr
+from windrow.plan.patterns import Pattern, annotate
+from windrow.plan.steps import Dataflow
+from windrow.scalar_engine import quote
+
+Functions = Mapping[str, Callable[..., object]]
+
+CHAIN = n.Filter | n.Project | n.Call | n.WindowBounds
+"""Nodes that look at each row of an evaluation by itself."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How joins choose while they run; by default they keep the order they are written in, and aggregate late.
+
+    `aggregation`: "late", "auto" (`plans` chooses), or the bits of a plan, one per input.
+    `apart`: an aggregation join is two steps, so that its changes and its groups may lie in different places.
+    `most_rows`: an answer at one time may have.
+    """
+
+    orders: Planner | None = None
+    aggregation: str = "late"
+    plans: PlanPlanner | None = None
+    apart: bool = False
+    most_rows: int = MOST_ROWS
+
+
+class PlanLowering:
+    """A dataflow under construction: nodes go in, steps come out."""
+
+    def __init__(self, plan: n.QueryPlan, functions: Functions, strategy: str, tuning: Tuning) -> None:
+        self.flow = Dataflow()
+        self.tuning = tuning
+        self.functions = functions
+        self.strategy = strategy
+        self.pattern = annotate(plan.root, strategy)
+        self.limit = RowLimit(plan.name, tuning.most_rows)
+        self.grid = _grid_aggregate(plan.root)
+        self.grid_chain = _chain(plan.root) if self.grid is not None else frozenset()
+        self._made: dict[int, int] = {}
+
+    def lower(self, node: n.Node) -> int:
+        """The step that computes `node`."""
+        raise NotImplementedError
+
+    def unary(self, operator: Operator, node: n.Unary) -> int:
+        """A step over the input of a node."""
+        return self.flow.add(operator, [self.lower(node.input)], node, node.schema)
+
+    def append(self, step: int, operator: Operator, node: n.Node) -> int:
+        """A step over another, with the same columns."""
+        return self.flow.add(operator, [step], node, self.flow.steps[step].schema)
+
+    @contextmanager
+    def apart(self, strategy: str) -> Iterator[None]:
+        """Lower nodes by a strategy of their own, into steps that nobody else reads."""
+        kept = self.strategy, self._made
+        self.strategy, self._made = strategy, {}
+        try:
+            yield
+        finally:
+            self.strategy, self._made = kept
+
+    def signed(self, step: int) -> bool:
+        """Whether the elements of a step may be negative."""
+        return self.flow.steps[step].signed
+
+    def pending(self, node: n.Node | None = None) -> Callable[[], Pending]:
+        """The state that fits the update pattern of a node, and the strategy."""
+        if self.strategy == "direct":
+            return ScannedList
+        return Fifo if node is not None and self.pattern[node] is Pattern.WEAKEST else Calendar
+
+    def distinct(self, step: int, node: n.Node) -> int:
+        """One copy of every row of a step."""
+        schema = self.flow.steps[step].schema
+        if self.signed(step) or self.strategy != "upa":
+            return self.flow.add(BagOperator("distinct", schema, self.pending()), [step], node, schema)
+        return self.flow.add(DeltaStar(schema), [step], node, schema)
+
+    def project(self, step: int, columns: Mapping[str, str], node: n.Node) -> int:
+        """Keep and rename columns: output name -> input column."""
+        schema = self.flow.steps[step].schema
+        outputs = [(out, Formula("", schema[c], (c,), c)) for out, c in columns.items()]
+        return self.flow.add(ProjectOperator(outputs), [step], node, {o: schema[c] for o, c in columns.items()})
+
+
+def _grid_aggregate(root: n.Node) -> tuple[n.Aggregate, int, n.Emit] | None:
+    """The aggregate whose periodic answers are emitted as they are: nothing but selections and projections on top.
+
+    Its operator then evaluates all instants at once, and RSTREAM has nothing left to do.
+    """
+    if not (isinstance(root, n.Emit) and root.op is n.StreamOp.RSTREAM and root.period is not None):
+        return None
+    node = root.input
+    while isinstance(node, CHAIN):
+        node = node.input
+    return (node, root.period, root) if isinstance(node, n.Aggregate) else None
+
+
+def _chain(root: n.Node) -> frozenset[n.Node]:
+    """The nodes between the root and what is no row in, row out."""
+    node, found = root.inputs[0], []
+    while isinstance(node, CHAIN):
+        found.append(node)
+        node = node.input
+    return frozenset(found)
+
+
+def formula(e: Expr, rename: Mapping[str, str] | None = None) -> Formula:
+    """An expression for the operators; `rename` maps columns to other names."""
+    names = rename or {}
+    sql = e.sql(lambda c: quote(names.get(c, c)))
+    reads = tuple(sorted(names.get(c, c) for c in e.columns))
+    copies = names.get(e.column, e.column) if e.column is not None else None
+    return Formula(sql, e.type, reads, copies)

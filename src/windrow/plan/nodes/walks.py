@@ -1,0 +1,50 @@
+"""Ways over a tree of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from windrow.operators.terms import Router
+from windrow.plan.expr import Expr
+from windrow.plan.nodes.node import Node
+from windrow.plan.nodes.rows import Admit, Filter, Project, Route
+from windrow.plan.nodes.windows import Scan, Window, WindowKind
+
+if TYPE_CHECKING:
+    pass
+
+
+def routed_scans(node: Node, router: Router | None = None) -> Iterator[tuple[Scan, Router]]:
+    """Every scan whose rows meet nothing before several queries choose among them, and how these choose."""
+    match node:
+        case Admit(router=mine) | Route(router=mine):
+            yield from routed_scans(node.input, mine)
+        case Scan() if router is not None:
+            yield node, router
+        case Project() | Filter():
+            yield from routed_scans(node.input, router)
+        case Window(spec=spec) if spec.kind is not WindowKind.ROWS:
+            yield from routed_scans(node.input, router)
+        case _:
+            for child in node.inputs:
+                yield from routed_scans(child)
+
+
+def scanned(node: Node) -> Iterator[tuple[Scan, tuple[Expr, ...]]]:
+    """Every scan below a node, with the predicates that its rows must satisfy before anything else sees them."""
+    predicates: list[Expr] = []
+    while isinstance(node, Filter):
+        predicates.append(node.predicate)
+        node = node.input
+    if isinstance(node, Scan):
+        yield node, tuple(predicates)
+    for child in node.inputs:
+        yield from scanned(child)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything below it, inputs first."""
+    for child in node.inputs:
+        yield from walk(child)
+    yield node

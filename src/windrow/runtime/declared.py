@@ -1,0 +1,299 @@
+"""What is declared in an engine, and the steps by which it changes, each made with the step that takes it back.
+
+A query comes with what its streams have kept and an outlet for its answers; an archive and the instances of a template
+are queries, too. `undo` takes back whatever was made so far, so that a change that fails half way leaves nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.catalog import ArchiveDef, Catalog, Instance, QueriesDef, StreamDef
+from windrow.errors import WindrowError
+from windrow.operators.elements import BEGINNING, Elements
+from windrow.plan.dataflow import answer
+from windrow.plan.nodes import QueryPlan
+from windrow.runtime import view
+from windrow.runtime.archives import Archives, hidden_name
+from windrow.runtime.budget import Budgets
+from windrow.runtime.change import Change, Frames, InstanceChange, InstancePlanner
+from windrow.runtime.declared_sources import DeclaredSources
+from windrow.runtime.instances import TemplateGroup, without_collector
+from windrow.runtime.kept_answers import MapTasks
+from windrow.runtime.membership import SharedQuery
+from windrow.runtime.outbox import Outbox
+from windrow.runtime.outlet import Outlet, Recent
+from windrow.runtime.saved_catalog import SavedCatalog
+from windrow.runtime.streams import Stream
+from windrow.runtime.tables import LiveTable
+from windrow.runtime.tick import Ticker
+from windrow.sinks.answer_log import AnswerLog
+from windrow.store.place import Place
+from windrow.store.store import Store
+
+
+class DeclaredQueries(DeclaredSources):
+    """Streams, tables, queries, archives and templates as they run."""
+
+    def __init__(
+        self,
+        ticker: Ticker,
+        strategy: str,
+        budget_us: int | None,
+        frames: Frames | None,
+        allow: Collection[str] = (),
+        tasks: MapTasks | None = None,
+    ) -> None:
+        super().__init__(ticker, frames, allow)
+        self.strategy = strategy
+        self.budgets = Budgets(budget_us)
+        self.budgets.load(ticker.manifest.budget)
+        self.outlets: dict[str, Outlet] = {}
+        self.outbox = Outbox(ticker, self.outlets, tasks)
+        self.failures: dict[str, WindrowError] = {}  # queries that cannot go on; the others do
+        self.fresh: list[str] = []  # queries that have not had their history yet
+        store = ticker.store
+        self.archives = Archives(store)
+        self._saved = (
+            SavedCatalog(store, strategy, "none" if budget_us is None else "set") if isinstance(store, Store) else None
+        )
+        self._scratch: Place | None = None  # where answers are kept when there is no home
+        self._newcomers: list[str] = []  # queries that came while a job ran
+        self._ended = threading.Condition(self.busy)
+        self._job_runs = False
+        self.groups = ticker.groups
+        self.planner: InstancePlanner | None = None
+        self._catalog = Catalog()  # in force
+
+    def _add_stream(self, stream: Stream, undo: ExitStack) -> None:
+        ticker, definition = self.ticker, stream.definition
+        undo.callback(put_back, ticker.streams, stream.key, ticker.streams.get(stream.key))
+        ticker.add_stream(definition)
+        if definition.retain is not None:
+            undo.callback(ticker.queries.pop, view.kept_name(stream.key), None)
+            ticker.add_query(view.kept_plan(definition), self.strategy, retain=definition.retain)
+
+    def _alter_stream(self, key: str, definition: StreamDef, undo: ExitStack) -> list[Callable[[], None]]:
+        """Let a stream have other clauses or options; with these its source is opened anew, where it was left."""
+        stream, ticker = self.streams[key], self.ticker
+        before, source = stream.definition, stream.source
+        undo.callback(setattr, stream, "definition", before)
+        undo.callback(put_back, ticker.streams, key, before)
+        stream.definition = definition
+        ticker.add_stream(definition)
+        if before.options == definition.options:
+            return []
+        made = self._source(stream, stream.data)
+        undo.callback(made.close)
+        undo.callback(setattr, stream, "source", source)
+        stream.source = made
+        return [source.close]
+
+    def _alter_keep(self, key: str, plan: QueryPlan, undo: ExitStack) -> list[Callable[[], None]]:
+        """Let the answers of a query last longer, shorter, or no longer."""
+        outlet = self.outlets[key]
+        before = outlet.log
+        undo.callback(setattr, outlet, "log", before)
+        empty = answer(plan, Elements.empty(self.ticker.queries[key].schema))
+        outlet.log = self._log(plan, key, self.budgets.mark(key, empty).schema)
+        if before is None:
+            return []
+        return [before.close if outlet.log is not None else before.drop]
+
+    def _drop_stream(self, key: str, undo: ExitStack) -> Callable[[], None]:
+        gone = self.streams[key]
+        swapped(self.streams, key, None, undo)
+        kept = view.kept_name(key)
+        if kept in self.ticker.queries:
+            self._forget_query(kept, undo)
+        undo.callback(put_back, self.ticker.streams, key, self.ticker.streams[key])
+        self.ticker.drop_stream(key)
+        return gone.source.close
+
+    def _add_query(self, plan: QueryPlan, undo: ExitStack) -> None:
+        """Run a query from the next tick on, with an outlet for its answers."""
+        key = plan.name.lower()
+        plan = self._run_query(plan, undo)
+        empty = answer(plan, Elements.empty(self.ticker.queries[key].schema))
+        self._open_outlet(plan, plan.name, self.budgets.mark(key, empty), undo)
+
+    def _run_query(self, plan: QueryPlan, undo: ExitStack) -> QueryPlan:
+        """Run a query from the next tick on; a new one begins with what its streams have kept."""
+        key = plan.name.lower()
+        undo.callback(self.budgets.drop, key)
+        plan = self.budgets.add(plan)
+        known = self.ticker.has_begun(plan.name)
+        start = None if known else self._start(plan)
+        undo.callback(self._take_back, key)
+        self.ticker.add_query(plan, self.strategy, start, materialized=True, known=known)
+        if key in self.failures:
+            swapped(self.failures, key, None, undo)
+        if not known:
+            coming = self._newcomers if self._job_runs else self.fresh
+            coming.append(key)
+            undo.callback(coming.remove, key)
+        return plan
+
+    def _open_outlet(self, plan: QueryPlan, name: str, empty: pa.Table, undo: ExitStack) -> None:
+        key = name.lower()
+        log = self._log(plan, key, empty.schema)
+        swapped(self.outlets, key, Outlet(name, Recent(empty, self.ticker.manifest.tick), log), undo)
+
+    def _log(self, plan: QueryPlan, key: str, schema: pa.Schema) -> AnswerLog | None:
+        """Where the answers of a query last, if it says KEEP; without a home, as long as the process."""
+        if plan.keep is None:
+            return None
+        if self.place is None and self._scratch is None:
+            self._scratch = Place.temporary()
+        place = self.place or self._scratch
+        assert place is not None
+        return AnswerLog(place, key, schema, plan.keep, relation=plan.has_op)
+
+    def _add_archive(self, definition: ArchiveDef, undo: ExitStack) -> None:
+        """Run the query behind an archive; its rows are kept with their lifetimes."""
+        key, manifest = hidden_name(definition.name), self.ticker.manifest
+        plan = replace(definition.plan, name=key)
+        known = self.ticker.has_begun(key)
+        undo.callback(self._take_back, key)
+        self.ticker.add_query(plan, "upa", None if known else self._start(plan), archived=True, known=known)
+        swapped(self.archives.live, definition.name.lower(), self.archives.made(definition, manifest), undo)
+        swapped(self.failures, key, None, undo)
+        if not known:
+            coming = self._newcomers if self._job_runs else self.fresh
+            coming.append(key)
+            undo.callback(coming.remove, key)
+
+    def _drop_archive(self, key: str, undo: ExitStack) -> None:
+        hidden = hidden_name(key)
+        swapped(self.archives.live, key, None, undo)
+        swapped(self.failures, hidden, None, undo)
+        for coming in (self.fresh, self._newcomers):
+            if hidden in coming:
+                coming.remove(hidden)
+                undo.callback(coming.append, hidden)
+        self._forget_query(hidden, undo)
+        marks = {name: mark for name, mark in self.ticker.manifest.archives.items() if name != key}
+        self.ticker.manifest = replace(self.ticker.manifest, archives=marks)
+
+    def _take_back(self, key: str) -> None:
+        """Undo the coming of a query."""
+        query = self.ticker.queries.pop(key, None)
+        if isinstance(query, SharedQuery):
+            self.ticker.sharing.remove(query.plan.name)
+        self.ticker.forget(key)
+
+    def _drop_query(self, key: str, undo: ExitStack) -> Callable[[], None]:
+        outlet = self.outlets[key]
+        swapped(self.outlets, key, None, undo)
+        self._end_query(key, undo)
+        self.ticker.forget_outputs(key)
+        return outlet.drop
+
+    def _end_query(self, key: str, undo: ExitStack) -> None:
+        """Run a query no longer."""
+        swapped(self.failures, key, None, undo)
+        undo.callback(self.budgets.reinstate, self.budgets.dropped(key))
+        for coming in (self.fresh, self._newcomers):
+            if key in coming:
+                coming.remove(key)
+                undo.callback(coming.append, key)
+        self._forget_query(key, undo)
+
+    def _planned(self, change: Change, tables: Mapping[str, LiveTable]) -> list[InstanceChange]:
+        """What comes and goes with a change: instances that it names, and those that rows of its tables ask for."""
+        found = [self._coming(q, change.catalog, {**self.tables, **tables}) for q in change.groups.values()]
+        named = {*change.groups, *change.dropped["queries"]}
+        for key, group in self.groups.live.items():
+            if key not in named and (group.definition.table or "").lower() in tables:
+                found.append(self._coming(group.definition, change.catalog, {**self.tables, **tables}))
+        return found
+
+    def _coming(self, queries: QueriesDef, catalog: Catalog, tables: Mapping[str, LiveTable]) -> InstanceChange:
+        """How to get from the instances that run to those that are wanted."""
+        assert self.planner is not None
+        template = catalog.templates[queries.template.lower()]
+        live = self.groups.live.get(queries.name.lower())
+        there: Mapping[str, Instance] = {} if live is None else live.instances
+        if queries.table is None:
+            come, gone = queries.instances.since(there)
+        else:
+            wanted = self.planner.wanted(queries, template, tables[queries.table.lower()].reading.table)
+            come = {n: i for n, i in wanted.items() if n not in there}
+            gone = {n: i for n, i in there.items() if n not in wanted}
+        like = self.planner.like(template, catalog) if live is None else live.like
+        return InstanceChange(queries, template, like, come, gone, self.planner.plans(template, come.values(), catalog))
+
+    def _make_groups(self, coming: Iterable[InstanceChange], undo: ExitStack) -> list[Callable[[], None]]:
+        for change in coming:
+            key = change.queries.name.lower()
+            group = self.groups.live.get(key)
+            if group is None:
+                group = TemplateGroup(change.queries, change.template, change.like)
+                swapped(self.groups.live, key, group, undo)
+                self._open_outlet(change.like, group.name, group.empty, undo)
+            undo.callback(self.groups.changed)
+            undo.callback(group.put, list(change.gone.values()), list(change.come))
+            undo.callback(setattr, group, "definition", group.definition)
+            for name in change.gone:
+                self._end_query(name.lower(), undo)
+            group.definition = change.queries
+            group.put(change.come.values(), change.gone)
+            if change.gone:
+                self.groups.changed()
+            else:
+                self.groups.added(group, change.come.values())
+            with without_collector():
+                for plan in change.plans.values():
+                    self._run_query(plan, undo)
+        return []
+
+    def _drop_group(self, key: str, undo: ExitStack) -> Callable[[], None]:
+        group, outlet = self.groups.live[key], self.outlets[key]
+        swapped(self.outlets, key, None, undo)
+        undo.callback(self.groups.changed)
+        swapped(self.groups.live, key, None, undo)
+        for name in group.instances:
+            self._end_query(name.lower(), undo)
+        self.groups.changed()
+        self.ticker.forget_outputs(key)
+        return outlet.drop
+
+    def _forget_query(self, key: str, undo: ExitStack) -> None:
+        ticker = self.ticker
+        query = ticker.queries.get(key)
+        if isinstance(query, SharedQuery):
+            undo.callback(ticker.sharing.reinstate, ticker.sharing.token(query.plan.name))
+        undo.callback(ticker.plans.reinstate, ticker.plans.token(key))
+        undo.callback(put_back, ticker.queries, key, query)
+        clock = ticker.clock(key)
+        undo.callback(ticker.await_clock, clock)
+        undo.callback(put_back, ticker.starts, clock, ticker.starts.get(clock))
+        undo.callback(ticker.choices.reinstate, ticker.choices.of(key))
+        undo.callback(ticker.heavy.reinstate, ticker.heavy.of(key))
+        ticker.drop_query(key)
+
+    def _start(self, plan: QueryPlan) -> int | None:
+        """Where a new query's clock starts: at the frontier or the last row it has missed; None: at its first row."""
+        marks, frontier = self.ticker.manifest.marks, self.ticker.frontier
+        streams = [s.lower() for s in plan.streams]
+        missed = [marks[s] for s in streams if s in marks and self.streams[s].definition.retain is None]
+        return max([*missed, *([frontier] if frontier != BEGINNING else [])], default=None)
+
+
+def put_back(names: dict[str, Any], key: str, value: Any) -> None:
+    if value is None:
+        names.pop(key, None)
+    else:
+        names[key] = value
+
+
+def swapped(names: dict[str, Any], key: str, value: Any, undo: ExitStack) -> None:
+    """Put a value under a name (None: take it away), and remember to put the old one back."""
+    undo.callback(put_back, names, key, names.get(key))
+    put_back(names, key, value)

@@ -1,0 +1,135 @@
+"""Families and shared joins as tasks see them: their rows, and who has joined.
+
+All who joined between the same two ticks are of one epoch, read the same rows, and have one clock.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.runtime.member_blocks import FamilyPlace, MemberBlock, unique
+from windrow.sharing.joins.members import JoinSource
+from windrow.sharing.joins.readers import ResultGrouping
+from windrow.sharing.joins.recognise import RecognisedJoin
+from windrow.sharing.recognise import FamilySource
+
+_unpacked: OrderedDict[str, Any] = OrderedDict()
+"""Queries by the uid of their membership: a new deployment unpacks only who is new."""
+
+
+def clock_name(family: str, epoch: int) -> str:
+    """The clock of all who joined a family between the same two ticks: they read the same rows."""
+    return f"{family}@{epoch}"
+
+
+class JoinMembership:
+    """A query's place in its family: `uid` tells it from others that had its name.
+
+    It is packed once for all deployments that ship it, and unpacked by a process when it is first looked at.
+    """
+
+    def __init__(self, query: RecognisedJoin, epoch: int) -> None:
+        self.uid, self.epoch = unique(), epoch
+        self._query: RecognisedJoin | None = query
+        self._packed: bytes | None = None
+
+    @property
+    def query(self) -> RecognisedJoin:
+        """The query as it was recognised."""
+        if self._query is None:
+            found = _unpacked.get(self.uid)
+            if found is None:
+                assert self._packed is not None
+                found = _unpacked[self.uid] = pickle.loads(self._packed)
+                while len(_unpacked) > 1 << 14:
+                    _unpacked.popitem(last=False)
+            self._query = found
+        return self._query
+
+    def __getstate__(self) -> tuple[str, int, bytes]:
+        if self._packed is None:
+            self._packed = pickle.dumps(self.query)
+        return (self.uid, self.epoch, self._packed)
+
+    def __setstate__(self, state: tuple[str, int, bytes]) -> None:
+        self.uid, self.epoch, self._packed = state
+        self._query = None
+
+
+@dataclass(frozen=True)
+class FamilyProgram:
+    """A family as tasks see it: its rows, and who has joined, by name."""
+
+    name: str
+    source: FamilySource
+    slicing: str
+    epoch: int
+    blocks: tuple[MemberBlock, ...]
+
+    def member(self, name: str) -> FamilyPlace | None:
+        """A member by its name."""
+        return next((b.members[name] for b in self.blocks if name in b.members), None)
+
+    @property
+    def columns(self) -> dict[str, pa.DataType]:
+        """What somebody reads of the family's rows."""
+        return {c: t for b in self.blocks for c, t in b.columns.items()}
+
+    def clock(self, epoch: int) -> str:
+        """The name of an epoch's clock."""
+        return clock_name(self.name, epoch)
+
+    def fresh(self, clocks: Collection[str]) -> Iterator[str]:
+        """The members on some clocks."""
+        return (n for b in self.blocks for n, m in b.members.items() if self.clock(m.epoch) in clocks)
+
+    def home(self, partitions: int) -> int:
+        """The partition that has what is not divided by keys."""
+        return int(self.name[1:]) % partitions
+
+
+@dataclass(frozen=True)
+class JoinProgram:
+    """A shared join as tasks see it: its streams and keys, and who has joined, by name."""
+
+    name: str
+    source: JoinSource
+    epoch: int
+    members: Mapping[str, JoinMembership]
+
+    def clock(self, name: str) -> str:
+        """The name of a member's clock."""
+        return clock_name(self.name, self.members[name].epoch)
+
+    def home(self, partitions: int) -> int:
+        """The partition that has what is not divided by keys."""
+        return int(self.name[1:]) % partitions
+
+    def query(self, name: str) -> RecognisedJoin:
+        """A member by its name."""
+        return self.members[name].query
+
+    @cached_property
+    def groupings(self) -> tuple[ResultGrouping, ...]:
+        """How results are told apart, in an order that every task agrees on."""
+        members = [m.query.member for m in self.members.values()]
+        return tuple(dict.fromkeys(ResultGrouping(m.keys, m.counted) for m in members))
+
+    def reads(self, side: int) -> frozenset[str]:
+        """The columns of one side that somebody reads."""
+        return self._reads[side]
+
+    @cached_property
+    def _reads(self) -> tuple[frozenset[str], ...]:
+        members = [m.query.member for m in self.members.values()]
+        return tuple(self.source.reads(side).union(*(m.reads(side) for m in members)) for side in (0, 1))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("groupings", "_reads")}

@@ -1,0 +1,91 @@
+"""Looking into a runtime while it runs: its state, what is kept of streams, and figures.
+
+A durable state is read from the newest manifest, which nobody waits for; without a home, between two ticks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.errors import StateError
+from windrow.plan.nodes import QueryPlan
+from windrow.runtime import view
+from windrow.runtime.program import QueryProgram
+from windrow.runtime.turn import Turns
+from windrow.runtime.view import StateReader, StoredState, View
+from windrow.sharing.plans.explain import sharing_of_continuous
+
+
+class Inspection(Turns):
+    """What can be seen of a runtime from outside."""
+
+    @contextlib.contextmanager
+    def state(self) -> Iterator[StateReader]:
+        """The state after the newest tick, while ticks go on."""
+        if not self.store.runs.durable:
+            with self.declared.busy:
+                found = self._state()
+            yield found
+            return
+        with self.store.snapshot() as manifest:
+            if manifest is None:
+                raise StateError("no tick has been committed yet", hint="declare something, or start the engine")
+            yield StoredState(self.store.runs, manifest)
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[View]:
+        """The present, for one-time queries."""
+        with self.state() as state:
+            streams = dict(self.declared.streams)
+            yield View(
+                state.tick,
+                state.frontier,
+                lambda stream: view.kept_rows(state, streams[stream].definition),
+                lambda query: self.relation(state, query),
+                self.reach,
+            )
+
+    def relation(self, state: StateReader, query: str) -> pa.Table:
+        """The rows of a relation-valued query in a state."""
+        program = self.ticker.queries[query]
+        assert isinstance(program, QueryProgram)
+        if query in self.ticker.plans.place:
+            return self._relation_of_many(state, query)
+        return view.relation(state, program)
+
+    def _relation_of_many(self, state: StateReader, query: str) -> pa.Table:
+        """The rows of a query that is one plan with others."""
+        name, number = self.ticker.plans.place[query]
+        program, shared = self.ticker.shared_program(name), self.ticker.plans.plans[name]
+        return shared.relation(view.materialized(state, program), number)
+
+    def shared_with(self, plan: QueryPlan) -> dict[str, Any] | None:
+        """With whom a continuous query shares, or why not, once a tick has been planned with it."""
+        with self.declared.busy:
+            return sharing_of_continuous(self.ticker.plans, plan)
+
+    def reach(self, stream: str) -> int:
+        """How far back a stream's kept rows go, in ticks of its clock."""
+        return self.declared.streams[stream].definition.retain or 0
+
+    def table(self, name: str) -> pa.Table:
+        """What a table holds."""
+        return self.declared.tables[name].reading.table
+
+    def joins(self, query: str) -> list[dict[str, Any]]:
+        """What the joins of a running query do, and why."""
+        with self.declared.busy:
+            owner = self.ticker.owner(query)
+            return self.ticker.choices.describe(owner) + self.ticker.heavy.describe(owner)
+
+    def late(self, stream: str) -> pa.Table:
+        """The late rows of a stream."""
+        return self.late_rows.read(self.declared.streams[stream.lower()].definition)
+
+    def quarantined(self, stream: str) -> pa.Table:
+        """What of a stream could not be read."""
+        return self.quarantine.read(stream.lower())

@@ -1,0 +1,373 @@
+"""The streams, tables and queries that run, and the newest manifest, which holds where each of them is.
+
+A query shares with others, in a family or in one plan, or is a program of its own; under which name its state is kept
+follows from that (`owner`). What is forgotten here is gone from the manifest, too, as soon as the next one is put.
+Cost: a change costs what it changes, and the walk over the slots of the manifest when a query goes; a tick none.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.catalog import StreamDef
+from windrow.catalog.names import Names
+from windrow.operators.aggregate_join import AggregateDeltas
+from windrow.operators.elements import BEGINNING
+from windrow.operators.join import JoinOperator
+from windrow.operators.row_limit import MOST_ROWS
+from windrow.operators.state.run import Run
+from windrow.plan.nodes import QueryPlan
+from windrow.runtime.admission import Quotas
+from windrow.runtime.deadlines import DeadlineRecord, Deadlines
+from windrow.runtime.family_programs import clock_name
+from windrow.runtime.heavy_keys import HeavyKeys
+from windrow.runtime.instances import TemplateGroups
+from windrow.runtime.join_choices import JoinChoices
+from windrow.runtime.kept_answers import HeldAnswers
+from windrow.runtime.member_blocks import has_deadline
+from windrow.runtime.membership import SharedQuery, Sharing
+from windrow.runtime.program import Deployment, Functions, QueryProgram
+from windrow.sharing.member import cost_group, read_depth
+from windrow.sharing.plans.registry import SharedPlans
+from windrow.sharing.recognise import Recognised
+from windrow.store.manifest import Manifest
+from windrow.store.runs import RunStore
+from windrow.store.store import StateStore
+
+TABLES = "tables"
+"""The stage under which a manifest names the present version of each table."""
+
+
+class RegisteredQueries:
+    """What a ticker runs, between two ticks."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        functions: Functions,
+        partitions: int,
+        sharing: str = "auto",
+        *,
+        in_process: bool = False,
+        most_rows: int = MOST_ROWS,
+    ) -> None:
+        self.store, self._functions, self.most_rows = store, functions, most_rows
+        self.streams: dict[str, StreamDef] = {}
+        self.queries: dict[str, QueryProgram | SharedQuery] = {}
+        self.quotas: Quotas = {}  # of the next tick
+        self.manifest = store.latest() or Manifest(version=-1, tick=0, partitions=partitions)
+        # state lies by partition: a home keeps the number it began with
+        self.partitions = self.manifest.partitions
+        self.direct = in_process and self.partitions == 1
+        self.sharing = Sharing(functions, sharing, rate=self.rate, partitions=self.partitions)
+        self.sharing.joins.kept = lambda stream: self.streams[stream].retain is not None
+        self.plans = SharedPlans(sharing in ("auto", "shards"), self.manifest.plans)
+        self._plan_programs: dict[str, QueryProgram] = {}
+        self._seen: dict[str, tuple[int, int]] = {}  # rows of a stream so far, and its first time
+        self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
+        if isinstance(store.runs, RunStore):
+            store.runs = store.runs.trusting(self.manifest.tick + 1)
+        self.tables = {s: refs[0] for (stage, _, _, s), refs in self.manifest.runs.items() if stage == TABLES}
+        self.choices = JoinChoices()
+        self.heavy = HeavyKeys(self.partitions)
+        self._generations: dict[tuple[int, int], str] = {}
+        self._deployment: Deployment | None = None
+        self._all_run: Deployment | None = None  # the deployment of which every clock runs
+        self._next: tuple[dict[str, Any], dict[tuple[int, int], str]] | None = None  # of the manifest to come
+        self.held = HeldAnswers(store)
+        self.groups = TemplateGroups()  # queries from templates
+        self._clockless: set[str] = set()  # clocks of queries that share and have not had a tick
+        self._swept = False  # clocks of queries that did not come back are gone
+        self.deadlines: Deadlines | None = None  # of a live engine
+        self.sharing.period = self._period
+
+    @property
+    def frontier(self) -> int:
+        return BEGINNING if self.manifest.frontier is None else self.manifest.frontier
+
+    @property
+    def functions(self) -> Functions:
+        """The user functions that queries may call."""
+        return self._functions
+
+    @functions.setter
+    def functions(self, functions: Functions) -> None:
+        self._functions = self.sharing.functions = functions
+        self._deployment = None
+
+    def add_stream(self, stream: StreamDef) -> None:
+        """Read a stream from the next tick on."""
+        self.streams[stream.name.lower()] = stream
+        self._deployment = None
+
+    def add_query(
+        self,
+        plan: QueryPlan,
+        strategy: str,
+        start: int | None = None,
+        *,
+        retain: int | None = None,
+        materialized: bool = False,
+        archived: bool = False,
+        known: bool = False,
+    ) -> None:
+        """Run a query from the next tick on, with others if it can share; its tables must be known.
+
+        `known`: it goes on after a restart.
+        """
+        shared = self.sharing.add(plan, known) if retain is None and not archived else None
+        if shared is not None:
+            self.add_shared(shared, start)
+            self._share_first(plan.name)
+        else:
+            self.add_alone(
+                plan, strategy, start, retain=retain, materialized=materialized, archived=archived, known=known
+            )
+
+    def _share_first(self, name: str) -> None:
+        """When a second query comes over a join, let the first share, too, unless it has begun."""
+        joined = self.sharing.joins.served.get(name)
+        first = None if joined is None else self.sharing.joins.alone.get(joined.query.source)
+        if first is None:
+            return
+        key = first.plan.name.lower()
+        if not self._has_clock(key) and key in self.queries:
+            self.sharing.joins.forget(first.plan.name)
+            self.choices.forget(key)
+            self.add_shared(self.sharing.admit(first), self.starts.pop(key, None))
+
+    def add_alone(
+        self,
+        plan: QueryPlan,
+        strategy: str,
+        start: int | None = None,
+        *,
+        retain: int | None = None,
+        materialized: bool = False,
+        archived: bool = False,
+        known: bool = False,
+    ) -> None:
+        """Run a query by itself, or with others in one plan if it can."""
+        uid = uuid.uuid4().hex
+        made = QueryProgram(
+            uid, plan, strategy, self.functions, retain, materialized, archived, most_rows=self.most_rows
+        )
+        assert made.layout.flow.steps  # what cannot be lowered fails here, not in a tick
+        self.queries[plan.name.lower()] = made
+        self._deployment = None
+        self._choose(plan.name.lower(), made)
+        if start is not None:
+            self.starts[plan.name.lower()] = start
+        if retain is None and not archived and strategy == "upa":
+            retained = any(self.streams[s].retain is not None for s in made.streams)
+            self.plans.offer(plan, materialized=materialized, start=start, retained=retained, known=known)
+
+    def settle(self) -> None:
+        """Let queries that have come since the last tick be one plan with others like them."""
+        known = self.plans.plans.keys() - self._plan_programs.keys()
+        for key in self.plans.settle(self.starts):
+            self.choices.forget(key)
+            self.heavy.forget(key)
+            self._deployment = None
+            name, _ = self.plans.place[key]
+            start = self.starts.get(key)
+            if start is not None and not self.plans.plans[name].open:
+                self.starts[name] = start
+        for name in (self.plans.plans.keys() - self._plan_programs.keys()) | known:
+            self._choose(name, self.shared_program(name))
+
+    def owner(self, key: str) -> str:
+        """Under which name the state of a query is kept: its own, its family's, or that of the plan it shares."""
+        query = self.queries.get(key)
+        if isinstance(query, SharedQuery):
+            return query.family
+        return self.plans.place[key][0] if key in self.plans.place else key
+
+    def shared_program(self, name: str) -> QueryProgram:
+        """A shared plan as tasks see it; the same object until its queries change."""
+        shared, known = self.plans.plans[name], self._plan_programs.get(name)
+        plan = shared.planned(self.frontier)
+        if known is None or known.plan is not plan:
+            one = next(iter(shared.members.values()))
+            materialized = one.materialized and one.form.plan.has_op
+            known = QueryProgram(
+                shared.uid, plan, "upa", self.functions, None, materialized, parted=True, most_rows=self.most_rows
+            )
+            self._plan_programs[name] = known
+        return known
+
+    def add_shared(self, query: SharedQuery, start: int | None = None) -> None:
+        """Run a query that has joined its family."""
+        key = query.plan.name.lower()
+        self.queries[key] = query
+        self._deployment = None
+        served = self.sharing.served.get(query.plan.name)
+        if self.deadlines is not None and served is not None and has_deadline(query.plan):
+            assert query.plan.root.period is not None
+            member, (_, done) = served.query.member, self.manifest.deadlines.get(key, (0, None))
+            record = DeadlineRecord(
+                member.window.slide, query.plan.root.period, cost_group(member), read_depth(member), done,
+                clock=query.clock,
+            )  # fmt: skip
+            self.deadlines.add(key, record)
+        if key in self.manifest.lapsed and not self.has_begun(query.plan.name):  # it begins anew
+            self.manifest = replace(self.manifest, lapsed=tuple(q for q in self.manifest.lapsed if q != key))
+        self.await_clock(query.clock)
+        if start is not None and not self._has_clock(query.clock):
+            self.starts[query.clock] = start
+
+    def await_clock(self, clock: str) -> None:
+        """Let a clock begin with the next tick, if it has not yet."""
+        if not self._has_clock(clock) and clock in self.sharing.on_clock:
+            self._clockless.add(clock)
+
+    def _has_clock(self, clock: str) -> bool:
+        return clock in self.manifest.clocks or clock in self.manifest.firsts
+
+    def clock(self, key: str) -> str:
+        """The name of the clock of a query: of all who share and came together, or its own."""
+        query = self.queries.get(key)
+        return query.clock if isinstance(query, SharedQuery) else key
+
+    def runs_on(self, clock: str) -> bool:
+        """Whether somebody has this clock."""
+        return clock in self.queries or clock in self.plans.plans or clock in self.sharing.on_clock
+
+    def has_begun(self, name: str) -> bool:
+        """Whether a query that the home was left with has had a tick, and goes on where it was."""
+        key, clock = name.lower(), self.sharing.left_on(name)
+        if clock is not None and key not in self.manifest.lapsed and self._has_clock(clock):
+            return True
+        return self._has_clock(key)
+
+    def take_up(self, saved: Mapping[str, Any]) -> None:
+        """Let the queries that come now share as they did when the home was left. Of a home in which each of them had a
+        clock of its own, those of one epoch become one."""
+        self.sharing.take_up(saved)
+        manifest = self.manifest
+        clocks, firsts, lapsed = dict(manifest.clocks), dict(manifest.firsts), set(manifest.lapsed)
+        left = {name.lower(): clock_name(*place[:2]) for name, place in saved["queries"].items()}
+        if not left.keys() & (clocks.keys() | firsts.keys()):
+            return
+        lapsed |= {q for q in left if q not in clocks and q not in firsts}
+        for known in (clocks, firsts):
+            known |= {left[q]: ts for q, ts in known.items() if q in left}
+        clocks, firsts = ({q: ts for q, ts in known.items() if q not in left} for known in (clocks, firsts))
+        self.manifest = replace(manifest, clocks=clocks, firsts=firsts, lapsed=tuple(sorted(lapsed)))
+
+    def _period(self, query: Recognised) -> int:
+        """The period at which a query that shares is to run: one with a deadline may be evaluated more often."""
+        member, kept = query.member, self.manifest.deadlines.get(query.plan.name.lower())
+        if self.deadlines is None or not has_deadline(query.plan):
+            return member.window.slide
+        return kept[0] if kept else self.deadlines.period(cost_group(member), member.window.slide, read_depth(member))
+
+    def rate(self, stream: str) -> float | None:
+        """Rows of a stream per tick of its clock, as far as this process has seen any."""
+        rows, begin = self._seen.get(stream, (0, 0))
+        span = self.manifest.marks.get(stream, begin) - begin
+        return rows / span if rows and span > 0 else None
+
+    def _choose(self, name: str, query: QueryProgram) -> None:
+        """Begin to choose for the joins of a query; after a restart, from what was chosen before."""
+        kept = self.manifest.choices.get(name, {})
+        placement = query.layout.placement
+        for i, step in enumerate(query.layout.flow.steps):
+            if isinstance(step.operator, JoinOperator | AggregateDeltas):
+                copies = [placement.copies(i, port, self.partitions) for port in range(len(step.inputs))]
+                self.choices.register(name, i, step.operator, copies, kept.get(str(i)))
+        if self.manifest.heavy:
+            self.heavy.restore(self.manifest.heavy, [name])
+
+    def drop_query(self, name: str) -> None:
+        """Stop a query and forget its state."""
+        key = name.lower()
+        dropped = self.queries.pop(key, None)  # one that failed is gone already
+        self._deployment = None
+        if dropped is not None:
+            self.sharing.joins.forget(dropped.plan.name)
+        if isinstance(dropped, SharedQuery):
+            self.sharing.remove(dropped.plan.name)
+            if dropped.clock not in self.sharing.on_clock:
+                self._clockless.discard(dropped.clock)
+                self.forget(dropped.clock)
+        self.forget(key)
+
+    def forget(self, key: str) -> None:
+        """Forget the clocks, choices and state of a query, and of a shared plan that nobody else is in."""
+        over = self.plans.remove(key)
+        if over is not None:
+            self._plan_programs.pop(over, None)
+            self.forget(over)
+        self.starts.pop(key, None)
+        if self.deadlines is not None:
+            self.deadlines.drop(key)
+        self.choices.forget(key)
+        self.heavy.forget(key)
+        manifest = self.manifest
+        self.manifest = replace(
+            manifest,
+            runs={k: refs for k, refs in manifest.runs.items() if k[2] != key},
+            clocks=Names.of(manifest.clocks).without(key) if key in manifest.clocks else manifest.clocks,
+            firsts={q: s for q, s in manifest.firsts.items() if q != key},
+            lapsed=tuple(q for q in manifest.lapsed if q != key),
+            deadlines={q: kept for q, kept in manifest.deadlines.items() if q != key},
+            plans=self.plans.saved(),
+            **self.chosen(),
+        )
+
+    def forget_sink(self, query: str, name: str) -> None:
+        """Keep nothing for a sink any more, durably."""
+        sinks = dict(self.manifest.sinks)
+        sinks[query] = {n: r for n, r in sinks.get(query, {}).items() if n != name}
+        self.put(replace(self.manifest, version=self.manifest.version + 1, sinks=sinks))
+
+    def forget_outputs(self, query: str) -> None:
+        """Keep no answers of a query for its sinks."""
+        outputs = {k: refs for k, refs in self.manifest.outputs.items() if k[0] != query}
+        sinks = {q: each for q, each in self.manifest.sinks.items() if q != query}
+        self.manifest = replace(self.manifest, outputs=outputs, sinks=sinks)
+
+    def chosen(self) -> dict[str, Any]:
+        """The choices in force, for the manifest."""
+        chosen = {q: {str(step): value for step, value in made.items()} for q, made in self.choices.chosen().items()}
+        return {"choices": chosen, "heavy": tuple(self.heavy.plain())}
+
+    def drop_stream(self, name: str) -> None:
+        """Forget a stream and where it was."""
+        self.streams.pop(name)
+        self._deployment = None
+        manifest = self.manifest
+        self.manifest = replace(
+            manifest,
+            marks={s: m for s, m in manifest.marks.items() if s != name},
+            offsets={s: o for s, o in manifest.offsets.items() if s != name},
+            declared={s: d for s, d in manifest.declared.items() if s != name},
+        )
+
+    def set_table(self, name: str, table: pa.Table) -> bool:
+        """Let queries see this version of a table from the next tick on; the same content is the same version."""
+        known = self.tables.get(name)
+        if known is not None and self.store.runs.read(known).table.equals(table):
+            return False
+        (self.tables[name],) = self.store.runs.write((TABLES, name), self.manifest.tick + 1, [Run(table)])
+        return True
+
+    def put(self, manifest: Manifest) -> None:
+        """Let a manifest be the newest, durably."""
+        self.store.commit(manifest)
+        self.manifest = manifest
+
+    def deployed(self) -> Deployment:
+        """What runs; the same object while nothing changes."""
+        if self._deployment is None:
+            apart = {k: q for k, q in self.queries.items() if isinstance(q, QueryProgram) and k not in self.plans.place}
+            apart |= {name: self.shared_program(name) for name in self.plans.plans}
+            shared, joins = self.sharing.programs(), self.sharing.join_programs()
+            self._deployment = Deployment(dict(self.streams), apart, shared, joins, dict(self.functions))
+        return self._deployment

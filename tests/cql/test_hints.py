@@ -1,0 +1,62 @@
+"""Hints that once led the wrong way: each says what to write, or is needed no more."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+import pytest
+
+import windrow
+from windrow.engine.replay import LateRowsWarning
+from windrow.errors import WindrowError
+
+S = {"ts": [1, 2, 3], "a": [1, 2, 0], "l": [[1], [2, 3], []], "b": ["x", "y", "z"]}
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT list_transform(l, x -> x + 1) AS c FROM s", 3),  # was: unknown column "x"
+        ("SELECT list_filter(l, lambda x: x > a) AS c FROM s", 3),
+        ("SELECT a, b, COUNT(*) AS n FROM s GROUP BY ROLLUP (a, b)", 11),  # was: CAST one side
+        ("SELECT a FROM s ORDER BY a DESC LIMIT 2", 2),  # was: [ROWS 10]
+        ("SELECT SUM(a) // COUNT(*) AS c FROM s [RANGE 1]", 5),  # an empty window ended the replay
+    ],
+)
+def test_needed_no_more(query: str, rows: int) -> None:
+    """What was refused is answered."""
+    assert windrow.run(query, {"s": S}, runtime="local")["q1"].num_rows == rows
+
+
+@pytest.mark.parametrize(
+    ("query", "says", "hint"),
+    [
+        ("SELECT list_transform(l, x -> y + 1) AS c FROM s", 'unknown column "y"', "columns are"),
+        ("SELECT a, b FROM s GROUP BY a, b WITH ROLLUP", "WITH ROLLUP", r"ROLLUP \(a, b\)"),
+        ("SELECT a FROM s ORDER BY a", "ORDER BY without LIMIT", "LIMIT 10"),
+        ("SELECT TOP 3 a FROM s", "syntax error", "LIMIT 10"),
+        ("SELECT to_chars(a) AS c FROM s", "unknown function", '"to_char"'),
+        ("SELECT to_char(a, '999') AS c FROM s", "of a number", "printf"),
+        ("SELECT date_formats(a) AS c FROM s", "unknown function", '"date_format"'),
+    ],
+)
+def test_what_to_write(query: str, says: str, hint: str) -> None:
+    """The hint is of the thing that was meant."""
+    with pytest.raises(WindrowError, match=says) as caught:
+        windrow.run(query, {"s": S}, runtime="local")
+    assert caught.value.hint is not None
+    assert re.search(hint, caught.value.hint)
+
+
+def test_until_in_the_wrong_unit() -> None:
+    """A date for streams that count ticks."""
+    with pytest.raises(WindrowError, match="the streams count ticks"):
+        windrow.run("SELECT a FROM s", {"s": S}, runtime="local", until=dt.datetime(2024, 1, 1))
+
+
+def test_rows_that_were_late_are_told() -> None:
+    """By a warning that says where they are."""
+    script = "CREATE STREAM s (ts BIGINT, a BIGINT) TIMESTAMP BY ts WITHIN 1; SELECT a FROM s"
+    with pytest.warns(LateRowsWarning, match="came too late"):
+        windrow.run(script, {"s": {"ts": [5, 1], "a": [1, 2]}}, runtime="local")

@@ -1,0 +1,53 @@
+"""The directory of groups against a dictionary: keys keep their slots while they live, whatever else comes and goes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windrow.operators.aggregates.groups import Groups
+
+NEAR = st.integers(-40, 40)
+FAR = st.sampled_from([None, 0, 1, 5_000, -(2**31), 2**31 - 1])
+BATCH = st.tuples(st.lists(NEAR | FAR, max_size=12), st.integers(0, 400), st.integers(0, 3))
+
+
+@pytest.mark.parametrize("type_", [pa.int64(), pa.int32(), pa.uint32(), pa.int8(), pa.string()], ids=str)
+@settings(deadline=None, max_examples=30)
+@given(batches=st.lists(BATCH, max_size=12))
+def test_keys_keep_their_slots_while_they_live(type_, batches):
+    """A key has one slot from its first row to its release, no two keys have the same, and keys read back equal."""
+    groups, known, shift = Groups([type_]), {}, 0
+    for values, more, release in batches:
+        shift += more  # keys that grow, as identifiers do
+        keys = [_fitting(v, shift, type_) for v in values]
+        slots = groups.lookup([pa.array(keys, type_)], len(keys)).tolist()
+        for key, slot in zip(keys, slots, strict=True):
+            assert known.setdefault(key, slot) == slot
+        assert len(set(known.values())) == len(known) == len(groups)
+        assert groups.keys(np.array(slots, np.int64))[0].to_pylist() == keys
+        gone = list(known)[: release * 2]
+        groups.release(np.array([known.pop(k) for k in gone], np.int64))
+
+
+def _fitting(value, shift, type_):
+    """A value of the type: shifted, and wrapped into what the type can hold."""
+    if value is None:
+        return None
+    if pa.types.is_string(type_):
+        return str(value + shift)
+    low = 0 if pa.types.is_unsigned_integer(type_) else -(2 ** (type_.bit_width - 1))
+    return (value + shift - low) % 2**type_.bit_width + low
+
+
+def test_keys_that_grow_are_found_in_the_table():
+    """Groups of identifiers that only grow stay in the table of integers, because dead ones make room."""
+    groups = Groups([pa.int64()])
+    for low in range(0, 200_000, 100):
+        slots = groups.lookup([pa.array(np.arange(low, low + 100))], 100)
+        assert groups._direct.find(pa.array([low])).tolist() == [int(slots[0])]
+        groups.release(slots)
+    assert groups.capacity == 100
