@@ -5,8 +5,9 @@ cluster) by number of columns (with more columns fewer rows, as many values); be
 Structured Streaming and Flink SQL (where installed) with the one query. "files": the same rows in more files of a tick.
 "cores": processes pinned to one core and to two. "regular": C regular over trades, one query and 256. "appear": from a
 file's appearance to the answer, with one query, with 64, and with 16 streams. "sink": a million answer rows a tick into
-Parquet, against the same without a sink, and the driver's memory. "length": rows per second along a run. Sides of a
-ratio take turns and count with their best.
+Parquet, against the same without a sink, and the driver's memory. "memory": a window join over ten million live rows.
+"length": rows per second along a run. Sides of a ratio take turns and count with their best. "cpu_s" is processor time
+of all processes of an engine, which a busy machine can repeat; with --clock cpu the ratios of formats are of that.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 
 from windrow_bench import ingest_data as data
 from windrow_bench import ingest_live as live
+from windrow_bench import ingest_memory
 from windrow_bench.harness import Figure, Ratio, Result, best_of, parser, progress, report
 from windrow_bench.ingest_run import ONE, Ran, from_files, pinned, shared, structured, windrow_live
 
@@ -46,16 +48,17 @@ class Sizes:
     appear: int
     ticks: int
     answers: int
+    live: int
 
     @classmethod
     def full(cls) -> Sizes:
         rows = {"parquet": 8_000_000, "csv": 2_000_000, "json": 2_000_000, "kafka": 500_000}
-        return cls(rows, (4, 16), 256, (1, 8, 32), 4_000_000, 1_140_000, 64, 12, 1_000_000)
+        return cls(rows, (4, 16), 256, (1, 8, 32), 4_000_000, 1_140_000, 64, 12, 1_000_000, 10_000_000)
 
     @classmethod
     def quick(cls) -> Sizes:
         rows = {"parquet": 1_000_000, "csv": 200_000, "json": 200_000, "kafka": 50_000}
-        return cls(rows, (4,), 64, (1, 8), 500_000, 100_000, 64, 5, 100_000)
+        return cls(rows, (4,), 64, (1, 8), 500_000, 100_000, 64, 5, 100_000, 500_000)
 
 
 @dataclass
@@ -78,6 +81,7 @@ class Bench:
     seed: int
     found: Found
     peers: bool = True
+    clock: str = "wall"
 
     def warm(self) -> None:
         """Load what every engine loads once."""
@@ -122,14 +126,18 @@ class Bench:
             sides |= {"Structured Streaming": spark_alone} if self.peers else {}
         took = best_of(self.repeat, sides)
         took |= {name: min(r.seconds for r in found) for name, found in runs.items()}
+        used = {name: min(r.processor for r in found) for name, found in runs.items()}
+        if place is not None:
+            used |= best_of(self.repeat, {"bare read": sides["bare read"]}, "cpu")
         _same(runs)
         for name, seconds in took.items():
-            more = {"planning_s": min(r.planning for r in runs[name])} if name in runs else {}
+            more = {"cpu_s": used[name]} if name in used else {}
+            more |= {"planning_s": min(r.planning for r in runs[name])} if name in runs else {}
             rate = rows.num_rows / seconds
             self.add("formats", format=form, columns=columns, engine=name, seconds=seconds, rows_per_s=rate, **more)
         if self.peers and place is not None:
             self._flink(form, columns, rows, place.parent)
-        self._format_targets(form, columns, took)
+        self._format_targets(form, columns, used if self.clock == "cpu" else took)
 
     def _format_targets(self, form: str, columns: int, took: Mapping[str, float]) -> None:
         ours, what = took["windrow"], f"{form}, {columns} columns"
@@ -240,6 +248,22 @@ class Bench:
         self.found.ratios.append(Ratio(f"{what}: tick / tick without a sink", kept.tick_ms / plain.tick_ms, 1.5))
         self.found.ratios.append(Ratio(f"{what}: driver's memory at the end / before", kept.growth, 1.1))
 
+    def memory(self) -> None:
+        """A window join, with a tenth of the live rows and with all of them."""
+        live, new = self.sizes.live, self.sizes.live // 20
+        small, large = (
+            ingest_memory.join(self.spark, self.place / f"live-{rows}", rows, new) for rows in (live // 10, live)
+        )
+        for got in (small, large):
+            figures = {"state_mb": got.state / 1e6, "private_mb": got.private / 1e6, "disk_mb": got.disk / 1e6}
+            times = {"tick_ms": got.tick_ms, "kernels_s": got.tick_cpu_s, "restart_s": got.restart_s}
+            self.add("memory", live=got.live, new=new, **figures, **times)
+        what, ratios = f"join over {live:,} live rows", self.found.ratios
+        ratios.append(Ratio(f"{what}: private memory of workers / state", large.private / large.state, 3.0))
+        ratios.append(Ratio(f"{what}: disk under home / state", large.disk / large.state, 1.5))
+        ratios.append(Ratio(f"{what}: tick / with a tenth of them", large.tick_ms / small.tick_ms, 1.1))
+        ratios.append(Ratio(f"{what}: seconds to the first answer after a restart", large.restart_s, 3.0))
+
     def length(self) -> None:
         """Ticks of the same size along a run."""
         times = live.along(self.spark, self.place / "length", self.sizes.work // 10, 3 * self.sizes.ticks)
@@ -268,6 +292,7 @@ PARTS: Mapping[str, Callable[[Bench], None]] = {
     "regular": Bench.regular,
     "appear": Bench.appear,
     "sink": Bench.sink,
+    "memory": Bench.memory,
     "length": Bench.length,
     "cores": Bench.cores,
 }
@@ -301,7 +326,7 @@ def run(options: argparse.Namespace, sizes: Sizes) -> Found:
     ):
         task = shown.add_task("starting Spark", total=None)
         spark = session(master=options.master)
-        bench = Bench(spark, Path(place), sizes, repeat, options.seed, found, not options.no_peers)
+        bench = Bench(spark, Path(place), sizes, repeat, options.seed, found, not options.no_peers, options.clock)
         bench.warm()
         for part in (p for p in PARTS if p in options.parts):
             if part == "cores" and owned:

@@ -255,6 +255,39 @@ def intervals(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, 
     )
 
 
+def papers(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Ratio], list[Figure]]:
+    """Table 8 and figures 5.3 and 5.4 at the papers' own intervals: eager is an evaluation for every tuple."""
+    rows: list[dict[str, Any]] = []
+    batches = 100 if options.quick else 600
+
+    def found(case: str, order: str, method: str, every: float, expiration: float = 0) -> dict[str, Any]:
+        empty = Streams(TABLES[case], 0, options.seed)
+        step = max(1, int(every * empty.unit))
+        streams = Streams(TABLES[case], empty.longest + batches * step, options.seed)
+        repeat = options.repeat if method == "hash" else 1
+        return best(repeat, streams, order, method, every, options.clock, expiration=expiration)
+
+    for method, every, order in ((m, e, o) for m in ("nested", "hash") for e in (0, 5, 10) for o in ("1234", "4321")):
+        case = {"part": "table 8", "case": "table 5", "method": method, "order": order, "evaluated every": every}
+        rows.append({**case, **found("table 5", order, method, every)})
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for method, mode, delta in (
+        (m, o, d)
+        for m in ("nested", "hash")
+        for o in ("eager", "lazy")
+        for d in (0, 5, 10, 20, 30)
+        if d or o == "eager"
+    ):
+        every, expiration = (0, delta) if mode == "eager" else (delta, 0)
+        seen = found("thesis 5.5", "2134", method, every, expiration)
+        cost = 1e6 / float(seen["tuples_per_s"])
+        case = {"part": "figures 5.3, 5.4", "case": "thesis 5.5", "method": method, "mode": mode, "delta": delta}
+        rows.append({**case, "ms_per_1000": cost, "results": seen["results"]})
+        lines.setdefault(f"{method}, {mode}", []).append((delta, cost))
+    caption = "Time of 1,000 tuples by interval (figures 5.3 and 5.4)"
+    return rows, [], [Figure("5.3", caption, "interval", "ms per 1,000 tuples", lines, log=False)]
+
+
 def switches(directory: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     """The flows of three switches, joined on their two addresses; the join orders itself."""
     streams = [flows(directory, n, {f"{n}.{c}": c for c in ("sAddress", "rAddress")}) for n in NAMES]
@@ -329,7 +362,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             ratios = [Ratio("printed costs that differ", float(sum(r["printed"] != r["predicted"] for r in rows)), 0)]
             more, found = heuristic(50 if options.quick else 1000, options.seed)
             rows, ratios = rows + more, ratios + found
-            for name, run in (("orders", orders), ("intervals", intervals), ("reorder", reordering)):
+            for name, run in (
+                ("orders", orders),
+                ("intervals", intervals),
+                ("papers", papers),
+                ("reorder", reordering),
+            ):
                 shown.update(task, description=name)
                 more, found, drawn = run(tuples, options)
                 rows, ratios, figures = rows + more, ratios + found, figures + drawn

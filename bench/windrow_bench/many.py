@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,10 @@ from windrow.scalar_engine import connect
 from windrow_bench.harness import CLOCKS, Ratio, Result, parser, progress, report
 
 KEYS = 10_000
+CREATED = 9
+"""Queries that are created while others run."""
+CONTINUOUS = {"filters": 2.0, "having": 3.0, "joins": 3.0, "absence": 4.0}
+"""Shapes that are followed at every instant, and what 64 of them may cost against one."""
 SLIDE, SPAN = 60, 960
 DECLARED = """
 CREATE STREAM trade (sym BIGINT, price DOUBLE, ts BIGINT) TIMESTAMP BY ts;
@@ -53,6 +57,8 @@ SHAPES = {
         "AND NOT EXISTS (SELECT 1 FROM quote [RANGE 60] q WHERE q.sym = t.sym)",
     ),
 }
+CREATE = "CREATE QUERY"
+"""The shape of the run in which queries are created while others run."""
 Row = Mapping[str, Any]
 
 
@@ -110,6 +116,35 @@ def one(shape: str, count: int, rows: int, seed: int, runtime: str, clock: str) 
         "plan_s": planned - begin, "run_s": done - planned, "answers": answers.num_rows,
         "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
     }  # fmt: skip
+
+
+def creating(count: int, seed: int, runtime: str, clock: str) -> Row:
+    """CREATE QUERY while so many run: the median of some, each durable when it returns."""
+    from windrow import Engine
+
+    now, given = CLOCKS[clock], rules(count, seed)
+    values = ", ".join(f"({s}, {lim}, {w})" for s, lim, w in zip(*(c.to_pylist() for c in given.columns), strict=True))
+    parameters, text = SHAPES["alerts"]
+    with tempfile.TemporaryDirectory(prefix="windrow-many-", ignore_cleanup_errors=True) as home:
+        engine = Engine(runtime=runtime, home=home)
+        begin = now()
+        engine.execute(f"{DECLARED} CREATE TEMPLATE t ({parameters}) AS {text}")
+        engine.execute(f"CREATE QUERIES q FROM TEMPLATE t VALUES {values}")
+        planned = now()
+        engine.start()
+        times = []
+        for number in range(CREATED):
+            engine.push("trade", data(1000, seed + number)["trade"].set_column(2, "ts", pa.array([number] * 1000)))
+            engine.drain()
+            before = now()
+            engine.execute(
+                f"CREATE QUERY c{number} AS SELECT COUNT(*) AS n FROM trade [RANGE 60 SLIDE 60] "
+                f"WHERE sym = {number} AND price > {number}.5"
+            )
+            times.append(now() - before)
+        engine.stop()
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return {"plan_s": planned - begin, "run_s": sorted(times)[len(times) // 2], "answers": 0, "memory_mb": memory}
 
 
 def broadcast(count: int, rows: int, seed: int, runtime: str, clock: str) -> Row:
@@ -188,9 +223,10 @@ def cases(quick: bool, runtime: str) -> Iterator[tuple[str, int, int]]:
     rows = 20_000 if quick else 1_140_000 if runtime == "spark" else 2_000_000
     for count in alerts:
         yield "alerts", count, rows
-    for shape in ("filters", "having", "joins", "absence") if runtime == "local" else ():
+    for shape in CONTINUOUS if runtime == "local" else ():
         for count in (1, 4) if quick else (1, 64):
             yield shape, count, 2_000 if quick else 200_000
+    yield CREATE, 100 if quick else 10_000, 0
 
 
 def ratios(rows: Sequence[Row], runtime: str) -> list[Ratio]:
@@ -198,6 +234,13 @@ def ratios(rows: Sequence[Row], runtime: str) -> list[Ratio]:
     run = {(r["shape"], r["queries"]): r["run s"] for r in rows if r["by"] == "windrow"}
     whole = {(r["shape"], r["queries"]): r["run s"] + r["plan s"] for r in rows if r["by"] == "windrow"}
     found = []
+    answers = {(r["shape"], r["queries"]): r["answers"] for r in rows if r["by"] == "windrow"}
+    for shape, most in CONTINUOUS.items():
+        if (shape, 64) in run:
+            beyond = max(0.0, run[shape, 64] - 1e-6 * answers[shape, 64])
+            found.append(Ratio(f"64 {shape} / one, beyond planning and rows", beyond / run[shape, 1], most))
+    if (CREATE, 10_000) in run:
+        found.append(Ratio("milliseconds of CREATE QUERY while 10,000 run", 1000 * run[CREATE, 10_000], 20.0))
     if runtime == "spark" and ("alerts", 100_000) in run:
         value = whole["alerts", 100_000] / whole["alerts", 256]
         found.append(Ratio("100,000 alerts / 256, planning included", value, 3.0))
@@ -216,13 +259,16 @@ def main(argv: Sequence[str]) -> int:
     accepts = parser("many", __doc__ or "")
     accepts.add_argument("--runtime", choices=("local", "spark"), default="local", help="where (default: local)")
     accepts.add_argument("--one", help="one run, given as JSON; prints its figures as JSON")
-    accepts.add_argument("--shapes", nargs="+", choices=tuple(SHAPES), default=tuple(SHAPES), help="(default: all)")
+    accepts.add_argument(
+        "--shapes", nargs="+", choices=(*SHAPES, CREATE), default=(*SHAPES, CREATE), help="(default: all)"
+    )
     accepts.add_argument("--most", type=int, default=100_000, help="the most queries (default: 100,000)")
     options = accepts.parse_args(list(argv))
     if options.one:
         given = json.loads(options.one)
         kind = given.pop("kind")
-        print(json.dumps(one(**given) if kind == "windrow" else broadcast(**given)))
+        kinds: dict[str, Callable[..., Row]] = {"windrow": one, "create": creating, "broadcast": broadcast}
+        print(json.dumps(kinds[kind](**given)))
         return 0
     found: list[Row] = []
     begin = time.monotonic()
@@ -238,6 +284,11 @@ def main(argv: Sequence[str]) -> int:
                 "runtime": options.runtime,
                 "clock": options.clock,
             }
+            if shape == CREATE:
+                made = {k: v for k, v in common.items() if k != "rows"}
+                found.append(_row(shape, count, rows, "windrow", apart({"kind": "create", **made}, options.repeat)))
+                shown.advance(task)
+                continue
             mine = apart({"kind": "windrow", "shape": shape, **common}, options.repeat)
             found.append(_row(shape, count, rows, "windrow", mine))
             if shape == "alerts" and count <= (100 if options.runtime == "spark" else 1000):

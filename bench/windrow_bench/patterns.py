@@ -1,9 +1,11 @@
 """Queries 1 to 4 of the thesis (3.6) under the three strategies: time and space as windows grow.
 
-Each query runs as a change log, in batches of a hundredth of its window. The windows are filled first; then a stretch
-of batches is replayed from that state by every strategy in turn, several times, and a batch counts with its least time.
-Space is what the operators keep: the bytes and rows of their runs. The negative strategy keeps no answer: it computes a
-result a second time to take it back.
+Each query runs as a change log, in batches of a fixed length ("fixed") and of a hundredth of its window ("window /
+100"). The thesis handles one tuple at a time: fixed batches are nearer to it, since what a batch costs by itself weighs
+the same at every window; batches that grow with the window share that cost between ever more tuples. The windows are
+filled first; then a stretch of batches is replayed from that state by every strategy in turn, several times, and a
+batch counts with its least time. Space is what the operators keep: the bytes and rows of their runs. The negative
+strategy keeps no answer: it computes a result a second time to take it back.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progres
 
 STRATEGIES = ("upa", "negative", "direct")
 WINDOWS = (2_000, 10_000, 50_000, 200_000)
-BATCHES_PER_WINDOW = 100
+BATCHES_PER_WINDOW, FIXED = 100, 500
+"""Batches of a window, or ticks of a batch."""
 FILL, SETTLE, MEASURED = 20, 5, 40
 """Advances that fill the windows, then batches that give the state its usual shape, then those that count."""
 
@@ -108,12 +111,13 @@ class Run:
             if now() > stop:
                 break
 
-    def row(self, variant: Variant) -> Row:
+    def row(self, variant: Variant, effort: Effort) -> Row:
         """What was measured."""
         thousands = len(self.best) * self.ticks * len(self.links) / 1000
         runs = runs_of(self.filled)
         return {
             "query": variant.name,
+            "batch": effort.name,
             "window": self.window,
             "strategy": self.strategy,
             "ms_per_1000": 1000 * sum(self.best) / thousands,
@@ -134,6 +138,11 @@ class Effort:
     seconds: float = 2.0
     clock: str = "wall"
 
+    @property
+    def name(self) -> str:
+        """How batches are cut, in a word."""
+        return "fixed" if self.ticks else "window / 100"
+
     def batch(self, window: int) -> int:
         """Ticks per batch."""
         return self.ticks or max(1, window // BATCHES_PER_WINDOW)
@@ -150,26 +159,29 @@ def measure(variant: Variant, links: Streams, window: int, effort: Effort) -> li
     for _ in range(max(1, effort.repeat)):
         for run in runs:
             run.stretch(effort)
-    return [run.row(variant) for run in runs]
+    return [run.row(variant, effort) for run in runs]
 
 
 def ratios(rows: Sequence[Row]) -> list[Ratio]:
     """At the largest window: upa against the better of the other two."""
     largest = max(r["window"] for r in rows)
-    cost = {(r["query"], r["strategy"]): float(r["ms_per_1000"]) for r in rows if r["window"] == largest}
+    cost = {(r["batch"], r["query"], r["strategy"]): float(r["ms_per_1000"]) for r in rows if r["window"] == largest}
     found = []
-    for query in dict.fromkeys(r["query"] for r in rows):
-        upa, other = cost[query, "upa"], min(cost[query, "negative"], cost[query, "direct"])
+    for batch, query in dict.fromkeys((r["batch"], r["query"]) for r in rows):
+        upa, other = cost[batch, query, "upa"], min(cost[batch, query, s] for s in ("negative", "direct"))
+        name = f"query {query}, batches {batch}"
         if query in ("1 many", "2 sources", "2 pairs"):
-            found.append(Ratio(f"query {query}: better of the others / upa", other / upa, 2.0, least=True))
+            found.append(Ratio(f"{name}: better of the others / upa", other / upa, 2.0, least=True))
         else:
-            found.append(Ratio(f"query {query}: upa / better of the others", upa / other, 1.1))
+            found.append(Ratio(f"{name}: upa / better of the others", upa / other, 1.1))
     return found
 
 
 def figures(rows: Sequence[Row], drawn: Sequence[Variant]) -> list[Figure]:
-    """Time of every query and space of query 2, as the thesis draws them."""
+    """Time of every query and space of query 2, as the thesis draws them, in fixed batches if those were measured."""
     made = []
+    drawn_of = "fixed" if any(r["batch"] == "fixed" for r in rows) else "window / 100"
+    rows = [r for r in rows if r["batch"] == drawn_of]
     for number in dict.fromkeys(v.figure for v in drawn):
         queries = [v.name for v in drawn if v.figure == number]
         lines = {
@@ -197,11 +209,13 @@ def main(argv: Sequence[str]) -> int:
     accepts.add_argument("--data", metavar="FILE", help="flows of a CTU-13 capture (csv, may be compressed)")
     accepts.add_argument("--windows", type=int, nargs="+", metavar="TICKS", help="window sizes")
     accepts.add_argument("--queries", nargs="+", metavar="NAME", help='only these, for example "1 many"')
-    accepts.add_argument("--batch", type=int, metavar="TICKS", help="ticks per batch (default: window / 100)")
+    accepts.add_argument("--batch", type=int, default=FIXED, metavar="TICKS", help=f"ticks of a fixed batch ({FIXED})")
     options = accepts.parse_args(list(argv))
     windows = options.windows or ((500, 2_000) if options.quick else WINDOWS[:3] if options.data else WINDOWS)
-    effort = Effort(options.batch, 5 if options.quick else MEASURED, options.repeat, clock=options.clock)
-    links = flows.read(options.data) if options.data else flows.generate(effort.ends(windows), options.seed)
+    batches = 5 if options.quick else MEASURED
+    efforts = [Effort(ticks, batches, options.repeat, clock=options.clock) for ticks in (options.batch, None)]
+    ends = max(effort.ends(windows) for effort in efforts)
+    links = flows.read(options.data) if options.data else flows.generate(ends, options.seed)
     chosen = variants("https", "http") if options.data else variants("ftp", "telnet")
     chosen = tuple(v for v in chosen if not options.queries or v.name in options.queries)
     if not chosen:
@@ -212,10 +226,11 @@ def main(argv: Sequence[str]) -> int:
         for variant in chosen:
             for window in windows:
                 shown.update(task, description=f"query {variant.name}, window {window:,}")
-                rows += measure(variant, links, window, effort)
+                for effort in efforts:
+                    rows += measure(variant, links, window, effort)
     parameters = {
         "flows": "CTU-13 scenario 6 (Garcia et al. 2014), split by destination" if options.data else "generated",
-        "ticks per batch": options.batch or "window / 100",
+        "ticks per batch": f"{options.batch:,}, and window / 100",
         "repetitions": options.repeat,
         "clock": options.clock,
     }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +36,19 @@ class Feed:
 
     def put(self, rows: pa.Table) -> None:
         """Let a file appear, whole, and newer than those before it."""
+        self.prepare(rows)
+        self.show()
+
+    def prepare(self, rows: pa.Table) -> None:
+        """Write a file that nobody sees yet."""
         hidden = self.path / f".{self.count:06d}"
         parquet.write_table(rows, hidden, row_group_size=100_000)
         self._mtime_ns += 20_000_000  # the source orders by time of change, in milliseconds
         os.utime(hidden, ns=(self._mtime_ns, self._mtime_ns))
-        hidden.rename(self.path / f"{self.count:06d}.parquet")
+
+    def show(self) -> None:
+        """Let the file appear that was prepared."""
+        (self.path / f".{self.count:06d}").rename(self.path / f"{self.count:06d}.parquet")
         self.count += 1
 
 
@@ -136,24 +145,60 @@ def memory() -> dict[str, int]:
 
     Mapped files count: a run that is deleted but still mapped takes disk that no listing shows.
     """
-    found: dict[int, tuple[int, str, int]] = {}  # process -> parent, kind, bytes
+    found = _tree()
+    return {kind: sum(p.resident for p in found if p.kind == kind) for kind in KINDS} if found else {}
+
+
+def private(kind: str) -> int:
+    """Bytes that processes of a kind have written and share with nobody: mapped files do not count; 0 without /proc."""
+    return sum(_private(p.number) for p in _tree() if p.kind == kind)
+
+
+def _private(number: int) -> int:
+    try:
+        lines = Path(f"/proc/{number}/smaps_rollup").read_text(encoding="utf-8").splitlines()
+    except OSError:  # it has ended meanwhile
+        return 0
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
+
+
+def processor() -> float:
+    """Seconds that this process and those below it have had a processor: what a busy machine can repeat."""
+    return sum(p.seconds for p in _tree())
+
+
+KINDS = ("driver", "jvm", "workers")
+
+
+@dataclass(frozen=True)
+class _Process:
+    number: int
+    parent: int
+    kind: str
+    resident: int
+    seconds: float
+
+
+def _tree() -> list[_Process]:
+    """This process and all below it."""
+    found: dict[int, _Process] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             status = entry.joinpath("status").read_text(encoding="utf-8")
             command = entry.joinpath("cmdline").read_bytes().split(b"\0")[0]
+            ticks = entry.joinpath("stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:15]
         except OSError:  # it has ended meanwhile
             continue
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-        kind = "jvm" if command.endswith(b"java") else "workers"
-        found[int(entry.name)] = (int(fields["PPid"]), kind, 1024 * int(fields.get("VmRSS", "0 kB").split()[0]))
-    here = os.getpid()
-    if here not in found:
-        return {}
-    found[here] = (0, "driver", found[here][2])
-    below = {here}
-    while grown := {p for p, (parent, _, _) in found.items() if parent in below} - below:
+        kind = "driver" if int(entry.name) == os.getpid() else "jvm" if command.endswith(b"java") else "workers"
+        resident = 1024 * int(fields.get("VmRSS", "0 kB").split()[0])
+        # children that have ended count with whoever waited for them
+        seconds = sum(int(t) for t in ticks) / os.sysconf("SC_CLK_TCK")
+        found[int(entry.name)] = _Process(int(entry.name), int(fields["PPid"]), kind, resident, seconds)
+    below = {os.getpid()} & found.keys()
+    while grown := {p for p, each in found.items() if each.parent in below} - below:
         below |= grown
-    return {kind: sum(found[p][2] for p in below if found[p][1] == kind) for kind in ("driver", "jvm", "workers")}
+    return [found[p] for p in below]
 
 
 def disk(path: Path) -> int:

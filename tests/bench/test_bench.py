@@ -8,10 +8,25 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from windrow.cli.bench import experiments, package
-from windrow_bench import archive, engine, flows, harness, isolation, many, overload, patterns, reading, schedule, star
+from windrow_bench import (
+    archive,
+    engine,
+    flows,
+    frequent,
+    harness,
+    isolation,
+    many,
+    overload,
+    patterns,
+    reading,
+    schedule,
+    sql,
+    star,
+)
 from windrow_bench.harness import Figure, Ratio, Result
 
 FIELDS = {"experiment", "machine", "commit", "seed", "parameters", "rows", "ratios"}
@@ -32,14 +47,15 @@ def test_experiments_are_listed() -> None:
 
 
 def test_patterns_measures_every_query_under_every_strategy(tmp_path: Path) -> None:
-    """One row per query, window and strategy, all strategies with the same changes; a page and plots beside."""
+    """One row per query, batch, window and strategy, all strategies with the same changes; a page and plots beside."""
     patterns.main(["--quick", "--windows", "60", "--batch", "20", "--repeat", "1", "--out", str(tmp_path)])
     found = document(tmp_path / "patterns.json")
     names = [v.name for v in patterns.variants("ftp", "telnet")]
     assert {(r["query"], r["strategy"]) for r in found["rows"]} == {(n, s) for n in names for s in patterns.STRATEGIES}
-    for name in names:
-        assert len({r["changes_per_1000"] for r in found["rows"] if r["query"] == name}) == 1
-    assert len(found["ratios"]) == len(names)
+    for name, batch in ((n, b) for n in names for b in ("fixed", "window / 100")):
+        same = {r["changes_per_1000"] for r in found["rows"] if (r["query"], r["batch"]) == (name, batch)}
+        assert len(same) == 1
+    assert len(found["ratios"]) == 2 * len(names)
     assert "figure 3.9 of the thesis" in (tmp_path / "patterns.md").read_text(encoding="utf-8")
 
 
@@ -135,6 +151,18 @@ def test_isolation_compares_four_schedulers(tmp_path: Path) -> None:
     assert {r["name"].split(":")[0] for r in found["ratios"]} == {f"figure 7.{i}" for i in range(8, 15)}
 
 
+def test_frequent_finds_nothing_that_is_not_frequent() -> None:
+    """Delta falls with k, nothing false is reported, and every bound holds, on generated flows."""
+    items = frequent.bursts(6_000, 1, sources=200)
+    rows = [r for b in (20, 100) for r in frequent.figure_6_3(items, b, np.array([0, 900]), 5_000)]
+    assert {(r["b"], r["k"]) for r in rows} == {(b, k) for b in (20, 100) for k in range(1, 11)}
+    assert all(r["false"] == r["bounds_broken"] == 0 and r["reported"] <= r["over_delta"] for r in rows)
+    deltas = [r["delta_share"] for r in rows if r["b"] == 100]
+    assert deltas == sorted(deltas, reverse=True)
+    found = frequent.random_windows(40, 1)
+    assert (found["false"], found["outside"]) == (0, 0)
+
+
 def test_archive_measures_every_technique(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sub-indices opened are G + E - 1 for all; the wave index moves more bytes than the doubly partitioned one."""
     monkeypatch.setattr(archive, "UPDATES", 12)
@@ -166,3 +194,11 @@ def test_many_runs_every_shape_asked_for(tmp_path: Path) -> None:
         ("alerts", 1, True), ("alerts", 1, False), ("filters", 1, True), ("filters", 4, True),
     ]  # fmt: skip
     assert found["parameters"]["answers equal the join's"] is True
+
+
+def test_sql_compares_constructs_with_what_computes_them_once(tmp_path: Path) -> None:
+    """A row per construct, whose answers agree."""
+    sql.main(["--quick", "--repeat", "1", "--cases", "asof", "top-n", "session", "--out", str(tmp_path)])
+    found = document(tmp_path / "sql.json")
+    assert [r["case"] for r in found["rows"]] == ["asof", "top-n", "session"]
+    assert found["parameters"]["answers agree"] is True

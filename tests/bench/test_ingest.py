@@ -15,7 +15,16 @@ from windrow_bench.ingest import PARTS, Sizes, main, run
 from windrow_bench.ingest_run import shared
 
 TINY = Sizes(
-    {"parquet": 20_000, "csv": 20_000, "json": 20_000, "kafka": 2_000}, (4,), 4, (1, 3), 20_000, 5_000, 3, 2, 2_000
+    {"parquet": 20_000, "csv": 20_000, "json": 20_000, "kafka": 2_000},
+    (4,),
+    4,
+    (1, 3),
+    20_000,
+    5_000,
+    3,
+    2,
+    2_000,
+    4_000,
 )
 
 
@@ -55,12 +64,20 @@ def test_help_names_the_parts(capsys: pytest.CaptureFixture[str]) -> None:
 def test_parts(spark: object) -> None:
     """Every part that needs no process of its own measures its points and gives the ratios that have a target."""
     parts = [p for p in PARTS if p != "cores"]
-    options = argparse.Namespace(parts=parts, master=None, quick=True, repeat=1, seed=1, no_peers=False)
+    options = argparse.Namespace(parts=parts, master=None, quick=True, repeat=1, seed=1, no_peers=False, clock="wall")
     found = run(options, TINY)
     assert {r["part"] for r in found.rows} == set(parts)
     measured = {(r["format"], r["engine"]) for r in found.rows if r["part"] == "formats" and "seconds" in r}
     assert {(f, e) for f in data.FORMATS for e in ("windrow", "bare read", "Structured Streaming")} <= measured
     names = " | ".join(r.name for r in found.ratios)
-    for part in ("parquet, 4 columns", "json, 4 columns", "C regular", "appearance", "into Parquet", "last third"):
+    for part in (
+        "parquet, 4 columns",
+        "json, 4 columns",
+        "C regular",
+        "appearance",
+        "into Parquet",
+        "last third",
+        "live rows",
+    ):
         assert part in names
     assert all(r.value > 0 for r in found.ratios)

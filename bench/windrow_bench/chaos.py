@@ -1,0 +1,139 @@
+"""What windrow withstands: simulated faults, killed processes, texts that nobody would write, hours of work.
+
+    simulation  the whole driver in process on a disk that fails by a schedule: crashes at any call, power failures,
+                torn and lost writes, a full and a slow disk, tasks run twice, messages in any order
+    kills       drivers of the local runtime killed with SIGKILL at random moments, reading and writing files
+    workers     workers of Spark killed in the middle of a tick (needs Java)
+    fuzz        texts of CQL from a grammar and by mutation: each is answered, or refused by a WindrowError, within 10 s
+    soak        drivers that are killed for so many minutes, on request (--soak 60)
+
+In every part what is answered is compared with a run without faults, or with a replay. A run follows from its seed, and
+what fails is shown as small as it fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from rich.progress import Progress, TaskID
+
+from windrow_bench import fuzz, kills, simulation
+from windrow_bench.fuzz_texts import text_of
+from windrow_bench.harness import Ratio, Result, parser, progress, report
+
+Rows = list[Mapping[str, Any]]
+
+
+def fuzzed(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
+    """Texts, and what becomes of them."""
+    texts = options.texts or (500 if options.quick else 100_000)
+    counts, failed, slowest = {"answered": 0, "refused": 0}, dict[str, int](), 0.0
+    with progress() as shown:
+        task = shown.add_task("")
+        found = fuzz.measured(options.seed, options.first, texts, options.processes)
+        for done, (number, outcome) in enumerate(found, 1):
+            if done % fuzz.CHUNK == 0:
+                shown.update(task, description=f"{done:,} texts, {len(failed)} kinds of failure")
+            slowest = max(slowest, outcome.seconds)
+            if outcome.good:
+                counts[outcome.kind] += 1
+            else:
+                failed.setdefault(re.sub(r"\d+", "0", outcome.kind), number)
+    rows: Rows = [{"part": "fuzz", "what": f"texts {kind}", "number": n} for kind, n in counts.items()]
+    rows.append({"part": "fuzz", "what": "slowest text, seconds of a processor", "number": slowest})
+    for kind, number in failed.items():
+        text = fuzz.least(text_of(options.seed, number))
+        rows.append({"part": "fuzz", "what": f"failed: {kind}: {text!r}", "number": number})
+    targets = [
+        Ratio("fuzzed texts", texts, None if options.texts or options.quick else 100_000, least=True),
+        Ratio("kinds of failure among fuzzed texts", len(failed), 0),
+        Ratio("slowest fuzzed text, seconds of a processor", slowest, fuzz.SECONDS),
+    ]
+    return rows, targets
+
+
+def simulated(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
+    """Schedules of faults, and which of them fail."""
+    schedules = options.schedules or (48 if options.quick else 10_000)
+    failed: list[simulation.Failure] = []
+    with progress() as shown:
+        task = shown.add_task("")
+        for done, more in simulation.simulate(options.first, schedules, options.processes):
+            failed += more
+            shown.update(task, description=f"{done:,} schedules, {len(failed)} failed")
+    rows: Rows = [{"part": "simulation", "what": "schedules of faults", "number": schedules}]
+    rows += [{"part": "simulation", "what": f"failed: {f.what}\n{f.schedule}", "number": f.seed} for f in failed]
+    return rows, [Ratio("simulated schedules that fail", len(failed), 0)]
+
+
+def killed(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
+    """Drivers that are killed."""
+    asked = options.kills or (5 if options.quick else 200)
+    with progress() as shown:
+        task = shown.add_task("")
+        found = kills.killed_drivers(asked, options.seed, lambda text: shown.update(task, description=text))
+    return [{"part": "kills", "what": "drivers killed, nothing lost, nothing twice", "number": found}], []
+
+
+def worked(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
+    """Workers of Spark that are killed."""
+    asked = options.workers or (2 if options.quick else 20)
+    with progress() as shown:
+        task = shown.add_task("")
+        found = kills.killed_workers(asked, lambda text: shown.update(task, description=text))
+    row = {"part": "workers", "what": "workers of Spark killed, nothing lost, nothing twice", "number": found}
+    return [row], [Ratio("workers of Spark killed", found, asked, least=True)]
+
+
+def soaked(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
+    """Drivers that are killed again and again, for minutes."""
+    until, found, rounds = time.monotonic() + 60 * options.soak, 0, 0
+    with progress() as shown:
+        task = shown.add_task("")
+        while time.monotonic() < until:
+            rounds += 1
+            said = partial(_said, shown, task, f"round {rounds}, {found:,} killed before: ")
+            found += kills.killed_drivers(20, options.seed + rounds, said)
+    what = f"drivers killed in {options.soak:g} minutes, {rounds} homes, nothing lost, nothing twice"
+    return [{"part": "soak", "what": what, "number": found}], []
+
+
+def _said(shown: Progress, task: TaskID, before: str, text: str) -> None:
+    shown.update(task, description=before + text)
+
+
+PARTS: Mapping[str, Callable[[argparse.Namespace], tuple[Rows, list[Ratio]]]] = {
+    "simulation": simulated,
+    "kills": killed,
+    "workers": worked,
+    "fuzz": fuzzed,
+    "soak": soaked,
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the experiment."""
+    options_of = parser("chaos", __doc__ or "")
+    options_of.add_argument("--part", choices=tuple(PARTS), help="this part alone (default: all)")
+    options_of.add_argument("--schedules", type=int, help="how many to simulate (default: 10,000; 48 when quick)")
+    options_of.add_argument("--kills", type=int, help="drivers to kill (default: 200; 5 when quick)")
+    options_of.add_argument("--workers", type=int, help="workers of Spark to kill (default: 20; 2 when quick)")
+    options_of.add_argument("--texts", type=int, help="how many to fuzz (default: 100,000; 500 when quick)")
+    options_of.add_argument("--first", type=int, default=0, help="first schedule or text (default: 0)")
+    options_of.add_argument("--processes", type=int, default=1, help="at a time (default: 1)")
+    options_of.add_argument("--soak", type=float, metavar="MINUTES", help="go on for so long (default: no soak)")
+    options = options_of.parse_args(argv)
+    chosen = [options.part] if options.part else [p for p in PARTS if p != "soak" or options.soak]
+    if "soak" in chosen and not options.soak:
+        options_of.error("--part soak needs --soak MINUTES")
+    rows: Rows = []
+    ratios: list[Ratio] = []
+    for name in chosen:
+        more, targets = PARTS[name](options)
+        rows, ratios = rows + more, ratios + targets
+    return report(Result("chaos", __doc__ or "", options.seed, {"parts": ", ".join(chosen)}, rows, ratios), options)

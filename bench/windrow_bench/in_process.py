@@ -1,0 +1,115 @@
+"""The tasks of a tick without a JVM: what Spark does between them, in this process, with everything it may do to them.
+
+Messages travel encoded and arrive in any order, tasks run twice, and workers forget what they held: none of it may
+change an answer.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from windrow.operators.state.run import Run
+from windrow.runtime.feed import Reader, feed
+from windrow.runtime.job import Feed, reader
+from windrow.runtime.messages import Envelope
+from windrow.runtime.program import Program
+from windrow.runtime.stage import Stage
+from windrow.runtime.task_state import TaskMemory
+from windrow.runtime.wire import Spool, pack, unpack
+from windrow.sources.protocol import Available
+from windrow.store.manifest import SlotKey
+
+
+def _reader(parts: Sequence[pa.Table | pa.RecordBatch]) -> Reader:
+    """Gives what is asked for and no more, as files do."""
+    return lambda columns, report: [part if columns is None else part.select(list(columns)) for part in parts]
+
+
+class InProcessJob:
+    """Runs tasks one after the other; `chaos` shuffles messages, repeats tasks and clears workers' memory."""
+
+    kind, in_process = "in process", False
+
+    def __init__(self, pieces: int = 2, chaos: int | None = None, partitions: int = 2) -> None:
+        self.pieces, self.parallelism = pieces, partitions
+        self.random = None if chaos is None else random.Random(chaos)
+        self.kept = chaos is not None and chaos % 3 == 0  # all answers go by reference
+        self.memory = TaskMemory()
+        self.spool: Spool | None = None
+        if chaos is not None and chaos % 2:  # long bodies go by files
+            self.spool = Spool(tempfile.mkdtemp(prefix="windrow-tasks-"))
+            weakref.finalize(self, shutil.rmtree, self.spool.folder, ignore_errors=True)
+
+    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> list[Envelope]:
+        found = self._run(feeds, program, stages)
+        if self.spool is not None:
+            self.spool.clear()
+        return found
+
+    def _run(self, feeds: Sequence[Feed], program: Program, stages: int) -> list[Envelope]:
+        if self.kept:
+            program = replace(program, answer_bound=0)
+        program = cloudpickle.loads(cloudpickle.dumps(program))
+        sent: list[Envelope] = []
+        for sender, mine in enumerate(self._tasks(feeds, program)):
+            made = [
+                e for (stream, only), parts in mine.items() for e in feed(program, stream, _reader(parts), sender, only)
+            ]
+            sent += unpack(pack(made, sender, self.spool), self.spool)
+        for number in range(1, stages + 1):
+            inboxes: list[list[Envelope]] = [[] for _ in range(program.partitions)]
+            for envelope in sent:
+                inboxes[envelope.to].append(envelope)
+            sent = []
+            for partition, inbox in enumerate(inboxes):
+                sent += self._task(program, number, partition, number == stages, inbox)
+        return sent
+
+    def _tasks(
+        self, feeds: Sequence[Feed], program: Program
+    ) -> list[dict[tuple[str, str | None], list[pa.Table | pa.RecordBatch]]]:
+        """Two pieces for each task, the first piece of every stream first."""
+        cut = []
+        for given in feeds:
+            for part in reader(given.rows, program.deployment.streams[given.stream])(None, None):
+                step = max(1, -(-part.num_rows // self.pieces))
+                cut += [(at // step, given, part.slice(at, step)) for at in range(0, part.num_rows, step)]
+        cut.sort(key=lambda piece: piece[0])
+        tasks = []
+        for at in range(0, len(cut), 2):
+            mine: dict[tuple[str, str | None], list[pa.Table | pa.RecordBatch]] = {}
+            for _, given, piece in cut[at : at + 2]:
+                mine.setdefault((given.stream, given.only), []).append(piece)
+            tasks.append(mine)
+        return tasks
+
+    def _task(self, program: Program, number: int, partition: int, last: bool, inbox: list[Envelope]) -> list[Envelope]:
+        if self.random is not None:
+            self.random.shuffle(inbox)
+            if self.random.random() < 0.3:
+                self.memory.attempts.clear()
+            if self.random.random() < 0.3:  # an attempt whose report is lost
+                Stage(program, number, partition, last, self.memory).run(list(inbox))
+        done = Stage(program, number, partition, last, self.memory).run(inbox)
+        return list(unpack(pack(done, partition, self.spool), self.spool))
+
+    def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
+        return dict.fromkeys(rows, 1)
+
+    def map(self, work: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+        return [cloudpickle.loads(cloudpickle.dumps(work))(value) for value in values]
+
+    def state(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:
+        return self.memory.slots()
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,102 @@
+"""Run every experiment that a page needs, as far as its record is not of this code, and write the page of verdicts.
+
+    windrow bench report            run what is missing or stale, then write docs/reproduction.md
+    windrow bench report --pages    only write docs/reproduction.md from the records that are there
+    windrow bench report --check    say which records other code lies under; 1 when there are some
+
+A record is stale when its commit is unknown to the repository, was not clean, or is followed by one that changes the
+product or the experiment. Running resumes by itself: a record of the present code is not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from windrow_bench.harness import results_directory
+from windrow_bench.reproduction import joins, papers, patterns, thesis
+from windrow_bench.reproduction.claims import Record, Source, page, records
+
+SOURCES = (
+    Source("Golab, *Sliding Window Query Processing over Data Streams*, chapter 3", patterns.CLAIMS),
+    Source("The same, chapter 4", thesis.ARCHIVE),
+    Source("The same, chapter 5", joins.CHAPTER),
+    Source("The same, chapter 6", thesis.FREQUENT),
+    Source("The same, chapter 7", thesis.ISOLATION),
+    Source("The same, chapter 8", thesis.SCHEDULE),
+    Source("Golab, Özsu, *Processing Sliding Window Multi-Joins*", joins.REPORT),
+    Source("Krishnamurthy, Wu, Franklin, *On-the-Fly Sharing for Streamed Aggregation*", papers.SHARING),
+    Source("Tran, Lee, *Transformation of Continuous Aggregation Join Queries*", papers.AGGJOIN),
+    Source("Towne, Zhu, Zuzarte, Hou, *Joining Data Streams with Relations*", papers.STAR),
+)
+EXPERIMENTS = (
+    "analysis", "patterns", "archive", "joins", "frequent", "isolation", "schedule", "sharing", "aggjoin", "star",
+)  # fmt: skip
+"""Those that make a record in which a claim is looked for."""
+
+
+def stale(record: Record, root: Path) -> str | None:
+    """Why a record is not of the present code; None if it is."""
+    if record.commit.endswith("+"):
+        return "measured with changes that no commit has"
+    if _git(root, "merge-base", "--is-ancestor", record.commit, "HEAD").returncode:
+        return "its commit is not in the history"
+    under = ("src/windrow", f"bench/windrow_bench/{record.name.split('-')[0]}.py")
+    count = _git(root, "rev-list", "--count", f"{record.commit}..HEAD", "--", *under).stdout.strip()
+    return None if count == "0" else f"{count} commits changed what it ran"
+
+
+def _git(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+
+
+def check(kept: dict[str, Record], root: Path) -> int:
+    """Print every record and whether it is of the present code."""
+    table = Table("record", "commit", "state")
+    reasons = {name: stale(record, root) for name, record in kept.items()}
+    for name, reason in reasons.items():
+        table.add_row(name, kept[name].commit, reason or "of this code")
+    Console().print(table)
+    return 1 if any(reasons.values()) else 0
+
+
+def write(directory: Path) -> Path:
+    """The page of verdicts, beside the directory of records."""
+    target = directory.parent / "reproduction.md"
+    target.write_text(page(SOURCES, records(directory)), encoding="utf-8")
+    return target
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run, check or write."""
+    accepts = argparse.ArgumentParser(
+        prog="windrow bench report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    accepts.add_argument("--pages", action="store_true", help="write the page from the records that are there")
+    accepts.add_argument("--check", action="store_true", help="say which records are stale, and run nothing")
+    accepts.add_argument("--only", nargs="+", choices=EXPERIMENTS, help="run these alone")
+    accepts.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="on a busy machine, cpu")
+    options = accepts.parse_args(list(argv))
+    directory = results_directory()
+    if directory is None:
+        accepts.error("records are kept in a checkout: there is none here")
+    root, failed = directory.parents[1], []
+    if options.check:
+        return check(records(directory), root)
+    for name in [] if options.pages else options.only or EXPERIMENTS:
+        record = records(directory).get(name)
+        if record is not None and stale(record, root) is None:
+            continue
+        code = importlib.import_module(f"windrow_bench.{name}").main(["--clock", options.clock])
+        failed += [name] if code else []
+        write(directory)
+    print(write(directory))
+    if failed:
+        print(f"targets missed by: {', '.join(failed)}")
+    return 1 if failed else 0

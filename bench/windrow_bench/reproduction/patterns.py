@@ -1,0 +1,101 @@
+"""Chapter 3 of the thesis: update patterns (figures 3.8 to 3.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from windrow_bench.reproduction.claims import Claim, Record, Seen, times
+
+PRINTED = (
+    "Java, Pentium 4 at 1.8 GHz; wide-area TCP connections of LBL; windows of 2,000 to 200,000 time units; a tuple at a "
+    "time; calendar queues of 10 days"
+)
+HERE = "generated flows, the same windows; batches of 500 time units (beside it: of a hundredth of the window)"
+SORTED = "; the calendar is a sorted run, so it has no number of days to choose"
+LARGEST, SMALLEST = 200_000, 2_000
+FIXED, GROWING = "fixed", "window / 100"
+Look = Callable[[Record], Seen]
+
+
+def _cost(record: Record, query: str, strategy: str, window: int = LARGEST, batch: str = FIXED) -> float:
+    return record.one("ms_per_1000", query=query, strategy=strategy, window=window, batch=batch)
+
+
+def _faster(query: str, strategy: str, other: str, at_least: float) -> Look:
+    """At the largest window a strategy is so many times as fast as another."""
+
+    def look(record: Record) -> Seen:
+        ratio = {
+            b: _cost(record, query, other, batch=b) / _cost(record, query, strategy, batch=b) for b in (FIXED, GROWING)
+        }
+        words = f"{other} / {strategy} at the largest window {times(ratio[FIXED])} ({times(ratio[GROWING])})"
+        return Seen(words, ratio[FIXED] >= at_least)
+
+    return look
+
+
+def _smaller(query: str, at_least: float) -> Look:
+    def look(record: Record) -> Seen:
+        space = {
+            s: record.one("state_bytes", query=query, strategy=s, window=LARGEST, batch=FIXED)
+            for s in ("upa", "negative", "direct")
+        }
+        ratio = min(space["negative"], space["direct"]) / space["upa"]
+        return Seen(f"the smaller of the others / upa {times(ratio)}", ratio >= at_least)
+
+    return look
+
+
+def _slower_as_it_grows(query: str, strategy: str) -> Look:
+    def look(record: Record) -> Seen:
+        line = record.line("window", "ms_per_1000", query=query, strategy=strategy, batch=FIXED)
+        return Seen(f"ms per 1,000 tuples: {line[0][1]:.3g} to {line[-1][1]:.3g}", line[-1][1] > line[0][1])
+
+    return look
+
+
+def _crossing(record: Record) -> Seen:
+    ratio = {w: _cost(record, "3", "negative", w) / _cost(record, "3", "upa", w) for w in (SMALLEST, LARGEST)}
+    words = ", ".join(f"{times(r)} at {w:,}" for w, r in ratio.items())
+    return Seen(f"negative / upa {words}", ratio[SMALLEST] > 1 > ratio[LARGEST])
+
+
+def _pulled_up(record: Record) -> Seen:
+    other = min(_cost(record, q, "negative") for q in ("4 negation up", "4 negation down"))
+    ratio = other / _cost(record, "4 negation up", "upa")
+    return Seen(f"the better negative plan / upa with negation up {times(ratio)} at the largest window", ratio > 1)
+
+
+def _pushed_down(record: Record) -> Seen:
+    ratio = _cost(record, "4 negation up", "negative") / _cost(record, "4 negation down", "negative")
+    return Seen(f"negation up / negation down, both by negative tuples {times(ratio)}", ratio > 1)
+
+
+def _claim(figure: str, says: str, look: Look, otherwise: str = "", here: str = HERE) -> Claim:
+    return Claim(figure, PRINTED, here, says, "patterns", look, otherwise)
+
+
+FEW, MANY, SOURCES, PAIRS = "1 few", "1 many", "2 sources", "2 pairs"
+VECTORS = (
+    "a batch takes tuples back in one vectorised step, so negative tuples cost what positive ones do, and with few results "
+    "all strategies spend their time on the same windows"
+)
+CLAIMS = [
+    _claim("3.8", "join with few results: upa nearly twice as fast as the others", _faster(FEW, "upa", "negative", 1.5), VECTORS),
+    _claim("3.8", "join with few results: direct faster than negative tuples", _faster(FEW, "direct", "negative", 1)),
+    _claim("3.9", "join with many results: direct by far the slowest", _faster(MANY, "upa", "direct", 3), here=HERE + SORTED),
+    _claim("3.9", "join with many results: upa, with days enough, up to ten times as fast as negative tuples",
+           _faster(MANY, "upa", "negative", 2), VECTORS, HERE + SORTED),
+    _claim("3.9", "direct gets slower as windows grow", _slower_as_it_grows(MANY, "direct"), here=HERE + SORTED),
+    _claim("3.10", "distinct sources: upa ten times as fast as negative tuples", _faster(SOURCES, "upa", "negative", 5)),
+    _claim("3.10", "distinct sources: upa ten times as fast as direct", _faster(SOURCES, "upa", "direct", 5)),
+    _claim("3.11", "distinct pairs: upa about twice as fast as negative tuples", _faster(PAIRS, "upa", "negative", 2)),
+    _claim("3.11", "distinct pairs: direct poor, since the result is large", _faster(PAIRS, "upa", "direct", 2)),
+    _claim("3.12", "distinct sources: upa up to a hundred times as small", _smaller(SOURCES, 50)),
+    _claim("3.13", "distinct pairs: upa significantly smaller", _smaller(PAIRS, 2)),
+    _claim("3.14", "negation: upa slightly faster for small windows, slower than negative tuples for large ones", _crossing,
+           "in print a result that ends early is looked for in the whole result; here it is found by its key, so the turn "
+           "does not come"),
+    _claim("3.15", "negation and join: upa with negation pulled up is the fastest for large windows", _pulled_up),
+    _claim("3.15", "by negative tuples the plan with negation pushed down is faster than that with it pulled up", _pushed_down),
+]  # fmt: skip
