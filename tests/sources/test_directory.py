@@ -120,6 +120,32 @@ def test_footers_know(tmp_path):
     assert open_source(stream(path=str(tmp_path / "d")), Place.of(tmp_path / "_v")).poll(None).bounds is None
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_without_a_byte_waits_for_its_writer(tmp_path, kind, monkeypatch, caplog):
+    """It is read when it has rows, holds up neither other files nor the end, and is named if it stays empty."""
+    (tmp_path / "in").mkdir()
+    slow = tmp_path / "in" / "a"
+    slow.touch()
+    write(tmp_path / "in" / "b", kind, bids(range(5)))
+    declared = stream(kind, path=str(tmp_path / "in"))
+    source = open_source(declared, Place.of(tmp_path / "spool"))
+    found = source.poll(None)
+    assert read(found, declared) == bids(range(5))
+    source.committed(found.offset)
+    assert source.poll(found.offset) is None
+    assert source.drained(found.offset)
+    assert not caplog.records
+    monkeypatch.setattr(directory, "EMPTY_SECONDS", 0.0)
+    source._empty.clear()
+    assert source.poll(found.offset) is source.poll(found.offset) is None
+    assert [r.message for r in caplog.records] == ['stream "bid": a is empty; it is read when it has rows']
+    slow.write_bytes(write(tmp_path / "other", kind, bids(range(5, 9))).read_bytes())
+    assert not source.drained(found.offset)
+    assert source.poll(found.offset) is None  # it has grown since it was listed
+    assert read(source.poll(found.offset), declared) == bids(range(5, 9))
+    source.close()
+
+
 class Engine:
     """What a runtime does with a source: polls from where it stands, commits, crashes."""
 

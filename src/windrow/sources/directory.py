@@ -1,7 +1,8 @@
 """Files of a directory, as they appear: each is taken once, whole or in parts, in order of time of change.
 
 As with Spark's file source a file is known by its name: one that is written again under the same name is not read
-again. Unlike there, no file is too old to be new, so clocks that disagree lose nothing.
+again. Unlike there, no file is too old to be new, so clocks that disagree lose nothing, and a local file without a
+byte is one whose writer has not begun: it waits, and does not hold up those behind it.
 
     offset  {"files": taken so far, "log": [...], "tail": [...], "part": {"name", "size", "at"}}
 
@@ -43,6 +44,7 @@ MAX_FILES = 32
 MAX_BYTES = 1 << 30
 TAIL_NAMES = 256
 SLOW_SECONDS = 0.05
+EMPTY_SECONDS = 5.0  # a file that has been empty for so long is reported
 
 Cutter = Callable[[DataFile, int], list[Share]]
 
@@ -172,6 +174,7 @@ class DirectorySource:
         self._absorbed = _Absorbed((), 0, ())
         self._cuts: dict[tuple[str, int], list[Share]] = {}
         self._done: list[str] = []  # taken, not cleaned up yet
+        self._empty: dict[str, float] = {}  # files without a byte, and when to report them
         self._looking: Future[list[ListedFile]] | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="windrow-listing")
 
@@ -187,7 +190,7 @@ class DirectorySource:
         position = self._position(offset)
         with reading(self.stream, self._listing.place.path("")):
             self._look(now=True)
-        return position.part is None and next(self._candidates(position), None) is None
+            return position.part is None and not any(map(self._has_bytes, self._candidates(position)))
 
     def committed(self, offset: Offset) -> None:
         """Forget what waited, and move names from the offset into the log when they are many."""
@@ -321,7 +324,22 @@ class DirectorySource:
         if info.size != found.size:
             self._waiting[found.name] = ListedFile(found.changed_ns, found.name, info.size)
             return None
+        if found.size == 0:
+            self._report_empty(found.name)
+            return None
         return self._file(found.name, found.size)
+
+    def _has_bytes(self, found: ListedFile) -> bool:
+        """Whether there is something to take of a file that waits."""
+        place = self._listing.place
+        return found.size > 0 or not place.local or bool(place.filesystem.get_file_info(place.path(found.name)).size)
+
+    def _report_empty(self, name: str) -> None:
+        """Say once that a file has stayed empty."""
+        now = time.monotonic()
+        if now >= self._empty.setdefault(name, now + EMPTY_SECONDS):
+            self._empty[name] = float("inf")
+            LOG.warning('stream "%s": %s is empty; it is read when it has rows', self.stream.name, name)
 
     def _file(self, name: str, size: int) -> DataFile:
         folders = [s.partition("=") for s in name.split("/")[:-1] if "=" in s]
