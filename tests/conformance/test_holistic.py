@@ -14,10 +14,18 @@ DECLARED = "CREATE STREAM s (k BIGINT, a BIGINT, x DOUBLE, t VARCHAR, ts BIGINT)
 TWO = ("arg_max", "arg_min", "corr", "covar_pop", "covar_samp")
 OWN = ("first_value", "last_value")  # names that DuckDB has for functions OVER only
 SPELLED = (
-    "LIST(t ORDER BY x DESC)", "STRING_AGG(t, '/' ORDER BY a, x)", "LISTAGG(t, ',') WITHIN GROUP (ORDER BY t)",
+    "LIST(t ORDER BY x DESC)", "STRING_AGG(t, '/' ORDER BY a, x)", "SUM(x ORDER BY t)", "AVG(DISTINCT a ORDER BY a)",
     "LIST(DISTINCT a)", "FIRST(t ORDER BY ts DESC) FILTER (WHERE x > 1)", "COUNT_IF(x > 1)", "BOOL_AND(x > 0)",
     "BOOL_OR(x > 1) FILTER (WHERE a > 0)", "COUNT_IF(x > 1) + COUNT(*)", "BIT_OR(a) - MAX(a)",
 )  # fmt: skip
+
+WITHIN_GROUP = {
+    "LISTAGG(t, ',' ORDER BY t)": "LISTAGG(t, ',') WITHIN GROUP (ORDER BY t)",
+    "QUANTILE_CONT(x, 0.9)": "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
+    "QUANTILE_DISC(x, 0.4) FILTER (WHERE a > 1)": "percentile_disc(0.4) WITHIN GROUP (ORDER BY x) FILTER (WHERE a > 1)",
+    "MODE(t ORDER BY t DESC)": "MODE() WITHIN GROUP (ORDER BY t DESC)",
+}
+"""DuckDB's spelling, and that of the standard."""
 
 
 def rows(count=50):
@@ -41,7 +49,7 @@ def call(name):
     return f"{name}({'a' if name.startswith('bit') else 'x'})"
 
 
-CALLS = [*(call(n) for n in HOLISTIC if n not in OWN), *SPELLED]
+CALLS = [*(call(n) for n in HOLISTIC if n not in OWN), *SPELLED, *WITHIN_GROUP]
 
 
 @pytest.mark.parametrize("calls", [CALLS[i : i + 6] for i in range(0, len(CALLS), 6)], ids=lambda c: c[0])
@@ -53,11 +61,9 @@ def test_the_oracle_agrees(calls):
         f"SELECT k, COUNT(*) AS n, {items} FROM s [RANGE 6 SLIDE 3] GROUP BY k HAVING SUM(x) > 1;"
         f"SELECT {items} FROM TUMBLE(s, ts, 4)"
     )
-    if "WITHIN" in items:
-        script = script.replace("LISTAGG(t, ',') WITHIN GROUP (ORDER BY t)", "LISTAGG(t, ',' ORDER BY t)")
     want = oracle(script, {"s": rows()})
-    if "WITHIN" in items:
-        script = script.replace("LISTAGG(t, ',' ORDER BY t)", "LISTAGG(t, ',') WITHIN GROUP (ORDER BY t)")
+    for ours, standard in WITHIN_GROUP.items():
+        script = script.replace(ours, standard)
     for way in ({}, {"batch_rows": 3}):
         got = windrow.run(script, {"s": rows()}, runtime="local", **way)
         for name in want:

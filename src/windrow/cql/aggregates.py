@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from windrow.cql import types
 from windrow.cql.bounds import is_bound, is_fixed
-from windrow.cql.builtins import AGGREGATES, REWRITTEN
+from windrow.cql.builtins import AGGREGATES, HOLISTIC, REWRITTEN
 from windrow.cql.expressions import BindingContext, Pipeline, find_aggregate, is_aggregate
 from windrow.cql.growth import COLUMN
 from windrow.cql.holistic import HolisticText, holistic_expr, holistic_text
@@ -223,7 +223,7 @@ class BlockAggregates:
             return self._holistic(text, call)
         call = _rewritten(call)
         kind = self._kind(call)
-        arguments, distinct = self._arguments(call)
+        arguments, distinct = self._arguments(call, kind)
         self._check_nested((*arguments, *([condition] if condition is not None else [])))
         if kind in SKETCHED:
             distinct = kind == "approx_count_distinct"
@@ -276,14 +276,18 @@ class BlockAggregates:
         name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
         if name not in AGGREGATES:
             raise UnsupportedError(
-                f"the aggregate {name or call.key}",
-                hint=f"use one of {', '.join(a.upper() for a in AGGREGATES)}",
+                f"the aggregate {name}" if name else f"{call.this.name.upper()} WITHIN GROUP",
+                hint=f"use one of {', '.join(a.upper() for a in sorted({*AGGREGATES, *HOLISTIC}))}",
                 span=span_of(call, self.context.source),
             )
         return AGGREGATES[name]
 
-    def _arguments(self, call: exp.Expr) -> tuple[list[exp.Expr], bool]:
+    def _arguments(self, call: exp.Expr, kind: str) -> tuple[list[exp.Expr], bool]:
         arguments = list(call.expressions)
+        if arguments and isinstance(arguments[-1], exp.Order) and arguments[-1].this and kind not in _PARAMETERS:
+            for term in arguments[-1].expressions:  # the order of rows makes no difference
+                self.below.expr(term.this)
+            arguments[-1] = arguments[-1].this
         distinct = bool(arguments) and isinstance(arguments[0], exp.Distinct)
         if distinct:
             arguments = list(arguments[0].expressions) + arguments[1:]

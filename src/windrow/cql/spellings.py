@@ -5,6 +5,8 @@
     TO_CHAR(t, 'YYYY-MM-DD')         PostgreSQL       strftime(t, '%Y-%m-%d')
     SPLIT_INDEX(s, '/', 3)           Flink            string_split(s, '/')[3 + 1]
     (regexp_match(s, p))[2]          PostgreSQL       CASE WHEN regexp_matches(s, p) THEN regexp_extract(s, p, 2) END
+    PERCENTILE_CONT(0.9)             SQL              QUANTILE_CONT(a, 0.9); also PERCENTILE_DISC, and MODE() as
+        WITHIN GROUP (ORDER BY a)                     MODE(a ORDER BY a)
 
 A pattern is a literal, and whatever in it is not known is refused, so that no text means something else here than where
 it comes from. A function that a user has registered under such a name is left alone.
@@ -21,7 +23,7 @@ from sqlglot import exp
 from windrow.catalog import Catalog
 from windrow.cql.scope import span_of
 from windrow.cql.source import ScriptText
-from windrow.errors import BindingError
+from windrow.errors import BindingError, UnsupportedError
 
 _JAVA = {
     "yyyy": "%Y", "yy": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "M": "%-m", "dd": "%d", "d": "%-d", "HH": "%H",
@@ -40,11 +42,17 @@ _LAST = {"date_format": _JAVA, "to_char": _POSTGRES}
 """Functions whose last argument is a pattern."""
 _FIRST = ("format_date", "format_timestamp")
 """Functions whose first argument is a pattern: of % and letters, or Java's."""
+_PERCENTILES = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc"}
+_WITHIN = ("mode", *_PERCENTILES)
+"""Aggregates of the column that their WITHIN GROUP is ordered by."""
 
 
 def respell(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
     """Put DuckDB's functions in the place of others, in the tree itself."""
     _respell_tables(tree)
+    for ordered in list(tree.find_all(exp.WithinGroup)):
+        if isinstance(ordered.this, exp.Anonymous) and ordered.this.name.lower() in _WITHIN:
+            ordered.replace(_within_group(ordered.this, ordered.expression.expressions, source))
     for call in list(tree.find_all(exp.Anonymous)):
         name, arguments = call.name.lower(), call.expressions
         if name in catalog.functions:
@@ -60,6 +68,29 @@ def respell(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
             _split_index(call, arguments)
         elif name == "regexp_match" and len(arguments) == 2:
             _regexp_match(call, arguments)
+
+
+def _within_group(call: exp.Anonymous, order: list[exp.Ordered], source: ScriptText) -> exp.Anonymous:
+    """An aggregate with the column that its group is ordered by as its argument."""
+    name, given = call.name.lower(), call.expressions
+    example = "MODE()" if name == "mode" else f"{name.upper()}(0.9)"
+    if len(order) != 1 or len(given) != (name != "mode"):
+        raise BindingError(
+            f"{name.upper()} is of one column",
+            hint=f"write {example} WITHIN GROUP (ORDER BY a)",
+            span=span_of(call, source),
+        )
+    if name == "mode":
+        _rename(call, name, [exp.Order(this=order[0].this.copy(), expressions=order)])
+        return call
+    if order[0].args.get("desc"):
+        raise UnsupportedError(
+            f"{name.upper()} of values in descending order",
+            hint=f"write {name.upper()}(1 - p) WITHIN GROUP (ORDER BY a), with the number that 1 - p is",
+            span=span_of(call, source),
+        )
+    _rename(call, _PERCENTILES[name], [order[0].this, *given])
+    return call
 
 
 def _rename(call: exp.Anonymous, name: str, arguments: list[exp.Expr]) -> None:
