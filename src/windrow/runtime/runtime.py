@@ -153,7 +153,7 @@ class Runtime(Inspection):
         found = self._pushed_to(stream)
         columns = dict(found.definition.columns)
         table = to_table(rows, f'stream "{stream}"', schema=columns)
-        if not found.definition.quarantine:
+        if table.column(found.definition.time).null_count and not found.definition.quarantine:
             times(found.definition, table)  # a row without a time is refused before it is anybody's
         assert isinstance(found.source, PushSource)
         now = self._running and self.job.in_process

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -96,6 +97,7 @@ def _plain(table: pa.Table, what: str, nulls: bool) -> pa.Table:
     return pa.table(columns, names=names).combine_chunks()
 
 
+@cache
 def plain_type(type_: pa.DataType) -> pa.DataType:
     """The plain type that holds the same values.
 
