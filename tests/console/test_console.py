@@ -32,8 +32,15 @@ SCRIPT = """
     CREATE STREAM bid (ts BIGINT, auction VARCHAR, price BIGINT) TIMESTAMP BY ts RETAIN 100;
     CREATE QUERY top AS SELECT auction, MAX(price) AS price FROM bid [RANGE 50] GROUP BY auction;
     CREATE QUERY counts AS SELECT COUNT(*) AS n FROM bid [RANGE 10 SLIDE 5];
+    CREATE STREAM lot (ts BIGINT, auction VARCHAR, price BIGINT) TIMESTAMP BY ts;
+    CREATE ARCHIVE recent AS SELECT auction, price FROM lot [RANGE 1000] KEY auction, price EVERY 5 PARTITIONS 2 x 2;
 """
-PAGES = ["overview", "queries", "query/top", "query/counts", "streams", "ask", "ticks", "add"]
+SHEET = """
+    CREATE STREAM sheet (ts BIGINT, v BIGINT) TIMESTAMP BY ts ON ERROR QUARANTINE FROM csv (path => '{}');
+    CREATE QUERY sheets AS SELECT v FROM sheet [ROWS 1];
+"""
+PAGES = ["overview", "queries", "query/top", "query/counts", "streams", "archives", "archive/recent", "aside"]
+PAGES += ["ask", "ticks", "add"]
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +53,20 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    """An engine that has seen a few bids."""
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """An engine that has seen a few bids, one of them late, and a file with a line that cannot be read."""
+    folder = tmp_path_factory.mktemp("sheets")
+    (folder / "monday.csv").write_text("ts,v\n1000000,5\n1000001,five\n")
     with Engine(runtime="local") as made:
-        made.execute(SCRIPT)
+        made.execute(SCRIPT + SHEET.format(folder))
         made.table("person", {"id": [1, 2], "name": ["ann", "bob"]})
         made.start()
+        made.push("lot", {"ts": [1, 2, 1_000_000], "auction": ["a", "b", "z"], "price": [10, 20, 0]})
         bid(made, 1, "a", 10)
         bid(made, 2, "b", 20)
         bid(made, 7, "a", 15)
+        bid(made, 2, "late", 99)
+        made.drain()
         yield made
 
 
@@ -252,6 +264,42 @@ def test_streams(opens: Opens) -> None:
     page.click("text=Newest rows")
     page.wait_for_selector("h3:has-text('Skew')")
     page.wait_for_selector("[aria-label='Newest rows of bid'] td:text-is('20')")
+
+
+def test_archives(opens: Opens) -> None:
+    """An archive is found in the list, shows how it lies on disk, and gives rows by key, by range, and all of them."""
+    page = opens("archives")
+    page.click("a:text-is('recent')")
+    page.wait_for_selector("h1:text-is('recent')")
+    page.wait_for_selector("text=opens 3 of 4 sub-indices")
+    page.fill("[name=key-auction]", "a")
+    page.press("[name=key-auction]", "Enter")
+    rows = page.locator("[aria-label='rows of recent'] tbody tr")
+    page.wait_for_selector("td:text-is('10')")
+    assert rows.count() == 1
+    page.select_option("select >> nth=1", "range")
+    page.fill("[name=low-auction]", "a")
+    page.fill("[name=low-price]", "11")
+    page.click("button:text-is('Probe')")
+    page.wait_for_selector("td:text-is('20')")
+    assert rows.count() == 1
+    page.select_option("select >> nth=1", "all")
+    page.click("button:text-is('Scan')")
+    page.wait_for_selector("text=2 rows in")
+    page.select_option("select >> nth=1", "key")
+    page.fill("[name=key-price]", "dear")
+    page.click("button:text-is('Probe')")
+    page.wait_for_selector("[role=alert]:has-text('no value of the key')")
+
+
+def test_set_aside(opens: Opens) -> None:
+    """Late rows, and what could not be read with its file, line and reason, are one click from the overview."""
+    page = opens("overview")
+    page.click("text=look at them")
+    page.wait_for_selector("h1:text-is('Set aside')")
+    page.wait_for_selector("[aria-label='late rows of bid'] td:text-is('99')")
+    for text in ("monday.csv", "line 3", "1000001,five"):
+        page.wait_for_selector(f"[aria-label='quarantine of sheet'] td:has-text('{text}')")
 
 
 def test_keys_and_phone(opens: Opens) -> None:

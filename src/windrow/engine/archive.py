@@ -43,10 +43,15 @@ class Archive:
 
     @property
     def status(self) -> dict[str, Any]:
-        """The last update, rows, bytes and layout."""
+        """The last update, rows, bytes, rows that wait for the next one, and layout."""
         name = self._archives.live[self._key].definition.name
         found: dict[str, Any] = self._archives.status()[name]
         return found
+
+    @property
+    def layouts(self) -> list[dict[str, Any]]:
+        """The layout that new rows go to, then those that run empty: rows and bytes of every sub-index, row by row."""
+        return self._archives.layouts(self._key)
 
     def migrate(self, partitions: str, *, rebuild: bool = False, gradually: bool = True) -> None:
         """Change the layout with the next tick: beside the old one until that has run empty, or at once."""

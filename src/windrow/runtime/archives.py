@@ -231,17 +231,34 @@ class Archives:
         """A line for each archive."""
         return {live.definition.name: _status(live) for live in self.live.values()}
 
+    def layouts(self, key: str) -> list[dict[str, Any]]:
+        """The layout that new rows go to, then those that run empty, with what every sub-index holds, row by row."""
+        state = self.live[key].state
+        return [] if state is None else [_layout(index) for index in state.indices]
+
 
 def _status(live: LiveArchive) -> dict[str, Any]:
     state = live.state
     if state is None:
-        return {"as_of": None, "rows": 0, "bytes": 0, "layout": str(live.first_layout()), "updates": 0}
+        return {"as_of": None, "rows": 0, "bytes": 0, "waiting": 0, "layout": str(live.first_layout()), "updates": 0}
     return {
         "as_of": live.index.as_of(state),
         "rows": sum(i.rows for i in state.indices),
         "bytes": sum(i.size for i in state.indices),
+        "waiting": sum(ref.rows for ref in live.waiting),
         "layout": str(state.layout),
         "updates": live.updates,
+    }
+
+
+def _layout(index: SubIndices) -> dict[str, Any]:
+    layout, parts = index.layout, [index.parts.get(n) for n in range(index.layout.count)]
+    return {
+        "layout": str(layout),
+        "insertions": layout.insertions,
+        "expirations": layout.expirations,
+        "rows": [part.rows if part else 0 for part in parts],
+        "bytes": [part.size if part else 0 for part in parts],
     }
 
 

@@ -4,7 +4,7 @@
     guard      what every request passes           faults     errors as JSON
     reading    GET routes                          changing   POST routes
     changes    answers as they change, as events   live       the engine, looked at once for all who ask
-    rows       Arrow tables as JSON                metrics    Prometheus
+    archives   probes by key, scans                metrics    Prometheus
     process    the listening process, TLS, stopping
 
 Nothing here computes answers. Needs the extra `serve`: FastAPI and uvicorn.

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from windrow import __version__
 from windrow.engine import Engine
 from windrow.errors import WindrowError
-from windrow.server import changing, faults, reading
+from windrow.server import archives, changing, faults, reading
 from windrow.server.access import LogIns, Tokens
 from windrow.server.changes import ChangeStreams
 from windrow.server.guard import Guard, ServerLimits
@@ -53,6 +53,7 @@ def create_app(engine: Engine, tokens: Tokens, limits: ServerLimits | None = Non
     state.slots = changing.Slots(limits.asks, limits.asks_waiting)
     app.include_router(reading.router)
     app.include_router(changing.router)
+    app.include_router(archives.router)
     _add_pages(app)
     app.add_exception_handler(WindrowError, faults.of_windrow)
     app.add_exception_handler(HTTPException, faults.of_http)

@@ -21,10 +21,10 @@ from windrow.server.reading import (
     JSON_OR_ARROW,
     MOST_ROWS,
     Name,
-    _known,
     answer,
     arrow_stream,
     is_admin,
+    known,
     live,
     plain,
 )
@@ -81,7 +81,7 @@ def execute(request: Request, body: ScriptBody) -> Response:
 @router.post("/api/check")
 async def check_script(request: Request, body: ScriptBody) -> Response:
     """What a script would do: its errors where they are, and the plans of its queries. Changes nothing."""
-    async with _slot(request):
+    async with slot(request):
         engine, declarations = live(request).engine, is_admin(request)
         return plain(await to_thread.run_sync(check, engine, body.script, declarations))
 
@@ -95,7 +95,7 @@ async def ask(request: Request, body: AskRequest) -> Response:
             return arrow_stream(live(request).engine.ask_batches(body.query, isolation=body.isolation))
         return answer(request, live(request).engine.ask(body.query, isolation=body.isolation), body.limit)
 
-    async with _slot(request):
+    async with slot(request):
         return await to_thread.run_sync(work)
 
 
@@ -111,7 +111,7 @@ PUSHED: dict[str, Any] = {
 async def push(request: Request, stream: Name) -> Response:
     """Hand in rows, as JSON (`{"rows": [...]}`) or as an Arrow stream. Needs the admin token."""
     _admin(request)
-    _known(stream, live(request).engine.catalog.streams, "stream")
+    known(stream, live(request).engine.catalog.streams, "stream")
     body, kind = await request.body(), request.headers.get("content-type", "").partition(";")[0].strip()
 
     def work() -> Response:
@@ -196,6 +196,7 @@ class Slots:
         self._limiter.release_on_behalf_of(anyio.get_current_task().id)
 
 
-def _slot(request: Request) -> Slots:
+def slot(request: Request) -> Slots:
+    """The place of one that computes; to be entered."""
     slots: Slots = request.app.state.slots
     return slots

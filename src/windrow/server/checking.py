@@ -33,6 +33,9 @@ def check(engine: Engine, script: str, declarations: bool) -> list[dict[str, Any
                 found.append({"statement": "query", "name": plan.name, "plan": _plan(engine, best)})
                 if not isinstance(bound, cql.Explain):
                     bound = type(bound)(best)
+            case cql.CreateArchive(archive):
+                best = optimize(archive.plan, catalog, off=engine._without, strategy="upa")
+                found.append({"statement": "archive", "name": archive.name, "plan": _plan(engine, best)})
             case cql.Alter(kind, altered):
                 found.append({"statement": f"alter {kind}", "name": altered.name})
             case cql.CreateFunction(function, _):

@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from windrow.catalog import StreamDef, TableDef, ViewDef
+from windrow.catalog import ArchiveDef, StreamDef, TableDef, ViewDef
 from windrow.engine import Engine
 from windrow.engine.listing import shown_options
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.patterns import annotate
+from windrow.runtime.archives import hidden_name
 
 FRESH = 0.25
 """Seconds for which a look at the engine serves everybody."""
@@ -56,6 +57,7 @@ class Live:
                 "queries": len(self.engine.catalog.queries),
                 "streams": len(self.engine.catalog.streams),
                 "tables": len(self.engine.catalog.tables),
+                "archives": len(self.engine.catalog.archives),
             },
             "answers": sum(q.get("answers", 0) for q in queries.values()),
             "failed": status.get("failed", {}),
@@ -136,6 +138,28 @@ class Live:
             for t in dict(self.engine.catalog.tables).values()
         ]
 
+    def archives(self) -> list[dict[str, Any]]:
+        """A line per archive."""
+        figures = self.status().get("archives", {})
+        return [
+            {
+                "name": a.name,
+                "text": a.plan.text,
+                "columns": _columns(a),
+                "keys": list(a.keys),
+                "clock": self._clock(a.plan),
+                "every": a.every,
+                "lifetime": a.lifetime,
+                "status": figures.get(a.name, {}),
+                "layouts": self.engine.archive(a.name).layouts,
+                "failed": self.status().get("failed", {}).get(hidden_name(a.name)),
+            }
+            for a in dict(self.engine.catalog.archives).values()
+        ]
+
+    def _clock(self, plan: QueryPlan) -> str:
+        return _clock(self.engine.catalog.streams[plan.streams[0].lower()])
+
     def table_rows(self, name: str) -> pa.Table:
         """What a table holds."""
         return self.engine.ask(f"SELECT * FROM {_quoted(name)}")
@@ -171,7 +195,7 @@ def _stream(stream: StreamDef, private: bool) -> dict[str, Any]:
         "name": stream.name,
         "columns": _columns(stream),
         "time": stream.time,
-        "clock": "tick" if pa.types.is_integer(stream.time_type) else "microsecond",
+        "clock": _clock(stream),
         "slack": stream.slack,
         "idle_after": stream.idle_after,
         "retain": stream.retain,
@@ -179,7 +203,12 @@ def _stream(stream: StreamDef, private: bool) -> dict[str, Any]:
     }
 
 
-def _columns(declared: StreamDef | TableDef | ViewDef) -> list[dict[str, str]]:
+def _clock(stream: StreamDef) -> str:
+    """What a stream's time counts."""
+    return "tick" if pa.types.is_integer(stream.time_type) else "microsecond"
+
+
+def _columns(declared: ArchiveDef | StreamDef | TableDef | ViewDef) -> list[dict[str, str]]:
     return [{"name": n, "type": str(t)} for n, t in declared.columns.items()]
 
 

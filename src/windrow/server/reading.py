@@ -113,15 +113,22 @@ def streams(request: Request) -> Response:
 @router.get("/api/streams/{name}/rows", responses=JSON_OR_ARROW)
 def stream_rows(request: Request, name: Name, limit: Limit = 100) -> Response:
     """The newest rows that a stream keeps (RETAIN)."""
-    _known(name, live(request).engine.catalog.streams, "stream")
+    known(name, live(request).engine.catalog.streams, "stream")
     return answer(request, live(request).newest(name, limit), limit)
 
 
 @router.get("/api/streams/{name}/late", responses=JSON_OR_ARROW)
 def late_rows(request: Request, name: Name, limit: Limit = 100) -> Response:
     """Rows that came too late."""
-    _known(name, live(request).engine.catalog.streams, "stream")
+    known(name, live(request).engine.catalog.streams, "stream")
     return answer(request, live(request).engine.late(name), limit)
+
+
+@router.get("/api/streams/{name}/quarantine", responses=JSON_OR_ARROW)
+def quarantined_rows(request: Request, name: Name, limit: Limit = 100) -> Response:
+    """What could not be read (ON ERROR QUARANTINE): tick, file, position, reason and what is written there."""
+    known(name, live(request).engine.catalog.streams, "stream")
+    return answer(request, live(request).engine.quarantine(name), limit)
 
 
 @router.get("/api/tables")
@@ -133,7 +140,7 @@ def tables(request: Request) -> Response:
 @router.get("/api/tables/{name}/rows", responses=JSON_OR_ARROW)
 def table_rows(request: Request, name: Name, limit: Limit = 100) -> Response:
     """Rows of a table."""
-    _known(name, live(request).engine.catalog.tables, "table")
+    known(name, live(request).engine.catalog.tables, "table")
     return answer(request, live(request).table_rows(name), limit)
 
 
@@ -198,7 +205,8 @@ def ticks(request: Request, after: int = -1) -> Response:
     return plain(live(request).engine.ticks(after))
 
 
-def _known(name: str, names: Any, kind: str) -> None:
+def known(name: str, names: Any, kind: str) -> None:
+    """Say that nothing of that name is declared, if so."""
     if name.lower() not in names:
         raise HTTPException(404, {"message": f'{kind} "{name}" does not exist'})
 

@@ -7,8 +7,9 @@ export const COLOURS = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // times: seconds (or ticks if `wall` is false); series: [{ label, values, colour }]
-export function Lines({ label, times, series, height = 170, wall = true, stacked = false, format = short }) {
-  const box = useRef(null), chart = useRef(null);
+export function Lines({ label, times, series, wall = true, stacked = false, height = series.length > 1 || stacked ? 170 : 196, format = short }) {
+  const box = useRef(null), chart = useRef(null), latest = useRef(series);
+  latest.current = series;
   const names = series.map((s) => s.label).join("\u0000");
   const data = useMemo(() => [times, ...(stacked ? stack(series) : series.map((s) => s.values))], [times, series, stacked]);
   useEffect(() => {
@@ -19,9 +20,9 @@ export function Lines({ label, times, series, height = 170, wall = true, stacked
         width: box.current.clientWidth || 400, height, cursor: { points: { size: 5 } }, legend: { show: series.length > 1 || stacked },
         scales: { x: { time: wall }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) > 0 ? high * 1.08 : low < 0 ? 0 : 1] } },
         axes: [wall ? { ...axis, values: (_, ticks) => ticks.map(clock), space: 70 } : axis, { ...axis, size: 76, values: (_, ticks) => ticks.map((t) => format(t)) }],
-        series: [{ value: (_, v) => (v == null ? "–" : wall ? clock(v) : String(v)) }, ...series.map((s, i) => {
+        series: [{}, ...series.map((s, i) => {
           const stroke = colour(s.colour || COLOURS[i % COLOURS.length]);
-          const own = (_, v, n, at) => (v == null || at == null ? "–" : format(stacked ? series[i].values[at] : v));
+          const own = (_, v, n, at) => (at == null || stacked ? format(latest.current[i].values[at ?? latest.current[i].values.length - 1]) : format(v)); // not pointed at: the newest
           return { label: s.label, stroke, width: stacked ? 0 : 1.6, value: own, points: { show: false }, fill: stacked ? `${stroke}b3` : series.length === 1 ? `${stroke}26` : undefined };
         })],
         bands: stacked ? series.slice(1).map((_, i) => ({ series: [i + 2, i + 1] })) : [],

@@ -3,20 +3,22 @@ import { html, render, useEffect, useRef, useState } from "./vendor/ui.js";
 import { get, post } from "./api.js";
 import { usePolled, Problem } from "./parts.js";
 import { go, useRoute } from "./route.js";
-import { isWall, number, seconds } from "./words.js";
+import { isWall, seconds, short } from "./words.js";
 import { Overview } from "./pages/overview.js";
 import { Queries } from "./pages/queries.js";
 import { QueryPage } from "./pages/query.js";
 import { AddQuery } from "./pages/add.js";
 import { Streams } from "./pages/streams.js";
+import { ArchivePage, Archives } from "./pages/archives.js";
+import { Aside } from "./pages/aside.js";
 import { Ask } from "./pages/ask.js";
 import { Ticks } from "./pages/ticks.js";
 
 const PAGES = [
   ["overview", "Overview", Overview, "o"], ["queries", "Queries", Queries, "q"], ["streams", "Streams and tables", Streams, "s"],
-  ["ask", "Ask", Ask, "a"], ["ticks", "Ticks", Ticks, "t"],
+  ["archives", "Archives", Archives, "r"], ["aside", "Set aside", Aside, "x"], ["ask", "Ask", Ask, "a"], ["ticks", "Ticks", Ticks, "t"],
 ];
-const OTHERS = { query: QueryPage, add: AddQuery };
+const OTHERS = { query: [QueryPage, "queries"], add: [AddQuery, "queries"], archive: [ArchivePage, "archives"] }; // and the page they belong to
 
 function useTheme() {
   const [theme, set] = useState(localStorage.getItem("theme") || "auto");
@@ -64,6 +66,12 @@ function useKeys(show) {
   }, []);
 }
 
+// What stands beside the name of a page.
+function counted(name, s) {
+  const n = !s ? 0 : name === "queries" || name === "archives" ? s.counts[name] : name === "aside" ? Object.values(s.streams).reduce((sum, one) => sum + one.late + one.quarantined, 0) : 0;
+  return n ? html`<span class="soft">${short(n)}</span>` : null;
+}
+
 function Console({ session, onLeave }) {
   const [page, ...rest] = useRoute();
   const [theme, setTheme] = useTheme();
@@ -72,21 +80,22 @@ function Console({ session, onLeave }) {
   const status = usePolled(() => get("/api/status?queries=false"), 1000);
   const s = status.value, lag = s && isWall(s.frontier) ? (s.now_us - s.frontier) / 1e6 : null;
   const known = PAGES.find((p) => p[0] === page) || (OTHERS[page] ? null : PAGES[0]);
-  const Page = known ? known[2] : OTHERS[page];
+  const Page = known ? known[2] : OTHERS[page][0], current = known ? known[0] : OTHERS[page][1];
   const title = known ? known[1] : rest[0] || "Add a query";
   useEffect(() => { document.title = `${title} · windrow`; }, [title]);
+  useEffect(() => { document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" }); }, [current]); // on a phone the pages are wider than the screen
   const [dot, said] = status.error ? ["wait", "reconnecting"] : !s ? ["wait", "connecting"] : s.error ? ["bad", "stopped"] : s.running ? ["", "running"] : ["wait", "not started"];
   return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); document.getElementById("main").focus(); }}>to the content</a>
   <div class="frame"><header class="side">
     <a class="brand" href="#/overview"><img src="/static/icon.svg" alt="" />windrow</a>
-    <nav aria-label="pages">${PAGES.map(([name, label]) => html`<a href="#/${name}" aria-current=${known?.[0] === name || (name === "queries" && !known) ? "page" : undefined}>${label}
-      ${name === "queries" && s ? html`<span class="soft">${number(s.counts.queries)}</span>` : null}</a>`)}</nav>
+    <nav aria-label="pages">${PAGES.map(([name, label]) => html`<a href="#/${name}" aria-current=${current === name ? "page" : undefined}>${label}
+      ${counted(name, s)}</a>`)}</nav>
     <div class="foot">
       <div aria-live="polite"><span class="dot ${dot}"></span> ${said}${session.runtime ? `, ${session.runtime}` : ""}</div>
       ${lag != null && html`<div>${seconds(lag)} behind now</div>`}
       <div>${session.right === "admin" ? "administrator" : "may only read"}</div>
       <label>Theme <select value=${theme} onChange=${(e) => setTheme(e.target.value)}><option value="auto">system</option><option value="light">light</option><option value="dark">dark</option></select></label>
-      <button onClick=${() => keys.current.showModal()}>Keys</button>
+      <button class="keys" onClick=${() => keys.current.showModal()}>Keys</button>
       <button onClick=${onLeave}>Log out</button>
     </div></header>
   <main id="main" tabindex="-1">

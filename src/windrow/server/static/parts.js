@@ -39,7 +39,7 @@ const ROW = 32;
 
 // A table of any number of rows, of which only those in sight are in the document.
 // columns: [{ name, label, number, wide, value(row), show(row), sort }]
-export function Grid({ columns, rows, label, keyOf, isNew, sortable = false, initial = null, height }) {
+export function Grid({ columns, rows, label, keyOf, isNew, sortable = false, initial = null, height, empty = "nothing yet" }) {
   const box = useRef(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   const [order, setOrder] = useState(initial);
@@ -77,18 +77,18 @@ export function Grid({ columns, rows, label, keyOf, isNew, sortable = false, ini
         ${last < sorted.length && html`<tr class="spacer" aria-hidden="true"><td colspan=${columns.length} style=${{ height: `${(sorted.length - last) * ROW}px` }}></td></tr>`}
       </tbody>
     </table>
-    ${!sorted.length && html`<div class="empty">nothing yet</div>`}
+    ${!sorted.length && html`<div class="empty">${empty}</div>`}
   </div>`;
 }
 
 const shown = (value) => (value === null || value === undefined ? html`<span class="null">null</span>` : cell(value));
 
 // Rows as the API sends them: arrays beside a list of columns.
-export function Rows({ columns, rows, label, height, isNew, keyOf, initial }) {
+export function Rows({ columns, rows, label, ...rest }) {
   const described = useMemo(
     () => columns.map((c, i) => ({ name: `${i}`, label: c.name, number: isNumber(c.type), value: (row) => row[i] })), [columns]);
-  return html`<${Grid} columns=${described} rows=${rows} label=${label} height=${height} isNew=${isNew} keyOf=${keyOf} initial=${initial} sortable />`;
+  return html`<${Grid} columns=${described} rows=${rows} label=${label} ...${rest} sortable />`;
 }
 
 export const Figure = ({ label, value, note, bad }) =>
-  html`<div class="panel"><div class="soft">${label}</div><div class="figure ${bad ? "bad" : ""}">${value}</div><div class="soft">${note || "\u00a0"}</div></div>`;
+  html`<div class="panel ${String(value).length > 10 ? "broad" : ""}"><div class="soft">${label}</div><div class="figure ${bad ? "bad" : ""}">${value}</div><div class="soft">${note || "\u00a0"}</div></div>`;

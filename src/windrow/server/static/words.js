@@ -14,21 +14,21 @@ export function bytes(n) {
   if (n == null) return "–";
   let size = n, unit = 0;
   while (size >= 1024 && unit < 4) { size /= 1024; unit += 1; }
-  return `${unit ? size.toFixed(1) : size} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
+  return `${unit ? +size.toPrecision(size < 1000 ? 3 : 4) : size} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
 }
 
 export function seconds(s) {
   if (s == null) return "–";
   if (Math.abs(s) < 1) return `${Math.round(s * 1000)} ms`;
-  if (s < 120) return `${s.toFixed(1)} s`;
+  if (s < 120) return `${+s.toFixed(1)} s`;
   if (s < 7200) return `${Math.round(s / 60)} min`;
   return s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${Math.round(s / 86400)} d`;
 }
 
 // Instants of the engine are microseconds since 1970, or plain ticks of a stream's own clock.
-export const isWall = (instant) => instant != null && Math.abs(instant) > 1e14;
+export const isWall = (instant) => instant != null && Math.abs(instant) > 1e14 && Math.abs(instant) < 4e17; // beyond: before all time
 export const instant = (t) =>
-  t == null ? "–" : isWall(t) ? new Date(t / 1000).toISOString().replace("T", " ").slice(0, 23) : number(t);
+  t == null || Math.abs(t) >= 4e17 ? "–" : isWall(t) ? new Date(t / 1000).toISOString().replace("T", " ").slice(0, 23).replace(/\.000$/, "") : number(t);
 export const span = (ticks, clock) => (ticks == null ? "–" : clock === "microsecond" ? seconds(ticks / 1e6) : `${number(ticks)} ticks`);
 
 export const isNumber = (type) => /^(u?int|float|double|decimal|half)/.test(type);

@@ -5,7 +5,7 @@ import { Lines } from "../charts.js";
 import { Figure } from "../parts.js";
 import { bytes, instant, isWall, number, seconds, short } from "../words.js";
 
-export const PHASES = ["plan", "job", "collect", "commit", "sinks", "sweep"];
+export const PHASES = ["plan", "job", "collect", "archives", "commit", "sinks", "sweep"];
 const KEPT = 600, DRAWN = 240;
 
 // The newest ticks, gathered while the page is open.
@@ -52,7 +52,7 @@ export function Overview({ status }) {
     <${Figure} label="queries" value=${number(status.counts.queries)} note=${failed ? `${failed} failed` : `${short(status.answers)} answers`} bad=${failed > 0} />
     <${Figure} label="state" value=${bytes(status.state?.bytes)} note=${status.state?.runs != null ? `${number(status.state.runs)} runs` : ""} />
     <${Figure} label="memory" value=${bytes(status.memory_bytes)} note="of this process" />
-    <${Figure} label="late rows" value=${number(late)} note=${aside ? `${number(aside)} in quarantine` : ""} bad=${late + aside > 0} />
+    <${Figure} label="set aside" value=${number(late + aside)} note=${late + aside ? html`<a href="#/aside">look at them</a>` : "late or unreadable"} bad=${late + aside > 0} />
   </div>
   ${Object.entries(status.failed || {}).map(([name, why]) => html`<div class="note bad" role="alert"><strong>${name} has stopped:</strong> ${why}</div>`)}
   ${status.shedding?.gates && Object.values(status.shedding.gates).some((g) => g.shedding) && html`<div class="note warn" role="status">Ticks take longer than their budget: the least important rows are being shed.</div>`}

@@ -101,7 +101,7 @@ export function QueryPage({ args: [name], session }) {
   ${query.quality && Object.entries(query.quality).some(([, q]) => !q.exact) && html`<div class="note warn" role="status">Answers are approximate: ${Object.entries(query.quality).map(([what, q]) => `${number(q.rows_shed)} of ${number(q.rows_seen)} rows were shed for ${what}`).join("; ")}.</div>`}
   <div class="two">
     <section class="panel"><h2>Answer <span class="soft">${answer.columns ? `${number(answer.rows.length)} rows` : ""}${answer.tick != null ? `, tick ${number(answer.tick)}` : ""}</span></h2>
-      ${answer.columns ? html`<${Rows} label="answer" columns=${answer.columns} rows=${query.relation ? answer.rows : [...answer.rows].reverse()} isNew=${isNew} height="24rem" initial=${query.relation ? { name: "0", down: false } : null} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
+      ${answer.columns ? html`<${Rows} label="answer" columns=${answer.columns} rows=${query.relation ? answer.rows : [...answer.rows].reverse()} isNew=${isNew} height="32rem" initial=${query.relation ? { name: "0", down: false } : null} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
     <section class="panel"><h2>Chart</h2>${answer.columns ? html`<${Chart} columns=${answer.columns} rows=${answer.rows} points=${answer.points} periodic=${query.plan.clock.kind === "periodic"} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
   </div>
   <div class="two">

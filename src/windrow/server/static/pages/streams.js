@@ -1,4 +1,4 @@
-// Streams and tables: how fast, how skewed, what the newest rows look like, what came too late.
+// Streams and tables: how fast, how skewed, what the newest rows look like.
 import { html, useMemo, useState } from "../vendor/ui.js";
 import { get, path } from "../api.js";
 import { Grid, Problem, Rows, usePolled } from "../parts.js";
@@ -14,8 +14,8 @@ function skew(columns, rows) {
   });
 }
 
-function Sample({ kind, name, what, label }) {
-  const { value, error } = usePolled(() => get(`${path(kind, name, what)}?limit=1000`), what === "rows" && kind === "streams" ? 5000 : 0, [kind, name, what]);
+function Sample({ kind, name, label }) {
+  const { value, error } = usePolled(() => get(`${path(kind, name, "rows")}?limit=1000`), kind === "streams" ? 5000 : 0, [kind, name]);
   const found = useMemo(() => (value ? skew(value.columns, value.rows) : []), [value]);
   if (error) return html`<${Problem} error=${error} />`;
   if (!value) return html`<p class="soft">looking …</p>`;
@@ -27,19 +27,21 @@ function Sample({ kind, name, what, label }) {
     ${value.rows.length > 0 && html`<h3>Skew in these rows</h3><${Grid} label="skew of ${name}" columns=${columns} rows=${found} height="14rem" />`}`;
 }
 
+const Columns = ({ columns, time }) => columns.map((c) => html`<span class="column"><code>${c.name}</code> <span class="soft">${c.type}${c.name === time ? ", its time" : ""}</span></span>`);
+
 function Stream({ stream }) {
-  const [shown, show] = useState(null);
+  const [shown, show] = useState(false);
   const s = stream.status;
-  return html`<section class="panel"><div class="head"><h2>${stream.name}</h2>${s.idle && html`<span class="badge warn">idle</span>`}${s.late > 0 && html`<span class="badge warn">${number(s.late)} late</span>`}${s.quarantined > 0 && html`<span class="badge failed">${number(s.quarantined)} in quarantine</span>`}
-    <span class="end">${[["rows", "Newest rows"], ["late", "Late rows"]].map(([what, label]) => html`<button aria-expanded=${shown === what} onClick=${() => show(shown === what ? null : what)}>${label}</button>`)}</span></div>
+  return html`<section class="panel"><div class="head"><h2>${stream.name}</h2>${s.idle && html`<span class="badge warn">idle</span>`}${s.late > 0 && html`<a class="badge warn" href="#/aside">${number(s.late)} late</a>`}${s.quarantined > 0 && html`<a class="badge failed" href="#/aside">${number(s.quarantined)} in quarantine</a>`}
+    <span class="end"><button aria-expanded=${shown} onClick=${() => show(!shown)}>Newest rows</button></span></div>
+    ${s.error && html`<div class="note bad" role="alert"><strong>This stream stands still.</strong><pre>${s.error}</pre></div>`}
     <div class="two"><dl class="facts">
       <dt>rows a second</dt><dd>${short(s.rows_per_second)}</dd><dt>rows</dt><dd>${number(s.rows)}</dd><dt>newest time</dt><dd>${instant(s.greatest)}</dd><dt>held back by</dt><dd>${span(s.lag, stream.clock)}</dd>
       ${s.source_lag != null && html`<dt>not read yet</dt><dd>${number(s.source_lag)} rows</dd>`}</dl>
     <dl class="facts"><dt>source</dt><dd>${stream.source ? Object.entries(stream.source).map(([k, v]) => (k === "source" ? v : `${k}: ${v}`)).join(", ") : "rows are pushed"}</dd>
       <dt>within</dt><dd>${span(stream.slack, stream.clock)}</dd><dt>retain</dt><dd>${span(stream.retain, stream.clock)}${s.kept_bytes ? `, ${bytes(s.kept_bytes)}` : ""}</dd><dt>idle after</dt><dd>${stream.idle_after == null ? "–" : span(stream.idle_after, "microsecond")}</dd>
-      <dt>columns</dt><dd>${stream.columns.map((c) => html`<code>${c.name}</code> <span class="soft">${c.type}${c.name === stream.time ? ", time" : ""}</span> `)}</dd></dl></div>
-    ${shown === "rows" && stream.retain == null && html`<p class="soft">This stream keeps no rows; declare it with RETAIN to see some here.</p>`}
-    ${shown && !(shown === "rows" && stream.retain == null) && html`<${Sample} kind="streams" name=${stream.name} what=${shown} label=${shown === "late" ? "Late rows" : "Newest rows"} />`}</section>`;
+      <dt>columns</dt><dd><${Columns} columns=${stream.columns} time=${stream.time} /></dd></dl></div>
+    ${shown && (stream.retain == null ? html`<p class="soft">This stream keeps no rows; declare it with RETAIN to see some here.</p>` : html`<${Sample} kind="streams" name=${stream.name} label="Newest rows" />`)}</section>`;
 }
 
 function Table({ table }) {
@@ -47,8 +49,8 @@ function Table({ table }) {
   const s = table.status;
   return html`<section class="panel"><div class="head"><h2>${table.name}</h2><span class="soft">${table.rows != null ? `${number(table.rows)} rows` : ""}${table.retroactive ? ", retroactive" : ""}</span>${s.error && html`<span class="badge failed" title=${s.error}>cannot be read</span>`}
     <span class="end"><button aria-expanded=${shown} onClick=${() => show(!shown)}>Rows</button></span></div>
-    <dl class="facts"><dt>columns</dt><dd>${table.columns.map((c) => html`<code>${c.name}</code> <span class="soft">${c.type}</span> `)}</dd>${s.version_us && html`<dt>read</dt><dd>${instant(s.version_us)}</dd>`}</dl>
-    ${shown && html`<${Sample} kind="tables" name=${table.name} what="rows" label="Rows" />`}</section>`;
+    <dl class="facts"><dt>columns</dt><dd><${Columns} columns=${table.columns} /></dd>${s.version_us && html`<dt>read</dt><dd>${instant(s.version_us)}</dd>`}</dl>
+    ${shown && html`<${Sample} kind="tables" name=${table.name} label="Rows" />`}</section>`;
 }
 
 export function Streams() {
