@@ -38,7 +38,7 @@ class Declarations(DeclaredQueries):
         """Make a change between two ticks: all of it, durably, or none; `check` refuses it while nothing is touched."""
         with ExitStack() as undo:
             streams = {k: self._opened(s, change.data.get(k), undo) for k, s in change.streams.items()}
-            tables = {k: self._read(t, change.data.get(k)) for k, t in change.tables.items()}
+            tables = {k: self._read(t, change.data.get(k), undo) for k, t in change.tables.items()}
             coming = self._planned(change, tables)
             with self.busy:
                 if not change.only_queries_come or self.budgets.default_us is not None:
@@ -68,6 +68,7 @@ class Declarations(DeclaredQueries):
             self._drop_archive(key, undo)
         for key in change.dropped["stream"]:
             over.append(self._drop_stream(key, undo))
+        over += [self.tables[key].close for key in {*change.dropped["table"], *tables} & self.tables.keys()]
         for key in change.dropped["table"]:
             swapped(self.tables, key, None, undo)
             swapped(ticker.tables, key, None, undo)

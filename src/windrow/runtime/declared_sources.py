@@ -98,8 +98,13 @@ class DeclaredSources:
             stream.source = self._source(stream, data)
             return True
 
-    def _read(self, table: TableDef, data: Any) -> LiveTable:
+    def _read(self, table: TableDef, data: Any, undo: ExitStack) -> LiveTable:
         """A table with what it holds."""
+        read = self._first_reading(table, data)
+        undo.callback(read.close)
+        return read
+
+    def _first_reading(self, table: TableDef, data: Any) -> LiveTable:
         if data is None and not table.options:  # empty until the program says what it holds
             return fixed(table, pa.schema(list(table.columns.items())).empty_table())
         if data is None:

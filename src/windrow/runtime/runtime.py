@@ -253,6 +253,8 @@ class Runtime(Inspection):
         self._loop = None
         for stream in self.declared.streams.values():
             stream.source.close()
+        for table in self.declared.tables.values():
+            table.close()
         settle(self.deliveries(), STOPPING if self.store.runs.durable else 6 * STOPPING)
         for outlet in self.declared.outlets.values():
             outlet.close()

@@ -7,6 +7,11 @@ apart. Only the first reading must succeed.
 
     FROM parquet | csv | json (path => 'f', every => '30 seconds')
     FROM postgres (dsn => '...', table => 'person', every => '30 seconds')      or query => 'SELECT ...'
+    FROM postgres (dsn => '...', notify => 'person_changed')                    read again when the server says so
+
+With `notify` a connection listens on a channel. It begins to listen before the table is read, and reading follows
+whenever it was lost: so no change goes unseen, whatever falls between. To look whether something was told asks the
+server nothing; a look costs a system call.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ import pyarrow as pa
 
 from windrow.catalog import TableDef
 from windrow.errors import SourceError, WindrowError
-from windrow.sinks.pg import Postgres
+from windrow.sinks.pg import Listener, Postgres
 from windrow.sources.casting import conform
 from windrow.sources.files import read_path
 
@@ -34,6 +39,14 @@ class TableSource(Protocol):
 
     def read(self) -> pa.Table | None:
         """All rows, or None when nothing can have changed since the last read."""
+
+    def changed(self) -> bool:
+        """Whether the source itself says that it should be read again; most say nothing."""
+        return False
+
+    def close(self) -> None:
+        """Let go of what is open; reading opens it again."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -76,8 +89,12 @@ class LiveTable:
             self.refresh()
 
     def current(self) -> Reading:
-        """The reading in force, after reading again if that is due."""
-        return self.refresh() if self._clock() >= self._due else self.reading
+        """The reading in force, after reading again if that is due or the source says so."""
+        return self.refresh() if self._clock() >= self._due or self._source.changed() else self.reading
+
+    def close(self) -> None:
+        """Let go of what the source has open."""
+        self._source.close()
 
     def refresh(self) -> Reading:
         """Read now; when that fails, the last reading stays in force and says since when."""
@@ -113,7 +130,7 @@ class LiveTable:
         return int(self._clock() * 1_000_000)
 
 
-class FixedTable:
+class FixedTable(TableSource):
     """Rows given once."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -123,7 +140,7 @@ class FixedTable:
         return self._table
 
 
-class FileTable:
+class FileTable(TableSource):
     """A file or a directory of files; read again only when a name, size or time of change differs."""
 
     def __init__(self, path: str, columns: Mapping[str, pa.DataType] | None = None) -> None:
@@ -140,15 +157,36 @@ class FileTable:
         return table
 
 
-class PostgresTable:
-    """A table or a query of a PostgreSQL server."""
+class PostgresTable(TableSource):
+    """A table or a query of a PostgreSQL server, which tells of changes on a channel if one is given."""
 
-    def __init__(self, dsn: str, query: str) -> None:
+    def __init__(self, dsn: str, query: str, channel: str | None = None) -> None:
         self._postgres = Postgres(dsn)
-        self._query = query
+        self._query, self._channel = query, channel
+        self._listener: Listener | None = None
+        self._missed = False  # nobody listened for a while
 
     def read(self) -> pa.Table:
-        return self._postgres.read(self._query)
+        if self._channel is not None and self._listener is None:
+            self._listener = self._postgres.listen(self._channel)  # first: what changes while we read is told
+        try:
+            return self._postgres.read(self._query)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._missed = False  # whoever fails is tried again by the clock
+
+    def changed(self) -> bool:
+        told = self._missed if self._listener is None else self._listener.told()
+        if told is None:
+            self.close()
+        return told is not False
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener, self._missed = None, True
 
 
 def open_table(
@@ -179,7 +217,7 @@ def _source(definition: TableDef, options: Mapping[str, str]) -> TableSource:
         query = options.get("query") or sql.SQL("SELECT * FROM {}").format(sql.Identifier(*table.split("."))).as_string(
             None
         )
-        return PostgresTable(options["dsn"], query)
+        return PostgresTable(options["dsn"], query, options.get("notify"))
     raise SourceError(
         f'table "{definition.name}" has no source that windrow knows' + (f': "{kind}"' if kind else ""),
         hint="write FROM parquet (path => '...'), FROM postgres (dsn => '...', table => '...'), or give a DataFrame",

@@ -7,6 +7,7 @@ become Arrow types that do, or text. Times are read and written in UTC.
 from __future__ import annotations
 
 import re
+import selectors
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -79,11 +80,52 @@ class Postgres:
             ) from None
         return conform(_parse(data, names), "PostgreSQL", dict(zip(names, types, strict=True)))
 
+    def listen(self, channel: str) -> Listener:
+        """Hear what is told on a channel from now on."""
+        psycopg = driver()
+        try:
+            connection = self.connect()
+            connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
+        except psycopg.Error as error:
+            raise SourceError(
+                f"cannot listen to PostgreSQL: {_first(error)}",
+                hint="check the connection string and that the server is up" if unreachable(error) else None,
+            ) from None
+        return Listener(connection)
+
+
+class Listener:
+    """A connection that hears what is told on a channel."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+
+    def told(self) -> bool | None:
+        """Whether something was told since the last look; None: the connection is lost."""
+        found = False
+        try:
+            while _readable(self._connection.fileno()):  # a farewell, then the end
+                found |= bool(list(self._connection.notifies(timeout=0)))
+        except driver().Error:
+            return None
+        return found
+
+    def close(self) -> None:
+        """Hear no more."""
+        self._connection.close()
+
+
+def _readable(descriptor: int) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        return bool(selector.select(0))
+
 
 def driver() -> Any:
     """The psycopg module; a clear error when it is not installed."""
     try:
         import psycopg
+        import psycopg.sql
     except ImportError as error:
         raise SourceError(
             "PostgreSQL needs the psycopg package", detail=str(error), hint='pip install "windrow[postgres]"'

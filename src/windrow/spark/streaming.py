@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError, StateError
+from windrow.runtime.tables import TableSource
 from windrow.sources.checkpoint import checkpoint_id
 from windrow.sources.protocol import Available, Offset
 from windrow.spark.sources import columns_of, conform
@@ -141,7 +142,7 @@ class FrameSource:
             self._waiting = None
 
 
-class FrameTable:
+class FrameTable(TableSource):
     """A Spark DataFrame, collected as Arrow."""
 
     def __init__(self, frame: DataFrame) -> None:
