@@ -123,6 +123,22 @@ def test_equal_hashes_do_not_make_rows_equal(types, monkeypatch):
     assert table.rows(slots)["a"].to_pylist() == ["x", "y", "x", None, "z"]
 
 
+@pytest.mark.parametrize("type_", [pa.int64(), pa.int8(), pa.uint32(), pa.timestamp("us"), pa.string()], ids=str)
+def test_slots_are_numbers_in_order_of_appearance(type_):
+    """However many new rows a call brings, with nulls or without; and restored, each has the slot it had."""
+    rng, table = np.random.default_rng(3), KeyTable({"a": type_})
+    known: dict[object, int] = {}
+    for size, nulls in ((10, False), (3000, False), (3000, True), (50, False)):
+        values = rng.integers(0, 2000, size) % (100 if type_ == pa.int8() else 2000)
+        column = pa.array(values, mask=values == 7 if nulls else None).cast(type_)
+        found = table.slots({"a": column}, size)
+        assert found.tolist() == [known.setdefault(v, len(known)) for v in column.to_pylist()]
+    again = KeyTable({"a": type_})
+    arrays = table.arrays()
+    again.restore(arrays["_hash"].to_numpy(), {"a": arrays["a"]})
+    assert again.slots({"a": arrays["a"]}, len(table)).tolist() == list(range(len(known)))
+
+
 def test_forgotten_rows_get_new_slots():
     """After compaction the kept rows are found under their new numbers."""
     table = KeyTable({"a": pa.int64()})

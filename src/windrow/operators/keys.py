@@ -123,6 +123,25 @@ def hash_rows(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
     return result.view(np.int64)
 
 
+def unmixed(columns: Sequence[pa.Array]) -> NDArray[np.int64] | None:
+    """The values of one column of integers or times without nulls, whose hashes are `mix_one` of each; else nothing."""
+    if len(columns) != 1 or columns[0].null_count or not len(columns[0]):
+        return None
+    type_ = columns[0].type
+    if not (pa.types.is_integer(type_) or pa.types.is_temporal(type_)) or pa.types.is_interval(type_):
+        return None
+    return _signed(columns[0]).astype(np.int64, copy=False)
+
+
+@njit(cache=True)
+def mix_one(value):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """`mix` of one value, as a signed word."""
+    x = np.uint64(value)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.int64(x ^ (x >> np.uint64(31)))
+
+
 def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """A bijection of 64-bit codes that spreads every bit over all."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -190,10 +209,13 @@ def _hash_values(column: pa.Array) -> NDArray[np.uint64]:
         type_ = column.type
     if pa.types.is_large_string(type_) or pa.types.is_large_binary(type_):
         return _hash_text(column)
-    width = type_.bit_width
-    signed = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[width]
-    raw = np.frombuffer(column.buffers()[1], signed)[column.offset : column.offset + len(column)]
-    return mix(raw.astype(np.int64).view(np.uint64))
+    return mix(_signed(column).astype(np.int64).view(np.uint64))
+
+
+def _signed(column: pa.Array) -> np.ndarray:
+    """The bits of fixed-width values as signed integers of their width."""
+    signed = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[column.type.bit_width]
+    return np.frombuffer(column.buffers()[1], signed)[column.offset : column.offset + len(column)]
 
 
 def _hash_text(column: pa.Array) -> NDArray[np.uint64]:

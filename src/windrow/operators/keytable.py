@@ -3,7 +3,8 @@
 Each distinct row gets a small integer, its slot, for as long as someone remembers it; per-slot facts (counts, ends)
 live in NumPy arrays of the caller, indexed by slot. Lookup is an open-addressing hash table over 64-bit row hashes,
 compiled; rows with equal hashes but different values are told apart by comparing the rows (the later one is moved to
-another hash).
+another hash). The table grows with the rows it knows, not with those that are looked up: few keys stay in the cache
+however long a batch is.
 
 Cost: O(1) per row looked up; forgetting is a rebuild, made when half of the slots are free.
 """
@@ -18,7 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from windrow.operators.elements import Int64s
-from windrow.operators.keys import hash_rows, is_bijective, same_rows
+from windrow.operators.keys import hash_rows, is_bijective, mix_one, same_rows, unmixed
 
 _REHASH = np.int64(0x5851F42D4C957F2D)
 
@@ -28,9 +29,9 @@ class KeyTable:
 
     def __init__(self, types: Mapping[str, pa.DataType]) -> None:
         self.types = dict(types)
-        self._hashes = np.zeros(0, np.int64)  # by slot
         self._size = 0
-        self._table = np.zeros(64, np.int64)  # slot + 1, or 0 when free
+        self._table = np.zeros(64, np.int32)  # slot + 1, or 0 when free
+        self._hashes = np.zeros(32, np.int64)  # by slot; room for half as many as in the table
         self._chunks: dict[str, list[pa.Array]] = {n: [] for n in types}
 
     def __len__(self) -> int:
@@ -44,18 +45,23 @@ class KeyTable:
     def slots(self, columns: Mapping[str, pa.Array], length: int) -> Int64s:
         """The slot of each row; rows not seen before get the next slots, in order of appearance."""
         keys = [columns[n] for n in self.types]
-        hashes = hash_rows(keys, length)
+        values = unmixed(keys)
+        if values is not None:  # hashed as they are looked up
+            return self._assign(keys, values, exact=True, mixed=False)
         exact = is_bijective(list(self.types.values())) and not keys[0].null_count
-        return self._assign(keys, hashes, exact)
+        return self._assign(keys, hash_rows(keys, length), exact)
 
-    def _assign(self, keys: Sequence[pa.Array], hashes: Int64s, exact: bool) -> Int64s:
-        self._reserve(len(hashes))
-        before = self._size
-        slots, fresh, self._size = _lookup(self._table, self._hashes, self._size, hashes)
-        if self._size > before:
-            picks = pa.array(fresh[: self._size - before])
-            for name, key in zip(self.types, keys, strict=True):
-                self._chunks[name].append(key.take(picks))
+    def _assign(self, keys: Sequence[pa.Array], hashes: Int64s, exact: bool, mixed: bool = True) -> Int64s:
+        slots, done = np.empty(len(hashes), np.int64), 0
+        while done < len(hashes):
+            before = self._size
+            done, fresh, self._size = _lookup(self._table, self._hashes, before, hashes, mixed, done, slots)
+            if self._size > before:
+                picks = pa.array(fresh)
+                for name, key in zip(self.types, keys, strict=True):
+                    self._chunks[name].append(key.take(picks))
+            if done < len(hashes):
+                self._grow()
         if exact or not self.types:
             return slots
         mine = self.rows(slots)
@@ -79,24 +85,26 @@ class KeyTable:
             return joined
         return chunks[0]
 
-    def _reserve(self, more: int) -> None:
-        need = self._size + more
-        if need > len(self._hashes):
-            grown = np.zeros(max(need, 2 * len(self._hashes)), np.int64)
-            grown[: self._size] = self._hashes[: self._size]
-            self._hashes = grown
-        if 2 * need > len(self._table):
-            self._table = np.zeros(1 << int(2 * need).bit_length(), np.int64)
-            _fill(self._table, self._hashes, self._size)
+    def _grow(self) -> None:
+        """Make room for twice as many rows, or more where they are few."""
+        self._table = np.zeros((8 if self._size < 1024 else 2) * len(self._table), np.int32)
+        self._hashes = np.concatenate((self._hashes, np.zeros(len(self._table) // 2 - len(self._hashes), np.int64)))
+        _fill(self._table, self._hashes, self._size)
+
+    def _rebuild(self, hashes: Int64s) -> None:
+        """A table of rows with these hashes, by slot."""
+        self._size = len(hashes)
+        self._table = np.zeros(max(64, 1 << int(2 * self._size).bit_length()), np.int32)
+        self._hashes = np.zeros(len(self._table) // 2, np.int64)
+        self._hashes[: self._size] = hashes
+        _fill(self._table, self._hashes, self._size)
 
     def compact(self, keep: NDArray[np.bool_]) -> Int64s:
         """Forget the slots where `keep` is false; returns the old slots in the order of their new numbers."""
         kept = np.flatnonzero(keep[: self._size])
         picks = pa.array(kept)
         self._chunks = {n: [self._column(n).take(picks)] for n in self.types}
-        self._hashes, self._size = self._hashes[kept].copy(), len(kept)
-        self._table = np.zeros(max(64, 1 << int(2 * self._size).bit_length()), np.int64)
-        _fill(self._table, self._hashes, self._size)
+        self._rebuild(self._hashes[kept])
         return kept
 
     def arrays(self) -> dict[str, pa.Array]:
@@ -105,27 +113,26 @@ class KeyTable:
 
     def restore(self, hashes: Int64s, columns: Mapping[str, pa.Array]) -> None:
         """Go on from what `arrays` returned."""
-        self._hashes, self._size = np.array(hashes), len(hashes)
         self._chunks = {n: [columns[n]] for n in self.types}
-        self._table = np.zeros(max(64, 1 << int(2 * self._size).bit_length()), np.int64)
-        _fill(self._table, self._hashes, self._size)
+        self._rebuild(hashes)
 
 
 @njit(cache=True)
-def _lookup(table, known, size, hashes):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    mask = len(table) - 1
-    slots = np.empty(len(hashes), np.int64)
-    fresh = np.empty(len(hashes), np.int64)
-    begin = size
-    for i in range(len(hashes)):
-        h = hashes[i]
+def _lookup(table, known, size, hashes, mixed, begin, slots):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """Write the slots of the rows from `begin` on: up to which row there was room, the new rows, how many are known."""
+    mask, before = len(table) - 1, size
+    fresh = np.empty(min(len(known) - size, len(hashes) - begin), np.int64)
+    for i in range(begin, len(hashes)):
+        h = hashes[i] if mixed else mix_one(hashes[i])
         at = (h ^ (h >> 32)) & mask
         while True:
             slot = table[at] - 1
             if slot < 0:
+                if size == len(known):
+                    return i, fresh[: size - before], size
                 table[at] = size + 1
                 known[size] = h
-                fresh[size - begin] = i
+                fresh[size - before] = i
                 slots[i] = size
                 size += 1
                 break
@@ -133,7 +140,7 @@ def _lookup(table, known, size, hashes):  # type: ignore[no-untyped-def]  # prag
                 slots[i] = slot
                 break
             at = (at + 1) & mask
-    return slots, fresh, size
+    return len(hashes), fresh[: size - before], size
 
 
 @njit(cache=True)
