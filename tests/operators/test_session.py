@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -47,7 +49,9 @@ def run(make, rows, cuts, restart):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 60), st.sampled_from([None, 1, 2, 3]), st.integers(-3, 3)), max_size=30),
+    st.lists(
+        st.tuples(st.integers(0, 60), st.sampled_from([None, 1, 2, 3]), st.none() | st.integers(-3, 3)), max_size=30
+    ),
     st.sets(st.integers(0, 70), max_size=6),
     st.booleans(),
 )
@@ -73,3 +77,31 @@ def test_keys_without_a_session_are_forgotten():
         operator.advance([Elements.positive(ts, INF, {"k": pa.array(keys), "x": pa.array(keys)})], at)
     assert operator.state()["open"][0].table.num_rows == 10_000
     assert len(operator._sessions._table) < 50_000
+
+
+def test_sums_of_many_sessions_in_the_order_of_their_ends():
+    """More sessions than there was room for, doubles of any size: each sum is the nearest to the exact one."""
+    rng = np.random.default_rng(7)
+    ts = np.sort(rng.integers(0, 4000, 5000))
+    keys, x = rng.integers(0, 300, 5000), rng.standard_normal(5000) * 10.0 ** rng.integers(-30, 30, 5000)
+    types = {"k": pa.int64(), "x": pa.float64()}
+    total = Aggregation("sum", "x", "t", pa.float64())
+    operator = SessionAggregate(window(), [], {"k": "k", "start": "start"}, [total], types, early=True)
+    parts = []
+    for low, high in ((0, 100), (100, 3000), (3000, 5000)):
+        given = Elements.positive(ts[low:high], INF, {"k": pa.array(keys[low:high]), "x": pa.array(x[low:high])})
+        parts.append(operator.advance([given], int(ts[high - 1]) if high < 5000 else 10_000))
+    assert all((p.ts[1:] >= p.ts[:-1]).all() for p in parts)
+    found = {
+        k: v
+        for p in parts
+        for k, v in zip(
+            zip(*(c.to_pylist() for c in list(p.columns.values())[:2]), strict=True),
+            p.columns["t"].to_pylist(),
+            strict=True,
+        )
+    }
+    starts: dict[tuple[int, int], list[float]] = {}
+    for (start, _), k, v in zip(sessions(4, ts.tolist(), keys.tolist()), keys.tolist(), x.tolist(), strict=True):
+        starts.setdefault((k, start), []).append(v)
+    assert found == {at: math.fsum(values) for at, values in starts.items()}

@@ -184,8 +184,8 @@ class Replay:
         """(rows done, frontier) after each batch; the last frontier is `until`."""
         if self.until is None:
             return
-        ts = np.sort(np.concatenate([a.ts for a in self.data.values()]), kind="stable")
-        ts = ts[ts <= self.until]
+        times = [a.ts[: np.searchsorted(a.ts, self.until, "right")] for a in self.data.values()]
+        ts = times[0] if len(times) == 1 else np.sort(np.concatenate(times), kind="stable")
         step, previous = batch_rows or BATCH_ROWS["local"], None
         for done in range(step, len(ts), step):
             frontier = int(ts[done]) - 1

@@ -5,10 +5,11 @@
 
 A row `gap` or more after the last one of its key opens a new session. A session `[first, last + gap)` is complete once
 the frontier reaches its end; it is then seen for that one instant, with its bounds. What is open for a key is one entry
-of a hash table, so a row costs O(1).
+of a hash table, so a row costs O(1). Open sessions are listed in the order of their last rows, which is that of their
+ends: those that are complete come first, and nothing is sorted.
 
 `SessionWindow` shows the rows themselves, which wait until their session is complete. `SessionAggregate` groups by the
-session as such, so no key is looked up again: sums and counts are kept per open session and no row waits; for other
+session as such, so no key is looked up again: sums and counts are added up per open session and no row waits; for other
 functions rows wait, and each session is computed once.
 """
 
@@ -21,6 +22,7 @@ import pyarrow as pa
 from numba import njit
 
 from windrow.operators.aggregates import Aggregation
+from windrow.operators.aggregates.answers import Places, PointValues
 from windrow.operators.aggregates.call import LINEAR
 from windrow.operators.aggregates.partials import Partials
 from windrow.operators.aggregates.sweep import MultiplicityChanges, Sweep
@@ -39,32 +41,64 @@ class OpenSessions:
     def __init__(self, keys: Mapping[str, pa.DataType], gap: int) -> None:
         self.keys, self.gap = dict(keys), gap
         self._table = KeyTable(keys)
-        self._current = np.zeros(0, np.int64)  # [keys] slot of the open session of a key, or -1
-        self.first = np.zeros(0, np.int64)  # [slots]
-        self.last = np.zeros(0, np.int64)
-        self._key = np.full(0, -1, np.int64)  # [slots] the key, or -1 if the slot is free
+        self._current = np.zeros(
+            (0, 3), np.int64
+        )  # [keys] slot of the open session or -1, time and number of its last row
+        self._slots = np.zeros((0, 4), np.int64)  # [slots] as named below
+        self._free = np.zeros(0, np.int64)  # slots of no session
+        self._rows = 0  # that have come
+        self.open = np.zeros(0, np.int64)  # slots in the order of the last row
+        self._touched = 0  # where, among these, the sessions of the newest rows begin
+
+    @property
+    def first(self) -> Int64s:
+        """[slots] The time of the first row."""
+        return self._slots[:, 0]
+
+    @property
+    def last(self) -> Int64s:
+        """[slots] The time of the last row."""
+        return self._slots[:, 1]
+
+    @property
+    def _key(self) -> Int64s:
+        """[slots] The key, or -1 if the slot is free; the fact between is the number of the last row."""
+        return self._slots[:, 3]
 
     @property
     def capacity(self) -> int:
-        return len(self._key)
+        return len(self._slots)
+
+    @property
+    def touched(self) -> Int64s:
+        """The slots of the open sessions that the rows given last are of."""
+        return self.open[self._touched :]
 
     def assign(self, rows: Elements) -> Int64s:
-        """The slot of each row's session; rows are in the order of time."""
+        """The slot of each row's session; rows are in the order of time, and none is before one of an earlier call."""
         keys = self._table.slots({k: rows.columns[k] for k in self.keys}, len(rows))
-        current = np.full(len(self._table), -1, np.int64)
-        current[: len(self._current)] = self._current
-        self._current = current
-        free = np.flatnonzero(self._key < 0)
-        more = max(_opens(keys, rows.ts, self.gap, current, self.last) - len(free), 0)
-        if more:
-            free = np.concatenate((free, np.arange(self.capacity, self.capacity + more)))
-            self.first, self.last = (np.concatenate((a, np.zeros(more, np.int64))) for a in (self.first, self.last))
-            self._key = np.concatenate((self._key, np.full(more, -1, np.int64)))
-        return np.asarray(_follow(keys, rows.ts, self.gap, current, self.first, self.last, self._key, free))
+        fresh = np.full((len(self._table) - len(self._current), 3), -1, np.int64)
+        self._current = np.concatenate((self._current, fresh))
+        sessions, is_last, done = np.empty(len(rows), np.int64), np.zeros(len(rows), np.bool_), 0
+        while done < len(rows):
+            given = keys, rows.ts, self.gap, self._rows, self._current, self._slots, self._free
+            done, used = _follow(*given, done, sessions, is_last)
+            self._free = self._free[used:]
+            if done < len(rows):
+                self._grow()
+        self.open, self._touched = _in_order(self.open, self._current, self._slots, self._rows, sessions, is_last)
+        self._rows += len(rows)
+        return sessions
+
+    def _grow(self) -> None:
+        """Make room for twice as many sessions; all slots that there are have one."""
+        more = max(64, self.capacity)
+        self._free = np.arange(self.capacity, self.capacity + more)
+        self._slots = np.concatenate((self._slots, np.full((more, 4), -1, np.int64)))
 
     def complete(self, frontier: int) -> Int64s:
-        """The slots of the sessions that have ended."""
-        return np.flatnonzero((self._key >= 0) & (self.last <= frontier - self.gap))
+        """The slots of the sessions that have ended, in the order of their ends."""
+        return self.open[: _ended(self.open, self._slots, frontier - self.gap)]
 
     def ends(self, slots: Int64s) -> Int64s:
         """Where sessions end."""
@@ -75,39 +109,39 @@ class OpenSessions:
         return self._table.rows(self._key[slots])
 
     def release(self, slots: Int64s) -> None:
-        """Forget sessions, and from time to time the keys that have none."""
-        keys = self._key[slots]
-        mine = self._current[keys] == slots  # else the key has a newer one
-        self._current[keys[mine]] = -1
-        self._key[slots] = -1
-        open_ = self._current >= 0
-        if len(open_) > 1024 and 2 * int(open_.sum()) < len(open_):
-            old = self._table.compact(open_)
-            renumbered = np.full(len(open_) + 1, -1, np.int64)  # the last one stands for a free slot
+        """Forget complete sessions, and from time to time the keys that have none."""
+        self.open, self._touched = self.open[len(slots) :], max(self._touched - len(slots), 0)
+        _forget(slots, self._current, self._slots)
+        self._free = np.concatenate((slots, self._free))  # these are in the cache
+        alive = self._current[:, 0] >= 0
+        if len(alive) > 1024 and 2 * int(alive.sum()) < len(alive):
+            old = self._table.compact(alive)
+            renumbered = np.full(len(alive) + 1, -1, np.int64)  # the last one stands for a free slot
             renumbered[old] = np.arange(len(old))
-            self._current, self._key = self._current[old], renumbered[self._key]
-        if self.capacity > 4096 and 4 * int((self._key >= 0).sum()) < self.capacity:
-            last = int(np.flatnonzero(self._key >= 0).max(initial=-1)) + 1
-            self.first, self.last, self._key = self.first[:last], self.last[:last], self._key[:last]
+            self._current, self._slots[:, 3] = self._current[old], renumbered[self._key]
+        if self.capacity > 4096 and 16 * len(self.open) < self.capacity:
+            last = int(self.open.max(initial=-1)) + 1
+            self._slots, self._free = self._slots[:last].copy(), self._free[self._free < last]
 
     def table(self) -> pa.Table:
         """The open sessions as a table."""
-        slots = np.flatnonzero(self._key >= 0)
-        keys = {f"key|{n}": a for n, a in self.columns(slots).items()}
-        return pa.table({SESSION: slots, "_first": self.first[slots], "_last": self.last[slots], **keys})
+        keys = {f"key|{n}": a for n, a in self.columns(self.open).items()}
+        return pa.table({SESSION: self.open, "_first": self.first[self.open], "_last": self.last[self.open], **keys})
 
     def restore(self, table: pa.Table) -> None:
         """Go on from a table of open sessions."""
-        slots = ints(table, SESSION)
-        capacity = int(slots.max(initial=-1)) + 1
-        self.first, self.last = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64)
-        self.first[slots], self.last[slots] = ints(table, "_first"), ints(table, "_last")
+        slots, last = ints(table, SESSION), ints(table, "_last")
         self._table = KeyTable(self.keys)
         keys = self._table.slots({n: one(table.column(f"key|{n}")) for n in self.keys}, len(slots))
-        self._key = np.full(capacity, -1, np.int64)
-        self._key[slots] = keys
-        self._current = np.full(len(self._table), -1, np.int64)
-        self._current[keys] = slots
+        order = np.argsort(last, kind="stable")
+        self.open, self._touched, self._rows = slots[order], len(slots), len(slots)
+        self._slots = np.full((int(slots.max(initial=-1)) + 1, 4), -1, np.int64)
+        self.first[slots], self.last[slots], self._key[slots] = ints(table, "_first"), last, keys
+        self._slots[self.open, 2] = np.arange(len(slots))
+        self._free = np.flatnonzero(self._key < 0)
+        self._current = np.full((len(self._table), 3), -1, np.int64)
+        facts = np.stack((self.open, last[order], np.arange(len(slots))), axis=1)
+        self._current[keys[order]] = facts  # of two sessions of a key, the newer one
 
 
 class SessionWindow:
@@ -206,18 +240,21 @@ class SessionAggregate(SessionWindow):
         number[complete] = np.arange(len(complete))
         rows, which = self._stepped(self._shown(rows, slots), number[slots], frontier)
         self._partials = Partials(self.aggregations, self.types, strict=True)
-        out = self._answered(rows, which, complete, np.arange(len(complete)))
+        out = self._answered(rows, which, complete)
         self._sessions.release(complete)
         return out
 
     def _advance_early(self, rows: Elements, frontier: int) -> Elements:
-        """Sum rows as they come."""
-        slots = self._sessions.assign(rows) if len(rows) else np.zeros(0, np.int64)
+        """Add rows up as they come."""
+        slots = self._sessions.assign(rows)
         rows, slots = self._stepped(rows, slots, frontier)
+        self._partials.grow(self._sessions.capacity)
+        self._partials.add(slots, rows.columns)
         complete = self._sessions.complete(frontier)
-        out = self._answered(rows, slots, complete, complete)
+        out = self._shown_groups(complete, *self._partials.totals(complete))
         self._partials.forget(complete)
         self._sessions.release(complete)
+        self._partials.carry(self._sessions.touched)
         return out
 
     def _stepped(self, rows: Elements, which: Int64s, frontier: int) -> tuple[Elements, Int64s]:
@@ -229,21 +266,26 @@ class SessionAggregate(SessionWindow):
             rows = step.advance([rows], frontier)
         return rows, rows.columns[SESSION].to_numpy()
 
-    def _answered(self, rows: Elements, which: Int64s, complete: Int64s, groups: Int64s) -> Elements:
-        """One element per complete session with rows; `which` and `groups`: slots of partials."""
-        self._partials.grow(max(self._sessions.capacity, 1))
-        sweep = sweep_once(which, groups, len(self._partials.rows))
+    def _answered(self, rows: Elements, which: Int64s, complete: Int64s) -> Elements:
+        """One element per complete session with rows; `which`: the number of each row's session among these."""
+        self._partials.grow(max(len(complete), 1))
+        sweep = sweep_once(which, np.arange(len(complete)), len(self._partials.rows))
         columns = {c: rows.columns[c] for c in self._partials.columns}
         count, answers = self._partials.advance(sweep, columns, None, 0)
-        at = np.full(len(self._partials.rows), -1, np.int64)
-        at[sweep.slots] = sweep.last
-        points = at[groups]
-        left = count[points] > 0
-        points, slots = points[left], complete[left]
-        found = {**self._sessions.columns(slots), **self._bounds(slots)}
+        return self._shown_groups(complete, count[sweep.last], answers, sweep.last)
+
+    def _shown_groups(
+        self, complete: Int64s, count: Int64s, answers: Sequence[PointValues], points: Int64s | None = None
+    ) -> Elements:
+        """Complete sessions that have rows, with their answers, which stand at `points` if not one after the other."""
+        left: Places = slice(None) if count.all() else np.flatnonzero(count)
+        slots, at = complete[left], left if points is None else points[left]
+        end, names = self._sessions.ends(slots), {*self.columns.values()}
+        found = self._sessions.columns(slots) if names & self.keys.keys() else {}
+        for name, times in zip(self.bounds, (self._sessions.first[slots], end), strict=True):
+            found |= {name: pa.array(times).cast(self.type)} if name in names else {}
         shown = {name: found[of] for name, of in self.columns.items()}
-        shown |= {a.output: answer.build(points) for a, answer in zip(self.aggregations, answers, strict=True)}
-        end = self._sessions.ends(slots)
+        shown |= {a.output: answer.build(at) for a, answer in zip(self.aggregations, answers, strict=True)}
         return Elements(end, end + 1, np.ones(len(slots), np.int8), shown)
 
     def state(self) -> State:
@@ -282,40 +324,75 @@ def sweep_once(which: Int64s, groups: Int64s, capacity: int) -> Sweep:
 
 
 @njit(cache=True)
-def _opens(keys, ts, gap, current, last):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    """How many sessions the rows open."""
-    before = np.empty(len(current), np.int64)
-    known = current >= 0
-    for k in range(len(current)):
-        if known[k]:
-            before[k] = last[current[k]]
-    count = 0
-    for i in range(len(keys)):
-        k = keys[i]
-        if not known[k] or ts[i] - before[k] >= gap:
-            count += 1
-            known[k] = True
-        before[k] = ts[i]
-    return count
+def _follow(  # type: ignore[no-untyped-def]
+    keys, ts, gap, before, current, slots, free, begin, session, is_last
+):  # pragma: no cover - compiled
+    """Write the session of each row from `begin` on: up to which row there was a free slot, and how many it took.
+
+    `is_last` is noted of sessions that give way to another.
+    """
+    used = 0
+    for i in range(begin, len(keys)):
+        k, t = keys[i], ts[i]
+        slot = current[k, 0]
+        if slot < 0 or t - current[k, 1] >= gap:
+            if used == len(free):
+                return i, used
+            if slot >= 0:  # it keeps what the key knew of it
+                slots[slot, 1], slots[slot, 2] = current[k, 1], current[k, 2]
+                if current[k, 2] >= before:
+                    is_last[current[k, 2] - before] = True
+            slot = free[used]
+            used += 1
+            slots[slot, 0], slots[slot, 3] = t, k
+            current[k, 0] = slot
+        current[k, 1], current[k, 2] = t, before + i
+        session[i] = slot
+    return len(keys), used
 
 
 @njit(cache=True)
-def _follow(keys, ts, gap, current, first, last, key, free):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    """The session of each row; opens sessions in free slots."""
-    session = np.empty(len(keys), np.int64)
-    used = 0
-    for i in range(len(keys)):
-        k = keys[i]
-        c = current[k]
-        if c < 0 or ts[i] - last[c] >= gap:
-            c = free[used]
-            used += 1
-            first[c] = ts[i]
-            key[c] = k
-            current[k] = c
-        last[c] = ts[i]
-        session[i] = c
-    return session
+def _ended(open_, slots, bound):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """How many sessions, which are in the order of their last rows, have none after `bound`."""
+    low, high = 0, len(open_)
+    while low < high:
+        middle = (low + high) // 2
+        if slots[open_[middle], 1] <= bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True)
+def _forget(ended, current, slots):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """Free the slots of sessions, of which some are still the ones that their keys know."""
+    for slot in ended:
+        k = slots[slot, 3]
+        slots[slot, 3] = -1
+        if current[k, 0] == slot:
+            current[k, 0] = -1
+
+
+@njit(cache=True)
+def _in_order(open_, current, slots, before, session, is_last):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """All sessions in the order of their last rows, given those that were open, and how many of them no row is of."""
+    for k in range(len(current)):
+        slot, newest = current[k, 0], current[k, 2]
+        if slot >= 0 and newest >= before:
+            slots[slot, 1], slots[slot, 2] = current[k, 1], newest
+            is_last[newest - before] = True
+    out, n = np.empty(len(open_) + np.count_nonzero(is_last), np.int64), 0
+    for slot in open_:
+        if slots[slot, 2] < before:
+            out[n] = slot
+            n += 1
+    old = n
+    for i in range(len(session)):
+        if is_last[i]:
+            out[n] = session[i]
+            n += 1
+    return out[:n], old
 
 
 @njit(cache=True)

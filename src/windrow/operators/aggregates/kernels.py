@@ -37,6 +37,13 @@ def sweep_lanes(matrix, rows, deltas, ends, firsts, carried):  # pragma: no cove
 
 
 @njit(cache=True)
+def count_in(counts, slots):  # pragma: no cover - compiled
+    """Add one to the count of each slot, as often as it occurs."""
+    for slot in slots:
+        counts[slot] += 1
+
+
+@njit(cache=True)
 def grouped(order, group, groups):  # pragma: no cover - compiled
     """The permutation `order`, stably sorted by the group of what it points at: a counting sort."""
     place = np.zeros(groups + 1, np.int64)

@@ -59,16 +59,16 @@ def float_limbs(bits, valid, some_null, cell, sign, grouped, first, out, column)
         if e > 0:
             m |= np.int64(1) << 52
             e -= 1
-        k = column + (e >> 5) - first
+        k = np.uint64(column - first + (e >> 5))  # unsigned: no index is looked at for being negative
         r = e & 31
         low = (m & 0xFFFFFFFF) << r
         high = (m >> 32) << r
-        c, s = (cell[i], np.int64(sign[i])) if grouped else (i, np.int64(1))
+        c, s = (np.uint64(cell[i]), np.int64(sign[i])) if grouped else (np.uint64(i), np.int64(1))
         if b < 0:
             s = -s
         out[c, k] += s * (low & 0xFFFFFFFF)
-        out[c, k + 1] += s * ((low >> 32) + (high & 0xFFFFFFFF))
-        out[c, k + 2] += s * (high >> 32)
+        out[c, k + np.uint64(1)] += s * ((low >> 32) + (high & 0xFFFFFFFF))
+        out[c, k + np.uint64(2)] += s * (high >> 32)
 
 
 @njit(cache=True)
@@ -133,10 +133,30 @@ def square_limbs(limbs, out, column):  # pragma: no cover - compiled
 def carry(limbs, first, last):  # pragma: no cover - compiled
     """Bring limbs `[first, last)` of every row to balanced digits in [-2**31, 2**31); the last limb takes the rest."""
     for i in range(limbs.shape[0]):
-        for k in range(first, last - 1):
-            c = (limbs[i, k] + (np.int64(1) << 31)) >> 32
-            limbs[i, k] -= c << 32
-            limbs[i, k + 1] += c
+        _carry_one(limbs, i, first, last)
+
+
+@njit(cache=True)
+def carry_at(limbs, rows, first, last):  # pragma: no cover - compiled
+    """The same for some rows."""
+    for i in rows:
+        _carry_one(limbs, i, first, last)
+
+
+@njit(cache=True)
+def _carry_one(limbs, i, first, last):  # pragma: no cover - compiled
+    for k in range(first, last - 1):
+        c = (limbs[i, k] + (np.int64(1) << 31)) >> 32
+        limbs[i, k] -= c << 32
+        limbs[i, k + 1] += c
+
+
+@njit(cache=True)
+def clear_at(limbs, rows):  # pragma: no cover - compiled
+    """Set some rows to zero."""
+    for i in rows:
+        for k in range(limbs.shape[1]):
+            limbs[i, k] = 0
 
 
 @njit(cache=True)

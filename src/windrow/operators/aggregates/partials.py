@@ -14,6 +14,7 @@ import pyarrow as pa
 from windrow.operators.aggregates.answers import PointValues, scalars
 from windrow.operators.aggregates.call import EXTREMES, LINEAR, MOMENTS, RANKED, Aggregation
 from windrow.operators.aggregates.extremes import Extremes
+from windrow.operators.aggregates.kernels import count_in
 from windrow.operators.aggregates.order import has_fixed_codes
 from windrow.operators.aggregates.stairs import AnswerSteps, GroupedArrivals, Stairs, shown
 from windrow.operators.aggregates.sums import Lowering, SumLanes, Sums
@@ -107,6 +108,27 @@ class Partials:
             assert arrivals is not None
             changes[key] = stairs.advance(arrivals, columns[key[0]], position, frontier)
         return rows, self._lower(sweep, rows, members, changes)
+
+    def add(self, slots: Int64s, columns: Mapping[str, pa.Array]) -> None:
+        """Count rows in for their groups, where all is sums of all rows; `totals` has the answers."""
+        count_in(self.rows, slots)
+        for (column, _), sums in self.sums.items():
+            sums.add(columns[column], slots)
+
+    def totals(self, slots: Int64s) -> tuple[Int64s, list[PointValues]]:
+        """Rows and answers of groups whose rows were added."""
+        rows = self.rows[slots]
+        lowerings = {k: Lowering(s.store.take(slots, axis=0), s.layout, s.type, rows) for k, s in self.sums.items()}
+        answers = [
+            scalars(rows, None, c.type) if c.column is None else lowerings[c.column, c.distinct].answer(c)
+            for c in self.calls
+        ]
+        return rows, answers
+
+    def carry(self, slots: Int64s) -> None:
+        """Bring the sums of groups to which rows were added to their only form."""
+        for sums in self.sums.values():
+            sums.carry(slots)
 
     def glide(
         self, arrivals: GroupedArrivals, columns: Mapping[str, pa.Array], frontier: int, begin: int | None

@@ -84,11 +84,12 @@ def _hull(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Cells:
-    """Rows to be summed together: row i counts `sign[i]` times in cell `of_row[i]`."""
+    """Rows to be summed together: row i counts `sign[i]` times in cell `of_row[i]`; `in_state`: which is a slot."""
 
     of_row: Int64s
     sign: np.ndarray
     count: int
+    in_state: bool = False
 
     def __len__(self) -> int:
         return self.count
@@ -120,7 +121,9 @@ class Sums:
 
     def _widen(self, needed: SumLanes, rows: int, valid: Bools | None, cells: Cells | None) -> Int64s:
         self.widen(replace(needed, nulls=valid is not None))
-        matrix = np.zeros((rows if cells is None else len(cells), self.layout.width), np.int64)
+        count = rows if cells is None else len(cells)
+        to_state = cells is not None and cells.in_state
+        matrix = self.store if to_state else np.zeros((count, self.layout.width), np.int64)
         if valid is not None:
             _put(matrix, 0, (~valid)[:, None], cells)
         return matrix
@@ -165,14 +168,19 @@ class Sums:
 
     def advance(self, sweep: Sweep, feed: MultiplicityChanges, column: pa.Array) -> None:
         """Add the events of `feed`, whose rows are `column`'s."""
-        self._advances += 1
-        if self.layout.width > 6 and self._advances % 16 == 0:
-            self.trim()
+        self._trim_sometimes()
         self.sweep(sweep, feed, self.lift(column))
+
+    def add(self, column: pa.Array, slots: Int64s) -> None:
+        """Add each row to the state of its slot; limbs are carried later."""
+        self._trim_sometimes()
+        self.lift(column, Cells(slots, np.ones(len(slots), np.int8), len(self.store), in_state=True))
 
     def sweep(self, sweep: Sweep, feed: MultiplicityChanges, matrix: Int64s) -> None:
         """Add the events of `feed`, whose rows have these lanes."""
-        self.points = sweep_lanes(matrix, feed.rows, feed.deltas, feed.ends, sweep.firsts, self.store[sweep.slots])
+        self.points = sweep_lanes(
+            matrix, feed.rows, feed.deltas, feed.ends, sweep.firsts, self.store.take(sweep.slots, axis=0)
+        )
         self.store[sweep.slots] = self.canonical(self.points[sweep.last])
 
     def widen(self, layout: SumLanes) -> None:
@@ -188,6 +196,17 @@ class Sums:
         limbs.carry(lanes, layout.sums_at, layout.squares_at)
         limbs.carry(lanes, layout.squares_at, layout.width)
         return lanes
+
+    def carry(self, slots: Int64s) -> None:
+        """Bring the limbs of slots to balanced digits."""
+        layout = self.layout
+        limbs.carry_at(self.store, slots, layout.sums_at, layout.squares_at)
+        limbs.carry_at(self.store, slots, layout.squares_at, layout.width)
+
+    def _trim_sometimes(self) -> None:
+        self._advances += 1
+        if self.layout.width > 6 and self._advances % 16 == 0:
+            self.trim()
 
     def trim(self) -> None:
         """Forget lanes that are zero in every group."""
@@ -210,7 +229,7 @@ class Sums:
 
     def clear(self, slots: Int64s) -> None:
         """Forget groups."""
-        self.store[slots] = 0
+        limbs.clear_at(self.store, slots)
 
 
 def _bits(column: pa.Array) -> Int64s:
