@@ -17,7 +17,7 @@ import pyarrow as pa
 from windrow.operators.changes import cancel
 from windrow.operators.elements import Elements, Int64s
 from windrow.operators.protocol import Stateless
-from windrow.operators.terms import QUERY, QUERY_TYPE, Router
+from windrow.operators.terms import QUERIES, QUERY, QUERY_TYPE, Router
 
 
 def by_number(queries: Int64s) -> Int64s:
@@ -37,6 +37,28 @@ class AdmitOperator(Stateless):
         if not len(rows):
             return rows
         return rows.filter(self.router.wanted({c: rows.columns[c] for c in self.router.reads}, len(rows)))
+
+
+class RouteSets(Stateless):
+    """Each element once, with the set of all queries that want it in the column `QUERIES`.
+
+    A query whose clock begins late has what began before it from then on: such elements come apart.
+    """
+
+    def __init__(self, router: Router, keep: Sequence[str]) -> None:
+        self.router, self.keep = router, tuple(keep)
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        if (rows.sign < 0).any():
+            rows = cancel(rows)
+        at, sets, starts = self.router.sets({c: rows.columns[c] for c in self.router.reads}, len(rows))
+        made = rows.with_columns({c: rows.columns[c] for c in self.keep}).take(at)
+        made = made.with_columns({**made.columns, QUERIES: sets})
+        if starts is None or (made.ts >= starts).all():
+            return made
+        made = made.with_lifetimes(np.maximum(made.ts, starts), made.exp)
+        return made.filter(made.ts < made.exp)
 
 
 class RouteOperator(Stateless):

@@ -38,7 +38,7 @@ from windrow.plan import nodes as n
 from windrow.plan.analytic_text import over_instant
 from windrow.plan.expr import column
 from windrow.plan.internal import numbered, only_selects
-from windrow.plan.lower_aggregates import aggregate, session_window
+from windrow.plan.lower_aggregates import aggregate, session_window, wanted_answers
 from windrow.plan.lower_joins import asof_join, join, left_join, semi, star_join
 from windrow.plan.lowering import Functions, PlanLowering, Tuning, formula
 from windrow.plan.patterns import annotate
@@ -118,7 +118,9 @@ class _Nodes(PlanLowering):
             case n.Admit():
                 return self.unary(AdmitOperator(node.router), node)
             case n.Route():
-                return self.unary(RouteOperator(node.router, node.keep), node)
+                step = self.unary(RouteOperator(node.router, node.keep), node)
+                wanted_answers(self, node)
+                return step
             case n.Project():
                 return self.unary(ProjectOperator([(name, formula(e)) for name, e in node.outputs]), node)
             case n.Call():

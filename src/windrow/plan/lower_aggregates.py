@@ -12,10 +12,13 @@ import pyarrow as pa
 from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.call import SUMMARISED
+from windrow.operators.cell_aggregate import CellAggregate
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.linear import Formula, ProjectOperator, SelectOperator
 from windrow.operators.protocol import Operator
+from windrow.operators.route import RouteSets
 from windrow.operators.session import SESSION, SessionAggregate, SessionWindow
+from windrow.operators.terms import QUERIES, QUERIES_TYPE, QUERY
 from windrow.plan import nodes as n
 from windrow.plan.aggregation_joins import aggregation_join
 from windrow.plan.lower_joins import aggregate_join
@@ -40,6 +43,8 @@ def aggregate(to: PlanLowering, node: n.Aggregate) -> int:
     if sessions is not None:
         operator, source = sessions
         return to.flow.add(operator, [to.lower(source)], node, node.schema)
+    if isinstance(node.input, n.Route) and to.strategy == "upa" and all(c.adds_up for c in calls):
+        return _cell_aggregate(to, node, node.input, calls)
     strict = to.signed(to.lower(node.input))
     expiration = "scan" if to.strategy == "direct" else "calendar"
     if to.grid is not None and node is to.grid[0]:
@@ -50,6 +55,24 @@ def aggregate(to: PlanLowering, node: n.Aggregate) -> int:
     else:
         operator = ContinuousAggregate(node.keys, calls, node.input.schema, strict=strict, expiration=expiration)
     return to.unary(operator, node)
+
+
+def _cell_aggregate(to: PlanLowering, node: n.Aggregate, route: n.Route, calls: Sequence[Aggregation]) -> int:
+    """The aggregates of many queries: rows come once, with the set of those who want them."""
+    types = {c: route.schema[c] for c in route.keep} | {QUERIES: QUERIES_TYPE}
+    rows = to.flow.add(RouteSets(route.router, route.keep), [to.lower(route.input)], route, types)
+    keys = [k for k in node.keys if k != QUERY]
+    return to.flow.add(CellAggregate(keys, calls, types, route.router), [rows], node, node.schema)
+
+
+def wanted_answers(to: PlanLowering, route: n.Route) -> None:
+    """Tell the aggregate of many queries below a route which answers they want."""
+    below: n.Node = route.input
+    while isinstance(below, n.Project) and all(e.column in (None, name) for name, e in below.outputs):
+        below = below.input
+    operator = to.flow.steps[to.lower(below)].operator
+    if isinstance(operator, CellAggregate):
+        operator.having = route.router
 
 
 def session_window(node: n.Session) -> SessionWindow:

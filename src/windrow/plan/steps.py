@@ -16,6 +16,7 @@ from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateDeltas, AggregateJoin
 from windrow.operators.analytic import AnalyticOperator
 from windrow.operators.bag import BagOperator
+from windrow.operators.cell_aggregate import CellAggregate
 from windrow.operators.changes import Appearing, Changes, Clocked, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.elements import Elements, concat
@@ -58,7 +59,7 @@ class Step:
 
 SIGNED: tuple[type, ...] = (
     RowsWindow, Retract, BagOperator, ContinuousAggregate, TopNOperator, AnalyticOperator, HolisticOperator, Changes,
-    RowsSummary,
+    RowsSummary, CellAggregate,
 )  # fmt: skip
 """Operators that make negative elements of their own; all others pass on those they get, or take none."""
 

@@ -25,6 +25,7 @@ from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.analytic import AnalyticOperator
 from windrow.operators.asof import AsofOperator
 from windrow.operators.bag import BagOperator
+from windrow.operators.cell_aggregate import CellAggregate
 from windrow.operators.changes import Appearing, Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.grid_aggregate import GridAggregate
@@ -41,7 +42,7 @@ from windrow.operators.linear import (
 )
 from windrow.operators.materialize import Materialize
 from windrow.operators.quantise import QuantiseOperator
-from windrow.operators.route import AdmitOperator, RouteOperator
+from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets
 from windrow.operators.sample import Moments, RepeatPeriods, Restore, Sample, Snapshots
 from windrow.operators.session import SessionAggregate, SessionWindow
 from windrow.operators.summary_aggregate import PeriodicSummary
@@ -58,6 +59,7 @@ STATELESS = (
     SelectOperator,
     AdmitOperator,
     RouteOperator,
+    RouteSets,
     ProjectOperator,
     CallOperator,
     Bounds,
@@ -127,7 +129,7 @@ def _ahead(
     while at is not None:
         operator = flow.steps[at].operator
         match operator:
-            case ContinuousAggregate() | GridAggregate() | PeriodicSummary() | Totals():
+            case ContinuousAggregate() | CellAggregate() | GridAggregate() | PeriodicSummary() | Totals():
                 wanted = Partitioning(How.COLUMNS, operator.keys) if operator.keys else ONE
             case RowsWindow() | TopNOperator() | AnalyticOperator():
                 wanted = Partitioning(How.COLUMNS, operator.partition) if operator.partition else ONE
@@ -180,7 +182,7 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
             return _join(operator, inputs)
         case AsofOperator():
             return _asof(operator, inputs)
-        case ContinuousAggregate() | GridAggregate() | PeriodicSummary() | Totals():
+        case ContinuousAggregate() | CellAggregate() | GridAggregate() | PeriodicSummary() | Totals():
             return [_by(operator.keys, inputs[0])]
         case RowsWindow() | TopNOperator() | AnalyticOperator():
             return [_by(operator.partition, inputs[0])]
@@ -314,7 +316,7 @@ def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[st
                 pass
             case ProjectOperator():
                 names = {n: names[f.copies] for n, f in operator.outputs if f.copies in names}
-            case ContinuousAggregate() | GridAggregate() | PeriodicSummary():
+            case ContinuousAggregate() | CellAggregate() | GridAggregate() | PeriodicSummary():
                 return {c for k in operator.keys for c in names.get(k, ())}, False
             case RowsWindow():
                 return {c for k in operator.partition for c in names.get(k, ())}, False
@@ -353,7 +355,7 @@ def _made(step: Step, inputs: Sequence[Partitioning], wanted: Sequence[Partition
         case ProjectOperator():
             copies = {f.copies: name for name, f in reversed(step.operator.outputs) if f.copies}
             return _renamed(lie[0], copies)
-        case RouteOperator():
+        case RouteOperator() | RouteSets():
             return _renamed(lie[0], {c: c for c in step.operator.keep})
         case SessionAggregate():
             return _renamed(lie[0], {of: name for name, of in step.operator.columns.items()})

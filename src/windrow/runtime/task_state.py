@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from windrow.operators.cell_aggregate import CellAggregate
 from windrow.operators.elements import Elements, concat
 from windrow.operators.join import JoinOperator
-from windrow.operators.route import AdmitOperator, RouteOperator
+from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets
 from windrow.operators.state.run import Run, elements_of, run_of
 from windrow.plan.steps import Dataflow
 from windrow.runtime.join_choices import follow
@@ -57,8 +58,11 @@ class QueryState:
         self.query = query
         for mine, new in zip(self.flow.steps, query.layout.flow.steps, strict=True):
             match mine.operator, new.operator:
-                case (AdmitOperator() | RouteOperator()) as old, (AdmitOperator() | RouteOperator()) as now:
+                case (AdmitOperator() | RouteOperator() | RouteSets()) as old, now:
+                    assert isinstance(now, AdmitOperator | RouteOperator | RouteSets)
                     old.router = now.router
+                case CellAggregate() as old, CellAggregate() as now:
+                    old.follow(now)
 
     def adopt(self, runs: Mapping[str, Run]) -> None:
         """Let long runs lie where the store has them, by uid."""

@@ -128,3 +128,24 @@ def test_explain_says_with_whom() -> None:
     assert "by query  route 3 queries" in engine["q1"].explain()
     assert engine["q0"].results().num_rows > 0
     engine.stop()
+
+
+def test_aggregates_of_selections_are_kept_by_cell() -> None:
+    """EXPLAIN says so; queries come and go, and each has the answers of its own rows only."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
+    text = "CREATE QUERY q{0} AS SELECT k, count(*) AS n, sum(v) AS t FROM s [RANGE 5] WHERE v > {0} GROUP BY k"
+    for i in range(3):
+        engine.execute(text.format(i))
+    engine.start()
+    engine.push("s", {"k": [1, 1], "v": [1, 2], "ts": [1, 1]})
+    engine.push("s", {"k": [1], "v": [5], "ts": [2]})
+    assert "by cell   aggregate" in engine["q1"].explain()
+    assert "sharing: one dataflow with q0, q2" in engine["q1"].explain()
+    engine.execute("DROP QUERY q0")
+    engine.execute(text.format(4))
+    engine.push("s", {"k": [1], "v": [6], "ts": [3]})
+    engine.advance(4)
+    assert [r["n"] for r in engine["q1"].snapshot().to_pylist()] == [3]
+    assert [r["n"] for r in engine["q4"].snapshot().to_pylist()] == [1]  # not what came before it
+    engine.stop()

@@ -39,6 +39,11 @@ class Aggregation:
             raise ValueError(f"{self.kind} needs a column")
 
     @property
+    def adds_up(self) -> bool:
+        """Whether answers over parts of the rows, kept as sums, add up to the answer over all of them."""
+        return self.kind in LINEAR and not self.distinct
+
+    @property
     def collapses(self) -> bool:
         """Whether DISTINCT makes a difference."""
         return self.distinct and self.kind not in EXTREMES

@@ -8,14 +8,18 @@ Cost: per row a binary search per attribute and a lookup per space; then one ste
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from math import inf
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.operators import scalar
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.operators.terms import QUERY, QUERY_TYPE
+from windrow.operators.query_sets import packed as packed_set
+from windrow.operators.terms import QUERIES_TYPE, QUERY, QUERY_TYPE
 from windrow.scalar_engine import quote
 from windrow.sharing.cells import CellSpace
 from windrow.sharing.conditions import Attribute, Condition, both, packed, read, within
@@ -68,6 +72,11 @@ class IndexRouter:
                 if number in conditions:
                     self._starts[number] = ts
 
+    @property
+    def queries(self) -> Collection[int]:
+        """The numbers of all queries."""
+        return self.conditions.keys()
+
     def __getstate__(self) -> tuple[list[int], bytes, dict[int, int]]:
         return list(self.conditions), packed(list(self.conditions.values())), self.late
 
@@ -99,6 +108,42 @@ class IndexRouter:
         row, query = (np.concatenate([none, *(f[i] for f in found)]) for i in (0, 1))
         order = np.argsort(row, kind="stable")
         return row[order], query[order]
+
+    def sets(self, columns: Mapping[str, pa.Array], rows: int) -> tuple[Int64s, pa.DictionaryArray, Int64s | None]:
+        """(row, set of queries) for all rows that somebody wants, and before which instant they show nothing."""
+        if self.late:
+            return self._sets_with_late(columns, rows)
+        found = [t.sets(cells) for t, cells in zip(self._tables, self._cells(columns, rows), strict=True)]
+        if len(found) == 1:
+            return *found[0], None
+        at = np.concatenate([np.zeros(0, np.int64), *(row for row, _ in found)])
+        none = pa.array([], QUERIES_TYPE)
+        return at, pa.concat_arrays([none, *(sets for _, sets in found)]), None
+
+    def _sets_with_late(
+        self, columns: Mapping[str, pa.Array], rows: int
+    ) -> tuple[Int64s, pa.DictionaryArray, Int64s | None]:
+        """Queries whose clocks begin late have sets of their own."""
+        late, others = self._by_clock
+        at, sets, _ = others.sets(columns, rows)
+        row, query = late.pairs({c: columns[c] for c in late.reads}, rows)
+        distinct, place = np.unique(query, return_inverse=True)
+        own = [packed_set(np.array([q])) for q in distinct.tolist()]
+        more = pa.DictionaryArray.from_arrays(pa.array(place.astype(np.int32)), pa.array(own, pa.binary()))
+        starts = np.full(len(at) + len(row), np.iinfo(np.int64).min)
+        assert self._starts is not None
+        starts[len(at) :] = self._starts[query]
+        return np.concatenate((at, row)), pa.concat_arrays([sets, more]), starts
+
+    @cached_property
+    def _by_clock(self) -> tuple[IndexRouter, IndexRouter]:
+        late = {q: c for q, c in self.conditions.items() if q in self.late}
+        return IndexRouter(late), IndexRouter({q: c for q, c in self.conditions.items() if q not in late})
+
+    def bounds(self, column: str) -> dict[int, tuple[float, float]]:
+        """By query: between which values a number must lie that it wants."""
+        found = {q: _bounds(c, quote(column)) for q, c in self.conditions.items()}
+        return {q: b for q, b in found.items() if b != (-inf, inf)}
 
     def wanted(self, columns: Mapping[str, pa.Array], rows: int) -> Bools:
         """Whether any query wants a row."""
@@ -150,9 +195,48 @@ class _Cells:
         within_ = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
         return rows[row], queries[first[place][row] + within_]
 
+    def sets(self, cells: Int64s) -> tuple[Int64s, pa.DictionaryArray]:
+        """(row, set of queries) by the cells of rows, in the order of rows."""
+        rows, place, first, queries = self._found(cells)
+        some = np.diff(first)[place] > 0
+        if not some.all():
+            rows, place = rows[some], place[some]
+        used = np.zeros(len(first) - 1, np.bool_)
+        used[place] = True
+        code = np.cumsum(used) - 1
+        spans = [(int(first[c]), int(first[c + 1])) for c in np.flatnonzero(used)]
+        sets = pa.array([packed_set(np.sort(queries[low:high])) for low, high in spans], pa.binary())
+        return rows, pa.DictionaryArray.from_arrays(pa.array(code[place].astype(np.int32)), sets)
+
     def wanted(self, cells: Int64s) -> Bools:
         """Whether any query is in a row's cell."""
         rows, place, first, _ = self._found(cells)
         some = np.zeros(len(cells), np.bool_)
         some[rows[np.diff(first)[place] > 0]] = True
         return some
+
+
+def _bounds(condition: Condition, sql: str) -> tuple[float, float]:
+    """The least and the greatest value of a number in any box of a condition."""
+    low, high = inf, -inf
+    for box in condition.boxes:
+        least, most = -inf, inf
+        for attribute, values in box:
+            if attribute.sql == sql and not values.null and values.spans:
+                least = _value(values.spans[0][0], attribute.type, -inf)
+                most = _value(values.spans[-1][1], attribute.type, inf)
+        low, high = min(low, least), max(high, most)
+    return low, high
+
+
+def _value(cut: object, type_: pa.DataType, otherwise: float) -> float:
+    """The number that a cut stands for (`sharing/spans.py`)."""
+    if not isinstance(cut, int):
+        return otherwise
+    if pa.types.is_float64(type_):
+        bits = cut ^ 0x7FFFFFFFFFFFFFFF if cut < 0 else cut
+        value: float = struct.unpack("<d", struct.pack("<q", bits))[0]
+        return value if value == value else otherwise
+    if pa.types.is_decimal(type_):
+        return cut / 10.0**type_.scale
+    return float(cut) if pa.types.is_signed_integer(type_) else otherwise

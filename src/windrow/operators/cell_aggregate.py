@@ -1,0 +1,294 @@
+"""Continuous aggregation for many queries at once, by cell.
+
+Queries that select different rows and group them alike see the same row many times. Here a row comes once, with the
+set of queries that want it (`route.py`); rows with the same set are a cell, and partials are kept per group and cell:
+
+    rows ──► (group, cell) partials ──► per group touched: sums over cells, for the queries in them ──► stretches
+
+What a row does to the queries of its cell is a few additions in a compiled loop (`aggregates/cell_kernels.py`), not a
+row for each. A query's answer leaves only where it changes and where the bounds that its HAVING sets may hold; whoever
+reads it tests HAVING exactly.
+
+Law: the output is that of `ContinuousAggregate` over a row for each query, less stretches that HAVING drops. State: the
+live rows' ends once, a partial per live (group, cell), the sets. Cost per advance: a sort of the events, an addition
+for each event and query, and what the touched groups hold. Lanes are summed, so it is for COUNT, SUM, AVG and moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf, ldexp
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.aggregates import Aggregation
+from windrow.operators.aggregates.call import MOMENTS
+from windrow.operators.aggregates.cell_kernels import live_partials, sweep_cells
+from windrow.operators.aggregates.groups import Groups
+from windrow.operators.aggregates.pending import RowEnds, pending
+from windrow.operators.aggregates.sums import Lowering, SumLanes, Sums, relaid
+from windrow.operators.aggregates.sweep import in_order
+from windrow.operators.aggregates.vectors import Int64s, raw
+from windrow.operators.changes import Clocked
+from windrow.operators.elements import BEGINNING, INF, Elements, concat_arrays, one
+from windrow.operators.protocol import State
+from windrow.operators.query_sets import QuerySets
+from windrow.operators.state.run import Run, ints
+from windrow.operators.terms import QUERIES, QUERY, Router
+
+_CELL = "cell'"
+_CARRY = 1 << 28
+"""Events behind which the limbs of partials are carried: each adds less than 2**32."""
+
+
+class CellAggregate(Clocked):
+    """GROUP BY for the queries of `router`; `having`: which of their answers are wanted, if that is tested."""
+
+    def __init__(
+        self, keys: Sequence[str], aggregations: Sequence[Aggregation], types: Mapping[str, pa.DataType], router: Router
+    ) -> None:
+        super().__init__()
+        self.keys, self.aggregations = tuple(keys), tuple(aggregations)
+        self.having: Router | None = None
+        self._groups = Groups([types[k] for k in keys])
+        self._sets = QuerySets(router.queries)
+        self._sums = {c: self._lanes_of(c, types) for c in dict.fromkeys(a.column for a in aggregations) if c}
+        self._layouts = [SumLanes() for _ in self._sums]
+        self._pending = pending("calendar")
+        self._head = np.zeros(0, np.int64)
+        self._after, self._cell, self._waiting, self._free = (np.zeros(0, np.int64) for _ in range(4))
+        self._store = np.zeros((0, 1), np.int64)
+        self._spare = self._events = 0
+        self._saved: dict[str, tuple[Run, ...]] = {}
+
+    def _lanes_of(self, column: str, types: Mapping[str, pa.DataType]) -> Sums:
+        kinds = {a.kind for a in self.aggregations if a.column == column}
+        return Sums(types[column], kinds != {"count"}, bool(kinds & MOMENTS))
+
+    def follow(self, other: CellAggregate) -> None:
+        """Go on for the queries of another, which has not begun: what those had that are gone is forgotten."""
+        self.having = other.having
+        self._sets.only(other._sets.queries)
+
+    # -- one advance -------------------------------------------------------------------------------------------------
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        """The stretches of constant answer that begin, and the ends of those sent before."""
+        elements = self._on_time(inputs, frontier)
+        due = self._pending.take(frontier)
+        if not len(elements) and not due:
+            return self._output(np.zeros((0, 5), np.int64), np.zeros((0, self._store.shape[1]), np.int64))
+        self._saved = {}
+        slots = self._groups.lookup([elements.columns[k] for k in self.keys], len(elements))
+        cells = self._sets.cells(elements.columns[QUERIES])
+        self._reserve(len(elements))
+        later = (elements.exp > frontier) & (elements.exp != INF)
+        self._keep(elements, slots, cells, later)
+        stretches, lanes, dead = self._sweep(elements, slots, cells, later, due, frontier)
+        output = self._output(stretches, lanes)
+        self._groups.release(dead)
+        self._sets.tidy(lambda: self._cell[live_partials(self._groups.slots, self._head, self._after)[:, 1]])
+        return output
+
+    def _keep(self, elements: Elements, slots: Int64s, cells: Int64s, later: np.ndarray) -> None:
+        """Let rows that end later wait."""
+        at = np.flatnonzero(later)
+        if len(at):
+            columns = {c: elements.columns[c] for c in self._sums} | {_CELL: pa.array(cells)}
+            rows = RowEnds(elements.exp, slots.astype(np.int32), elements.sign, columns)
+            self._pending.put(rows if len(at) == len(elements) else rows.take(at))
+
+    def _sweep(
+        self, elements: Elements, slots: Int64s, cells: Int64s, later: np.ndarray, due: list[RowEnds], frontier: int
+    ) -> tuple[Int64s, Int64s, Int64s]:
+        n, ended = len(elements), np.flatnonzero(elements.exp <= frontier)
+        matrix = self._matrix(elements, due)
+        group = np.concatenate([slots, slots[ended], *(d.slot.astype(np.int64) for d in due)])
+        time = np.concatenate([elements.ts, elements.exp[ended], *(d.exp for d in due)])
+        time = np.maximum(time, self._start)
+        sign = elements.sign.astype(np.int64)
+        order = in_order(group, time)
+        group = group[order]
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        ends = np.full(len(matrix) - n, -1, np.int64)
+        waits = np.concatenate((later.astype(np.int64), np.zeros(len(ended), np.int64), ends))
+        deltas = np.concatenate([sign, -sign[ended], *(-d.sign.astype(np.int64) for d in due)])
+        rows = np.concatenate((np.arange(n), ended, np.arange(n, len(matrix))))
+        cell = np.concatenate([cells, cells[ended], *(raw(d.columns[_CELL]) for d in due)])
+        stretches, lanes, dead, self._spare = sweep_cells(
+            group[first], np.append(first, len(group)), time[order], cell[order], rows[order], deltas[order],
+            waits[order], matrix, self._head, self._after, self._cell, self._waiting, self._store, self._free,
+            self._spare, *self._sets.members, len(self._sets.numbers), self._shown(), *self._bounds(),
+        )  # fmt: skip
+        self._carry(len(order))
+        return stretches, lanes, dead
+
+    def _matrix(self, elements: Elements, due: Sequence[RowEnds]) -> Int64s:
+        """The lanes of all rows, those that are due behind those that are new; lane 0 counts them."""
+        found = [np.ones((len(elements) + sum(len(d) for d in due), 1), np.int64)]
+        for column, sums in self._sums.items():
+            parts = [elements.columns[column], *(d.columns[column] for d in due)]
+            found.append(sums.lift(concat_arrays([p for p in parts if len(p)] or parts[:1])))
+        layouts = [s.layout for s in self._sums.values()]
+        if layouts != self._layouts:
+            self._store, self._layouts = self._relaid(layouts), layouts
+        return np.concatenate(found, axis=1) if len(found) > 1 else found[0]
+
+    def _relaid(self, layouts: Sequence[SumLanes]) -> Int64s:
+        at, parts = 1, [self._store[:, :1]]
+        for old, new in zip(self._layouts, layouts, strict=True):
+            parts.append(relaid(self._store[:, at : at + old.width], old, new))
+            at += old.width
+        return np.concatenate(parts, axis=1)
+
+    def _carry(self, events: int) -> None:
+        """Carry the limbs of all partials before one can overflow."""
+        self._events += events
+        if self._events < _CARRY:
+            return
+        self._events, at = 0, 1
+        for sums in self._sums.values():
+            end = at + sums.layout.width
+            self._store[:, at:end] = sums.canonical(np.ascontiguousarray(self._store[:, at:end]))
+            at = end
+
+    def _reserve(self, rows: int) -> None:
+        """Have room for the groups there are, and for a partial of each new row."""
+        more = self._groups.capacity - len(self._head)
+        if more > 0:
+            self._head = np.concatenate((self._head, np.full(max(more, len(self._head)), -1, np.int64)))
+        if self._spare >= rows:
+            return
+        old = len(self._cell)
+        size = max(old + rows - self._spare, 2 * old)
+        self._after, self._cell, self._waiting = (_grown(a, size) for a in (self._after, self._cell, self._waiting))
+        self._store = np.concatenate((self._store, np.zeros((size - old, self._store.shape[1]), np.int64)))
+        free = np.empty(size, np.int64)
+        free[: self._spare] = self._free[: self._spare]
+        free[self._spare : self._spare + size - old] = np.arange(old, size)
+        self._free, self._spare = free, self._spare + size - old
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def _places(self) -> dict[str, tuple[SumLanes, int]]:
+        """The layout of every column's lanes, and where they begin."""
+        at, found = 1, {}
+        for column, layout in zip(self._sums, self._layouts, strict=True):
+            found[column] = (layout, at)
+            at += layout.width
+        return found
+
+    def _shown(self) -> Int64s:
+        """The lanes in which answers differ if they differ."""
+        rows = any(a.column is None or a.kind != "sum" for a in self.aggregations)
+        rows |= any(layout.nulls for layout in self._layouts) or not self._sums
+        return np.arange(0 if rows else 1, self._store.shape[1])
+
+    def _bounds(self) -> tuple[np.ndarray, Int64s, np.ndarray, np.ndarray]:
+        """What HAVING surely asks for: measures as weights of lanes, whether they are means, their least and most."""
+        found = [(m, b) for a in self.aggregations if (m := self._measure(a)) is not None and (b := self._asked(a))]
+        weights = np.array([m[0] for m, _ in found], np.float64).reshape(len(found), self._store.shape[1])
+        counted = np.array([m[1] for m, _ in found], np.int64)
+        queries = len(self._sets.numbers)
+        low, high = np.full((queries, len(found)), -inf), np.full((queries, len(found)), inf)
+        for i, (_, asked) in enumerate(found):
+            for local, number in enumerate(self._sets.numbers.tolist()):
+                low[local, i], high[local, i] = asked.get(number, (-inf, inf))
+        return weights, counted, low, high
+
+    def _asked(self, call: Aggregation) -> Mapping[int, tuple[float, float]]:
+        return {} if self.having is None else self.having.bounds(call.output)
+
+    def _measure(self, call: Aggregation) -> tuple[list[float], int] | None:
+        """A call's answer as a sum of weighted lanes, over the rows counted by a lane if it is a mean; None if not."""
+        weights = [0.0] * self._store.shape[1]
+        if call.column is None:
+            return [1.0, *weights[1:]], -1
+        layout, at = self._places()[call.column]
+        if call.kind == "count":
+            weights[0] = 1.0
+            if layout.nulls:
+                weights[at] = -1.0
+            return weights, -1
+        if call.kind not in ("sum", "avg") or layout.specials or pa.types.is_temporal(call.type):
+            return None
+        type_ = self._sums[call.column].type
+        scale = 10.0**type_.scale if pa.types.is_decimal(type_) else 1.0
+        for k in range(*layout.sums):
+            power = 32 * k - (1074 if pa.types.is_floating(type_) else 0)
+            if power > 900:
+                return None
+            weights[at + layout.sums_at + k - layout.sums[0]] = ldexp(1.0, power) / scale
+        return weights, (at if layout.nulls else 0) if call.kind == "avg" else -1
+
+    def _output(self, stretches: Int64s, lanes: Int64s) -> Elements:
+        query, group, ts, exp, sign = stretches.T
+        columns = dict(zip(self.keys, self._groups.keys(group), strict=True))
+        columns[QUERY] = pa.array(self._sets.numbers[query].astype(np.int32))
+        rows, everything = lanes[:, 0], np.arange(len(lanes))
+        for call in self.aggregations:
+            if call.column is None:
+                columns[call.output] = pa.array(rows).cast(call.type)
+            else:
+                layout, at = self._places()[call.column]
+                lowering = Lowering(lanes, layout, self._sums[call.column].type, rows, at)
+                columns[call.output] = lowering.answer(call).build(everything)
+        return Elements(np.ascontiguousarray(ts), np.ascontiguousarray(exp), sign.astype(np.int8), columns)
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """The groups, the partials, the sets of queries, the pending ends, and the clock."""
+        if not self._saved:
+            slots = self._groups.slots
+            keys = {f"key|{k}": c for k, c in zip(self.keys, self._groups.keys(slots), strict=True)}
+            pairs = live_partials(slots, self._head, self._after)
+            lanes = {"_rows": pa.array(self._store[pairs[:, 1], 0])}
+            for column, (layout, at) in self._places().items():
+                for k, name in enumerate(layout.names()):
+                    lanes[f"{name}|{column}"] = pa.array(self._store[pairs[:, 1], at + k])
+            partials = {"_group": pa.array(pairs[:, 0]), "_cell": pa.array(self._cell[pairs[:, 1]])}
+            partials["_waiting"] = pa.array(self._waiting[pairs[:, 1]])
+            self._saved = {
+                "groups": (Run(pa.table({"_slot": pa.array(slots), **keys})),),
+                "cells": (Run(pa.table(partials | lanes)),),
+                "sets": (Run(self._sets.table()),),
+            }
+        clock = pa.table({"start": [self._start]})
+        return {**self._saved, **self._early_state(), "pending": self._pending.runs(), "clock": (Run(clock),)}
+
+    def restore(self, state: State, frontier: int = BEGINNING) -> None:
+        """Go on from a state."""
+        self._restore_early(state)
+        self._saved = {name: state[name] for name in ("groups", "cells", "sets")}
+        groups, cells, sets = (state[name][0].table for name in ("groups", "cells", "sets"))
+        self._start = int(ints(state["clock"][0].table, "start")[0])
+        self._groups.restore(ints(groups, "_slot"), [one(groups.column(f"key|{k}")) for k in self.keys])
+        self._sets.restore(sets)
+        named = [n.split("|", 1) for n in cells.column_names if "|" in n]
+        for column, sums in self._sums.items():
+            sums.layout = SumLanes.of_names([name for name, of in named if of == column])
+            sums.store = np.zeros((0, sums.layout.width), np.int64)
+        self._layouts = [s.layout for s in self._sums.values()]
+        self._restore_partials(cells)
+        self._pending.restore(state["pending"], frontier)
+
+    def _restore_partials(self, cells: pa.Table) -> None:
+        lanes = [f"{n}|{c}" for c, (layout, _) in self._places().items() for n in layout.names()]
+        self._store = np.stack([ints(cells, name) for name in ("_rows", *lanes)], axis=1).astype(np.int64)
+        self._cell, self._waiting = ints(cells, "_cell").copy(), ints(cells, "_waiting").copy()
+        group = ints(cells, "_group")
+        self._head = np.full(self._groups.capacity, -1, np.int64)
+        self._after = np.full(len(group), -1, np.int64)
+        for p in np.flatnonzero(np.diff(group, prepend=-1)).tolist():
+            self._head[group[p]] = p
+        same = np.flatnonzero(group[1:] == group[:-1])
+        self._after[same] = same + 1
+        self._free, self._spare = np.empty(len(group), np.int64), 0
+
+
+def _grown(array: Int64s, size: int) -> Int64s:
+    more = np.zeros(size, np.int64)
+    more[: len(array)] = array
+    return more
