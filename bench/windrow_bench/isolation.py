@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from windrow.isolation import Execution, Isolation, Scheduler, ring_order, youngest_first
 from windrow_bench.harness import Figure, Ratio, Result, parser, progress, report
+from windrow_bench.isolation_model import Execution, Isolation, Scheduler, ring_order, youngest_first
 
 SCHEDULERS = ("Serial", "WS", "LWS", "TTU")
 ADDRESSES = 1000

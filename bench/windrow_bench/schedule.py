@@ -23,11 +23,11 @@ from typing import Any
 
 from windrow.schedule.cost import cost_per_update
 from windrow.schedule.hybrid import hybrid_periods
-from windrow.schedule.simulate import Simulated, simulate
 from windrow.schedule.tasks import PeriodicQuery, SubGroup, Task, sub_groups
 from windrow.schedule.technique import HYBRID, TECHNIQUES, Technique
 from windrow_bench import schedule_engine
 from windrow_bench.harness import Figure, Ratio, Result, parser, progress, report
+from windrow_bench.schedule_simulation import Simulated, simulate
 
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))
 SCHEDULES = (

@@ -20,8 +20,8 @@ import pyarrow as pa
 from windrow.operators.elements import INF, Elements
 from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
 from windrow.operators.star_memory import HEURISTICS
-from windrow.shedding.offline import Optimum, optimal
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
+from windrow_bench.optimum import Optimum, optimal
 
 VALUES, TOP = 95, 8
 PRINTED = {"OSSJ results": 2184, "OSSJ importance": 4107, "SJA-S results": 2221, "SJA-S importance": 3797}

@@ -14,8 +14,8 @@ import pyarrow as pa
 from numba.core.registry import CPUDispatcher
 
 import windrow
+import windrow_bench.optimum
 from windrow.sharing.synopses import SynopsisKind
-from windrow.shedding import optimal
 from windrow.testing import assert_same, oracle, seeded_case
 
 SHARED = """
@@ -127,14 +127,15 @@ def offline() -> None:
     facts = pa.table({"k": [1, 2, 3, 3], "begin": [None, 3, 0, 9], "end": [20, None, 9, 30]})
     for relation in (facts, None):
         for divide in ("evenly", "need"):
-            optimal(streams, relation, lifetime=6, memory=6, divide=divide)
+            windrow_bench.optimum.optimal(streams, relation, lifetime=6, memory=6, divide=divide)
 
 
 def never_called() -> list[str]:
     found = []
-    for module in pkgutil.walk_packages(windrow.__path__, "windrow."):
-        if not module.name.startswith(("windrow.operators", "windrow.sharing", "windrow.shedding")):
-            continue
+    product = pkgutil.walk_packages(windrow.__path__, "windrow.")
+    kernels = [m for m in product if m.name.startswith(("windrow.operators", "windrow.sharing"))]
+    kernels += pkgutil.iter_modules(windrow_bench.optimum.__path__, "windrow_bench.optimum.")
+    for module in kernels:
         for name, value in vars(importlib.import_module(module.name)).items():
             # a private one may be part of others, which come compiled from the cache
             mine = isinstance(value, CPUDispatcher) and value.py_func.__module__ == module.name

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windrow.schedule.scheduler import DeadlineScheduler
-from windrow.schedule.simulate import simulate
 from windrow.schedule.tasks import PeriodicQuery
 from windrow.schedule.technique import (
     AGGRESSIVE,
@@ -20,6 +19,7 @@ from windrow.schedule.technique import (
     TECHNIQUES,
     Technique,
 )
+from windrow_bench.schedule_simulation import simulate
 
 
 @st.composite

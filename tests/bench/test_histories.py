@@ -7,7 +7,7 @@ from itertools import permutations, product
 import pytest
 
 from windrow.errors import WindrowError
-from windrow.isolation.histories import (
+from windrow_bench.isolation_model.histories import (
     History,
     Operation,
     commit_order_preserving,

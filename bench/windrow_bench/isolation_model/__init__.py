@@ -5,14 +5,21 @@ and the two they are compared with. The engine itself needs no scheduler, becaus
 promises (`docs/reading.md`) is said in these words, and its tests hold it to them.
 """
 
-from windrow.isolation.histories import (
+from windrow_bench.isolation_model.histories import (
     History,
     commit_order_preserving,
     latest_window_serializable,
     serialization_graph,
     window_serializable,
 )
-from windrow.isolation.schedulers import Execution, Isolation, Scheduler, oldest_first, ring_order, youngest_first
+from windrow_bench.isolation_model.schedulers import (
+    Execution,
+    Isolation,
+    Scheduler,
+    oldest_first,
+    ring_order,
+    youngest_first,
+)
 
 __all__ = [
     "Execution",

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from windrow.errors import WindrowError
-from windrow.isolation.histories import History, Operation
+from windrow_bench.isolation_model.histories import History, Operation
 
 Order = Callable[["Execution", Sequence[int]], int]
 """Which of its unread versions (ascending) an execution reads next."""

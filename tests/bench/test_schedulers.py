@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from windrow.errors import WindrowError
-from windrow.isolation import (
+from windrow_bench.isolation_model import (
     Isolation,
     Scheduler,
     commit_order_preserving,

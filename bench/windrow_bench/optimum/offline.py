@@ -23,10 +23,19 @@ import pyarrow as pa
 
 from windrow.errors import BindingError, SourceError, UnsupportedError, WindrowError
 from windrow.operators.keys import factorize
-from windrow.shedding.exhaustive import best_path
-from windrow.shedding.matches import Facts, Floats, Ints, MatchSide, Pairs, has_active_fact, instant_pairs, later_pairs
-from windrow.shedding.timeline import place_tokens
 from windrow.sources.tabular import to_table
+from windrow_bench.optimum.exhaustive import best_path
+from windrow_bench.optimum.matches import (
+    Facts,
+    Floats,
+    Ints,
+    MatchSide,
+    Pairs,
+    has_active_fact,
+    instant_pairs,
+    later_pairs,
+)
+from windrow_bench.optimum.timeline import place_tokens
 
 METHODS = ("flow", "states")
 _FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from windrow.errors import SourceError, UnsupportedError, WindrowError
-from windrow.shedding import optimal
-from windrow.shedding.timeline import place_tokens
+from windrow_bench.optimum import optimal
+from windrow_bench.optimum.timeline import place_tokens
 
 R = pa.table({"ts": [0, 1, 2, 3, 4, 5], "a": [1, 0, 1, 0, 2, 5], "imp": [5, 1, 4, 8, 3, 2]})
 S = pa.table({"ts": [0, 1, 2, 3, 4, 5], "b": [1, 3, 3, 8, 3, 5], "imp": [1, 5, 2, 6, 4, 3]})
@@ -153,12 +153,3 @@ def test_bad_input_is_refused() -> None:
         broken = R.set_column(2, "imp", pa.array([1.0, bad, 1.0, 1.0, 1.0, 1.0]))
         with pytest.raises(SourceError, match="row 1"):
             optimal({"r": broken, "s": S}, F, lifetime=4, memory=4)
-
-
-def test_the_name_is_the_function_whatever_was_imported_before():
-    """No module of that name hides it, however early one of the package's modules is loaded."""
-    import windrow.shedding
-    import windrow_bench.star
-
-    assert callable(windrow.shedding.optimal)
-    assert windrow_bench.star.optimal is windrow.shedding.optimal
