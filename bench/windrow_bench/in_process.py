@@ -6,6 +6,7 @@ change an answer.
 
 from __future__ import annotations
 
+import pickle
 import random
 import shutil
 import tempfile
@@ -105,8 +106,17 @@ class InProcessJob:
     def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
         return dict.fromkeys(rows, 1)
 
-    def map(self, work: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
-        return [cloudpickle.loads(cloudpickle.dumps(work))(value) for value in values]
+    def map(
+        self, work: Callable[[Any], Any], values: Sequence[Any],
+        check: Callable[[], None] | None = None, at_once: int | None = None,
+    ) -> list[Any]:  # fmt: skip
+        found = []
+        for value in values:
+            if check is not None:
+                check()
+            shipped, given = cloudpickle.loads(cloudpickle.dumps((work, value)))
+            found.append(pickle.loads(pickle.dumps(shipped(given))))
+        return found
 
     def state(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:
         return self.memory.slots()

@@ -13,7 +13,7 @@ import windrow
 from windrow.errors import BindingError, RuntimeFailure, UnsupportedError
 from windrow.operators import history
 from windrow.operators.state import zones
-from windrow.runtime import ask as asking
+from windrow.runtime import ask_parts as asking
 from windrow.runtime import view
 from windrow.runtime.ask import ask
 from windrow.runtime.history_reader import HistoryFigures, youngest_first

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 import windrow
+from windrow.errors import RuntimeFailure
+from windrow.runtime import ask_parts
 from windrow.testing import oracle
 
 pytestmark = pytest.mark.spark
@@ -67,3 +69,40 @@ def test_reading_on_spark(spark, tmp_path):
             assert bag(engine.archive("a").probe(3)) == Counter({r: n for r, n in want.items() if r[0] == 3})
             past = as_of // 2
             assert bag(engine.ask(f"SELECT * FROM q AS OF {past}")) == wanted(QUERIES[0], pushed, past)
+
+
+def test_large_questions_are_jobs(spark, tmp_path, monkeypatch):
+    """Runs are read by tasks at both levels, given up by time; partials of running queries answer, too."""
+
+    def dawdle(k):
+        import time
+
+        time.sleep(600)
+        return k
+
+    windrow.function("dawdle", dawdle, returns="bigint")
+    monkeypatch.setattr(ask_parts, "LARGE", 0)
+    monkeypatch.setattr(ask_parts, "PIECE", 2000)
+    with windrow.Engine(runtime="spark", spark=spark, home=tmp_path / "home", partitions=2) as engine:
+        engine.execute(f"{STREAM} CREATE QUERY sums AS SELECT SUM(v) AS s FROM s [RANGE 120 SLIDE 5]")
+        engine.start()
+        pushed = []
+        for _ in range(3):
+            pushed.append(batch(len(pushed), 400))
+            engine.push("s", pushed[-1])
+            engine.drain()
+        asked = [(QUERIES[0], "pieces in tasks"), ("SELECT COUNT(*) AS n, AVG(v) AS a FROM s [RANGE 25]", "sums")]
+        for query, read in asked:
+            for isolation in ("snapshot", "latest"):
+                found = engine.ask(query, isolation=isolation)
+                meta = found.schema.metadata
+                assert meta[b"windrow.from"].decode().endswith(read)
+                assert meta[b"windrow.isolation"].decode() == isolation
+                assert bag(found) == wanted(query, pushed, int(meta[b"windrow.as_of"]))
+        with pytest.raises(RuntimeFailure, match="took longer than 2 s"):
+            engine.ask("SELECT SUM(dawdle(k)) AS s FROM s [RANGE 100]", timeout=2)
+        engine.push("s", batch(len(pushed), 400))
+        engine.drain(60)
+        assert engine.runtime.ticker.frontier > 30
+        running = spark.sparkContext.statusTracker().getActiveJobsIds()
+        assert running == []  # what was given up takes no core

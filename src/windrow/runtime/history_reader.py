@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.order import encode
-from windrow.operators.elements import INF, Elements, Int64s, concat, one
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, one
 from windrow.operators.history import TS
 from windrow.operators.state.run import Run, ints
 from windrow.operators.state.zones import Code, zones_of
-from windrow.plan.nodes import Filter, Node, Scan, Window, WindowKind, walk
+from windrow.plan.nodes import Filter, Node, Scan, TableScan, Window, WindowKind, walk
 from windrow.runtime import pruning
 from windrow.sharing.conditions import Condition
 
@@ -35,6 +35,11 @@ class HistoryFigures:
     rows: int = 0
     bytes: int = 0
     of_bytes: int = 0
+
+    def add(self, other: HistoryFigures) -> None:
+        """Count what another has read."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,22 @@ def span_of(run: Run) -> tuple[int, int]:
 def youngest_first(runs: Sequence[Run]) -> list[Run]:
     """Runs in the order in which their sub-windows will be overwritten last (algorithm 8)."""
     return sorted((r for r in runs if r.table.num_rows), key=lambda r: span_of(r)[::-1], reverse=True)
+
+
+def to_read(run: Run, wish: ScanWish, frontier: int) -> int:
+    """About how many bytes of a run a scan will read, as its zones tell."""
+    first, last = span_of(run)
+    if last <= frontier - wish.size or first > frontier:
+        return 0
+    zones, columns = zones_of(run), (len(wish.names) + 1) / run.table.num_columns
+    share = 1.0 if zones is None else float(pruning.blocks(wish.conditions, zones, wish.names).mean())
+    return int(run.nbytes * columns * share)
+
+
+def table_rows(node: TableScan, table: pa.Table) -> Elements:
+    """The rows of a table: they have always been there."""
+    columns = {internal: one(table.column(column)) for internal, column, _ in node.columns}
+    return Elements.positive(np.full(table.num_rows, BEGINNING), INF, columns)
 
 
 def rows_of(run: Run, wish: ScanWish, frontier: int, figures: HistoryFigures) -> Elements:

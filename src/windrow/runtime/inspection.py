@@ -6,7 +6,7 @@ A durable state is read from the newest manifest, which nobody waits for; withou
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,9 @@ from windrow.runtime import view
 from windrow.runtime.program import QueryProgram
 from windrow.runtime.turn import Turns
 from windrow.runtime.view import StateReader, StoredState, View
+from windrow.sharing.covering import Covering
 from windrow.sharing.plans.explain import sharing_of_continuous
+from windrow.sharing.recognise import Recognised
 
 
 class Inspection(Turns):
@@ -75,6 +77,14 @@ class Inspection(Turns):
     def table(self, name: str) -> pa.Table:
         """What a table holds."""
         return self.declared.tables[name].reading.table
+
+    def covering(self, asked: Recognised, state: StateReader) -> tuple[str, Covering] | None:
+        """The family, and its member, whose partials in a state have most of a question's window."""
+        return self.ticker.sharing.covering(asked, state.frontier, state.clocks)
+
+    def map(self, work: Callable[[Any], Any], values: Sequence[Any], check: Callable[[], None]) -> list[Any]:
+        """What a function gives for each value, computed by tasks that leave half of the cores to ticks."""
+        return self.job.map(work, values, check, max(1, self.job.parallelism // 2))
 
     def joins(self, query: str) -> list[dict[str, Any]]:
         """What the joins of a running query do, and why."""

@@ -57,8 +57,14 @@ class Job(Protocol):
     def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
         """In how many tasks each stream would be read."""
 
-    def map(self, work: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
-        """What a function gives for each value, computed by tasks beside ticks; values and results are small."""
+    def map(
+        self, work: Callable[[Any], Any], values: Sequence[Any],
+        check: Callable[[], None] | None = None, at_once: int | None = None,
+    ) -> list[Any]:  # fmt: skip
+        """What a function gives for each value, computed by tasks beside ticks; values and results are small.
+
+        `check` is called meanwhile, and raises what ends the work; `at_once`: the most tasks at a time.
+        """
 
     def state(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:
         """The state that tasks hold and no store does."""
@@ -89,8 +95,16 @@ class LocalJob:
     def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
         return dict.fromkeys(rows, 1)
 
-    def map(self, work: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
-        return list(map(work, values))
+    def map(
+        self, work: Callable[[Any], Any], values: Sequence[Any],
+        check: Callable[[], None] | None = None, at_once: int | None = None,
+    ) -> list[Any]:  # fmt: skip
+        found = []
+        for value in values:
+            if check is not None:
+                check()
+            found.append(work(value))
+        return found
 
     def state(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:
         return self.memory.slots()

@@ -23,6 +23,9 @@ from windrow.errors import UnsupportedError
 from windrow.optimize import optimize
 from windrow.plan.nodes import QueryPlan, Scan, StreamOp
 from windrow.runtime.history_reader import ScanWish, wishes
+from windrow.runtime.split import SplitPlan, split
+from windrow.sharing.covering import as_member
+from windrow.sharing.recognise import Recognised
 
 KEPT = 500
 """Plans kept for texts that come again."""
@@ -41,12 +44,17 @@ class Extra:
 
 @dataclass(frozen=True)
 class QuestionPlan:
-    """A question as it is computed. `running`: the registered query that computes just this."""
+    """A question as it is computed. `running`: the registered query that computes just this.
+
+    `how`: how it splits by run, unless it does not; `asked`: the aggregate that running queries may have partials of.
+    """
 
     query: OneTimeQuery
     wishes: Mapping[Scan, ScanWish]
     running: str | None
     extras: Mapping[str, Extra]
+    how: SplitPlan | None = None
+    asked: Recognised | None = None
 
 
 class QuestionPlans:
@@ -97,7 +105,11 @@ class QuestionPlans:
             raise UnsupportedError(
                 "a one-time query has no stream operator and no SLIDE", hint="it is answered once, as of now"
             )
-        return QuestionPlan(query, wishes(query.plan.root), self._running(query.plan), extras)
+        found = QuestionPlan(query, wishes(query.plan.root), self._running(query.plan), extras)
+        how = None if found.running is not None else split(query.plan)
+        if how is None or how.scan not in found.wishes:
+            return found
+        return replace(found, how=how, asked=None if how.aggregate is None else as_member(query.plan))
 
     def _running(self, plan: QueryPlan) -> str | None:
         for key, query in self.relations.items():

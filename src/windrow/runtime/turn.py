@@ -332,7 +332,7 @@ class Turns:
         manifest = self.ticker.manifest
         if self.store.runs.durable:
             return StoredState(self.store.runs, manifest)
-        return InMemoryState(manifest.tick, self.ticker.frontier, dict(self.job.state()))
+        return InMemoryState(manifest.tick, self.ticker.frontier, dict(self.job.state()), manifest.clocks)
 
 
 def _of_stream(failure: WindrowError, stream: Stream) -> WindrowError:

@@ -25,7 +25,7 @@ from windrow.plan.nodes import Emit, QueryPlan, Scan, StreamOp
 from windrow.runtime.program import QueryProgram
 from windrow.runtime.task_state import WAITING
 from windrow.store.manifest import Manifest, SlotKey
-from windrow.store.runs import RunPlace
+from windrow.store.runs import RunPlace, RunRef
 
 
 class StateReader(Protocol):
@@ -39,8 +39,19 @@ class StateReader(Protocol):
     def frontier(self) -> int:
         """How far answers are complete."""
 
+    @property
+    def clocks(self) -> Mapping[str, int]:
+        """The clocks that have begun, and when."""
+
+    @property
+    def run_place(self) -> RunPlace | None:
+        """Where tasks read the runs that `references` names."""
+
     def slots(self, query: str) -> Iterator[tuple[str, tuple[Run, ...]]]:
         """The state of a query in all its tasks."""
+
+    def references(self, query: str) -> Mapping[str, RunRef]:
+        """By uid, those of its runs that other processes can read."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +69,21 @@ class StoredState:
     def frontier(self) -> int:
         return BEGINNING if self.manifest.frontier is None else self.manifest.frontier
 
+    @property
+    def clocks(self) -> Mapping[str, int]:
+        return self.manifest.clocks
+
+    @property
+    def run_place(self) -> RunPlace:
+        return self.store
+
     def slots(self, query: str) -> Iterator[tuple[str, tuple[Run, ...]]]:
         for (_, _, owner, slot), refs in self.manifest.runs.items():
             if owner == query:
                 yield slot, tuple(self.store.read(r) for r in refs)
+
+    def references(self, query: str) -> Mapping[str, RunRef]:
+        return {r.uid: r for (_, _, owner, _), refs in self.manifest.runs.items() if owner == query for r in refs}
 
 
 @dataclass(frozen=True)
@@ -71,11 +93,16 @@ class InMemoryState:
     tick: int
     frontier: int
     held: Mapping[SlotKey, tuple[Run, ...]]
+    clocks: Mapping[str, int]
+    run_place: None = None
 
     def slots(self, query: str) -> Iterator[tuple[str, tuple[Run, ...]]]:
         for (_, _, owner, slot), runs in self.held.items():
             if owner == query:
                 yield slot, runs
+
+    def references(self, query: str) -> Mapping[str, RunRef]:
+        return {}
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class Edges:
     """Windows of owners `0..owners - 1`."""
 
     def __init__(self, windows: Iterable[tuple[int, SlideWindow]], owners: int, technique: str = PAIRED) -> None:
-        listed = sorted({(o, *cut) for o, w in windows for cut in _cuts(w, technique)})
+        listed = sorted({(o, *cut) for o, w in windows for cut in window_cuts(w, technique)})
         self.owners = owners
         table = np.array(listed, np.int64).reshape(-1, 3)
         self._owner, self._step, self._offset = table[:, 0], table[:, 1], table[:, 2]
@@ -57,7 +57,8 @@ class Edges:
         return np.repeat(self._owner, len(times)), np.concatenate(found)
 
 
-def _cuts(window: SlideWindow, technique: str) -> list[tuple[int, int]]:
+def window_cuts(window: SlideWindow, technique: str) -> list[tuple[int, int]]:
+    """Where a window cuts its stream: at every `k * step + offset`, for each (step, offset)."""
     phase = window.phase
     if technique == PANED:
         return [(gcd(window.range, window.slide), phase)]

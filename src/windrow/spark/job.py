@@ -24,7 +24,6 @@ import pickle
 import shutil
 import tempfile
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,17 +40,14 @@ from windrow.runtime.stage import Stage
 from windrow.runtime.task_state import TaskMemory
 from windrow.runtime.wire import SCHEMA, Spool, decode_table, encode_table, pack, unpack
 from windrow.sources.protocol import Available, Piece, Report
+from windrow.spark.collecting import GIVEN, collected, mapped
 from windrow.spark.shipping import ShippedDeployment, Shipping
-from windrow.spark.unwrap import lost, unwrap, workers_lost
 from windrow.store.manifest import SlotKey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LOG = logging.getLogger("windrow.engine")
-
-ATTEMPTS = 4
-"""How often the job of a tick is run when workers go away."""
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -63,9 +59,6 @@ MANY_BYTES = 16 << 20
 
 SMALL_STATE = 32 << 20
 """Bytes of state, up to which a tick may be one task."""
-
-GIVEN = pa.schema([("given", pa.binary())])
-"""Rows that the driver has, as they go through the JVM."""
 
 _Given = tuple[str, str | None, Any]
 """A stream, whom its rows are for (None: everybody), and a piece or rows."""
@@ -146,7 +139,7 @@ class SparkJob:
     def _received(self, envelopes: DataFrame) -> list[Envelope]:
         """Run a job; what its tasks send to the driver."""
         try:
-            return list(unpack(_collected(envelopes).to_batches(), self._spool))
+            return list(unpack(collected(envelopes).to_batches(), self._spool))
         finally:
             if self._spool is not None:
                 self._spool.clear()
@@ -165,20 +158,11 @@ class SparkJob:
         given = _packed([(f.stream, f.only, part) for f in feeds for part in _parts(f)])
         return self.spark.range(0, 1, 1, 1).mapInArrow(_whole_task(shipped, given, stages), self._schema)
 
-    def map(self, work: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
-        """What a function gives for each value, computed by tasks; values and results are small."""
-        from pyspark import cloudpickle
-
-        packed = [cloudpickle.dumps((work, value)) for value in values]  # type: ignore[no-untyped-call]
-        if not packed:
-            return []
-        numbers = self.spark.range(0, len(packed), 1, min(len(packed), 4 * self.parallelism))
-        try:
-            done = numbers.mapInArrow(_work_task(packed), self._given).toArrow()
-        except Exception as error:
-            raise unwrap(error) from error
-        found: dict[int, Any] = dict(pickle.loads(row.as_buffer()) for row in done.column("given"))
-        return [found[i] for i in range(len(packed))]
+    def map(
+        self, work: Callable[[Any], Any], values: Sequence[Any],
+        check: Callable[[], None] | None = None, at_once: int | None = None,
+    ) -> list[Any]:  # fmt: skip
+        return mapped(self.spark, self._given, work, values, at_once or 4 * self.parallelism, check)
 
     def _envelopes(self, feeds: Sequence[Feed], shipped: _Shipped) -> DataFrame:
         """What the tasks of stage 0 send: one task for each share of the pieces, and for each share of the driver's own
@@ -218,21 +202,6 @@ class SparkJob:
 
     def close(self) -> None:
         self._shipping.close()
-
-
-def _collected(envelopes: DataFrame) -> pa.Table:
-    """Run a job; again if Python workers or executors went away: nothing has happened until a manifest names it."""
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            return envelopes.toArrow()
-        except Exception as error:
-            if not lost(error):
-                raise unwrap(error) from error
-            LOG.warning("workers of Spark went away while a tick was computed, time %d of %d", attempt, ATTEMPTS)
-            if attempt == ATTEMPTS:
-                raise workers_lost(error, attempt) from error
-            time.sleep(0.25 * 2**attempt)
-    raise AssertionError
 
 
 def _parts(given: Feed) -> Sequence[Any]:
@@ -296,17 +265,6 @@ def _given_task(shipped: _Shipped) -> Task:
 def _pieces_task(shipped: _Shipped, shares: Sequence[bytes]) -> Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _fed(shipped, [shares[i] for batch in batches for i in batch["id"].to_pylist()])
-
-    return run
-
-
-def _work_task(packed: Sequence[bytes]) -> Task:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                work, value = pickle.loads(packed[number])
-                made = pickle.dumps((number, work(value)))
-                yield pa.RecordBatch.from_arrays([pa.array([made], pa.binary())], schema=GIVEN)
 
     return run
 

@@ -51,14 +51,14 @@ class MergeableAggregate:
     ) -> None:
         self.keys, self.aggregations, self._types = tuple(keys), tuple(aggregations), types
         linear = [a for a in aggregations if a.kind in LINEAR and a.column is not None]
-        self._summed = {
+        self.summed = {
             str(a.column): (
                 any(o.kind != "count" for o in linear if o.column == a.column),
                 any(o.kind in MOMENTS for o in linear if o.column == a.column),
             )
             for a in linear
         }
-        self._best = {(str(a.column), a.kind == "min") for a in aggregations if a.kind in EXTREMES}
+        self.best = {(str(a.column), a.kind == "min") for a in aggregations if a.kind in EXTREMES}
 
     def part(self, columns: Mapping[str, pa.Array], length: int) -> Partial:
         """The groups of some rows."""
@@ -67,34 +67,38 @@ class MergeableAggregate:
         count = len(first) if keys else 1  # without keys there is one group, rows or not
         cells = Cells(group, np.ones(length, np.int8), count)
         lanes = {}
-        for name, wanted in self._summed.items():
+        for name, wanted in self.summed.items():
             sums = Sums(self._types[name], *wanted)
             lanes[name] = (sums, sums.lift(columns[name], cells))
         return Partial(
             tuple(k.take(pa.array(first)) for k in keys),
             np.bincount(group, minlength=count).astype(np.int64),
             {name: (sums.layout, sums.canonical(matrix)) for name, (sums, matrix) in lanes.items()},
-            {(name, least): _best(columns[name], group, count, least) for name, least in self._best},
+            {(name, least): _best(columns[name], group, count, least) for name, least in self.best},
         )
 
+    def empty(self) -> Partial:
+        """The groups of no rows."""
+        return self.part({name: pa.array([], type_) for name, type_ in self._types.items()}, 0)
+
     def merged(self, parts: Sequence[Partial]) -> Partial:
-        """The groups of all rows of some parts; at least one."""
+        """The groups of all rows of some parts, at least one; of several, each may have a group more than once."""
         if len(parts) == 1:
             return parts[0]
-        sizes = [len(p.rows) for p in parts]
         keys = [concat_arrays([p.keys[i] for p in parts]) for i in range(len(self.keys))]
-        group, first = factorize(keys, sum(sizes))
+        rows = np.concatenate([p.rows for p in parts])
+        group, first = factorize(keys, len(rows))
         count = len(first) if keys else 1
-        rows = np.zeros(count, np.int64)
-        np.add.at(rows, group, np.concatenate([p.rows for p in parts]))
-        best = {key: _best(concat_arrays([p.best[key] for p in parts]), group, count, key[1]) for key in self._best}
-        lanes = {name: self._added(name, [p.lanes[name] for p in parts], group, count) for name in self._summed}
-        return Partial(tuple(k.take(pa.array(first)) for k in keys), rows, lanes, best)
+        total = np.zeros(count, np.int64)
+        np.add.at(total, group, rows)
+        best = {key: _best(concat_arrays([p.best[key] for p in parts]), group, count, key[1]) for key in self.best}
+        lanes = {name: self._added(name, [p.lanes[name] for p in parts], group, count) for name in self.summed}
+        return Partial(tuple(k.take(pa.array(first)) for k in keys), total, lanes, best)
 
     def _added(
         self, name: str, parts: Sequence[tuple[SumLanes, Int64s]], group: Int64s, count: int
     ) -> tuple[SumLanes, Int64s]:
-        sums = Sums(self._types[name], *self._summed[name])
+        sums = Sums(self._types[name], *self.summed[name])
         for layout, _ in parts:
             sums.widen(layout)
         matrix = np.zeros((count, sums.layout.width), np.int64)
