@@ -15,12 +15,14 @@ import windrow
 from windrow.catalog import Catalog
 from windrow.engine.script import bind_script
 from windrow.optimize import optimize
-from windrow.runtime.deadlines import Deadline, DeadlineProgram, DeadlineRecord, Deadlines, evaluated
+from windrow.runtime.deadline_program import Deadline, DeadlineProgram, evaluated
+from windrow.runtime.deadlines import DeadlineRecord, Deadlines
 from windrow.runtime.evaluation_costs import EvaluationCosts, RunCost
 from windrow.runtime.job import Feed
 from windrow.runtime.tick import Ticker
 from windrow.schedule.technique import Joint
 from windrow.sharing.member import Spent
+from windrow.sharing.query_group import HeldInstants
 from windrow.store.store import Store
 from windrow.testing import assert_same
 
@@ -106,6 +108,45 @@ def test_under_overload_answers_are_late_but_exact_and_nothing_is_shed() -> None
     running.stop()
 
 
+EVERY_MULTIPLE = {
+    "SELECT ISTREAM(g, count(*)) FROM r [RANGE 9 SLIDE AT MOST 4] GROUP BY g": "it answers with changes",
+    "SELECT DSTREAM(sum(a)) FROM r [RANGE 9 SLIDE AT MOST 4]": "it answers with changes",
+    "SELECT DISTINCT count(*) AS n FROM r [RANGE 9 SLIDE AT MOST 4] GROUP BY g": "it compares the rows of its answer",
+    "SELECT DISTINCT g FROM r [RANGE 9 SLIDE AT MOST 4]": "it is no aggregate of one window",
+    "SELECT g, a FROM r [RANGE 9 SLIDE AT MOST 4]": "it is no aggregate of one window (quantise)",
+    "SELECT g, a FROM r [RANGE 9 SLIDE AT MOST 4] ORDER BY a LIMIT 2": "",
+    "SELECT g, a, rank() OVER (PARTITION BY g ORDER BY a) AS n FROM r [RANGE 9 SLIDE AT MOST 4]": "",
+    "SELECT r.g FROM r [RANGE 9 SLIDE AT MOST 4] WHERE NOT EXISTS "
+    "(SELECT 1 FROM q [RANGE 9 SLIDE AT MOST 4] WHERE q.g = r.g AND q.a > r.a)": "",
+    "SELECT count(*) AS n FROM r [RANGE 9 SLIDE AT MOST 4] LEFT JOIN q [RANGE 9 SLIDE AT MOST 4] ON r.a = q.a": "",
+    "SELECT count(*) AS n FROM r [RANGE 9 SLIDE AT MOST 4], q [RANGE 9 SLIDE AT MOST 4] WHERE r.a = q.a AND r.g < q.g":
+        "it compares columns of both streams",
+    "SELECT r.a FROM r [RANGE 9 SLIDE AT MOST 4], q [RANGE 9 SLIDE AT MOST 4] WHERE r.a = q.a":
+        "it is no aggregate of a join",
+    "SELECT frequent(a, 4) AS f FROM r [RANGE 8 SLIDE AT MOST 4]":
+        "its basic windows are its periods, which must not move (SLIDE AT MOST)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EVERY_MULTIPLE)
+def test_what_cannot_be_late_is_answered_at_every_multiple_and_says_so(text: str) -> None:
+    """Other kinds of periodic queries fall back on their multiples, whatever the budget; status has the reason."""
+    script = f"{DECLARED} CREATE STREAM q (ts BIGINT, g BIGINT, a BIGINT) TIMESTAMP BY ts; CREATE QUERY x AS {text}"
+    streams = {"r": rows(1, 33), "q": rows(1, 33)}
+    running = windrow.Engine(runtime="local", tick_budget="1 us")
+    running.execute(script)
+    running.start()
+    for first in range(1, 33, 8):
+        for stream in "rq":
+            running.push(stream, rows(first, first + 8))
+    running.advance(32)
+    assert_same(running["x"].results(), windrow.run(script, streams, runtime="local", until=32)["x"])
+    status = running.status()["queries"]["x"]["deadline"]
+    assert (status["scheduled"], status["period"], status["done"], status["late"]) == (False, 4, 32, 0)
+    assert EVERY_MULTIPLE[text] in status["why"]
+    running.stop()
+
+
 def test_a_home_remembers_how_far_queries_were_evaluated(tmp_path: Path) -> None:
     """An engine that is started anew repeats no answer and goes on where deadlines stood."""
     want, home, parts = whole(), str(tmp_path / "home"), dict[str, list[pa.Table]]()
@@ -155,8 +196,8 @@ def test_lateness_is_what_lies_between() -> None:
     """A query of period 5 that is evaluated at 10, and when time has come to 27 for 25, was late by 12 and says so."""
     deadlines = Deadlines()
     deadlines.add("q", record(5))
-    deadlines.ran({"q": (2, 1, 0)}, [{"q": Spent(0, 1, 0.5)}], 10, 8)
-    deadlines.ran({"q": (5, 1, 0)}, [{"q": Spent(0, 1, 0.25)}, {"q": Spent(0, 1, 0.5)}], 27, 23)
+    deadlines.ran({"q": HeldInstants(2, 1, 0, 5)}, {"q": Spent(0, 1, 0.5)}, 10, 8)
+    deadlines.ran({"q": HeldInstants(5, 1, 0, 5)}, {"q": Spent(0, 1, 0.5)}, 27, 23)
     status = deadlines.status("q", 32)
     assert status is not None
     assert (status["done"], status["due"], status["late"]) == (25, 30, 2)
@@ -179,7 +220,7 @@ def test_costs_are_those_of_the_runs(read: float, finish: float, runs: list[tupl
     """What runs like those that were seen will take is foretold, whether or not the two parts can be told apart."""
     costs = EvaluationCosts()
     for depth, answers in runs:
-        costs.observe([{"g": Spent(depth, answers, read * depth + finish * answers)}])
+        costs.observe({"g": Spent(depth, answers, read * depth + finish * answers)})
     found = costs.groups["g"]
     assert found.read >= 0 and found.finish >= 0
     if len({d / a for d, a in runs}) == 1:
@@ -213,14 +254,14 @@ def test_what_is_evaluated(
     everything = evaluated(DeadlineProgram.of(found, cost, None, previous, joint), frontier, starts)
     assert chosen.keys() <= everything.keys()
     assert bool(chosen) == bool(everything)
-    for name, (first, count, run) in chosen.items():
+    for name, (first, count, run, _) in chosen.items():
         last = (first + count - 1) * found[name].period
         assert count > 0 and last <= frontier < last + found[name].period
         assert count == 1 or first * found[name].period > previous
         assert first * found[name].period > (-1 if found[name].done is None else found[name].done)
         assert run == everything[name][2]
     runs: dict[int, list[str]] = {}
-    for name, (_, _, run) in everything.items():
+    for name, (_, _, run, _) in everything.items():
         runs.setdefault(run, []).append(name)
     for members in runs.values():
         assert len({found[n].group for n in members}) == 1
@@ -251,7 +292,7 @@ def test_nobody_starves(
         chosen = evaluated(DeadlineProgram.of(found, cost, allowance, previous, joint), frontier, starts)
         for name in due.keys() - chosen.keys():
             waits[name] += chosen
-        for name, (first, count, _) in chosen.items():
+        for name, (first, count, _, _) in chosen.items():
             waits[name] = []
             q = found[name]
             found[name] = Deadline(q.period, (first + count - 1) * q.period, q.group, q.depth)

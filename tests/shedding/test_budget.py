@@ -52,7 +52,7 @@ class Loaded:
     def __init__(self, *queries: str, **options: object) -> None:
         self.engine = windrow.Engine("local", **options)  # type: ignore[arg-type]
         self.now, self.kept, self.took = 0.0, [], []
-        self.engine.runtime._stopwatch = lambda: self.now
+        self.engine.runtime.measure_by(lambda: self.now)
         run = self.engine.runtime.job.run
 
         def timed(*given):  # type: ignore[no-untyped-def]

@@ -1,169 +1,34 @@
-"""Deadlines of a live engine: which queries with SLIDE AT MOST are evaluated in a tick, and together (thesis 8.4).
+"""Deadlines of a live engine, on the driver: what is known of every query with SLIDE AT MOST, and what status says.
 
-A query with a deadline is evaluated at multiples of its period, as one with a period is, while there is time. When the
-budget of a tick does not suffice for all that are due, they are taken in the order of their deadlines, each at the
-newest multiple only: what lies before it is skipped, nothing that is answered is wrong, and every answer carries the
-instant for which it is exact. Who has to wait is late, and the first of the next tick; so nobody starves.
+Before a tick `program` says which of them there are, what runs cost and how many seconds there are for them; after it
+`ran` takes in what was evaluated. A query that cannot be late is evaluated at every multiple, and `unscheduled` has the
+reason.
 
-    d = 0   due in this tick        d < 0   late: due before, and not yet evaluated
+Over a join, queries that read one synopsis are evaluated, when they are late, at multiples of what all their periods
+and windows have in common: its grid. The synopsis is cut there, so it must not be much finer than windows are; else it
+is each query's own period. A grid that becomes finer serves a window when all that it holds came since.
 
-The technique says which of a group (queries that one pass answers, `cost_group`) run together with the one that is
-chosen: none but its sub-group, those with the same d, those that are late, or all that are late or due.
-
-Law: of the multiples up to the frontier before, only the newest is ever evaluated in this tick. State must be kept for
-one period longer than windows need, so that this one can be. `evaluated` is a pure function of what the driver ships
-and the frontier, so that all tasks and the driver decide alike. Cost: an array operation over all queries with
-deadlines, and a step for each that is due; nothing without a budget.
+Cost: a record per query; nothing for queries without deadlines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Any
 
-import numpy as np
-
 from windrow.errors import WindrowError
-from windrow.operators.elements import BEGINNING, INF, Int64s
+from windrow.operators.elements import BEGINNING
+from windrow.runtime.deadline_program import Deadline, DeadlineProgram
 from windrow.runtime.evaluation_costs import EvaluationCosts, RunCost
 from windrow.schedule.arrival import period_on_arrival
-from windrow.schedule.technique import BY_NAME, HYBRID_LATE_PENDING, Joint, Technique
+from windrow.schedule.technique import BY_NAME, HYBRID_LATE_PENDING, Technique
 from windrow.sharing.member import Spent
-from windrow.sharing.query_group import Instants
+from windrow.sharing.query_group import HeldInstants
 
-
-@dataclass(frozen=True)
-class Deadline:
-    """A query's period, the instant it was evaluated for last, the group it runs with, and the length of its window."""
-
-    period: int
-    done: int | None = None
-    group: str = ""
-    depth: int = 0
-    clock: str = ""  # under which name it starts, if not its own
-
-
-@dataclass(frozen=True)
-class DeadlineProgram:
-    """All queries with deadlines, by name in lower case, as arrays, and the seconds there are; None: what it takes."""
-
-    names: tuple[str, ...]
-    clocks: tuple[str, ...]
-    period: Int64s
-    done: Int64s
-    group: Int64s  # the number of the group
-    depth: Int64s
-    costs: tuple[RunCost, ...]  # by group
-    allowance: float | None = None
-    previous: int = BEGINNING  # the frontier before this tick
-    joint: Joint = Joint.PENDING
-
-    @staticmethod
-    def of(
-        queries: Mapping[str, Deadline], costs: Mapping[str, RunCost], allowance: float | None = None,
-        previous: int = BEGINNING, joint: Joint = Joint.PENDING,
-    ) -> DeadlineProgram:  # fmt: skip
-        """The program of some queries, and of what runs of their groups cost."""
-        groups = {g: i for i, g in enumerate(dict.fromkeys(q.group for q in queries.values()))}
-        return DeadlineProgram(
-            tuple(queries),
-            tuple(q.clock or name for name, q in queries.items()),
-            np.array([q.period for q in queries.values()], np.int64),
-            np.array([BEGINNING if q.done is None else q.done for q in queries.values()], np.int64),
-            np.array([groups[q.group] for q in queries.values()], np.int64),
-            np.array([q.depth for q in queries.values()], np.int64),
-            tuple(costs.get(g, RunCost()) for g in groups),
-            allowance, previous, joint,
-        )  # fmt: skip
-
-
-def evaluated(program: DeadlineProgram, frontier: int, starts: Mapping[str, int]) -> dict[str, Instants]:
-    """At which multiples of their periods queries are evaluated by `frontier`; those that wait are left out.
-
-    >>> two = {"a": Deadline(5, 10, "a"), "b": Deadline(3, 9, "b")}
-    >>> costs = {"a": RunCost(finish=1.0), "b": RunCost(finish=1.0)}
-    >>> evaluated(DeadlineProgram.of(two, costs), 20, {"a": 0, "b": 0})
-    {'b': (4, 3, 0), 'a': (3, 2, 1)}
-    >>> evaluated(DeadlineProgram.of(two, costs, 1.5), 20, {"a": 0, "b": 0})
-    {'b': (6, 1, 0)}
-    """
-    due = _due(program, frontier, starts)
-    everything = list(_runs(program, due))
-    needed = sum(_cost(program, due, run) for run in everything)
-    if program.allowance is None or needed <= program.allowance:
-        return {due.names[i]: (due.first[i], due.count[i], k) for k, run in enumerate(everything) for i in run}
-    found: dict[str, Instants] = {}
-    newest = due.newest()
-    left = program.allowance
-    for k, run in enumerate(everything):
-        cost = _cost(program, newest, run)
-        if found and cost > left:
-            break
-        left -= cost
-        found |= {due.names[i]: (newest.first[i], 1, k) for i in run}
-    return found
-
-
-@dataclass(frozen=True)
-class _Due:
-    """Queries that are due: their places in the program, the multiples, and d."""
-
-    at: list[int]
-    names: list[str]
-    first: list[int]
-    count: list[int]
-    left: list[int]
-
-    def newest(self) -> _Due:
-        """The newest multiple of each."""
-        newest = [first + count - 1 for first, count in zip(self.first, self.count, strict=True)]
-        return _Due(self.at, self.names, newest, [1] * len(newest), self.left)
-
-
-def _due(program: DeadlineProgram, frontier: int, starts: Mapping[str, int]) -> _Due:
-    begin = np.array([starts.get(clock, INF) for clock in program.clocks], np.int64)
-    undone = np.maximum(begin - 1, program.done) // program.period + 1
-    last = frontier // program.period
-    at = np.flatnonzero((last >= undone) & (begin <= frontier))
-    fresh = np.minimum(last, program.previous // program.period + 1)
-    first = np.maximum(undone, fresh)[at]
-    deadline = (undone * program.period)[at]
-    left = np.where(deadline > program.previous, 0, deadline - program.previous - 1)
-    order = np.lexsort((program.done[at], left))
-    at, first, left = at[order], first[order], left[order]
-    names = [program.names[i] for i in at.tolist()]
-    return _Due(at.tolist(), names, first.tolist(), (last[at] - first + 1).tolist(), left.tolist())
-
-
-def _runs(program: DeadlineProgram, due: _Due) -> Iterator[list[int]]:
-    """Joint runs, the earliest deadline first, as places among those that are due."""
-    group, period = program.group[due.at].tolist(), program.period[due.at].tolist()
-    members: dict[int, list[int]] = {}
-    for i, g in enumerate(group):
-        members.setdefault(g, []).append(i)
-    taken: set[int] = set()
-    for i, g in enumerate(group):
-        if i in taken:
-            continue
-        least = due.left[i]
-        most = {Joint.LATE: -1, Joint.PENDING: 0}.get(program.joint, least) if least < 0 else least
-        run = [
-            j
-            for j in members[g]
-            if j not in taken and due.left[j] <= most and (program.joint is not Joint.NONE or period[j] == period[i])
-        ]
-        taken.update(run)
-        members[g] = [j for j in members[g] if j not in taken]
-        yield run
-
-
-def _cost(program: DeadlineProgram, due: _Due, run: list[int]) -> float:
-    cost = program.costs[program.group[due.at[run[0]]]]
-    times = max(due.count[i] for i in run)
-    return cost.read * times * int(program.depth[[due.at[i] for i in run]].max()) + cost.finish * sum(
-        due.count[i] for i in run
-    )
+MOST_CUTS = 1024
+"""Into how many parts a grid may cut the longest window that is read on it."""
 
 
 def technique_of(name: str) -> Technique:
@@ -195,6 +60,9 @@ class DeadlineRecord:
     latest: int = 0  # the most of all
     waited: int = 0  # the sum of all
     clock: str = ""  # under which name it starts, if not its own
+    synopsis: Hashable = None  # the synopsis over a join that it reads; None: it reads one stream
+    grid: int = 0
+    fine: int = BEGINNING  # from here on the grid serves it
 
 
 @dataclass
@@ -205,6 +73,8 @@ class Deadlines:
     technique: Technique = HYBRID_LATE_PENDING
     records: dict[str, DeadlineRecord] = field(default_factory=dict)
     costs: EvaluationCosts = field(default_factory=EvaluationCosts)
+    unscheduled: dict[str, tuple[int, str]] = field(default_factory=dict)  # periods of those never late, and why
+    _grids: dict[Hashable, int] = field(default_factory=dict)
     _rest: float | None = None  # seconds of a tick without them
     _free: int = BEGINNING  # up to here everything was evaluated
 
@@ -214,10 +84,12 @@ class Deadlines:
     def add(self, name: str, record: DeadlineRecord) -> None:
         """Keep the deadlines of one more query."""
         self.records[name] = record
+        self.unscheduled.pop(name, None)
 
     def drop(self, name: str) -> None:
         """Forget a query."""
         self.records.pop(name, None)
+        self.unscheduled.pop(name, None)
 
     def period(self, group: str, period: int, depth: int) -> int:
         """The period at which a query that comes is to run, so that it meets others of its group; `depth`: it reads."""
@@ -235,30 +107,49 @@ class Deadlines:
         """
         if not self.records or self.budget is None:
             return None
-        queries = {n: Deadline(r.period, self.done(r), r.group, r.depth, r.clock) for n, r in self.records.items()}
+        self._cut(previous)
+        queries = {
+            n: Deadline(r.period, self.done(r), r.group, r.depth, r.clock, r.grid, r.fine)
+            for n, r in self.records.items()
+        }
         allowance = max(0.0, AIM * self.budget - (self._rest or 0.0)) if until is None else None
         return DeadlineProgram.of(queries, self.costs.groups, allowance, previous, self.technique.joint)
 
-    def ran(
-        self, found: Mapping[str, Instants], spent: Iterable[Mapping[str, Spent]], frontier: int, previous: int
-    ) -> None:
-        """Take in what a tick evaluated; `spent`: of each task, by group."""
+    def _cut(self, previous: int) -> None:
+        """The grids of all joins; one that becomes finer now cuts what comes after `previous`."""
+        readers: dict[Hashable, list[DeadlineRecord]] = {}
+        for record in self.records.values():
+            if record.synopsis is not None:
+                readers.setdefault(record.synopsis, []).append(record)
+        for synopsis, mine in readers.items():
+            grid = gcd(*(r.period for r in mine), *(r.depth for r in mine))
+            cut = max(r.depth for r in mine) <= MOST_CUTS * grid
+            finer = synopsis in self._grids and grid % self._grids[synopsis]
+            for record in mine:
+                if finer and record.grid:
+                    record.fine = previous + record.depth
+                record.grid = grid if cut else record.period
+            self._grids[synopsis] = grid
+        self._grids = {s: g for s, g in self._grids.items() if s in readers}
+
+    def ran(self, found: Mapping[str, HeldInstants], spent: Mapping[str, Spent], frontier: int, previous: int) -> None:
+        """Take in what a tick evaluated; `spent`: by group."""
         self.costs.observe(spent)
-        for name, (first, count, _) in found.items():
+        for name, at in found.items():
             record = self.records.get(name)
             if record is not None:
-                self._evaluated(record, first, count, frontier, previous)
+                self._evaluated(record, at, frontier, previous)
 
-    def _evaluated(self, record: DeadlineRecord, first: int, count: int, frontier: int, previous: int) -> None:
-        newest = (first + count - 1) * record.period
-        late, done = 0, self.done(record)
-        if done is not None:
-            record.skipped += (newest - done) // record.period - count
-            due = done + record.period
+    def _evaluated(self, record: DeadlineRecord, at: HeldInstants, frontier: int, previous: int) -> None:
+        newest, period = (at.first + at.times - 1) * at.step, record.period
+        late, due = 0, self.due(record)
+        if due is not None:
+            passed = newest // period - (due // period - 1)  # multiples since, with this one
+            record.skipped += max(0, passed - at.times)
             late = max(0, frontier - due) if due <= previous else 0
         record.late, record.latest, record.waited = late, max(record.latest, late), record.waited + late
-        record.on_time += count if late == 0 else count - 1
-        record.done, record.evaluations = newest, record.evaluations + count
+        record.on_time += at.times if late == 0 else at.times - 1
+        record.done, record.evaluations = newest, record.evaluations + at.times
 
     def free(self, frontier: int) -> None:
         """Everything was evaluated up to here."""
@@ -271,6 +162,11 @@ class Deadlines:
         free = self._free // record.period * record.period
         return free if record.done is None else max(free, record.done)
 
+    def due(self, record: DeadlineRecord) -> int | None:
+        """The multiple that is next: the one after that which a query was evaluated at, or nearest to."""
+        done = self.done(record)
+        return None if done is None else ((done + (record.period - 1) // 2) // record.period + 1) * record.period
+
     def observe(self, total: float, spent: float) -> None:
         """A tick is over: how long it took, and how much of that was for queries with deadlines."""
         rest = max(0.0, total - spent)
@@ -282,16 +178,27 @@ class Deadlines:
 
     def status(self, name: str, frontier: int | None) -> dict[str, Any] | None:
         """What a query's user may know of its deadlines; None if it has none. Times are in units of the clock."""
+        if name in self.unscheduled:
+            return self._unscheduled(name, frontier)
         record = self.records.get(name)
         if record is None:
             return None
-        done = self.done(record)
-        due = None if done is None else done + record.period
+        due = self.due(record)
         waits = 0 if due is None or frontier is None else max(0, frontier - due)
         cost = self.costs.groups.get(record.group, RunCost())
         return {
-            "period": record.period, "asked": record.asked, "done": done, "due": due, "late": waits,
+            "scheduled": True, "why": None,
+            "period": record.period, "asked": record.asked, "done": self.done(record), "due": due, "late": waits,
             "late_last": record.late, "late_most": record.latest, "late_sum": record.waited,
             "evaluations": record.evaluations, "on_time": record.on_time, "skipped": record.skipped,
             "seconds": round(cost.read * record.depth + cost.finish, 6),
+        }  # fmt: skip
+
+    def _unscheduled(self, name: str, frontier: int | None) -> dict[str, Any]:
+        """Of a query that is evaluated at every multiple, whatever that takes."""
+        period, why = self.unscheduled[name]
+        done = None if frontier is None else frontier // period * period
+        return {
+            "scheduled": False, "why": why, "period": period, "asked": period,
+            "done": done, "due": None if done is None else done + period, "late": 0,
         }  # fmt: skip

@@ -59,6 +59,23 @@ class _Fit:
         return alone if finish < 0 else RunCost(read, finish)
 
 
+def longest_by_stage(spent: Iterable[tuple[int, Mapping[str, Spent]]]) -> dict[str, Spent]:
+    """What each group took, given (stage, by group) of every task: in each stage the task in which it took longest.
+
+    >>> longest_by_stage([(1, {"g": Spent(9, 2, 0.5)}), (1, {"g": Spent(9, 2, 0.25)}), (2, {"g": Spent(0, 0, 1.0)})])
+    {'g': Spent(depth=9, answers=2, seconds=1.5)}
+    """
+    longest: dict[tuple[int, str], Spent] = {}
+    for stage, mine in spent:
+        for group, each in mine.items():
+            if (stage, group) not in longest or each.seconds > longest[stage, group].seconds:
+                longest[stage, group] = each
+    found: dict[str, Spent] = {}
+    for (_, group), each in sorted(longest.items()):
+        found[group] = found.get(group, Spent()) + each
+    return found
+
+
 @dataclass
 class EvaluationCosts:
     """The costs of all groups."""
@@ -66,14 +83,9 @@ class EvaluationCosts:
     groups: dict[str, RunCost] = field(default_factory=dict)
     _fits: dict[str, _Fit] = field(default_factory=dict)
 
-    def observe(self, spent: Iterable[Mapping[str, Spent]]) -> None:
-        """Take in what tasks of one tick spent: of each group, the task where it took longest."""
-        longest: dict[str, Spent] = {}
-        for mine in spent:
-            for group, each in mine.items():
-                if group not in longest or each.seconds > longest[group].seconds:
-                    longest[group] = each
-        for group, each in longest.items():
+    def observe(self, spent: Mapping[str, Spent]) -> None:
+        """Take in what each group spent in a tick."""
+        for group, each in spent.items():
             fit = self._fits.setdefault(group, _Fit())
             fit.add(each)
             self.groups[group] = fit.cost()

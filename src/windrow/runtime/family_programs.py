@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from windrow.runtime.member_blocks import FamilyPlace, MemberBlock, unique
-from windrow.sharing.joins.members import JoinSource
+from windrow.runtime.member_blocks import FamilyPlace, MemberBlock, has_deadline, unique
+from windrow.sharing.joins.members import JoinSource, join_cost_group
 from windrow.sharing.joins.readers import ResultGrouping
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.recognise import FamilySource
@@ -122,6 +122,16 @@ class JoinProgram:
         members = [m.query.member for m in self.members.values()]
         return tuple(dict.fromkeys(ResultGrouping(m.keys, m.counted) for m in members))
 
+    @cached_property
+    def late(self) -> dict[str, tuple[str, int]]:
+        """Members that may be held back: by name, their cost group, and how deep they read."""
+        queries = {n: m.query for n, m in self.members.items()}
+        return {
+            n: (join_cost_group(self.source, q.member), q.member.window.range)
+            for n, q in queries.items()
+            if has_deadline(q)
+        }
+
     def reads(self, side: int) -> frozenset[str]:
         """The columns of one side that somebody reads."""
         return self._reads[side]
@@ -132,4 +142,4 @@ class JoinProgram:
         return tuple(self.source.reads(side).union(*(m.reads(side) for m in members)) for side in (0, 1))
 
     def __getstate__(self) -> dict[str, object]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("groupings", "_reads")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("groupings", "late", "_reads")}

@@ -21,8 +21,9 @@ from typing import Any, overload
 import pyarrow as pa
 
 from windrow.operators.linear import Formula
-from windrow.plan.nodes import QueryPlan, StreamOp, WindowBounds
+from windrow.plan.nodes import WindowBounds
 from windrow.sharing.conditions import Condition
+from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.member import Member, UserCall
 from windrow.sharing.recognise import Recognised
 from windrow.sharing.spans import ValueSet
@@ -54,9 +55,9 @@ class FamilyPlace:
         self.uid, self.epoch, self.synopsis, self.query = uid or unique(), epoch, synopsis, query
 
 
-def has_deadline(plan: QueryPlan) -> bool:
+def has_deadline(query: Recognised | RecognisedJoin) -> bool:
     """Whether a query that shares can be answered late: its period is a deadline, and each answer is by itself."""
-    return plan.emit.at_most and plan.emit.op is StreamOp.RSTREAM
+    return query.plan.emit.at_most and query.chained
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,7 @@ class MemberBlock:
             if len(found) == MOST_CONDITIONS:
                 break
             found[query.member.condition] = None
-        late = tuple(n for n, m in members.items() if has_deadline(m.query.plan))
+        late = tuple(n for n, m in members.items() if has_deadline(m.query))
         columns = {c: t for each in read.values() for c, t in each.items()}
         return MemberBlock(unique(), members, columns, tuple(found), late)
 
@@ -194,7 +195,7 @@ def _like(query: Recognised) -> object:
     tested = tuple([tuple([a for a, _ in box]) for box in query.member.condition.boxes])
     plain = query.chained and not any(isinstance(x, WindowBounds) for x in _chain(query))
     own = "" if plain else query.plan.name
-    return (query.member.kind, tested, tuple(query.columns), query.shown, has_deadline(query.plan), own)
+    return (query.member.kind, tested, tuple(query.columns), query.shown, has_deadline(query), own)
 
 
 _chains: dict[int, tuple[object, tuple[Any, ...]]] = {}

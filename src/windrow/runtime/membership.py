@@ -95,7 +95,7 @@ class Sharing(Registry):
         self.join_members: dict[str, JoinMembership] = {}
         self.places: Names[Place] = Names()  # as the home keeps them: family, epoch, synopsis
         self.on_clock: Counter[str] = Counter()  # queries by clock
-        self.period: Callable[[Recognised], int] = lambda query: query.member.window.slide  # at which each is to run
+        self.period: Callable[[Recognised | RecognisedJoin], int] = lambda query: query.member.window.slide
         self._next = 0
         self._saved: Mapping[str, Any] | None = None  # what a home was left with, while it is taken up again
         self._programs: dict[str, FamilyProgram] = {}
@@ -107,7 +107,7 @@ class Sharing(Registry):
     def add(self, plan: QueryPlan, known: bool = False) -> SharedQuery | None:
         """Admit a query, if it can share; one that is `known` to the place it had when its home was left."""
         query = self._as_left(plan) if self._saved is not None else self.recognised(plan)
-        if isinstance(query, RecognisedJoin) and self._saved is None and not self.joins.worth(query):
+        if isinstance(query, RecognisedJoin) and self._saved is None and not self.worth(query):
             self.joins.alone[query.source] = query
             self.reasons[plan.name], query = ALONE, None
         return None if query is None else self.admit(query, known)
@@ -130,6 +130,8 @@ class Sharing(Registry):
 
     def _admit_join(self, query: RecognisedJoin, known: bool) -> SharedQuery:
         """Let a query share its join."""
+        if (period := self.period(query)) != query.member.slide:
+            query = replace(query, member=replace(query.member, slide=period))
         name, source, entry = query.plan.name, query.source, None
         if self._saved is not None:
             family, epoch, _ = self._saved["queries"][name]

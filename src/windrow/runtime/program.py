@@ -6,6 +6,7 @@ which runs elsewhere ships it once. The rest (marks, clocks, versions of tables,
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,7 +23,7 @@ from windrow.plan.nodes import QueryPlan, Scan, routed_scans, scanned
 from windrow.plan.steps import Dataflow
 from windrow.plan.weights import gate_of
 from windrow.runtime.admission import Quotas
-from windrow.runtime.deadlines import DeadlineProgram
+from windrow.runtime.deadline_program import DeadlineProgram
 from windrow.runtime.family_programs import FamilyProgram, JoinProgram
 from windrow.runtime.heavy_keys import Since, hashes
 from windrow.runtime.join_choices import Chosen, watch_orders, watch_plan
@@ -257,6 +258,7 @@ class Program:
     answer_bound: int = 1 << 62  # bytes of a query's answer from which on a task keeps it in files
     direct: bool = False  # all tasks run in one process, one partition: rows need not be reduced before they travel
     most_rows: int = MOST_ROWS  # that an answer may have at one time
+    stopwatch: Callable[[], float] = time.perf_counter  # by which tasks say how long they took
 
     def heavy_keys(self, query: str, partitioning: Partitioning) -> Int64s | None:
         """Hashes of the keys that lie apart where rows are partitioned so."""

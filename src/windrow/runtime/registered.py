@@ -7,8 +7,9 @@ Cost: a change costs what it changes, and the walk over the slots of the manifes
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from windrow.operators.elements import BEGINNING
 from windrow.operators.join import JoinOperator
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.operators.state.run import Run
-from windrow.plan.nodes import QueryPlan
+from windrow.plan.nodes import QueryPlan, StreamOp
 from windrow.runtime.admission import Quotas
 from windrow.runtime.deadlines import DeadlineRecord, Deadlines
 from windrow.runtime.family_programs import clock_name
@@ -32,6 +33,8 @@ from windrow.runtime.kept_answers import HeldAnswers
 from windrow.runtime.member_blocks import has_deadline
 from windrow.runtime.membership import SharedQuery, Sharing
 from windrow.runtime.program import Deployment, Functions, QueryProgram
+from windrow.sharing.joins.members import join_cost_group
+from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.member import cost_group, read_depth
 from windrow.sharing.plans.registry import SharedPlans
 from windrow.sharing.recognise import Recognised
@@ -84,7 +87,8 @@ class RegisteredQueries:
         self._clockless: set[str] = set()  # clocks of queries that share and have not had a tick
         self._swept = False  # clocks of queries that did not come back are gone
         self.deadlines: Deadlines | None = None  # of a live engine
-        self.sharing.period = self._period
+        self.stopwatch: Callable[[], float] = time.perf_counter  # of ticks and their tasks
+        self.sharing.period, self.sharing.may_be_late = self._period, self._may_be_late
 
     @property
     def frontier(self) -> int:
@@ -160,6 +164,7 @@ class RegisteredQueries:
         assert made.layout.flow.steps  # what cannot be lowered fails here, not in a tick
         self.queries[plan.name.lower()] = made
         self._deployment = None
+        self._never_late(plan, self.sharing.reasons.get(plan.name, "sharing is off"))
         self._choose(plan.name.lower(), made)
         if start is not None:
             self.starts[plan.name.lower()] = start
@@ -206,20 +211,36 @@ class RegisteredQueries:
         key = query.plan.name.lower()
         self.queries[key] = query
         self._deployment = None
-        served = self.sharing.served.get(query.plan.name)
-        if self.deadlines is not None and served is not None and has_deadline(query.plan):
-            assert query.plan.root.period is not None
-            member, (_, done) = served.query.member, self.manifest.deadlines.get(key, (0, None))
-            record = DeadlineRecord(
-                member.window.slide, query.plan.root.period, cost_group(member), read_depth(member), done,
-                clock=query.clock,
-            )  # fmt: skip
-            self.deadlines.add(key, record)
+        self._note_deadline(query)
         if key in self.manifest.lapsed and not self.has_begun(query.plan.name):  # it begins anew
             self.manifest = replace(self.manifest, lapsed=tuple(q for q in self.manifest.lapsed if q != key))
         self.await_clock(query.clock)
         if start is not None and not self._has_clock(query.clock):
             self.starts[query.clock] = start
+
+    def _note_deadline(self, query: SharedQuery) -> None:
+        """Keep the deadlines of a query that shares, or why it has none."""
+        key, name = query.plan.name.lower(), query.plan.name
+        if self.deadlines is None or not query.plan.root.at_most:
+            return
+        joined = self.sharing.joins.served.get(name)
+        served = joined.query if joined is not None else self.sharing.served[name].query
+        if not has_deadline(served):
+            changes = query.plan.root.op is not StreamOp.RSTREAM
+            self._never_late(query.plan, "it answers with changes" if changes else "it compares the rows of its answer")
+            return
+        assert query.plan.root.period is not None
+        _, done = self.manifest.deadlines.get(key, (0, None))
+        synopsis = (served.source, served.member.synopsis) if isinstance(served, RecognisedJoin) else None
+        self.deadlines.add(key, DeadlineRecord(
+            served.member.window.slide, query.plan.root.period, *_cost_of(served), done, clock=query.clock,
+            synopsis=synopsis,
+        ))  # fmt: skip
+
+    def _never_late(self, plan: QueryPlan, why: str) -> None:
+        """Say of a query with a deadline why it is evaluated at every multiple."""
+        if self.deadlines is not None and plan.root.at_most and plan.root.period is not None:
+            self.deadlines.unscheduled[plan.name.lower()] = (plan.root.period, why)
 
     def await_clock(self, clock: str) -> None:
         """Let a clock begin with the next tick, if it has not yet."""
@@ -260,12 +281,17 @@ class RegisteredQueries:
         clocks, firsts = ({q: ts for q, ts in known.items() if q not in left} for known in (clocks, firsts))
         self.manifest = replace(manifest, clocks=clocks, firsts=firsts, lapsed=tuple(sorted(lapsed)))
 
-    def _period(self, query: Recognised) -> int:
+    def _period(self, query: Recognised | RecognisedJoin) -> int:
         """The period at which a query that shares is to run: one with a deadline may be evaluated more often."""
-        member, kept = query.member, self.manifest.deadlines.get(query.plan.name.lower())
-        if self.deadlines is None or not has_deadline(query.plan):
-            return member.window.slide
-        return kept[0] if kept else self.deadlines.period(cost_group(member), member.window.slide, read_depth(member))
+        slide, kept = query.member.window.slide, self.manifest.deadlines.get(query.plan.name.lower())
+        if self.deadlines is None or not has_deadline(query):
+            return slide
+        group, depth = _cost_of(query)
+        return kept[0] if kept else self.deadlines.period(group, slide, depth)
+
+    def _may_be_late(self, plan: QueryPlan) -> bool:
+        """Whether a budget may let a query be late: those that share can be, so it does."""
+        return plan.emit.at_most and self.deadlines is not None and self.deadlines.budget is not None
 
     def rate(self, stream: str) -> float | None:
         """Rows of a stream per tick of its clock, as far as this process has seen any."""
@@ -371,3 +397,10 @@ class RegisteredQueries:
             shared, joins = self.sharing.programs(), self.sharing.join_programs()
             self._deployment = Deployment(dict(self.streams), apart, shared, joins, dict(self.functions))
         return self._deployment
+
+
+def _cost_of(query: Recognised | RecognisedJoin) -> tuple[str, int]:
+    """The group whose answers cost alike, and how deep a query reads."""
+    if isinstance(query, RecognisedJoin):
+        return join_cost_group(query.source, query.member), query.member.window.range
+    return cost_group(query.member), read_depth(query.member)

@@ -25,7 +25,7 @@ from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.operators.state.run import Run
-from windrow.runtime.deadlines import DeadlineProgram, evaluated
+from windrow.runtime.deadline_program import DeadlineProgram, held_back
 from windrow.runtime.family_programs import FamilyProgram
 from windrow.runtime.instances import without_collector
 from windrow.runtime.member_blocks import FamilyPlace, MemberBlock
@@ -34,7 +34,7 @@ from windrow.runtime.program import Program
 from windrow.sharing.family import Counters, Family, FamilyMember
 from windrow.sharing.finish import Finish, finish, finish_slots, restore_finishes
 from windrow.sharing.member import Kind, Spent
-from windrow.sharing.query_group import Instants
+from windrow.sharing.query_group import HeldInstants
 from windrow.sharing.recognise import FamilySource
 from windrow.sharing.registry import Functions
 from windrow.sharing.rows import SourceRows
@@ -293,12 +293,11 @@ class FamilyState:
             out.append(Envelope(0, self.partition, QueryFailed(name.lower(), error)))
         out += [Envelope(self.partition, self.partition, SharedAnswer(batch)) for batch in answers]
 
-    def _held(self, frontier: int, starts: Mapping[str, int]) -> dict[str, Instants] | None:
+    def _held(self, frontier: int, starts: Mapping[str, int]) -> dict[str, HeldInstants] | None:
         """At which multiples the queries with deadlines are answered; the others at all of theirs."""
         if self.deadlines is None or not self.family.deadlines:
             return None
-        found = evaluated(self.deadlines, frontier, starts)
-        return {n: found.get(n.lower(), (0, 0, 0)) for n in self.family.deadlines}
+        return held_back(self.deadlines, self.family.deadlines, frontier, starts)
 
     @property
     def spent(self) -> Mapping[str, Spent]:
@@ -329,7 +328,7 @@ def recalled(program: Program, family_program: FamilyProgram, partition: int, kn
     if known is None:
         known = _restored(program, family_program, partition, functions)
     known.follow(family_program, functions)
-    known.counted, known.deadlines = Counters(), program.deadlines
+    known.counted, known.deadlines, known.family.stopwatch = Counters(), program.deadlines, program.stopwatch
     return known
 
 

@@ -22,7 +22,8 @@ from windrow.operators.aggregates.vectors import validity
 from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.row_limit import MOST_ROWS
-from windrow.operators.state.run import Run
+from windrow.operators.state.run import Run, ints
+from windrow.runtime.deadline_program import DeadlineProgram, held_back
 from windrow.runtime.family_programs import JoinProgram
 from windrow.runtime.messages import Envelope, JoinRows, JoinSums, QueryFailed, SharedAnswer
 from windrow.runtime.program import Program
@@ -31,6 +32,8 @@ from windrow.sharing.finish import FINISH, Finish, finish, finish_slots, restore
 from windrow.sharing.joins.combine import combine
 from windrow.sharing.joins.operator import SharedJoin
 from windrow.sharing.joins.readers import ResultGrouping
+from windrow.sharing.joins.spending import JoinSpending
+from windrow.sharing.member import Spent
 from windrow.sharing.registry import Functions
 from windrow.store.runs import RunRef
 
@@ -93,6 +96,7 @@ class JoinAnswers:
     saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
     counted: Counters = field(default_factory=Counters)
+    spending: JoinSpending = field(default_factory=JoinSpending)
     most_rows: int = MOST_ROWS
 
     def follow(self, join: JoinProgram, functions: Functions) -> None:
@@ -116,13 +120,16 @@ class JoinAnswers:
             start = starts.get(self.join.clock(name))
             if start is not None and start <= frontier:
                 mine.start(start)
-        members = [self.join.query(name).member for name in self.join.members]
-        batches = combine(members, self.inbox)
+        names, begun = list(self.join.members), self.spending.stopwatch()
+        query = [ints(t, "query") for tables in self.inbox.values() for t in tables]
+        batches = combine([self.join.query(name).member for name in names], self.inbox)
         self.inbox = {}
         failures: dict[str, RuntimeFailure] = {}
         for batch in finish(self.finishes, batches, frontier, failures):
             self.counted.answers += len(batch)
             out.append(Envelope(self.partition, self.partition, SharedAnswer(batch)))
+        if query and self.spending.groups:
+            self.spending.finishing(names, np.concatenate(query), self.spending.stopwatch() - begun)
         for name, error in failures.items():
             self.finishes.pop(name, None)
             out.append(Envelope(0, self.partition, QueryFailed(name.lower(), error)))
@@ -130,6 +137,11 @@ class JoinAnswers:
     def slots(self, stage: int, partition: int) -> Iterator[tuple[str, tuple[Run, ...]]]:
         """Named lists of runs: what DISTINCT, ISTREAM and DSTREAM need to go on."""
         yield from finish_slots(self.finishes.values())
+
+    @property
+    def spent(self) -> Mapping[str, Spent]:
+        """What queries with deadlines took in this tick."""
+        return self.spending.spent
 
     @property
     def kept(self) -> bool:
@@ -166,6 +178,7 @@ class JoinState:
     partitions: int
     uids: dict[str, str] = field(default_factory=dict)  # of the members that have joined the operator
     answers: JoinAnswers | None = None  # with one partition: what stage 2 does elsewhere
+    deadlines: DeadlineProgram | None = None  # of this tick
     saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     refs: dict[str, RunRef] = field(default_factory=dict)
     counted: Counters = field(default_factory=Counters)
@@ -199,7 +212,10 @@ class JoinState:
             if reader.start == BEGINNING and start is not None and start <= frontier:
                 self.operator.begin(name, start)
         before = self.operator.pairs
-        read = self.operator.advance(frontier, {name: i for i, name in enumerate(self.join.members)})
+        held = None
+        if self.deadlines is not None and self.operator.spending.groups:
+            held = held_back(self.deadlines, self.operator.spending.groups, frontier, starts)
+        read = self.operator.advance(frontier, list(self.join.members), held)
         self.counted.partials += self.operator.pairs - before
         for name, error in self.operator.failed.items():
             self.uids.pop(name, None)
@@ -237,6 +253,11 @@ class JoinState:
             yield from self.answers.slots(stage, partition)
 
     @property
+    def spent(self) -> Mapping[str, Spent]:
+        """What queries with deadlines took in this tick."""
+        return self.operator.spending.spent
+
+    @property
     def kept(self) -> bool:
         """Whether there is something to name in a manifest."""
         return True
@@ -255,6 +276,7 @@ def recalled_join(program: Program, join: JoinProgram, partition: int, known: Jo
         if program.partitions == 1:
             known.answers = JoinAnswers(join, partition, home=True, most_rows=program.most_rows)
         known.follow(join, functions)
+        _schedule(known, program)
         state = _read(program, join.name, 1, partition, known)
         for name, reader in known.operator.readers.items():
             clock = join.clock(name)
@@ -268,8 +290,22 @@ def recalled_join(program: Program, join: JoinProgram, partition: int, known: Jo
             known.answers.restore(state, program)
     else:
         known.follow(join, functions)
+        _schedule(known, program)
     known.counted = Counters()
     return known
+
+
+def _schedule(state: JoinState, program: Program) -> None:
+    """Let a join know its deadlines in this tick, before anything is added to its synopses."""
+    state.deadlines, state.operator.spending = program.deadlines, _spending(program, state.join)
+    grids = {} if program.deadlines is None else program.deadlines.grids(state.join.members)
+    state.operator.cut(grids)
+    if state.answers is not None:
+        state.answers.spending = state.operator.spending
+
+
+def _spending(program: Program, join: JoinProgram) -> JoinSpending:
+    return JoinSpending({} if program.deadlines is None else join.late, program.stopwatch)
 
 
 def recalled_answers(program: Program, join: JoinProgram, partition: int, known: JoinAnswers | None) -> JoinAnswers:
@@ -282,7 +318,7 @@ def recalled_answers(program: Program, join: JoinProgram, partition: int, known:
         known.restore(_read(program, join.name, 2, partition, known), program)
     else:
         known.follow(join, functions)
-    known.counted = Counters()
+    known.counted, known.spending = Counters(), _spending(program, join)
     return known
 
 

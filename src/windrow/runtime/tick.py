@@ -9,7 +9,6 @@ same state less what was dropped.
 
 from __future__ import annotations
 
-import time
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,8 @@ from windrow.catalog.names import Names
 from windrow.errors import RuntimeFailure, WindrowError
 from windrow.operators.elements import BEGINNING, Elements, concat
 from windrow.runtime.admission import Admission
-from windrow.runtime.deadlines import evaluated
+from windrow.runtime.deadline_program import evaluated
+from windrow.runtime.evaluation_costs import longest_by_stage
 from windrow.runtime.job import Feed, Job
 from windrow.runtime.kept_answers import AnyAnswer
 from windrow.runtime.membership import SharedQuery
@@ -113,6 +113,7 @@ class Ticker(RegisteredQueries):
             answer_bound=self.held.bound,
             direct=self.direct,
             most_rows=self.most_rows,
+            stopwatch=self.stopwatch,
         )
 
     def _starts(self) -> Mapping[str, int]:
@@ -141,7 +142,7 @@ class Ticker(RegisteredQueries):
         `archives`: the files of archives, and their last updates and layouts. `sinks`: by query, what each has.
         """
         assert self._next is not None
-        begin = time.perf_counter()
+        begin = self.stopwatch()
         reached = {query: min(each.values()) for query, each in (sinks or {}).items() if each}
         kept = {k: refs for k, refs in self.manifest.outputs.items() if k[1] > reached.get(k[0], k[1])}
         for query, found in (outputs or {}).items():
@@ -162,7 +163,7 @@ class Ticker(RegisteredQueries):
         self.sharing.used()
         for name in tick.failed:
             self.drop_query(name)
-        tick.seconds["commit"] = time.perf_counter() - begin
+        tick.seconds["commit"] = self.stopwatch() - begin
 
     def commit_catalog(
         self, version: int, declared: Mapping[str, str], changes: tuple[Mapping[str, Any], ...] = ()
@@ -296,8 +297,10 @@ class Ticker(RegisteredQueries):
             self.deadlines.free(frontier)
             return
         found = evaluated(program.deadlines, frontier, ChainMap({**clocks.starts}, dict(program.starts)))
-        self.deadlines.ran(found, [r.spent for r in reports], frontier, program.deadlines.previous)
-        tick.spent = max(sum(s.seconds for s in r.spent.values()) for r in reports)
+        longest = longest_by_stage((r.stage, r.spent) for r in reports)
+        self.deadlines.ran(found, longest, frontier, program.deadlines.previous)
+        seconds = [(r.stage, sum(s.seconds for s in r.spent.values())) for r in reports]
+        tick.spent = sum(max(s for at, s in seconds if at == stage) for stage in {at for at, _ in seconds})
 
     def _prepare(self, tick: Tick, reports: Sequence[TaskReport]) -> None:
         runs: dict[SlotKey, tuple[RunRef, ...]] = self._table_slots()

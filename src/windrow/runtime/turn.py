@@ -69,12 +69,13 @@ class Turns:
         clock: Callable[[], float] = time.time,
         stopwatch: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.job, self.store, self._clock, self._stopwatch = job, store, clock, stopwatch
+        self.job, self.store, self._clock = job, store, clock
         self._explain = explain or _unexpected
         self._ahead_us = ahead_us
         how = sharing if strategy == "upa" else "off"
         spread = partitions or job.parallelism
         self.ticker = Ticker(store, functions, spread, how, in_process=job.in_process, most_rows=most_rows)
+        self.measure_by(stopwatch)
         self.ticker.deadlines = Deadlines(None if budget_us is None else budget_us / 1e6, technique_of(schedule))
         self.declared = Declarations(self.ticker, strategy, budget_us, frames, allow, job.map)
         self.late_rows = LateRowsStore(store)
@@ -93,6 +94,10 @@ class Turns:
         self._running = self._closed = False
         self._error: WindrowError | None = None
         self._closing: list[Callable[[], None]] = []
+
+    def measure_by(self, stopwatch: Callable[[], float]) -> None:
+        """Count the seconds of ticks, and of evaluations in their tasks, by this clock: budgets are in its seconds."""
+        self._stopwatch = self.ticker.stopwatch = stopwatch
 
     def _turn(self, until: int | None = None) -> bool:
         """Take what all sources have and run a tick over it, if there is anything to do."""

@@ -13,7 +13,6 @@ Cost of an advance: the rows, what they reach, and the answers; nothing per quer
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -27,7 +26,7 @@ from windrow.sharing.evaluate import Expressions
 from windrow.sharing.family_members import FamilyMembers, shards_of
 from windrow.sharing.feeds import ShardsKey
 from windrow.sharing.member import Counters, FamilyMember, Kind, Member, Spent, UserCall, cost_group
-from windrow.sharing.query_group import Batch, Instants, QueryGroup, parts
+from windrow.sharing.query_group import Batch, HeldInstants, QueryGroup, parts
 from windrow.sharing.shard_blocks import DueQuery as ShardsDue
 from windrow.sharing.shard_summaries import summarises
 from windrow.sharing.shards import Shards
@@ -135,7 +134,7 @@ class Family(FamilyMembers):
         self.deadlines = frozenset(names)
         self._reach.clear()
 
-    def finish(self, frontier: int, home: bool = True, held: Mapping[str, Instants] | None = None) -> list[Batch]:
+    def finish(self, frontier: int, home: bool = True, held: Mapping[str, HeldInstants] | None = None) -> list[Batch]:
         """Final aggregation: the answers of all that is due by `frontier`; without `home`, of queries with keys only.
 
         A clock that has not begun will begin beyond the frontier, so afterwards everybody is done up to here. `held`:
@@ -143,7 +142,7 @@ class Family(FamilyMembers):
         """
         found: list[Batch] = []
         self.spent = {}
-        self.runs = {} if held is None else {name: run for name, (_, _, run) in held.items()}
+        self.runs = {} if held is None else {name: at.run for name, at in held.items()}
         for key, query_group in self._query_groups.items():
             if home or key is True:
                 which, first, counts = query_group.due(self.last, frontier)
@@ -164,11 +163,11 @@ class Family(FamilyMembers):
     ) -> list[Batch]:
         if isinstance(key, bool):
             return self._from_shards(query_group, which, first, counts)
-        begun = time.perf_counter()
+        begun = self.stopwatch()
         found = self._from_synopses(query_group, which, first, counts)
         if self.deadlines:
             late = [n for i in which.tolist() if (n := query_group.names[i]) in self.deadlines]
-            self._note(late, 0, (time.perf_counter() - begun) * len(late) / len(which))
+            self._note(late, 0, (self.stopwatch() - begun) * len(late) / len(which))
         return found
 
     def _note(self, names: Sequence[str], depth: int, seconds: float) -> None:
@@ -216,14 +215,14 @@ class Family(FamilyMembers):
         """The answers of queries that read shards: those over the same values together, the others by themselves."""
         found = []
         for joint in self._joint(members, which, first, counts):
-            begun = time.perf_counter()
+            begun = self.stopwatch()
             for name, rows in zip((n for n, _ in joint), self._answered(joint), strict=True):
                 if len(rows):
                     window = self.joined[name].member.window
                     periods = np.array([window.slide]) if (rows.exp - rows.ts).max() > window.slide else None
                     found.append(Batch((name,), np.array([len(rows)]), rows, periods=periods))
             late = [n for n, _ in joint if n in self.deadlines]
-            self._note(late, max(d.window.range for _, d in joint), time.perf_counter() - begun)
+            self._note(late, max(d.window.range for _, d in joint), self.stopwatch() - begun)
         return found
 
     def _joint(

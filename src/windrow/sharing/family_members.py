@@ -9,6 +9,7 @@ Cost: joining and leaving cost what the query needs; the index is planned anew w
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -54,6 +55,7 @@ class FamilyMembers:
         self._reach: dict[ShardsKey, tuple[int, set[Condition]]] = {}  # the longest windows, and the predicates
         self.deadlines: frozenset[str] = frozenset()  # members whose answers may be held back
         self.runs: dict[str, int] = {}  # the joint run of each of them in this advance
+        self.stopwatch: Callable[[], float] = time.perf_counter  # measures what their answers take
         self.spent: dict[str, Spent] = {}  # what their answers took in the last advance, by `cost_group`
         self._stale: dict[Condition, None] = {}  # conditions whose users have changed since the index was made
         self._rows_per_slice = 0.0

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +28,17 @@ from windrow.sharing.windows import SlideWindow
 if TYPE_CHECKING:
     from windrow.plan.nodes import QueryPlan
 
-Instants = tuple[int, int, int]
-"""When a query that may be held back is answered: the first multiple of its period, how many, and the joint run."""
+
+class HeldInstants(NamedTuple):
+    """When a query that may be held back is answered: at `times` multiples of `step` from number `first` on.
+
+    `run`: the joint run. `step`: its period, or where a join is read between two multiples, what divides it.
+    """
+
+    first: int
+    times: int
+    run: int
+    step: int
 
 
 @dataclass(frozen=True)
@@ -169,13 +178,13 @@ class QueryGroup:
         return which[some], first[some], counts[some]
 
     def held(
-        self, at: Mapping[str, Instants], which: Int64s, first: Int64s, counts: Int64s
+        self, at: Mapping[str, HeldInstants], which: Int64s, first: Int64s, counts: Int64s
     ) -> tuple[Int64s, Int64s, Int64s, Int64s]:
         """What is due with some members answered at given instants instead: (those that wait, then as `due`)."""
         mine = {self._place[n]: instants for n, instants in at.items() if n in self._place}
         places = np.array(sorted(mine), np.int64)
         others = ~np.isin(which, places)
-        given = np.array([mine[p] for p in places.tolist()], np.int64).reshape(-1, 3)
+        given = np.array([mine[p] for p in places.tolist()], np.int64).reshape(-1, 4)
         now = given[:, 1] > 0
         which = np.concatenate((which[others], places[now]))
         order = np.argsort(which, kind="stable")

@@ -61,6 +61,7 @@ class Registry:
         self.served: dict[str, Served] = {}
         self.joins = JoinRegistry()  # queries over joins of streams
         self.reasons: dict[str, str] = {}  # queries that run by themselves, and why
+        self.may_be_late: Callable[[QueryPlan], bool] = lambda plan: False  # those that share can be, so they do
         self._least: dict[object, tuple[int, float]] = {}  # (members when it was computed, least rate) by family
 
     def recognised(self, plan: QueryPlan) -> Recognised | RecognisedJoin | None:
@@ -78,7 +79,7 @@ class Registry:
             return None
         if isinstance(query, RecognisedJoin):
             return query
-        if self.sharing == "auto" and not self._pays(query):
+        if self.sharing == "auto" and not self.may_be_late(plan) and not self._pays(query):
             self.reasons[plan.name] = FEW_ROWS
             return None
         return query
@@ -129,12 +130,17 @@ class Registry:
         for joined in self.joins.served.values():
             made.joins.enter(joined.query, joined)
         made.joins.alone = dict(self.joins.alone)
+        made.may_be_late = self.may_be_late
         query = made.recognised(plan)
-        if isinstance(query, RecognisedJoin) and not made.joins.worth(query):
+        if isinstance(query, RecognisedJoin) and not made.worth(query):
             made.reasons[plan.name] = ALONE
         elif query is not None:
             made.enter(query)
         return made
+
+    def worth(self, query: RecognisedJoin) -> bool:
+        """Whether a query over a join should share it: somebody else is over the same, or it may be late."""
+        return self.joins.worth(query) or self.may_be_late(query.plan)
 
     def enter(self, query: Recognised | RecognisedJoin) -> None:
         """Let a query join its family, without rows."""

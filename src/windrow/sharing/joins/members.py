@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 
@@ -70,6 +71,11 @@ class JoinMember:
         return self.ranges[0] - least, self.ranges[1] - least
 
     @property
+    def synopsis(self) -> Hashable:
+        """Queries over one join with the same read one synopsis."""
+        return (self.filters, self.shifts, self.keys, self.counted)
+
+    @property
     def key_names(self) -> tuple[str, ...]:
         return tuple(name_of(k) for k in self.keys)
 
@@ -103,6 +109,13 @@ def name_of(sided: Sided) -> str:
     '1:"y" + 1'
     """
     return f"{sided[0]}:{sided[1].sql}"
+
+
+@lru_cache(maxsize=4096)
+def join_cost_group(source: JoinSource, member: JoinMember) -> str:
+    """The name of the queries over one join whose answers cost alike and are read and finished together."""
+    alike = repr((source, member.synopsis, member.calls, member.above))
+    return f"+{hashlib.blake2b(alike.encode(), digest_size=8).hexdigest()}"
 
 
 def _plain(call: Aggregation, type_: pa.DataType) -> bool:

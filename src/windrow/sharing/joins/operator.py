@@ -13,6 +13,7 @@ State: the rows of both sides (`side.py`). The synopses are made anew from them.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from math import gcd
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,9 @@ from windrow.sharing.joins.kernels import PairedRows, pairs
 from windrow.sharing.joins.members import JoinMember, JoinSource, Pair, name_of
 from windrow.sharing.joins.readers import JoinReader, ReaderGroup, ResultGrouping
 from windrow.sharing.joins.side import SideRows, columns_of, raises, unused
+from windrow.sharing.joins.spending import JoinSpending
 from windrow.sharing.joins.synopsis import Read, Requests, Results
+from windrow.sharing.query_group import HeldInstants
 
 MOST_PAIRS = 1 << 17
 """Pairs that are formed at a time, so that they are still in the cache when the last reader group reads them."""
@@ -48,6 +51,7 @@ class SharedJoin:
         self.reader_groups: dict[Hashable, ReaderGroup] = {}
         self.last = BEGINNING
         self.pairs = 0  # formed so far
+        self.spending = JoinSpending()
         self._keys = Groups([f.type for f, _ in source.keys])
         self._heads = [np.zeros(0, np.int64), np.zeros(0, np.int64)]
         self.sides = [SideRows(s, [k[s] for k in source.keys]) for s in (0, 1)]
@@ -115,10 +119,19 @@ class SharedJoin:
         if len(ts):
             self._waiting[side].append(pa.table({"_ts": ts, "_epoch": np.full(len(ts), epoch), **columns}))
 
-    def advance(self, frontier: int, numbers: Mapping[str, int] | None = None) -> dict[ResultGrouping, list[pa.Table]]:
+    def cut(self, grids: Mapping[str, int]) -> None:
+        """Cut intervals so that these queries can be read at multiples of their grids, too."""
+        for reader_group in self.reader_groups.values():
+            names = (s.member.name for s in (*reader_group.members, *reader_group.coming))
+            reader_group.grid = gcd(*(grids.get(name, 0) for name in names))
+
+    def advance(
+        self, frontier: int, names: Sequence[str] | None = None, held: Mapping[str, HeldInstants] | None = None
+    ) -> dict[ResultGrouping, list[pa.Table]]:
         """The sums of all windows that are due by `frontier`, one table or more per grouping.
 
-        `numbers`: those by which tables name queries; without them, the order in which queries are served.
+        `names`: queries by the numbers that tables have; without them, the order in which queries are served. `held`:
+        at which instants those are read that may be held back.
         """
         begin = [rows.base + len(rows) for rows in self.sides]
         for side, rows in enumerate(self.sides):
@@ -127,11 +140,12 @@ class SharedJoin:
                 self._find_failures(side, columns_of(new), new.num_rows)
                 rows.append(new, self._keys)
                 rows.keep(new)
-        numbers = numbers or {name: i for i, name in enumerate(self.readers)}
+        names = names or list(self.readers)
+        numbers = {name: i for i, name in enumerate(names)}
         times = [rows.ts for rows in self.sides]
-        requests = [a.requests(self.last, frontier, numbers, times) for a in self.reader_groups.values()]
+        requests = [a.requests(self.last, frontier, numbers, times, held or {}) for a in self.reader_groups.values()]
         found: dict[ResultGrouping, list[pa.Table]] = {}
-        for reader_group, read, asked in self._swept(begin, requests, frontier):
+        for reader_group, read, asked in self._swept(begin, requests, frontier, names):
             if reader_group.grouping.counted and not reader_group.grouping.keys and len(asked):
                 found.setdefault(reader_group.grouping, []).append(_nothing(reader_group.grouping, asked))
             if len(read.request):
@@ -167,7 +181,7 @@ class SharedJoin:
                 self.leave(name)
 
     def _swept(
-        self, begin: Sequence[int], requests: Sequence[Requests], frontier: int
+        self, begin: Sequence[int], requests: Sequence[Requests], frontier: int, names: Sequence[str] = ()
     ) -> Iterator[tuple[ReaderGroup, Read, Requests]]:
         """Form the pairs of rows from `begin` on, some at a time, and sweep every reader group with them."""
         reader_groups = list(self.reader_groups.values())
@@ -190,7 +204,10 @@ class SharedJoin:
                 now = asked[done[i] : upto]
                 done[i] = upto
                 results = Results(found, parts[i], self._segments(reader_group.grouping, found))
+                begun = self.spending.stopwatch()
                 read = reader_group.synopsis.sweep(axes[i], results, now)
+                seconds = (self.spending.stopwatch() - begun) * reader_group.synopsis.read_share
+                self.spending.reading(names, now.query, now.ts, seconds)
                 reader_group.layout.carry(reader_group.synopsis.intervals.lanes)
                 yield reader_group, read, now
 

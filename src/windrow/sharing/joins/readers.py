@@ -14,7 +14,7 @@ from windrow.sharing.joins.layout import LaneLayout
 from windrow.sharing.joins.members import JoinMember, Pair, Sided
 from windrow.sharing.joins.side import Predicate, SideRows
 from windrow.sharing.joins.synopsis import JoinSynopsis, Requests
-from windrow.sharing.query_group import instants
+from windrow.sharing.query_group import HeldInstants, instants
 from windrow.sharing.stretches import WIDE, breaks_of, pieces
 from windrow.sharing.windows import SlideWindow, multiples
 
@@ -63,6 +63,7 @@ class ReaderGroup:
     coming: list[JoinReader] = field(default_factory=list)
     synopsis: JoinSynopsis = field(default_factory=JoinSynopsis)
     layout: LaneLayout = field(default_factory=LaneLayout)  # of its intervals
+    grid: int = 0  # at whose multiples windows may be read, besides those of their periods; 0: none
 
     def lay_out(self, sides: Sequence[SideRows]) -> None:
         """Give intervals the lanes and codes that queries need, and rows have, by now."""
@@ -80,15 +81,27 @@ class ReaderGroup:
     def longest(self) -> int:
         return max((s.member.window.range for s in (*self.members, *self.coming)), default=0)
 
-    def requests(self, last: int, frontier: int, numbers: Mapping[str, int], times: Sequence[Int64s]) -> Requests:
+    def requests(
+        self,
+        last: int,
+        frontier: int,
+        numbers: Mapping[str, int],
+        times: Sequence[Int64s],
+        held: Mapping[str, HeldInstants],
+    ) -> Requests:
         """All windows of all queries that are due by `frontier` and were not by `last`; `times`: of both sides' rows.
 
-        Where the rows here leave long stretches of equal answers, the first of them is read for all.
+        Where the rows here leave long stretches of equal answers, the first of them is read for all. `held`: at which
+        instants after `last` those are read that may be held back.
         """
         begun = [s for s in self.members if s.start != BEGINNING]
         table = [(s.member.window.range, s.member.window.slide, s.start, s.fresh) for s in begun]
         range_, slide, start, fresh = np.array(table, np.int64).reshape(-1, 4).T
         first, counts = instants(slide, np.zeros(len(begun), np.int64), start, fresh > 0, last, frontier)
+        step = slide.copy()
+        for i, reader in enumerate(begun if held else ()):
+            if (at := held.get(reader.member.name)) is not None:
+                first[i], counts[i], step[i] = at.first, at.times, at.step
         query = np.array([numbers[s.member.name] for s in begun], np.int64)
         length: Int64s | int = 1
         if len(counts) and counts.max() >= WIDE:
@@ -100,7 +113,7 @@ class ReaderGroup:
             which = np.repeat(np.arange(len(begun)), [int(p.count.sum()) for p in cut])
         else:
             which, number = np.repeat(np.arange(len(begun)), counts), expand(first, counts)
-        ts = number * slide[which]
+        ts = number * step[which]
         return Requests.of(query[which], ts, ts - range_[which], ts + length * slide[which])
 
     def axis(self, since: int, frontier: int, times: Sequence[Int64s]) -> Int64s:
@@ -113,10 +126,13 @@ class ReaderGroup:
         windows = self.windows
         if sum((frontier - since) // w.slide + 2 for w in windows) <= SPARSE * rows * len(windows):
             cuts += [multiples(w.slide, -w.range, since - 1, frontier + w.slide) for w in windows]
+            if self.grid:
+                cuts.append(multiples(self.grid, 0, since - 1, frontier + self.grid))
         else:
             shifted = np.concatenate([t + s for t, s in zip(times, self.shifts, strict=True)])
             values = np.unique(np.append(shifted, (since, frontier)))
-            cuts.append(np.min([-(-(values + w.range) // w.slide) * w.slide - w.range for w in windows], axis=0))
+            cut = [(w.slide, w.range) for w in windows] + ([(self.grid, 0)] if self.grid else [])
+            cuts.append(np.min([-(-(values + reach) // slide) * slide - reach for slide, reach in cut], axis=0))
         return np.unique(np.concatenate(cuts))
 
 

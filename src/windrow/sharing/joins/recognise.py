@@ -34,6 +34,11 @@ class RecognisedJoin:
     shown: tuple[tuple[str, str], ...]  # the aggregate's columns: (name in the plan, name in the member)
 
     @property
+    def chained(self) -> bool:
+        """Whether there is a `chain`, without a look at the plan."""
+        return not isinstance(self.member.above, str)
+
+    @property
     def aggregate(self) -> n.Aggregate:
         """The aggregate over the join."""
         return _aggregate(self.plan)

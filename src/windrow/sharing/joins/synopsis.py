@@ -88,14 +88,22 @@ def cheapest(results: float, instants: float, requests: float, intervals: float,
     >>> cheapest(1000, 10, 640, 100, True).value, cheapest(10, 1000, 1000, 5000, False).value
     ('basic interval join', 'interval join')
     """
+    kinds = [SynopsisKind.BASIC_INTERVAL_JOIN, SynopsisKind.INTERVAL_JOIN]
+    kinds += [SynopsisKind.RUNNING_JOIN] if sums_only else []
+    return min(kinds, key=lambda kind: sum(touched(kind, results, instants, requests, intervals)))
+
+
+def touched(
+    kind: SynopsisKind, results: float, instants: float, requests: float, intervals: float
+) -> tuple[float, float]:
+    """How many intervals a sweep touches: to add results, and to read windows."""
     steps = log2(intervals + 2)
-    costs = {
-        SynopsisKind.BASIC_INTERVAL_JOIN: results + instants * intervals,
-        SynopsisKind.INTERVAL_JOIN: intervals * steps + (results + requests) * steps,
-    }
-    if sums_only:
-        costs[SynopsisKind.RUNNING_JOIN] = intervals + results * intervals / 2 + requests
-    return min(costs, key=lambda kind: costs[kind])
+    match kind:
+        case SynopsisKind.INTERVAL_JOIN:
+            return (intervals + results) * steps, requests * steps
+        case SynopsisKind.RUNNING_JOIN:
+            return intervals + results * intervals / 2, requests
+    return results, instants * intervals
 
 
 _KERNELS = {
@@ -112,6 +120,7 @@ class JoinSynopsis:
         self.edge, self.segment = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self.intervals = blank(0, 1, 0)
         self.kind = SynopsisKind.BASIC_INTERVAL_JOIN  # as last chosen
+        self.read_share = 0.0  # of the steps of the last sweep, those that windows took
 
     def __len__(self) -> int:
         return len(self.edge)
@@ -126,7 +135,10 @@ class JoinSynopsis:
         if results.segment is not None:
             return self._by_group(axis, results, asked)
         size, lanes, codes = len(axis), self.intervals.lanes.shape[1], self.intervals.codes.shape[1]
-        self.kind = kind or cheapest(len(results.found), len(instants), len(requests), size, sums_only=not codes)
+        work = (len(results.found), len(instants), len(requests), size)
+        self.kind = kind or cheapest(*work, sums_only=not codes)
+        adding, reading = touched(self.kind, *work)
+        self.read_share = reading / max(adding + reading, 1.0)
         to, at = blank(size, lanes, codes), np.searchsorted(axis, self.edge)
         for mine, known in zip(to, self.intervals, strict=True):
             mine[at] = known
@@ -164,6 +176,8 @@ class JoinSynopsis:
             np.concatenate((a.some[i], b.some[j]), axis=1),
         )
         together = [np.concatenate((x, y))[order] for x, y in zip(self.intervals, new, strict=True)]
+        reading = len(asked.instants) * len(together[0])
+        self.read_share = reading / max(len(place) + reading, 1)
         (*answer, request, at), (*left, kept, of) = grouped_join(bounds, place, birth, *together, *asked)
         self.edge, self.segment, self.intervals = axis[kept], groups[of], JoinIntervals(*left)
         return Read(request, groups[at], JoinIntervals(*answer))
