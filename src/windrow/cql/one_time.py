@@ -86,6 +86,11 @@ class OneTimeSelect:
         found._find_travels()
         return found
 
+    @property
+    def reads(self) -> set[str]:
+        """The names in FROM, in lower case."""
+        return {table.name.lower() for table in self.statement.tree.find_all(exp.Table)}
+
     def _take_off(self) -> None:
         tree = self.statement.tree
         order, limit, offset = (tree.args.get(k) for k in ("order", "limit", "offset"))

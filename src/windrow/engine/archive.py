@@ -21,6 +21,7 @@ from windrow.runtime.archives import Archives
 from windrow.runtime.ask import AS_OF, ISOLATION
 from windrow.runtime.pruning import conditions_of
 from windrow.runtime.question_plans import Extra
+from windrow.runtime.view import StateReader
 from windrow.sharing.conditions import Condition
 from windrow.sharing.spans import united
 
@@ -65,7 +66,7 @@ def _told(as_of: int, table: pa.Table) -> pa.Table:
 def archive_table(archives: Archives, key: str, definition: ArchiveDef) -> Extra:
     """An archive as a table of a one-time query, which is probed where the query tests the first column of the key."""
 
-    def read(plan: QueryPlan) -> pa.Table:
+    def read(plan: QueryPlan, state: StateReader) -> pa.Table:
         ranges = _ranges(plan, key, definition)
         if ranges is None:
             return archives.scan(key)[1]

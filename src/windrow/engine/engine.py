@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from types import TracebackType
@@ -35,7 +35,7 @@ from windrow.runtime.ask import AskLimits, Question, ask, ask_batches
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.change import Change
 from windrow.runtime.delivery import Delivery
-from windrow.runtime.past import past_answers
+from windrow.runtime.past import last_answers, past_answers
 from windrow.runtime.question_plans import Extra, QuestionPlans, Travels
 from windrow.runtime.runtime import Runtime
 from windrow.sinks import outbox_bytes
@@ -344,11 +344,13 @@ class Engine:
 
         return status_html(self.status())
 
-    def _extras(self, travels: Travels) -> dict[str, Extra]:
-        """The tables that a one-time query may have besides those that are declared: the past, and archives."""
-        declared = self.runtime.declared
-        archives = {k: archive_table(declared.archives, k, a) for k, a in self.catalog.archives.items()}
-        return {**archives, **past_answers(travels, self.catalog, declared.outlets)}
+    def _extras(self, travels: Travels, names: Collection[str]) -> dict[str, Extra]:
+        """The tables that a one-time query may have besides those that are declared: archives, and answers of the past
+        and of periodic queries."""
+        declared, catalog = self.runtime.declared, self.catalog
+        archives = {k: archive_table(declared.archives, k, a) for k, a in catalog.archives.items()}
+        last = last_answers(names, catalog, self.runtime.last_answer)
+        return {**archives, **last, **past_answers(travels, catalog, declared.outlets)}
 
     def archive(self, name: str) -> Archive:
         """A declared archive."""

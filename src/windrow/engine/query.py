@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.plan.nodes import QueryPlan
+from windrow.runtime.ask import AS_OF, ISOLATION
 from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.past import instant_of, kept_log
 
@@ -47,6 +48,11 @@ class Query:
         bounds = [None if at is None else instant_of(at, self.plan.time_type) for at in (since, until)]
         return self._with_quality(log.results(*bounds))
 
+    def _told(self, table: pa.Table, frontier: int) -> pa.Table:
+        """The rows with what they are exact for."""
+        told = {AS_OF: str(frontier), ISOLATION: "snapshot"}
+        return self._with_quality(table.replace_schema_metadata({**(table.schema.metadata or {}), **told}))
+
     def _with_quality(self, table: pa.Table) -> pa.Table:
         quality = self.quality()
         if quality is None:
@@ -69,16 +75,13 @@ class Query:
         runtime = self._engine.runtime
         if self.plan.has_op:
             with runtime.view() as view:
-                table = view.snapshot(self._key)
-                told = {"windrow.as_of": str(view.frontier), "windrow.isolation": "snapshot"}
-                table = table.replace_schema_metadata({**(table.schema.metadata or {}), **told})
-                return view.tick, self._with_quality(table)
+                return view.tick, self._told(view.snapshot(self._key), view.frontier)
+        frontier = runtime.answered()
         tick, rows = runtime.declared.outlets[self._key].recent.up_to()
-        rows = self._with_quality(rows)
         if rows.num_rows:
             ts = rows.column("_ts")
             rows = rows.filter(pc.equal(ts, ts[rows.num_rows - 1]))
-        return tick, rows
+        return tick, self._told(rows, frontier)
 
     def changes(self, after: int) -> list[tuple[int, pa.Table]] | None:
         """What was answered after a tick, by tick; None if some of that is gone, or if there was no such tick yet."""

@@ -224,5 +224,5 @@ class Question:
         """A table, a relation, or what only this question has."""
         name = node.table.lower()
         if name in self.planned.extras:
-            return self.planned.extras[name].read(self.plan)
+            return self.planned.extras[name].read(self.plan, state)
         return self.present.relation(state, name) if name in self.relations else self.present.table(name)

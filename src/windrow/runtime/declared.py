@@ -143,7 +143,8 @@ class DeclaredQueries(DeclaredSources):
     def _open_outlet(self, plan: QueryPlan, name: str, empty: pa.Table, undo: ExitStack) -> None:
         key = name.lower()
         log = self._log(plan, key, empty.schema)
-        swapped(self.outlets, key, Outlet(name, Recent(empty, self.ticker.manifest.tick), log), undo)
+        recent = Recent(empty, self.ticker.manifest.tick, since=self.ticker.frontier)
+        swapped(self.outlets, key, Outlet(name, recent, log), undo)
 
     def _log(self, plan: QueryPlan, key: str, schema: pa.Schema) -> AnswerLog | None:
         """Where the answers of a query last, if it says KEEP; without a home, as long as the process."""

@@ -14,12 +14,16 @@ import pyarrow as pa
 from windrow.errors import StateError
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime import view
+from windrow.runtime.past import last_answer
 from windrow.runtime.program import QueryProgram
 from windrow.runtime.turn import Turns
 from windrow.runtime.view import StateReader, StoredState, View
 from windrow.sharing.covering import Covering
 from windrow.sharing.plans.explain import sharing_of_continuous
 from windrow.sharing.recognise import Recognised
+
+HANDING_ON = 5.0
+"""Seconds to wait for answers that are committed and not told yet."""
 
 
 class Inspection(Turns):
@@ -58,6 +62,16 @@ class Inspection(Turns):
         if query in self.ticker.plans.place:
             return self._relation_of_many(state, query)
         return view.relation(state, program)
+
+    def last_answer(self, state: StateReader, query: str) -> pa.Table:
+        """What a periodic query answered at its last evaluation in a state."""
+        self.answered()
+        return last_answer(self.ticker.queries[query].plan, self.declared.outlets[query], state.frontier)
+
+    def answered(self) -> int:
+        """The frontier up to which every answer has been told: the state is committed a moment before."""
+        self._handed_on.wait(HANDING_ON)
+        return self.ticker.frontier
 
     def _relation_of_many(self, state: StateReader, query: str) -> pa.Table:
         """The rows of a query that is one plan with others."""

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.operators.at_exit import gate
+from windrow.operators.elements import BEGINNING
 from windrow.runtime.delivery import OUTBOX, Delivery
 from windrow.runtime.kept_answers import BOUND, AnyAnswer, KeptAnswer, MapTasks, rows_of, write_by_tasks
 from windrow.sinks import PartSink, RelationSink, Sink
@@ -33,9 +34,9 @@ HELD = 32 << 20
 class Recent:
     """The newest answers of one query, and those who want each as it comes."""
 
-    def __init__(self, empty: pa.Table, begun: int = 0, limit: int = RECENT_ROWS) -> None:
-        """`begun`: the newest tick when the query was registered, or its home opened."""
-        self._empty, self._limit = empty, limit
+    def __init__(self, empty: pa.Table, begun: int = 0, limit: int = RECENT_ROWS, *, since: int = BEGINNING) -> None:
+        """`begun`, `since`: the newest tick, and its frontier, when the query was registered, or its home opened."""
+        self._empty, self._limit, self.since = empty, limit, since
         self._ticks: deque[tuple[int, AnyAnswer]] = deque()
         self._held, self._gone = 0, begun
         self._lock = threading.Lock()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from windrow.optimize import optimize
 from windrow.plan.nodes import QueryPlan, Scan, StreamOp
 from windrow.runtime.history_reader import ScanWish, wishes
 from windrow.runtime.split import SplitPlan, split
+from windrow.runtime.view import StateReader
 from windrow.sharing.covering import as_member
 from windrow.sharing.recognise import Recognised
 
@@ -34,12 +35,16 @@ Travels = Mapping[str, tuple[str, int | datetime]]
 """By the name of a table: which query's kept answers it shows, and of which instant."""
 
 
+Extras = Callable[[Travels, Collection[str]], "Mapping[str, Extra]"]
+"""What a question may read besides: for what it says AS OF of, and the names in it."""
+
+
 @dataclass(frozen=True)
 class Extra:
-    """A table that only one-time queries have: kept answers of an instant, or an archive."""
+    """A table that only one-time queries have: an answer as of an instant, or an archive."""
 
     columns: Mapping[str, pa.DataType]
-    read: Callable[[QueryPlan], pa.Table]
+    read: Callable[[QueryPlan, StateReader], pa.Table]
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class QuestionPlan:
 class QuestionPlans:
     """Plans over one catalog."""
 
-    def __init__(self, catalog: Catalog, extras: Callable[[Travels], Mapping[str, Extra]] | None = None) -> None:
+    def __init__(self, catalog: Catalog, extras: Extras | None = None) -> None:
         self.catalog = catalog
         self.relations = {k: q for k, q in catalog.queries.items() if q.has_op}
         self._others = {k: q for k, q in catalog.queries.items() if k not in self.relations}
@@ -89,7 +94,7 @@ class QuestionPlans:
         return made
 
     def _planned(self, parsed: OneTimeSelect) -> QuestionPlan:
-        extras = self._extras(parsed.travels) if self._extras is not None else {}
+        extras = self._extras(parsed.travels, self._names(parsed)) if self._extras is not None else {}
         more = {k: TableDef(k, e.columns) for k, e in extras.items()}
         seen = Catalog(
             self.catalog.streams,
@@ -103,13 +108,21 @@ class QuestionPlans:
         query = replace(bound, plan=optimize(bound.plan, seen))
         if query.plan.root.op is not StreamOp.RELATION:
             raise UnsupportedError(
-                "a one-time query has no stream operator and no SLIDE", hint="it is answered once, as of now"
+                "a one-time query has no stream operator and no SLIDE",
+                detail="it is answered once, as of now",
+                hint="leave SLIDE out, or write FROM and the name of a periodic query for its last answer",
             )
         found = QuestionPlan(query, wishes(query.plan.root), self._running(query.plan), extras)
         how = None if found.running is not None else split(query.plan)
         if how is None or how.scan not in found.wishes:
             return found
         return replace(found, how=how, asked=None if how.aggregate is None else as_member(query.plan))
+
+    def _names(self, parsed: OneTimeSelect) -> set[str]:
+        """What a question reads, the views that it reads included."""
+        views = self.catalog.views
+        over = {o.lower() for n in parsed.reads if n in views for o in views[n].plan.over}
+        return parsed.reads | over
 
     def _running(self, plan: QueryPlan) -> str | None:
         for key, query in self.relations.items():

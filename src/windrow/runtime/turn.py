@@ -85,6 +85,8 @@ class Turns:
         self._quiet = threading.Event()  # no tick computes
         self._quiet.set()
         self._computing = 0  # the thread of the tick that does
+        self._handed_on = threading.Event()  # every answer that is committed has been told
+        self._handed_on.set()
         self._last_tick = clock()
         self.listeners: dict[Delivery, Callable[[int], object]] = {}
         # of the thread that takes turns
@@ -219,9 +221,13 @@ class Turns:
         tick = ticker.collect(program, envelopes, stages)
         ticker.take_apart(tick)
         tick.seconds |= {"plan": planned - begin, "job": ran - planned, "collect": self._stopwatch() - ran}
-        self._commit(tick, rows)
-        lap = self._stopwatch()
-        self._deliver(tick)
+        self._handed_on.clear()
+        try:
+            self._commit(tick, rows)
+            lap = self._stopwatch()
+            self._deliver(tick)
+        finally:
+            self._handed_on.set()
         tick.seconds["sinks"] = self._stopwatch() - lap
         lap = self._stopwatch()
         self.store.sweep()
