@@ -32,6 +32,25 @@ def run(query: str) -> list[tuple[object, ...]]:
         ("TO_CHAR(ts, 'YYYY-MM-DD HH24:MI:SS.US')", "strftime(ts, '%Y-%m-%d %H:%M:%S.%f')"),
         ("to_char(ts, 'HH:MI')", "strftime(ts, '%I:%M')"),
         ("SPLIT_INDEX(u, '/', k)", "string_split(u, '/')[k + 1]"),
+        ("nvl(nvl(NULL, NULL), k)", "k"),
+        ("nvl2(u, 1, 2)", "CASE WHEN u IS NULL THEN 2 ELSE 1 END"),
+        ("iif(k = 1, u, 'z')", "CASE WHEN k = 1 THEN u ELSE 'z' END"),
+        ("zeroifnull(nullifzero(k - 1))", "k - 1"),
+        ("isnull(u) OR isnotnull(u)", "TRUE"),
+        ("regexp_like(u, 'id') AND rlike(u, '7')", "u LIKE '%id=7'"),
+        ("locate('b', u)", "strpos(u, 'b')"),
+        ("truncate(k / 2)", "trunc(k / 2)"),
+        ("size([k, 1]) + array_size([k])", "3"),
+        ("to_date('2024-05-02') - to_date('2024-05-01')", "1"),
+        ("datediff('2024-05-03', ts)", "2"),
+        ("unix_timestamp(ts)", "floor(epoch_us(ts) / 1000000)::BIGINT"),
+        ("from_unixtime(60)", "'1970-01-01 00:01:00'"),
+        (
+            "TIMESTAMPDIFF(SECOND, TIMESTAMP '2024-05-01 17:04:09', ts)",
+            "date_sub('second', TIMESTAMP '2024-05-01 17:04:09', ts)",
+        ),
+        ("TIMESTAMPADD(MINUTES, k, ts)", "ts + to_minutes(k)"),
+        ("dateadd(day, -1, ts)", "ts - INTERVAL 1 DAY"),
         ("(regexp_match(u, '(id)=([0-9]+)'))[2]", "nullif(regexp_extract(u, '(id)=([0-9]+)', 2), '')"),
     ],
 )
@@ -100,3 +119,17 @@ def test_the_clock_on_the_wall_is_refused(clock: str) -> None:
     """An answer depends on the rows alone."""
     with pytest.raises((UnsupportedError, WindrowError), match="changes by itself"):
         run(f"SELECT {clock} AS t FROM s")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("nvl(k)", "NVL takes 2 arguments, not 1"),
+        ("dateadd(fortnight, 1, ts)", "unit fortnight"),
+        ("timestampdiff('day', ts, ts)", "unit day"),
+    ],
+)
+def test_calls_that_are_not_known(call: str, says: str) -> None:
+    """A number of arguments, and units, that no system has."""
+    with pytest.raises(BindingError, match=says):
+        run(f"SELECT {call} AS c FROM s")

@@ -5,6 +5,8 @@
     TO_CHAR(t, 'YYYY-MM-DD')         PostgreSQL       strftime(t, '%Y-%m-%d')
     SPLIT_INDEX(s, '/', 3)           Flink            string_split(s, '/')[3 + 1]
     (regexp_match(s, p))[2]          PostgreSQL       CASE WHEN regexp_matches(s, p) THEN regexp_extract(s, p, 2) END
+    TIMESTAMPDIFF(MINUTE, t, u)      Flink, Spark     date_sub('minute', t, u); TIMESTAMPADD, DATEADD: u + to_minutes(n)
+    NVL(a, b), RLIKE(s, p), SIZE(l)  Spark            and others that are one expression: see SYNONYMS
     PERCENTILE_CONT(0.9)             SQL              QUANTILE_CONT(a, 0.9); also PERCENTILE_DISC, and MODE() as
         WITHIN GROUP (ORDER BY a)                     MODE(a ORDER BY a)
 
@@ -20,9 +22,10 @@ import re
 
 from sqlglot import exp
 
-from windrow.catalog import Catalog
+from windrow.catalog import Catalog, SqlFunctionDef
 from windrow.cql.scope import span_of
 from windrow.cql.source import ScriptText
+from windrow.cql.sql_functions import in_place
 from windrow.errors import BindingError, UnsupportedError
 
 _JAVA = {
@@ -35,7 +38,31 @@ _POSTGRES = {
     "hh24": "%H", "HH12": "%I", "HH": "%I", "MI": "%M", "mi": "%M", "SS": "%S", "ss": "%S", "MS": "%g", "US": "%f",
     "AM": "%p", "PM": "%p", "Day": "%A", "Dy": "%a", "Month": "%B", "Mon": "%b", "DDD": "%j",
 }  # fmt: skip
-NAMES = ("date_format", "format_date", "format_timestamp", "to_char", "split_index")
+SYNONYMS = {
+    ("nvl", "a, b"): "coalesce(a, b)", ("nvl2", "a, b, c"): "CASE WHEN a IS NOT NULL THEN b ELSE c END",
+    ("iif", "a, b, c"): "CASE WHEN a THEN b ELSE c END", ("zeroifnull", "a"): "coalesce(a, 0)",
+    ("nullifzero", "a"): "nullif(a, 0)", ("isnull", "a"): "a IS NULL", ("isnotnull", "a"): "a IS NOT NULL",
+    ("regexp_like", "a, b"): "regexp_matches(a, b)", ("rlike", "a, b"): "regexp_matches(a, b)",
+    ("locate", "a, b"): "strpos(b, a)", ("truncate", "a"): "trunc(a)", ("size", "a"): "len(a)",
+    ("array_size", "a"): "len(a)", ("to_date", "a"): "CAST(a AS DATE)",
+    ("datediff", "a, b"): "date_diff('day', CAST(b AS DATE), CAST(a AS DATE))",
+    ("unix_timestamp", "a"): "CAST(floor(epoch(a)) AS BIGINT)",
+    ("from_unixtime", "a"): "strftime(make_timestamp(CAST(a AS BIGINT) * 1000000), '%Y-%m-%d %H:%M:%S')",
+}  # fmt: skip
+"""Functions of other systems that are one expression of DuckDB's, by their parameters. Times are UTC."""
+_ARITIES = {name: parameters.count(",") + 1 for name, parameters in SYNONYMS if name != "datediff"}
+_SYNONYMS = {
+    (name, parameters.count(",") + 1): SqlFunctionDef(name, dict.fromkeys(parameters.split(", ")), body, "", ())
+    for (name, parameters), body in SYNONYMS.items()
+}
+_UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "year")
+_UNIT_FIRST = ("timestampdiff", "timestampadd", "dateadd")
+"""Functions whose first argument is a unit, without quotes."""
+NAMES = (
+    *("date_format", "format_date", "format_timestamp", "to_char", "split_index"),
+    *_UNIT_FIRST,
+    *(name for name, _ in _SYNONYMS),
+)
 """What is known besides DuckDB's functions."""
 _STRFTIME = "strftime"
 _LAST = {"date_format": _JAVA, "to_char": _POSTGRES}
@@ -53,11 +80,21 @@ def respell(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
     for ordered in list(tree.find_all(exp.WithinGroup)):
         if isinstance(ordered.this, exp.Anonymous) and ordered.this.name.lower() in _WITHIN:
             ordered.replace(_within_group(ordered.this, ordered.expression.expressions, source))
-    for call in list(tree.find_all(exp.Anonymous)):
+    for call in reversed(list(tree.find_all(exp.Anonymous))):  # what is inside others first
         name, arguments = call.name.lower(), call.expressions
-        if name in catalog.functions:
+        if name in catalog.functions or name in catalog.macros:
             continue
-        if name in _LAST and len(arguments) == 2:
+        if (name, len(arguments)) in _SYNONYMS:
+            call.replace(in_place(call, _SYNONYMS[name, len(arguments)], source))
+        elif name in _ARITIES:
+            wanted = _ARITIES[name]
+            raise BindingError(
+                f"{name.upper()} takes {wanted} argument{'s' * (wanted > 1)}, not {len(arguments)}",
+                span=span_of(call, source),
+            )
+        elif name in _UNIT_FIRST and len(arguments) == 3:
+            _with_unit(call, arguments, source)
+        elif name in _LAST and len(arguments) == 2:
             pattern = _pattern(arguments[1], call, _LAST[name], source)
             _rename(call, _STRFTIME, [arguments[0], pattern])
         elif name in _FIRST and len(arguments) == 2:
@@ -91,6 +128,24 @@ def _within_group(call: exp.Anonymous, order: list[exp.Ordered], source: ScriptT
         )
     _rename(call, _PERCENTILES[name], [order[0].this, *given])
     return call
+
+
+def _with_unit(call: exp.Anonymous, arguments: list[exp.Expr], source: ScriptText) -> None:
+    """The whole units between two times, or a time and so many units."""
+    unit, second, third = arguments
+    word = unit.name.lower().removeprefix("sql_tsi_").removesuffix("s")
+    if not isinstance(unit, exp.Column | exp.Var) or word not in _UNITS:
+        raise BindingError(
+            f"{call.name.upper()} with the unit {unit.name}",
+            hint=f"units are {', '.join(_UNITS)}, without quotes",
+            span=span_of(call, source),
+        )
+    if call.name.lower() == "timestampdiff":
+        _rename(call, "date_sub", [exp.Literal.string(word), second, third])
+        return
+    interval = exp.Anonymous(this=f"to_{word}s", expressions=[second])
+    interval.meta.update(call.meta)
+    call.replace(exp.Paren(this=exp.Add(this=exp.Paren(this=third), expression=interval)))
 
 
 def _rename(call: exp.Anonymous, name: str, arguments: list[exp.Expr]) -> None:

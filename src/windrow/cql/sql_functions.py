@@ -143,7 +143,7 @@ def inlined(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> tuple[str, 
     size = sum(1 for _ in tree.walk())
     while calls:
         call = calls.pop()  # the innermost of those above each other is the last that was found
-        put = _in_place(call, catalog.macros[call.name.lower()], source)
+        put = in_place(call, catalog.macros[call.name.lower()], source)
         size += sum(1 for _ in put.walk())
         if size > NODES:
             raise UnsupportedError(
@@ -170,7 +170,8 @@ def _name_items(tree: exp.Expr, macros: Mapping[str, SqlFunctionDef]) -> None:
                 item.replace(exp.alias_(item.copy(), written, quoted=True))
 
 
-def _in_place(call: exp.Anonymous, function: SqlFunctionDef, source: ScriptText) -> exp.Expr:
+def in_place(call: exp.Anonymous, function: SqlFunctionDef, source: ScriptText) -> exp.Expr:
+    """The expression of a function with the arguments of a call."""
     span, given = span_of(call, source), call.expressions
     if isinstance(call.parent, exp.Window | exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         raise UnsupportedError(
