@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.runtime.member_blocks import FamilyPlace, MemberBlock, has_deadline, unique
+from windrow.sharing.joins.combine import AlikeMembers, alike_members
 from windrow.sharing.joins.members import JoinSource, join_cost_group
 from windrow.sharing.joins.readers import ResultGrouping
 from windrow.sharing.joins.recognise import RecognisedJoin
@@ -123,6 +124,11 @@ class JoinProgram:
         return tuple(dict.fromkeys(ResultGrouping(m.keys, m.counted) for m in members))
 
     @cached_property
+    def alike(self) -> AlikeMembers:
+        """Members that are answered together, by their numbers."""
+        return alike_members([m.query.member for m in self.members.values()])
+
+    @cached_property
     def late(self) -> dict[str, tuple[str, int]]:
         """Members that may be held back: by name, their cost group, and how deep they read."""
         queries = {n: m.query for n, m in self.members.items()}
@@ -142,4 +148,4 @@ class JoinProgram:
         return tuple(self.source.reads(side).union(*(m.reads(side) for m in members)) for side in (0, 1))
 
     def __getstate__(self) -> dict[str, object]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("groupings", "late", "_reads")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("alike", "groupings", "late", "_reads")}

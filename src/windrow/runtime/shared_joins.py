@@ -92,6 +92,8 @@ class JoinAnswers:
     partition: int
     home: bool
     finishes: dict[str, Finish] = field(default_factory=dict)
+    circuits: list[str] = field(default_factory=list)  # whose finishes have state
+    followed: bool = False
     inbox: dict[ResultGrouping, list[pa.Table]] = field(default_factory=dict)
     saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
@@ -101,7 +103,9 @@ class JoinAnswers:
 
     def follow(self, join: JoinProgram, functions: Functions) -> None:
         """Let those leave and join who did so on the driver."""
-        self.join = join
+        if self.join is join and self.followed:
+            return
+        self.join, self.followed = join, True
         uids = {name: m.uid for name, m in join.members.items()}
         self.finishes = {n: f for n, f in self.finishes.items() if uids.get(n) == f.uid}
         for name, member in join.members.items():
@@ -109,6 +113,7 @@ class JoinAnswers:
             if name not in self.finishes and (self.home or query.member.keys):
                 made = self.finishes[name] = Finish(query, functions, self.most_rows)
                 made.uid = member.uid
+        self.circuits = [name for name, mine in self.finishes.items() if mine.circuit is not None]
 
     def receive(self, message: JoinSums) -> None:
         """Take in what stage 1 sent."""
@@ -116,22 +121,23 @@ class JoinAnswers:
 
     def advance(self, frontier: int, starts: Mapping[str, int], out: list[Envelope]) -> None:
         """Answer and finish what came."""
-        for name, mine in self.finishes.items():
+        for name in self.circuits:
             start = starts.get(self.join.clock(name))
             if start is not None and start <= frontier:
-                mine.start(start)
+                self.finishes[name].start(start)
         names, begun = list(self.join.members), self.spending.stopwatch()
         query = [ints(t, "query") for tables in self.inbox.values() for t in tables]
-        batches = combine([self.join.query(name).member for name in names], self.inbox)
+        batches = combine(self.join.alike, self.inbox)
         self.inbox = {}
         failures: dict[str, RuntimeFailure] = {}
-        for batch in finish(self.finishes, batches, frontier, failures):
+        for batch in finish(self.finishes, batches, frontier, failures, self.circuits):
             self.counted.answers += len(batch)
             out.append(Envelope(self.partition, self.partition, SharedAnswer(batch)))
         if query and self.spending.groups:
             self.spending.finishing(names, np.concatenate(query), self.spending.stopwatch() - begun)
         for name, error in failures.items():
             self.finishes.pop(name, None)
+            self.circuits = [n for n in self.circuits if n != name]
             out.append(Envelope(0, self.partition, QueryFailed(name.lower(), error)))
 
     def slots(self, stage: int, partition: int) -> Iterator[tuple[str, tuple[Run, ...]]]:
@@ -179,13 +185,16 @@ class JoinState:
     uids: dict[str, str] = field(default_factory=dict)  # of the members that have joined the operator
     answers: JoinAnswers | None = None  # with one partition: what stage 2 does elsewhere
     deadlines: DeadlineProgram | None = None  # of this tick
+    followed: bool = False
     saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     refs: dict[str, RunRef] = field(default_factory=dict)
     counted: Counters = field(default_factory=Counters)
 
     def follow(self, join: JoinProgram, functions: Functions) -> None:
         """Let those leave and join who did so on the driver."""
-        self.join = join
+        if self.join is join and self.followed:
+            return
+        self.join, self.followed = join, True
         for name in [n for n, uid in self.uids.items() if n not in join.members or join.members[n].uid != uid]:
             self.operator.leave(name)
             del self.uids[name]
@@ -207,9 +216,9 @@ class JoinState:
         """Pair what came, and read the windows that are due."""
         if frontier == BEGINNING:
             return
-        for name, reader in self.operator.readers.items():
+        for name in [n for n, reader in self.operator.readers.items() if reader.start == BEGINNING]:
             start = starts.get(self.join.clock(name))
-            if reader.start == BEGINNING and start is not None and start <= frontier:
+            if start is not None and start <= frontier:
                 self.operator.begin(name, start)
         before = self.operator.pairs
         held = None

@@ -30,17 +30,26 @@ from windrow.sharing.query_group import Batch
 _MARKS = ("least", "least?", "greatest", "greatest?", "key", "value")
 
 
-def combine(members: Sequence[JoinMember], read: Mapping[ResultGrouping, Sequence[pa.Table]]) -> list[Batch]:
-    """The aggregates' elements of all queries that have any; `members`: by the numbers that tables have."""
-    alike: dict[tuple[object, ...], list[int]] = {}
+AlikeMembers = Sequence[tuple[ResultGrouping, Mapping[int, JoinMember]]]
+"""Queries that are finished together: how their results are told apart, and they by the numbers that tables have."""
+
+
+def alike_members(members: Sequence[JoinMember]) -> AlikeMembers:
+    """Queries with the same keys, aggregates and list above them together."""
+    found: dict[tuple[object, ...], tuple[ResultGrouping, dict[int, JoinMember]]] = {}
     for number, member in enumerate(members):
-        alike.setdefault((ResultGrouping(member.keys, member.counted), member.calls, member.above), []).append(number)
+        grouping = ResultGrouping(member.keys, member.counted)
+        found.setdefault((grouping, member.calls, member.above), (grouping, {}))[1][number] = member
+    return tuple(found.values())
+
+
+def combine(alike: AlikeMembers, read: Mapping[ResultGrouping, Sequence[pa.Table]]) -> list[Batch]:
+    """The aggregates' elements of all queries that have any."""
     found = []
-    for (grouping, *_), numbers in alike.items():
-        assert isinstance(grouping, ResultGrouping)
+    for grouping, members in alike:
         tables = [t for t in read.get(grouping, ()) if t.num_rows]
         if tables:
-            batch = _batch([members[n] for n in numbers], numbers, grouping, tables)
+            batch = _batch(list(members.values()), list(members), grouping, tables)
             if len(batch):
                 found.append(batch)
     return found

@@ -52,6 +52,8 @@ class SharedJoin:
         self.last = BEGINNING
         self.pairs = 0  # formed so far
         self.spending = JoinSpending()
+        self._grids = False  # some queries can be read at multiples of a grid
+        self._reaches: Pair | None = None  # while nobody comes or leaves
         self._keys = Groups([f.type for f, _ in source.keys])
         self._heads = [np.zeros(0, np.int64), np.zeros(0, np.int64)]
         self.sides = [SideRows(s, [k[s] for k in source.keys]) for s in (0, 1)]
@@ -64,6 +66,7 @@ class SharedJoin:
         grouping = ResultGrouping(member.keys, member.counted)
         _need(member, self.sides)
         self.readers[member.name] = reader = JoinReader(member, epoch)
+        self._reaches = None
         key = (member.filters, member.shifts, grouping)
         reader_group = self.reader_groups.setdefault((*key, epoch), ReaderGroup(*key, epoch))
         reader_group.members.append(reader)
@@ -85,7 +88,7 @@ class SharedJoin:
 
     def leave(self, name: str) -> None:
         """Serve a query no longer."""
-        gone = self.readers.pop(name, None)
+        gone, self._reaches = self.readers.pop(name, None), None
         for reader_group in self.reader_groups.values():
             reader_group.members = [s for s in reader_group.members if s is not gone]
             reader_group.coming = [s for s in reader_group.coming if s is not gone]
@@ -109,8 +112,10 @@ class SharedJoin:
     @property
     def reaches(self) -> Pair:
         """The longest window of each side."""
-        every = [s.member.ranges for s in self.readers.values()] or [(0, 0)]
-        return max(r[0] for r in every), max(r[1] for r in every)
+        if self._reaches is None:
+            every = [s.member.ranges for s in self.readers.values()] or [(0, 0)]
+            self._reaches = max(r[0] for r in every), max(r[1] for r in every)
+        return self._reaches
 
     # -- advancing ---------------------------------------------------------------------------------------------------
 
@@ -121,9 +126,10 @@ class SharedJoin:
 
     def cut(self, grids: Mapping[str, int]) -> None:
         """Cut intervals so that these queries can be read at multiples of their grids, too."""
-        for reader_group in self.reader_groups.values():
+        for reader_group in self.reader_groups.values() if grids or self._grids else ():
             names = (s.member.name for s in (*reader_group.members, *reader_group.coming))
             reader_group.grid = gcd(*(grids.get(name, 0) for name in names))
+        self._grids = bool(grids)
 
     def advance(
         self, frontier: int, names: Sequence[str] | None = None, held: Mapping[str, HeldInstants] | None = None

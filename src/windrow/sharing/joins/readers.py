@@ -64,6 +64,8 @@ class ReaderGroup:
     synopsis: JoinSynopsis = field(default_factory=JoinSynopsis)
     layout: LaneLayout = field(default_factory=LaneLayout)  # of its intervals
     grid: int = 0  # at whose multiples windows may be read, besides those of their periods; 0: none
+    _of: tuple[JoinReader, ...] = ()  # whose `_windows` are known
+    _windows: list[SlideWindow] = field(default_factory=list)
 
     def lay_out(self, sides: Sequence[SideRows]) -> None:
         """Give intervals the lanes and codes that queries need, and rows have, by now."""
@@ -75,11 +77,20 @@ class ReaderGroup:
     @property
     def windows(self) -> list[SlideWindow]:
         """The different windows, by their shorter side."""
-        return sorted({s.member.window for s in (*self.members, *self.coming)})
+        readers = (*self.members, *self.coming)
+        if len(readers) != len(self._of) or any(a is not b for a, b in zip(readers, self._of, strict=True)):
+            self._of, self._windows = readers, sorted({s.member.window for s in readers})
+        return self._windows
 
     @property
     def longest(self) -> int:
-        return max((s.member.window.range for s in (*self.members, *self.coming)), default=0)
+        return self.windows[-1].range if self.windows else 0
+
+    @property
+    def _cuts(self) -> set[tuple[int, int]]:
+        """(period, offset) of all edges of windows: many windows have the same."""
+        cuts = {(w.slide, -w.range % w.slide) for w in self.windows}
+        return cuts | {(self.grid, 0)} if self.grid else cuts
 
     def requests(
         self,
@@ -121,19 +132,15 @@ class ReaderGroup:
 
         `since`: before any that is read now. `times`: of the rows of both sides.
         """
-        cuts = [self.synopsis.edge]
-        rows = sum(map(len, times)) + 1
-        windows = self.windows
-        if sum((frontier - since) // w.slide + 2 for w in windows) <= SPARSE * rows * len(windows):
-            cuts += [multiples(w.slide, -w.range, since - 1, frontier + w.slide) for w in windows]
-            if self.grid:
-                cuts.append(multiples(self.grid, 0, since - 1, frontier + self.grid))
+        edges = [self.synopsis.edge]
+        rows, cuts = sum(map(len, times)) + 1, self._cuts
+        if sum((frontier - since) // period + 2 for period, _ in cuts) <= SPARSE * rows * len(cuts):
+            edges += [multiples(period, offset, since - 1, frontier + period) for period, offset in cuts]
         else:
             shifted = np.concatenate([t + s for t, s in zip(times, self.shifts, strict=True)])
             values = np.unique(np.append(shifted, (since, frontier)))
-            cut = [(w.slide, w.range) for w in windows] + ([(self.grid, 0)] if self.grid else [])
-            cuts.append(np.min([-(-(values + reach) // slide) * slide - reach for slide, reach in cut], axis=0))
-        return np.unique(np.concatenate(cuts))
+            edges.append(np.min([-(-(values - at) // period) * period + at for period, at in cuts], axis=0))
+        return np.unique(np.concatenate(edges))
 
 
 def _sides(times: Sequence[Int64s], reader: JoinReader) -> Iterable[tuple[Int64s, int]]:
