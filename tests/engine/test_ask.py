@@ -15,7 +15,7 @@ from windrow.operators import history
 from windrow.operators.state import zones
 from windrow.runtime import ask_parts as asking
 from windrow.runtime import view
-from windrow.runtime.ask import ask
+from windrow.runtime.ask import AskLimits, ask
 from windrow.runtime.history_reader import HistoryFigures, youngest_first
 from windrow.testing import oracle
 
@@ -237,6 +237,32 @@ def test_limits(live):
         with pytest.raises(RuntimeFailure, match="was cancelled"):
             live.engine.ask(query, cancel=cancelled)
         assert live.engine.ask(query, timeout=60).num_rows
+
+
+def test_ticks_go_first():
+    """A question waits while a tick computes, but no longer than it has worked, and a little: then it goes on."""
+    now, ends = [0.0], [0.0]
+
+    def let_tick_pass(seconds):
+        now[0] += min(seconds, ends[0] - now[0])
+
+    limits = AskLimits(None, None, lambda: now[0] < ends[0], let_tick_pass, lambda: now[0])
+    limits.check()
+    assert now[0] == 0  # no tick
+    ends[0] = 0.03
+    limits.check()
+    assert now[0] == 0.03  # all of a tick
+    now[0], ends[0] = 0.5, 9.0
+    limits.check()
+    assert now[0] == pytest.approx(0.5 + 0.1 + 0.47 - 0.03)  # as long as it has worked, and a little more
+    limits.check()
+    assert now[0] == pytest.approx(1.04)  # no longer
+    limits = AskLimits(0.1, None, lambda: True, let_tick_pass, lambda: now[0])
+    limits.check()
+    assert now[0] == pytest.approx(1.09)  # half of the time it has
+    now[0] += 0.1
+    with pytest.raises(RuntimeFailure, match="took longer"):
+        limits.check()
 
 
 def test_bad_questions(live):

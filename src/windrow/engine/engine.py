@@ -43,9 +43,6 @@ from windrow.store.store import MemoryStore, StateStore, Store
 
 __all__ = ["Engine", "Queries", "Query"]
 
-PATIENCE = 0.1
-"""Seconds that a question waits for a tick of this process to end before it is computed beside it."""
-
 
 class Engine:
     """Continuous queries over live streams."""
@@ -325,10 +322,10 @@ class Engine:
         timeout: float | None = None,
         cancel: threading.Event | None = None,
     ) -> Question:
-        """A one-time query over the present catalog, once a tick of this process that runs has ended."""
-        plans, limits = self.question_plans(), AskLimits(timeout, cancel)
+        """A one-time query over the present catalog."""
+        plans, runtime = self.question_plans(), self.runtime
+        limits = AskLimits(timeout, cancel, runtime.tick_runs, runtime.let_tick_pass)
         planned = plans.plan(text, parameters)
-        self.runtime.let_tick_pass(PATIENCE if timeout is None else min(PATIENCE, timeout / 2))
         return Question(plans, planned, self.runtime, self._functions(plans.catalog), limits)
 
     def question_plans(self) -> QuestionPlans:

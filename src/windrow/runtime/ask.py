@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,6 +44,8 @@ from windrow.sharing.recognise import Recognised
 
 AS_OF, ISOLATION, FROM = "windrow.as_of", "windrow.isolation", "windrow.from"
 LEVELS = ("snapshot", "latest")
+PATIENCE = 0.1
+"""Seconds that a question waits for ticks of this process before it has worked as long as it has waited."""
 
 
 class Present(Protocol):
@@ -70,17 +72,38 @@ class Present(Protocol):
 
 @dataclass
 class AskLimits:
-    """When to stop: a number of seconds, or an event that someone sets."""
+    """When to stop: after a number of seconds, or when someone sets an event; and when to let a tick go first.
+
+    `tick_runs`: whether a tick computes in this process, and `let_tick_pass`: waits for its end. Ticks come first, as
+    movements of windows do in the thesis (7.2): the interpreter is theirs. But a question that has waited for as long
+    as it has worked, and `PATIENCE`, goes on beside them.
+    """
 
     seconds: float | None = None
     cancel: threading.Event | None = None
-    begun: float = field(default_factory=time.monotonic)
+    tick_runs: Callable[[], bool] = lambda: False
+    let_tick_pass: Callable[[float], object] = lambda seconds: None
+    clock: Callable[[], float] = time.monotonic
+    waited: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.begun = self.clock()
 
     def check(self) -> None:
-        """Raise if it is time."""
+        """Raise if it is time; else let a tick pass that runs."""
+        self._stop_in_time()
+        if self.tick_runs():
+            now = self.clock()
+            left = PATIENCE + (now - self.begun) - 2 * self.waited
+            left = left if self.seconds is None else min(left, self.seconds / 2 - self.waited)
+            if left > 0:
+                self.let_tick_pass(left)
+                self.waited += self.clock() - now
+
+    def _stop_in_time(self) -> None:
         if self.cancel is not None and self.cancel.is_set():
             raise RuntimeFailure("the question was cancelled")
-        if self.seconds is not None and time.monotonic() - self.begun > self.seconds:
+        if self.seconds is not None and self.clock() - self.begun > self.seconds:
             raise RuntimeFailure(
                 f"the question took longer than {self.seconds:g} s",
                 detail="nothing is lost: it has only read",
@@ -138,6 +161,7 @@ class Question:
 
     def answer(self, isolation: str, figures: HistoryFigures) -> pa.Table:
         """The answer, sorted and cut as asked."""
+        self.limits.check()
         found, how = self.planned.running, self.planned.how
         if how is not None:
             parts = Parts(self, how, figures)
@@ -174,6 +198,7 @@ class Question:
 
     def batches(self) -> pa.RecordBatchReader:
         """The answer of a plan that flows, as of now: the state is kept until the last batch, or the reader's end."""
+        self.limits.check()
         how = self.planned.how
         assert how is not None
         parts, held = Parts(self, how, HistoryFigures()), ExitStack()

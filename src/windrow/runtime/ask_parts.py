@@ -31,6 +31,7 @@ from windrow.runtime.history_reader import (
     HistoryFigures,
     ScanWish,
     rows_of,
+    size_of,
     span_of,
     table_rows,
     to_read,
@@ -273,7 +274,8 @@ class Parts:
         return parts
 
     def _may_be_large(self, runs: Sequence[tuple[Run, int]]) -> bool:
-        return self._in_tasks(sum(r.nbytes for r, _ in runs))
+        columns = 1 + len(self.wish.names)
+        return self._in_tasks(sum(size_of(r) * columns // r.table.num_columns for r, _ in runs))
 
     def _in_tasks(self, size: int) -> bool:
         return self._made.aggregate is not None and size > LARGE

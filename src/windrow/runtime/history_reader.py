@@ -20,6 +20,7 @@ from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat,
 from windrow.operators.history import TS
 from windrow.operators.state.run import Run, ints
 from windrow.operators.state.zones import Code, zones_of
+from windrow.plan.expr import Expr
 from windrow.plan.nodes import Filter, Node, Scan, TableScan, Window, WindowKind, walk
 from windrow.runtime import pruning
 from windrow.sharing.conditions import Condition
@@ -42,6 +43,10 @@ class HistoryFigures:
             setattr(self, name, getattr(self, name) + value)
 
 
+Test = tuple[str, pruning.Spans]
+"""A column, by its internal name, and where its codes must lie."""
+
+
 @dataclass(frozen=True)
 class ScanWish:
     """What a scan wants of its stream's history; `size`: of the window on it, in ticks of its clock."""
@@ -50,7 +55,8 @@ class ScanWish:
     size: int
     conditions: tuple[Condition, ...] = ()
     names: dict[str, str] = field(default_factory=dict)  # internal name -> the run's column
-    tests: tuple[tuple[str, pruning.Spans], ...] = ()  # of columns of numbers, all of which must hold
+    tests: tuple[Test, ...] = ()  # of columns of numbers, all of which must hold
+    decided: frozenset[Expr] = frozenset()  # predicates that say no more than the tests
 
     @property
     def stream(self) -> str:
@@ -78,7 +84,9 @@ def wishes(root: Node) -> dict[Scan, ScanWish]:
             names = {internal: f"{scan.stream.lower()}.{column}" for internal, column, _ in scan.columns}
             conditions = pruning.conditions_of(predicates)
             tests = pruning.tests_of(conditions, scan.schema)
-            found[scan] = ScanWish(scan, size, conditions, names, tests)
+            judged = zip(predicates, conditions, strict=True)
+            decided = frozenset(p for p, c in judged if pruning.is_tested(c, scan.schema))
+            found[scan] = ScanWish(scan, size, conditions, names, tests, decided)
     return found
 
 
@@ -86,8 +94,7 @@ def span_of(run: Run) -> tuple[int, int]:
     """The first and last time in a run."""
     zones = zones_of(run)
     if zones is not None:
-        held = zones.spans[TS]
-        return min(held.low), max(held.high)  # type: ignore[type-var, return-value]
+        return zones.spans[TS].ends
     ts = ints(run.table, TS)
     return int(ts.min()), int(ts.max())
 
@@ -104,7 +111,13 @@ def to_read(run: Run, wish: ScanWish, frontier: int) -> int:
         return 0
     zones, columns = zones_of(run), (len(wish.names) + 1) / run.table.num_columns
     share = 1.0 if zones is None else float(pruning.blocks(wish.conditions, zones, wish.names).mean())
-    return int(run.nbytes * columns * share)
+    return int(size_of(run) * columns * share)
+
+
+def size_of(run: Run) -> int:
+    """The bytes of a run."""
+    zones = zones_of(run)
+    return run.nbytes if zones is None else zones.of_bytes
 
 
 def table_rows(node: TableScan, table: pa.Table) -> Elements:
@@ -116,33 +129,34 @@ def table_rows(node: TableScan, table: pa.Table) -> Elements:
 def rows_of(run: Run, wish: ScanWish, frontier: int, figures: HistoryFigures) -> Elements:
     """The rows of a run that a scan may want at the frontier."""
     figures.of_runs += 1
-    figures.of_bytes += run.nbytes
+    figures.of_bytes += size_of(run)
     first, last = span_of(run)
     oldest = frontier - wish.size  # rows after this are in the window
     if last <= oldest or first > frontier:
         return wish.empty
     figures.runs += 1
-    parts = [_stretch(run.table, b, e, oldest, frontier, wish, figures) for b, e in _stretches(run, wish, figures)]
+    stretches, narrowed = _stretches(run, wish, figures)
+    parts = [_stretch(run.table, b, e, oldest, frontier, wish, narrowed, figures) for b, e in stretches]
     return parts[0] if len(parts) == 1 else concat([wish.empty, *parts])
 
 
-def _stretches(run: Run, wish: ScanWish, figures: HistoryFigures) -> list[tuple[int, int]]:
-    """The stretches of rows that the run's zones admit."""
+def _stretches(run: Run, wish: ScanWish, figures: HistoryFigures) -> tuple[list[tuple[int, int]], Test | None]:
+    """The stretches of rows that the run's zones admit, and the test that all of their rows pass, if it was made."""
     zones = zones_of(run)
     if zones is None:
-        return [(0, run.table.num_rows)]
+        return [(0, run.table.num_rows)], None
     figures.bytes += zones.size
     chosen = np.flatnonzero(pruning.blocks(wish.conditions, zones, wish.names))
     figures.blocks += len(chosen)
     if not len(chosen):
-        return []
+        return [], None
     breaks = np.flatnonzero(np.diff(chosen) > 1) + 1
     found = [(int(zones.begins[p[0]]), int(zones.begins[p[-1] + 1])) for p in np.split(chosen, breaks)]
-    spans = next((s for name, s in wish.tests if wish.names[name] == zones.sorted_by and len(s) == 1), None)
-    if spans is None or zones.sorted_by is None:
-        return found
-    column = run.table.column(zones.sorted_by)
-    return [n for b, e in found if (n := _narrowed(column, b, e, spans[0], figures)) is not None]
+    test = next((t for t in wish.tests if wish.names[t[0]] == zones.sorted_by and len(t[1]) == 1), None)
+    if test is None:
+        return found, None
+    column = run.table.column(wish.names[test[0]])
+    return [n for b, e in found if (n := _narrowed(column, b, e, test[1][0], figures)) is not None], test
 
 
 def _narrowed(
@@ -161,18 +175,22 @@ def _narrowed(
 
 
 def _stretch(
-    table: pa.Table, begin: int, end: int, oldest: int, frontier: int, wish: ScanWish, figures: HistoryFigures
-) -> Elements:
+    table: pa.Table, begin: int, end: int, oldest: int, frontier: int, wish: ScanWish, passed: Test | None,
+    figures: HistoryFigures,
+) -> Elements:  # fmt: skip
     """The rows of a stretch that are in the window: times first, then the columns, if any is left."""
-    part = table.slice(begin, end - begin)
-    ts = ints(part, TS)
+
+    def column_of(name: str) -> pa.Array:
+        return one(table.column(name).slice(begin, end - begin))
+
+    ts: Int64s = column_of(TS).to_numpy(zero_copy_only=False)
     figures.bytes += ts.nbytes
     inside = (ts > oldest) & (ts <= frontier)
     tested: set[str] = set()
-    for internal, spans in wish.tests:
+    for internal, spans in (t for t in wish.tests if t is not passed):
         if not inside.any():
             return wish.empty
-        values = one(part.column(wish.names[internal]))
+        values = column_of(wish.names[internal])
         figures.bytes += 0 if internal in tested else values.nbytes
         tested.add(internal)
         inside &= pruning.holds(values, spans)
@@ -181,7 +199,7 @@ def _stretch(
     columns = {}
     picks = None if inside.all() else pa.array(inside)
     for internal, column in wish.names.items():
-        values = one(part.column(column))
+        values = column_of(column)
         figures.bytes += 0 if internal in tested else values.nbytes
         columns[internal] = values if picks is None else values.filter(picks)
     found: Int64s = ts[inside]

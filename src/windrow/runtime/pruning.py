@@ -90,6 +90,12 @@ def tests_of(conditions: Iterable[Condition], types: Mapping[str, pa.DataType]) 
     return tuple(found)
 
 
+def is_tested(wanted: Condition, types: Mapping[str, pa.DataType]) -> bool:
+    """Whether the tests of a condition are all that it asks for."""
+    columns = {quote(name) for name, type_ in types.items() if has_fixed_codes(type_)}
+    return len(wanted.boxes) == 1 and all(a.sql in columns and not v.null for a, v in wanted.boxes[0])
+
+
 def holds(column: pa.Array, spans: Spans) -> Bools:
     """Where a column's code lies in one of the spans; NULL does not."""
     (codes,), _ = encode([column])

@@ -23,7 +23,7 @@ from windrow.errors import UnsupportedError
 from windrow.optimize import optimize
 from windrow.plan.nodes import QueryPlan, Scan, StreamOp
 from windrow.runtime.history_reader import ScanWish, wishes
-from windrow.runtime.split import SplitPlan, split
+from windrow.runtime.split import SplitPlan, split, without
 from windrow.runtime.view import StateReader
 from windrow.sharing.covering import as_member
 from windrow.sharing.recognise import Recognised
@@ -116,6 +116,7 @@ class QuestionPlans:
         how = None if found.running is not None else split(query.plan)
         if how is None or how.scan not in found.wishes:
             return found
+        how = without(how, found.wishes[how.scan].decided)
         return replace(found, how=how, asked=None if how.aggregate is None else as_member(query.plan))
 
     def _names(self, parsed: OneTimeSelect) -> set[str]:

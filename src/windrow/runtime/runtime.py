@@ -193,11 +193,13 @@ class Runtime(Inspection):
         if self._error is not None:
             raise self._error
 
+    def tick_runs(self) -> bool:
+        """Whether a tick computes in another thread of this process, and so needs the interpreter."""
+        return not self._quiet.is_set() and self.job.in_process and self._computing != threading.get_ident()
+
     def let_tick_pass(self, seconds: float) -> None:
-        """Wait for the end of a tick that runs in this process, at most so long: who is in no hurry lets it have the
-        interpreter. A tick whose job runs elsewhere needs none."""
-        if self.job.in_process and self._computing != threading.get_ident():
-            self._quiet.wait(seconds)
+        """Wait for the end of a tick that computes, at most so long."""
+        self._quiet.wait(seconds)
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait for the runtime to stop or fail; a failure is raised."""

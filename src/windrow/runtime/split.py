@@ -14,7 +14,7 @@ split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -22,6 +22,8 @@ import pyarrow as pa
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.mergeable import MergeableAggregate, merges
 from windrow.operators.elements import INF, Elements, Int64s, concat
+from windrow.optimize.rule import rewrite
+from windrow.plan.expr import Expr
 from windrow.plan.nodes import (
     Aggregate,
     Call,
@@ -83,6 +85,22 @@ def split(plan: QueryPlan) -> SplitPlan | None:
     for unary in reversed(above):
         upper = replace(unary, input=upper)
     return SplitPlan(scans[0], lower, aggregate, upper, merged)
+
+
+def without(how: SplitPlan, decided: Set[Expr]) -> SplitPlan:
+    """The same without filters that whoever reads the rows has decided already."""
+
+    def read(node: Node) -> Node:
+        return node.input if isinstance(node, Filter) and node.predicate in decided and _bare(node.input) else node
+
+    return replace(how, lower=rewrite(how.lower, read)) if decided else how
+
+
+def _bare(node: Node) -> bool:
+    """Whether there are but windows and filters above a scan."""
+    while isinstance(node, Filter | Window):
+        node = node.input
+    return isinstance(node, Scan)
 
 
 def _linear(node: Node) -> bool:

@@ -72,6 +72,12 @@ class ColumnZones:
             return None
         return np.array(self.low, np.int64), np.array(self.high, np.int64)
 
+    @cached_property
+    def ends(self) -> tuple[int, int]:
+        """The least and greatest code of all blocks, of a column of numbers without nulls."""
+        assert self.codes is not None
+        return int(self.codes[0].min()), int(self.codes[1].max())
+
 
 @dataclass(frozen=True)
 class Zones:
@@ -83,6 +89,7 @@ class Zones:
     sketches: Mapping[str, np.ndarray] = field(default_factory=dict)
     sorted_by: str | None = None  # the column that rows are in the order of, nulls last
     size: int = 0  # bytes that looking at them reads
+    of_bytes: int = 0  # bytes of the whole run
 
     @property
     def blocks(self) -> int:
@@ -126,7 +133,7 @@ def zoned(table: pa.Table, keys: Iterable[str] = (), sorted_by: str | None = Non
     return table.replace_schema_metadata(metadata)
 
 
-def _unpacked(metadata: Mapping[bytes, bytes], rows: int) -> Zones:
+def _unpacked(metadata: Mapping[bytes, bytes], rows: int, of_bytes: int) -> Zones:
     with ipc.open_stream(metadata[_KEY]) as stream:
         table = stream.read_all()
     names = [n.removeprefix("low:") for n in table.column_names if n.startswith("low:")]
@@ -144,7 +151,7 @@ def _unpacked(metadata: Mapping[bytes, bytes], rows: int) -> Zones:
     sorted_by = metadata[_SORTED].decode() if _SORTED in metadata else None
     begins = np.append(table.column("begin").to_numpy(), rows)
     size = sum(len(v) for k, v in rest if k.startswith(b"windrow."))
-    return Zones(begins, spans, filters, sketches, sorted_by, size)
+    return Zones(begins, spans, filters, sketches, sorted_by, size, of_bytes)
 
 
 _known: OrderedDict[tuple[str, int], Zones | None] = OrderedDict()
@@ -160,7 +167,7 @@ def zones_of(run: Run) -> Zones | None:
             _known.move_to_end(key)
             return _known[key]
     metadata = run.table.schema.metadata or {}
-    found = _unpacked(metadata, run.table.num_rows) if _KEY in metadata else None
+    found = _unpacked(metadata, run.table.num_rows, run.nbytes) if _KEY in metadata else None
     with _lock:
         _known[key] = found
         while len(_known) > KNOWN:
