@@ -12,7 +12,8 @@ import pytest
 
 import windrow
 from windrow.errors import SourceError, StateError
-from windrow.sinks.delta import DeltaRelationSink, DeltaSink, storable
+from windrow.sinks.delta import DeltaRelationSink, DeltaSink
+from windrow.sinks.lake import storable
 
 deltalake = pytest.importorskip("deltalake", reason="the extra `delta` is not installed")
 

@@ -20,6 +20,7 @@ EXTRAS = {
     "serve": ("windrow serve: the API and the console", ("fastapi", "uvicorn", "prometheus_client")),
     "shell": ("windrow sql with completion and history", ("prompt_toolkit",)),
     "delta": ("streams from and answers to Delta tables", ("deltalake",)),
+    "iceberg": ("streams from and answers to Iceberg tables", ("pyiceberg", "sqlalchemy")),
     "kafka": ("streams from Kafka", ("confluent_kafka",)),
     "postgres": ("tables from and answers to PostgreSQL", ("psycopg",)),
 }

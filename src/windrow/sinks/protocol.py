@@ -54,9 +54,13 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "postgres": ("dsn", "table", "mode"),
     "postgresql": ("dsn", "table", "mode"),
     "delta": ("path", "mode", "key"),
+    "iceberg": ("table", "catalog", "uri", "warehouse", "mode", "key"),
     "kafka": ("servers", "topic", "key", "transactions", "retry"),
 }
 """What can be said of each kind of sink; `outbox` of all."""
+
+PASSING = ("kafka", "iceberg")
+"""Kinds whose library takes settings of its own: `kafka.acks`, `iceberg.s3.endpoint`."""
 
 _BYTES = {"": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 
@@ -80,11 +84,13 @@ def parse_sink(options: Mapping[str, str], *, owner: str = "") -> Sink:
 
     parquet | json (path), memory ([rows]), terminal ([rows]),
     postgres (dsn, [table], [mode: append | upsert]), delta (path, [mode: append | upsert], [key]),
+    iceberg (table, [catalog], [uri], [warehouse], [mode: append | upsert], [key], [iceberg.*]),
     kafka (servers, topic, [key], [transactions], [retry], [kafka.*])
     """
     given = {k.lower(): str(v) for k, v in options.items()}
     kind = given.get("sink", given.get("source", "")).lower()
-    unknown = {k for k in given.keys() - {"sink", "source", *OPTIONS.get(kind, given)} if not k.startswith("kafka.")}
+    known = {"sink", "source", *OPTIONS.get(kind, given)}
+    unknown = {k for k in given.keys() - known if not k.startswith(f"{kind}.") or kind not in PASSING}
     if unknown:
         raise SourceError(
             f'the {kind} sink has no option "{min(unknown)}"', hint=f"its options are {', '.join(OPTIONS[kind])}"
@@ -110,15 +116,8 @@ def parse_sink(options: Mapping[str, str], *, owner: str = "") -> Sink:
         if mode not in modes:
             raise SourceError(f'the postgres sink has no mode "{mode}"', hint="its modes are append and upsert")
         return modes[mode](_need(given, "dsn", kind), given.get("table"), owner=owner)
-    if kind == "delta":
-        from windrow.sinks.delta import MODES, DeltaRelationSink, DeltaSink
-
-        path, mode = _need(given, "path", kind), given.get("mode", "append").lower()
-        if mode not in MODES:
-            raise SourceError(f'the delta sink has no mode "{mode}"', hint="its modes are append and upsert")
-        if mode == "append":
-            return DeltaSink(path, owner=owner)
-        return DeltaRelationSink(path, _names(_need(given, "key", kind)), owner=owner)
+    if kind in ("delta", "iceberg"):
+        return _lake_sink(kind, given, owner)
     if kind == "kafka":
         from windrow.sinks.kafka import KafkaSink
 
@@ -132,8 +131,27 @@ def parse_sink(options: Mapping[str, str], *, owner: str = "") -> Sink:
         )  # fmt: skip
     raise SourceError(
         f'there is no sink "{kind}"' if kind else "the options name no sink",
-        hint="sinks are parquet, json, memory, terminal, postgres, delta and kafka; a function subscribes to a query",
+        hint=f"sinks are {', '.join(k for k in OPTIONS if k != 'postgresql')}; a function subscribes to a query",
     )
+
+
+def _lake_sink(kind: str, given: Mapping[str, str], owner: str) -> Sink:
+    from windrow.sinks.lake import MODES
+
+    name, mode = _need(given, "path" if kind == "delta" else "table", kind), given.get("mode", "append").lower()
+    if mode not in MODES:
+        raise SourceError(f'the {kind} sink has no mode "{mode}"', hint="its modes are append and upsert")
+    key = _names(_need(given, "key", kind)) if mode == "upsert" else []
+    if kind == "delta":
+        from windrow.sinks.delta import DeltaRelationSink, DeltaSink
+
+        return DeltaRelationSink(name, key, owner=owner) if key else DeltaSink(name, owner=owner)
+    from windrow.sinks.iceberg import IcebergRelationSink, IcebergSink
+
+    catalog = {k: v for k, v in given.items() if k in ("catalog", "uri", "warehouse") or k.startswith("iceberg.")}
+    if key:
+        return IcebergRelationSink(name, key, catalog, owner=owner)
+    return IcebergSink(name, catalog, owner=owner)
 
 
 def _need(options: Mapping[str, str], name: str, kind: str) -> str:

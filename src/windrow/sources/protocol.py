@@ -101,6 +101,7 @@ KINDS: Mapping[str, str] = {
     "rate": "rate",
     "kafka": "kafka",
     "delta": "delta",
+    "iceberg": "iceberg",
 }
 
 
