@@ -91,6 +91,17 @@ def test_without_transactions(mock: MockKafka) -> None:
     assert [dict(m.headers())["windrow-tick"] for m in read(mock.servers, "plain", 2)] == [b"7", b"7"]
 
 
+def test_a_long_answer_is_sent_piece_by_piece(mock: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row once, numbered through, however many are messages at a time."""
+    monkeypatch.setattr("windrow.sinks.kafka.TOGETHER", 3)
+    sink = KafkaSink({"bootstrap.servers": mock.servers}, "long", key=["k"], owner="home")
+    sink.write("q", 1, table(*"abcdefgh"))
+    messages = read(mock.servers, "long", 8)
+    rows = {place[2]: json.loads(m.value())["k"] for place, m in zip(places(messages), messages, strict=True)}
+    assert rows == dict(enumerate("abcdefgh"))
+    sink.close()
+
+
 def through(servers: str, tmp_path: Any) -> list[tuple[tuple[str, int, int], int]]:
     """Rows in from one topic, answers out to another, across a restart of the engine."""
     producer = confluent_kafka.Producer({"bootstrap.servers": servers, "log_level": 0})

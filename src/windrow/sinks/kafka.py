@@ -12,7 +12,7 @@ gets a tick at least once, in order; consumers drop what they have seen by home,
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
 
 PATIENCE_SECONDS = 60.0
+TOGETHER = 10_000
+"""Rows that are messages at the same time: a long answer is read, written as JSON and sent piece by piece."""
 
 
 class KafkaSink:
@@ -52,7 +54,8 @@ class KafkaSink:
         """Send a tick's rows, in one transaction with its number."""
         if not table.num_rows:
             return
-        messages = list(self._messages(query, tick, table))
+        self._check_key(query, table)
+        messages = self._messages(query, tick, table)
         with self._explained(query, tick):
             producer = self._opened(query)
             if not self._transactions:
@@ -76,21 +79,25 @@ class KafkaSink:
             self._consumer.close()
         self._producer = self._consumer = self._last = None
 
-    def _messages(self, query: str, tick: int, table: pa.Table) -> Iterator[dict[str, Any]]:
+    def _check_key(self, query: str, table: pa.Table) -> None:
         missing = [k for k in self._key if k not in table.column_names]
         if missing:
             raise SourceError(
                 f'the answer of query "{query}" has no column "{missing[0]}"',
                 hint=f"its columns are {', '.join(table.column_names)}",
             )
-        values = row_objects(table).to_pylist()
-        keys = row_objects(table.select(self._key)).to_pylist() if self._key else [None] * len(values)
-        said = [("windrow-home", self._owner), ("windrow-query", query), ("windrow-tick", str(tick))]
-        for row, (key, value) in enumerate(zip(keys, values, strict=True)):
-            headers = [(k, v.encode()) for k, v in (*said, ("windrow-row", str(row)))]
-            yield {"key": None if key is None else key.encode(), "value": value.encode(), "headers": headers}
 
-    def _send(self, producer: Producer, messages: Sequence[Mapping[str, Any]]) -> None:
+    def _messages(self, query: str, tick: int, table: pa.Table) -> Iterator[dict[str, Any]]:
+        said = [("windrow-home", self._owner), ("windrow-query", query), ("windrow-tick", str(tick))]
+        for begin in range(0, table.num_rows, TOGETHER):
+            part = table.slice(begin, TOGETHER)
+            values = row_objects(part).to_pylist()
+            keys = row_objects(part.select(self._key)).to_pylist() if self._key else [None] * len(values)
+            for row, (key, value) in enumerate(zip(keys, values, strict=True), begin):
+                headers = [(k, v.encode()) for k, v in (*said, ("windrow-row", str(row)))]
+                yield {"key": None if key is None else key.encode(), "value": value.encode(), "headers": headers}
+
+    def _send(self, producer: Producer, messages: Iterable[Mapping[str, Any]]) -> None:
         self._errors.clear()
         for message in messages:
             while True:
