@@ -25,7 +25,7 @@ def mock() -> MockKafka:
 def servers() -> Iterator[str]:
     """A real broker, where one is in the cache."""
     if real.jars(fetch=False) is None:
-        pytest.skip("no Kafka in the cache: windrow bench ingest --kafka fetches it")
+        pytest.skip("no Kafka in the cache: scripts/kafka .venv/bin fetches it")
     with real.broker() as address:
         yield address
 

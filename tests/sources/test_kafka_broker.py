@@ -14,7 +14,7 @@ from windrow.store.place import Place
 from windrow_bench.peers import broker as real
 
 pytestmark = pytest.mark.skipif(
-    real.jars(fetch=False) is None, reason="no Kafka in the cache: windrow bench ingest --kafka fetches it"
+    real.jars(fetch=False) is None, reason="no Kafka in the cache: scripts/kafka .venv/bin fetches it"
 )
 
 COLUMNS = {"ts": pa.int64(), "_offset": pa.int64()}
