@@ -19,6 +19,7 @@ from numba import njit
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.keys import factorize, hash_rows, mix
 from windrow.operators.protocol import State, Stateless
+from windrow.operators.radix import stable_order
 from windrow.operators.state.pending import Calendar, Pending
 from windrow.operators.state.run import Run, elements_of, ints, run_of
 
@@ -68,16 +69,16 @@ class Changes(Clocked):
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         new = self._on_time(inputs, frontier)
-        if not self.timestamped:
-            new = cancel(new)  # what cancels for its whole life need not wait for its end
-        self._pending.add(new.filter(new.exp != INF))
+        ending = new.filter(new.exp != INF)
+        rest = ending if self.timestamped else cancel(ending)  # what cancels for its whole life need not wait
+        self._pending.add(rest)
+        if rest is not ending:
+            new = concat([new.filter(new.exp == INF), rest])
         log = as_log(new, new.ts, 1)
         due = self._pending.due(frontier)
         if due is not None:
             log = concat([log, as_log(due, due.exp, -1)])
-        if not self.timestamped and (due is not None or (new.exp != INF).any()):  # else the first look saw all there is
-            log = cancel(log)
-        return in_order(log)
+        return in_order(log if self.timestamped else cancel(log))
 
     def replace_rows(self, part: int, keep: Callable[[Elements], np.ndarray], more: Sequence[Elements]) -> None:
         """Let go of the waiting rows that `keep` does not keep, and let others wait."""
@@ -175,7 +176,7 @@ def from_start(elements: Elements, start: int) -> Elements:
 def in_order(elements: Elements) -> Elements:
     """The elements in the order of their starts."""
     ts = elements.ts
-    return elements if (ts[1:] >= ts[:-1]).all() else elements.take(np.argsort(ts))
+    return elements if (ts[1:] >= ts[:-1]).all() else elements.take(stable_order(ts))
 
 
 def as_log(elements: Elements, at: np.ndarray, factor: int) -> Elements:
@@ -217,7 +218,8 @@ def _opposed(elements: Elements) -> Int64s:
         return index[:0]
     hashes = mix(mix(elements.ts.view(np.uint64)) + elements.exp.view(np.uint64))
     for column in elements.columns.values():
-        hashes = mix(hashes ^ hash_rows([column.take(pa.array(index))], len(index)).view(np.uint64))
+        column = column if len(index) == len(elements) else column.take(pa.array(index))
+        hashes = mix(hashes ^ hash_rows([column], len(index)).view(np.uint64))
         keep = _has_both(hashes, positive)
         index, hashes, positive = index[keep], hashes[keep], positive[keep]
         if not len(index):

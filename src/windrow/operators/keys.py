@@ -142,11 +142,13 @@ def mix_one(value):  # type: ignore[no-untyped-def]  # pragma: no cover - compil
     return np.int64(x ^ (x >> np.uint64(31)))
 
 
-def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+@njit(cache=True)
+def mix(x):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
     """A bijection of 64-bit codes that spreads every bit over all."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    out = np.empty(len(x), np.uint64)
+    for i in range(len(x)):
+        out[i] = np.uint64(mix_one(x[i]))
+    return out
 
 
 def _hash_column(column: pa.Array) -> NDArray[np.uint64]:

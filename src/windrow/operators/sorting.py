@@ -20,6 +20,7 @@ from windrow.operators import scalar
 from windrow.operators.aggregates.order import encode
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.keys import factorize
+from windrow.operators.radix import stable_order
 from windrow.operators.terms import SortKey
 
 
@@ -85,15 +86,10 @@ def ordered(
 
 def _sorted(vectors: Sequence[Int64s]) -> Int64s:
     """The permutation that sorts by the vectors, the first most significant."""
-    first, *rest = vectors
-    if not rest:
-        return np.argsort(first, kind="stable")
-    if len(first) and len(rest) == 1:  # one sort where both fit into one word
-        low, high = int(rest[0].min()), int(rest[0].max())
-        span = high - low + 1
-        if span * (int(first.max()) + 1) < 2**63 and int(first.min()) >= 0:
-            return np.argsort(first * span + (rest[0] - low), kind="stable")
-    return np.lexsort(tuple(reversed(vectors)))
+    order = stable_order(vectors[-1])
+    for vector in reversed(vectors[:-1]):
+        order = order[stable_order(vector[order])]
+    return order
 
 
 def _opens(vectors: Sequence[Int64s], order: Int64s) -> Bools:
