@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.operators.elements import INF, Elements
+from windrow.operators.changes import cancel
+from windrow.operators.elements import INF, Elements, concat
 from windrow.operators.terms import SortKey
 from windrow.operators.top_n import TopNOperator
 
@@ -22,9 +23,17 @@ ROWS = st.lists(
 )  # fmt: skip
 
 
-def make(kind="row_number", limit=2, offset=0, descending=False, **more):
+def make(kind="row_number", limit=2, offset=0, descending=False, output="r", **more):
     order = [SortKey("x", descending)]
-    return TopNOperator(TYPES, ["k"], order, ["s"], limit, offset, kind, output="r", **more)
+    return TopNOperator(TYPES, ["k"], order, ["s"], limit, offset, kind, output=output, **more)
+
+
+def retracted(rows, low, frontier):
+    """The rows of an advance, and the ends in it as negative elements."""
+    came = elements([(r[0], None, *r[2:]) for r in rows if low < r[0] <= frontier])
+    ended = [r for r in rows if r[1] is not None and low < r[0] + r[1] <= frontier]
+    went = elements([(r[0] + r[1], None, *r[2:]) for r in ended])
+    return concat([came, went.negated()])
 
 
 def elements(rows):
@@ -38,7 +47,7 @@ def relation(parts, t):
     """What is there at t: rows with their net counts."""
     found = {}
     for part in parts:
-        shown = zip(*(part.columns[c].to_pylist() for c in ("k", "x", "s", "r")), strict=True)
+        shown = zip(*(part.columns[c].to_pylist() for c in ("k", "x", "s", "r") if c in part.columns), strict=True)
         for row, ts, exp, sign in zip(shown, part.ts, part.exp, part.sign, strict=True):
             if ts <= t < exp:
                 found[row] = found.get(row, 0) + int(sign)
@@ -64,6 +73,13 @@ def defined(rows, t, kind, limit, offset, descending):
     return found
 
 
+def without_ranks(shown):
+    found = {}
+    for row, count in shown.items():
+        found[row[:3]] = found.get(row[:3], 0) + count
+    return found
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     ROWS, st.sets(st.integers(0, 40), max_size=6), st.booleans(), st.booleans(), st.integers(1, 3), st.integers(0, 2)
@@ -83,6 +99,44 @@ def test_the_first_rows_at_every_instant(kind, rows, cuts, restart, descending, 
             operator.restore(state, frontier)
     for t in range(42):
         assert relation(parts, t) == defined(rows, t, kind, limit, offset, descending)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS, st.sets(st.integers(0, 40), max_size=6), st.booleans(), st.booleans(), st.integers(0, 3))
+@pytest.mark.parametrize("kind", ["row_number", "rank", "dense_rank"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_without_ranks_nothing_cancels(kind, strict, rows, cuts, restart, descending, limit):
+    """The first rows as such, their ends known or told: and no row comes at an instant at which an equal one goes."""
+    rows = sorted(rows, key=lambda r: r[0])
+    given = {"kind": kind, "limit": limit, "descending": descending, "output": None, "strict": strict}
+    operator, parts, low = make(**given), [], -1
+    for frontier in [*sorted(cuts), 100]:
+        part = elements([r for r in rows if low < r[0] <= frontier])
+        parts.append(operator.advance([retracted(rows, low, frontier) if strict else part], frontier))
+        low = frontier
+        if restart:
+            state, operator = operator.state(), make(**given)
+            operator.restore(state, frontier)
+    log = concat(parts)
+    assert len(cancel(log)) == len(log)
+    for t in range(42):
+        assert relation(parts, t) == without_ranks(defined(rows, t, kind, limit, 0, descending))
+
+
+@pytest.mark.parametrize("window", [None, 300])
+def test_one_row_at_a_time_or_many(window):
+    """Instants with one row, which move one other at most, and instants with many, give what the definition says."""
+    rng = np.random.default_rng(2)
+    for instants in (2000, 40):
+        ts = np.sort(rng.integers(0, instants, 600))
+        ends = [None if window is None else int(w) for w in rng.integers(1, window or 2, 600)]
+        given = zip(ts.tolist(), ends, rng.integers(1, 3, 600).tolist(), rng.integers(0, 90, 600).tolist(), strict=True)
+        rows = [(*r, "a") for r in given]
+        operator = make(limit=4, output=None)
+        parts = [operator.advance([elements(rows[:200])], int(ts[200]) - 1)] if ts[199] < ts[200] else []
+        parts.append(operator.advance([elements(rows[200 * len(parts) :])], 10_000))
+        for t in range(0, instants, max(1, instants // 50)):
+            assert relation(parts, t) == without_ranks(defined(rows, t, "row_number", 4, 0, False))
 
 
 @pytest.mark.parametrize("descending", [False, True])

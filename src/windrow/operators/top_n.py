@@ -7,11 +7,11 @@
 At every instant the output is the rows with a rank in `(offset, offset + limit]`, by ROW_NUMBER, RANK or DENSE_RANK on
 a total order (`sorting`), with the rank as a column or not. The rows of an advance are sorted once together with those
 that wait, so that each has a place; then the events of each partition are followed in time, on a bitmap of the places
-that are alive. A row that comes and goes within the advance has its exact lifetime, others are sent as `[t, INF)` and
-ended by `-[t', INF)`.
+that are alive. What comes into sight is sent as `[t, INF)` and ended by `-[t', INF)`: a log in which, unless it tells
+ranks, nothing cancels.
 
-Where ends are known, most rows are never among the first: a walk over each partition in time, by the first sort key,
-leaves them out before anything is sorted (`contenders`).
+Where ends are known, most rows are never among the first: a walk in time, by the first sort key, leaves them out before
+anything is sorted (`contenders`). Where nothing ends, it compares each row with the n-th best so far.
 
 State: the rows that may still be shown. Where ends are known, a row with n better ones that live as long as it does is
 never shown and is forgotten (the n-skyband), so a window of m rows in random order keeps about n log(m / n) of them per
@@ -28,14 +28,14 @@ import pyarrow as pa
 from windrow.operators.aggregates.order import has_fixed_codes
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.asof import by_slot
-from windrow.operators.elements import Elements, concat, one
+from windrow.operators.elements import INF, Elements, concat, one
 from windrow.operators.keytable import KeyTable
 from windrow.operators.protocol import State
 from windrow.operators.sorting import Ordered, ordered, oriented
 from windrow.operators.state.keyed import surviving
 from windrow.operators.state.run import elements_of, run_of
 from windrow.operators.terms import SortKey
-from windrow.operators.top_n_kernels import DENSE, RANK, ROW_NUMBER, contenders, follow, skyband
+from windrow.operators.top_n_kernels import DENSE, RANK, ROW_NUMBER, contenders, contenders_without_end, follow, skyband
 
 KINDS = {"row_number": ROW_NUMBER, "rank": RANK, "dense_rank": DENSE}
 _BEST, _WORST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -81,28 +81,42 @@ class TopNOperator:
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (new,) = inputs
         slots = self._groups.slots({p: new.columns[p] for p in self.partition}, len(new))
+        if self._contends and self.limit + self.offset and len(new):
+            keep = self._contenders(new, slots)
+            new, slots = new.filter(keep), slots[keep]
         rows, slots, count = self._touched(new, slots, frontier)
         if not len(rows):
             return Elements.empty(self.schema)
-        local = _dense(slots, len(self._groups))
-        if self._contends and self.limit + self.offset:
-            keep = self._contenders(rows, local, count)
-            rows, slots, local = rows.filter(keep), slots[keep], local[keep]
-        places = ordered(local, rows.columns, self.order, self.ties)
+        places = ordered(_dense(slots, len(self._groups)), rows.columns, self.order, self.ties)
         out = self._followed(rows, places, count, frontier)
         self._keep(rows, slots, places, frontier)
         return out
 
-    def _contenders(self, rows: Elements, slots: Int64s, held: int) -> np.ndarray:
-        """Which rows may be shown at all: few of many, so the others need not be sorted. Those that wait stay."""
+    def _contenders(self, new: Elements, slots: Int64s) -> np.ndarray:
+        """Which new rows may be shown at all: few of many, so the others need not be sorted."""
+        order = None if (new.ts[1:] >= new.ts[:-1]).all() else np.argsort(new.ts, kind="stable")
+        codes, ts, exp, groups = self._codes(new), new.ts, new.exp, len(self._groups)
+        if order is not None:
+            codes, ts, exp, slots = codes[order], ts[order], exp[order], slots[order]
+        held, old = self._held, self._slots
+        if held is None:
+            held, old = new.slice(0, 0), slots[:0]
+        bound = self.limit + self.offset
+        if bound <= 64 and (exp == INF).all() and (held.exp == INF).all():
+            keep = contenders_without_end(slots, codes, old, self._codes(held), groups, bound)
+        else:
+            both = ((held.ts, ts), (held.exp, exp), (self._codes(held), codes), (old, slots))
+            ts, exp, codes, slots = map(np.concatenate, both)
+            keep = contenders(*by_slot(slots, groups), codes, ts, exp, len(held), bound)[len(held) :]
+        if order is not None:
+            keep[order] = keep.copy()
+        return keep
+
+    def _codes(self, rows: Elements) -> Int64s:
+        """The first sort key, the smaller the better."""
         key = self.order[0]
         codes = oriented(rows.columns[key.column], key)
-        best = codes[-1] if len(codes) == 1 else np.select([codes[0] == 0, codes[0] == 2], [_BEST, _WORST], codes[1])
-        order = np.arange(len(rows))
-        if (np.diff(rows.ts[held:]) < 0).any():
-            order[held:] = held + np.argsort(rows.ts[held:], kind="stable")
-        picks, bounds = by_slot(slots[order], int(slots.max()) + 1)
-        return contenders(order[picks], bounds, best, rows.ts, rows.exp, held, self.limit + self.offset)
+        return codes[-1] if len(codes) == 1 else np.select([codes[0] == 0, codes[0] == 2], [_BEST, _WORST], codes[1])
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
@@ -124,31 +138,29 @@ class TopNOperator:
     def _followed(self, rows: Elements, places: Ordered, held: int, frontier: int) -> Elements:
         """What comes and goes among the first rows."""
         order = places.order
-        first, part = np.flatnonzero(places.opens_partition), np.cumsum(places.opens_partition) - 1
-        class_, peers = np.cumsum(places.opens_class) - 1, np.cumsum(places.opens_peers) - 1
-        row_of = order[np.flatnonzero(places.opens_class)]  # a row of each class, to be shown for it
-        ts, exp, sign = rows.ts[order], rows.exp[order], rows.sign[order].astype(np.int64)
-        waits = order < held
-        came, went = np.flatnonzero(~waits), np.flatnonzero(exp <= frontier)
-        which = np.concatenate((came, went))
-        time = np.concatenate((ts[came], exp[went]))
-        delta = np.concatenate((sign[came], -sign[went]))
-        in_time = np.lexsort((time, part[which]))
-        which, time, delta = which[in_time], time[in_time], delta[in_time]
+        first, class_begins = np.flatnonzero(places.opens_partition), np.flatnonzero(places.opens_class)
+        class_of, part_of = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        class_of[order], part_of[order] = np.cumsum(places.opens_class) - 1, np.cumsum(places.opens_partition) - 1
         # a class has one place; places of a partition stand together
-        begins = np.append(class_[first], class_[-1] + 1)
-        events = np.searchsorted(part[which], np.arange(len(first) + 1))
-        start = np.bincount(class_[waits], sign[waits], minlength=begins[-1]).astype(np.int64)
-        peers_of = peers[np.flatnonzero(places.opens_class)]
-        shown, begin, end, signs, rank = follow(
-            begins, events, class_[which], time, delta, start, peers_of, self.limit, self.offset, self.kind,
+        begins = np.append(class_of[order[first]], len(class_begins))
+        peers = (np.cumsum(places.opens_peers) - 1)[class_begins]
+        start = np.bincount(class_of[:held], rows.sign[:held], minlength=len(class_begins)).astype(np.int64)
+        came, went = np.arange(held, len(rows)), np.flatnonzero(rows.exp <= frontier)
+        which, time = np.concatenate((came, went)), np.concatenate((rows.ts[came], rows.exp[went]))
+        delta = np.concatenate((rows.sign[came], -rows.sign[went]))
+        in_time = np.argsort(time, kind="stable")
+        by_part, events = by_slot(part_of[which[in_time]], len(first))
+        in_time = in_time[by_part]
+        which, time, delta = which[in_time], time[in_time], delta[in_time]
+        log = follow(
+            begins, events, class_of[which], time, delta, start, peers, self.limit, self.offset, self.kind,
             self.output is not None,
         )  # fmt: skip
-        found = rows.take(row_of[shown])
-        columns = dict(found.columns)
+        picks = pa.array(order[class_begins[log[:, 0]]])  # a row of each class, to be shown for it
+        columns = {n: a.take(picks) for n, a in rows.columns.items()}
         if self.output is not None:
-            columns[self.output] = pa.array(rank)
-        return Elements(begin, end, signs, columns)
+            columns[self.output] = pa.array(log[:, 3].copy())
+        return Elements(log[:, 1].copy(), np.full(len(log), INF), log[:, 2].astype(np.int8), columns)
 
     def _keep(self, rows: Elements, slots: Int64s, places: Ordered, frontier: int) -> None:
         """Let rows that may still be shown wait."""

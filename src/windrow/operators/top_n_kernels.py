@@ -2,7 +2,7 @@
 
 Places are numbered in the order of rank; a class of equal rows has one place with a count. A bitmap of the places with
 a count, and a bitmap of its words, find the next one alive wherever it is. After each instant that touches the first
-rows, they are walked and compared with those before. Types: all arrays int64 but where said.
+rows, they are compared with those before. Types: all arrays int64 but where said.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -14,7 +14,10 @@ from numba import njit
 from windrow.operators.elements import INF
 
 ROW_NUMBER, RANK, DENSE = 0, 1, 2
-_SENT = np.iinfo(np.int64).min
+PLACE, COPY, ORDINAL = 0, 1, 2
+"""What is known of a row that is shown: its place, which of its equals it is, and its rank."""
+
+_BEST, _WORST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 @njit(cache=True)
@@ -77,17 +80,40 @@ def _mark(words, above, place, alive):  # pragma: no cover - compiled
 
 
 @njit(cache=True)
+def _bitmap(count, base, size):  # pragma: no cover - compiled
+    """The places of a partition that have a count, and which words of them are not empty."""
+    words = np.zeros((size + 63) >> 6, np.uint64)
+    above = np.zeros((len(words) + 63) >> 6, np.uint64)
+    for place in range(size):
+        if count[base + place] > 0:
+            _mark(words, above, place, True)
+    return words, above
+
+
+@njit(cache=True)
 def _more(array):  # pragma: no cover - compiled
-    grown = np.empty(2 * len(array), array.dtype)
+    grown = np.empty((2 * len(array), array.shape[1]), array.dtype)
     grown[: len(array)] = array
     return grown
 
 
 @njit(cache=True)
-def _walk(
-    words, above, size, base, count, peers, limit, offset, kind, place, copy, rank
-):  # pragma: no cover - compiled
-    """The first rows as (place, copy, rank): how many, whether nothing behind them counts, and the last place seen."""
+def _most_alive(begins, events, delta, start):  # pragma: no cover - compiled
+    """How many rows a partition may have at most."""
+    most = 1
+    for g in range(len(begins) - 1):
+        rows = 0
+        for c in range(begins[g], begins[g + 1]):
+            rows += max(start[c], 0)
+        for e in range(events[g], events[g + 1]):
+            rows += delta[e] > 0
+        most = max(most, rows)
+    return most
+
+
+@njit(cache=True)
+def _walk(words, above, size, base, count, peers, limit, offset, kind, shown):  # pragma: no cover - compiled
+    """Write the first rows: how many they are, whether nothing behind them counts, and the last place seen."""
     bound = limit + offset
     n, seen, groups, p, last_peers, before = 0, 0, 0, _next(words, above, 0, size), -1, 0
     last = -1
@@ -100,132 +126,167 @@ def _walk(
             or (kind == RANK and before >= bound)
             or (kind == DENSE and groups > bound)
         ):
-            return n, True, last, place, copy, rank
+            return n, True, last
         for k in range(count[base + p]):
             r = seen + 1 if kind == ROW_NUMBER else before + 1 if kind == RANK else groups
             seen += 1
             if r > bound:
                 break
             if r > offset:
-                if n == len(place):
-                    place, copy, rank = _more(place), _more(copy), _more(rank)
-                place[n], copy[n], rank[n] = p, k, r
+                shown[n, PLACE], shown[n, COPY], shown[n, ORDINAL] = p, k, r
                 n += 1
         last = p
         p = _next(words, above, p + 1, size)
-    full = seen >= bound if kind != DENSE else False
-    return n, full, last, place, copy, rank
+    return n, seen >= bound if kind != DENSE else False, last
+
+
+@njit(cache=True)
+def _tell(log, told, base, row, now, sign):  # pragma: no cover - compiled
+    log[told, 0], log[told, 1], log[told, 2], log[told, 3] = base + row[PLACE], now, sign, row[ORDINAL]
+    return told + 1
+
+
+@njit(cache=True)
+def _compare(old, old_n, new, n, base, now, ranked, log, told):  # pragma: no cover - compiled
+    """Tell what is in one list of the first rows and not in the other; both are in the order of (place, copy)."""
+    i = j = 0
+    while i < old_n or j < n:
+        if i == old_n:
+            order = 1
+        elif j == n:
+            order = -1
+        else:
+            order = old[i, PLACE] - new[j, PLACE]
+            if order == 0:
+                order = old[i, COPY] - new[j, COPY]
+        if order == 0 and (not ranked or old[i, ORDINAL] == new[j, ORDINAL]):
+            i, j = i + 1, j + 1
+            continue
+        if order <= 0:
+            told = _tell(log, told, base, old[i], now, -1)
+            i += 1
+        if order >= 0:
+            told = _tell(log, told, base, new[j], now, 1)
+            j += 1
+    return told
+
+
+@njit(cache=True)
+def _insert(shown, at, place):  # pragma: no cover - compiled
+    """Put a row in, at a position before which all are as good or better."""
+    shown[at, PLACE], shown[at, ORDINAL] = place, 0
+    shown[at, COPY] = shown[at - 1, COPY] + 1 if at > 0 and shown[at - 1, PLACE] == place else 0
+
+
+@njit(cache=True)
+def _enter(shown, n, limit, place, base, now, log, told):  # pragma: no cover - compiled
+    """One row comes: how many are shown, and how much is told."""
+    if n == limit:
+        if place >= shown[n - 1, PLACE]:
+            return n, told
+        n -= 1
+        told = _tell(log, told, base, shown[n], now, -1)
+    at = n
+    while at > 0 and shown[at - 1, PLACE] > place:
+        shown[at, PLACE], shown[at, COPY] = shown[at - 1, PLACE], shown[at - 1, COPY]
+        at -= 1
+    _insert(shown, at, place)
+    return n + 1, _tell(log, told, base, shown[at], now, 1)
+
+
+@njit(cache=True)
+def _leave(shown, n, limit, place, words, above, size, count, base, now, log, told):  # pragma: no cover - compiled
+    """One row goes, and the next one, if there is one, comes in for it."""
+    at = n - 1
+    while at >= 0 and shown[at, PLACE] > place:
+        at -= 1
+    if at < 0 or shown[at, PLACE] != place or shown[at, COPY] < count[base + place]:
+        return n, told  # none of those that are shown
+    told = _tell(log, told, base, shown[at], now, -1)
+    for i in range(at + 1, n):
+        shown[i - 1, PLACE], shown[i - 1, COPY] = shown[i, PLACE], shown[i, COPY]
+    n -= 1
+    if n + 1 < limit:
+        return n, told  # all that are alive are shown
+    last = shown[n - 1, PLACE] if n else -1
+    more = n > 0 and count[base + last] > shown[n - 1, COPY] + 1
+    following = last if more else _next(words, above, last + 1, size)
+    if following == size:
+        return n, told
+    _insert(shown, n, following)
+    return n + 1, _tell(log, told, base, shown[n], now, 1)
 
 
 @njit(cache=True)
 def follow(
     begins, events, which, time, delta, start, peers, limit, offset, kind, ranked
 ):  # pragma: no cover - compiled
-    """What is shown, from when to when: arrays (class, begin, end, sign, rank).
+    """What comes into sight and goes out of it: rows (class, time, sign, rank) of a log, by partition and time.
 
     Partition g has the classes `begins[g]..begins[g + 1]`, counts `start` before the first event, and the events
-    `events[g]..events[g + 1]` in time: `delta` rows of class `which` at `time`.
+    `events[g]..events[g + 1]` in time: `delta` rows of class `which` at `time`. The first rows are walked anew at each
+    instant that touches them, but where ranks are not told and one row comes or goes, which moves none of the others.
     """
-    size = 1024
-    shown, begin, end, rank_out = (
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
-    )
-    signs = np.empty(size, np.int8)
-    out = 0
-    count = start.copy()
-    place, copy, rank = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
-    old_place, old_copy, old_rank = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
-    since, old_since = np.empty(64, np.int64), np.empty(64, np.int64)
+    room = _most_alive(begins, events, delta, start)
+    shown, other = np.empty((room, 3), np.int64), np.empty((room, 3), np.int64)
+    log, told = np.empty((1024, 4), np.int64), 0
+    count, by_one = start.copy(), kind == ROW_NUMBER and offset == 0 and limit > 0 and not ranked
     for g in range(len(begins) - 1):
-        base, places = begins[g], begins[g + 1] - begins[g]
-        words = np.zeros((places + 63) >> 6, np.uint64)
-        above = np.zeros((len(words) + 63) >> 6, np.uint64)
-        for p in range(places):
-            if count[base + p] > 0:
-                _mark(words, above, p, True)
-        n, full, last, place, copy, rank = _walk(
-            words, above, places, base, count, peers, limit, offset, kind, place, copy, rank
-        )
-        if len(since) < len(place):
-            since = np.empty(len(place), np.int64)
-        for i in range(n):
-            since[i] = _SENT
+        base, size = begins[g], begins[g + 1] - begins[g]
+        words, above = _bitmap(count, base, size)
+        n, full, last = _walk(words, above, size, base, count, peers, limit, offset, kind, shown)
         e = events[g]
         while e < events[g + 1]:
-            now, touches = time[e], False
+            first, now, touches = e, time[e], False
             while e < events[g + 1] and time[e] == now:
                 c = which[e]
-                p = c - base
                 was = count[c]
                 count[c] += delta[e]
                 if (was > 0) != (count[c] > 0):
-                    _mark(words, above, p, count[c] > 0)
-                touches |= not full or p <= last or (kind != ROW_NUMBER and peers[c] <= peers[base + last])
+                    _mark(words, above, c - base, count[c] > 0)
+                touches |= not full or c - base <= last or (kind != ROW_NUMBER and peers[c] <= peers[base + last])
                 e += 1
             if not touches:
                 continue
-            old_place, place = place, old_place
-            old_copy, copy = copy, old_copy
-            old_rank, rank = rank, old_rank
-            old_since, since = since, old_since
-            old_n = n
-            n, full, last, place, copy, rank = _walk(
-                words, above, places, base, count, peers, limit, offset, kind, place, copy, rank
-            )
-            if len(since) < len(place):
-                since = np.empty(len(place), np.int64)
-            # both are in the order of (place, copy)
-            i = j = 0
-            while i < old_n or j < n:
-                if (
-                    i < old_n
-                    and j < n
-                    and old_place[i] == place[j]
-                    and old_copy[i] == copy[j]
-                    and (not ranked or old_rank[i] == rank[j])
-                ):
-                    since[j] = old_since[i]
-                    i, j = i + 1, j + 1
-                    continue
-                goes = i < old_n and (
-                    j == n or old_place[i] < place[j] or (old_place[i] == place[j] and old_copy[i] <= copy[j])
-                )
-                if not goes:
-                    since[j] = now
-                    j += 1
-                    continue
-                if out == len(shown):
-                    shown, begin, end, rank_out, signs = (
-                        _more(shown),
-                        _more(begin),
-                        _more(end),
-                        _more(rank_out),
-                        _more(signs),
-                    )
-                shown[out], rank_out[out] = base + old_place[i], old_rank[i]
-                if old_since[i] == _SENT:
-                    begin[out], end[out], signs[out] = now, INF, -1
+            while len(log) < told + 2 * room:
+                log = _more(log)
+            if by_one and e == first + 1:
+                p = which[first] - base
+                if delta[first] > 0:
+                    n, told = _enter(shown, n, limit, p, base, now, log, told)
                 else:
-                    begin[out], end[out], signs[out] = old_since[i], now, 1
-                out += 1
-                i += 1
-        for i in range(n):
-            if since[i] != _SENT:
-                if out == len(shown):
-                    shown, begin, end, rank_out, signs = (
-                        _more(shown),
-                        _more(begin),
-                        _more(end),
-                        _more(rank_out),
-                        _more(signs),
-                    )
-                shown[out], rank_out[out] = base + place[i], rank[i]
-                begin[out], end[out], signs[out] = since[i], INF, 1
-                out += 1
-    return shown[:out], begin[:out], end[:out], signs[:out], rank_out[:out]
+                    n, told = _leave(shown, n, limit, p, words, above, size, count, base, now, log, told)
+                full, last = n == limit, shown[n - 1, PLACE] if n else -1
+                continue
+            shown, other, old_n = other, shown, n
+            n, full, last = _walk(words, above, size, base, count, peers, limit, offset, kind, shown)
+            told = _compare(other, old_n, shown, n, base, now, ranked, log, told)
+    return log[:told]
+
+
+@njit(cache=True)
+def contenders_without_end(slots, codes, held_slots, held_codes, groups, bound):  # pragma: no cover - compiled
+    """Which rows have fewer than `bound` strictly better ones before them, given those that wait, if nothing ends.
+
+    Smaller codes are better. Rows are in time; those of equal codes are no better than each other, so this holds
+    whatever orders them further.
+    """
+    worst = np.full(groups, _WORST)  # of the best codes of each group, once these are enough
+    best = np.full((groups, bound), _WORST)  # ascending
+    keep = np.zeros(len(slots), np.bool_)
+    for i in range(-len(held_slots), len(slots)):
+        g, code = (slots[i], codes[i]) if i >= 0 else (held_slots[i], held_codes[i])
+        if code > worst[g]:
+            continue
+        if i >= 0:
+            keep[i] = True
+        at = bound - 1
+        while at > 0 and best[g, at - 1] > code:
+            best[g, at] = best[g, at - 1]
+            at -= 1
+        best[g, at] = code
+        worst[g] = best[g, bound - 1]
+    return keep
 
 
 @njit(cache=True)
@@ -237,8 +298,7 @@ def contenders(rows, bounds, codes, ts, exp, held, bound):  # pragma: no cover -
     A row is forgotten once `bound` better ones live as long as it does. What is left is walked for each row.
     """
     keep = np.zeros(len(codes), np.bool_)
-    size = 64
-    row, worse = np.empty(size, np.int64), np.empty(size, np.int64)  # in the order of codes; how many outdo each
+    row, worse = np.empty(64, np.int64), np.empty(64, np.int64)  # in the order of codes; how many outdo each
     for g in range(len(bounds) - 1):
         n, next_end = 0, INF
         for at in range(bounds[g], bounds[g + 1]):
@@ -261,7 +321,7 @@ def contenders(rows, bounds, codes, ts, exp, held, bound):  # pragma: no cover -
             keep[r] = r < held or first < bound
             if outdone < bound:
                 if n + 1 >= len(row):
-                    row, worse = _more(row), _more(worse)
+                    row, worse = np.append(row, row), np.append(worse, worse)  # as much room again
                 for i in range(n, place, -1):
                     row[i], worse[i] = row[i - 1], worse[i - 1]
                 row[place], worse[place] = r, outdone
@@ -319,7 +379,7 @@ def skyband(part, peers, exp, alive, bound, kind):  # pragma: no cover - compile
         if kind != ROW_NUMBER:
             while stop < n and peers[stop] == peers[at]:
                 stop += 1
-        best = _SENT
+        best = _BEST
         for i in range(at, stop):
             if alive[i]:
                 keep[i] = held < bound or longest[0] < exp[i]
