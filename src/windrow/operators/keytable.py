@@ -4,7 +4,8 @@ Each distinct row gets a small integer, its slot, for as long as someone remembe
 live in NumPy arrays of the caller, indexed by slot. Lookup is an open-addressing hash table over 64-bit row hashes,
 compiled; rows with equal hashes but different values are told apart by comparing the rows (the later one is moved to
 another hash). The table grows with the rows it knows, not with those that are looked up: few keys stay in the cache
-however long a batch is.
+however long a batch is. Integers that lie near each other, as numbers of things do, have an array besides, in which
+their slots are found without hashing once they are known.
 
 Cost: O(1) per row looked up; forgetting is a rebuild, made when half of the slots are free.
 """
@@ -22,6 +23,8 @@ from windrow.operators.elements import Int64s
 from windrow.operators.keys import hash_rows, is_bijective, mix_one, same_rows, unmixed
 
 _REHASH = np.int64(0x5851F42D4C957F2D)
+_NEAR, _MANY = 1 << 16, 1 << 12
+"""So many integers, from the least one of a call with many rows on, have their slots in an array."""
 
 
 class KeyTable:
@@ -32,6 +35,7 @@ class KeyTable:
         self._size = 0
         self._table = np.zeros(64, np.int32)  # slot + 1, or 0 when free
         self._hashes = np.zeros(32, np.int64)  # by slot; room for half as many as in the table
+        self._near, self._least = np.zeros(0, np.int32), 0  # slot + 1, or 0 when not known, of integers from the least
         self._chunks: dict[str, list[pa.Array]] = {n: [] for n in types}
 
     def __len__(self) -> int:
@@ -47,6 +51,8 @@ class KeyTable:
         keys = [columns[n] for n in self.types]
         values = unmixed(keys)
         if values is not None:  # hashed as they are looked up
+            if len(self._near) == 0 and length >= _MANY:
+                self._near, self._least = np.zeros(_NEAR, np.int32), int(values.min())
             return self._assign(keys, values, exact=True, mixed=False)
         exact = is_bijective(list(self.types.values())) and not keys[0].null_count
         return self._assign(keys, hash_rows(keys, length), exact)
@@ -55,7 +61,8 @@ class KeyTable:
         slots, done = np.empty(len(hashes), np.int64), 0
         while done < len(hashes):
             before = self._size
-            done, fresh, self._size = _lookup(self._table, self._hashes, before, hashes, mixed, done, slots)
+            near = (self._near, self._least) if not mixed else (self._near[:0], 0)
+            done, fresh, self._size = _lookup(self._table, self._hashes, before, hashes, mixed, *near, done, slots)
             if self._size > before:
                 picks = pa.array(fresh)
                 for name, key in zip(self.types, keys, strict=True):
@@ -93,7 +100,7 @@ class KeyTable:
 
     def _rebuild(self, hashes: Int64s) -> None:
         """A table of rows with these hashes, by slot."""
-        self._size = len(hashes)
+        self._size, self._near = len(hashes), self._near[:0]
         self._table = np.zeros(max(64, 1 << int(2 * self._size).bit_length()), np.int32)
         self._hashes = np.zeros(len(self._table) // 2, np.int64)
         self._hashes[: self._size] = hashes
@@ -118,28 +125,31 @@ class KeyTable:
 
 
 @njit(cache=True)
-def _lookup(table, known, size, hashes, mixed, begin, slots):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+def _lookup(  # type: ignore[no-untyped-def]
+    table, known, size, hashes, mixed, near, least, begin, slots
+):  # pragma: no cover - compiled
     """Write the slots of the rows from `begin` on: up to which row there was room, the new rows, how many are known."""
-    mask, before = len(table) - 1, size
+    mask, before, reach = len(table) - 1, size, np.uint64(len(near))
     fresh = np.empty(min(len(known) - size, len(hashes) - begin), np.int64)
     for i in range(begin, len(hashes)):
+        away = np.uint64(hashes[i]) - np.uint64(least)
+        if away < reach and near[away]:
+            slots[i] = near[away] - 1
+            continue
         h = hashes[i] if mixed else mix_one(hashes[i])
         at = (h ^ (h >> 32)) & mask
-        while True:
-            slot = table[at] - 1
-            if slot < 0:
-                if size == len(known):
-                    return i, fresh[: size - before], size
-                table[at] = size + 1
-                known[size] = h
-                fresh[size - before] = i
-                slots[i] = size
-                size += 1
-                break
-            if known[slot] == h:
-                slots[i] = slot
-                break
+        while table[at] and known[table[at] - 1] != h:
             at = (at + 1) & mask
+        if not table[at]:
+            if size == len(known):
+                return i, fresh[: size - before], size
+            known[size] = h
+            fresh[size - before] = i
+            size += 1
+            table[at] = size
+        slots[i] = table[at] - 1
+        if away < reach:
+            near[away] = table[at]
     return len(hashes), fresh[: size - before], size
 
 

@@ -15,9 +15,10 @@ from windrow.operators.aggregates.call import SUMMARISED
 from windrow.operators.cell_aggregate import CellAggregate
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.linear import Formula, ProjectOperator, SelectOperator
+from windrow.operators.open_sessions import SESSION
 from windrow.operators.protocol import Operator
 from windrow.operators.route import RouteSets
-from windrow.operators.session import SESSION, SessionAggregate, SessionWindow
+from windrow.operators.session import SessionAggregate, SessionWindow
 from windrow.operators.terms import QUERIES, QUERIES_TYPE, QUERY
 from windrow.plan import nodes as n
 from windrow.plan.aggregation_joins import aggregation_join

@@ -1,0 +1,195 @@
+"""Open sessions: for each key the one that a next row may go on with, all of them in the order of their ends.
+
+What is open for a key is one entry of a hash table, so a row costs O(1): it goes on with the session, or a new one
+takes its place. The older one stays until it is released. Sessions are listed in the order of their last rows, which is
+that of their ends: those that are complete come first, and nothing is sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from windrow.operators.elements import Elements, Int64s, one
+from windrow.operators.keytable import KeyTable
+from windrow.operators.state.run import ints
+
+SESSION = "_session"
+"""The column that numbers the session of a row while it goes through other operators."""
+
+
+class OpenSessions:
+    """The open sessions of each key; a session has a slot, a small integer, until it is released."""
+
+    def __init__(self, keys: Mapping[str, pa.DataType], gap: int) -> None:
+        self.keys, self.gap = dict(keys), gap
+        self._table = KeyTable(keys)
+        # [keys] the slot of the open session or -1, the time and the number of its last row, and nothing, so that what
+        # a row changes is in one line of the cache
+        self._current = np.zeros((0, 4), np.int64)
+        # [slots] the time of the first row, that of the last one, its number, and the key, or -1 if the slot is free;
+        # of a session that its key knows, only the key knows the last row while rows are followed
+        self._slots = np.zeros((0, 4), np.int64)
+        self._free = np.zeros(0, np.int64)  # slots of no session
+        self._rows = 0  # that have come
+        self.open = np.zeros(0, np.int64)  # slots in the order of the last row
+        self._touched = 0  # where, among these, the sessions of the newest rows begin
+
+    @property
+    def capacity(self) -> int:
+        return len(self._slots)
+
+    @property
+    def touched(self) -> Int64s:
+        """The slots of the open sessions that the rows given last are of."""
+        return self.open[self._touched :]
+
+    def assign(self, rows: Elements) -> Int64s:
+        """The slot of each row's session; rows are in the order of time, and none is before one of an earlier call."""
+        keys = self._table.slots({k: rows.columns[k] for k in self.keys}, len(rows))
+        if len(self._table) > len(self._current):
+            fresh = np.full((len(self._table) - len(self._current), 4), -1, np.int64)
+            self._current = np.concatenate((self._current, fresh))
+        sessions, is_last, done = np.empty(len(rows), np.int64), np.zeros(len(rows), np.bool_), 0
+        while done < len(rows):
+            given = keys, rows.ts, self.gap, self._rows, self._current, self._slots, self._free
+            done, used = _follow(*given, done, sessions, is_last)
+            self._free = self._free[used:]
+            if done < len(rows):
+                self._grow()
+        self.open, self._touched = _in_order(self.open, self._current, self._slots, self._rows, sessions, is_last)
+        self._rows += len(rows)
+        return sessions
+
+    def _grow(self) -> None:
+        """Make room for twice as many sessions; all slots that there are have one."""
+        more = max(64, self.capacity)
+        self._free = np.arange(self.capacity, self.capacity + more)
+        self._slots = np.concatenate((self._slots, np.full((more, 4), -1, np.int64)))
+
+    def complete(self, frontier: int) -> Int64s:
+        """The slots of the sessions that have ended, in the order of their ends."""
+        return self.open[: _ended(self.open, self._slots, frontier - self.gap)]
+
+    def bounds(self, slots: Int64s) -> tuple[Int64s, Int64s]:
+        """Where sessions begin and end."""
+        facts = self._slots.take(slots, axis=0)
+        return facts[:, 0].copy(), facts[:, 1] + self.gap
+
+    def columns(self, slots: Int64s) -> dict[str, pa.Array]:
+        """The keys of sessions."""
+        return self._table.rows(self._slots.take(slots, axis=0)[:, 3].copy())
+
+    def release(self, slots: Int64s) -> None:
+        """Forget complete sessions, and from time to time the keys that have none."""
+        self.open, self._touched = self.open[len(slots) :], max(self._touched - len(slots), 0)
+        _forget(slots, self._current, self._slots)
+        if 8 * len(slots) < self.capacity:
+            self._free = np.concatenate((slots, self._free))
+        else:  # in order, so that sessions of one time lie together
+            self._free = np.flatnonzero(self._slots[:, 3] < 0)
+        alive = self._current[:, 0] >= 0
+        if len(alive) > 1024 and 2 * int(alive.sum()) < len(alive):
+            old = self._table.compact(alive)
+            renumbered = np.full(len(alive) + 1, -1, np.int64)  # the last one stands for a free slot
+            renumbered[old] = np.arange(len(old))
+            self._current, self._slots[:, 3] = self._current[old], renumbered[self._slots[:, 3]]
+        if self.capacity > 4096 and 16 * len(self.open) < self.capacity:
+            last = int(self.open.max(initial=-1)) + 1
+            self._slots, self._free = self._slots[:last].copy(), self._free[self._free < last]
+
+    def table(self) -> pa.Table:
+        """The open sessions as a table."""
+        keys = {f"key|{n}": a for n, a in self.columns(self.open).items()}
+        first, last = self._slots[self.open, 0], self._slots[self.open, 1]
+        return pa.table({SESSION: self.open, "_first": first, "_last": last, **keys})
+
+    def restore(self, table: pa.Table) -> None:
+        """Go on from a table of open sessions."""
+        slots, first, last = (ints(table, name) for name in (SESSION, "_first", "_last"))
+        self._table = KeyTable(self.keys)
+        keys = self._table.slots({n: one(table.column(f"key|{n}")) for n in self.keys}, len(slots))
+        order = np.argsort(last, kind="stable")
+        self.open, number = slots[order], np.arange(len(slots))
+        self._touched = self._rows = len(slots)
+        self._slots = np.full((int(slots.max(initial=-1)) + 1, 4), -1, np.int64)
+        self._slots[self.open] = np.stack((first[order], last[order], number, keys[order]), axis=1)
+        self._free = np.flatnonzero(self._slots[:, 3] < 0)
+        self._current = np.full((len(self._table), 4), -1, np.int64)
+        # of two sessions of a key, the newer one
+        self._current[keys[order], :3] = np.stack((self.open, last[order], number), axis=1)
+
+
+@njit(cache=True)
+def _follow(  # type: ignore[no-untyped-def]
+    keys, ts, gap, before, current, slots, free, begin, session, is_last
+):  # pragma: no cover - compiled
+    """Write the session of each row from `begin` on: up to which row there was a free slot, and how many it took.
+
+    `is_last` is noted of sessions that give way to another.
+    """
+    used = 0
+    for i in range(begin, len(keys)):
+        k, t = keys[i], ts[i]
+        slot = current[k, 0]
+        if slot < 0 or t - current[k, 1] >= gap:
+            if used == len(free):
+                return i, used
+            if slot >= 0:  # it keeps what the key knew of it
+                slots[slot, 1], slots[slot, 2] = current[k, 1], current[k, 2]
+                if current[k, 2] >= before:
+                    is_last[current[k, 2] - before] = True
+            slot = free[used]
+            used += 1
+            slots[slot, 0], slots[slot, 3] = t, k
+            current[k, 0] = slot
+        current[k, 1], current[k, 2] = t, before + i
+        session[i] = slot
+    return len(keys), used
+
+
+@njit(cache=True)
+def _ended(open_, slots, bound):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """How many sessions, which are in the order of their last rows, have none after `bound`."""
+    low, high = 0, len(open_)
+    while low < high:
+        middle = (low + high) // 2
+        if slots[open_[middle], 1] <= bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True)
+def _forget(ended, current, slots):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """Free the slots of sessions, of which some are still the ones that their keys know."""
+    for slot in ended:
+        k = slots[slot, 3]
+        slots[slot, 3] = -1
+        if current[k, 0] == slot:
+            current[k, 0] = -1
+
+
+@njit(cache=True)
+def _in_order(open_, current, slots, before, session, is_last):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """All sessions in the order of their last rows, given those that were open, and how many of them no row is of."""
+    for k in range(len(current)):
+        slot, newest = current[k, 0], current[k, 2]
+        if slot >= 0 and newest >= before:
+            slots[slot, 1], slots[slot, 2] = current[k, 1], newest
+            is_last[newest - before] = True
+    out, n = np.empty(len(open_) + np.count_nonzero(is_last), np.int64), 0
+    for slot in open_:
+        if slots[slot, 2] < before:
+            out[n] = slot
+            n += 1
+    old = n
+    for i in range(len(session)):
+        if is_last[i]:
+            out[n] = session[i]
+            n += 1
+    return out[:n], old
