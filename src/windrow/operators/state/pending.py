@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
+from windrow.operators.radix import stable_order
 from windrow.operators.state.run import Run, elements_of, run_of
 
 DAYS = 64
@@ -64,7 +65,7 @@ class _WaitingRows:
         self.rows, self.head = rows, 0
         self._ends, self._order = _ends(rows), None
         if (self._ends[1:] < self._ends[:-1]).any():
-            self._order = np.argsort(self._ends)
+            self._order = stable_order(self._ends)
             self._ends = self._ends[self._order]
         self._run, self._run_head = run, 0
 
@@ -292,23 +293,23 @@ class Calendar:
 
     def due(self, frontier: int) -> Elements | None:
         self._frontier = frontier
-        if self._days and frontier >= self._tomorrow:
-            self._open(frontier // self._length)
+        over = self._open(frontier // self._length) if self._days and frontier >= self._tomorrow else []
         due = [part for w in (*self._today, *self._new) if (part := w.take_due(frontier)) is not None]
         if due:
             self._today = [w for w in self._today if len(w)]
             self._new = [w for w in self._new if len(w)]
-        return _unpack(due)
+        return _unpack(over + due)
 
-    def _open(self, today: int) -> None:
-        """Bring the days that have come."""
+    def _open(self, today: int) -> list[pa.RecordBatch]:
+        """Bring the day that has come; returned is what waited for the days before it, all of which is due."""
         self._tomorrow = min((today + 1) * self._length, INF)
-        for day in sorted(d for d in self._days if d <= today):
-            parts = self._days.pop(day)
-            if len(parts) > 1 and sum(p.num_rows for p in parts) < FEW * len(parts):
-                parts = [pa.concat_batches(parts)]
-            self._today += [_WaitingRows(p) for p in parts]  # each is in order, as it was sorted
+        over = [p for day in sorted(d for d in self._days if d < today) for p in self._days.pop(day)]
+        parts = self._days.pop(today, [])
+        if len(parts) > 1 and sum(p.num_rows for p in parts) < FEW * len(parts):
+            parts = [pa.concat_batches(parts)]
+        self._today += [_WaitingRows(p) for p in parts]  # each is in order, as it was sorted
         self._end_runs = [d for d in self._end_runs if d.waits(self._frontier)]
+        return over
 
     def parts(self) -> list[Elements]:
         near = [w.rest() for w in (*self._today, *self._new)]
