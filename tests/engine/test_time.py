@@ -164,7 +164,10 @@ def pushed(
     declared, _, queries = script.rpartition("\n")
     engine.execute(declared)
     for name, table in tables.items():
-        engine.table(name, table)
+        if engine.catalog.tables[name.lower()].changes is not None:
+            engine.push(name, table)
+        else:
+            engine.table(name, table)
     engine.execute(queries)
     engine.start()
     given = {n: t for n, t in streams.items() if n.lower() in engine.catalog.streams}

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from windrow.archive.layout import ArchiveLayout
+from windrow.catalog.change_columns import ChangeColumns
 from windrow.catalog.dependents import dependents
 from windrow.catalog.names import Names
 from windrow.errors import BindingError
@@ -43,13 +44,29 @@ class StreamDef:
 
 @dataclass(frozen=True)
 class TableDef:
-    """A table: its columns, whether updates reach back, and the columns of its active interval."""
+    """A table: its columns, whether updates reach back, and the columns of its active interval.
+
+    With `changes` its source does not say what the table holds but what happens to it, by `keys`.
+    """
 
     name: str
     columns: Mapping[str, pa.DataType]
     retroactive: bool = False
     valid: tuple[str, str] | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()  # the columns that tell rows apart, where changes are applied
+    changes: ChangeColumns | None = None
+    quarantine: bool = False  # changes that cannot be applied are set aside; else they stop the table
+
+    @property
+    def change_stream(self) -> StreamDef:
+        """The rows of its source as a stream of changes, in order of arrival; a row must have an operation."""
+        assert self.changes is not None
+        options = dict(self.options)
+        if options.get("source", "").lower() == "kafka":
+            options.setdefault("tombstones", "skip")  # what compaction wants behind a deletion says nothing new
+        columns = self.changes.read(self.columns)
+        return StreamDef(self.name, columns, self.changes.op[0], quarantine=self.quarantine, options=options)
 
 
 @dataclass(frozen=True)

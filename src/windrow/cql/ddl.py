@@ -4,6 +4,7 @@
         TIMESTAMP BY ts WITHIN 5 SECONDS IDLE AFTER 10 SECONDS RETAIN 10 MINUTES ON ERROR QUARANTINE
         FROM kafka (topic => 'bids')
     CREATE TABLE person (id BIGINT, name VARCHAR, since TIMESTAMP, till TIMESTAMP) RETROACTIVE VALID FROM since TO till
+    CREATE TABLE person (id BIGINT, name VARCHAR) KEY (id) CHANGES BY op BEFORE before AFTER after FROM kafka (...)
 
 Clauses come in any order, each at most once. The types are those of `type_names`.
 """
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef, TableDef
 from windrow.cql import types
+from windrow.cql.changes_syntax import WrittenChanges, check_changes, parse_changes, parse_key
 from windrow.cql.dialect import parse_type
 from windrow.cql.scope import did_you_mean
 from windrow.cql.source import Cursor, ScriptText
@@ -55,6 +57,8 @@ class DeclarationSyntax:
     quarantine: bool | None = None
     retroactive: bool = False
     valid: tuple[tuple[str, int], tuple[str, int]] | None = None
+    key: tuple[tuple[str, int], ...] = ()
+    changes: WrittenChanges | None = None
     options: dict[str, str] = field(default_factory=dict)
 
 
@@ -129,7 +133,7 @@ def parse_clause(cursor: Cursor, declaration: DeclarationSyntax) -> str:
     if stream and cursor.accept("RETAIN"):
         declaration.retain = parse_amount(cursor, "RETAIN")
         return "RETAIN"
-    if stream and cursor.accept("ON"):
+    if cursor.accept("ON"):
         cursor.expect("ERROR", hint="write ON ERROR QUARANTINE")
         declaration.quarantine = cursor.accept("QUARANTINE")
         if not declaration.quarantine:
@@ -144,6 +148,12 @@ def parse_clause(cursor: Cursor, declaration: DeclarationSyntax) -> str:
         cursor.expect("TO", hint="write VALID FROM since TO till")
         declaration.valid = (begin, (cursor.name("a column"), cursor.tokens[cursor.index - 1].start))
         return "VALID"
+    if not stream and cursor.accept("KEY"):
+        declaration.key = parse_key(cursor)
+        return "KEY"
+    if not stream and cursor.accept("CHANGES"):
+        declaration.changes = parse_changes(cursor)
+        return "CHANGES BY"
     if cursor.accept("FROM"):
         declaration.options["source"] = cursor.name("the kind of source").lower()
         declaration.options.update(parse_options(cursor) if cursor.word == "(" else {})
@@ -153,7 +163,7 @@ def parse_clause(cursor: Cursor, declaration: DeclarationSyntax) -> str:
         return "WITH"
     if stream:
         raise cursor.unexpected("TIMESTAMP BY, WITHIN, IDLE AFTER, AHEAD, RETAIN, ON ERROR, FROM or WITH")
-    raise cursor.unexpected("RETROACTIVE, VALID FROM, FROM or WITH")
+    raise cursor.unexpected("RETROACTIVE, VALID FROM, KEY, CHANGES BY, ON ERROR, FROM or WITH")
 
 
 def _time_column(cursor: Cursor) -> tuple[str, int]:
@@ -253,7 +263,14 @@ def bind_table(declaration: DeclarationSyntax, source: ScriptText) -> TableDef:
             except BindingError as error:
                 raise error.at(source.span(offset)) from None
         valid = (begin, end)
-    return TableDef(declaration.name, columns, declaration.retroactive, valid, dict(declaration.options))
+    written, options = declaration.changes, dict(declaration.options)
+    keys = tuple(_find(k, columns, source) for k in declaration.key)
+    said = {"KEY": bool(keys), "ON ERROR": declaration.quarantine is not None}
+    check_changes(written, said, keys, columns, options, source, declaration.offset)
+    return TableDef(
+        declaration.name, columns, declaration.retroactive, valid, options, keys,
+        None if written is None else written.columns, bool(declaration.quarantine),
+    )  # fmt: skip
 
 
 def bind_columns(written: Iterable[ColumnSyntax], source: ScriptText, what: str = "column") -> dict[str, pa.DataType]:

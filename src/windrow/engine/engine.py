@@ -218,6 +218,9 @@ class Engine:
         with self._declaring:
             change = self._change()
             definition = self.catalog.tables.get(name.lower())
+            if definition is not None and definition.changes is not None:
+                hint = f'engine.push("{name}", changes)' if not definition.options else "its source tells of them"
+                raise BindingError(f'table "{name}" is told by its changes', hint=hint)
             if definition is None:
                 definition = TableDef(name, self.runtime.declared.columns(data), retroactive, valid)
                 change.catalog = change.catalog.add(definition)
@@ -232,11 +235,11 @@ class Engine:
         self.runtime.declared.refresh_table(table.lower())
 
     def push(self, stream: str, rows: Any) -> None:
-        """Hand in rows of a stream that has no source of its own.
+        """Hand in rows of a stream, or changes of a table, that has no source of its own.
 
         In process their answers are there when this returns; on Spark the next tick takes them.
         """
-        self._known_stream(stream)
+        self._known_stream(stream, or_changes=True)
         self.runtime.push(stream, rows)
 
     def advance(self, until: int) -> None:
@@ -370,11 +373,15 @@ class Engine:
         return self.runtime.late(stream)
 
     def quarantine(self, stream: str) -> pa.Table:
-        """What of a stream ON ERROR QUARANTINE could not be read: tick, file, position, reason, text."""
-        self._known_stream(stream)
+        """What of a stream ON ERROR QUARANTINE, or of a table's changes, could not be read: tick, file, position,
+        reason, text."""
+        self._known_stream(stream, or_changes=True)
         return self.runtime.quarantined(stream)
 
-    def _known_stream(self, name: str) -> None:
+    def _known_stream(self, name: str, or_changes: bool = False) -> None:
+        table = self.catalog.tables.get(name.lower())
+        if or_changes and table is not None and table.changes is not None:
+            return
         if name.lower() not in self.catalog.streams:
             raise BindingError(
                 f'stream "{name}" does not exist', hint=f"streams are {', '.join(self.catalog.streams) or 'none yet'}"

@@ -111,6 +111,9 @@ def _facts(catalog: Catalog, kind: str, key: str) -> Iterator[Fact]:
             yield from _columns(item.columns)
             if item.valid is not None:
                 yield from (("valid", c, w) for c, w in zip(item.valid, ("from", "to"), strict=True))
+            yield from (("key", k, None) for k in item.keys)
+            if item.changes is not None:
+                yield ("changes", ".".join(item.changes.op), item.changes.text())
             yield from _options(item.options)
         case QueryPlan():
             yield from _columns({shown: item.root.schema[column] for shown, column in item.output})
@@ -196,6 +199,9 @@ def table_text(t: TableDef) -> str:
     """The CREATE TABLE that declares a table."""
     clauses = ["RETROACTIVE"] if t.retroactive else []
     clauses += [f"VALID FROM {_name(t.valid[0])} TO {_name(t.valid[1])}"] if t.valid else []
+    clauses += [f"KEY ({', '.join(_name(k) for k in t.keys)})"] if t.keys else []
+    clauses += [t.changes.text()] if t.changes is not None else []
+    clauses += ["ON ERROR QUARANTINE"] if t.quarantine else []
     return " ".join([f"CREATE TABLE {_name(t.name)} {_declared(t.columns)}", *clauses, *_from(t.options)])
 
 

@@ -31,6 +31,7 @@ from windrow.runtime.tick import Ticker
 from windrow.sharing.query_group import Batch
 from windrow.sources.intake import Arrivals, arrivals
 from windrow.sources.staging import StagedRows, Staging
+from windrow.sources.table_changes import changed
 from windrow.sources.tabular import to_table
 from windrow.store.place import Place
 from windrow.store.runs import RunStore
@@ -337,7 +338,11 @@ def _table(table: TableDef, data: Mapping[str, tuple[str, Any]]) -> pa.Table:
         raise SourceError(
             f'table "{table.name}" has no data', hint=f"pass it to run: tables={{'{table.name}': table or path}}"
         )
-    return to_table(data[table.name.lower()][1], f'table "{table.name}"', schema=dict(table.columns))
+    given, what = data[table.name.lower()][1], f'table "{table.name}"'
+    if table.changes is None:
+        return to_table(given, what, schema=dict(table.columns))
+    empty = pa.schema(list(table.columns.items())).empty_table()
+    return changed(table, empty, to_table(given, what, schema=dict(table.change_stream.columns)))
 
 
 def _instant(until: Any, catalog: Catalog) -> int | None:

@@ -38,7 +38,8 @@ class Declarations(DeclaredQueries):
         """Make a change between two ticks: all of it, durably, or none; `check` refuses it while nothing is touched."""
         with ExitStack() as undo:
             streams = {k: self._opened(s, change.data.get(k), undo) for k, s in change.streams.items()}
-            tables = {k: self._read(t, change.data.get(k), undo) for k, t in change.tables.items()}
+            tables = {k: self._table(t, change, undo) for k, t in change.tables.items()}
+            streams |= {k: self._changes(t, change, undo) for k, t in change.tables.items() if t.changes is not None}
             coming = self._planned(change, tables)
             with self.busy:
                 if not change.only_queries_come or self.budgets.default_us is not None:
@@ -70,11 +71,13 @@ class Declarations(DeclaredQueries):
             over.append(self._drop_stream(key, undo))
         over += [self.tables[key].close for key in {*change.dropped["table"], *tables} & self.tables.keys()]
         for key in change.dropped["table"]:
-            swapped(self.tables, key, None, undo)
-            swapped(ticker.tables, key, None, undo)
+            over += self._drop_table(key, undo)
         for key, stream in streams.items():
+            before = self.streams.get(key)
+            over += [] if before is None else [before.source.close]
             swapped(self.streams, key, stream, undo)
-            self._add_stream(stream, undo)
+            if key not in tables:
+                self._add_stream(stream, undo)
         for key, table in tables.items():
             swapped(self.tables, key, table, undo)
             undo.callback(put_back, ticker.tables, key, ticker.tables.get(key))
@@ -122,7 +125,10 @@ class Declarations(DeclaredQueries):
             for table in restored.tables.values():
                 key = table.name.lower()
                 last = self.ticker.store.runs.read(self.ticker.tables[key]).table
-                self.tables[key] = open_table(table, last=last) if table.options else fixed(table, last)
+                if table.changes is not None:
+                    self.streams[key] = self._opened(table.change_stream, None, undo, manifest.declared.get(key))
+                whole = table.options and table.changes is None
+                self.tables[key] = open_table(table, last=last) if whole else fixed(table, last)
                 self.ticker.set_table(key, self.tables[key].reading.table)
             for plan in restored.queries.values():
                 self._add_query(plan, undo)
@@ -146,9 +152,11 @@ class Declarations(DeclaredQueries):
 
     def set_table(self, key: str, table: pa.Table) -> bool:
         """Let queries see another version of a table from the next tick on; instances follow its rows."""
+        before = self.ticker.tables.get(key)
         if not self.ticker.set_table(key, table):
             return False
         with ExitStack() as undo:
+            undo.callback(put_back, self.ticker.tables, key, before)
             for group in [g for g in self.groups.live.values() if (g.definition.table or "").lower() == key]:
                 self._make_groups([self._coming(group.definition, self._catalog, self.tables)], undo)
             undo.pop_all()

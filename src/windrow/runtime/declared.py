@@ -116,6 +116,16 @@ class DeclaredQueries(DeclaredSources):
         self.ticker.drop_stream(key)
         return gone.source.close
 
+    def _drop_table(self, key: str, undo: ExitStack) -> list[Callable[[], None]]:
+        swapped(self.tables, key, None, undo)
+        swapped(self.ticker.tables, key, None, undo)
+        told = self.streams.get(key)
+        if told is None:
+            return []
+        swapped(self.streams, key, None, undo)
+        self.ticker.forget_source(key)
+        return [told.source.close]
+
     def _add_query(self, plan: QueryPlan, undo: ExitStack) -> None:
         """Run a query from the next tick on, with an outlet for its answers."""
         key = plan.name.lower()

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef, TableDef
 from windrow.errors import SourceError, WindrowError
-from windrow.runtime.change import Frames
+from windrow.runtime.change import Change, Frames
 from windrow.runtime.streams import PushSource, Stream, folder_of
 from windrow.runtime.tables import LiveTable, fixed, open_table
 from windrow.runtime.tick import Ticker
@@ -98,6 +98,22 @@ class DeclaredSources:
             stream.source = self._source(stream, data)
             return True
 
+    def _table(self, table: TableDef, change: Change, undo: ExitStack) -> LiveTable:
+        """A table that is declared, with what it holds; one that is told by its changes, and altered, what it held."""
+        known = self.tables.get(table.name.lower()) if self._goes_on(table, change) else None
+        if known is not None:
+            return fixed(table, known.reading.table)
+        return self._read(table, change.data.get(table.name.lower()), undo)
+
+    def _changes(self, table: TableDef, change: Change, undo: ExitStack) -> Stream:
+        """The changes of a table that is declared; of one that is altered they go on where they were."""
+        known = self.streams.get(table.name.lower()) if self._goes_on(table, change) else None
+        return self._opened(table.change_stream, None, undo, None if known is None else known.uid)
+
+    def _goes_on(self, table: TableDef, change: Change) -> bool:
+        key = table.name.lower()
+        return table.changes is not None and key in self.streams and key not in change.dropped["table"]
+
     def _read(self, table: TableDef, data: Any, undo: ExitStack) -> LiveTable:
         """A table with what it holds."""
         read = self._first_reading(table, data)
@@ -105,7 +121,8 @@ class DeclaredSources:
         return read
 
     def _first_reading(self, table: TableDef, data: Any) -> LiveTable:
-        if data is None and not table.options:  # empty until the program says what it holds
+        if data is None and (table.changes is not None or not table.options):
+            # empty until the program, or a change, says what it holds
             return fixed(table, pa.schema(list(table.columns.items())).empty_table())
         if data is None:
             return open_table(table)

@@ -368,6 +368,10 @@ class RegisteredQueries:
         """Forget a stream and where it was."""
         self.streams.pop(name)
         self._deployment = None
+        self.forget_source(name)
+
+    def forget_source(self, name: str) -> None:
+        """Forget where the source of a stream, or of a table's changes, was."""
         manifest = self.manifest
         self.manifest = replace(
             manifest,

@@ -132,7 +132,10 @@ def _look_at_runs(store: Store, found: Examination) -> None:
         found.note(f"state of {queries} is gone", "begins anew with the next row")
     for (stage, _, _, table), refs in base.runs.items():
         if stage == TABLES and any(r.uid in found.damaged for r in refs):
-            found.note(f'table "{table}" is gone', "empty until it is read or given again")
+            told = table in base.offsets
+            found.offsets |= {table} if told else set()
+            then = "its changes are read again from their beginning, except those that were pushed"
+            found.note(f'table "{table}" is gone', then if told else "empty until it is read or given again")
 
 
 def _owners(base: Manifest, damaged: set[str]) -> list[str]:

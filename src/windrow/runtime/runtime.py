@@ -27,6 +27,7 @@ from windrow.runtime.inspection import Inspection
 from windrow.runtime.streams import PushSource, Stream
 from windrow.sharing.registry import Registry
 from windrow.sources.intake import times
+from windrow.sources.table_changes import changed
 from windrow.sources.tabular import to_table
 from windrow.store.background import spawn
 
@@ -152,9 +153,13 @@ class Runtime(Inspection):
         self.check()
         found = self._pushed_to(stream)
         columns = dict(found.definition.columns)
-        table = to_table(rows, f'stream "{stream}"', schema=columns)
-        if table.column(found.definition.time).null_count and not found.definition.quarantine:
-            times(found.definition, table)  # a row without a time is refused before it is anybody's
+        told = self.declared.tables.get(found.key)
+        table = to_table(rows, f'{"stream" if told is None else "table"} "{stream}"', schema=columns)
+        if not found.definition.quarantine:  # what is malformed is refused before it is anybody's
+            if told is not None:
+                changed(told.definition, told.reading.table.slice(0, 0), table)
+            elif table.column(found.definition.time).null_count:
+                times(found.definition, table)
         assert isinstance(found.source, PushSource)
         now = self._running and self.job.in_process
         found.source.push(table, spooled=not now)

@@ -37,6 +37,7 @@ from windrow.catalog import (
     TemplateDef,
     ViewDef,
 )
+from windrow.catalog.change_columns import ChangeColumns
 from windrow.catalog.names import Names
 from windrow.errors import StateError
 from windrow.plan.nodes import QueryPlan
@@ -116,12 +117,7 @@ class SavedCatalog:
         for plain in content["streams"]:
             catalog = catalog.add(StreamDef(**{**plain, "columns": columns_of_text(plain["columns"])}))
         for plain in content["tables"]:
-            valid = plain["valid"]
-            catalog = catalog.add(
-                TableDef(
-                    **{**plain, "columns": columns_of_text(plain["columns"]), "valid": tuple(valid) if valid else None}
-                )
-            )
+            catalog = catalog.add(_table_of(plain))
         from windrow import cql
         from windrow.optimize import optimize
 
@@ -218,8 +214,23 @@ def _stream(s: StreamDef) -> dict[str, Any]:
 def _table(t: TableDef) -> dict[str, Any]:
     return {
         "name": t.name, "columns": _schema(t.columns), "retroactive": t.retroactive,
-        "valid": list(t.valid) if t.valid else None, "options": dict(t.options),
+        "valid": list(t.valid) if t.valid else None, "options": dict(t.options), "keys": list(t.keys),
+        "changes": None if t.changes is None else t.changes.plain(), "quarantine": t.quarantine,
     }  # fmt: skip
+
+
+def _table_of(plain: Content) -> TableDef:
+    """What `_table` made, now or in a version that knew no changes of tables."""
+    valid, changes = plain["valid"], plain.get("changes")
+    return TableDef(
+        **{
+            **plain,
+            "columns": columns_of_text(plain["columns"]),
+            "valid": tuple(valid) if valid else None,
+            "keys": tuple(plain.get("keys", ())),
+            "changes": ChangeColumns.of_plain(changes) if changes else None,
+        }
+    )
 
 
 def _query(q: QueryPlan) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from windrow.runtime.program import Program, frontier
 from windrow.runtime.rebalance import move
 from windrow.runtime.shared_aggregation import FamilyState, recalled
 from windrow.runtime.shared_joins import JoinAnswers, JoinState, recalled_answers, recalled_join
-from windrow.runtime.task_state import QueryState, TaskMemory, TaskState, restored, written
+from windrow.runtime.task_state import QueryState, TaskMemory, TaskState, restored, table_versions, written
 from windrow.store.runs import RunRef
 
 PHASES = ("receive", "recall", "advance", "write")
@@ -138,7 +138,7 @@ class Stage:
     def _keep(self, states: dict[str, TaskState]) -> str:
         """Write the state where it is to last, and remember it; returns the name of this attempt."""
         durable = self.program.store.durable
-        self.refs = written(self.program, self.stage, self.partition, states) if durable else {}
+        self.refs = written(self.program, self.stage, self.partition, states) if durable else table_versions(states)
         generation = uuid.uuid4().hex
         self.memory.put(self._key, generation, states)
         return generation

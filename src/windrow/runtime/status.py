@@ -84,8 +84,12 @@ class TickFigures:
             "streams": {
                 s.definition.name: self._stream(s, manifest, state.get(f"~{k}", (0, 0)))
                 for k, s in declared.streams.items()
+                if k not in declared.tables
             },
-            "tables": {t.definition.name: _table(t) for t in declared.tables.values()},
+            "tables": {
+                t.definition.name: _table(t) | _told(declared.streams.get(k), manifest)
+                for k, t in dict(declared.tables).items()
+            },
             "shedding": declared.budgets.status(),
             "queries": {
                 ticker.queries[k].plan.name: self._query(k, o, manifest, state.get(k, (0, 0)), ticker.clock(k))
@@ -202,4 +206,18 @@ def _table(table: LiveTable) -> dict[str, Any]:
         "version_us": reading.version_us,
         "failing_since_us": reading.failing_since_us,
         "error": reading.error,
+    }
+
+
+def _told(stream: Stream | None, manifest: Manifest) -> dict[str, Any]:
+    """How far the changes of a table have been read, and why they stand still, if they do."""
+    if stream is None:
+        return {}
+    stopped = stream.stopped
+    return {
+        "changes": stream.rows,
+        "quarantined": stream.quarantined,
+        "offset": manifest.offsets.get(stream.key),
+        "failing_since_us": int(stopped.since * 1e6) if stopped else None,
+        "error": str(stopped.error) if stopped else None,
     }

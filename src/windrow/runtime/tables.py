@@ -113,6 +113,10 @@ class LiveTable:
         self._schedule()
         return self.reading
 
+    def hold(self, table: pa.Table) -> None:
+        """Let the table hold something else, from now on."""
+        self.reading = Reading(table, self._now(), self._now())
+
     def _read(self) -> pa.Table | None:
         try:
             found = self._source.read()

@@ -172,6 +172,15 @@ def written(
     return refs
 
 
+def table_versions(queries: Mapping[str, TaskState]) -> dict[str, dict[str, tuple[RunRef, ...]]]:
+    """What state that stays with its task needs of the store: the versions of tables that it has seen."""
+    return {
+        name: {f"{TABLE}/{t}": (ref,) for t, ref in held.table_refs.items()}
+        for name, held in queries.items()
+        if held.table_refs
+    }
+
+
 def give_back() -> None:
     """Return memory that nothing uses to the system: allocators keep the buffers of a large tick for the next one."""
     pa.default_memory_pool().release_unused()

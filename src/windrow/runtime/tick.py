@@ -151,7 +151,8 @@ class Ticker(RegisteredQueries):
         self.held.hold(tick.number, tick.answers)
         prepared, generations = self._next
         reach("before manifest")
-        read = {s: o for s, o in {**self.manifest.offsets, **(offsets or {})}.items() if s in self.streams}
+        known = self.streams.keys() | self.tables.keys()
+        read = {s: o for s, o in {**self.manifest.offsets, **(offsets or {})}.items() if s in known}
         runs = {**prepared["runs"], **archives[0], **self.held.slots()}
         prepared = {**prepared, "runs": runs, "archives": archives[1]}
         prepared |= {"outputs": kept, "sinks": sinks or {}, "offsets": read, "budget": budget or {}}

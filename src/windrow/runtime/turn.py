@@ -22,6 +22,7 @@ from windrow.operators.elements import BEGINNING
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.runtime import view
 from windrow.runtime.change import Frames
+from windrow.runtime.changed_tables import TakenChanges, take_changes
 from windrow.runtime.deadlines import Deadlines, technique_of
 from windrow.runtime.declarations import Declarations
 from windrow.runtime.delivery import Delivery
@@ -115,18 +116,21 @@ class Turns:
         polled = self._poll()
         declared = self.declared
         with declared.busy:
-            rows = [(s, a) for s, a in polled if declared.streams.get(s.key) is s]
+            found = [(s, a) for s, a in polled if declared.streams.get(s.key) is s]
+            rows = [(s, a) for s, a in found if s.key not in declared.tables]
             self._refresh_tables()
+            told = [(s, a) for s, a in found if s.key in declared.tables]
+            changes = take_changes(declared, told, self._stop_stream)
             fresh = declared.fresh
             histories = self._histories()
             idle = self._idle()
-            if not (rows or histories or until is not None or self._time_moves(idle)):
+            if not (rows or changes.read or histories or until is not None or self._time_moves(idle)):
                 return None
             self._computing = threading.get_ident()
             self._quiet.clear()
             before = self.ticker.manifest.tick
             try:
-                return self._tick(rows, histories, idle, until)
+                return self._tick(rows, changes, histories, idle, until)
             finally:
                 self._quiet.set()
                 if self.ticker.manifest.tick == before:  # nothing has happened
@@ -192,6 +196,7 @@ class Turns:
     def _tick(
         self,
         rows: list[tuple[Stream, Available]],
+        changes: TakenChanges,
         histories: list[Feed],
         idle: Mapping[str, int | None],
         until: int | None,
@@ -199,7 +204,7 @@ class Turns:
         """Run a tick; False if some stream could not be read, and nothing has happened."""
         begin = self._stopwatch()
         now = self._clock()
-        for stream, _ in rows:
+        for stream, _ in (*rows, *changes.read):
             stream.seen = now
         ticker, budgets = self.ticker, self.declared.budgets
         self._stop_queries(self.declared.outbox.stopped())
@@ -221,9 +226,11 @@ class Turns:
         tick = ticker.collect(program, envelopes, stages)
         ticker.take_apart(tick)
         tick.seconds |= {"plan": planned - begin, "job": ran - planned, "collect": self._stopwatch() - ran}
+        tick.aside |= changes.aside
+        tick.counters |= {f"rows.{key}": count for key, count in changes.rows.items()}
         self._handed_on.clear()
         try:
-            self._commit(tick, rows)
+            self._commit(tick, [*rows, *changes.read])
             lap = self._stopwatch()
             self._deliver(tick)
         finally:

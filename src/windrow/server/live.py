@@ -131,6 +131,8 @@ class Live:
                 "columns": _columns(t),
                 "retroactive": t.retroactive,
                 "valid": list(t.valid) if t.valid else None,
+                "key": list(t.keys),
+                "changes": None if t.changes is None else t.changes.text(),
                 "rows": figures.get(t.name, {}).get("rows"),
                 "source": _source(t, private),
                 "status": figures.get(t.name, {}),

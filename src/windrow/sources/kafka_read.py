@@ -51,6 +51,7 @@ class MessageFormat:
     json: JsonFormat
     schema: str | None = None  # Avro's, of the writer
     framed: bool = False  # five bytes before each Avro value, as registries want it
+    tombstones: bool = True  # messages without a value are rows, and malformed
 
 
 def message_format(stream: StreamDef, options: SourceOptions) -> MessageFormat:
@@ -73,7 +74,8 @@ def message_format(stream: StreamDef, options: SourceOptions) -> MessageFormat:
         raise options.refusal("format avro and schema belong together", 'schema => \'{"type": "record", ...}\'')
     if kind == "avro":
         _check_avro(options, schema or "")
-    return MessageFormat(kind, csv, JsonFormat(drop=drop, times=times, dates=dates), schema, framed)
+    tombstones = options.choice("tombstones", ("refuse", "skip"), "refuse") == "refuse"
+    return MessageFormat(kind, csv, JsonFormat(drop=drop, times=times, dates=dates), schema, framed, tombstones)
 
 
 def _check_avro(options: SourceOptions, schema: str) -> None:
@@ -114,6 +116,8 @@ class KafkaPiece:
         rows = _leave_out if report is None and self.format.json.drop else report
         decode = _decoder(stream, self.format, stream.columns, rows)
         for messages in self._messages(stream):
+            if not self.format.tombstones:
+                messages = [m for m in messages if m.value() is not None]
             batch = decode(messages)
             if batch.num_rows:
                 yield batch.select(wanted)

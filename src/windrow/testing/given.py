@@ -161,8 +161,37 @@ def load_stream(
 def load_table(
     connection: duckdb.DuckDBPyConnection, declared: OracleDeclaration | None, name: str, data: pa.Table
 ) -> None:
+    if declared is not None and declared.changes:
+        data = _after_changes(connection, declared, data)
     connection.register("__given", _conform(connection, declared, data))
     connection.execute(f"CREATE TABLE {quote('__table_' + name)} AS SELECT * FROM __given")
+
+
+_TAKEN = "('d', 'delete', '-d', '-u')"
+_EMPTIED = "('t', 'truncate')"
+
+
+def _after_changes(connection: duckdb.DuckDBPyConnection, declared: OracleDeclaration, changes: pa.Table) -> pa.Table:
+    """What a table holds after changes: of every key the last row that was put and not taken away again."""
+    connection.register("__given", changes.append_column("__at", pa.array(range(changes.num_rows), pa.int64())))
+    op, images = f"lower(trim({declared.changes[0]}))", declared.changes[1:]
+    events = f"""
+        SELECT {", ".join(map(quote, declared.columns))}, __at, {op} IN {_TAKEN} AS __gone
+        FROM __given WHERE {op} NOT IN {_EMPTIED}"""
+    if images:
+        before, after = (", ".join(f"{i}.{quote(n)} AS {quote(n)}" for n in declared.columns) for i in images)
+        there = " AND ".join(f"{images[0]}.{quote(k)} IS NOT NULL" for k in declared.key)
+        events = f"""
+            SELECT {before}, 2 * __at AS __at, TRUE AS __gone FROM __given WHERE {op} NOT IN {_EMPTIED} AND {there}
+            UNION ALL
+            SELECT {after}, 2 * __at + 1, FALSE FROM __given WHERE {op} NOT IN {_EMPTIED} AND {op} NOT IN {_TAKEN}"""
+    each = 2 if images else 1
+    return connection.sql(f"""
+        SELECT * EXCLUDE (__at, __gone) FROM (
+            SELECT * FROM ({events})
+            WHERE __at > coalesce((SELECT {each} * max(__at) FROM __given WHERE {op} IN {_EMPTIED}), -1)
+            QUALIFY row_number() OVER (PARTITION BY {", ".join(map(quote, declared.key))} ORDER BY __at DESC) = 1
+        ) WHERE NOT __gone ORDER BY __at""").to_arrow_table()
 
 
 def end_of_clock(until: int | datetime.datetime | None, streams: Iterable[GivenStream]) -> int | None:

@@ -97,6 +97,34 @@ def random_stream(
     return pa.table({**columns, "ts": ticks.cast(time_type(clock))})
 
 
+_PUT = ("c", "r", "u", "insert", "UPDATE", " Create ", "+I", "+U")
+_TAKE = ("d", "DELETE", "-D", "-U", "delete")
+
+
+def random_changes(choose: Chooser, rows: pa.Table, key: str, envelope: bool) -> pa.Table:
+    """Changes that put rows of a table and take some of them away, some twice, in any order: flat or in envelopes.
+
+    What they put has a key; what they take away may never have been there.
+    """
+    given = [{**row, key: row[key] if row[key] is not None else 0} for row in rows.to_pylist()]
+    found: list[dict[str, Any]] = []
+    for row in [*given, *(choose.pick(*given) for _ in given)]:
+        kind = choose.number(0, 11)
+        op = "t" if kind == 0 else choose.pick(*(_TAKE if kind < 4 else _PUT))
+        before = None if choose.chance(2) and kind >= 4 else {**choose.pick(row, row, *given)}
+        if not envelope:
+            found.append({**row, "op": op})
+        elif kind == 0:
+            found.append({"op": op, "before": None, "after": None})
+        else:
+            found.append({"op": op, "before": before, "after": None if kind < 4 else row})
+    image = pa.struct(list(rows.schema))
+    fields = (
+        [("op", pa.string()), ("before", image), ("after", image)] if envelope else [*rows.schema, ("op", pa.string())]
+    )
+    return pa.Table.from_pylist(found, pa.schema(fields))
+
+
 def random_table(choose: Chooser, clock: str, max_rows: int) -> pa.Table:
     """A table k, v, w with an active interval [since, til) whose ends may be open, empty or turned round."""
     values: list[list[Any]] = [

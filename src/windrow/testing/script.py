@@ -37,6 +37,8 @@ class OracleDeclaration:
     time: str | None = None
     slack: int | None = None  # None: WITHIN is not said
     valid: tuple[str, str] | None = None
+    key: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()  # expressions: the operation, and the rows before and after where they are apart
 
 
 @dataclass
@@ -159,13 +161,18 @@ def _declaration(tokens: Tokens) -> OracleDeclaration:
     name = _unquoted(tokens[0])
     end = closing(tokens, 1)
     columns = {_unquoted(c[0]): render(c[1:]) for c in split(tokens[2:end], ",")}
-    time, slack, valid = None, None, None
+    time, slack, valid, key, changes = None, None, None, (), ()
     i = end + 1
     while i < len(tokens):
         if is_at(tokens, i, "WITHIN"):
             slack, i = duration(tokens, i + 1)
         elif is_at(tokens, i, "VALID", "FROM"):
             valid, i = (_unquoted(tokens[i + 2]), _unquoted(tokens[i + 4])), i + 5
+        elif is_at(tokens, i, "KEY"):
+            last = closing(tokens, i + 1)
+            key, i = tuple(_unquoted(k[0]) for k in split(tokens[i + 2 : last], ",")), last + 1
+        elif is_at(tokens, i, "CHANGES", "BY"):
+            changes, i = _paths(tokens, i + 2)
         elif tokens[i].upper in ("TIMESTAMP", "TIME", "ORDER"):
             i += 1 + is_at(tokens, i + 1, "BY")
             i += is_at(tokens, i, "(")
@@ -173,4 +180,21 @@ def _declaration(tokens: Tokens) -> OracleDeclaration:
             i += 1 + is_at(tokens, i + 1, ")")
         else:
             i += 1  # IDLE AFTER, RETAIN, RETROACTIVE and sources change no answer of a replay
-    return OracleDeclaration(name, columns, time, slack, valid)
+    return OracleDeclaration(name, columns, time, slack, valid, key, changes)
+
+
+def _paths(tokens: Tokens, i: int) -> tuple[tuple[str, ...], int]:
+    """What CHANGES BY names: the paths, and the index after them.
+
+    >>> _paths(tokenize("p.op BEFORE p.b AFTER p.a FROM x"), 0)
+    (('p . op', 'p . b', 'p . a'), 11)
+    """
+    found: list[str] = []
+    while True:
+        begin, i = i, i + 1
+        while is_at(tokens, i, "."):
+            i += 2
+        found.append(render(tokens[begin:i]))
+        if not (is_at(tokens, i, "BEFORE") or is_at(tokens, i, "AFTER")):
+            return tuple(found), i
+        i += 1

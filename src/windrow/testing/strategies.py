@@ -20,6 +20,7 @@ from windrow.testing.random_data import (
     TABLE_TYPES,
     TICKS,
     TIMESTAMPS,
+    random_changes,
     random_stream,
     random_table,
     sql_time_type,
@@ -144,7 +145,14 @@ def _case(choices: Choices, clock: str | None, shapes: Sequence[str], max_rows: 
     relations = {n: random_table(choose, clock, 6) for n in joined}
     after = choose.pick(None, None, None, 0, 4, 15)
     until = None if after is None else _last(data, clock) + after * (1 if clock == TICKS else SECOND)
-    return Case(f"{declarations(clock, slack)}\n{query}", data, relations, until)
+    written = declarations(clock, slack)
+    if "P" in relations and choose.chance(3):
+        flat = choose.chance(2)
+        relations["P"] = random_changes(choose, relations["P"], "k", envelope=not flat)
+        columns = written.partition("CREATE TABLE P ")[2].partition(";")[0]
+        told = "KEY (k) CHANGES BY op" + ("" if flat else " BEFORE before AFTER after")
+        written = written.replace(f"CREATE TABLE P {columns};", f"CREATE TABLE P {columns} {told};")
+    return Case(f"{written}\n{query}", data, relations, until)
 
 
 def _last(data: dict[str, pa.Table], clock: str) -> int:
