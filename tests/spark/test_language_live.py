@@ -1,0 +1,84 @@
+"""Views, functions in SQL, ALTER, sketches, frequent values and templates over a changing table, live on Spark.
+
+One engine has all of them; what it answers is what an engine of this process answers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import windrow
+from windrow.testing import assert_same
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = """
+CREATE STREAM trade (sym BIGINT, price DOUBLE, ts BIGINT) TIMESTAMP BY ts RETAIN 100;
+CREATE TABLE rules (id BIGINT, sym BIGINT, lim DOUBLE) KEY (id) CHANGES BY op;
+CREATE FUNCTION spread(low, high) AS (MAX(high) - MIN(low)) / MAX(high);
+CREATE FUNCTION dear(p DOUBLE) AS p > 50;
+CREATE VIEW by_sym AS SELECT sym, COUNT(*) AS n, spread(price, price) AS s FROM trade [RANGE 20] GROUP BY sym;
+CREATE QUERY busy AS SELECT sym, n FROM by_sym WHERE n > 3;
+CREATE QUERY busiest AS SELECT MAX(n) AS n FROM busy;
+CREATE QUERY costly AS SELECT ISTREAM(sym, price) FROM trade [NOW] WHERE dear(price) KEEP 1000;
+CREATE QUERY sketched AS
+    SELECT APPROX_COUNT_DISTINCT(sym) AS d, APPROX_QUANTILE(price, 0.5) AS m, APPROX_TOP_K(sym, 2) AS top
+    FROM trade [RANGE 20 SLIDE 10];
+CREATE QUERY often AS SELECT FREQUENT(sym, 3) AS f, FREQUENT_DELTA(sym, 3) AS delta FROM trade [RANGE 20 SLIDE 5];
+CREATE TEMPLATE alert (sym BIGINT, lim DOUBLE) AS
+    SELECT COUNT(*) AS n FROM trade [RANGE 10 SLIDE 5] WHERE sym = $sym AND price > $lim HAVING COUNT(*) > 0;
+CREATE QUERIES ruled FROM TEMPLATE alert USING TABLE rules;
+"""
+
+
+def rows(batch: int) -> pa.Table:
+    rng = np.random.default_rng(batch)
+    ts = np.sort(rng.integers(15 * batch, 15 * batch + 15, 60))
+    return pa.table({"sym": rng.integers(0, 5, 60), "price": rng.integers(1, 400, 60) / 4.0, "ts": ts})
+
+
+def lived(**options: Any) -> dict[str, Any]:
+    """The answers of one life, in which declarations and a table change."""
+    found: dict[str, Any] = {}
+    with windrow.Engine(**options) as engine:
+        engine.execute(SCRIPT)
+        engine.start()
+        engine.push("rules", {"op": ["c", "c"], "id": [1, 2], "sym": [1, 2], "lim": [10.0, 20.0]})
+        engine.drain()
+        engine.push("trade", rows(0))
+        engine.drain()
+        engine.execute("""
+            ALTER STREAM trade SET WITHIN 3;
+            ALTER QUERY costly SET KEEP NONE;
+            CREATE OR REPLACE VIEW unread AS SELECT sym FROM trade [RANGE 5];
+            CREATE QUERY later AS SELECT sym, s FROM by_sym WHERE s > 0.5;
+        """)
+        engine.push("rules", {"op": ["u", "d", "c"], "id": [1, 2, 3], "sym": [3, None, 4], "lim": [5.0, None, 1.0]})
+        engine.drain()
+        for batch in (1, 2):
+            engine.push("trade", rows(batch))
+            engine.drain()
+        found["described"] = engine.execute("DESCRIBE by_sym; SHOW TABLES; SHOW QUERIES")
+        found["asked"] = engine.ask("SELECT sym, n FROM by_sym ORDER BY sym")
+        found["held"] = engine.ask("SELECT id, sym, lim FROM rules ORDER BY id")
+        found["instances"] = sorted(engine["ruled"].instances()["sym"].to_pylist())
+        found["frontier"] = engine.status()["frontier"]
+        assert not engine.status()["failed"]
+        names = ("busy", "busiest", "costly", "sketched", "often", "later", "ruled")
+        found["answers"] = {name: engine[name].results() for name in names}
+    return found
+
+
+def test_the_language_on_spark_is_that_of_this_process(spark):
+    """Every answer, listing and question."""
+    got, want = lived(runtime="spark", spark=spark), lived(runtime="local")
+    for what in ("described", "asked", "held", "instances", "frontier"):
+        assert got[what] == want[what]
+    assert want["instances"] == [3, 4]
+    for name, table in want["answers"].items():
+        assert table.num_rows, name
+        assert_same(got["answers"][name].sort_by("_ts"), table.sort_by("_ts"))
