@@ -107,6 +107,8 @@ class _Nodes(PlanLowering):
             case n.Window():
                 return self._window(node)
             case n.Quantise():
+                if not self.periodic:
+                    return self.lower(node.input)
                 return self.unary(QuantiseOperator(node.period, node.offset, node.before), node)
             case n.WindowBounds():
                 return self._window_bounds(node)

@@ -22,7 +22,7 @@ from windrow.operators.session import SessionAggregate, SessionWindow
 from windrow.operators.terms import QUERIES, QUERIES_TYPE, QUERY
 from windrow.plan import nodes as n
 from windrow.plan.aggregation_joins import aggregation_join
-from windrow.plan.lower_joins import aggregate_join
+from windrow.plan.lower_joins import aggregate_join, seen_behind
 from windrow.plan.lower_summaries import summary_aggregate
 from windrow.plan.lowering import Functions, PlanLowering, formula
 from windrow.plan.steps import grid_of
@@ -36,7 +36,7 @@ def aggregate(to: PlanLowering, node: n.Aggregate) -> int:
         return summary_aggregate(to, node, calls)
     early = to.tuning.aggregation != "late" and to.strategy == "upa" and (grid_of(node) or (0, 0))[1] == 0
     shape = aggregation_join(node) if early else None
-    if shape is not None:
+    if shape is not None and seen_behind(shape.join) is None:
         joined = aggregate_join(to, node, calls, shape)
         if joined is not None:
             return joined

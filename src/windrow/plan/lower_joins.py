@@ -20,6 +20,7 @@ from windrow.operators.changes import Retract
 from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import Part
 from windrow.operators.linear import Formula, Pad, ProjectOperator, UnionOperator
+from windrow.operators.quantise import QuantiseOperator
 from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
 from windrow.operators.state.pending import Calendar
 from windrow.operators.totals import Totals
@@ -32,7 +33,41 @@ from windrow.plan.timestamped import comes_in_order
 
 
 def join(to: PlanLowering, node: n.Join) -> int:
-    """The exact join of any number of inputs."""
+    """The exact join of any number of inputs.
+
+    Rows meet a table that does not reach back as it is when they come: a periodic query looks at such a join, and not
+    at its inputs, which is the same for lifetimes.
+    """
+    seen = seen_behind(node) if to.periodic else None
+    if seen is None:
+        return _join(to, node)
+    with to.at_own_times():
+        joined = _join(to, node)
+    return to.append(joined, QuantiseOperator(seen.period, seen.offset, seen.before), node)
+
+
+def seen_behind(node: n.Node) -> n.Quantise | None:
+    """How a periodic query looks at its inputs, if they meet a table that does not reach back."""
+    found = _looks(node)
+    if found is None or not any(isinstance(t, n.TableScan) and not t.retroactive for t in n.walk(node)):
+        return None
+    return found[0] if len({(q.period, q.offset, q.before) for q in found}) == 1 else None
+
+
+def _looks(node: n.Node) -> list[n.Quantise] | None:
+    """The looks at inputs below; None where something else lies between."""
+    match node:
+        case n.Quantise():
+            return [node]
+        case n.TableScan():
+            return []
+        case n.Filter() | n.Project() | n.Call() | n.Unnest() | n.Join():
+            below = [_looks(i) for i in node.inputs]
+            return None if any(b is None for b in below) else [q for b in below for q in b or ()]
+    return None
+
+
+def _join(to: PlanLowering, node: n.Join) -> int:
     equalities = [(e.left, e.right, e.null_safe) for e in node.equalities]
     if to.strategy == "negative" and any(node.internal):
         # an internal window's ends must not undo results, so they stay lifetimes up to the join
@@ -120,6 +155,11 @@ def asof_join(to: PlanLowering, node: n.AsofJoin) -> int:
 
 def semi(to: PlanLowering, node: n.Semi | n.LeftJoin, anti: bool) -> int:
     """Rows of the left side that have a partner, or none."""
+    seen = seen_behind(n.Join((node.left, node.right), node.equalities, node.residual)) if to.periodic else None
+    if seen is not None:
+        with to.at_own_times():
+            kept = semi(to, node, anti)
+        return to.append(kept, QuantiseOperator(seen.period, seen.offset, seen.before), node)
     left = to.lower(node.left)
     keys, equalities = matched(to, node)
     both = join_steps(to, [left, keys], equalities, (), node)

@@ -59,6 +59,7 @@ class PlanLowering:
         self.grid = _grid_aggregate(plan.root)
         self.grid_chain = _chain(plan.root) if self.grid is not None else frozenset()
         self._made: dict[int, int] = {}
+        self.periodic = True  # inputs are seen at the multiples of their period
 
     def lower(self, node: n.Node) -> int:
         """The step that computes `node`."""
@@ -71,6 +72,16 @@ class PlanLowering:
     def append(self, step: int, operator: Operator, node: n.Node) -> int:
         """A step over another, with the same columns."""
         return self.flow.add(operator, [step], node, self.flow.steps[step].schema)
+
+    @contextmanager
+    def at_own_times(self) -> Iterator[None]:
+        """Lower nodes without looking at their inputs periodically, into steps that nobody else reads."""
+        kept = self._made, self.periodic
+        self._made, self.periodic = {}, False
+        try:
+            yield
+        finally:
+            self._made, self.periodic = kept
 
     @contextmanager
     def apart(self, strategy: str) -> Iterator[None]:

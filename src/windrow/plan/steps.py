@@ -91,8 +91,8 @@ class Dataflow:
             signed = False
         elif isinstance(operator, DeltaStar):
             signed = operator.log
-        static = isinstance(node, n.TableScan) and not node.retroactive
-        if isinstance(operator, SelectOperator | ProjectOperator | CallOperator | UnnestOperator):
+        static = not inputs and isinstance(node, n.TableScan) and not node.retroactive
+        if len(inputs) == 1:  # what is computed from such a table alone changes with it, and reaches back as little
             static = self.steps[inputs[0]].static
         grid = None
         if isinstance(node, n.Aggregate) or isinstance(operator, Clocked):

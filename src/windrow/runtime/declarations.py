@@ -124,7 +124,7 @@ class Declarations(DeclaredQueries):
                 self._add_stream(self.streams[key], undo)
             for table in restored.tables.values():
                 key = table.name.lower()
-                last = self.ticker.store.runs.read(self.ticker.tables[key]).table
+                last = self.ticker.store.runs.read(self.ticker.tables[key][-1].ref).table
                 if table.changes is not None:
                     self.streams[key] = self._opened(table.change_stream, None, undo, manifest.declared.get(key))
                 whole = table.options and table.changes is None

@@ -32,9 +32,10 @@ from windrow.runtime.messages import RunsBySlot, StreamMark
 from windrow.runtime.partitioning import place
 from windrow.runtime.placement import Exchange, Partitioning, Placement
 from windrow.runtime.pruning import RowBox, row_boxes
+from windrow.runtime.table_versions import Versions
 from windrow.sharing.conditions import EVERYTHING, Condition, condition
 from windrow.sharing.plans.router import IndexRouter, renamed
-from windrow.store.runs import RunPlace, RunRef
+from windrow.store.runs import RunPlace
 
 MEASURING = Tuning(watch_orders, "auto", watch_plan, apart=True)
 """Joins measure; the driver, who sees all partitions, chooses (`join_choices`)."""
@@ -243,7 +244,7 @@ class Program:
     until: int | None  # a frontier given from outside (replay)
     starts: Mapping[str, int]  # where clocks start
     firsts: Mapping[str, int]  # where clocks would start that have not been reached: the earliest row so far
-    tables: Mapping[str, RunRef]  # the present version of each table
+    tables: Mapping[str, Versions]  # of each table, those that rows of this tick may meet
     ahead: Mapping[str, int] = field(default_factory=dict)  # by stream: rows beyond this instant are set aside
     fresh: frozenset[str] = frozenset()  # clocks of queries that share and have not had a tick
     runs: Mapping[tuple[str, int, int], RunsBySlot] = field(default_factory=dict)  # by (query, stage, partition)

@@ -33,6 +33,7 @@ from windrow.runtime.kept_answers import HeldAnswers
 from windrow.runtime.member_blocks import has_deadline
 from windrow.runtime.membership import SharedQuery, Sharing
 from windrow.runtime.program import Deployment, Functions, QueryProgram
+from windrow.runtime.table_versions import TableVersion, Versions, updated
 from windrow.sharing.joins.members import join_cost_group
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.member import cost_group, read_depth
@@ -75,7 +76,11 @@ class RegisteredQueries:
         self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
         if isinstance(store.runs, RunStore):
             store.runs = store.runs.trusting(self.manifest.tick + 1)
-        self.tables = {s: refs[0] for (stage, _, _, s), refs in self.manifest.runs.items() if stage == TABLES}
+        self.tables: dict[str, Versions] = {
+            table: tuple(map(TableVersion, refs, self.manifest.tables.get(table, (BEGINNING,))))
+            for (stage, _, _, table), refs in self.manifest.runs.items()
+            if stage == TABLES
+        }
         self.choices = JoinChoices()
         self.heavy = HeavyKeys(self.partitions)
         self._generations: dict[tuple[int, int], str] = {}
@@ -381,11 +386,13 @@ class RegisteredQueries:
         )
 
     def set_table(self, name: str, table: pa.Table) -> bool:
-        """Let queries see this version of a table from the next tick on; the same content is the same version."""
-        known = self.tables.get(name)
-        if known is not None and self.store.runs.read(known).table.equals(table):
+        """Let rows meet this version of a table from the first instant that none has reached yet; the same content is
+        the same version."""
+        known = self.tables.get(name, ())
+        if known and self.store.runs.read(known[-1].ref).table.equals(table):
             return False
-        (self.tables[name],) = self.store.runs.write((TABLES, name), self.manifest.tick + 1, [Run(table)])
+        (ref,) = self.store.runs.write((TABLES, name), self.manifest.tick + 1, [Run(table)])
+        self.tables[name] = updated(known, ref, max(self.frontier, *self.manifest.marks.values(), BEGINNING))
         return True
 
     def put(self, manifest: Manifest) -> None:

@@ -190,6 +190,7 @@ def repair(home: str, found: Examination) -> Manifest:
             tick=tick,
             runs=runs,
             outputs=outputs,
+            tables={t: at for t, at in base.tables.items() if len(runs[TABLES, 0, "", t]) == len(at)},
             offsets={s: o for s, o in base.offsets.items() if s not in found.offsets},
             clocks={q: t for q, t in base.clocks.items() if q not in anew},
             firsts={q: t for q, t in base.firsts.items() if q not in anew},

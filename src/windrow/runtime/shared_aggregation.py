@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
-from windrow.operators.elements import BEGINNING, Int64s, one
+from windrow.operators.elements import BEGINNING, INF, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.operators.state.run import Run
@@ -31,6 +31,7 @@ from windrow.runtime.instances import without_collector
 from windrow.runtime.member_blocks import FamilyPlace, MemberBlock
 from windrow.runtime.messages import Envelope, FamilyPartials, PartialCounts, QueryFailed, SharedAnswer, SharedRows
 from windrow.runtime.program import Program
+from windrow.runtime.table_versions import cuts, in_force
 from windrow.sharing.family import Counters, Family, FamilyMember
 from windrow.sharing.finish import Finish, finish, finish_slots, restore_finishes
 from windrow.sharing.member import Kind, Spent
@@ -115,13 +116,16 @@ def _reducer(program: Program, family_program: FamilyProgram) -> Reducer:
     return found
 
 
-def _source_rows(program: Program, source: FamilySource, columns: Mapping[str, pa.DataType]) -> SourceRows:
-    """The rows of a source, joined with the present versions of its tables, made once for all its families."""
+def _source_rows(
+    program: Program, source: FamilySource, columns: Mapping[str, pa.DataType], instant: int
+) -> SourceRows:
+    """The rows of a source, joined with its tables as they are at an instant, made once for all its families."""
     labels = sorted({t.partition("#")[0] for t in source.tables})
-    versions = tuple(program.tables[t].uid for t in labels)
+    refs = {t: in_force(program.tables[t], instant).ref for t in labels}
+    versions = tuple(ref.uid for ref in refs.values())
     known = _rows.get((program.store.uri, source))
     if known is None or known[0] != versions:
-        known = (versions, SourceRows(source, {t: program.store.read(program.tables[t]).table for t in labels}))
+        known = (versions, SourceRows(source, {t: program.store.read(ref).table for t, ref in refs.items()}))
         _rows[program.store.uri, source] = known
         while len(_rows) > MOST_REDUCERS:
             _rows.popitem(last=False)
@@ -147,9 +151,7 @@ def reduced(
     order = None if (ts[1:] >= ts[:-1]).all() else np.argsort(ts, kind="stable")
     taken = {}
     for source, read in wanted.items():
-        rows = _source_rows(program, source, read)
-        arrived = _sorted(ts, columns, order, rows)
-        taken[source] = rows.take(lambda _, given=arrived: given)  # type: ignore[misc]
+        taken[source] = _taken(program, source, read, ts, columns, order)
     for reducer in reducers:
         family_program, family = reducer.family_program, reducer.family
         names = None if only is None else frozenset(family_program.fresh(program.fresh))
@@ -165,6 +167,34 @@ def reduced(
         c = family.counters
         counts = PartialCounts(family_program.name, c.rows, c.lifted, c.partials)
         yield Envelope(family_program.home(program.partitions), sender, counts)
+
+
+def _taken(
+    program: Program,
+    source: FamilySource,
+    read: Mapping[str, pa.DataType],
+    ts: Int64s,
+    columns: Mapping[str, pa.Array],
+    order: Int64s | None,
+) -> tuple[Int64s, dict[str, pa.Array]]:
+    """The rows of a source in time order, each joined with its tables as they are at its time."""
+    tables = [program.tables[t.partition("#")[0]] for t in source.tables]
+    ends = [*cuts(tables, program.previous, INF), INF]
+    parts: list[tuple[Int64s, dict[str, pa.Array]]] = []
+    begin, sorted_ts = 0, ts if order is None else ts[order]
+    for end, instant in zip(ends, [program.previous + 1, *(e + 1 for e in ends[:-1])], strict=True):
+        stop = int(np.searchsorted(sorted_ts, end, "right"))
+        if stop > begin or (not parts and end == INF):
+            rows = _source_rows(program, source, read, instant)
+            at, given = _sorted(ts, columns, order, rows)
+            cut = slice(begin, stop)
+            arrived = at[cut], {n: a[cut] for n, a in given.items()}
+            parts.append(rows.take(lambda _, given=arrived: given))  # type: ignore[misc]
+        begin = stop
+    if len(parts) == 1:
+        return parts[0]
+    every = np.concatenate([part[0] for part in parts])
+    return every, {n: pa.concat_arrays([part[1][n] for part in parts]) for n in parts[0][1]}
 
 
 def _sorted(

@@ -43,6 +43,7 @@ from windrow.runtime.program import Program, frontier
 from windrow.runtime.rebalance import move
 from windrow.runtime.shared_aggregation import FamilyState, recalled
 from windrow.runtime.shared_joins import JoinAnswers, JoinState, recalled_answers, recalled_join
+from windrow.runtime.table_versions import coming, cuts, in_force
 from windrow.runtime.task_state import QueryState, TaskMemory, TaskState, restored, table_versions, written
 from windrow.store.runs import RunRef
 
@@ -251,11 +252,18 @@ class Stage:
         if self.frontier < start or (held.started and self.frontier <= self.program.previous):
             self._hold(name, held)
             return
-        steps, placement = held.flow.steps, held.layout.placement
         if not held.started:
             held.started = True
             for i in held.layout.running(self.stage, self.partition):
-                steps[i].start(start)
+                held.flow.steps[i].start(start)
+        low = max(self.program.previous, start - 1)
+        for high in (*cuts([self.program.tables[t] for t in held.query.tables], low, self.frontier), self.frontier):
+            self._run_to(name, held, low, high)
+            low = high
+
+    def _run_to(self, name: str, held: QueryState, low: int, high: int) -> None:
+        """Take one query from an instant to another, between which no table changes but at the very first."""
+        steps, placement = held.flow.steps, held.layout.placement
         values: dict[int, Elements] = {}
         arrived: dict[int, Elements] = {}
         chosen = self.program.choices.get(name, {})
@@ -265,12 +273,12 @@ class Stage:
             if step.operator is not None:
                 if i in chosen:
                     follow(step.operator, chosen[i])
-                inputs = [self._input(name, held, i, port, values, arrived) for port in range(len(step.inputs))]
-                parts = in_parts(held.flow, i, inputs, self.frontier) if alone else None
+                inputs = [self._input(name, held, i, port, values, arrived, high) for port in range(len(step.inputs))]
+                parts = in_parts(held.flow, i, inputs, high) if alone else None
                 for part in parts or ():
                     self._answer(name, part)
                 if parts is None:
-                    values[i] = step.operator.advance(inputs, self.frontier)
+                    values[i] = step.operator.advance(inputs, high)
                 told = report(step.operator, sampled(self.program.tick))
                 if told is not None:
                     reads = held.layout.reads
@@ -279,8 +287,8 @@ class Stage:
                 if parts is not None:
                     break
             elif isinstance(step.node, TableScan):
-                values[i] = self._table(step.node, held)
-        held.tables = {t: self.program.tables[t] for t in held.query.tables}
+                values[i] = self._table(step.node, held, low, high)
+        held.tables = {t: in_force(self.program.tables[t], high).ref for t in held.query.tables}
         self._leave(name, held, values)
 
     def _input(
@@ -291,13 +299,14 @@ class Stage:
         port: int,
         values: dict[int, Elements],
         arrived: dict[int, Elements],
+        high: int,
     ) -> Elements:
         """What one input of a step brings: through an exchange, from a table, or from a step of this task."""
         placement, source = held.layout.placement, held.flow.steps[step].inputs[port]
         number = held.layout.reads.get((step, port))
         if number is not None:
             if number not in arrived:
-                arrived[number] = self._take(name, number, held)
+                arrived[number] = self._take(name, number, held, high)
             return arrived[number]
         found = values.get(source)
         if found is None:  # it lies in one place, which is not here
@@ -305,26 +314,28 @@ class Stage:
         part = placement.shares.get((step, port))
         return found if part is None else share(found, part, self.program.partitions, self.partition)
 
-    def _table(self, node: TableScan, held: QueryState) -> Elements:
-        """A table's rows at first; later, what another version changes, from the next instant on."""
+    def _table(self, node: TableScan, held: QueryState, low: int, high: int) -> Elements:
+        """A table's rows at first; later, what other versions change, each from its instant on."""
         name = node.table.lower()
-        now, seen = self.program.tables[name], held.tables.get(name)
+        versions, seen = self.program.tables[name], held.tables.get(name)
+        parts = [Elements.empty(node.schema)]
         if seen is None:
-            return self._rows(node, now, BEGINNING)  # always there: history given to a new query meets them
-        if seen.uid == now.uid:
-            return Elements.empty(node.schema)
-        at = self.program.previous + 1
-        return cancel(concat([self._rows(node, seen, at).negated(), self._rows(node, now, at)]))
+            seen = in_force(versions, low + 1).ref
+            parts = [self._rows(node, seen, BEGINNING)]  # always there: history given to a new query meets them
+        for now in coming(versions, seen, low, high):
+            parts += [cancel(concat([self._rows(node, seen, now.at).negated(), self._rows(node, now.ref, now.at)]))]
+            seen = now.ref
+        return parts[0] if len(parts) == 1 else concat(parts)
 
     def _rows(self, node: TableScan, version: RunRef, at: int) -> Elements:
         table = self.program.store.read(version).table
         columns = {internal: one(table.column(c)) for internal, c, _ in node.columns}
         return Elements.positive(np.full(table.num_rows, at), INF, columns)
 
-    def _take(self, name: str, number: int, held: QueryState) -> Elements:
-        """What an exchange delivers up to the frontier; the rest waits."""
+    def _take(self, name: str, number: int, held: QueryState, high: int) -> Elements:
+        """What an exchange delivers up to an instant; the rest waits."""
         rows = self._arrived(name, number, held)
-        due = rows.ts <= self.frontier
+        due = rows.ts <= high
         if due.all():
             held.waiting.pop(number, None)
             return rows

@@ -41,6 +41,7 @@ from windrow.runtime.messages import (
 )
 from windrow.runtime.program import Program, QueryProgram
 from windrow.runtime.registered import TABLES, RegisteredQueries
+from windrow.runtime.table_versions import Versions, needed
 from windrow.sharing.plans.answers import ShownAnswer, parted
 from windrow.sharing.query_group import Batch, Shown, gathered, tables
 from windrow.sources.protocol import Available
@@ -158,6 +159,7 @@ class Ticker(RegisteredQueries):
         prepared |= {"outputs": kept, "sinks": sinks or {}, "offsets": read, "budget": budget or {}}
         self.put(replace(self.manifest, **prepared))
         self._generations, self._next = generations, None
+        self.tables = self._needed(tick.frontier)
         clocks, firsts = self.manifest.clocks, self.manifest.firsts
         self._clockless = {q for q in self._clockless if q not in clocks and q not in firsts}
         self.starts = {q: s for q, s in self.starts.items() if q not in clocks}
@@ -170,14 +172,15 @@ class Ticker(RegisteredQueries):
         self, version: int, declared: Mapping[str, str], changes: tuple[Mapping[str, Any], ...] = ()
     ) -> None:
         """Put a catalog in force (a version, and changes to it), without what was dropped, the tables as they are."""
-        runs = {k: refs for k, refs in self.manifest.runs.items() if k[0] != TABLES} | self._table_slots()
+        runs = {k: refs for k, refs in self.manifest.runs.items() if k[0] != TABLES} | _table_slots(self.tables)
         self.put(replace(
             self.manifest, version=self.manifest.version + 1, catalog=version, changes=changes, runs=runs,
-            declared=declared,
+            declared=declared, tables=_instants(self.tables),
         ))  # fmt: skip
 
-    def _table_slots(self) -> dict[SlotKey, tuple[RunRef, ...]]:
-        return {(TABLES, 0, "", name): (ref,) for name, ref in self.tables.items()}
+    def _needed(self, frontier: int) -> dict[str, Versions]:
+        """The versions of tables that rows behind a frontier can still meet."""
+        return {name: needed(versions, frontier) for name, versions in self.tables.items()}
 
     def unread(self, stream: str, available: Available, ahead: Mapping[str, int]) -> StreamMark | None:
         """What a stream that nobody reads has brought, if its source knows without reading and none of it is late."""
@@ -304,7 +307,7 @@ class Ticker(RegisteredQueries):
         tick.spent = sum(max(s for at, s in seconds if at == stage) for stage in {at for at, _ in seconds})
 
     def _prepare(self, tick: Tick, reports: Sequence[TaskReport]) -> None:
-        runs: dict[SlotKey, tuple[RunRef, ...]] = self._table_slots()
+        runs: dict[SlotKey, tuple[RunRef, ...]] = {}
         generations: dict[tuple[int, int], str] = {}
         longest: dict[int, float] = {}
         for report in reports:
@@ -327,6 +330,8 @@ class Ticker(RegisteredQueries):
         clocks = reports[0].clocks
         self._count_rows(tick, clocks.marks, reports[0].firsts)
         tick.frontier = max(tick.frontier, clocks.frontier)
+        tables = self._needed(tick.frontier)
+        runs |= _table_slots(tables)
         self.choices.take((r.partition, r.measured) for r in reports)
         self.heavy.take(tick.number, (r.counted for r in reports))
         prepared = {
@@ -336,6 +341,7 @@ class Ticker(RegisteredQueries):
             **self._clocks(tick, clocks.starts),
             "marks": {s: m for s, m in {**self.manifest.marks, **clocks.marks}.items() if s in self.streams},
             "runs": runs,
+            "tables": _instants(tables),
             "deadlines": {} if self.deadlines is None else self.deadlines.saved(),
             "plans": self.plans.saved(),
             **self.chosen(),
@@ -377,6 +383,15 @@ class Ticker(RegisteredQueries):
             if rows and stream in marks:
                 seen, begin = self._seen.get(stream, (0, firsts.get(stream, marks[stream])))
                 self._seen[stream] = (seen + rows, begin)
+
+
+def _table_slots(tables: Mapping[str, Versions]) -> dict[SlotKey, tuple[RunRef, ...]]:
+    return {(TABLES, 0, "", name): tuple(v.ref for v in versions) for name, versions in tables.items()}
+
+
+def _instants(tables: Mapping[str, Versions]) -> dict[str, tuple[int, ...]]:
+    """From when the versions of tables are in force."""
+    return {name: tuple(v.at for v in versions) for name, versions in tables.items()}
 
 
 class _ShownBy(Mapping[str, Shown]):

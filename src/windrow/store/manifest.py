@@ -37,6 +37,7 @@ class Manifest:
     ticks; `firsts`: where those would start that time has not reached; `lapsed`: queries that shared and have failed.
     `runs`: operator state, dealt over `partitions`. `outputs`: answers of (query, tick) that some sink may not have
     yet; `sinks`: by query, the sinks that were attached, and the last tick that each is known to have.
+    `tables`: the instants from which the versions of each table, which are runs, are in force.
     `choices`: the orders and plans that joins follow, by query and step; `heavy`: keys that lie apart. `budget`: what
     tick budgets know. `deadlines`: of queries with deadlines, the period and the instant for which they were
     evaluated last. `archives`: the last update of each archive and its layouts. `plans`: which queries share a
@@ -62,6 +63,7 @@ class Manifest:
     deadlines: Mapping[str, Any] = field(default_factory=dict)
     archives: Mapping[str, Any] = field(default_factory=dict)
     plans: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     catalog: int = 0
     changes: tuple[Mapping[str, Any], ...] = ()
 
@@ -79,7 +81,7 @@ class Manifest:
 
 _PLAIN = (
     "version", "tick", "partitions", "marks", "frontier", "clocks", "firsts", "catalog", "budget", "deadlines",
-    "archives", "plans",
+    "archives", "plans", "tables",
 )  # fmt: skip
 
 
@@ -135,6 +137,7 @@ def _manifest(plain: dict[str, Any]) -> Manifest:
     outputs = {(query, tick): refs(r) for query, tick, r in plain.pop("outputs")}
     changes, heavy = tuple(plain.pop("changes")), tuple(plain.pop("heavy"))
     lapsed = tuple(plain.pop("lapsed", ()))
+    plain["tables"] = {table: tuple(instants) for table, instants in plain.get("tables", {}).items()}
     return Manifest(**plain, changes=changes, heavy=heavy, lapsed=lapsed, runs=runs, outputs=outputs)
 
 

@@ -161,7 +161,9 @@ def _declaration(tokens: Tokens) -> OracleDeclaration:
     name = _unquoted(tokens[0])
     end = closing(tokens, 1)
     columns = {_unquoted(c[0]): render(c[1:]) for c in split(tokens[2:end], ",")}
-    time, slack, valid, key, changes = None, None, None, (), ()
+    time, slack, valid = None, None, None
+    key: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
     i = end + 1
     while i < len(tokens):
         if is_at(tokens, i, "WITHIN"):
