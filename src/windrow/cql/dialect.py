@@ -1,9 +1,9 @@
 """The CQL dialect: DuckDB's SQL, plus windows in brackets and stream operators.
 
 The parser leaves marks on sqlglot's tree. A table or subquery with a window has the `WindowClause` in its alias' meta
-under "window"; one that is read AS OF an instant has that under "as of". A select list under a stream operator is one
-`StreamItems` node. A `WSTREAM(...)[...]` inside an expression is a function call with the window in its meta. A SELECT
-that ends in SHED has the `ShedClause` in its meta.
+under "window"; one that is read AS OF an instant has that under "as of", one that is joined WITHIN a range has that
+under "within". A select list under a stream operator is one `StreamItems` node. A `WSTREAM(...)[...]` inside an
+expression is a function call with the window in its meta. A SELECT that ends in SHED has the `ShedClause` in its meta.
 
 Functions stay calls of the name that was written: what a function means is DuckDB's business, so sqlglot
 must not translate any. Only functions with a syntax of their own keep their parsers.
@@ -24,6 +24,7 @@ from windrow.cql.shed_syntax import SHED, at_shed, parse_shed
 from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.window_functions import at_window_function, parse_window_function
 from windrow.cql.windows import FORMS, at_window, parse_window
+from windrow.cql.within import WITHIN, at_within, parse_within
 from windrow.errors import CQLSyntaxError
 from windrow.plan.nodes import StreamOp
 
@@ -82,7 +83,8 @@ class CQL(DuckDB):
         def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
             instant = self._parse_as_of()
             before = self._parse_cql_window() if self._curr.token_type == TokenType.L_BRACKET else None
-            alias = None if at_shed(self._cursor()) else super()._parse_table_alias(alias_tokens)
+            named = not (at_shed(self._cursor()) or at_within(self._cursor()))
+            alias = super()._parse_table_alias(alias_tokens) if named else None
             after = self._parse_cql_window() if self._curr.token_type == TokenType.L_BRACKET else None
             if before and after:
                 raise CQLSyntaxError(
@@ -94,6 +96,10 @@ class CQL(DuckDB):
             if instant is not None:
                 alias = alias or exp.TableAlias()
                 alias.meta[AS_OF] = instant
+            if at_within(cursor := self._cursor()):
+                alias = alias or exp.TableAlias()
+                alias.meta[WITHIN] = parse_within(cursor)
+                self._advance(cursor.index - self._index)
             return alias
 
         def _parse_as_of(self) -> Any:

@@ -18,6 +18,8 @@ from windrow.cql.joins import JoinInput, full_join, join, match, validity
 from windrow.cql.lateral import Laterals, is_lateral
 from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, offset_of, resolve, resolved, span_of
 from windrow.cql.shapes import BlockShape
+from windrow.cql.windows import Clock
+from windrow.cql.within import within_conditions, within_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.nodes import (
     Filter,
@@ -57,6 +59,12 @@ class _FromBinder(SourceBinder):
     def bind(self, select: exp.Select) -> From:
         first = select.args["from_"].this
         self._add(first)
+        if (range_ := within_of(first)) is not None:
+            raise BindingError(
+                "WITHIN without a join before it",
+                hint="write a JOIN b WITHIN 1 HOUR ON a.id = b.id; a window is written b [RANGE 1 HOUR]",
+                span=self.context.source.span(range_.offset),
+            )
         for join_ in (first.args.get("joins") or []) + (select.args.get("joins") or []):
             self._join(join_)
         return self.result
@@ -93,6 +101,9 @@ class _FromBinder(SourceBinder):
             self.start = len(self.result.inputs)
         self._add(node.this)
         conditions = self._conditions(node, before, method == "NATURAL", side)
+        if (range_ := within_of(node.this)) is not None:
+            clock = self.binder.clock or Clock.MICROSECONDS
+            conditions += within_conditions(range_, before, self.scope.entries[-1], clock, self.context.source)
         if method == "ASOF":
             self._asof(side, conditions, node)
             return

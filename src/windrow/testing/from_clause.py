@@ -10,12 +10,24 @@ from collections.abc import Sequence
 
 from windrow.testing.blocks import NOW, FromItem, OracleBlock, OracleContext, quote
 from windrow.testing.lifetimes import read_window
+from windrow.testing.script import duration
 from windrow.testing.summaries import SLICE
-from windrow.testing.tokens import Tokens, closing, is_at, render, split, top_level
+from windrow.testing.tokens import Token, Tokens, closing, is_at, render, split, tokenize, top_level
 from windrow.testing.window_functions import read_call
 
 _JOIN_WORDS = frozenset({"JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "CROSS", "FULL", "NATURAL", "POSITIONAL", "ASOF"})
-_NOT_ALIASES = _JOIN_WORDS | {"UNION", "EXCEPT", "INTERSECT", "FROM", "WHERE", "GROUP", "HAVING", "ON", "USING"}
+_NOT_ALIASES = _JOIN_WORDS | {
+    "WITHIN",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "ON",
+    "USING",
+}
 
 
 def read_from(
@@ -24,6 +36,7 @@ def read_from(
     """A FROM clause as sources, text between them, and numbers that stand for its ON conditions."""
     parts: list[FromItem | int | str] = []
     conditions: list[Tokens] = []
+    near: list[Token] = []
     i = 0
     expected = True
     while i < len(tokens):
@@ -35,13 +48,29 @@ def read_from(
             ends = (k for k in top_level(tokens, i + 1) if tokens[k].upper in _JOIN_WORDS or tokens[k].text == ",")
             end = next((k for k in ends if not is_at(tokens, k + 1, "(")), len(tokens))  # LEFT(s, 2) is a function
             parts += ["ON", len(conditions)]
-            conditions.append(tokens[i + 1 : end])
-            i = end
+            conditions.append([*tokens[i + 1 : end], *near])
+            near, i = [], end
+        elif tokens[i].upper == "WITHIN":
+            near, i = _near(tokens, i + 1, [p for p in parts if isinstance(p, FromItem)])
         else:
             expected = tokens[i].upper in ("JOIN", ",")
             parts.append(tokens[i].text)
             i += 1
     return parts, conditions
+
+
+def _near(tokens: Tokens, i: int, sources: Sequence[FromItem]) -> tuple[list[Token], int]:
+    """WITHIN d, or WITHIN (d, e), between the last source and the stream before it: a condition on their times."""
+    pair = is_at(tokens, i, "(")
+    first = i + pair
+    before, i = duration(tokens, first)
+    ticks = i == first + 1 and tokens[first].kind == "number"
+    after = before
+    if pair:
+        after, i = duration(tokens, i + 1)
+    left, right = (f"{quote(s.alias)}.{quote(s.time or '')}" for s in sources[-2:])
+    low, high = (str(n) if ticks else f"INTERVAL {n} MICROSECONDS" for n in (before, after))
+    return list(tokenize(f"AND {right} BETWEEN {left} - {low} AND {left} + {high}")), i + pair
 
 
 def _source(tokens: Tokens, i: int, context: OracleContext, scope: frozenset[str]) -> tuple[FromItem, int]:
