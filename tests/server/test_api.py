@@ -83,6 +83,24 @@ def test_arrow_in_and_out(admin: httpx.Client) -> None:
     assert admin.get("/api/queries/top/snapshot", headers={"accept": "image/png"}).status_code == 406
 
 
+def test_a_table_told_by_its_changes(admin: httpx.Client, reader: httpx.Client) -> None:
+    """Changes are pushed like rows, and the list says how the table is told and how many have come."""
+    script = "CREATE TABLE item (id BIGINT, name VARCHAR) KEY (id) CHANGES BY op"
+    assert admin.post("/api/execute", json={"script": script}).status_code == 200
+    rows = [
+        {"op": "c", "id": 1, "name": "vase"},
+        {"op": "c", "id": 2, "name": "lamp"},
+        {"op": "d", "id": 2, "name": None},
+    ]
+    assert admin.post("/api/push/item", json={"rows": rows}).json() == {"rows": 3}
+    assert reader.get("/api/tables/item/rows").json()["rows"] == [[1, "vase"]]
+    item = next(t for t in reader.get("/api/tables").json() if t["name"] == "item")
+    assert (item["key"], item["changes"], item["rows"]) == (["id"], "CHANGES BY op", 1)
+    assert item["status"]["changes"] == 3
+    bad = admin.post("/api/push/item", json={"rows": [{"op": "?", "id": 1, "name": ""}]})
+    assert bad.status_code == 400 and "unknown operation" in bad.json()["error"]["message"]
+
+
 def test_what_is_declared(admin: httpx.Client, reader: httpx.Client, engine: Engine) -> None:
     """Streams, tables and queries are listed with what the console shows of them."""
     assert [s["name"] for s in reader.get("/api/streams").json()] == ["bid"]

@@ -109,9 +109,12 @@ PUSHED: dict[str, Any] = {
 
 @router.post("/api/push/{stream}", responses=FORBIDDEN, openapi_extra=PUSHED)
 async def push(request: Request, stream: Name) -> Response:
-    """Hand in rows, as JSON (`{"rows": [...]}`) or as an Arrow stream. Needs the admin token."""
+    """Hand in rows of a stream, or changes of a table, as JSON (`{"rows": [...]}`) or as an Arrow stream. Needs the
+    admin token."""
     _admin(request)
-    known(stream, live(request).engine.catalog.streams, "stream")
+    catalog = live(request).engine.catalog
+    told = {key: table for key, table in catalog.tables.items() if table.changes is not None}
+    known(stream, {**catalog.streams, **told}, "stream")
     body, kind = await request.body(), request.headers.get("content-type", "").partition(";")[0].strip()
 
     def work() -> Response:
