@@ -9,13 +9,13 @@ So a change that comes twice changes nothing the second time: a row that is ther
 gone. Law: applying changes in two parts, or the second part twice, gives what applying them all at once gives. A change
 whose operation is not known, or that has no key, is malformed: it is reported, or else nothing is applied.
 
-Cost: one numbering of the keys of table and changes together.
+Cost: a look-up for each row of the table, and a numbering of the keys of the changes and of the rows that they meet.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from windrow.catalog import TableDef
 from windrow.catalog.change_columns import Path
 from windrow.errors import SourceError
 from windrow.operators.elements import one
-from windrow.operators.keys import factorize
+from windrow.operators.keys import comparable, factorize
 from windrow.sources.protocol import MalformedRow, Report
 
 PUT, TAKE, EMPTY, UNKNOWN = range(4)
@@ -46,13 +46,25 @@ def changed(definition: TableDef, table: pa.Table, changes: pa.Table, report: Re
     """What a table holds after changes; a malformed one is reported, or raised. Rows that are put come last."""
     steps = _Steps(definition, changes, report)
     rest = table.slice(0, 0) if steps.emptied else table
-    every = pa.concat_tables([rest, steps.images]).combine_chunks()
-    taken = np.concatenate([np.zeros(rest.num_rows, np.bool_), steps.taken])
+    near = _near(rest, steps.images, definition.keys)
+    met = rest.filter(pa.array(near))
+    every = pa.concat_tables([met, steps.images]).combine_chunks()
+    taken = np.concatenate([np.zeros(met.num_rows, np.bool_), steps.taken])
     codes, _ = factorize([one(every.column(k)) for k in definition.keys], every.num_rows)
     last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
     last[codes] = np.arange(len(codes))  # of equal codes the last one stays
     kept = (last[codes] == np.arange(len(codes))) & ~taken
-    return every if kept.all() else every.filter(pa.array(kept)).combine_chunks()
+    return pa.concat_tables([rest.filter(pa.array(~near)), every.filter(pa.array(kept))]).combine_chunks()
+
+
+def _near(table: pa.Table, images: pa.Table, keys: Sequence[str]) -> NDArray[np.bool_]:
+    """Rows of a table that changes may concern: each column of their key is that of some change."""
+    found = np.ones(table.num_rows, np.bool_)
+    for key in keys:
+        both = comparable(pa.concat_arrays([one(table.column(key)), one(images.column(key))]))
+        held, told = both.slice(0, table.num_rows), both.slice(table.num_rows)
+        found &= pc.is_in(held, value_set=told).to_numpy(zero_copy_only=False)
+    return found
 
 
 class _Steps:
