@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +106,9 @@ def test_a_version_that_a_query_has_seen_stays_until_it_has_seen_the_next(engine
     for name in ("b", "c"):
         engine.table("t", {"id": [1], "name": [name]})
         engine.push("s", {"k": [5], "ts": [2]})  # a tick in which time stands still
-    engine.advance(2)
+    engine.advance(3)
     assert not engine.status()["failed"]
-    assert answered(engine)[-3:] == [(2, -1, 1, 1, "a"), (2, 1, 1, 1, "c"), (2, 1, 2, 1, "c")]
+    assert answered(engine)[2:] == [(3, -1, 1, 1, "a"), (3, -1, 2, 1, "a"), (3, 1, 1, 1, "c"), (3, 1, 2, 1, "c")]
 
 
 ENVELOPES = [
@@ -394,3 +398,33 @@ def test_the_oracle_knows_changes():
         case = (STREAM + declared + query, data, {"t": given_changes})
         assert oracle(*case)["q1"].num_rows
         assert_same(windrow.run(*case, runtime="local")["q1"], oracle(*case)["q1"])
+
+
+KILLED = """
+import sys, windrow
+engine = windrow.Engine(runtime="local", home=sys.argv[1])
+engine.start()
+engine.drain()
+"""
+
+
+@pytest.mark.parametrize("point", ["before manifest", "after manifest"])
+def test_a_crash_around_the_manifest_applies_changes_once(tmp_path, point):
+    """What was applied in memory and lost is applied again; what the manifest holds is not read again."""
+    place, home = tmp_path / "changes", str(tmp_path / "home")
+    place.mkdir()
+    parquet.write_table(changes(("c", 1, "a"), ("c", 2, "b")), place / "1.parquet")
+    with windrow.Engine(runtime="local", home=home) as engine:
+        engine.execute(table(" ON ERROR QUARANTINE", f" FROM parquet (path => '{place}')"))
+        engine.start()
+        engine.drain()
+    parquet.write_table(changes(("d", 1, None), ("x", 3, "bad"), ("u", 2, "B")), place / "2.parquet")
+    environment = {**os.environ, "WINDROW_CRASH_AT": f"{point}:1"}
+    ended = subprocess.run([sys.executable, "-c", KILLED, home], env=environment, check=False, capture_output=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    with windrow.Engine(runtime="local", home=home) as engine:
+        assert held(engine) == ([(1, "a"), (2, "b")] if point == "before manifest" else [(2, "B")])
+        engine.start()
+        engine.drain()
+        assert held(engine) == [(2, "B")] and engine.quarantine("t")["reason"].to_pylist() == ["unknown operation"]
+        assert engine.status()["tables"]["t"]["changes"] == (3 if point == "before manifest" else 0)
