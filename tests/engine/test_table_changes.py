@@ -183,6 +183,20 @@ def test_changes_come_from_every_source_of_streams(engine, tmp_path, kind, write
     assert held(engine) == [(1, "A")]
 
 
+def test_changes_come_from_an_iceberg_table(engine, tmp_path):
+    """Rows that a snapshot adds tell of changes like any others."""
+    catalog = pytest.importorskip("pyiceberg.catalog")
+    lake = {"uri": f"sqlite:///{tmp_path / 'catalog.db'}", "warehouse": f"file://{tmp_path / 'lake'}"}
+    opened = catalog.load_catalog("default", **lake)
+    opened.create_namespace("a")
+    opened.create_table("a.t", FLAT.schema).append(FLAT)
+    options = ", ".join(f"{k} => '{v}'" for k, v in {"table": "a.t", **lake}.items())
+    engine.execute(table(source=f" FROM iceberg ({options})"))
+    engine.start()
+    engine.drain()
+    assert held(engine) == [(1, "A")]
+
+
 def test_a_replay_holds_what_all_changes_make():
     """Tables do not change in a replay."""
     got = windrow.run(

@@ -11,7 +11,7 @@ from windrow.catalog.change_columns import ChangeColumns, Path
 from windrow.cql.source import Cursor, ScriptText
 from windrow.errors import BindingError, UnsupportedError
 
-SOURCES = ("csv", "json", "parquet", "arrow", "delta", "kafka")
+SOURCES = ("csv", "json", "parquet", "arrow", "delta", "iceberg", "kafka")
 """What can tell of changes, in order of arrival; others know the time of rows, or what a table holds."""
 
 _HINT = "write KEY (id) CHANGES BY op"
