@@ -2,16 +2,16 @@
 
 Records of 1,000 bytes with one of 100 keys and uniform lifetimes come at one per time unit; 36 updates are one window.
 An index is filled for one window; then each update is followed by a probe of a random key and a scan, and averages
-count. Times are with a warm page cache, so the honest figures are files opened and bytes read and written. The wave
-indices of the thesis are layouts with one part on one side (`archive/layout.py`). NoRebuild and D-ins drop ended rows
-block by block instead of editing buckets in place: they read no old rows unless a chain of files has grown too long,
-so among them it is the number of sub-indices opened that tells double partitioning from the wave.
+count. Techniques with as many sub-indices are updated in turns. Times are with a warm page cache, so the honest figures
+are files opened and bytes read and written. The wave indices of the thesis are layouts with one part on one side
+(`archive/layout.py`). NoRebuild and D-ins drop ended rows block by block instead of editing buckets in place: they read
+no old rows unless a chain of files has grown too long, so among them it is the number of sub-indices opened that tells
+double partitioning from the wave.
 """
 
 from __future__ import annotations
 
 import itertools
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -111,21 +111,19 @@ class Trial:
             self.state = self.index.update(self.state, slot).state
             self._sweep(self.state)
 
-    def measure(self, slots: Sequence[pa.Table]) -> None:
-        """Updates that count, each with a probe and a scan."""
-        for slot in slots:
-            self.index.shelf.forget()
-            begin = self.now()
-            done = self.index.update(self.state, slot)
-            self._count("update", done.traffic, self.now() - begin)
-            self.state = done.state
-            self.updates += 1
-            opened = len(done.opened[0])
-            self.most, self.least = max(self.most, opened), min(self.least, opened)
-            self._sweep(self.state)
-            self._ask("probe", int(self._rng.integers(KEYS)) if self.technique.keys else None)
-            self._ask("scan", None)
-        self.space = sum(f.stat().st_size for f in self.folder.iterdir())
+    def measure(self, slot: pa.Table) -> None:
+        """An update that counts, with a probe and a scan."""
+        self.index.shelf.forget()
+        begin = self.now()
+        done = self.index.update(self.state, slot)
+        self._count("update", done.traffic, self.now() - begin)
+        self.state = done.state
+        self.updates += 1
+        opened = len(done.opened[0])
+        self.most, self.least = max(self.most, opened), min(self.least, opened)
+        self._sweep(self.state)
+        self._ask("probe", int(self._rng.integers(KEYS)) if self.technique.keys else None)
+        self._ask("scan", None)
 
     def _ask(self, what: str, key: int | None) -> None:
         self.index.shelf.forget()  # every question begins with nothing in memory
@@ -150,7 +148,7 @@ class Trial:
     def row(self) -> Row:
         """Averages over the updates that count."""
         mean = {name: value / self.updates for name, value in self.sums.items()}
-        mega = 1e6
+        mega, space = 1e6, sum(f.stat().st_size for f in self.folder.iterdir())
         return {
             "part": self.technique.part,
             "technique": self.technique.name,
@@ -167,22 +165,25 @@ class Trial:
             "probe_ms": 1000 * mean["probe seconds"],
             "scan_read_mb": mean["scan read"] / mega,
             "scan_ms": 1000 * mean["scan seconds"],
-            "space_mb": self.space / mega,
+            "space_mb": space / mega,
         }
 
 
 def trials(techniques: Sequence[Technique], data: Data, counted: int, seed: int, clock: str) -> Iterator[Row]:
-    """Each technique over the same records, one after the other."""
+    """The techniques over the same records; those with as many sub-indices in turns, since they are compared."""
     slots = data.slots()
-    for technique in techniques:
-        folder = Path(tempfile.mkdtemp(prefix="windrow-archive-"))
-        try:
-            trial = Trial(technique, data, folder, seed, clock)
-            trial.fill(slots[:UPDATES])
-            trial.measure(slots[UPDATES : UPDATES + counted])
-            yield trial.row()
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    for _, group in itertools.groupby(techniques, lambda t: t.layout.count):
+        with tempfile.TemporaryDirectory(prefix="windrow-archive-") as folder:
+            mine = [(t, Path(folder) / str(i)) for i, t in enumerate(group)]
+            for _, path in mine:
+                path.mkdir()
+            found = [Trial(technique, data, path, seed, clock) for technique, path in mine]
+            for trial in found:
+                trial.fill(slots[:UPDATES])
+            for slot in slots[UPDATES : UPDATES + counted]:
+                for trial in found:
+                    trial.measure(slot)
+            yield from (trial.row() for trial in found)
 
 
 def uneven(seed: int, count: int) -> list[float]:
