@@ -14,6 +14,7 @@ import pytest
 import windrow
 from windrow.cli.state import main
 from windrow.errors import StateError
+from windrow.store.manifest import Manifest
 from windrow.store.store import Store
 from windrow.testing import assert_same
 
@@ -92,8 +93,6 @@ def forge(path: Path) -> None:
 def from_another_home(path: Path) -> None:
     """A whole manifest of this number, written elsewhere."""
     with Store.open(path.parents[2] / "elsewhere") as store:
-        from windrow.store.manifest import Manifest
-
         for version in range(int(path.stem) + 1):
             store.commit(Manifest(version, version))
     shutil.copy(path.parents[2] / "elsewhere" / "manifests" / path.name, path)
@@ -212,6 +211,31 @@ def test_what_a_source_keeps(kept: Kept, capsys: pytest.CaptureFixture[str], mon
         engine.drain()
         assert engine.late("s").num_rows == 20 - 1  # the last row is at the frontier's edge
         assert engine["alone"].results().num_rows > 0
+
+
+def test_readers_while_a_home_is_repaired(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who would open it meanwhile is refused by name, and nothing is lost; a repair under an engine is refused, too."""
+    shutil.rmtree(kept.home / "runs" / "1")
+    refused, real = [], Store.commit_repaired
+
+    def slowly(store: Store, made: Manifest) -> None:
+        with pytest.raises(StateError, match="in use") as error:
+            windrow.Engine("local", home=kept.home)
+        refused.append(error.value)
+        real(store, made)
+
+    monkeypatch.setattr(Store, "commit_repaired", slowly)
+    assert main([str(kept.home), "--repair", "--yes"]) == 0
+    assert len(refused) == 1
+    with windrow.Engine("local", home=kept.home) as engine:
+        engine.start()
+        assert engine.ask("SELECT COUNT(*) AS n FROM t").to_pylist() == [{"n": 2}]
+        shutil.rmtree(kept.home / "tables", ignore_errors=True)
+        for run in (kept.home / "runs").rglob("*.arrow"):
+            cut(run)
+        with pytest.raises(StateError, match="in use"):
+            main([str(kept.home), "--repair", "--yes"])
+        assert engine.status()["error"] is None and engine.ask("SELECT COUNT(*) AS n FROM t").num_rows == 1
 
 
 def test_a_home_without_damage(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
