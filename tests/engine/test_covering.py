@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -165,6 +166,27 @@ def test_who_comes_and_goes(live):
     assert read(found) == "partials of later"
     live.engine.execute("DROP QUERY later")
     assert read(live.engine.ask(query)) == "history"
+
+
+def test_who_has_failed(live):
+    """A query that a row makes fail covers nothing from that tick on, even for who still knows of it."""
+    live.engine.execute("CREATE QUERY fragile AS SELECT SUM(CAST(w || '1' AS INT)) AS s FROM s [RANGE 100 SLIDE 5]")
+    live.push(15)
+    question = live.engine.question("SELECT SUM(CAST(w || '1' AS INT)) AS s FROM s [RANGE 90]")
+    assert "fragile" in live.engine.runtime.status()["failed"]
+    runtime = live.engine.runtime
+    with runtime.state() as state:
+        assert runtime.covering(question.planned.asked, state) is None
+    question = live.engine.question("SELECT SUM(v) AS s FROM s [RANGE 90]")
+    with runtime.state() as state:
+        assert runtime.covering(question.planned.asked, state)[1].entry.member.name == "everything"
+        object.__setattr__(state, "manifest" if hasattr(state, "manifest") else "lapsed", lapsed(state))
+        assert runtime.covering(question.planned.asked, state)[1].entry.member.name != "everything"
+
+
+def lapsed(state):
+    """A state in which `everything` has failed."""
+    return replace(state.manifest, lapsed=("everything",)) if hasattr(state, "manifest") else ("everything",)
 
 
 def test_after_a_restart(tmp_path):

@@ -54,7 +54,7 @@ ROUNDS = 8
 LARGE = 512 << 20
 """Bytes to read from which on aggregates are computed by the tasks of a job."""
 
-PIECE = 64 << 20
+PIECE = 16 << 20
 """Bytes to read of the runs that a task computes one after the other."""
 
 Functions = Mapping[str, Callable[..., object]]

@@ -94,7 +94,7 @@ class Inspection(Turns):
 
     def covering(self, asked: Recognised, state: StateReader) -> tuple[str, Covering] | None:
         """The family, and its member, whose partials in a state have most of a question's window."""
-        return self.ticker.sharing.covering(asked, state.frontier, state.clocks)
+        return self.ticker.sharing.covering(asked, state)
 
     def map(self, work: Callable[[Any], Any], values: Sequence[Any], check: Callable[[], None]) -> list[Any]:
         """What a function gives for each value, computed by tasks that leave half of the cores to ticks."""

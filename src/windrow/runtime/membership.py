@@ -20,6 +20,7 @@ from windrow.operators.elements import BEGINNING
 from windrow.plan.nodes import Distinct, Filter, Node, Project, QueryPlan, StreamOp
 from windrow.runtime.family_programs import FamilyProgram, JoinMembership, JoinProgram, clock_name
 from windrow.runtime.member_blocks import FamilyPlace, MemberBlocks
+from windrow.runtime.view import StateReader
 from windrow.sharing.covering import Covering, covering
 from windrow.sharing.family import Counters, Family, FamilyMember
 from windrow.sharing.joins.recognise import RecognisedJoin
@@ -304,14 +305,17 @@ class Sharing(Registry):
         """A family by its name."""
         return next((f for k, f in self.families.items() if self.names[k] == name), None)
 
-    def covering(self, asked: Recognised, frontier: int, clocks: Mapping[str, int]) -> tuple[str, Covering] | None:
-        """Of the queries whose clocks have begun, the one whose partials have most of a question's window, with its
-        family; while ticks go on."""
+    def covering(self, asked: Recognised, state: StateReader) -> tuple[str, Covering] | None:
+        """Of the queries that run in a state, the one whose partials have most of a question's window, with its family.
+
+        While ticks go on: who has come, gone or failed since is not one of them.
+        """
         family, name = self.families.get(asked.source), self.names.get(asked.source)
         if family is None or name is None:
             return None
-        joined = [e for e in list(family.joined.values()) if clock_name(name, e.epoch) in clocks]
-        found = covering(asked, joined, frontier, self.slicing)
+        begun = [e for e in list(family.joined.values()) if clock_name(name, e.epoch) in state.clocks]
+        there = (e for e in begun if e.member.name.lower() not in state.lapsed)
+        found = covering(asked, there, state.frontier, self.slicing)
         return None if found is None else (name, found)
 
     def saved(self) -> dict[str, Any]:

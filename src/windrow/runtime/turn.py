@@ -350,7 +350,8 @@ class Turns:
         manifest = self.ticker.manifest
         if self.store.runs.durable:
             return StoredState(self.store.runs, manifest)
-        return InMemoryState(manifest.tick, self.ticker.frontier, dict(self.job.state()), manifest.clocks)
+        held = dict(self.job.state())
+        return InMemoryState(manifest.tick, self.ticker.frontier, held, manifest.clocks, manifest.lapsed)
 
 
 def _of_stream(failure: WindrowError, stream: Stream) -> WindrowError:

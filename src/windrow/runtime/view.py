@@ -6,7 +6,7 @@ home, those that the tasks of the last tick hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +44,10 @@ class StateReader(Protocol):
         """The clocks that have begun, and when."""
 
     @property
+    def lapsed(self) -> Collection[str]:
+        """Queries that shared and have failed: what was theirs is gone."""
+
+    @property
     def run_place(self) -> RunPlace | None:
         """Where tasks read the runs that `references` names."""
 
@@ -74,6 +78,10 @@ class StoredState:
         return self.manifest.clocks
 
     @property
+    def lapsed(self) -> Collection[str]:
+        return self.manifest.lapsed
+
+    @property
     def run_place(self) -> RunPlace:
         return self.store
 
@@ -94,6 +102,7 @@ class InMemoryState:
     frontier: int
     held: Mapping[SlotKey, tuple[Run, ...]]
     clocks: Mapping[str, int]
+    lapsed: Collection[str]
     run_place: None = None
 
     def slots(self, query: str) -> Iterator[tuple[str, tuple[Run, ...]]]:

@@ -25,7 +25,7 @@ export function Ask() {
     <button class="main" disabled=${state.busy} onClick=${run}>Ask</button></span></div>
   <${Editor} label="question" value=${text} onChange=${set} onRun=${run} check=${false} />
   <p></p><${Problem} error=${state.error} />
-  ${answer && html`<p class="soft" role="status">${number(answer.total)} rows in ${seconds(state.took)}${answer.as_of ? `, exact as of ${instant(Number(answer.as_of))}` : ""}${answer.isolation ? `, ${answer.isolation}` : ""}</p>
+  ${answer && html`<p class="soft" role="status">${number(answer.total)} rows in ${seconds(state.took)}${answer.as_of ? `, exact as of ${instant(Number(answer.as_of))}` : ""}${answer.isolation ? `, ${answer.isolation}` : ""}${answer.from ? `, from ${answer.from}` : ""}</p>
     <div class="two"><section class="panel"><${Rows} label="answer" columns=${answer.columns} rows=${answer.rows} empty="no rows" /></section>
     ${value && answer.rows.length > 1 && html`<section class="panel"><h2>${value.name}</h2><${Bars} label=${value.name} rows=${answer.rows.map((r) => ({ label: labelOf(r, drawn.others.map((c) => c.i)), value: Number(r[value.i]) }))} /></section>`}</div>`}`;
 }
