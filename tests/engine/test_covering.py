@@ -26,6 +26,7 @@ CREATE QUERY everything AS SELECT COUNT(*) AS n, SUM(v) AS s, AVG(d) AS a, MIN(v
 CREATE QUERY by_key AS SELECT k, w, SUM(v) AS s, COUNT(w) AS c, MAX(d) AS m, VARIANCE(k) AS v
     FROM s [RANGE 100 SLIDE 10] GROUP BY k, w;
 CREATE QUERY some AS SELECT ISTREAM k, SUM(v) AS s FROM s [RANGE 90 SLIDE 4] WHERE v > 0.4 GROUP BY k HAVING SUM(v) > 3;
+CREATE QUERY hopping AS SELECT MIN(k) AS m FROM HOP(s, ts, 6, 102);
 """
 COVERED = {
     "SELECT COUNT(*) AS n, SUM(v) AS s, MIN(v) AS m FROM s [RANGE 100]": "everything",
@@ -37,13 +38,14 @@ COVERED = {
     "SELECT COUNT(*) AS n FROM s [RANGE 70] WHERE w IS NULL": "by_key",
     "SELECT k, AVG(v) AS a FROM s [RANGE 64] WHERE v > 0.4 GROUP BY k ORDER BY a DESC, k": "some",
     "SELECT SUM(v) AS s FROM s [RANGE 80] WHERE v > 0.4 AND k = 3": "some",
+    "SELECT MIN(k) AS m, COUNT(*) AS n FROM s [RANGE 71]": "hopping",
 }
 NOT_COVERED = [
     "SELECT SUM(ts) AS s FROM s [RANGE 100]",  # no partials of this column
     "SELECT COUNT(*) AS n FROM s [RANGE 80] WHERE v > 0.5",  # nor of this predicate
     "SELECT MIN(w) AS m FROM s [RANGE 80]",
     "SELECT k, MAX(v) AS m FROM s [RANGE 80] GROUP BY k",
-    "SELECT COUNT(*) AS n FROM s [RANGE 8]",  # less than a period
+    "SELECT COUNT(*) AS n FROM s [RANGE 3]",  # less than a period
 ]
 
 
@@ -144,6 +146,36 @@ def test_partials_equal_the_definition(tmp_path):
             assert bag(found) == live.wanted(query, int(found.schema.metadata[b"windrow.as_of"])), query
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_random_windows_predicates_and_keys(tmp_path, seed):
+    """Whoever covers what: the answer is that of the rows, and some questions are covered."""
+    rng = np.random.default_rng(seed)
+    tests = ["", "", " WHERE v > 0.4", " WHERE v > 0.4 AND k < 4"]
+    calls = ["COUNT(*)", "SUM(v)", "AVG(v)", "MIN(v)", "MAX(k)", "COUNT(v)", "STDDEV(k)"]
+
+    def aggregate(window, more=""):
+        keys = list(rng.choice(["k", "w"], rng.integers(0, 3), replace=False))
+        listed = [*keys, *(f"{c} AS c{i}" for i, c in enumerate(rng.choice(calls, rng.integers(1, 4), replace=False)))]
+        test = str(rng.choice(tests))
+        test += (" AND " if test else " WHERE ") + more if more else ""
+        return f"SELECT {', '.join(listed)} FROM s [{window}]{test}{' GROUP BY ' + ', '.join(keys) if keys else ''}"
+
+    live = Live(tmp_path / "home", int(rng.integers(1, 4)))
+    windows = [f"RANGE {rng.integers(60, 130)} SLIDE {rng.choice([10, 15, 30])}" for _ in range(6)]
+    live.engine.execute(STREAM + ";".join(f"CREATE QUERY q{i} AS {aggregate(w)}" for i, w in enumerate(windows)))
+    covered = 0
+    with live.engine:
+        live.engine.start()
+        for ticks in (13, 2):
+            live.push(ticks)
+            for _ in range(12):
+                query = aggregate(f"RANGE {rng.integers(20, 120)}", str(rng.choice(["", "k = 3", "w IS NULL"])))
+                found = live.engine.ask(query)
+                covered += read(found).startswith("partials")
+                assert bag(found) == live.from_rows(query), query
+    assert covered > 0
+
+
 def test_few_rows_are_read(live):
     """Only rows at the two ends of the window are looked at."""
     live.push(16)
@@ -151,6 +183,10 @@ def test_few_rows_are_read(live):
     ask(live.engine.question("SELECT SUM(v) AS s FROM s [RANGE 110]"), figures=around)
     ask(live.engine.question("SELECT SUM(ts) AS s FROM s [RANGE 110]"), figures=whole)
     assert whole.rows > 1500 and around.rows < 220
+    live.engine.runtime.advance(161)  # 161 and 49 are edges of `everything`
+    none = HistoryFigures()
+    ask(live.engine.question("SELECT SUM(v) AS s FROM s [RANGE 112]"), figures=none)
+    assert none.rows == 0
 
 
 def test_who_comes_and_goes(live):
