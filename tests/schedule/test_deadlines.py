@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from windrow.schedule.technique import Joint
 from windrow.sharing.member import Spent
 from windrow.sharing.query_group import HeldInstants
 from windrow.store.store import Store
-from windrow.testing import assert_same
+from windrow.testing import assert_same, oracle
 
 DECLARED = "CREATE STREAM r (ts BIGINT, g BIGINT, a BIGINT) TIMESTAMP BY ts;"
 TEXTS = {
@@ -162,6 +162,65 @@ def test_a_home_remembers_how_far_queries_were_evaluated(tmp_path: Path) -> None
     for name in TEXTS:
         check_exact(pa.concat_tables([*parts[name], running[name].results()]), want[name])
     running.stop()
+
+
+MEETING = {"a": (10, 2), "b": (6, 2), "c": (15, 3), "d": (20, 5), "e": (30, 7)}
+"""(RANGE, SLIDE AT MOST) of medians in one group: hybrid lets some of the later ones run more often, to meet others."""
+
+
+def medians(slides: Mapping[str, int | str]) -> str:
+    text = "CREATE QUERY {} AS SELECT g, median(a) AS m FROM r [RANGE {} SLIDE {}] GROUP BY g"
+    return DECLARED + ";".join(text.format(n, MEETING[n][0], slides[n]) for n in slides)
+
+
+@pytest.mark.parametrize("schedule", ["hybrid", "aggressive"])
+def test_a_period_that_was_shortened_is_a_period(tmp_path: Path, schedule: str) -> None:
+    """With time to spare a query is answered at every multiple of the period that was chosen, after a restart, too."""
+    home, parts = str(tmp_path / "home"), dict[str, list[pa.Table]]()
+    running = windrow.Engine(runtime="local", home=home, tick_budget="1 hour", schedule=schedule)
+    running.execute(medians({n: f"AT MOST {s}" for n, (_, s) in MEETING.items()}))
+    chosen = {n: running.status()["queries"][n]["deadline"]["period"] for n in MEETING}
+    assert all(chosen[n] <= s for n, (_, s) in MEETING.items())
+    assert any(chosen[n] < s for n, (_, s) in MEETING.items())
+    running.start()
+    for k, batch in enumerate(batches()):
+        running.push("r", batch)
+        if k == 11:
+            parts = {n: [running[n].results()] for n in MEETING}
+            running.stop()
+            running = windrow.Engine(runtime="local", home=home, tick_budget="1 hour", schedule=schedule)
+            running.start()
+    running.advance(100)
+    want = oracle(medians(chosen), {"r": rows(1, 101)}, until=100)
+    for name, period in chosen.items():
+        assert running.status()["queries"][name]["deadline"]["period"] == period
+        assert_same(pa.concat_tables([*parts[name], running[name].results()]), want[name])
+    running.stop()
+
+
+def test_under_overload_a_shortened_period_is_exact_where_it_is_answered() -> None:
+    """Late answers carry instants between the multiples that were asked for, and are exact there."""
+    running = windrow.Engine(runtime="local", tick_budget="1 us", schedule="late-pending")
+    running.execute(medians({n: f"AT MOST {s}" for n, (_, s) in MEETING.items()}))
+    running.start()
+    for batch in batches():
+        running.push("r", batch)
+    want = oracle(medians(dict.fromkeys(MEETING, 1)), {"r": rows(1, 101)})
+    between = set()
+    for name, (_, asked) in MEETING.items():
+        got = running[name].results()
+        check_exact(got, want[name])
+        between |= {t for t in got["_ts"].to_pylist() if t % asked}
+    assert between
+    running.stop()
+
+
+def test_a_replay_knows_no_shorter_period() -> None:
+    """A replay evaluates at every multiple of the period that was asked for, and at no other instant."""
+    script = medians({n: f"AT MOST {s}" for n, (_, s) in MEETING.items()})
+    for name, table in windrow.run(script, {"r": rows(1, 101)}, runtime="local").items():
+        asked = MEETING[name][1]
+        assert set(table["_ts"].to_pylist()) == set(range(asked, 101, asked))
 
 
 @pytest.mark.parametrize("seed", range(3))

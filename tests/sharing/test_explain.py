@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pyarrow as pa
+import pytest
 
 import windrow
 from windrow.engine.replay import Replay
 from windrow.runtime.job import Feed, LocalJob
 from windrow.sharing.explain import explain_sharing
+from windrow.sharing.together import RankedWindows
 from windrow.store.store import MemoryStore
 
 ROWS = pa.table({"ts": [1, 2, 3, 12], "g": ["a", "b", "a", "c"], "n": [5, 7, 9, 11]})
@@ -59,6 +62,71 @@ def test_an_engine_explains_what_runs_and_what_would() -> None:
         "CREATE STREAM st (ts BIGINT, n BIGINT) TIMESTAMP BY ts; EXPLAIN SELECT max(n) FROM st [RANGE 4 SLIDE 2]"
     )
     assert off.rstrip().endswith("sharing: none, sharing is off")
+
+
+RULES = {
+    "SS1": (("sum(n)", 20, 4, ""), ("sum(n)", 8, 4, "")),
+    "CS1": (("sum(n)", 8, 4, ""), ("sum(n)", 8, 2, "")),
+    "CS2": (("median(n)", 8, 4, ""), ("median(n)", 20, 4, "")),
+    "SS2": (("avg(n)", 8, 4, ""), ("sum(n)", 20, 4, "")),
+    "CS3": (("avg(n)", 8, 4, ""), ("sum(n)", 8, 4, ""), ("count(n)", 8, 4, "")),
+    "SS4": (("max(n)", 8, 80, "n < 3 OR n > 7"), ("max(n)", 8, 80, "n < 3"), ("max(n)", 8, 80, "n > 7")),
+    "CS6": (("sum(n)", 8, 80, "n < 3 OR n > 7"), ("sum(n)", 8, 80, "n < 3"), ("sum(n)", 8, 80, "n > 7")),
+    "CS7": (("median(n)", 8, 80, "n < 3 OR n > 7"), ("median(n)", 4, 80, "n < 3"), ("median(n)", 6, 80, "n > 7")),
+    "CS8": (("sum(n)", 8, 4, ""), ("sum(n)", 8, 2, "")),
+}
+"""(aggregate, RANGE, SLIDE, WHERE) of a query and of those with which it shares by a rule."""
+WITHOUT = {
+    "SS1": ("max(n)", 8, 4, ""), "CS1": ("sum(n)", 20, 4, ""), "CS2": ("median(n)", 20, 4, "n > 3"),
+    "SS2": ("max(n)", 20, 4, ""), "CS3": ("sum(n)", 20, 4, ""), "SS4": ("max(n)", 8, 80, "n < 4"),
+    "CS6": ("sum(n)", 8, 80, "n < 4"), "CS7": ("median(n)", 4, 80, "n < 4"), "CS8": ("sum(n)", 20, 2, ""),
+}  # fmt: skip
+"""A query with which the first of them does not share by that rule."""
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_explain_names_the_rule(rule: str) -> None:
+    """Of queries that share by a rule EXPLAIN names it and them; not of one to which it does not apply."""
+
+    def rules_of(queries: Sequence[tuple[str, int, int, str]]) -> tuple[dict[str, list[str]], str]:
+        engine = windrow.Engine(runtime="local", sharing="shards")
+        engine.execute("CREATE STREAM st (ts BIGINT, n BIGINT) TIMESTAMP BY ts")
+        for i, (what, window, slide, where) in enumerate(queries):
+            text = f"SELECT {what} AS x FROM st [RANGE {window} SLIDE {slide}]"
+            engine.execute(f"CREATE QUERY q{i} AS {text}" + (f" WHERE {where}" if where else ""))
+        sharing, text = json.loads(engine["q0"].explain("json"))["sharing"], engine["q0"].explain()
+        engine.stop()
+        return sharing["rules"], text
+
+    found, text = rules_of(RULES[rule])
+    assert set(found[rule]) == {f"q{i}" for i in range(1, len(RULES[rule]))}
+    assert f"rule {rule}: q1" in text and "synopsis: " in text
+    assert rule not in rules_of([RULES[rule][0], WITHOUT[rule]])[0]
+
+
+def test_a_twin_takes_the_answers_of_the_other_until_that_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CS8: equal queries that differ in their periods have one answer where both are due, and each its own again."""
+    asked = list[int]()
+    ranked = RankedWindows.of
+    monkeypatch.setattr(RankedWindows, "of", lambda begin, end: (asked.append(len(begin)), ranked(begin, end))[1])
+    engine = windrow.Engine(runtime="local", sharing="shards")
+    engine.execute("CREATE STREAM st (ts BIGINT, n BIGINT) TIMESTAMP BY ts")
+    for name, slide in (("often", 2), ("seldom", 4), ("other", 4)):
+        window = 9 if name == "other" else 7
+        engine.execute(f"CREATE QUERY {name} AS SELECT median(n) AS m FROM st [RANGE {window} SLIDE {slide}]")
+    engine.start()
+    rows = pa.table({"ts": list(range(1, 30)), "n": [i * i % 7 for i in range(29)]})
+    for i in range(20):
+        engine.push("st", rows.slice(i, 1))
+    assert set(asked) == {2}, "two windows for three queries"
+    assert "rule CS8: often" in engine["seldom"].explain()
+    engine.execute("DROP QUERY often")
+    assert "CS8" not in engine["seldom"].explain()
+    for i in range(20, 29):
+        engine.push("st", rows.slice(i, 1))
+    want = windrow.run("SELECT median(n) AS m FROM st [RANGE 7 SLIDE 4]", {"st": rows}, runtime="local")["q1"]
+    assert engine["seldom"].results().equals(want)
+    engine.stop()
 
 
 def test_few_rows_are_not_worth_sharing() -> None:

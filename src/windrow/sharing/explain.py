@@ -9,6 +9,8 @@
                 space, "cells", "inside", "runs"; "boxed": true where cells are tested against boxes}
     bits        [{"predicate", "why"}]: what the index does not analyse
     reads       entries of a synopsis, partials per group, or partials per value
+    synopsis    {"kind", "interval", "intervals"}: in the thesis's words
+    rules       {rule: names of the others}
     with        {"rows", "cells", "predicate"}: names of the others
     saves       {"passes", "instead_of", "least_rate", "rate", "rows", "partials", "read", "answers"}
 """
@@ -23,6 +25,7 @@ from windrow.plan.nodes import QueryPlan
 from windrow.plan.words import duration
 from windrow.sharing.conditions import bits
 from windrow.sharing.counters import least_rate, slice_rate
+from windrow.sharing.explain_rules import synopsis_and_rules
 from windrow.sharing.index import PredicateIndex
 from windrow.sharing.joins.explain import sharing_of_join
 from windrow.sharing.registry import Registry, Served
@@ -46,6 +49,8 @@ def sharing_of(registry: Registry, plan: QueryPlan) -> dict[str, Any]:
         return {"shared": False, "why": why, "text": [f"sharing: none, {why}"]}
     served = registry.served[plan.name]
     index = _index(served)
+    members = [e.member for e in served.family.joined.values() if e.member.name != plan.name]
+    synopsis, rules = synopsis_and_rules(served.query.member, members)
     found = {
         "shared": True,
         "technique": registry.sharing,
@@ -56,6 +61,8 @@ def sharing_of(registry: Registry, plan: QueryPlan) -> dict[str, Any]:
         "cells": _cells(served, index),
         "bits": _bits(served),
         "reads": _reads(served),
+        "synopsis": synopsis,
+        "rules": rules,
         "with": _others(served, index),
         "saves": _saved(registry, served, index, unit_of(plan)),
     }
@@ -142,7 +149,7 @@ def _saved(registry: Registry, served: Served, index: PredicateIndex, unit: int)
 
 
 def _lines(found: dict[str, Any], window: SlideWindow, unit: int) -> list[str]:
-    slices, cells, others = found["slices"], found["cells"], found["with"]
+    slices, cells, others, kept = found["slices"], found["cells"], found["with"], found["synopsis"]
     own = ", ".join(duration(s, unit) for s in slices["own"][:SHOWN]) + (", ..." if len(slices["own"]) > SHOWN else "")
     shown = f"[RANGE {duration(window.range, unit)} SLIDE {duration(window.slide, unit)}]"
     if window.lag:
@@ -161,9 +168,11 @@ def _lines(found: dict[str, Any], window: SlideWindow, unit: int) -> list[str]:
         f"cells: {how}, over {nested}",
         *(f"bit: {b['predicate']} ({b['why']})" for b in found["bits"]),
         f"reads: {found['reads']}",
+        f"synopsis: {kept['kind']}, up to {kept['intervals']:,} intervals of {duration(kept['interval'], unit)}",
         f"shares rows with {_names(others['rows'])}",
         f"shares cells with {_names(others['cells'])}",
         f"shares its predicate with {_names(others['predicate'])}",
+        *(f"rule {rule}: {_names(names)}" for rule, names in found["rules"].items()),
         _saving(found["saves"], "s" if unit > 1 else "tick"),
     ]
     head = (

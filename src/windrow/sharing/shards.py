@@ -70,14 +70,19 @@ class Shards(ShardSummaries):
         return len({b.epoch for b in self.blocks if b.only is None and b.epoch < epoch})
 
     def answer_together(self, dues: Sequence[DueQuery], names: Sequence[str]) -> tuple[list[Elements], int] | None:
-        """The same for queries over values with one predicate and one instant each, in one pass; None: one by one."""
+        """The same for queries over values with one predicate and one instant each, in one pass; None: one by one.
+
+        Those with the same window at the same instant have one answer (CS8).
+        """
         if summarises(dues[0].calls):
             return None
         blocks = [b for b in self.blocks if dues[0].condition in b.space.number]
         if any(b.only is not None and not b.only.isdisjoint(names) for b in blocks):
             return None
         end = np.array([d.end(d.first) for d in dues])
-        windows = RankedWindows.of(end - np.array([d.window.range for d in dues]), end)
+        spans = np.stack((end - np.array([d.window.range for d in dues]), end))
+        (begin, end), of = np.unique(spans, axis=1, return_inverse=True)
+        windows = RankedWindows.of(begin, end)
         low, high = int(windows.begin.min()), int(end.max())
         picked = [p for b in blocks if (p := within(b, dues[0], names[0], low, high)) is not None]
         read = ReadValues.concat([self._reading(p) for p in picked], {v: self.types[v] for v in self.values})
@@ -85,13 +90,13 @@ class Shards(ShardSummaries):
         if found is None:
             return None
         columns = pa.table(self._key_columns(found.slots) | found.columns)
-        parts, begin = [], 0
-        for due, count in zip(dues, found.counts.tolist(), strict=True):
-            mine = columns.slice(begin, count)
+        parts, first = [], np.cumsum(found.counts) - found.counts
+        for due, window in zip(dues, of.reshape(-1).tolist(), strict=True):
+            count = int(found.counts[window])
+            mine = columns.slice(int(first[window]), count)
             shown = {call.output: one(mine.column(call.output)) for call in due.calls}
             keys = {k: one(mine.column(k)) for k in self.keys}
             parts.append(due.elements(np.full(count, due.first), keys | shown))
-            begin += count
         return parts, len(read.edge)
 
     def _reading(self, picked: Picked) -> ReadValues:

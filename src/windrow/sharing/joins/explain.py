@@ -18,7 +18,7 @@ from windrow.plan.words import duration
 from windrow.sharing.joins.members import JoinMember
 from windrow.sharing.joins.readers import ResultGrouping
 from windrow.sharing.joins.registry import JoinFamily, JoinRegistry
-from windrow.sharing.rules import AggregateSpec, cs4, cs5, ss3, synopsis_of
+from windrow.sharing.rules import AggregateSpec, cs4, cs5, cs8, ss3, synopsis_of
 from windrow.sharing.synopses import SynopsisKind
 
 SHOWN = 5
@@ -84,6 +84,8 @@ def _rules(member: JoinMember, others: list[JoinMember]) -> dict[str, list[str]]
             found.setdefault("CS5", []).append(other.name)
         if cs4(synopsis_of(together, SynopsisKind.INTERVAL_JOIN), together):
             found.setdefault("CS4", []).append(other.name)
+        if cs8(mine, theirs) or cs8(theirs, mine):
+            found.setdefault("CS8", []).append(other.name)
     return found
 
 
