@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -225,3 +226,36 @@ def test_windows_of_the_standard_are_not_taken_for_ranges(make_join_case: Callab
     got = windrow.run(script, case.streams, runtime="local", sharing="shards")
     for name in want:
         assert_same(got[name], want[name])
+
+
+JOINED = "FROM r [RANGE {0} SLIDE {2}], s [RANGE {1} SLIDE {2}] WHERE r.k = s.k"
+RULES = {
+    "SS3": ("sum(a)", (8, 8, 2), (20, 20, 4), "AND a > 1"),
+    "CS5": ("max(w)", (8, 8, 2), (20, 12, 4), "AND a > 1"),
+    "CS4": ("sum(a)", (80, 80, 2), (80, 80, 4), "AND a > 1"),
+    "CS8": ("sum(a)", (8, 8, 2), (8, 8, 4), "AND a > 1"),
+}
+"""An aggregate, windows and periods of two queries that share by a rule, and a predicate that makes them two kinds."""
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_explain_names_the_rule_of_a_join(rule: str) -> None:
+    """EXPLAIN names the rule and the synopsis by which queries over a join share; not with another predicate."""
+    what, one, two, predicate = RULES[rule]
+    queries = {"a": one, "b": two, "c": two}
+    running = windrow.Engine(runtime="local")
+    running.execute(DECLARED + ";".join(
+        f"CREATE QUERY {n} AS SELECT {what} AS x {JOINED.format(*w)} {predicate if n == 'c' else ''}"
+        for n, w in queries.items()
+    ))  # fmt: skip
+    running.start()
+    if rule == "CS4":  # no results, many windows: sums from each interval on
+        for t in range(1, 40):
+            running.push("r", {"ts": [t], "k": [t], "a": [1], "w": ["x"]})
+            running.push("s", {"ts": [t], "k": [-t], "x": [0.5], "b": [1]})
+    sharing, text = json.loads(running["a"].explain("json"))["sharing"], running["a"].explain()
+    assert sharing["rules"][rule] == ["b"]
+    assert f"rule {rule}: b\n" in text
+    assert sharing["synopsis"]["kind"] == ("running join" if rule == "CS4" else sharing["synopsis"]["kind"])
+    assert f"synopsis: {sharing['synopsis']['kind']}, up to" in text
+    running.stop()

@@ -18,6 +18,7 @@ from windrow.plan.words import duration
 from windrow.sharing.joins.members import JoinMember
 from windrow.sharing.joins.readers import ResultGrouping
 from windrow.sharing.joins.registry import JoinFamily, JoinRegistry
+from windrow.sharing.joins.synopsis import cheapest
 from windrow.sharing.rules import AggregateSpec, cs4, cs5, cs8, ss3, synopsis_of
 from windrow.sharing.synopses import SynopsisKind
 
@@ -31,13 +32,14 @@ def sharing_of_join(joins: JoinRegistry, plan: QueryPlan, technique: str) -> dic
     family = joins.families[mine.query.source]
     others = [e.member for e in family.joined.values() if e.member.name != plan.name]
     same = [m for m in others if _reader_group(m) == _reader_group(mine.member)]
+    kind = _kind(family, [mine.member, *same])
     found = {
         "shared": True,
         "technique": technique,
         "queries": len(family),
         "join": mine.query.source.name,
-        "synopsis": _synopsis(mine.member, same),
-        "rules": _rules(mine.member, others),
+        "synopsis": _synopsis(mine.member, same, kind),
+        "rules": _rules(mine.member, others, kind),
         "with": {"join": [m.name for m in others], "synopsis": [m.name for m in same]},
         "saves": _saved(family),
     }
@@ -56,8 +58,22 @@ def _reader_group(member: JoinMember) -> object:
     return (member.filters, ResultGrouping(member.keys, member.counted))
 
 
-def _synopsis(member: JoinMember, same: list[JoinMember]) -> dict[str, Any]:
-    spec = synopsis_of([spec_of(m) for m in (member, *same)], SynopsisKind.BASIC_INTERVAL_JOIN)
+def _kind(family: JoinFamily, together: list[JoinMember]) -> SynopsisKind:
+    """The synopsis that is cheapest for queries that read one, by what the join has done so far.
+
+    A sweep decides by what it finds (`synopsis.cheapest`); with groups it is a BIJ of each.
+    """
+    if together[0].keys or together[0].counted:
+        return SynopsisKind.BASIC_INTERVAL_JOIN
+    intervals = synopsis_of([spec_of(m) for m in together], SynopsisKind.BASIC_INTERVAL_JOIN).intervals
+    done, queries = family.counters, len(family)
+    results, instants = (done.partials, done.answers / queries) if done.answers else (intervals, 1.0)
+    sums_only = not any(m.codes for m in together)
+    return cheapest(results, instants, instants * len(together), intervals, sums_only)
+
+
+def _synopsis(member: JoinMember, same: list[JoinMember], kind: SynopsisKind) -> dict[str, Any]:
+    spec = synopsis_of([spec_of(m) for m in (member, *same)], kind)
     return {
         "kind": spec.kind.value,
         "difference": member.ranges[1] - member.ranges[0],
@@ -68,7 +84,7 @@ def _synopsis(member: JoinMember, same: list[JoinMember]) -> dict[str, Any]:
     }
 
 
-def _rules(member: JoinMember, others: list[JoinMember]) -> dict[str, list[str]]:
+def _rules(member: JoinMember, others: list[JoinMember], kind: SynopsisKind) -> dict[str, list[str]]:
     """By which rule each other shares with a member."""
     found: dict[str, list[str]] = {}
     mine = spec_of(member)
@@ -77,12 +93,12 @@ def _rules(member: JoinMember, others: list[JoinMember]) -> dict[str, list[str]]
         together = [mine, theirs]
         if (mine.predicate, mine.keys) != (theirs.predicate, theirs.keys):
             continue
-        held = synopsis_of(together, SynopsisKind.BASIC_INTERVAL_JOIN)
+        held = synopsis_of(together, kind)
         if all(ss3(held, q) for q in together):
             found.setdefault("SS3", []).append(other.name)
         if cs5(held, together):
             found.setdefault("CS5", []).append(other.name)
-        if cs4(synopsis_of(together, SynopsisKind.INTERVAL_JOIN), together):
+        if cs4(held, together):
             found.setdefault("CS4", []).append(other.name)
         if cs8(mine, theirs) or cs8(theirs, mine):
             found.setdefault("CS8", []).append(other.name)
