@@ -45,6 +45,11 @@ def test_a_replay_of_one_equals_the_other(
     [
         ("SELECT count(*) FROM r [ROWS 5 SLIDE AT MOST 2]", "SLIDE AT MOST on a window of rows"),
         ("SELECT count(*) FROM r [RANGE 5 AT MOST 2]", "AT"),
+        ("SELECT count(*) FROM r [PARTITION BY b ROWS 5 SLIDE AT MOST 2]", "SLIDE AT MOST on a window of rows"),
+        ("SELECT count(*) FROM r [RANGE 5 SLIDE AT MOST]", "length of time after SLIDE"),
+        ("SELECT count(*) FROM r [RANGE 5 SLIDE AT MOST 1.5]", "not a whole number of ticks"),
+        ("SELECT count(*) FROM r [RANGE 5 SLIDE AT MOST 99999999999999999999]", "too long a time"),
+        ("SELECT count(*) FROM r [RANGE 5 SLIDE AT MOST 2 AT MOST 3]", "expected SLIDE, INTERNAL or ]"),
         ("SELECT count(*) FROM r [RANGE 5 SLIDE AT MOST 0]", "SLIDE 0 is not positive"),
         ("SELECT count(*) FROM r [RANGE 5 SLIDE AT MOST -3]", "SLIDE -3 is not positive"),
         ("SELECT count(*) FROM r [RANGE 5 SLIDE AT MOST 2 SECONDS]", "has a unit"),
@@ -86,4 +91,26 @@ def test_a_live_engine_answers_at_exact_instants() -> None:
         engine.push("r", {"ts": [ts], "a": [ts]})
     for row in engine["q"].results().to_pylist():
         assert row["s"] == sum(t for t in range(1, 32) if row["_ts"] - 10 < t <= row["_ts"])
+    engine.stop()
+
+
+def test_periods_without_a_common_multiple_are_taken_as_they_are() -> None:
+    """Periods and windows whose least common multiple explodes, over a stream and over a join: planned at once, late
+    only at their own multiples, and answered."""
+    primes = [p for p in range(10_007, 10_400) if all(p % d for d in range(2, 101))][:24]
+    engine = windrow.Engine(runtime="local", sharing="shards", tick_budget="1 us", schedule="hybrid")
+    engine.execute("".join(f"CREATE STREAM {s} (ts BIGINT, a BIGINT) TIMESTAMP BY ts;" for s in "rq"))
+    for i, p in enumerate(primes):
+        r, q = (f"{s} [RANGE {11 * p + i} SLIDE AT MOST {p}]" for s in "rq")
+        text = f"SELECT median(a) AS m FROM {r}" if i % 2 else f"SELECT sum(r.a) AS m FROM {r}, {q} WHERE r.a = q.a"
+        engine.execute(f"CREATE QUERY x{i} AS {text}")
+    engine.start()
+    for ts in range(1, 300_000, 4_000):
+        for stream in "rq":
+            engine.push(stream, {"ts": [ts], "a": [ts % 3]})
+    for i, p in enumerate(primes):
+        found = engine.status()["queries"][f"x{i}"]["deadline"]
+        assert (found["period"], found["scheduled"]) == (p, True)
+        instants = set(engine[f"x{i}"].results()["_ts"].to_pylist())
+        assert instants and all(t % p == 0 for t in instants)
     engine.stop()
