@@ -65,4 +65,10 @@ def test_the_script_starts_again(tmp_path, monkeypatch, capsys) -> None:
             assert taken == (counts[:1] or taken)
             counts += taken
             assert sorted(engine.catalog.queries) == ["hottest", "q3", "warm"]
-    assert "fahrenheit is already in the home" in capsys.readouterr().err
+    assert "warning" not in capsys.readouterr().err
+    changed = texts["cql"].replace("1 MINUTE", "2 MINUTES").replace("WITHIN 5", "WITHIN 9")
+    with Engine(runtime="local", home="state") as engine:
+        declare(engine, changed)
+        assert "[RANGE 1 MINUTE" in engine["warm"].plan.text
+    told = capsys.readouterr().err
+    assert "another reading than the home" in told and "another warm than the home" in told

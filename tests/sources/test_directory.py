@@ -403,3 +403,12 @@ def test_clean_source(tmp_path):
         source.committed(found.offset)
         assert not path.exists()
     assert (tmp_path / "old" / "archive").exists()
+
+
+def test_csv_with_another_delimiter(tmp_path):
+    """A header that is one long name says which delimiter to write."""
+    (tmp_path / "a.csv").write_text("ts;auction;price\n")
+    with pytest.raises(SourceError, match="does not conform") as told:
+        read_all(stream("csv", path=str(tmp_path)), tmp_path / "spool")
+    assert told.value.hint == "the values look separated by ;: say sep => ';'"
+    assert told.value.detail == 'it has no column "ts"; its columns are: ts;auction;price'

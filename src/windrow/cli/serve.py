@@ -10,10 +10,15 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from windrow.cli.inputs import RUNTIMES, read_script
-from windrow.errors import UnsupportedError
+from windrow.errors import UnsupportedError, WindrowError
 
 if TYPE_CHECKING:
     from windrow.engine import Engine
+
+DIFFERS = (
+    "the script has another {name} than the home; that of the home stays. To change it, ALTER {kind} {name} SET ..., or"
+    " DROP it and create it again, in the console or by `windrow sql`; or begin with a new home"
+)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -64,7 +69,8 @@ def need(module: str, extra: str) -> None:
 
 
 def declare(engine: Engine, script: str) -> None:
-    """Run a script, leaving out what the engine's home has already: so the same command starts and restarts."""
+    """Run a script, leaving out what the engine's home has already, so that the same command starts and restarts; what
+    the script says otherwise than the home has it is told."""
     from windrow import cql
 
     text, at = script, 0
@@ -75,8 +81,30 @@ def declare(engine: Engine, script: str) -> None:
         if created is not None and created[1].lower() in engine.catalog.kinds()[created[0]]:
             blank = "".join(c if c.isspace() else " " for c in statement.text)  # places of errors stay
             text = text[:begin] + blank + text[at:]
-            print(f"note: {created[1]} is already in the home, and stays as it is there", file=sys.stderr)
+    for kind, name in _different(engine, script):
+        print(f"warning: {DIFFERS.format(kind=kind.upper(), name=name)}", file=sys.stderr)
     engine.execute(text)
+
+
+def _different(engine: Engine, script: str) -> list[tuple[str, str]]:
+    """The streams, tables and queries that a script declares otherwise than the home has them, as far as one can see:
+    a script that needs what only the home has is not compared."""
+    from windrow import cql
+    from windrow.engine.script import applied
+
+    catalog = type(engine.catalog)(functions=engine.catalog.functions)
+    try:
+        for statement in cql.parse(script):
+            catalog = applied(cql.bind(statement, catalog), catalog)
+    except WindrowError:
+        return []
+    home, found = engine.catalog, list[tuple[str, str]]()
+    found += [("stream", s.name) for k, s in catalog.streams.items() if home.streams.get(k, s) != s]
+    found += [("table", t.name) for k, t in catalog.tables.items() if home.tables.get(k, t) != t]
+    texts = {k: q.text.split() for k, q in home.queries.items()}
+    return found + [
+        ("query", q.name) for k, q in catalog.queries.items() if texts.get(k, q.text.split()) != q.text.split()
+    ]
 
 
 def _greet(url: str, token: str | None, options: argparse.Namespace) -> None:

@@ -49,10 +49,18 @@ class CsvFormat:
         except SourceError as error:
             raise SourceError(
                 f'stream "{stream.name}": the CSV header does not conform to the declared columns: {file.path}',
-                detail=f"{error.primary}; {error.detail}",
-                hint="declare only columns that every file has, or say header => 'false'",
+                detail=f"it {error.primary.partition(file.path)[2].strip()}; {error.detail}",
+                hint=self._advice(names),
             ) from None
         return CsvRows(stream, self, names, found, wanted, report, file.given), len(line)
+
+    def _advice(self, names: list[str]) -> str:
+        """What to write when a header lacks a column: most often the delimiter is another one."""
+        other = next((d for d in ",;\t|" if d != self.delimiter and len(names) == 1 and d in names[0]), None)
+        if other is None:
+            return "declare only columns that every file has, or say header => 'false'"
+        named = "tab" if other == "\t" else other
+        return f"the values look separated by {named}: say sep => '{named}'"
 
     def _names(self, line: bytes) -> list[str]:
         """The column names in a header line."""
