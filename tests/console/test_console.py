@@ -194,6 +194,18 @@ def test_live_answers_and_charts(opens: Opens, engine: Engine) -> None:
     page.wait_for_selector(".chart canvas")
 
 
+def test_a_stream_shows_what_came_before(opens: Opens, engine: Engine) -> None:
+    """The page of a stream-valued query begins with its newest answers, and draws them over their own time."""
+    at = last(engine)
+    bid(engine, at + 30, "again", 5)
+    bid(engine, at + 60, "again", 5)
+    page = opens("query/counts")
+    page.wait_for_selector("[data-link=live]")
+    page.wait_for_function("document.querySelectorAll('[aria-label=answer] tbody tr').length > 5")
+    page.select_option("select >> nth=1", "lines")
+    page.wait_for_selector(".chart canvas")
+
+
 LATE_TO_LISTEN = """
     const listen = window.addEventListener.bind(window);
     window.addEventListener = (kind, ...rest) => {

@@ -5,9 +5,16 @@ import { Bars, Lines, choices, labelOf } from "../charts.js";
 import { Badge, Problem, Rows, usePolled } from "../parts.js";
 import { Plan } from "../plan.js";
 import { go } from "../route.js";
-import { bytes, number, short } from "../words.js";
+import { bytes, isTime, number, short } from "../words.js";
 
-const NEWEST = 500, POINTS = 600;
+const NEWEST = 2000, POINTS = 600;
+
+// The rows of a stream by their instant: seconds, or ticks of the stream's own clock.
+function instants(columns, rows) {
+  const ts = columns.findIndex((c) => c.name === "_ts"), wall = ts >= 0 && isTime(columns[ts].type), found = new Map();
+  for (const row of rows) { const list = found.get(row[ts]); if (list) list.push(row); else found.set(row[ts], [row]); }
+  return [...found].map(([at, list]) => ({ at: wall ? Date.parse(/Z$/.test(at) ? at : `${at}Z`) / 1000 : at, rows: list }));
+}
 
 // The answer, kept by applying each change to it. A relation is a bag of rows; a stream is its newest rows.
 function useAnswer(name, relation) {
@@ -21,15 +28,20 @@ function useAnswer(name, relation) {
       requestAnimationFrame(() => {
         const w = waiting; waiting = null;
         const rows = relation ? [...bag.values()].flatMap((b) => (b.n > 0 ? Array(b.n).fill(b.row) : [])) : [...list];
-        set((s) => ({ ...s, columns, rows, tick: w.tick, fresh: w.fresh, points: [...points] }));
+        set((s) => ({ ...s, columns, rows, tick: w.tick, fresh: w.fresh, points: relation ? [...points] : instants(columns, list) }));
       });
     };
     const note = (rows, now) => { points.push({ at: now, rows }); if (points.length > POINTS) points.shift(); };
     const reset = (event) => {
       columns = event.columns; bag = new Map(); list = event.rows.slice(-NEWEST);
       for (const row of event.rows) count(row, 1);
-      note(relation ? event.rows : list, Date.now() / 1000);
+      note(event.rows, Date.now() / 1000);
       show(event.tick, []);
+      if (!relation) get(`${path("queries", name, "results")}?limit=${NEWEST}`).then(({ rows }) => { // what came before
+        const first = list[0]?.[0];
+        list = [...(first === undefined ? [] : rows.filter((r) => r[0] < first)), ...list].slice(-NEWEST);
+        show(event.tick, []);
+      }, () => {});
     };
     const count = (row, n) => {
       const key = JSON.stringify(row), known = bag.get(key) || { row, n: 0 };
@@ -41,7 +53,7 @@ function useAnswer(name, relation) {
       const fresh = [];
       if (relation) for (const [, op, ...row] of event.rows) { const key = count(row, op); if (op > 0) fresh.push(key); }
       else { list = [...list, ...event.rows].slice(-NEWEST); fresh.push(...event.rows.map((r) => JSON.stringify(r))); }
-      note(relation ? event.rows.filter((r) => r[1] > 0).map((r) => r.slice(2)) : event.rows, Date.now() / 1000);
+      if (relation) note(event.rows.filter((r) => r[1] > 0).map((r) => r.slice(2)), Date.now() / 1000);
       show(event.tick, fresh);
     };
     return changes(name, { reset, change, state: (link) => set((s) => ({ ...s, link })), end: () => set((s) => ({ ...s, link: "dropped" })) });
@@ -73,11 +85,12 @@ function OverTime({ points, value, split }) {
     series.forEach((s) => s.values.push(held[s.label] ?? null));
   }
   if (points.length < 2) return html`<div class="empty">waiting for changes …</div>`;
-  return html`<${Lines} label="${value.name} over time" height=${240} times=${points.map((p) => p.at)} series=${series} />`;
+  const times = points.map((p) => p.at);
+  return html`<${Lines} label="${value.name} over time" height=${240} times=${times} wall=${times[0] > 1e8} series=${series} />`;
 }
 
 function Sharing({ sharing, status }) {
-  if (!sharing?.with) return html`<p class="soft">${sharing?.why || (status?.shared_with ? `It shares with ${number(status.shared_with)} others.` : "It runs by itself.")}</p>`;
+  if (!sharing?.with || sharing.queries === 1) return html`<p class="soft">${sharing?.why || (status?.shared_with ? `It shares with ${number(status.shared_with)} others.` : "It runs by itself.")}</p>`;
   const named = (names) => (names.length ? html`${names.slice(0, 12).map((n, i) => html`${i ? ", " : ""}<a href="#/query/${encodeURIComponent(n)}">${n}</a>`)}${names.length > 12 ? ` and ${names.length - 12} more` : ""}` : "nobody");
   return html`<dl class="facts"><dt>by</dt><dd>${sharing.technique}, ${number(sharing.queries)} queries over ${sharing.rows}</dd>
     <dt>rows with</dt><dd>${named(sharing.with.rows)}</dd><dt>cells with</dt><dd>${named(sharing.with.cells)}</dd><dt>its predicate with</dt><dd>${named(sharing.with.predicate)}</dd>
