@@ -32,6 +32,11 @@ SEVERAL_KEYS = (
     "SELECT COUNT(*) AS n, MIN(a.x) AS m FROM A [RANGE 6 SLIDE 3] a, B [RANGE 6 SLIDE 3] b, C [RANGE 3 SLIDE 3] c "
     "WHERE a.k = b.k AND b.j = c.j",
     "SELECT b.j, p.v FROM A [RANGE 6] a, B [RANGE 5] b, C [RANGE 5] c, P p WHERE a.k = b.k AND b.j = c.j AND p.k = c.x",
+    # equal groups whose rows differ in other columns lie in different cells
+    "SELECT a.j, b.j AS i, COUNT(*) AS n, SUM(a.x) AS s FROM A [RANGE 9] a, B [RANGE 9] b WHERE a.x < b.x "
+    "GROUP BY a.j, b.j",
+    "SELECT a.j, b.j AS i, MAX(a.x - b.x) AS m FROM A [RANGE 9] a, B [RANGE 9] b WHERE a.x < b.x GROUP BY a.j, b.j",
+    "SELECT DISTINCT a.j, b.j AS i FROM A [RANGE 9] a, B [RANGE 9] b WHERE a.x < b.x",
 )
 ONE_KEY = (
     "SELECT a.id, b.id AS i FROM A [RANGE 9] a, B [RANGE 7] b WHERE a.k = b.k",

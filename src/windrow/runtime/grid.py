@@ -17,7 +17,7 @@ product of the sizes of the axes it lacks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -46,6 +46,18 @@ class GridPlacement:
         """In how many partitions each row is."""
         sizes = zip(self.axes, self.sizes(partitions), strict=True)
         return int(np.prod([size for columns, size in sizes if not columns]))
+
+    def renamed(self, names: Mapping[str, str]) -> GridPlacement:
+        """The same place for columns that have other names."""
+        return GridPlacement(tuple(tuple(names[c] for c in axis) for axis in self.axes), self.inputs)
+
+    def first_copies(self, partitions: int, here: int) -> bool:
+        """Whether what is copied along some axes counts `here`, and in no other partition."""
+        sizes = self.sizes(partitions)
+        if here >= int(np.prod(sizes)):
+            return False
+        at = np.unravel_index(here, sizes) if sizes else ()
+        return all(i == 0 for i, columns in zip(at, self.axes, strict=True) if not columns)
 
     def cells(self, elements: Elements, partitions: int) -> Int64s:
         """The partitions of each element, as a matrix [elements, copies]."""

@@ -376,9 +376,10 @@ def _joined(
     first = moving[0]
     if first.how is How.GRID:
         grids = [s.grid for s in moving if s.grid is not None]
-        return Partitioning(
-            How.TOGETHER, tuple(next(c for c in axis if c)[0] for axis in zip(*(g.axes for g in grids), strict=True))
-        )
+        axes = tuple(next(c for c in axis if c) for axis in zip(*(g.axes for g in grids), strict=True))
+        # an input's own axis is by all its columns: rows that agree on some of them may lie in different cells
+        grid = GridPlacement(axes, grids[0].inputs)
+        return Partitioning(How.TOGETHER, tuple(c for axis in axes for c in axis), grid)
     if first.how is not How.COLUMNS:
         return first
     if kept is not None:  # the key by the name of an input that still has it
@@ -397,8 +398,9 @@ def _renamed(partitioning: Partitioning, copies: dict[str, str]) -> Partitioning
         return partitioning
     if not all(c in copies for c in partitioning.columns):
         return ANY
-    columns, split = tuple(copies[c] for c in partitioning.columns), partitioning.split
+    columns, grid, split = tuple(copies[c] for c in partitioning.columns), partitioning.grid, partitioning.split
+    if grid is not None:
+        grid = grid.renamed(copies)
     if split is not None:
-        axes = tuple(tuple(copies[c] for c in axis) for axis in split.grid.axes)
-        split = HeavySplit(split.step, tuple(copies[c] for c in split.key), GridPlacement(axes, split.grid.inputs))
-    return Partitioning(partitioning.how, columns, split=split)
+        split = HeavySplit(split.step, tuple(copies[c] for c in split.key), split.grid.renamed(copies))
+    return Partitioning(partitioning.how, columns, grid, split)

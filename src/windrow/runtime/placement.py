@@ -30,7 +30,8 @@ class HeavySplit:
 
 @dataclass(frozen=True)
 class Partitioning:
-    """How a step's output lies: `columns` for How.COLUMNS and How.TOGETHER, `grid` for How.GRID."""
+    """How a step's output lies: `columns` for How.COLUMNS and How.TOGETHER, `grid` for How.GRID and what was joined
+    there."""
 
     how: How
     columns: tuple[str, ...] = ()
@@ -80,6 +81,15 @@ class Placement:
         if exchange is None or exchange.partitioning.grid is None:
             return 1 if exchange is not None or step not in self.tables else partitions
         return exchange.partitioning.grid.copies(partitions)
+
+    def lies(self, step: int, port: int, source: int) -> Partitioning:
+        """How the rows of an input, which are those of step `source`, lie where a step reads them."""
+        if step in self.tables:
+            return EVERYWHERE
+        exchange = self.reads.get((step, port))
+        if exchange is not None:
+            return exchange.partitioning
+        return self.shares.get((step, port), self.partitionings[source])
 
     @property
     def last_stage(self) -> int:
