@@ -7,6 +7,7 @@
     ├── SourceError         input data or a source is bad      → fix the data
     ├── StateError          `home` or operator state is bad    → restore or clear it
     └── RuntimeFailure      an engine or a user function failed → read the detail
+        └── DrainTimeout    there was more than time for it    → wait longer; also a TimeoutError
 
 Every error is a lowercase primary message, then a detail, then a hint. Errors that point into CQL
 also carry the line, the column and the offending line with a caret under it.
@@ -88,6 +89,10 @@ class StateError(WindrowError):
 
 class RuntimeFailure(WindrowError):
     """An engine underneath or a user's function failed."""
+
+
+class DrainTimeout(RuntimeFailure, TimeoutError):
+    """What was waited for did not come in time."""
 
 
 def as_failure(error: Exception, query: str) -> WindrowError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import psycopg
 import pyarrow as pa
@@ -11,7 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import windrow
-from windrow.errors import BindingError, CQLSyntaxError, SourceError, StateError, UnsupportedError, WindrowError
+from windrow.errors import (
+    BindingError,
+    CQLSyntaxError,
+    DrainTimeout,
+    SourceError,
+    StateError,
+    UnsupportedError,
+    WindrowError,
+)
 from windrow.testing import assert_same
 
 STREAM = "CREATE STREAM s (ts BIGINT, k BIGINT) TIMESTAMP BY ts RETAIN 20;"
@@ -73,6 +83,39 @@ def test_one_engine_stops_and_starts(runtime: str, home: bool, request: pytest.F
         assert_same(engine["totals"].results(), replayed(engine, 9))
         assert_same(pa.concat_tables(heard), replayed(engine, 9))
         assert_same(pq.read_table(tmp_path / "out" / "totals").sort_by("_ts"), replayed(engine, 9))
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_drain_whose_time_is_up_says_who_was_not_done(
+    runtime: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Streams that have more, and receivers that are at it; nothing is lost, and a longer drain waits for both."""
+    spark = {"spark": request.getfixturevalue("spark")} if runtime == "spark" else {}
+    go_on, heard = threading.Event(), list[pa.Table]()
+
+    def slow(answer: pa.Table) -> None:
+        go_on.wait()
+        heard.append(answer)
+
+    with windrow.Engine(runtime=runtime, home=tmp_path / "home", **spark) as engine:
+        engine.execute(STREAM + QUERY)
+        engine["totals"].subscribe(slow)
+        engine.start()
+        engine.push("s", rows(1))
+        engine.push("s", rows(2))
+        with engine.runtime.between_ticks(), mock.patch.object(
+            engine.runtime.declared.streams["s"].source, "drained", return_value=False
+        ):  # fmt: skip
+            with pytest.raises(DrainTimeout, match='not drained in 0 seconds: stream "s"') as raised:
+                engine.drain(0)
+            assert isinstance(raised.value, TimeoutError) and "nothing is lost" in str(raised.value)
+        while not any(d.status()["waiting_ticks"] for d in engine.runtime.deliveries()):
+            engine.runtime.turn()
+        with pytest.raises(DrainTimeout, match="totals"):
+            engine.drain(0.5)
+        go_on.set()
+        engine.drain()
+        assert_same(pa.concat_tables(heard), replayed(engine, 2))
 
 
 def test_a_home_that_another_engine_has_used_is_not_taken_up_again(tmp_path: Path) -> None:

@@ -364,7 +364,10 @@ class Engine:
         self.runtime.wait(seconds)
 
     def drain(self, seconds: float = 60.0) -> None:
-        """Wait until every stream has handed over all that its source has now."""
+        """Wait until every stream has handed over all that its source has now, and receivers have the answers.
+
+        Raises `windrow.errors.DrainTimeout`, a TimeoutError, that names who was not done, if that takes longer.
+        """
         self.runtime.drain(seconds)
 
     def late(self, stream: str) -> pa.Table:

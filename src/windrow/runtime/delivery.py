@@ -117,14 +117,18 @@ class Delivery:
             self._changed.notify_all()
             return self._failures
 
-    def settle(self, failures: int, until: float) -> None:
-        """Wait until everything is taken, or it has failed again, or hangs; at most until then, by the steady clock."""
+    def settle(self, failures: int, until: float) -> bool:
+        """Wait until everything is taken, or it has failed again, or hangs; at most until then, by the steady clock.
+
+        False: time was up, and the receiver is still at it.
+        """
         with self._changed:
             while self._parcels and self._thread is not None and self._failures == failures and not self._hangs():
                 left = until - time.monotonic()
                 if left <= 0:
-                    return
+                    return False
                 self._changed.wait(min(left, 0.2))
+        return True
 
     def stop(self, seconds: float = 1.0) -> bool:
         """Hand over nothing more; False if the receiver does not come back from the call under way."""
@@ -239,9 +243,11 @@ class Delivery:
         return self._began is not None and time.time() - self._began > HANGS
 
 
-def settle(deliveries: Iterable[Delivery], seconds: float) -> None:
-    """Wait until receivers have taken what waits for them; not for those that fail once more, or hang."""
+def settle(deliveries: Iterable[Delivery], seconds: float) -> list[Delivery]:
+    """Wait until receivers have taken what waits for them; not for those that fail once more, or hang.
+
+    Returns those that need more time.
+    """
     found = [(d, d.nudge()) for d in deliveries]
     until = time.monotonic() + seconds
-    for delivery, failures in found:
-        delivery.settle(failures, until)
+    return [delivery for delivery, failures in found if not delivery.settle(failures, until)]

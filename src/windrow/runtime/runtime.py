@@ -16,11 +16,11 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from windrow.catalog import Catalog
-from windrow.errors import SourceError, WindrowError
+from windrow.errors import DrainTimeout, SourceError, WindrowError
 from windrow.runtime.change import Change
 from windrow.runtime.delivery import Delivery, settle
 from windrow.runtime.inspection import Inspection
@@ -215,27 +215,39 @@ class Runtime(Inspection):
     def drain(self, seconds: float = 60.0) -> None:
         """Wait until every stream has handed over all it has now, and whoever takes the answers has taken them.
 
-        Receivers that fail when tried once more, or hang, are not waited for.
+        Receivers that fail when tried once more, or hang, are not waited for. Raises `DrainTimeout`, and has changed
+        nothing, if that takes longer than so many seconds.
         """
         deadline = time.monotonic() + seconds
-        tried = self._try_again()
-        while self._error is None and self._running and time.monotonic() < deadline:
-            offsets = self.ticker.manifest.offsets
-            streams = list(self.declared.streams.items())
-            left = [
-                s for k, s in streams
-                if (s.stopped.tries <= tried.get(k, 0) if s.stopped else not s.source.drained(offsets.get(k)))
-            ]  # fmt: skip
-            if not left:
+        tried, late = self._try_again(), list[str]()
+        while self._error is None and self._running:
+            late = [f'stream "{s.definition.name}"' for s in self._undrained(tried)]
+            if not late:
                 with self._ticking:  # a tick that is under way belongs to what was there
                     break
+            if time.monotonic() >= deadline:
+                break
             self._wake.set()
             time.sleep(0.01)
         self.check()
-        settle(self.deliveries(), max(0.0, deadline - time.monotonic()))
+        late += [d.label for d in settle(self.deliveries(), max(0.0, deadline - time.monotonic()))]
         stopped = next((s.stopped for s in list(self.declared.streams.values()) if s.stopped is not None), None)
         if stopped is not None:
             raise stopped.error
+        if late:
+            raise DrainTimeout(
+                f"not drained in {seconds:g} seconds: {', '.join(late)}",
+                detail="the engine goes on, and nothing is lost",
+                hint="give drain() more seconds, or see in status() how far streams and sinks are",
+            )
+
+    def _undrained(self, tried: Mapping[str, int]) -> list[Stream]:
+        """Streams that have not handed over all they have, or have not been tried again."""
+        offsets = self.ticker.manifest.offsets
+        return [
+            s for k, s in list(self.declared.streams.items())
+            if (s.stopped.tries <= tried.get(k, 0) if s.stopped else not s.source.drained(offsets.get(k)))
+        ]  # fmt: skip
 
     def _try_again(self) -> dict[str, int]:
         """Try streams that are stopped now; returns how often each has been tried."""
