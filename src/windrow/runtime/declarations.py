@@ -141,6 +141,7 @@ class Declarations(DeclaredQueries):
         sharing.settled()
         if sharing.readmitted:  # before any tick: the next restart must find them where they are now
             self._save(restored)
+        self.ticker.repartition()
         return restored
 
     def refresh_table(self, key: str) -> None:

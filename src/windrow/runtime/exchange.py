@@ -41,14 +41,24 @@ def share(elements: Elements, partitioning: Partitioning, partitions: int, here:
     return elements.filter(_by_hash(_hashes(elements, partitioning.columns), partitions) == here)
 
 
+def partition_of(elements: Elements, partitioning: Partitioning, partitions: int) -> Int64s:
+    """The partitions of each element, as a matrix [elements, copies], while no key lies apart."""
+    if partitioning.grid is not None:
+        return partitioning.grid.cells(elements, partitions)
+    return _by_hash(_hashes(elements, _key(partitioning)), partitions)[:, None]
+
+
+def is_heavy(elements: Elements, partitioning: Partitioning, heavy: Int64s) -> Bools:
+    """Which elements have one of the `heavy` keys."""
+    return np.isin(_hashes(elements, _key(partitioning)), heavy)
+
+
 def belonging(
     elements: Elements, partitioning: Partitioning, partitions: int, here: int, heavy: Int64s
 ) -> tuple[Bools, Bools]:
     """Which elements have one of the `heavy` keys, and which of these lie `here`."""
     assert partitioning.split is not None
-    heavies = np.isin(
-        _hashes(elements, partitioning.split.key if partitioning.how is How.TOGETHER else partitioning.columns), heavy
-    )
+    heavies = is_heavy(elements, partitioning, heavy)
     lies = np.zeros(len(elements), np.bool_)
     at = np.flatnonzero(heavies)
     if len(at):
@@ -78,6 +88,13 @@ def _targets(
     row = np.concatenate((light, np.repeat(split, cells.shape[1])))
     order = np.argsort(row, kind="stable")
     return row[order], np.concatenate((to[light], cells.ravel()))[order]
+
+
+def _key(partitioning: Partitioning) -> Sequence[str]:
+    """The columns whose hash says where elements lie, unless their key is heavy."""
+    if partitioning.how is How.TOGETHER and partitioning.split is not None:
+        return partitioning.split.key
+    return partitioning.columns
 
 
 def _hashes(elements: Elements, columns: Sequence[str]) -> Int64s:

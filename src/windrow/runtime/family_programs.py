@@ -66,13 +66,14 @@ class JoinMembership:
 
 @dataclass(frozen=True)
 class FamilyProgram:
-    """A family as tasks see it: its rows, and who has joined, by name."""
+    """A family as tasks see it: its rows, and who has joined, by name; `gathered`: it lies in one place, at home."""
 
     name: str
     source: FamilySource
     slicing: str
     epoch: int
     blocks: tuple[MemberBlock, ...]
+    gathered: bool = False
 
     def member(self, name: str) -> FamilyPlace | None:
         """A member by its name."""
@@ -98,12 +99,16 @@ class FamilyProgram:
 
 @dataclass(frozen=True)
 class JoinProgram:
-    """A shared join as tasks see it: its streams and keys, and who has joined, by name."""
+    """A shared join as tasks see it: its streams and keys, and who has joined, by name.
+
+    `gathered`: its sums are answered in one place, at home.
+    """
 
     name: str
     source: JoinSource
     epoch: int
     members: Mapping[str, JoinMembership]
+    gathered: bool = False
 
     def clock(self, name: str) -> str:
         """The name of a member's clock."""

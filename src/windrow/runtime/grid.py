@@ -69,7 +69,7 @@ class GridPlacement:
                 at = (hashes.view(np.uint64) % np.uint64(size)).astype(np.int64)[:, None]
             else:
                 at = np.broadcast_to(np.arange(size), (len(elements), size))
-            cells = (cells[:, :, None] * size + at[:, None, :]).reshape(len(elements), -1)
+            cells = (cells[:, :, None] * size + at[:, None, :]).reshape(len(elements), cells.shape[1] * at.shape[1])
         return cells
 
 

@@ -8,7 +8,7 @@ a restart every query finds its partials again. A family's name is never used tw
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -90,6 +90,7 @@ class Sharing(Registry):
     ) -> None:
         super().__init__(functions, sharing, slicing, rate)
         self.partitions = partitions
+        self.gathered: frozenset[str] = frozenset()  # families that lie in one place
         self.names: dict[object, str] = {}  # of the families
         self.members: dict[str, FamilyPlace] = {}
         self.of_family: dict[str, MemberBlocks] = {}
@@ -274,7 +275,9 @@ class Sharing(Registry):
             if name not in self._programs:
                 blocks = self.of_family[name].blocks()
                 source = self.served[next(iter(family.joined))].query.source
-                self._programs[name] = FamilyProgram(name, source, self.slicing, family.epoch, blocks)
+                self._programs[name] = FamilyProgram(
+                    name, source, self.slicing, family.epoch, blocks, name in self.gathered
+                )
         self._programs = {self.names[key]: self._programs[self.names[key]] for key in self.families}
         return dict(self._programs)
 
@@ -284,10 +287,19 @@ class Sharing(Registry):
             name = self.names[source]
             if name not in self._join_programs:
                 members = {n: self.join_members[n] for n in family.joined}
-                self._join_programs[name] = JoinProgram(name, source, family.epoch, members)
+                self._join_programs[name] = JoinProgram(name, source, family.epoch, members, name in self.gathered)
         names = [self.names[source] for source in self.joins.families]
         self._join_programs = {name: self._join_programs[name] for name in names}
         return dict(self._join_programs)
+
+    def not_by_group(self) -> set[str]:
+        """Families of which some query cannot be computed by group: on several partitions they lie in one place."""
+        alone = {self.names[self.key(s.query)] for s in self.served.values() if not _local_above(s.query)}
+        return alone | {self.names[j.query.source] for j in self.joins.served.values() if not _local_above(j.query)}
+
+    def gather(self, families: Iterable[str]) -> None:
+        """Let these families lie in one place, and all others by group."""
+        self.gathered, self._programs, self._join_programs = frozenset(families), {}, {}
 
     def _join_family(self, name: str) -> JoinFamily | None:
         return next((f for s, f in self.joins.families.items() if self.names[s] == name), None)

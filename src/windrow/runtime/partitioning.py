@@ -369,6 +369,16 @@ def _made(step: Step, inputs: Sequence[Partitioning], wanted: Sequence[Partition
     return lie[0]
 
 
+def follow_columns(flow: Dataflow, columns: Sequence[str]) -> list[Partitioning]:
+    """How the output of each step of a dataflow without exchanges lies, when its rows come by the hash of `columns`."""
+    found: list[Partitioning] = []
+    for step in flow.steps:
+        inputs = [found[i] for i in step.inputs]
+        by_columns = Partitioning(How.COLUMNS, tuple(columns))
+        found.append(by_columns if step.operator is None else _made(step, inputs, inputs))
+    return found
+
+
 def _joined(
     join: JoinOperator | AggregateDeltas, moving: Sequence[Partitioning], kept: Sequence[str] | None = None
 ) -> Partitioning:

@@ -33,6 +33,7 @@ from windrow.runtime.kept_answers import HeldAnswers
 from windrow.runtime.member_blocks import has_deadline
 from windrow.runtime.membership import SharedQuery, Sharing
 from windrow.runtime.program import Deployment, Functions, QueryProgram
+from windrow.runtime.repartition import repartitioned
 from windrow.runtime.table_versions import TableVersion, Versions, updated
 from windrow.sharing.joins.members import join_cost_group
 from windrow.sharing.joins.recognise import RecognisedJoin
@@ -59,16 +60,18 @@ class RegisteredQueries:
         *,
         in_process: bool = False,
         most_rows: int = MOST_ROWS,
+        keeps_partitions: bool = True,
     ) -> None:
         self.store, self._functions, self.most_rows = store, functions, most_rows
         self.streams: dict[str, StreamDef] = {}
         self.queries: dict[str, QueryProgram | SharedQuery] = {}
         self.quotas: Quotas = {}  # of the next tick
         self.manifest = store.latest() or Manifest(version=-1, tick=0, partitions=partitions)
-        # state lies by partition: a home keeps the number it began with
-        self.partitions = self.manifest.partitions
+        # state lies by partition: a home keeps its number, or what is there must be moved (`repartition`)
+        self.partitions = self.manifest.partitions if keeps_partitions else partitions
         self.direct = in_process and self.partitions == 1
         self.sharing = Sharing(functions, sharing, rate=self.rate, partitions=self.partitions)
+        self.sharing.gather(self.manifest.gathered)
         self.sharing.joins.kept = lambda stream: self.streams[stream].retain is not None
         self.plans = SharedPlans(sharing in ("auto", "shards"), self.manifest.plans)
         self._plan_programs: dict[str, QueryProgram] = {}
@@ -399,6 +402,15 @@ class RegisteredQueries:
         """Let a manifest be the newest, durably."""
         self.store.commit(manifest)
         self.manifest = manifest
+
+    def repartition(self) -> None:
+        """Let all state lie over the number of partitions that was asked for, durably; what runs is known."""
+        if self.manifest.partitions == self.partitions:
+            return
+        gathered = self.sharing.not_by_group() if self.partitions > 1 else set[str]()
+        self.put(repartitioned(self.manifest, self.store.runs, self.deployed(), self.partitions, gathered))
+        self.sharing.gather(gathered)
+        self.heavy, self._deployment = HeavyKeys(self.partitions), None
 
     def deployed(self) -> Deployment:
         """What runs; the same object while nothing changes."""

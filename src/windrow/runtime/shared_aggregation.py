@@ -218,7 +218,7 @@ def _routed(
             keys = [one(table.column(c)) for c in table.column_names if c.startswith("key|")]
             if table.num_rows == 0:
                 continue
-            if not keys or partitions == 1:
+            if not keys or partitions == 1 or family_program.gathered:
                 yield Envelope(home, sender, FamilyPartials(family_program.name, slot, table))
                 continue
             to = hash_rows(keys, table.num_rows).view(np.uint64) % np.uint64(partitions)
@@ -284,7 +284,8 @@ class FamilyState:
         return made
 
     def _answers(self, name: str) -> bool:
-        return self.home or bool(self.family.joined[name].member.kind.keys)
+        spread = not self.family_program.gathered and bool(self.family.joined[name].member.kind.keys)
+        return self.home or spread
 
     def receive(self, message: FamilyPartials | PartialCounts | SharedRows) -> None:
         """Take in what stage 0 sent."""

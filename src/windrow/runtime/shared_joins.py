@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
 from windrow.operators import scalar
-from windrow.operators.aggregates.vectors import validity
+from windrow.operators.aggregates.vectors import Bools, validity
 from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.row_limit import MOST_ROWS
@@ -60,25 +60,30 @@ def _routed(
     join: JoinProgram, side: int, ts: Int64s, columns: Mapping[str, pa.Array], partitions: int, sender: int
 ) -> Iterator[Envelope]:
     """Rows to the partitions of their keys; a row without a key meets nobody."""
-    keys = [pair[side] for pair in join.source.keys]
-    found = [
-        columns[f.copies]
-        if f.copies is not None
-        else scalar.evaluate({c: columns[c] for c in f.reads}, len(ts), [(f.sql, f.type)])[0]
-        for f in keys
-    ]
+    hashes, there = key_hashes(join, side, columns, len(ts))
     table = pa.table({"_ts": ts, **{c: columns[c] for c in sorted(join.reads(side))}})
-    there = np.ones(len(ts), np.bool_)
-    for column in found:
-        valid = validity(column)
-        there &= valid if valid is not None else True
     if partitions == 1:
         part = table if there.all() else table.filter(pa.array(there))
         yield Envelope(0, sender, JoinRows(join.name, side, join.epoch, part))
         return
-    to = hash_rows(found, len(ts)).view(np.uint64) % np.uint64(partitions)
+    to = hashes.view(np.uint64) % np.uint64(partitions)
     for p in np.unique(to[there]).tolist():
         yield Envelope(int(p), sender, JoinRows(join.name, side, join.epoch, table.filter(pa.array((to == p) & there))))
+
+
+def key_hashes(join: JoinProgram, side: int, columns: Mapping[str, pa.Array], rows: int) -> tuple[Int64s, Bools]:
+    """The hashes of the join keys of rows, and which rows have a key."""
+    found = [
+        columns[f.copies]
+        if f.copies is not None
+        else scalar.evaluate({c: columns[c] for c in f.reads}, rows, [(f.sql, f.type)])[0]
+        for f in (pair[side] for pair in join.source.keys)
+    ]
+    there = np.ones(rows, np.bool_)
+    for column in found:
+        valid = validity(column)
+        there &= valid if valid is not None else True
+    return hash_rows(found, rows), there
 
 
 # -- stage 2, or the end of stage 1 ------------------------------------------------------------------------------------
@@ -110,7 +115,7 @@ class JoinAnswers:
         self.finishes = {n: f for n, f in self.finishes.items() if uids.get(n) == f.uid}
         for name, member in join.members.items():
             query = join.query(name)
-            if name not in self.finishes and (self.home or query.member.keys):
+            if name not in self.finishes and (self.home or (query.member.keys and not join.gathered)):
                 made = self.finishes[name] = Finish(query, functions, self.most_rows)
                 made.uid = member.uid
         self.circuits = [name for name, mine in self.finishes.items() if mine.circuit is not None]
@@ -244,7 +249,7 @@ class JoinState:
             self.answers.receive(JoinSums(self.join.name, number, table))
             return
         keys = [one(table.column(c)) for c in table.column_names if c.startswith("key|")]
-        if not keys:
+        if not keys or self.join.gathered:
             home = self.join.home(self.partitions)
             out.append(Envelope(home, self.partition, JoinSums(self.join.name, number, table)))
             return

@@ -75,7 +75,10 @@ class Turns:
         self._ahead_us = ahead_us
         how = sharing if strategy == "upa" else "off"
         spread = partitions or job.parallelism
-        self.ticker = Ticker(store, functions, spread, how, in_process=job.in_process, most_rows=most_rows)
+        self.ticker = Ticker(
+            store, functions, spread, how, in_process=job.in_process, most_rows=most_rows,
+            keeps_partitions=partitions is None,
+        )  # fmt: skip
         self.measure_by(stopwatch)
         self.ticker.deadlines = Deadlines(None if budget_us is None else budget_us / 1e6, technique_of(schedule))
         self.declared = Declarations(self.ticker, strategy, budget_us, frames, allow, job.map)

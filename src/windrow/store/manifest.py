@@ -38,7 +38,8 @@ class Manifest:
     `runs`: operator state, dealt over `partitions`. `outputs`: answers of (query, tick) that some sink may not have
     yet; `sinks`: by query, the sinks that were attached, and the last tick that each is known to have.
     `tables`: the instants from which the versions of each table, which are runs, are in force.
-    `choices`: the orders and plans that joins follow, by query and step; `heavy`: keys that lie apart. `budget`: what
+    `choices`: the orders and plans that joins follow, by query and step; `heavy`: keys that lie apart;
+    `gathered`: families of queries that share which lie in one place. `budget`: what
     tick budgets know. `deadlines`: of queries with deadlines, the period and the instant for which they were
     evaluated last. `archives`: the last update of each archive and its layouts. `plans`: which queries share a
     dataflow. `catalog` and `changes`: the catalog in force, as its last whole version and what was changed since.
@@ -59,6 +60,7 @@ class Manifest:
     sinks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     choices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     heavy: tuple[Any, ...] = ()
+    gathered: tuple[str, ...] = ()
     budget: Mapping[str, Any] = field(default_factory=dict)
     deadlines: Mapping[str, Any] = field(default_factory=dict)
     archives: Mapping[str, Any] = field(default_factory=dict)
@@ -124,6 +126,7 @@ def _plain(m: Manifest) -> dict[str, Any]:
         "heavy": list(m.heavy),
         "changes": list(m.changes),
         "lapsed": list(m.lapsed),
+        "gathered": list(m.gathered),
     }
 
 
@@ -136,9 +139,9 @@ def _manifest(plain: dict[str, Any]) -> Manifest:
     runs = {(str(s), p, q, slot): refs(r) for s, p, q, slot, r in plain.pop("runs")}
     outputs = {(query, tick): refs(r) for query, tick, r in plain.pop("outputs")}
     changes, heavy = tuple(plain.pop("changes")), tuple(plain.pop("heavy"))
-    lapsed = tuple(plain.pop("lapsed", ()))
+    lapsed, gathered = tuple(plain.pop("lapsed", ())), tuple(plain.pop("gathered", ()))
     plain["tables"] = {table: tuple(instants) for table, instants in plain.get("tables", {}).items()}
-    return Manifest(**plain, changes=changes, heavy=heavy, lapsed=lapsed, runs=runs, outputs=outputs)
+    return Manifest(**plain, changes=changes, heavy=heavy, lapsed=lapsed, gathered=gathered, runs=runs, outputs=outputs)
 
 
 def _upgraded(old: dict[str, Any]) -> dict[str, Any]:
