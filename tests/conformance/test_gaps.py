@@ -13,7 +13,8 @@ import windrow
 from windrow.engine.replay import Replay
 from windrow.errors import RuntimeFailure
 from windrow.operators import grid_aggregate, sample
-from windrow.sharing import family, stretches
+from windrow.operators.aggregates import stretches
+from windrow.sharing import family
 from windrow.sharing.joins import readers
 from windrow.store.store import Store
 from windrow.testing import assert_same, oracle
@@ -76,6 +77,12 @@ SILENT = {
     "scalar subquery": f"SELECT k, v FROM s {W} WHERE v > (SELECT AVG(v) FROM s {W})",
     "stream of answers": f"SELECT ISTREAM(COUNT(*) AS n) FROM (SELECT k, COUNT(*) AS n FROM s {W} GROUP BY k) [ROWS 5]",
     "answers in a window": f"SELECT WSTREAM(k)[RANGE 3] FROM s {W}",
+    "frequent": f"SELECT k, FREQUENT(v, 2) AS n FROM s {W} GROUP BY k",
+    "frequent of all": f"SELECT ISTREAM(FREQUENT(v, 2) AS n) FROM s {W}",
+    "frequent having": f"SELECT FREQUENT(v, 2) AS n, COUNT(*) AS c FROM s {W} HAVING COUNT(*) > 0",
+    "approximate": f"SELECT k, APPROX_COUNT_DISTINCT(v) AS n FROM s {W} GROUP BY k",
+    "approximate of all": f"SELECT ISTREAM(APPROX_QUANTILE(v, 0.5) AS n) FROM s {W}",
+    "frequent in a tumble": "SELECT FREQUENT(v, 2) AS n FROM TUMBLE(s, ts, 2)",
     "at most": "SELECT k, COUNT(*) AS n FROM s [RANGE 4 SLIDE AT MOST 1] GROUP BY k",
 }
 # By definition every instant has rows.
@@ -88,6 +95,8 @@ REPEATED = {
     "aggregate of a join of all": f"SELECT SUM(r.v) AS n FROM s {W}, r {W} WHERE s.k = r.k",
     "unbounded groups": "SELECT k, COUNT(*) AS n FROM s [RANGE UNBOUNDED SLIDE 1] GROUP BY k",
     "unbounded rows": "SELECT k, v FROM s [RANGE UNBOUNDED SLIDE 1]",
+    "frequent, every instant": f"SELECT FREQUENT(v, 2) AS n FROM s {W}",
+    "approximate, every instant": f"SELECT APPROX_COUNT_DISTINCT(v) AS n FROM s {W}",
     "outer join": f"SELECT COUNT(*) AS n FROM t LEFT JOIN s {W} ON s.k = t.k",
     "nobody": f"SELECT t.w FROM t WHERE NOT EXISTS (SELECT 1 FROM s {W} WHERE s.k = t.k)",
     "count of nobody": f"SELECT COUNT(*) AS n FROM t WHERE NOT EXISTS (SELECT 1 FROM s {W} WHERE s.k = t.k)",
@@ -109,6 +118,12 @@ SHARED = {
         "SELECT DSTREAM(MAX(v) AS n) FROM s [RANGE 6 SLIDE 3]",
         "SELECT DISTINCT MIN(v) AS n FROM s [RANGE 6 SLIDE 3] HAVING MIN(v) > 0",
     ],
+    "summaries": [
+        f"SELECT k, FREQUENT(v, 2) AS n FROM s {W} GROUP BY k",
+        "SELECT k, FREQUENT(v, 3) AS n FROM s [RANGE 6 SLIDE 2] WHERE v > 0 GROUP BY k",
+        "SELECT ISTREAM(APPROX_COUNT_DISTINCT(v) AS n) FROM s [RANGE 6 SLIDE 3]",
+        "SELECT FREQUENT(v, 2) AS n, COUNT(*) AS c FROM s [RANGE 6 SLIDE 2] HAVING COUNT(*) > 0",
+    ],
     "having": [
         f"SELECT COUNT(*) AS n FROM s {W} HAVING COUNT(*) > 0",
         "SELECT MAX(v) AS n FROM s [RANGE 6 SLIDE 2] HAVING MAX(v) IS NOT NULL",
@@ -126,6 +141,10 @@ TEMPLATE = [
     "CREATE QUERIES q FROM TEMPLATE of VALUES (0), (1), (2)",
 ]
 ALL = {
+    "summaries": [
+        f"SELECT FREQUENT(v, 2) AS n FROM s {W}",
+        "SELECT APPROX_QUANTILE(v, 0.5) AS n FROM s [RANGE 6 SLIDE 2]",
+    ],
     "counts": [f"SELECT COUNT(*) AS n FROM s {W}", "SELECT SUM(v) AS n, window_end AS closes FROM s [RANGE 6 SLIDE 2]"],
     "joins": [
         f"SELECT SUM(r.v) AS n FROM s {W}, r {W} WHERE s.k = r.k",

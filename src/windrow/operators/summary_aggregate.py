@@ -19,6 +19,7 @@ from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.basic_windows import SummaryQueue
 from windrow.operators.aggregates.counts import SLOT, SliceCounts, added, counted
 from windrow.operators.aggregates.groups import Groups
+from windrow.operators.aggregates.stretches import Pieces, pieces
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING, INF, Elements, concat, one
 from windrow.operators.protocol import Operator, State
@@ -163,21 +164,24 @@ class PeriodicSummary(SummaryAggregate):
             self._start = int(rows.ts.min())
         self._count(rows, rows.ts, rows.exp)
         self._close(frontier)
-        instants = self._instants(frontier)
+        due = self._due(frontier)
         self._previous = frontier
-        if not len(instants):
+        if due is None:
             return Elements.empty(self.schema)
+        instants = due.numbers * self.period + self.offset
         number, slots, columns = self.queue.answers(instants, bool(self.keys))
         ts, keys = instants[number], self._key_columns(slots)
         self._forget(frontier)
-        return Elements(ts, ts + self.period, np.ones(len(ts), np.int8), keys | columns)
+        return Elements(ts, ts + self.period * due.lengths[number], np.ones(len(ts), np.int8), keys | columns)
 
-    def _instants(self, frontier: int) -> Int64s:
+    def _due(self, frontier: int) -> Pieces | None:
+        """The evaluations up to the frontier, long stretches of equal answers as one; None: there are none."""
         if self._start == BEGINNING:
-            return np.zeros(0, np.int64)
+            return None
         after = max(self._previous + 1, self._start) - self.offset
         first, last = -(-after // self.period), (frontier - self.offset) // self.period
-        return np.arange(first, last + 1) * self.period + self.offset
+        breaks = -((self.offset - self.queue.breaks()) // self.period)
+        return pieces(first, last + 1 - first, breaks) if first <= last else None
 
     def _clock(self) -> dict[str, int]:
         return {"start": self._start, "previous": self._previous}

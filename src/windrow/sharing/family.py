@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
+from windrow.operators.aggregates.stretches import WIDE, breaks_of, pieces
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING, Elements, concat
 from windrow.operators.protocol import State
@@ -30,7 +31,6 @@ from windrow.sharing.query_group import Batch, HeldInstants, QueryGroup, parts
 from windrow.sharing.shard_blocks import DueQuery as ShardsDue
 from windrow.sharing.shard_summaries import summarises
 from windrow.sharing.shards import Shards
-from windrow.sharing.stretches import WIDE, breaks_of, pieces
 from windrow.sharing.synopsis_store import DueAnswers, Entries
 
 Columns = Mapping[str, pa.Array]

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates import Aggregation
+from windrow.operators.aggregates.stretches import breaks_of, pieces
 from windrow.operators.aggregates.sums import SumLanes, relaid
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import Elements
@@ -15,7 +16,6 @@ from windrow.operators.state.run import Run
 from windrow.sharing.cells import CellSpace
 from windrow.sharing.conditions import Condition
 from windrow.sharing.member import Member
-from windrow.sharing.stretches import breaks_of, pieces
 from windrow.sharing.windows import SlideWindow
 
 
@@ -53,10 +53,11 @@ class DueQuery:
         cut = zip(found.first.tolist(), found.count.tolist(), found.length.tolist(), strict=True)
         return [replace(self, first=first, last=first + count - 1, length=length) for first, count, length in cut]
 
-    def elements(self, numbers: Int64s, columns: dict[str, pa.Array]) -> Elements:
-        """Rows that are answers at these instants."""
+    def elements(self, numbers: Int64s, columns: dict[str, pa.Array], lengths: Int64s | None = None) -> Elements:
+        """Rows that are answers at these instants, each for so many periods."""
         ts = numbers * self.window.slide + self.window.offset
-        return Elements(ts, ts + self.window.slide * self.length, np.ones(len(ts), np.int8), columns)
+        lives = self.window.slide * (self.length if lengths is None else lengths)
+        return Elements(ts, ts + lives, np.ones(len(ts), np.int8), columns)
 
 
 @dataclass

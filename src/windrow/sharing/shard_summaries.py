@@ -20,6 +20,7 @@ import pyarrow as pa
 from windrow.operators.aggregates.basic_windows import SummaryQueue
 from windrow.operators.aggregates.call import SUMMARISED, Aggregation
 from windrow.operators.aggregates.counts import COUNT, SLOT, gathered
+from windrow.operators.aggregates.stretches import pieces
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import Elements, concat_arrays, one
 from windrow.operators.state.run import Run, ints
@@ -54,10 +55,10 @@ class ShardSummaries(ShardTotals):
             queue.runs = list(kept)  # those that were taken back
         since = due.end(due.first - 1) if queue.runs else due.end(due.first) - due.window.range
         read = self._summarise(queue, due, name, since)
-        instants = np.arange(due.first, due.last + 1)
-        number, slots, columns = queue.answers(instants, bool(self.keys))
+        cut = pieces(due.first, due.last - due.first + 1, queue.breaks())
+        number, slots, columns = queue.answers(cut.numbers, bool(self.keys))
         queue.forget(due.last + 1)
-        return due.elements(instants[number], self._key_columns(slots) | columns), read
+        return due.elements(cut.numbers[number], self._key_columns(slots) | columns, cut.lengths[number]), read
 
     def _summarise(self, queue: SummaryQueue, due: DueQuery, name: str, since: int) -> int:
         """Add the summaries of the periods after `since`; returns how many partials they were made of."""

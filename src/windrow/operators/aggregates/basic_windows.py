@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.call import FREQUENT, SUMMARISED, Aggregation
-from windrow.operators.aggregates.counts import COUNT, END, SLOT, VALUE, SliceCounts, added, owners
+from windrow.operators.aggregates.counts import BEGIN, COUNT, END, SLOT, VALUE, SliceCounts, added, owners
 from windrow.operators.aggregates.frequent import FrequentSummary
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.aggregates.window_contents import WindowContents, window_contents
@@ -103,6 +103,10 @@ class SummaryQueue:
         """Slots of groups that have summaries."""
         return np.unique(np.concatenate([np.zeros(0, np.int64), *(ints(r.table, SLOT) for r in self.runs)]))
 
+    def breaks(self) -> Int64s:
+        """Where the content of windows changes: slices come and go."""
+        return np.concatenate([np.zeros(0, np.int64), *(ints(r.table, n) for r in self.runs for n in (BEGIN, END))])
+
     def answers(self, instants: Int64s, keyed: bool) -> tuple[Int64s, Int64s, dict[str, pa.Array]]:
         """The number of the instant, the slot and the values of every row of the answers at instants in order."""
         slices, held = window_contents(self._table(), instants, keyed)
@@ -118,7 +122,7 @@ class SummaryQueue:
         if self.runs:
             return pa.concat_tables([r.table for r in self.runs]).combine_chunks()
         none = pa.array([], pa.int64())
-        table = pa.table({"begin": none, END: none, SLOT: none, COUNT: none})
+        table = pa.table({BEGIN: none, END: none, SLOT: none, COUNT: none})
         for summary in self._calls:
             empty = summary.columns(np.zeros(1, np.int64), pa.array([], self._types[summary.column]), none.to_numpy())
             for name, column in empty.items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from windrow.operators.aggregates.stretches import WIDE, breaks_of, pieces
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING
 from windrow.operators.state.ranges import expand
@@ -15,7 +16,7 @@ from windrow.sharing.joins.members import JoinMember, Pair, Sided
 from windrow.sharing.joins.side import Predicate, SideRows
 from windrow.sharing.joins.synopsis import JoinSynopsis, Requests
 from windrow.sharing.query_group import HeldInstants, instants
-from windrow.sharing.stretches import WIDE, breaks_of, pieces
+from windrow.operators.aggregates.stretches import WIDE, breaks_of, pieces
 from windrow.sharing.windows import SlideWindow, multiples
 
 SPARSE = 8
