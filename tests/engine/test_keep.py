@@ -12,6 +12,7 @@ import pytest
 
 import windrow
 from windrow.errors import BindingError, StateError, UnsupportedError
+from windrow.sinks.answer_log import AnswerLog
 from windrow.testing import oracle
 
 STREAM = "CREATE STREAM s (ts BIGINT, k BIGINT) TIMESTAMP BY ts RETAIN 100;"
@@ -120,3 +121,24 @@ def test_what_is_not_kept():
             engine.ask("SELECT * FROM q AS OF 2")
         with pytest.raises(BindingError, match="this clock counts ticks"):
             engine["q"].results(since=dt.datetime(2026, 1, 1))
+
+
+def test_answers_that_cannot_be_kept_are_not_lost_elsewhere(tmp_path, monkeypatch):
+    """A full disk stops the tick behind its commit: sinks and subscribers have the answers, and a start keeps them."""
+    heard, seen = [], []
+    with windrow.Engine("local", home=tmp_path) as engine:
+        engine.execute(KEPT + f"CREATE QUERY p AS {QUERY}")
+        engine.sink("p", "callback", fn=lambda query, tick, table: seen.append(table))
+        engine["q"].subscribe(heard.append)
+        engine.start()
+        with monkeypatch.context() as patch:
+            patch.setattr(AnswerLog, "_put", lambda *_: (_ for _ in ()).throw(StateError("the disk is full")))
+            with pytest.raises(StateError, match="disk is full"):
+                engine.push("s", batch(0))
+        engine.start()
+        engine.push("s", batch(1))
+        engine.drain()
+        kept = engine["q"].results(since=0)
+        assert kept.num_rows
+        for found in (heard, seen):
+            assert pa.concat_tables(found).sort_by("_ts").to_pylist() == kept.to_pylist()

@@ -143,17 +143,22 @@ class Outbox:
         return False
 
     def deliver(self, number: int, answers: Mapping[str, AnyAnswer]) -> None:
-        """Hand the answers of a tick that is committed over."""
+        """Hand the answers of a tick that is committed over; nothing here waits for a disk, or can fail."""
         outputs = self._ticker.manifest.outputs
         for query, found in answers.items():
             outlet = self._outlets[query.lower()]
-            if outlet.log is not None:
-                outlet.log.write(query, number, rows_of(found))
             refs = outputs.get((query.lower(), number))
             kept = found if isinstance(found, KeptAnswer) else self._kept(refs) if refs else None
             for sink in outlet.sinks.values() if found.num_rows else ():
                 sink.add(number, found, kept)
             outlet.recent.add(number, found)
+
+    def keep(self, number: int, answers: Mapping[str, AnyAnswer]) -> None:
+        """Write the answers of a tick that last; what fails is written by the next start (`redeliver`)."""
+        for query, found in answers.items():
+            log = self._outlets[query.lower()].log
+            if log is not None:
+                log.write(query, number, rows_of(found))
 
     def redeliver(self) -> None:
         """After a crash between manifest and log: write the last answers again."""

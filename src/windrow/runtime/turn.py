@@ -317,6 +317,7 @@ class Turns:
         for key, found in declared.streams.items():
             found.rows += tick.counters.get(f"rows.{key}", 0)
             found.late += tick.counters.get(f"late.{key}", 0)
+        declared.outbox.keep(tick.number, tick.answers)
 
     def _stop_queries(self, stopped: Mapping[str, WindrowError]) -> None:
         """Stop queries before a tick."""
