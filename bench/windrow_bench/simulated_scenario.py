@@ -1,4 +1,5 @@
-"""What a simulated engine is asked to do: streams, queries that come and go, tables that change, restarts; from a seed.
+"""What a simulated engine is asked to do: queries and archives that come and go, tables that change, restarts, other
+numbers of partitions; from a seed.
 
 A scenario is a list of steps. A step brings the rows of one stream that one tick takes, or changes one thing; it is
 repeated until it is done, through any number of crashes. So what has been answered after a step does not depend on when
@@ -29,6 +30,13 @@ QUERIES = (
     "SELECT k, COUNT(*) AS n FROM SESSION(s PARTITION BY k, ts, 3) GROUP BY k",
     "SELECT k, v FROM s [RANGE 9] ORDER BY v DESC, k LIMIT 3",
 )
+ARCHIVES = (
+    "SELECT k, v, ts FROM s [RANGE 9] WHERE v > {c}",
+    "SELECT s.k, s.v, u.w FROM s [RANGE 6], u [RANGE 6] WHERE s.k = u.k",
+)
+KEEP = 1000
+"""As long as the answers of some queries are kept: longer than any scenario."""
+
 STREAMS = {
     "s": pa.schema({"k": pa.int64(), "v": pa.int64(), "ts": pa.int64()}),
     "u": pa.schema({"k": pa.int64(), "w": pa.int64(), "ts": pa.int64()}),
@@ -43,12 +51,15 @@ DECLARED = (
 
 @dataclass(frozen=True)
 class Step:
-    """Something to do: bring `rows` of a stream, create or drop a query, change the table, stop and start."""
+    """Something to do: bring `rows` of a stream, create or drop a query, create an archive, change the table, stop and
+    start, on another number of `partitions` or the same; `keep`: the answers of the query last."""
 
-    kind: Literal["rows", "create", "drop", "table", "restart", "resume"]
+    kind: Literal["rows", "create", "drop", "archive", "table", "restart", "resume"]
     name: str = ""
     text: str = ""
     rows: tuple[tuple[int, int, int], ...] = ()
+    keep: bool = False
+    partitions: int | None = None
 
     def table(self) -> pa.Table:
         """The rows of a stream."""
@@ -58,7 +69,9 @@ class Step:
 
     def __str__(self) -> str:
         rows = f"{len(self.rows)} rows of " if self.kind == "rows" else f"{self.kind} "
-        return f"{rows}{self.name} {self.text}".strip()
+        kept = " KEEP" if self.keep else ""
+        where = f"on {self.partitions} partitions" if self.partitions else ""
+        return f"{rows}{self.name} {self.text}{kept}{where}".strip()
 
 
 @dataclass(frozen=True)
@@ -93,7 +106,7 @@ def scenario_of(seed: int) -> Scenario:
         name = f"q{next(queries)}"
         created.append(name)
         words = {"c": chance.randint(0, 6), "k": chance.randrange(4)}
-        return Step("create", name, chance.choice(QUERIES).format(**words))
+        return Step("create", name, chance.choice(QUERIES).format(**words), keep=chance.random() < 0.3)
 
     steps = [create() for _ in range(chance.randint(1, 3))]
     now = dict.fromkeys(STREAMS, 0)
@@ -105,8 +118,12 @@ def scenario_of(seed: int) -> Scenario:
             steps.append(Step("drop", created.pop(chance.randrange(len(created)))))
         elif pick < 0.35:
             steps.append(Step("table", "names"))
+        elif pick < 0.4 and not any(s.kind == "archive" for s in steps):
+            steps.append(Step("archive", "a0", chance.choice(ARCHIVES).format(c=chance.randint(0, 6))))
         elif pick < 0.5:
             steps.append(Step(chance.choice(("restart", "resume"))))
+        elif pick < 0.62:
+            steps.append(Step("restart", partitions=chance.choice((1, 2, 3))))
         else:
             for stream in chance.sample(sorted(STREAMS), 2):
                 steps.append(_rows(stream, now, chance))

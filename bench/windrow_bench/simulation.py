@@ -27,7 +27,7 @@ from windrow.store.runs import cache
 from windrow.testing import assert_same, oracle
 from windrow_bench.simulated_disk import ENDS, KINDS, LIES, Ended, Fault, SimulatedDisk
 from windrow_bench.simulated_engine import OUT, SimulatedEngine, Tape, simulated
-from windrow_bench.simulated_scenario import DECLARED, NAMES, RETAIN, SLACK, STREAMS, Scenario, Step, scenario_of
+from windrow_bench.simulated_scenario import DECLARED, KEEP, NAMES, RETAIN, SLACK, STREAMS, Scenario, Step, scenario_of
 
 SCHEDULES_OF_ONE = 16
 """Schedules that share a scenario, and the run without faults."""
@@ -87,11 +87,14 @@ class Received:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to: by query what receivers and files have, the late rows, and where time is."""
+    """What a run came to: by query what receivers and files have, the late rows, the answers that last, archives, and
+    where time is."""
 
     received: dict[str, Bag]
     files: dict[str, Bag]
     late: dict[str, Bag]
+    kept: dict[str, Bag]
+    archives: dict[str, Bag]
     frontier: int
     calls: int
     ends: int
@@ -108,6 +111,7 @@ class Run:
         self.tape = Tape(STREAMS["s"])
         self.engine: SimulatedEngine | None = None
         self.pushed = self.changed = self.ends = 0
+        self.partitions = schedule.scenario.partitions
 
     def outcome(self) -> Outcome:
         """Do everything."""
@@ -157,7 +161,7 @@ class Run:
     def _open(self) -> SimulatedEngine:
         scenario = self.schedule.scenario
         chaos = self.chance if self.schedule.chaos else None
-        engine = SimulatedEngine(self.disk, chaos, scenario.in_process, scenario.partitions)
+        engine = SimulatedEngine(self.disk, chaos, scenario.in_process, self.partitions)
         engine.stream("s", self.tape, "ts", SLACK, retain=RETAIN)
         if "u" not in engine.catalog.streams:
             engine.execute(next(t for t in DECLARED.split(";") if "STREAM u" in t))
@@ -190,6 +194,7 @@ class Run:
         if step.kind == "table":
             self.changed += 1
         self._again = step.kind in ("restart", "resume")
+        self.partitions = step.partitions or self.partitions
 
     def _do(self, engine: SimulatedEngine, step: Step) -> None:
         match step.kind:
@@ -200,13 +205,18 @@ class Run:
             case "create":
                 if step.name not in engine:
                     sink = f"CREATE SINK f_{step.name} FOR {step.name} TO parquet (path => '{OUT}')"
-                    engine.execute(f"CREATE QUERY {step.name} AS {step.text}; {sink}")
+                    kept = f" KEEP {KEEP}" if step.keep else ""
+                    engine.execute(f"CREATE QUERY {step.name} AS {step.text}{kept}; {sink}")
                     self._attach(engine, step.name)
                 self._take_turns(engine)
             case "drop":
                 if step.name in engine:
                     self._hand_over_all(engine)
                     engine.execute(f"DROP SINK f_{step.name}; DROP QUERY {step.name}")
+            case "archive":
+                if step.name not in engine.catalog.archives:
+                    engine.execute(f"CREATE ARCHIVE {step.name} AS {step.text} KEY k EVERY 4")
+                self._take_turns(engine)
             case "table":
                 engine.table("names", NAMES[self.changed % 2])
             case _ if self._again:
@@ -226,6 +236,9 @@ class Run:
             for delivery in engine.runtime.deliveries():
                 if self.chance.random() < 0.7:
                     delivery.step()
+            for outlet in engine.runtime.declared.outlets.values():
+                if outlet.log is not None and self.chance.random() < 0.3:
+                    outlet.log.settle()
         engine.runtime.check()
 
     def _hand_over_all(self, engine: SimulatedEngine) -> None:
@@ -245,11 +258,16 @@ class Run:
             raise Wrong(f"queries stopped: {status['failed']}")
         late = {s: bag(engine.late(s)) for s in STREAMS}
         frontier = engine.runtime.ticker.frontier
+        made = [s for s in self.schedule.scenario.steps if s.keep and s.name in engine]
+        kept = {s.name: bag(engine[s.name].results(since=0)) for s in made}
+        archives = {name: bag(engine.archive(name).scan()) for name in engine.catalog.archives}
         engine.stop()
         self._check_files()
         files = {s.name: self._files(s.name) for s in self.schedule.scenario.steps if s.kind == "create"}
         calls, ends = self.disk.calls, self.ends
-        return Outcome(self.received.answers(), files, late, frontier, calls, ends)
+        if any(files[name] != found for name, found in kept.items()):
+            raise Wrong(f"answers that last are not those that were written: {_difference(kept, files)}")
+        return Outcome(self.received.answers(), files, late, kept, archives, frontier, calls, ends)
 
     def _files(self, query: str) -> Bag:
         names = [n for n in self.disk.names(f"{OUT}/{query}", True) if n.endswith(".parquet")]
@@ -346,7 +364,7 @@ def failure_of(schedule: Schedule, observed: Callable[[str, str], None] | None =
         return str(error)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    for what in ("received", "files", "late", "frontier"):
+    for what in ("received", "files", "late", "archives", "frontier"):
         if getattr(found, what) != getattr(want, what):
             return f"{what} differ: {_difference(getattr(found, what), getattr(want, what))}"
     return None

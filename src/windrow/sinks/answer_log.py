@@ -13,7 +13,7 @@ deleted at once, but not at the same instant.
 For relations, each partition begins with the rows that were there: `as_of` an instant reads those and the changes of
 one partition. A partition is dropped when all of it is older than KEEP allows.
 
-Cost: a row is written log(FANOUT, ticks of a partition) times, behind the ticks, by one thread for all logs.
+Cost: a row is written log(FANOUT, ticks of a partition) times, behind the ticks, by one thread for each log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import logging
 import re
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -33,6 +32,7 @@ from pyarrow import parquet
 from windrow.errors import StateError
 from windrow.operators.elements import one
 from windrow.operators.keys import factorize
+from windrow.store.background import spawn
 from windrow.store.place import Place, is_temporary, segment
 
 LOG = logging.getLogger("windrow.engine")
@@ -71,8 +71,7 @@ class AnswerLog:
         self.length = DAY_US if self.times else max(1, keep // 8)
         self._lock = threading.Lock()  # nothing is deleted while someone reads
         self._newest: int | None = None  # the newest partition, when files have come since the last merge
-        self._work: Future[None] | None = None
-        self._worker: ThreadPoolExecutor | None = None
+        self._worker: threading.Thread | None = None
 
     # writing
 
@@ -89,9 +88,6 @@ class AnswerLog:
     def close(self) -> None:
         """Wait for what is being merged."""
         self.settle()
-        if self._worker is not None:
-            self._worker.shutdown()
-            self._worker = None
 
     def drop(self) -> None:
         """Delete the log."""
@@ -101,10 +97,10 @@ class AnswerLog:
 
     def settle(self) -> None:
         """Wait until nothing is left to merge."""
-        if self._newest is not None:  # it came just as the last merge ended
-            self._tidy(self._newest)
-        if self._work is not None:
-            self._work.result()
+        if self._worker is not None:
+            self._worker.join()
+            self._worker = None
+        self._merge_new()  # what came just as the last merge ended
 
     def _put(self, name: str, table: pa.Table) -> None:
         sink = pa.BufferOutputStream()
@@ -115,10 +111,8 @@ class AnswerLog:
 
     def _tidy(self, newest: int) -> None:
         self._newest = newest
-        if self._work is None or self._work.done():
-            if self._worker is None:
-                self._worker = ThreadPoolExecutor(1, "windrow-answers")
-            self._work = self._worker.submit(self._merge_new)
+        if self._worker is None or not self._worker.is_alive():
+            self._worker = spawn(self._merge_new, f"windrow {self.folder}")
 
     def _merge_new(self) -> None:
         while (newest := self._newest) is not None:
