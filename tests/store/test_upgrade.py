@@ -37,10 +37,12 @@ def unpacked(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
 
-def test_a_home_of_format_2_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("partitions", [None, 1, 3])
+def test_a_home_of_format_2_goes_on(partitions: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Written by Spark in two partitions, opened in process: no row is read twice or lost, windows are full."""
     unpacked("home-format-2.zip", tmp_path, monkeypatch)
-    with windrow.Engine("local", home="home") as engine:
+    with windrow.Engine("local", home="home", partitions=partitions) as engine:
+        assert engine.status()["partitions"] == (partitions or 2)
         assert set(engine.catalog.queries) == set(QUERIES)
         for query in QUERIES:
             engine.sink(query, "parquet", path="out")

@@ -37,7 +37,8 @@ from windrow.operators.query_sets import QuerySets
 from windrow.operators.state.run import Run, ints
 from windrow.operators.terms import QUERIES, QUERY, Router
 
-_CELL = "cell'"
+CELL = "cell'"
+"""The column of rows that wait for their end in which their cell is."""
 _CARRY = 1 << 28
 """Events behind which the limbs of partials are carried: each adds less than 2**32."""
 
@@ -95,7 +96,7 @@ class CellAggregate(Clocked):
         """Let rows that end later wait."""
         at = np.flatnonzero(later)
         if len(at):
-            columns = {c: elements.columns[c] for c in self._sums} | {_CELL: pa.array(cells)}
+            columns = {c: elements.columns[c] for c in self._sums} | {CELL: pa.array(cells)}
             rows = RowEnds(elements.exp, slots.astype(np.int32), elements.sign, columns)
             self._pending.put(rows if len(at) == len(elements) else rows.take(at))
 
@@ -115,7 +116,7 @@ class CellAggregate(Clocked):
         waits = np.concatenate((later.astype(np.int64), np.zeros(len(ended), np.int64), ends))
         deltas = np.concatenate([sign, -sign[ended], *(-d.sign.astype(np.int64) for d in due)])
         rows = np.concatenate((np.arange(n), ended, np.arange(n, len(matrix))))
-        cell = np.concatenate([cells, cells[ended], *(raw(d.columns[_CELL]) for d in due)])
+        cell = np.concatenate([cells, cells[ended], *(raw(d.columns[CELL]) for d in due)])
         stretches, lanes, dead, self._spare = sweep_cells(
             group[first], np.append(first, len(group)), time[order], cell[order], rows[order], deltas[order],
             waits[order], matrix, self._head, self._after, self._cell, self._waiting, self._store, self._free,

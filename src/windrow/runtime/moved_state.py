@@ -28,6 +28,7 @@ from windrow.operators.aggregates.counts import SLOT
 from windrow.operators.aggregates.sums import SumLanes
 from windrow.operators.asof import AsofOperator
 from windrow.operators.bag import BagOperator
+from windrow.operators.cell_aggregate import CELL, CellAggregate
 from windrow.operators.elements import INF, Elements, Int64s, concat_arrays, one
 from windrow.operators.history import EXP, MOST, SEQ, TS, HistoryOperator
 from windrow.operators.join import JoinOperator
@@ -38,13 +39,13 @@ from windrow.runtime.exchange import is_heavy, partition_of
 from windrow.runtime.grid import GridPlacement
 from windrow.runtime.placement import How, Partitioning
 
-SINGLE = frozenset({"clock", "plan", "figures"})
+SINGLE = frozenset({"clock", "plan", "figures", "sets"})
 """Slots that hold the same in every partition."""
 
 EARLY = "early"
 """The slot of what waits for a clock to start: the clock, then rows."""
 
-NUMBERS = ("_slot", SLOT, SESSION, "_entry")
+NUMBERS = ("_slot", SLOT, SESSION, "_entry", "_group")
 """Columns by which rows refer to a group, a session or an entry."""
 
 _LANE = re.compile(r"^((?:all|distinct)\|)?([sq]\d+)\|(.+)$", re.DOTALL)
@@ -126,6 +127,9 @@ def moved(operator: Operator, states: Sequence[State], frontier: int, spread: Ca
     new = spread(0).new
     if isinstance(operator, HistoryOperator):
         return _history(operator, states, frontier, new)
+    states = [{slot: _unspent(slot, runs, frontier) for slot, runs in state.items()} for state in states]
+    if isinstance(operator, CellAggregate):
+        states = _with_the_same_cells(states)
     found: list[dict[str, tuple[Run, ...]]] = [{} for _ in range(new)]
     first = next(s for s in states if s)
     numbered = _numbering(operator, first)
@@ -148,6 +152,14 @@ def moved(operator: Operator, states: Sequence[State], frontier: int, spread: Ca
         else:
             _put(found, [{slot: part} for part in moved_rows(runs, lies, "_exp" if slot == "pending" else None)])
     return list(found)
+
+
+def _unspent(slot: str, runs: tuple[Run, ...], frontier: int) -> tuple[Run, ...]:
+    """Runs without the ends that have come: those of groups that are gone have numbers that others have by now."""
+    if slot != "pending":
+        return runs
+    waiting = [(run, ints(run.table, "_exp") > frontier) for run in runs]
+    return tuple(run if mask.all() else Run(run.table.filter(pa.array(mask))) for run, mask in waiting)
 
 
 def _put(found: Sequence[dict[str, tuple[Run, ...]]], more: Sequence[State]) -> None:
@@ -281,7 +293,7 @@ def _one_part(states: Sequence[State], numbered: tuple[str, str], cuts: Sequence
 
 
 def _referring(run: Run, renamed: Int64s) -> Run:
-    """The rows of a run whose group is here, with its new number; rows without a number (yet to come) are refused."""
+    """The rows of a run whose group is here, with its new number."""
     column = next(n for n in NUMBERS if n in run.table.column_names)
     now = renamed[ints(run.table, column)]
     keep = np.flatnonzero(now >= 0)
@@ -301,6 +313,33 @@ def _put_together(slot: str, parts: Sequence[list[Run]]) -> tuple[Run, ...]:
         return tuple(runs)
     everything = [(run, np.arange(run.table.num_rows)) for run in runs]
     return (together(everything, "_exp" if slot == "pending" else None),) if runs else ()
+
+
+def _with_the_same_cells(states: Sequence[State]) -> list[State]:
+    """States in which a set of queries has the same number in every partition."""
+    known: dict[bytes, int] = {}
+    for table in [state["sets"][0].table for state in states if state]:
+        for each in table.column("queries").to_pylist():
+            known.setdefault(each, len(known))
+    numbers = pa.array(list(known.values()), pa.int64())
+    sets = Run(pa.table({"cell": numbers, "queries": pa.array(list(known), pa.binary())}))
+    made: list[State] = []
+    for state in states:
+        renamed = dict[int, int]()
+        for run in state.get("sets", ()):
+            cells = zip(ints(run.table, "cell").tolist(), run.table.column("queries").to_pylist(), strict=True)
+            renamed = {cell: known[each] for cell, each in cells}
+        lookup = np.full(max(renamed, default=-1) + 1, -1, np.int64)
+        lookup[list(renamed)] = list(renamed.values())
+        mine = dict(state)
+        for slot, column in (("cells", "_cell"), ("pending", CELL)):
+            mine |= {slot: tuple(Run(_looked_up(r.table, column, lookup)) for r in state[slot])} if state else {}
+        made.append(mine | {"sets": (sets,)} if state else {})
+    return made
+
+
+def _looked_up(table: pa.Table, column: str, lookup: Int64s) -> pa.Table:
+    return _with_numbers(table, column, lookup[ints(table, column)])
 
 
 # -- histories ---------------------------------------------------------------------------------------------------------

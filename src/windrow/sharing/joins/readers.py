@@ -16,7 +16,6 @@ from windrow.sharing.joins.members import JoinMember, Pair, Sided
 from windrow.sharing.joins.side import Predicate, SideRows
 from windrow.sharing.joins.synopsis import JoinSynopsis, Requests
 from windrow.sharing.query_group import HeldInstants, instants
-from windrow.operators.aggregates.stretches import WIDE, breaks_of, pieces
 from windrow.sharing.windows import SlideWindow, multiples
 
 SPARSE = 8
