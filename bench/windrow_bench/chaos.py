@@ -4,27 +4,31 @@
                 torn and lost writes, a full and a slow disk, tasks run twice, messages in any order
     kills       drivers of the local runtime killed with SIGKILL at random moments, reading and writing files
     workers     workers of Spark killed in the middle of a tick (needs Java)
+    executors   executors of a small cluster killed, then machines lost with all that runs on them (needs Java)
     fuzz        texts of CQL from a grammar and by mutation: each is answered, or refused by a WindrowError, within 10 s
     soak        drivers that are killed for so many minutes, on request (--soak 60)
 
 In every part what is answered is compared with a run without faults, or with a replay. A run follows from its seed, and
-what fails is shown as small as it fails.
+what fails is shown as small as it fails. A part that is run alone takes the place of that part in the record.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from windrow_bench import fuzz, kills, simulation
+from windrow_bench import fuzz, kills, lost_executors, simulation
 from windrow_bench.fuzz_texts import text_of
-from windrow_bench.harness import Ratio, Result, parser, progress, report
+from windrow_bench.harness import Ratio, Result, commit, parser, progress, report, results_directory
 
 Rows = list[Mapping[str, Any]]
 
@@ -68,7 +72,11 @@ def simulated(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
             shown.update(task, description=f"{done:,} schedules, {len(failed)} failed")
     rows: Rows = [{"part": "simulation", "what": "schedules of faults", "number": schedules}]
     rows += [{"part": "simulation", "what": f"failed: {f.what}\n{f.schedule}", "number": f.seed} for f in failed]
-    return rows, [Ratio("simulated schedules that fail", len(failed), 0)]
+    asked = None if options.schedules or options.quick else 10_000
+    return rows, [
+        Ratio("simulated schedules", schedules, asked, least=True),
+        Ratio("simulated schedules that fail", len(failed), 0),
+    ]
 
 
 def killed(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
@@ -77,7 +85,8 @@ def killed(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
     with progress() as shown:
         task = shown.add_task("")
         found = kills.killed_drivers(asked, options.seed, lambda text: shown.update(task, description=text))
-    return [{"part": "kills", "what": "drivers killed, nothing lost, nothing twice", "number": found}], []
+    row = {"part": "kills", "what": "drivers killed, nothing lost, nothing twice", "number": found}
+    return [row], [Ratio("drivers killed", found, asked, least=True)]
 
 
 def worked(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
@@ -88,6 +97,21 @@ def worked(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
         found = kills.killed_workers(asked, lambda text: shown.update(task, description=text))
     row = {"part": "workers", "what": "workers of Spark killed, nothing lost, nothing twice", "number": found}
     return [row], [Ratio("workers of Spark killed", found, asked, least=True)]
+
+
+def executed(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
+    """Executors of Spark that are killed, and machines that are lost."""
+    asked = {"executors": options.executors or (1 if options.quick else 20), "machines": 1 if options.quick else 3}
+    rows: Rows = []
+    with progress() as shown:
+        task = shown.add_task("")
+        for what, number in asked.items():
+            said = partial(_said, shown, task, "")
+            found = lost_executors.killed(what, number, options.seed, said)
+            rows.append(
+                {"part": "executors", "what": f"{what} lost, nothing else lost, nothing twice", "number": found}
+            )
+    return rows, [Ratio("executors of Spark killed", rows[0]["number"], asked["executors"], least=True)]
 
 
 def soaked(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
@@ -111,6 +135,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], tuple[Rows, list[Ratio]]]] = 
     "simulation": simulated,
     "kills": killed,
     "workers": worked,
+    "executors": executed,
     "fuzz": fuzzed,
     "soak": soaked,
 }
@@ -123,6 +148,7 @@ def main(argv: Sequence[str]) -> int:
     options_of.add_argument("--schedules", type=int, help="how many to simulate (default: 10,000; 48 when quick)")
     options_of.add_argument("--kills", type=int, help="drivers to kill (default: 200; 5 when quick)")
     options_of.add_argument("--workers", type=int, help="workers of Spark to kill (default: 20; 2 when quick)")
+    options_of.add_argument("--executors", type=int, help="executors of Spark to kill (default: 20; 1 when quick)")
     options_of.add_argument("--texts", type=int, help="how many to fuzz (default: 100,000; 500 when quick)")
     options_of.add_argument("--first", type=int, default=0, help="first schedule or text (default: 0)")
     options_of.add_argument("--processes", type=int, default=1, help="at a time (default: 1)")
@@ -133,7 +159,33 @@ def main(argv: Sequence[str]) -> int:
         options_of.error("--part soak needs --soak MINUTES")
     rows: Rows = []
     ratios: list[Ratio] = []
+    measured = commit()  # what is loaded: a run is long, and files may change
     for name in chosen:
         more, targets = PARTS[name](options)
-        rows, ratios = rows + more, ratios + targets
-    return report(Result("chaos", __doc__ or "", options.seed, {"parts": ", ".join(chosen)}, rows, ratios), options)
+        rows += [{**row, "commit": measured} for row in more]
+        ratios += [replace(target, name=f"{name}: {target.name}") for target in targets]
+    directory = options.out or (None if options.quick else results_directory())
+    rows, ratios = _beside(directory, chosen, rows, ratios)
+    parts = ", ".join(dict.fromkeys(str(row["part"]) for row in rows))
+    return report(Result("chaos", __doc__ or "", options.seed, {"parts": parts}, rows, ratios), options)
+
+
+def _beside(directory: Path | None, chosen: Sequence[str], rows: Rows, ratios: list[Ratio]) -> tuple[Rows, list[Ratio]]:
+    """What was found beside the other parts of a record, each with the commit that was measured."""
+    known = None if directory is None else directory / "chaos.json"
+    if known is None or not known.exists():
+        return rows, ratios
+    before = json.loads(known.read_text(encoding="utf-8"))
+    others = [r for r in before["rows"] if r["part"] in PARTS and r["part"] not in chosen and "commit" in r]
+    named = {str(r["part"]) for r in others}
+    kept = [_ratio(r) for r in before["ratios"] if r["name"].partition(": ")[0] in named]
+    order = list(PARTS)
+    return (
+        sorted([*rows, *others], key=lambda row: order.index(str(row["part"]))),
+        sorted([*ratios, *kept], key=lambda ratio: order.index(ratio.name.partition(": ")[0])),
+    )
+
+
+def _ratio(plain: Mapping[str, Any]) -> Ratio:
+    bound, _, target = (plain["target"] or "").partition(" ")
+    return Ratio(plain["name"], plain["value"], float(target) if target else None, least=bound == ">=")

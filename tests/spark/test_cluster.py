@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from windrow_bench import lost_executors
+
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = """
@@ -38,3 +40,9 @@ def test_replay_on_a_local_cluster():
         [sys.executable, "-W", "ignore", "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=400
     )
     assert done.stdout.strip().endswith("same"), done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("what", ["executors", "machines"])
+def test_what_a_cluster_loses_is_not_missed(what):
+    """An executor is killed while a tick is computed, or a machine with all that runs on it: answers of a replay."""
+    assert lost_executors.killed(what, 1, 7, lambda text: None) == 1
