@@ -6,6 +6,7 @@
     workers     workers of Spark killed in the middle of a tick (needs Java)
     executors   executors of a small cluster killed, then machines lost with all that runs on them (needs Java)
     fuzz        texts of CQL from a grammar and by mutation: each is answered, or refused by a WindrowError, within 10 s
+    hardening   what the guards of texts and rows cost, by taking them out
     soak        drivers that are killed for so many minutes, on request (--soak 60)
 
 In every part what is answered is compared with a run without faults, or with a replay. A run follows from its seed, and
@@ -26,7 +27,7 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from windrow_bench import fuzz, kills, lost_executors, simulation
+from windrow_bench import fuzz, hardening, kills, lost_executors, simulation
 from windrow_bench.fuzz_texts import text_of
 from windrow_bench.harness import Ratio, Result, commit, parser, progress, report, results_directory
 
@@ -114,6 +115,19 @@ def executed(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
     return rows, [Ratio("executors of Spark killed", rows[0]["number"], asked["executors"], least=True)]
 
 
+def hardened(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
+    """What hardening costs."""
+    rows, rounds = (20_000, 3) if options.quick else (200_000, 15)
+    with progress() as shown:
+        task = shown.add_task("")
+        found = hardening.measured(rows, rounds, options.seed, partial(_said, shown, task, ""))
+    target = None if options.quick else 1.03
+    return (
+        [{"part": "hardening", "what": f"time of the processor, {name}", "number": n} for name, n in found.items()],
+        [Ratio(f"time with guards over time without, {name}", n, target) for name, n in found.items()],
+    )
+
+
 def soaked(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
     """Drivers that are killed again and again, for minutes."""
     until, found, rounds = time.monotonic() + 60 * options.soak, 0, 0
@@ -137,6 +151,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], tuple[Rows, list[Ratio]]]] = 
     "workers": worked,
     "executors": executed,
     "fuzz": fuzzed,
+    "hardening": hardened,
     "soak": soaked,
 }
 

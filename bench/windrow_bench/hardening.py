@@ -1,0 +1,139 @@
+"""What hardening costs: the same work with what guards it, and with that left out.
+
+Guards are what a text or a row meets on its way for safety alone: connections of the scalar engine that reach nothing
+and have a bound on their memory, the watch on the time of every call, the bound on how large values may become, and the
+count of rows before they are made. Here they are taken out by name; closed lists of functions and types are how texts
+are read, and cannot be. Both sides take turns in one process, in an order that changes, and what is compared is the
+time of the processor: the median of the ratios of the rounds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+import windrow
+from windrow import scalar_engine
+from windrow.cql import expressions, select_items, types
+from windrow.operators import row_limit, scalar
+
+STREAM = "CREATE STREAM s (g BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts;"
+SCRIPTS = {
+    "grouped sums": "SELECT g, SUM(v) AS n FROM s [RANGE 50] WHERE v * 2 > g GROUP BY g",
+    "shared periods": "SELECT COUNT(*) AS n, AVG(v + 1) AS a FROM s [RANGE 100 SLIDE 10] WHERE v % 3 = 0;"
+    "SELECT g, MAX(v - g) AS m FROM s [RANGE 60 SLIDE 10] GROUP BY g",
+    "join": "SELECT a.g, b.v + a.v AS n FROM s [RANGE 3] a, s [RANGE 3] b WHERE a.g = b.g AND a.v > b.v * 5",
+}
+LIVE = "".join(
+    f"CREATE QUERY q{i} AS SELECT g, COUNT(*) AS n, SUM(v * {i + 1}) AS m FROM s [RANGE 20] WHERE v > {i} GROUP BY g;"
+    for i in range(6)
+)
+
+
+@contextlib.contextmanager
+def unguarded() -> Iterator[None]:
+    """Leave out what only guards."""
+    import duckdb
+
+    plain = duckdb.connect(":memory:", config={"threads": 1})
+    for setting in scalar_engine._BEFORE_USE:
+        plain.execute(f"SET {setting}")
+    known = getattr(scalar._local, "connection", None)
+    with contextlib.ExitStack() as undo:
+        for place, name, value in (
+            (scalar_engine, "bounded", _unbounded),
+            (scalar, "bounded", _unbounded),
+            (types, "bounded", _unbounded),
+            (expressions, "check_growth", lambda tree, sizes: 1),
+            (select_items, "check_growth", lambda tree, sizes: 1),
+            (row_limit.RowLimit, "check", lambda self, rows: None),
+        ):
+            undo.callback(setattr, place, name, getattr(place, name))
+            setattr(place, name, value)
+        scalar._local.connection = plain
+        try:
+            yield
+        finally:
+            if known is None:
+                del scalar._local.connection
+            else:
+                scalar._local.connection = known
+            plain.close()
+
+
+def _unbounded(connection: object, rows: int = 0) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
+
+
+def measured(rows: int, rounds: int, seed: int, said: Callable[[str], None]) -> dict[str, float]:
+    """The time with guards over the time without, by workload."""
+    table, found = _rows(rows, seed), {}
+    sides = {True: _seconds, False: _bare}
+    for name, work in _works(table).items():
+        _seconds(work)  # compiled and cached
+        ratios = []
+        for number in range(rounds):
+            said(f"{name}, round {number + 1} of {rounds}")
+            took = {guarded: sides[guarded](work) for guarded in ((True, False) if number % 2 else (False, True))}
+            ratios.append(took[True] / took[False])
+        found[name] = statistics.median(ratios)
+    return found
+
+
+def _works(table: pa.Table) -> dict[str, Callable[[], object]]:
+    def replay(script: str) -> Callable[[], object]:
+        part = table if "s a" not in script and "] a" not in script else table.slice(0, table.num_rows // 10)
+        return lambda: windrow.run(
+            STREAM + script, {"s": part}, runtime="local", batch_rows=max(1, part.num_rows // 50)
+        )
+
+    return {
+        **{name: replay(script) for name, script in SCRIPTS.items()},
+        "live ticks": lambda: _live(table),
+        "planning": _planned,
+    }
+
+
+def _live(table: pa.Table) -> None:
+    """Forty ticks in this process, with a home."""
+    with tempfile.TemporaryDirectory(prefix="windrow-cost-") as home, windrow.Engine("local", home=home) as engine:
+        engine.execute(STREAM + LIVE)
+        engine.start()
+        step = max(1, min(2000, table.num_rows // 40))
+        for begin in range(0, 40 * step, step):
+            engine.push("s", table.slice(begin, step))
+
+
+def _planned() -> None:
+    """Queries that have nothing in common but their stream."""
+    with windrow.Engine("local") as engine:
+        engine.execute(STREAM)
+        for i in range(20):
+            terms = " + ".join(f"abs(v - {k}) * g" for k in range(i % 5 + 1))
+            columns = ", ".join(f"SUM(v % {k + 2} + {i}) AS s{k}" for k in range(i % 4 + 1))
+            engine.execute(
+                f"CREATE QUERY q{i} AS SELECT g, {columns} FROM s [RANGE {i + 1}] WHERE {terms} > 3 GROUP BY g"
+            )
+
+
+def _rows(rows: int, seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    ts = np.arange(rows) // max(1, rows // 2000)
+    return pa.table({"g": rng.integers(0, 50, rows), "v": rng.integers(0, 100, rows), "ts": ts})
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+def _bare(work: Callable[[], object]) -> float:
+    with unguarded():
+        return _seconds(work)
