@@ -10,7 +10,8 @@
     soak        drivers that are killed for so many minutes, on request (--soak 60)
 
 In every part what is answered is compared with a run without faults, or with a replay. A run follows from its seed, and
-what fails is shown as small as it fails. A part that is run alone takes the place of that part in the record.
+what fails is shown as small as it fails. A part that is run alone takes the place of that part in the record; schedules
+from another seed on (--first) come beside those that are there.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from windrow_bench.fuzz_texts import text_of
 from windrow_bench.harness import Ratio, Result, commit, parser, progress, report, results_directory
 
 Rows = list[Mapping[str, Any]]
+
+SCHEDULES = "schedules of faults"
 
 
 def fuzzed(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
@@ -71,13 +74,19 @@ def simulated(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
         for done, more in simulation.simulate(options.first, schedules, options.processes):
             failed += more
             shown.update(task, description=f"{done:,} schedules, {len(failed)} failed")
-    rows: Rows = [{"part": "simulation", "what": "schedules of faults", "number": schedules}]
+    what = SCHEDULES if not options.first else f"{SCHEDULES}, from {options.first:,} on"
+    rows: Rows = [{"part": "simulation", "what": what, "number": schedules}]
     rows += [{"part": "simulation", "what": f"failed: {f.what}\n{f.schedule}", "number": f.seed} for f in failed]
-    asked = None if options.schedules or options.quick else 10_000
-    return rows, [
-        Ratio("simulated schedules", schedules, asked, least=True),
-        Ratio("simulated schedules that fail", len(failed), 0),
-    ]
+    return rows, []
+
+
+def _simulated(rows: Rows, asked: int | None) -> list[Ratio]:
+    """Of all pieces that were run."""
+    mine = [row for row in rows if row["part"] == "simulation"]
+    done = sum(int(row["number"]) for row in mine if str(row["what"]).startswith(SCHEDULES))
+    failed = sum(str(row["what"]).startswith("failed") for row in mine)
+    found = [Ratio("schedules", done, asked, least=True), Ratio("schedules that fail", failed, 0)]
+    return [replace(r, name=f"simulation: {r.name}") for r in found] if mine else []
 
 
 def killed(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
@@ -180,7 +189,8 @@ def main(argv: Sequence[str]) -> int:
         rows += [{**row, "commit": measured} for row in more]
         ratios += [replace(target, name=f"{name}: {target.name}") for target in targets]
     directory = options.out or (None if options.quick else results_directory())
-    rows, ratios = _beside(directory, chosen, rows, ratios)
+    rows, ratios = _beside(directory, chosen if not options.first else [], rows, ratios)
+    ratios = [*_simulated(rows, None if options.quick else 10_000), *ratios]
     parts = ", ".join(dict.fromkeys(str(row["part"]) for row in rows))
     return report(Result("chaos", __doc__ or "", options.seed, {"parts": parts}, rows, ratios), options)
 
@@ -191,8 +201,10 @@ def _beside(directory: Path | None, chosen: Sequence[str], rows: Rows, ratios: l
     if known is None or not known.exists():
         return rows, ratios
     before = json.loads(known.read_text(encoding="utf-8"))
+    now = {(r["part"], r["what"]) for r in rows}
     others = [r for r in before["rows"] if r["part"] in PARTS and r["part"] not in chosen and "commit" in r]
-    named = {str(r["part"]) for r in others}
+    others = [r for r in others if (r["part"], r["what"]) not in now]
+    named = {str(r["part"]) for r in others} - {"simulation"}
     kept = [_ratio(r) for r in before["ratios"] if r["name"].partition(": ")[0] in named]
     order = list(PARTS)
     return (
