@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import windrow
-from windrow.errors import StateError
+from windrow.errors import StateError, WindrowError
 from windrow.store.store import Store
 from windrow.testing import assert_same, oracle
 
@@ -159,3 +159,10 @@ def test_a_home_grows_on_spark(spark: Any, tmp_path: Path) -> None:
     streams = {n: pa.concat_tables([rows(7, step)[n] for step in range(6)]) for n in ("s", "t")}
     for name, want in oracle(STREAMS + SHARED, streams, {}, until=frontier).items():
         assert_same(pa.concat_tables(parts[name]), want)
+
+
+def test_a_number_below_one_is_refused(tmp_path: Path) -> None:
+    """Before a home is made."""
+    with pytest.raises(WindrowError, match="partitions is 0"):
+        windrow.Engine(runtime="local", home=tmp_path / "home", partitions=0)
+    assert not (tmp_path / "home").exists()

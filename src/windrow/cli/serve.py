@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     made = None if options.token_file else make_token()
     tokens = Tokens({made: Right.ADMIN}) if made else read_tokens(options.token_file)
     script = read_script(options.file) if options.file else ""
-    with Engine(options.runtime, home=options.home) as engine:
+    with Engine(options.runtime, home=options.home, partitions=options.partitions) as engine:
         declare(engine, script)
         server = Server(engine, tokens, Address(options.host, options.port, options.certificate, options.key))
         engine.start()
@@ -49,6 +49,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="windrow serve", description=__doc__, allow_abbrev=False)
     parser.add_argument("file", metavar="SCRIPT", nargs="?", help="CQL to begin with; what the home has is left alone")
     parser.add_argument("--home", metavar="DIR", help="where state is kept (default: nothing survives)")
+    parser.add_argument(
+        "--partitions",
+        type=int,
+        metavar="N",
+        help="spread state over so many, moving what the home has (default: as is)",
+    )
     parser.add_argument("--runtime", choices=RUNTIMES, default="spark", help="default: spark; local needs no Java")
     parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
     parser.add_argument("--port", type=int, default=8765, help="default: 8765; 0 takes any that is free")

@@ -65,11 +65,14 @@ class Engine:
     ) -> None:
         """Open an engine; with a `home` it goes on where the last one stopped.
 
+        `partitions`: over how many state is spread; what a home has over another number is moved.
         `schedule`: how queries with SLIDE AT MOST are put in order when ticks are longer than `tick_budget`.
         `ahead`: how far ahead of its stream and of the wall a row may be, for streams that do not say AHEAD.
         `allow`: options of sources that change what they read, which are refused otherwise: cleanSource.
         `max_rows`: that a query may answer with in one tick, on each partition; one that would have more stops.
         """
+        if partitions is not None and partitions < 1:
+            raise WindrowError(f"partitions is {partitions}", hint="give a number from 1 on, or none")
         self._without, self._strategy = frozenset(without), strategy
         self._declaring = threading.RLock()  # a change is bound against the catalog that it is made to
         self.catalog = Catalog(functions=registered())
