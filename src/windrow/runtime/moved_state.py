@@ -32,8 +32,8 @@ from windrow.operators.cell_aggregate import CELL, CellAggregate
 from windrow.operators.elements import INF, Elements, Int64s, concat_arrays, one
 from windrow.operators.history import EXP, MOST, SEQ, TS, HistoryOperator
 from windrow.operators.join import JoinOperator
+from windrow.operators.open_sessions import SESSION
 from windrow.operators.protocol import Operator, State
-from windrow.operators.session import SESSION
 from windrow.operators.state.run import Run, ints
 from windrow.runtime.exchange import is_heavy, partition_of
 from windrow.runtime.grid import GridPlacement
