@@ -34,6 +34,7 @@ QUESTIONS = {
     "one key": PASS.format("1 DAY", " WHERE sym = 17"),
     "last minute": PASS.format("1 MINUTE", ""),
 }
+COVERED = "full pass, a query has partials"
 Row = Mapping[str, Any]
 
 
@@ -74,7 +75,7 @@ def covered(history: History, repeat: int, clock: str) -> list[Row]:
     """The full pass again, while a query runs that has partials of nearly all of its window."""
     history.engine.execute(f"CREATE QUERY sums AS {PASS.format('1 DAY SLIDE 1 MINUTE', '')}")
     history.push(2_000)
-    found = questions(history, repeat, clock, {"full pass, a query has partials": QUESTIONS["full pass"]})
+    found = questions(history, repeat, clock, {COVERED: QUESTIONS["full pass"]})
     history.engine.execute("DROP QUERY sums")
     return found
 
