@@ -176,14 +176,14 @@ def test_archive_measures_every_technique(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_reading_compares_questions_with_a_full_pass(tmp_path: Path) -> None:
-    """A row for each question and level; a key, the last minute and who has partials read less than a full pass."""
+    """A row for each question and level; a key and the last minute read less than a full pass."""
     reading.main(["--quick", "--rows", "60000", "--rounds", "1", "--out", str(tmp_path)])
     rows = [r for r in document(tmp_path / "reading.json")["rows"] if r["part"] == "questions"]
     assert {(r["question"], r["isolation"]) for r in rows} == {
         (q, i) for q in (*reading.QUESTIONS, reading.COVERED) for i in ("snapshot", "latest")
     }
     read = {r["question"]: r["read_mb"] for r in rows}
-    assert max(read[q] for q in ("one key", "last minute", reading.COVERED)) < read["full pass"]
+    assert read["one key"] < read["full pass"] > read["last minute"]
 
 
 def test_many_runs_every_shape_asked_for(tmp_path: Path) -> None:

@@ -283,7 +283,8 @@ class Parts:
     # running queries
 
     def _covering(self, state: StateReader, runs: Sequence[Run]) -> tuple[CoveringFamily, Covering] | None:
-        """The running query whose partials have most of the window, if they are fewer than its rows."""
+        """The running query whose partials have most of the window, if that leaves less to look at: partials, and the
+        runs that the window's ends lie in, instead of all runs of the window."""
         asked = self.question.planned.asked
         if asked is None or state.frontier == BEGINNING:
             return None
@@ -292,9 +293,9 @@ class Parts:
             return None
         family, covering = found
         mine = tuple(r for slot, held in state.slots(family) if slot == covering.slot for r in held)
-        oldest = state.frontier - self.wish.size
-        rows = sum(r.table.num_rows for r in runs if span_of(r)[1] > oldest)
-        if sum(r.table.num_rows for r in mine) > rows:
+        oldest, last = state.frontier - self.wish.size, state.frontier
+        ends = _rows_within(runs, oldest, covering.low) + _rows_within(runs, covering.high, last)
+        if sum(r.table.num_rows for r in mine) + ends > _rows_within(runs, oldest, last):
             return None
         return CoveringFamily(covering.entry.member.name, mine), covering
 
@@ -369,6 +370,12 @@ def _kinds(runs: Sequence[Run]) -> dict[str, int]:
         found[run.uid] = ENDING if i >= len(runs) - 2 else STAYING if full else YOUNG
         full += run.table.num_rows >= history.MOST // 2
     return found
+
+
+def _rows_within(runs: Sequence[Run], after: int, upto: int) -> int:
+    """The rows of runs that have some of a stretch of time."""
+    spans = ((r, *span_of(r)) for r in runs if upto > after)
+    return sum(r.table.num_rows for r, first, last in spans if last > after and first <= upto)
 
 
 def _pieces(runs: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
