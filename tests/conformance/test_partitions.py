@@ -16,7 +16,7 @@ from windrow.store.store import Store
 from windrow.testing import assert_same, oracle, seeded_case
 from windrow.testing.strategies import Case
 
-CASES, GROUPS = 144, 12
+CASES, GROUPS = 96, 12
 
 
 def restarted(replay, store, partitions, strategy):

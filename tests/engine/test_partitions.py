@@ -11,6 +11,7 @@ import pytest
 
 import windrow
 from windrow.errors import StateError, WindrowError
+from windrow.runtime import moved_state
 from windrow.store.store import Store
 from windrow.testing import assert_same, oracle
 
@@ -159,6 +160,18 @@ def test_a_home_grows_on_spark(spark: Any, tmp_path: Path) -> None:
     streams = {n: pa.concat_tables([rows(7, step)[n] for step in range(6)]) for n in ("s", "t")}
     for name, want in oracle(STREAMS + SHARED, streams, {}, until=frontier).items():
         assert_same(pa.concat_tables(parts[name]), want)
+
+
+def test_what_cannot_be_moved_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has happened, and the home opens with its own number."""
+    lived(tmp_path, [2], 1, "CREATE QUERY g AS SELECT k, COUNT(*) AS n FROM s [RANGE 9] GROUP BY k;")
+    with monkeypatch.context() as patch:
+        patch.setattr(moved_state, "_has", lambda table, column: False)
+        with pytest.raises(StateError, match='query "g" cannot be moved to 3 partitions') as raised:
+            windrow.Engine(runtime="local", home=tmp_path, partitions=3)
+        assert "it keeps its own" in str(raised.value)
+    with windrow.Engine(runtime="local", home=tmp_path) as engine:
+        assert engine.status()["partitions"] == 2
 
 
 def test_a_number_below_one_is_refused(tmp_path: Path) -> None:

@@ -116,9 +116,13 @@ def _has(table: pa.Table, column: str) -> bool:
     return column in table.column_names or f"key|{column}" in table.column_names
 
 
+class NotMovedError(StateError):
+    """State that does not say where it belongs."""
+
+
 def _column(table: pa.Table, column: str) -> pa.Array:
     if not _has(table, column):
-        raise StateError(f"state without the column {column}, by which it lies", hint="this is a fault in windrow")
+        raise NotMovedError(f"it lies by the column {column}, which it does not have")
     return one(table.column(column if column in table.column_names else f"key|{column}"))
 
 

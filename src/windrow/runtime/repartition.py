@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from windrow.errors import StateError
 from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run
 from windrow.runtime.family_programs import FamilyProgram, JoinProgram
-from windrow.runtime.moved_state import Spread, moved, moved_rows, together
+from windrow.runtime.moved_state import NotMovedError, Spread, moved, moved_rows, together
 from windrow.runtime.partitioning import follow_columns
 from windrow.runtime.placement import ONE, How, Partitioning
 from windrow.runtime.program import Deployment, Functions, QueryProgram
@@ -48,7 +49,14 @@ def repartitioned(
     """
     work = _Repartitioning(manifest, runs, partitions, frozenset(gathered), deployment.functions)
     for name, query in deployment.queries.items():
-        work.query(name, query)
+        try:
+            work.query(name, query)
+        except NotMovedError as error:
+            raise StateError(
+                f'the state of query "{query.plan.name}" cannot be moved to {partitions} partitions',
+                detail=f"{error.primary}; nothing has been changed",
+                hint="open the home without a number of partitions: it keeps its own",
+            ) from error
     for name, family in deployment.families.items():
         work.family(name, family)
     for name, join in deployment.joins.items():
