@@ -202,7 +202,9 @@ def _beside(directory: Path | None, chosen: Sequence[str], rows: Rows, ratios: l
         return rows, ratios
     before = json.loads(known.read_text(encoding="utf-8"))
     now = {(r["part"], r["what"]) for r in rows}
-    others = [r for r in before["rows"] if r["part"] in PARTS and r["part"] not in chosen and "commit" in r]
+    others = [
+        {"commit": before["commit"], **r} for r in before["rows"] if r["part"] in PARTS and r["part"] not in chosen
+    ]
     others = [r for r in others if (r["part"], r["what"]) not in now]
     named = {str(r["part"]) for r in others} - {"simulation"}
     kept = [_ratio(r) for r in before["ratios"] if r["name"].partition(": ")[0] in named]
