@@ -298,8 +298,11 @@ costs = st.fixed_dictionaries({g: st.builds(RunCost, st.floats(0, 1), st.floats(
 
 
 def deadline(query: Deadline) -> int:
-    """The first multiple that has not been evaluated, of a clock that starts at 0."""
-    return 0 if query.done is None else (query.done // query.period + 1) * query.period
+    """The first multiple that is not done, of a clock that starts at 0; the one that `done` is nearest to is."""
+    if query.done is None:
+        return 0
+    before, beyond = divmod(query.done, query.period)
+    return (before + (1 if 2 * beyond <= query.period else 2)) * query.period
 
 
 @given(queries, costs, st.integers(0, 60), st.integers(0, 60), st.one_of(st.none(), st.floats(0, 5)), JOINTS)
