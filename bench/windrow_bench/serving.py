@@ -24,6 +24,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+PERIOD = 0.5
+"""Seconds between two ticks."""
+
 ASKED = "SELECT symbol, COUNT(*) AS n FROM trade [RANGE 5 SECONDS] GROUP BY symbol"
 
 
@@ -88,10 +91,11 @@ def _thread() -> tuple[float, int, int]:
 def _feed(engine: Any, rate: int, stop: threading.Event, ticks: list[TickTime]) -> None:
     from windrow.cli.trades import trades
 
-    made = time.time_ns() // 1000
-    while not stop.wait(0.5):
-        begin, made = made, time.time_ns() // 1000
-        rows = trades(max(1, round(rate * (made - begin) / 1e6)), begin, made, seed=begin)
+    made, due = time.time_ns() // 1000, time.monotonic()
+    while not stop.wait(max(0.0, due - time.monotonic())):
+        due += PERIOD
+        begin, made = made, made + int(PERIOD * 1e6)  # every tick has the same work, however late it is
+        rows = trades(round(rate * PERIOD), begin, made, seed=begin)
         before = _thread()
         engine.push("trade", rows)
         ticks.append(TickTime(*((b - a) / 1e6 for a, b in zip(before, _thread(), strict=True))))
@@ -104,9 +108,9 @@ def _phase(engine: Any, ticks: list[TickTime], options: argparse.Namespace, wher
         command = [sys.executable, "-m", "windrow_bench.serving", *words, "--load", where]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         time.sleep(2)
-    first = len(ticks)
+    first, spent = len(ticks), time.process_time()
     time.sleep(options.seconds)
-    found: dict[str, Any] = {"loaded": loaded, "ticks": ticks[first:]}
+    found: dict[str, Any] = {"loaded": loaded, "ticks": ticks[first:], "cpu": time.process_time() - spent}
     if process is not None:
         told = json.loads(process.communicate(timeout=120)[0])
         ended = {t["tick"]: t["ended"] for t in engine.ticks()}
@@ -126,6 +130,8 @@ def _summary(options: argparse.Namespace, phases: list[dict[str, Any]]) -> dict[
         "ask_ms": {"median": round(statistics.median(asks), 1), "p99": round(asks[int(0.99 * (len(asks) - 1))], 1)},
         "tick_ms_alone": alone,
         "tick_ms_loaded": loaded,
+        "cores_alone": _cores(options, [p for p in phases if not p["loaded"]]),
+        "cores_loaded": _cores(options, [p for p in phases if p["loaded"]]),
         "slower": round(loaded["own"] / alone["own"] - 1, 3),
         "slower_by_the_clock": round(loaded["wall"] / alone["wall"] - 1, 3),
         "events": len(arrivals),
@@ -135,6 +141,11 @@ def _summary(options: argparse.Namespace, phases: list[dict[str, Any]]) -> dict[
             "most": round(arrivals[-1], 1),
         },
     }
+
+
+def _cores(options: argparse.Namespace, phases: list[dict[str, Any]]) -> float:
+    """Of how many cores the process of the engine and the server has used."""
+    return round(sum(p["cpu"] for p in phases) / (len(phases) * options.seconds), 3)
 
 
 def _ticks(found: list[TickTime]) -> dict[str, float]:

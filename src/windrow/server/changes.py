@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 
@@ -43,6 +44,7 @@ class ChangeStreams:
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ticked = asyncio.Event()
+        self._pulse: asyncio.TimerHandle | None = None
         self._written: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._mark = engine.runtime.store.identity[:8]
         self._end = engine.on_tick(lambda _: self.wake())
@@ -65,8 +67,13 @@ class ChangeStreams:
             loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:
+        """Let everybody look now, and again after `LOOK` seconds: one timer for all of them."""
         self._ticked.set()
         self._ticked = asyncio.Event()
+        if self._pulse is not None:
+            self._pulse.cancel()
+        assert self._loop is not None
+        self._pulse = self._loop.call_later(LOOK, self._look) if self.readers else None
 
     def place(self, last_event_id: str | None) -> int | None:
         """The tick that a Last-Event-ID names; one of another life is before all ticks of this one."""
@@ -79,6 +86,8 @@ class ChangeStreams:
         """The events for one reader, who has everything up to tick `after` (None: begins now)."""
         self._loop = asyncio.get_running_loop()
         self.readers += 1
+        if self._pulse is None:
+            self._look()
         try:
             async for text in self._events(self._engine[name], after):
                 yield text
@@ -86,7 +95,7 @@ class ChangeStreams:
             self.readers -= 1
 
     async def _events(self, query: Query, after: int | None) -> AsyncIterator[bytes]:
-        plan, quiet = query.plan, 0.0
+        plan, beat = query.plan, time.monotonic() + BEAT
         place = self._engine.runtime.ticker.manifest.tick if after is None else after
         if query.changes(place) is not None:
             shown = self._engine.runtime.declared.outlets[plan.name.lower()].recent.schema
@@ -99,14 +108,11 @@ class ChangeStreams:
                 continue
             for tick, table in entries:
                 yield await self._change(tick, table)
-                place, quiet = tick, 0.0
+                place, beat = tick, time.monotonic() + BEAT
             if not entries:
-                try:
-                    await asyncio.wait_for(ticked.wait(), LOOK)
-                except TimeoutError:
-                    quiet += LOOK
-                if quiet >= BEAT:
-                    quiet = 0.0
+                await ticked.wait()
+                if time.monotonic() >= beat:
+                    beat = time.monotonic() + BEAT
                     yield b": still here\n\n"
         if not self._stopping:
             yield self.event("end", "{}", place)
