@@ -161,3 +161,11 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert found["Java, for runtime spark"]["state"] == "missing" and found["Java, for runtime spark"]["todo"]
     assert main(["doctor"]) == 0
     assert "extra serve" in capsys.readouterr().out
+
+
+def test_archives_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The shell lists archives, and the columns of one."""
+    archive = "CREATE ARCHIVE kept AS SELECT auction FROM bid [RANGE 10] KEY auction EVERY 5"
+    assert main(["sql", "-c", f"{SCRIPT}\n{archive};\n\\d\n\\d kept"]) == 0
+    out = capsys.readouterr().out
+    assert "archives: kept" in out and "archive kept (auction)" in out

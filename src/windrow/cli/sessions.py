@@ -70,6 +70,7 @@ class EngineSession:
             "streams": {s.name: list(s.columns) for s in catalog.streams.values()},
             "tables": {t.name: list(t.columns) for t in catalog.tables.values()},
             "views": {v.name: list(v.columns) for v in catalog.views.values()},
+            "archives": {a.name: list(a.columns) for a in catalog.archives.values()},
             "queries": {q.name: [name for name, _ in q.output] for q in catalog.queries.values()},
         }
 
@@ -149,7 +150,7 @@ class ServerSession:
         return self._table("/api/ask", {"query": query})
 
     def names(self) -> dict[str, Names]:
-        found = {k: self._get(f"/api/{k}") for k in ("streams", "tables", "views")}
+        found = {k: self._get(f"/api/{k}") for k in ("streams", "tables", "views", "archives")}
         names = {k: {one["name"]: [c["name"] for c in one["columns"]] for one in v} for k, v in found.items()}
         return names | {"queries": {q["name"]: [] for q in self._get("/api/queries")}}
 
