@@ -91,15 +91,18 @@ def _bitmap(count, base, size):  # pragma: no cover - compiled
 
 
 @njit(cache=True)
-def _more(array):  # pragma: no cover - compiled
-    grown = np.empty((2 * len(array), array.shape[1]), array.dtype)
-    grown[: len(array)] = array
+def _with_room(log, length):  # pragma: no cover - compiled
+    """The log, or a longer one with the same rows."""
+    if length <= len(log):
+        return log
+    grown = np.empty((max(length, 2 * len(log)), log.shape[1]), log.dtype)
+    grown[: len(log)] = log
     return grown
 
 
 @njit(cache=True)
-def _most_alive(begins, events, delta, start):  # pragma: no cover - compiled
-    """How many rows a partition may have at most."""
+def _most_shown(begins, events, delta, start, limit, kind):  # pragma: no cover - compiled
+    """How many rows of a partition are shown at most."""
     most = 1
     for g in range(len(begins) - 1):
         rows = 0
@@ -107,7 +110,7 @@ def _most_alive(begins, events, delta, start):  # pragma: no cover - compiled
             rows += max(start[c], 0)
         for e in range(events[g], events[g + 1]):
             rows += delta[e] > 0
-        most = max(most, rows)
+        most = max(most, min(rows, limit) if kind == ROW_NUMBER else rows)
     return most
 
 
@@ -227,7 +230,7 @@ def follow(
     `events[g]..events[g + 1]` in time: `delta` rows of class `which` at `time`. The first rows are walked anew at each
     instant that touches them, but where ranks are not told and one row comes or goes, which moves none of the others.
     """
-    room = _most_alive(begins, events, delta, start)
+    room = _most_shown(begins, events, delta, start, limit, kind)
     shown, other = np.empty((room, 3), np.int64), np.empty((room, 3), np.int64)
     log, told = np.empty((1024, 4), np.int64), 0
     count, by_one = start.copy(), kind == ROW_NUMBER and offset == 0 and limit > 0 and not ranked
@@ -248,10 +251,8 @@ def follow(
                 e += 1
             if not touches:
                 continue
-            while len(log) < told + 2 * room:
-                log = _more(log)
             if by_one and e == first + 1:
-                p = which[first] - base
+                p, log = which[first] - base, _with_room(log, told + 2)
                 if delta[first] > 0:
                     n, told = _enter(shown, n, limit, p, base, now, log, told)
                 else:
@@ -260,6 +261,7 @@ def follow(
                 continue
             shown, other, old_n = other, shown, n
             n, full, last = _walk(words, above, size, base, count, peers, limit, offset, kind, shown)
+            log = _with_room(log, told + old_n + n)
             told = _compare(other, old_n, shown, n, base, now, ranked, log, told)
     return log[:told]
 
