@@ -13,9 +13,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from windrow.operators.aggregates.vectors import raw
 from windrow.operators.changes import cancel
-from windrow.operators.elements import Elements, Int64s
+from windrow.operators.elements import INF, Elements, Int64s
 from windrow.operators.protocol import Stateless
 from windrow.operators.terms import QUERIES, QUERY, QUERY_TYPE, Router
 
@@ -26,6 +28,25 @@ def by_number(queries: Int64s) -> Int64s:
     return np.argsort(small, kind="stable")  # 16 bits are sorted by counting
 
 
+def _tested(router: Router, rows: Elements) -> dict[str, pa.Array]:
+    """The columns that a router tests."""
+    found = {c: rows.columns[c] for c in router.reads if c not in router.ages}
+    return found | {age: pa.array(rows.ts - raw(rows.columns[c])) for age, c in router.ages.items()}
+
+
+def _lived(made: Elements, of: Elements, at: Int64s, router: Router, kind: Int64s) -> Elements:
+    """Elements for as long as the classes of queries see them; `at`: which ones of `of` they are."""
+    lives = router.lives
+    assert lives is not None
+    ts, exp = np.maximum(made.ts, lives.start[kind]), made.exp
+    for column, sizes in lives.sizes.items():
+        since, size = raw(of.columns[column])[at], sizes[kind]
+        exp = np.minimum(exp, np.where(size > INF - np.maximum(since, 0), INF, since + size))
+    made = made.with_lifetimes(ts, exp)
+    there = ts < exp
+    return made if there.all() else made.filter(there)
+
+
 class AdmitOperator(Stateless):
     """Keep the elements that some query wants."""
 
@@ -34,16 +55,22 @@ class AdmitOperator(Stateless):
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (rows,) = inputs
-        if not len(rows):
-            return rows
-        return rows.filter(self.router.wanted({c: rows.columns[c] for c in self.router.reads}, len(rows)))
+        return rows.filter(self.router.wanted(_tested(self.router, rows), len(rows))) if len(rows) else rows
+
+
+class StampOperator(Stateless):
+    """Say in a column since when an element is there."""
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        return rows.with_columns({**rows.columns, self.column: pa.array(rows.ts)})
 
 
 class RouteSets(Stateless):
-    """Each element once, with the set of all queries that want it in the column `QUERIES`.
-
-    A query whose clock begins late has what began before it from then on: such elements come apart.
-    """
+    """Each element once for all queries that see it equally long, with the set of these in the column `QUERIES`."""
 
     def __init__(self, router: Router, keep: Sequence[str]) -> None:
         self.router, self.keep = router, tuple(keep)
@@ -52,20 +79,18 @@ class RouteSets(Stateless):
         (rows,) = inputs
         if (rows.sign < 0).any():
             rows = cancel(rows)
-        at, sets, starts = self.router.sets({c: rows.columns[c] for c in self.router.reads}, len(rows))
+        at, sets, kind = self.router.sets(_tested(self.router, rows), len(rows))
         made = rows.with_columns({c: rows.columns[c] for c in self.keep}).take(at)
         made = made.with_columns({**made.columns, QUERIES: sets})
-        if starts is None or (made.ts >= starts).all():
-            return made
-        made = made.with_lifetimes(np.maximum(made.ts, starts), made.exp)
-        return made.filter(made.ts < made.exp)
+        return made if kind is None else _lived(made, rows, at, self.router, kind)
 
 
 class RouteOperator(Stateless):
     """Each element once for every query that wants it, whose number is in the column `QUERY`.
 
-    What began before a query's clock began appears when that begins, if it is still there then. `log`: the input is a
-    consolidated change log, and so is each query's part of the output, though rows may differ in columns that it drops.
+    What began before a query's clock began appears when that begins, if it is still there then; what a query does not
+    show is null. `log`: the input is a consolidated change log, and so is each query's part of the output, though rows
+    may differ in columns that it drops.
     """
 
     def __init__(self, router: Router, keep: Sequence[str], *, log: bool = False) -> None:
@@ -78,16 +103,18 @@ class RouteOperator(Stateless):
         kept = {c: rows.columns[c] for c in self.keep}
         if not len(rows):
             return rows.with_columns({**kept, QUERY: pa.array([], QUERY_TYPE)})
-        at, query = self.router.pairs({c: rows.columns[c] for c in self.router.reads}, len(rows))
+        at, query = self.router.pairs(_tested(self.router, rows), len(rows))
         if self.log:  # whoever takes answers apart finds them in order
             order = by_number(query)
             at, query = at[order], query[order]
         made = rows.with_columns(kept).take(at)
-        made = made.with_columns({**made.columns, QUERY: pa.array(query.astype(np.int32))})
+        whole, columns = len(kept) == len(rows.columns), dict(made.columns)
+        for name, column in made.columns.items():
+            shows = self.router.lists(name)
+            if shows is not None:
+                columns[name] = pc.if_else(pa.array(shows[query]), column, pa.scalar(None, column.type))
+                whole = False
+        made = made.with_columns({**columns, QUERY: pa.array(query.astype(np.int32))})
         if self.log:
-            return made if len(kept) == len(rows.columns) else cancel(made)
-        starts = self.router.starts(query)
-        if starts is None or (made.ts >= starts).all():
-            return made
-        made = made.with_lifetimes(np.maximum(made.ts, starts), made.exp)
-        return made.filter(made.ts < made.exp)
+            return made if whole else cancel(made)
+        return made if self.router.lives is None else _lived(made, rows, at, self.router, self.router.classes(query))

@@ -21,32 +21,59 @@ QUERIES = "queries'"
 QUERIES_TYPE = pa.dictionary(pa.int32(), pa.binary())
 
 
+START = "start'"
+"""Columns that say when a row came into a window begin so."""
+
+
+@dataclass(frozen=True)
+class Lives:
+    """From when on and how long queries see rows, by class of queries that are alike in that.
+
+    `start`: the instant at which their clock begins. `sizes`: by the column that says when a row came into a window,
+    how long it is there.
+    """
+
+    start: NDArray[np.int64]
+    sizes: Mapping[str, NDArray[np.int64]]
+
+
 class Router(Protocol):
-    """Knows which queries want a row."""
+    """Knows which queries want a row, and how long.
+
+    `lives`: None if all see rows for as long as they live.
+    """
 
     reads: tuple[str, ...]
+    lives: Lives | None
+
+    @property
+    def ages(self) -> Mapping[str, str]:
+        """Tested columns that are ages, and the columns that say since when."""
 
     @property
     def queries(self) -> Collection[int]:
         """The numbers of all queries."""
 
-    def sets(
-        self, columns: Mapping[str, pa.Array], rows: int
-    ) -> tuple[NDArray[np.int64], pa.DictionaryArray, NDArray[np.int64] | None]:
-        """(row, set of queries) for all rows that somebody wants, a query in one set of a row at most; and before which
-        instant those of the set show nothing."""
-
-    def bounds(self, column: str) -> Mapping[int, tuple[float, float]]:
-        """By query: the least and the greatest value of a number that it may want; all others want any."""
+    def classes(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The classes of queries, if they have `lives`."""
 
     def pairs(self, columns: Mapping[str, pa.Array], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(row, query) for all that want it, in the order of rows."""
 
+    def sets(
+        self, columns: Mapping[str, pa.Array], rows: int
+    ) -> tuple[NDArray[np.int64], pa.DictionaryArray, NDArray[np.int64] | None]:
+        """(row, set of queries of one class) for all rows that somebody wants, a query in one set of a row at most; and
+        the class."""
+
     def wanted(self, columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:
         """Whether any query wants a row."""
 
-    def starts(self, queries: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Before which instant each of these queries shows nothing; None: they show all."""
+    def bounds(self, column: str) -> Mapping[int, tuple[float, float]]:
+        """By query: the least and the greatest value of a number that it may want; all others want any."""
+
+    def lists(self, column: str) -> NDArray[np.bool_] | None:
+        """By query: whether it shows a column; None: all do."""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ from windrow.plan.nodes import (
     Scan,
     Semi,
     Session,
+    Stamp,
     StarJoin,
     StreamOp,
     TableScan,
@@ -164,7 +165,7 @@ class _Model:
             case Filter(predicate=predicate):
                 share = selectivity(predicate, inputs[0].values, self.statistics)
                 return inputs[0].scaled(share), 0.0, inputs[0].flow
-            case Admit() | Route():
+            case Admit() | Route() | Stamp():
                 return inputs[0], 0.0, inputs[0].flow
             case Project(outputs=outputs):
                 copies = all(e.column is not None for _, e in outputs)

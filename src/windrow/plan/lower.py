@@ -28,7 +28,7 @@ from windrow.operators.linear import (
 )
 from windrow.operators.materialize import Materialize
 from windrow.operators.quantise import QuantiseOperator
-from windrow.operators.route import AdmitOperator, RouteOperator
+from windrow.operators.route import AdmitOperator, RouteOperator, StampOperator
 from windrow.operators.sample import Instants, Moments, RepeatPeriods, Restore, Sample, Snapshots
 from windrow.operators.state.pending import Fifo
 from windrow.operators.terms import QUERY, QUERY_TYPE
@@ -123,6 +123,8 @@ class _Nodes(PlanLowering):
                 step = self.unary(RouteOperator(node.router, node.keep), node)
                 wanted_answers(self, node)
                 return step
+            case n.Stamp():
+                return self.unary(StampOperator(node.column), node)
             case n.Project():
                 return self.unary(ProjectOperator([(name, formula(e)) for name, e in node.outputs]), node)
             case n.Call():

@@ -47,6 +47,7 @@ from windrow.plan.nodes import (
     Scan,
     Semi,
     Session,
+    Stamp,
     StarJoin,
     StreamOp,
     TableScan,
@@ -130,7 +131,9 @@ def _rule(node: Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
             return Lifetimes(Pattern.WEAKEST, 1)
         case WindowBounds(period=period):
             return Lifetimes(Pattern.WEAKEST, period)
-        case Filter() | Project() | Call() | Unnest() | Admit() | Route():
+        case Route(router=router) if router.lives is not None and router.lives.sizes:
+            return STRICT if inputs[0].pattern is Pattern.STRICT else WEAK
+        case Filter() | Project() | Call() | Unnest() | Admit() | Route() | Stamp():
             return inputs[0]
         case Union():
             return _union(inputs)

@@ -20,7 +20,7 @@ def dates(node: n.Node) -> frozenset[str] | None:
             return None if node.retroactive else frozenset()  # its rows bound no lifetime
         case n.Window():
             return dates(node.input) if node.spec.kind is not n.WindowKind.ROWS else None
-        case n.Filter() | n.Admit() | n.Quantise() | n.Call() | n.Unnest():
+        case n.Filter() | n.Admit() | n.Stamp() | n.Quantise() | n.Call() | n.Unnest():
             return dates(node.input)
         case n.Session():
             return frozenset((node.end,))
@@ -28,7 +28,8 @@ def dates(node: n.Node) -> frozenset[str] | None:
             return frozenset(name for name, _ in node.bounds[:1])
         case n.Route():
             below = dates(node.input)
-            return below if below is None or below <= {*node.keep} else None
+            own = {c for c in node.keep if node.router.lists(c) is None}  # that every query shows
+            return below if below is None or below <= own else None
         case n.Project():
             return _renamed(dates(node.input), node)
         case n.AsofJoin(pad=True):  # a padded row begins when its partner has left, which the row does not say

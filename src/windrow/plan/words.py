@@ -31,6 +31,7 @@ from windrow.plan.nodes import (
     Scan,
     Semi,
     Session,
+    Stamp,
     StarJoin,
     TableScan,
     TopN,
@@ -66,6 +67,8 @@ def words(node: Node, unit: int = 1) -> tuple[str, str]:
             return "admit", str(router)
         case Route(router=router):
             return "route", str(router)
+        case Stamp():
+            return "stamp", "with the instant at which a row came"
         case Filter(predicate=predicate):
             return "filter", expression(predicate)
         case Project(outputs=outputs):

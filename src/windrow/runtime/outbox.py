@@ -12,7 +12,7 @@ and then it is given up; both are said.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windrow.errors import BindingError, StateError, WindrowError
@@ -33,6 +33,7 @@ class Outbox:
         """`tasks`: runs a function over values in tasks."""
         self._ticker, self._outlets, self._tasks = ticker, outlets, tasks
         self._given_up: dict[str, dict[str, str]] = {}  # by query and sink, why
+        self._served: set[str] = set()  # queries that have had sinks; what a tick walks
 
     # who is there
 
@@ -50,6 +51,7 @@ class Outbox:
             if query == key and tick > reached and not isinstance(sink, RelationSink):  # which is filled anew
                 made.add_kept(tick, self._kept(refs))
         outlet.sinks[name] = made
+        self._served.add(key)
         self._given_up.get(key, {}).pop(name, None)
         return made
 
@@ -77,9 +79,15 @@ class Outbox:
         attached = self._outlets[key].sinks
         return {n: r for n, r in self._ticker.manifest.sinks.get(key, {}).items() if n not in attached}
 
+    def _with_sinks(self) -> Iterator[tuple[str, Outlet]]:
+        """The queries that have sinks, or had them when the home was left."""
+        self._served &= self._outlets.keys()
+        for key in sorted(self._served | (self._ticker.manifest.sinks.keys() & self._outlets.keys())):
+            yield key, self._outlets[key]
+
     def report_missing(self) -> None:
         """Say which sinks are missing."""
-        for key, outlet in self._outlets.items():
+        for key, outlet in self._with_sinks():
             for name in self.missing(key):
                 LOG.warning(
                     'sink "%s" of query "%s" was attached before and is not now: its answers wait; '
@@ -92,7 +100,7 @@ class Outbox:
     def stopped(self) -> dict[str, WindrowError]:
         """Queries that must not go on because too much waits for one of their sinks."""
         found: dict[str, WindrowError] = {}
-        for key, outlet in self._outlets.items():
+        for key, outlet in self._with_sinks():
             sink = outlet.full if key in self._ticker.queries or self._runs(key) else None
             if sink is not None:
                 state = sink.delivery.status()
@@ -122,7 +130,7 @@ class Outbox:
     def reached(self, tick: int) -> dict[str, dict[str, int]]:
         """By query, the last tick before this one that each of its sinks has."""
         found: dict[str, dict[str, int]] = {}
-        for key, outlet in self._outlets.items():
+        for key, outlet in self._with_sinks():
             each = {}
             for name, sink in outlet.sinks.items():
                 first = sink.delivery.first_waiting

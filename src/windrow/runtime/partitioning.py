@@ -42,7 +42,7 @@ from windrow.operators.linear import (
 )
 from windrow.operators.materialize import Materialize
 from windrow.operators.quantise import QuantiseOperator
-from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets
+from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets, StampOperator
 from windrow.operators.sample import Moments, RepeatPeriods, Restore, Sample, Snapshots
 from windrow.operators.session import SessionAggregate, SessionWindow
 from windrow.operators.summary_aggregate import PeriodicSummary
@@ -60,6 +60,7 @@ STATELESS = (
     AdmitOperator,
     RouteOperator,
     RouteSets,
+    StampOperator,
     ProjectOperator,
     CallOperator,
     Bounds,

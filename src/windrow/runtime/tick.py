@@ -42,7 +42,7 @@ from windrow.runtime.messages import (
 from windrow.runtime.program import Program, QueryProgram
 from windrow.runtime.registered import TABLES, RegisteredQueries
 from windrow.runtime.table_versions import Versions, needed
-from windrow.sharing.plans.answers import ShownAnswer, parted
+from windrow.sharing.plans.answers import parted
 from windrow.sharing.query_group import Batch, Shown, gathered, tables
 from windrow.sources.protocol import Available
 from windrow.store.failpoints import reach
@@ -193,9 +193,10 @@ class Ticker(RegisteredQueries):
 
     def _runs(self) -> dict[tuple[str, int, int], RunsBySlot]:
         grouped: dict[tuple[str, int, int], dict[str, tuple[RunRef, ...]]] = {}
-        owners = self.queries.keys() | set(self.sharing.names.values()) | self.plans.plans.keys()
+        families = set(self.sharing.names.values())
         for (stage, partition, query, slot), refs in self.manifest.runs.items():
-            if query in owners and stage.isdecimal():  # tables and archives are not of any task
+            known = query in self.queries or query in families or query in self.plans.plans
+            if known and stage.isdecimal():  # tables and archives are not of any task
                 grouped.setdefault((query, int(stage), partition), {})[slot] = refs
         return dict(grouped)
 
@@ -257,13 +258,9 @@ class Ticker(RegisteredQueries):
 
     def _part(self, tick: Tick, name: str, rows: Elements) -> None:
         """Add the answers of queries that are one plan."""
-        shown = self._shown_answers(name)
-        for mine, table in parted(rows, shown):
+        for mine, table in parted(rows, self.plans.plans[name].shown):
             tick.answers[mine.name] = table
             tick.counters[f"answers.{mine.name.lower()}"] = table.num_rows
-
-    def _shown_answers(self, name: str) -> dict[int, ShownAnswer]:
-        return {number: ShownAnswer.of(m.form) for number, m in self.plans.plans[name].members.items()}
 
     def take_apart(self, tick: Tick) -> None:
         """Add the answers of queries that share to the others; those of instances of one template are one."""

@@ -1,4 +1,4 @@
-"""Random sets of continuous queries that differ in constants, spelling and select lists."""
+"""Random sets of continuous queries that differ in constants, windows, select lists and spelling."""
 
 from __future__ import annotations
 
@@ -26,11 +26,17 @@ FORMS = (
     "SELECT {e}l.a FROM S AS l{w} WHERE NOT EXISTS (SELECT 1 FROM T AS r{v} WHERE r.a = l.a AND r.b > {c}){f}",
     "SELECT {e}l.a, l.s FROM S AS l{w} WHERE l.{p} AND EXISTS (SELECT 1 FROM T AS r{v} WHERE r.a = l.a AND r.{p}){f}",
     "SELECT {e}l.a, p.v FROM S AS l{w}, P AS p WHERE l.a = p.k AND l.{p}{f}",
+    "SELECT {e}{a, x, s, a + 1 AS y} FROM S{w} WHERE {p}{f}",
+    "SELECT {e}{l.a, l.x, r.b, r.s AS z, l.x + r.x AS y} FROM S AS l{w}, T AS r{v} WHERE l.a = r.a AND r.{p}{f}",
+    "SELECT {e}{l.a, l.s, l.x} FROM S AS l{w} WHERE l.{p} AND NOT EXISTS (SELECT 1 FROM T AS r{v} WHERE r.a = l.a){f}",
+    "SELECT {e}{l.a, l.x, r.b, r.s AS z} FROM S AS l{w} LEFT JOIN T AS r{v} ON l.a = r.a WHERE l.{p}{f}",
+    "SELECT {e}{l.a, r.b, r.x} FROM S AS l{w} LEFT JOIN T AS r{v} ON l.a = r.a AND r.b > 0 WHERE l.{p}{f}",
 )
-"""Shapes of queries: `{p}` a condition on a column, `{c}` a constant, `{w}` and `{v}` windows of the whole set."""
+"""Shapes of queries: `{p}` a condition on a column, `{c}` a constant, `{w}` and `{v}` windows; `{a, b}` some."""
 
 CONDITIONS = ("a > {c}", "a = {c}", "x < {c}", "b <> {c}", "a IN ({c}, {c})", "s >= '{l}'", "s = '{l}'", "x IS NULL")
 WINDOWS = ("", " [RANGE 3]", " [RANGE 7]", " [NOW]", " [ROWS 3]", " [PARTITION BY a ROWS 2]")
+LENGTHS = (" [RANGE UNBOUNDED]", " [RANGE 2]", " [RANGE 3]", " [RANGE 7]", " [RANGE 12]", " [NOW]")
 
 
 PLAIN = pa.table({"k": [0, 1, 1, 2], "v": ["p", "q", "r", None], "w": [1.0] * 4, "since": [0] * 4, "til": [9] * 4})
@@ -46,19 +52,28 @@ def _written(r: random.Random, form: str, windows: tuple[str, str], emit: str) -
     text = form.replace("{w}", windows[0]).replace("{v}", windows[1])
     text = re.sub(r"\{p\}", lambda _: condition(r), text)
     text = re.sub(r"\{c\}", lambda _: str(r.choice([-1, 0, 1, 2])), text)
+    text = re.sub(r"\{([^}]+, [^}]+)\}", lambda m: _some(r, m.group(1).split(", ")), text)
     head, rest = text.split(" FROM ", 1)
     if emit:
         head = head.replace("{e}", emit, 1) + ")"
     return f"{head} FROM {rest}".replace("{e}", "").replace("{f}", "")
 
 
+def _some(r: random.Random, columns: list[str]) -> str:
+    """A select list."""
+    return ", ".join(r.sample(columns, r.randint(1, len(columns))))
+
+
 def set_of_queries(r: random.Random, count: int) -> dict[str, str]:
-    """Queries of a few shapes, several of each that differ in constants only."""
+    """Queries of a few shapes, several of each that differ in constants, and in some sets in windows."""
     found: dict[str, str] = {}
     while len(found) < count:
         form, emit = r.choice(FORMS), r.choice(["", "", "ISTREAM(", "DSTREAM("])
         windows = (r.choice(WINDOWS), r.choice(WINDOWS[:4]))
+        differ = r.random() < 0.5
         for _ in range(r.randint(2, 5)):
+            if differ:
+                windows = (r.choice(LENGTHS), r.choice((*LENGTHS, windows[1], windows[1])))
             found[f"q{len(found)}"] = _written(r, form, windows, emit)
     return found
 

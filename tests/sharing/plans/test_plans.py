@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import cProfile
+import json
+import pstats
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +14,8 @@ import pyarrow as pa
 import pytest
 
 import windrow
+from windrow.plan.expr import Expr, Ref
+from windrow.sharing.plans.shape import PlanShape
 from windrow.testing import assert_same, oracle
 
 Case = tuple[str, dict[str, str], dict[str, Any], dict[str, Any], int]
@@ -149,3 +154,92 @@ def test_aggregates_of_selections_are_kept_by_cell() -> None:
     assert [r["n"] for r in engine["q1"].snapshot().to_pylist()] == [3]
     assert [r["n"] for r in engine["q4"].snapshot().to_pylist()] == [1]  # not what came before it
     engine.stop()
+
+
+APART = {
+    "windows": [f"SELECT k, v FROM s [RANGE {5 + i}] WHERE v > 1" for i in range(3)],
+    "windows of a join": [f"SELECT a.k, b.v FROM s [RANGE {5 + i}] a, r [RANGE 4] b WHERE a.k = b.k" for i in range(3)],
+    "windows of groups": [f"SELECT k, count(*) AS n FROM s [RANGE {5 + i}] GROUP BY k" for i in range(3)],
+    "windows of distinct rows": [f"SELECT DISTINCT k FROM s [RANGE {5 + i}] WHERE v > {i}" for i in range(3)],
+    "windows before an absence": [
+        f"SELECT k FROM s [RANGE {5 + i}] a WHERE NOT EXISTS (SELECT 1 FROM r [RANGE 3] b WHERE b.k = a.k)"
+        for i in range(3)
+    ],
+    "select lists": [
+        f"SELECT {shown} FROM s [RANGE 5] a, r [RANGE 5] b WHERE a.k = b.k AND a.v > {i}"
+        for i, shown in enumerate(["a.k", "a.v AS x, b.v AS y", "b.v, a.k"])
+    ],
+    "outer joins": [
+        f"SELECT a.k, b.v FROM s [RANGE {5 + i}] a LEFT JOIN r [RANGE 5] b ON a.k = b.k WHERE a.v > {i}"
+        for i in range(3)
+    ],
+}
+
+
+@pytest.mark.parametrize("differ", APART)
+def test_what_may_differ(differ: str) -> None:
+    """Queries that differ so are one dataflow, and say so; one that is dropped leaves the others as they were."""
+    found = {}
+    for sharing in ("auto", "off"):
+        engine = windrow.Engine(runtime="local", sharing=sharing)
+        engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
+        engine.execute("CREATE STREAM r (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
+        for i, text in enumerate(APART[differ]):
+            engine.execute(f"CREATE QUERY q{i} AS {text}")
+        engine.start()
+        for ts in range(0, 20, 2):
+            engine.push("s", {"k": [ts % 3, 1], "v": [2, ts], "ts": [ts, ts]})
+            engine.push("r", {"k": [ts % 5], "v": [ts], "ts": [ts]})
+            if ts == 4 and sharing == "auto":
+                assert "sharing: one dataflow with q0, q2" in engine["q1"].explain()
+            if ts == 10:
+                engine.execute("DROP QUERY q2")
+        engine.advance(40)
+        for i in range(2):
+            found[sharing, i] = sorted(map(str, engine[f"q{i}"].results().to_pylist()))
+        engine.stop()
+    for i in range(2):
+        assert found["auto", i] == found["off", i]
+        assert found["auto", i]
+
+
+def calls(count: int, text: str) -> int:
+    """How many calls of functions a tick makes in which nobody answers."""
+    engine = windrow.Engine(runtime="local")
+    for stream in "sr":
+        engine.execute(f"CREATE STREAM {stream} (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
+    for i in range(count):
+        engine.execute(f"CREATE QUERY q{i} AS {text.format(100 + i, 5 + i % 4)}")
+    engine.start()
+
+    def push(ts: int) -> None:
+        for stream in "sr":
+            engine.push(stream, {"k": [1], "v": [5], "ts": [ts]})
+
+    for ts in range(4):
+        push(ts)
+    profile = cProfile.Profile()
+    profile.runcall(push, 10)
+    engine.stop()
+    return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, v FROM s [RANGE {1}] WHERE v > {0}",
+        "SELECT k, count(*) AS n FROM s [RANGE 5] WHERE v > {0} GROUP BY k",
+        "SELECT a.k, b.v FROM s [RANGE {1}] a, r [RANGE 5] b WHERE a.k = b.k AND a.v > {0}",
+    ],
+)
+def test_a_tick_does_not_grow_with_queries(text: str) -> None:
+    """Ten times as many queries that answer nothing make no call more."""
+    assert calls(80, text) <= calls(8, text) + 20
+
+
+def test_a_shape_is_written_and_read() -> None:
+    """What a plan's rows consist of is the same after a restart."""
+    schema = (("0.k", "k", pa.int64()), ("0.t", "t", pa.timestamp("us", "UTC")))
+    doubled = Expr(("(", Ref("0.k"), " * 2)"), pa.int64())
+    shape = PlanShape({"double": doubled}, (schema, ()), (frozenset({"0.t"}), frozenset()), frozenset({1}))
+    assert PlanShape.read(json.loads(json.dumps(shape.plain()))) == shape

@@ -25,7 +25,7 @@ from windrow.plan.nodes.groups import (
 from windrow.plan.nodes.joins import AsofJoin, Equality, Join, LeftJoin, Semi, Shedding, StarJoin
 from windrow.plan.nodes.node import Binary, Leaf, Node, Schema, Unary
 from windrow.plan.nodes.query import Append, Emit, Parting, QueryPlan, StreamOp, TickBudget
-from windrow.plan.nodes.rows import Admit, Call, Filter, Project, Route, Unnest
+from windrow.plan.nodes.rows import Admit, Call, Filter, Project, Route, Stamp, Unnest
 from windrow.plan.nodes.walks import routed_scans, scanned, walk
 from windrow.plan.nodes.windows import Quantise, Scan, Session, TableScan, Window, WindowBounds, WindowKind, WindowSpec
 
@@ -61,6 +61,7 @@ __all__ = [
     "Semi",
     "Session",
     "Shedding",
+    "Stamp",
     "StarJoin",
     "StreamOp",
     "TableScan",

@@ -43,6 +43,17 @@ class Route(Unary):
 
 
 @dataclass(frozen=True)
+class Stamp(Unary):
+    """Each row with the instant at which it came, in the column `column`: a window may be cut shorter further on."""
+
+    column: str = ""
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        return {**self.input.schema, self.column: pa.int64()}
+
+
+@dataclass(frozen=True)
 class Project(Unary):
     """Compute the output columns, each an expression over the input's."""
 

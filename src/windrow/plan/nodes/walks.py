@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from windrow.operators.terms import Router
 from windrow.plan.expr import Expr
 from windrow.plan.nodes.node import Node
-from windrow.plan.nodes.rows import Admit, Filter, Project, Route
+from windrow.plan.nodes.rows import Admit, Filter, Project, Route, Stamp
 from windrow.plan.nodes.windows import Scan, Window, WindowKind
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def routed_scans(node: Node, router: Router | None = None) -> Iterator[tuple[Sca
             yield from routed_scans(node.input, mine)
         case Scan() if router is not None:
             yield node, router
-        case Project() | Filter():
+        case Project() | Filter() | Stamp():
             yield from routed_scans(node.input, router)
         case Window(spec=spec) if spec.kind is not WindowKind.ROWS:
             yield from routed_scans(node.input, router)

@@ -1,27 +1,29 @@
-"""What a plan is but for names and conditions.
+"""What a plan is but for names, conditions, lengths of windows and the select list.
 
-Two queries can be one dataflow if they differ in names (aliases, names of columns, the order of conjuncts) and in
-conditions only. The canonical form of a plan has neither: columns are named by the place of their scan and by what is
-computed, and selections are taken out and lifted as far as they commute with what is above them. Where they stay is a
-slot; its conjuncts are kept beside the tree.
+Two queries can be one dataflow if they differ in names (aliases, names of columns, the order of conjuncts), conditions,
+lengths of windows by time and select lists only. The canonical form of a plan has none of these: columns are named by
+the place of their scan and by what is computed, and selections are taken out and lifted as far as they commute with
+what is above them. Where they stay is a slot; its conjuncts are kept beside the tree, and so are the lengths of the
+windows below it, since a row that is cut off after a join ends as if its window had been shorter.
 
-    SELECT x.k FROM s [RANGE 9] x, r [RANGE 9] y WHERE x.k = y.k AND x.v > 3
-    emit(slot 0(project[1.k](join[0.k = 1.k](window(scan r), window(scan s)))))     slot 0: (1.v > 3)
+    SELECT x.k FROM s [RANGE 9] x, r [RANGE 5] y WHERE x.k = y.k AND x.v > 3
+    emit(slot 0(join[0.k = 1.k](window(scan r), window(scan s))))     slot 0: (1.v > 3), windows 5 and 9; shown: 1.k
 
-A selection commutes with windows by time, projections, joins, and the left side of EXISTS. It stays below aggregates,
-DISTINCT, and on both sides of an EXISTS whose right side is selected from. Law: putting every slot's conjuncts back as
-a filter gives a plan with the answers of the one it came from.
+A selection and a window's length commute with windows by time, projections, joins, and the left side of EXISTS and of
+outer joins. They stay below aggregates, DISTINCT, and on both sides of an EXISTS whose right side is selected from.
+Law: putting every slot's conjuncts and lengths back gives a plan with the answers of the one it came from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from windrow.operators.aggregates.call import SUMMARISED
+from windrow.operators.elements import INF
 from windrow.operators.terms import QUERY
 from windrow.optimize.totality import total
 from windrow.plan import nodes as n
@@ -37,12 +39,14 @@ Names = dict[str, str]
 
 @dataclass(frozen=True)
 class Slot(n.Unary):
-    """Where a selection stands; `keep`: the columns that what is above it reads. `apart`: rows are told apart by query
-    below it already, if they are at all."""
+    """Where a selection stands; `keep`: the columns that what is above it reads (of the topmost: those that each query
+    shows). `apart`: rows are told apart by query below it already, if they are at all. `windows`: the numbers of those
+    whose lengths are told here."""
 
     number: int = 0
     keep: tuple[str, ...] = ()
     apart: bool = False
+    windows: tuple[int, ...] = ()
 
 
 Columns = tuple[tuple[str, str, pa.DataType], ...]
@@ -52,7 +56,9 @@ Columns = tuple[tuple[str, str, pa.DataType], ...]
 class Canonical:
     """A plan apart: the tree, what it selects by at each slot, what its scans read, and how its answer is shown.
 
-    Scans in the tree have no columns, and projections only those that are read above the next slot.
+    Scans in the tree have no columns, windows by time no length (`sizes`, by their numbers), and projections only those
+    columns that are read above the next slot. `shown`: what the answer is made of, over the columns below the
+    last slot.
     """
 
     plan: n.QueryPlan
@@ -60,6 +66,8 @@ class Canonical:
     slots: tuple[tuple[Expr, ...], ...]
     columns: tuple[Columns, ...]  # by scan
     output: tuple[tuple[str, str], ...]
+    sizes: tuple[int, ...] = ()
+    shown: tuple[tuple[str, Expr], ...] = ()
 
     @cached_property
     def conditions(self) -> tuple[Condition, ...]:
@@ -93,9 +101,12 @@ class Canonical:
         return all(_keeps_nothing(x) for s in first for x in n.walk(s))
 
     @cached_property
-    def fixed(self) -> tuple[frozenset[Expr], ...]:
-        """The conjuncts of all slots but the last."""
-        return tuple(frozenset(conjuncts) for conjuncts in self.slots[:-1])
+    def fixed(self) -> tuple[object, ...]:
+        """The conjuncts of all slots but the last, and the lengths of the windows below those."""
+        last = self.root.input
+        assert isinstance(last, Slot)
+        sizes = tuple(size for number, size in enumerate(self.sizes) if number not in last.windows)
+        return (*(frozenset(conjuncts) for conjuncts in self.slots[:-1]), sizes)
 
 
 def canonical(plan: n.QueryPlan) -> Canonical:
@@ -111,10 +122,17 @@ def canonical(plan: n.QueryPlan) -> Canonical:
         raise NotShared("it reads no stream")
     made = _Canonical()
     below, names, conjuncts = made.lift(root.input)
-    shown = tuple(dict.fromkeys(names[c] for c in root.input.schema))
-    tree = made.slot(below, conjuncts, shown)
+    shown = {names[c]: column(names[c], type_) for c, type_ in root.input.schema.items()}
+    if isinstance(below, n.Project):
+        computed = dict(below.outputs)
+        below, shown = below.input, {c: computed[c] for c in shown}
+        conjuncts = [e.substitute(computed) for e in conjuncts]
+    tree = made.slot(below, conjuncts, ())
     output = tuple((name, names[c]) for name, c in plan.output)
-    return Canonical(plan, replace(root, input=tree), tuple(made.slots), tuple(made.columns), output)
+    return Canonical(
+        plan, replace(root, input=tree), tuple(made.slots), tuple(made.columns), output, tuple(made.sizes),
+        tuple(sorted(shown.items(), key=lambda kv: kv[0])),
+    )  # fmt: skip
 
 
 @dataclass
@@ -122,13 +140,27 @@ class _Canonical:
     slots: list[tuple[Expr, ...]] = field(default_factory=list)
     columns: list[Columns] = field(default_factory=list)
     types: dict[str, pa.DataType] = field(default_factory=dict)  # of all columns there are
+    sizes: list[int] = field(default_factory=list)  # of windows, by number
+    specs: list[n.WindowSpec] = field(default_factory=list)
 
     def slot(self, node: n.Node, conjuncts: Sequence[Expr], keep: Sequence[str]) -> Slot:
         """Let a selection stand here."""
         if not all(total(e, self.types) for e in conjuncts):
             raise NotShared("a condition may raise")
         self.slots.append(tuple(conjuncts))
-        return Slot(node, len(self.slots) - 1, tuple(sorted(keep)), has_slot(node))
+        numbers = (number_of(x) for x in _in_block(node))
+        windows = tuple(sorted(w for w in numbers if w is not None))
+        return Slot(node, len(self.slots) - 1, tuple(sorted(keep)), has_slot(node), windows)
+
+    def settled(self, node: n.Node) -> n.Node:
+        """The node with the lengths of its windows: they do not commute with what is above."""
+        if isinstance(node, Slot) or not node.inputs:
+            return node
+        made, number = node.with_inputs(*map(self.settled, node.inputs)), number_of(node)
+        if number is None or not isinstance(made, n.Window):
+            return made
+        self.sizes[number] = 0
+        return replace(made, spec=self.specs[number])
 
     def lift(self, node: n.Node) -> tuple[n.Node, Names, list[Expr]]:
         """The node without the selections that commute with all above them, its columns' names, the selections."""
@@ -146,6 +178,8 @@ class _Canonical:
                 return self._join(node)
             case n.Semi():
                 return self._semi(node)
+            case n.LeftJoin():
+                return self._left_join(node)
             case n.Aggregate():
                 return self._aggregate(node)
             case n.Distinct():
@@ -175,6 +209,10 @@ class _Canonical:
         made = replace(spec, text="", partition=tuple(names[c] for c in spec.partition))
         if spec.kind is n.WindowKind.ROWS and conjuncts:
             raise NotShared("a window of rows counts the rows that it selects")
+        if spec.kind is not n.WindowKind.ROWS:
+            self.specs.append(made)
+            self.sizes.append(_size(spec))
+            made = n.WindowSpec(n.WindowKind.RANGE, text=f"{_LENGTH}{len(self.sizes) - 1}")
         return replace(node, input=below, spec=made), names, conjuncts
 
     def _project(self, node: n.Project) -> tuple[n.Node, Names, list[Expr]]:
@@ -187,6 +225,8 @@ class _Canonical:
             shown[name] = renamed.column or renamed.sql()
             outputs[shown[name]] = renamed
         self.types |= {name: e.type for name, e in outputs.items()}
+        if all(e.column is not None for e in outputs.values()):  # it only leaves columns out, and slots do that
+            return below, shown, conjuncts
         return n.Project(below, tuple(sorted(outputs.items(), key=lambda kv: kv[0]))), shown, conjuncts
 
     def _join(self, node: n.Join) -> tuple[n.Node, Names, list[Expr]]:
@@ -211,11 +251,28 @@ class _Canonical:
             left = self.slot(left, conjuncts, tuple({names[c] for c in node.left.schema}))
             right = self.slot(right, selected, tuple({others[c] for c in node.right.schema}))
             conjuncts = []
+        else:
+            right = self.settled(right)
         both = {**names, **others}
         residual = tuple(_renamed(e, both) for e in node.residual)
         equalities = tuple(replace(e, left=names[e.left], right=others[e.right]) for e in node.equalities)
         made = n.Semi(left, right, tuple(sorted(equalities, key=str)), residual, node.anti)
         return made, names, conjuncts
+
+    def _left_join(self, node: n.LeftJoin) -> tuple[n.Node, Names, list[Expr]]:
+        left, names, conjuncts = self.lift(node.left)
+        right, others, selected = self.lift(node.right)
+        if has_slot(right):
+            raise NotShared("it pads rows that a subquery selects for itself")
+        both = {**names, **others}
+        equalities = tuple(replace(e, left=names[e.left], right=others[e.right]) for e in node.equalities)
+        residual = (*selected, *(_renamed(e, both) for e in node.residual))  # what is not selected is not met
+        if not all(total(e, self.types) for e in residual):
+            raise NotShared("a condition may raise")
+        made = n.LeftJoin(
+            left, self.settled(right), tuple(sorted(equalities, key=str)), tuple(sorted(residual, key=str))
+        )
+        return made, both, conjuncts
 
     def _aggregate(self, node: n.Aggregate) -> tuple[n.Node, Names, list[Expr]]:
         if any(c.kind in SUMMARISED for c in node.calls):
@@ -233,6 +290,39 @@ class _Canonical:
         slot = self.slot(below, conjuncts, tuple(read))
         keys = tuple(sorted(names[k] for k in node.keys))
         return n.Aggregate(slot, keys, tuple(calls[k] for k in sorted(calls)), node.grid), shown, []
+
+
+_LENGTH = "length "
+
+
+def number_of(node: n.Node) -> int | None:
+    """The number of a window whose length is told at the slot above."""
+    if not isinstance(node, n.Window) or not node.spec.text.startswith(_LENGTH):
+        return None
+    return int(node.spec.text[len(_LENGTH) :])
+
+
+def _size(spec: n.WindowSpec) -> int:
+    if spec.kind is n.WindowKind.UNBOUNDED:
+        return INF
+    size = 1 if spec.kind is n.WindowKind.NOW else spec.size
+    assert size is not None
+    return size
+
+
+def window_of(size: int) -> n.WindowSpec:
+    """The window by time of some length."""
+    if size == INF:
+        return n.WindowSpec(n.WindowKind.UNBOUNDED)
+    return n.WindowSpec(n.WindowKind.NOW) if size == 1 else n.WindowSpec(n.WindowKind.RANGE, size)
+
+
+def _in_block(node: n.Node) -> Iterator[n.Node]:
+    """The node and what is below it, up to the next slots."""
+    yield node
+    if not isinstance(node, Slot):
+        for child in node.inputs:
+            yield from _in_block(child)
 
 
 def _keeps_nothing(node: n.Node) -> bool:

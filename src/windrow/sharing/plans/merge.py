@@ -6,8 +6,9 @@ slot on at which conditions differ:
     routed at the last slot only    everything below is kept once; results part at the end
     routed at every slot            rows part where they are selected, and states above have the query among their keys
 
-A slot that is routed first admits, below the joins of its block, only rows that some query may want. Select lists,
-windows and keys are those of the canonical form.
+A slot that is routed first admits, below the joins of its block, only rows that some query may want. Windows are the
+longest of all queries; where they differ rows carry the instant at which they came, and a route cuts them off. What is
+shown is what any query shows; a route leaves to each what is its own. Keys are those of the canonical form.
 
 Law: the rows of query q in the answer are the answer of q's own plan.
 """
@@ -17,14 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from windrow.operators.terms import QUERY, QUERY_TYPE
+from windrow.operators.terms import QUERY, QUERY_TYPE, START
 from windrow.optimize.pushdown_predicates import push
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, column
 from windrow.plan.timestamped import dates
 from windrow.sharing.conditions import EVERYTHING, condition
-from windrow.sharing.plans.canonical import Canonical, Slot
+from windrow.sharing.plans.canonical import Canonical, Slot, number_of, window_of
 from windrow.sharing.plans.router import IndexRouter, of_query
+from windrow.sharing.plans.shape import PlanShape
 
 OTHER = f"{QUERY}'"
 """The query's number on the right side of EXISTS."""
@@ -36,27 +38,32 @@ def merged(
     everywhere: bool,
     joined: bool = False,
     starts: Mapping[int, int] | None = None,
+    shape: PlanShape | None = None,
 ) -> n.QueryPlan:
     """The plan of queries by their numbers, which have one canonical form; `everywhere`: routed at every slot.
 
-    `joined`: others may come when it has begun, if what they have in common remembers nothing.
+    `joined`: others may come when it has begun, if what they have in common remembers nothing. `shape`: what its rows
+    consist of, if that is settled.
     """
     first = next(iter(members.values()))
-    made = _Merge(members, everywhere, dict(starts or {}))
-    root, parting = made.late() if late(first, everywhere, joined) else (made.build(first.root), None)
+    shape = PlanShape.of(members.values()) if shape is None else shape
+    made = _Merge(members, everywhere, dict(starts or {}), shape)
+    root, parting = made.late() if late(first, everywhere, joined, shape) else (made.build(first.root), None)
     assert isinstance(root, n.Emit)
     output = tuple((c, c) for c in root.schema)
     return n.QueryPlan(name, root, output, first.plan.time_type, parting=parting)
 
 
-def late(form: Canonical, everywhere: bool, joined: bool) -> bool:
+def late(form: Canonical, everywhere: bool, joined: bool, shape: PlanShape) -> bool:
     """Whether the answers of queries of this form part behind their common change log.
 
     That is where most of what happens below cancels before it is told apart; but what leaves the log is remembered
-    for all, so it would make a plan closed that can be open.
+    for all, so it would make a plan closed that can be open. Rows that end at different times part before it.
     """
     slot = form.root.input
     assert isinstance(slot, Slot)
+    if not shape.stamped.isdisjoint(slot.windows):
+        return False
     return not everywhere or not (slot.apart or (joined and form.stateless))
 
 
@@ -65,6 +72,7 @@ class _Merge:
     members: Mapping[int, Canonical]
     everywhere: bool
     starts: dict[int, int]
+    shape: PlanShape
 
     @property
     def first(self) -> Canonical:
@@ -79,6 +87,8 @@ class _Merge:
                 return self._scan(node)
             case n.Project():
                 return self._project(node, tested)
+            case n.Window():
+                return self._window(node, tested)
             case n.Aggregate():
                 below = self.build(node.input)
                 keys = (*node.keys, QUERY) if QUERY in below.schema else node.keys
@@ -92,36 +102,83 @@ class _Merge:
         form = self.first
         slot = form.root.input
         assert isinstance(slot, Slot)
-        tested = frozenset().union(*(m.tested[slot.number] for m in self.members.values()))
-        below = self._admitted(self.build(slot.input, tested), slot.number, True)
-        common = _kept(below, sorted({*slot.keep, *tested}))
+        below = self._admitted(self._below(slot), slot.number, True)
+        common = _kept(self._shown(below, slot), sorted({*self.shape.shown, *self._tested(slot)}))
+        op, times = form.root.op, dates(common)
         conditions = {q: m.conditions[slot.number] for q, m in self.members.items()}
-        router, op, times = IndexRouter(conditions), form.root.op, dates(common)
-        if op is n.StreamOp.ISTREAM and times is not None and times <= {*slot.keep}:  # nothing can cancel
-            return n.Emit(common, op), n.Parting(router, slot.keep, n.StreamOp.RELATION)
-        return n.Emit(common), n.Parting(router, slot.keep, op)
+        router, keep = IndexRouter(conditions, shown=self._lists()), tuple(self.shape.shown)
+        own = set(keep).intersection(*self._lists().values())
+        if op is n.StreamOp.ISTREAM and times is not None and times <= own:  # nothing can cancel
+            return n.Emit(common, op), n.Parting(router, keep, n.StreamOp.RELATION)
+        return n.Emit(common), n.Parting(router, keep, op)
+
+    def _lists(self) -> dict[int, tuple[str, ...]]:
+        """What every query shows."""
+        return {q: tuple(name for name, _ in m.shown) for q, m in self.members.items()}
+
+    def _tested(self, slot: Slot) -> frozenset[str]:
+        """The columns that a slot reads besides those that it hands on."""
+        return self.shape.tested[slot.number] | {f"{START}{w}" for w in slot.windows if w in self.shape.stamped}
+
+    def _below(self, slot: Slot) -> n.Node:
+        """What is below a slot, with all that is read at it."""
+        read = (
+            frozenset().union(*(e.columns for e in self.shape.shown.values())) if self._is_last(slot) else frozenset()
+        )
+        return self.build(slot.input, self._tested(slot) | read)
+
+    def _is_last(self, slot: Slot) -> bool:
+        return slot.number == len(self.first.slots) - 1
+
+    def _shown(self, below: n.Node, slot: Slot) -> n.Node:
+        """What all queries together show, and what tells them apart."""
+        types = below.schema
+        outputs = dict(self.shape.shown)
+        for c in sorted((self._tested(slot) | {QUERY}) & types.keys()):
+            outputs.setdefault(c, column(c, types[c]))
+        if all(e.column == name for name, e in outputs.items()):
+            return below  # a route keeps what it is to keep
+        return n.Project(below, tuple(outputs.items()))
 
     def _slot(
         self, slot: Slot, reduced: Callable[[n.Node], n.Node] = lambda node: node, beside: bool = False
     ) -> n.Node:
         """A selection for all queries; `reduced`: leaves rows out that concern none. `beside`: it is one side of a
         join, where fewer rows are worth a look of their own."""
-        number = slot.number
-        last = number == len(self.first.slots) - 1
-        tested = frozenset().union(*(m.tested[number] for m in self.members.values()))
-        below = self.build(slot.input, tested)
+        number, last = slot.number, self._is_last(slot)
+        below = self._below(slot)
         apart = QUERY in below.schema
-        if not (self.everywhere or last) or (apart and not self.first.slots[number]):
-            return _kept(push(below, self.first.slots[number]), slot.keep)
-        if apart:
-            conditions = {q: of_query(q, m.conditions[number]) for q, m in self.members.items()}
-            return n.Route(below, IndexRouter(conditions), slot.keep)
+        lists = self._lists() if last else None
+        alike = self.shape.stamped.isdisjoint(slot.windows) and (lists is None or len({*lists.values()}) == 1)
+        keep = tuple(self.shape.shown) if last else slot.keep
+        if not (self.everywhere or last) or (apart and not self.first.slots[number] and alike):
+            below = push(below, self.first.slots[number])
+            return _kept(self._shown(below, slot) if last else below, keep)
+        windows = self._windows(slot)
         conditions = {q: m.conditions[number] for q, m in self.members.items()}
-        return n.Route(reduced(self._admitted(below, number, beside)), IndexRouter(conditions, self.starts), slot.keep)
+        if apart:
+            conditions = {q: of_query(q, c) for q, c in conditions.items()}
+        else:
+            below = reduced(self._admitted(below, number, beside))
+        if last:
+            below = self._shown(below, slot)
+        starts = {} if apart else self.starts
+        return n.Route(below, IndexRouter(conditions, starts, windows, _meets(slot.input), lists), keep)
+
+    def _windows(self, slot: Slot) -> dict[str, dict[int, int]]:
+        """The lengths that windows have for queries, where they differ."""
+        stamped = [w for w in slot.windows if w in self.shape.stamped]
+        return {f"{START}{w}": {q: m.sizes[w] for q, m in self.members.items()} for w in stamped}
+
+    def _window(self, node: n.Window, tested: frozenset[str]) -> n.Node:
+        number, below = number_of(node), self.build(node.input, tested)
+        if number is None:
+            return replace(node, input=below)
+        made = replace(node, input=below, spec=window_of(max(m.sizes[number] for m in self.members.values())))
+        return n.Stamp(made, f"{START}{number}") if number in self.shape.stamped else made
 
     def _scan(self, node: n.Scan | n.TableScan) -> n.Node:
-        read = {c: c for m in self.members.values() for c in m.columns[int(node.alias)]}
-        return replace(node, columns=tuple(sorted(read, key=lambda c: c[0])))
+        return replace(node, columns=self.shape.columns[int(node.alias)])
 
     def _project(self, node: n.Project, tested: frozenset[str]) -> n.Node:
         below = self.build(node.input, tested)
@@ -150,11 +207,11 @@ class _Merge:
                 return self._admit(node, slot)
             case n.Window(spec=spec) if spec.kind is n.WindowKind.ROWS:
                 return node  # other rows would be counted
-            case n.Window() | n.Project():
+            case n.Window() | n.Project() | n.Stamp():
                 return node.with_inputs(self._admitted(node.inputs[0], slot, beside))
             case n.Join():
                 return node.with_inputs(*(self._admitted(p, slot, True) for p in node.parts))
-            case n.Semi(left=left):
+            case n.Semi(left=left) | n.LeftJoin(left=left):
                 return replace(node, left=self._admitted(left, slot, True))
         return node
 
@@ -162,6 +219,13 @@ class _Merge:
         mine = {q: _of_columns(m.slots[slot], scan.schema.keys()) for q, m in self.members.items()}
         conditions = {q: condition(conjuncts) for q, conjuncts in mine.items()}
         return scan if EVERYTHING in conditions.values() else n.Admit(scan, IndexRouter(conditions))
+
+
+def _meets(node: n.Node) -> bool:
+    """Whether rows may meet others within a block, and so be older than the instant at which they leave it."""
+    if isinstance(node, n.Join | n.Semi | n.LeftJoin):
+        return True
+    return not isinstance(node, Slot) and any(map(_meets, node.inputs))
 
 
 def _partners(right: n.Node, left: n.Node, equalities: Sequence[n.Equality]) -> n.Node:

@@ -20,16 +20,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from windrow.errors import StateError
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.plan.nodes import QueryPlan
-from windrow.sharing.plans.answers import of_one
+from windrow.sharing.plans.answers import ShownAnswer, of_one
 from windrow.sharing.plans.canonical import Canonical, canonical
 from windrow.sharing.plans.merge import merged
 from windrow.sharing.plans.router import IndexRouter
+from windrow.sharing.plans.shape import PlanShape
 from windrow.sharing.recognise import NotShared
 
 FIRST = "it is the first of its kind"
 BEGUN = "others of its kind have begun, and keep what they have in common below what tells them apart"
+WIDER = 2
+"""Queries that remember nothing in common share if they show at most so many times more columns together than each."""
 FEWER = 8
 """Queries part at the end only, if there are so many times fewer different ones below that."""
 
@@ -48,8 +52,7 @@ class Offered:
         """What all who share with it must have in common, wherever they part."""
         form = self.form
         nested = tuple(bool(c) for c in form.slots)
-        tested = () if form.stateless else form.tested
-        return (form.root, form.plan.time_type, self.materialized, self.retained, nested[1:], tested)
+        return (form.root, form.plan.time_type, self.materialized, self.retained, nested[1:])
 
     @property
     def remembers(self) -> bool:
@@ -71,18 +74,51 @@ class SharedPlan:
     members: dict[int, Offered] = field(default_factory=dict)
     uid: str = field(default_factory=lambda: uuid.uuid4().hex)
     plan: QueryPlan | None = None
+    shape: PlanShape | None = None  # settled when it begins
+    _known: dict[str, Any] = field(default_factory=dict)  # what follows from the members
+
+    def changed(self) -> None:
+        """Somebody has come or gone."""
+        self.plan, self._known = None, {}
+
+    @property
+    def shown(self) -> dict[int, ShownAnswer]:
+        """How every query shows its answer."""
+        if "shown" not in self._known:
+            self._known["shown"] = {number: ShownAnswer.of(m.form) for number, m in self.members.items()}
+        found: dict[int, ShownAnswer] = self._known["shown"]
+        return found
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """What a restart must know; the same object until somebody comes or goes."""
+        if "saved" not in self._known:
+            members = {m.key: number for number, m in self.members.items()}
+            shape = self.settled().plain()
+            self._known["saved"] = {
+                "everywhere": self.everywhere, "next": self.next, "members": members, "shape": shape,
+            }  # fmt: skip
+        found: dict[str, Any] = self._known["saved"]
+        return found
 
     @property
     def open(self) -> bool:
         """Whether a query may join at any time."""
         return self.everywhere and not next(iter(self.members.values())).remembers
 
+    def takes(self, query: Offered) -> bool:
+        """Whether a query of its form may join at any time."""
+        if not self.open:
+            return False
+        member = next(iter(self.members.values()))
+        return (self.shape or self.settled()).fits(query.form, member.form)
+
     def join(self, query: Offered, number: int | None = None) -> int:
         """Have one more query."""
         number = self.next if number is None else number
         self.members[number] = query
         self.next = max(self.next, number + 1)
-        self.plan = None
+        self.changed()
         return number
 
     def planned(self, frontier: int = BEGINNING) -> QueryPlan:
@@ -91,8 +127,17 @@ class SharedPlan:
             late = {q: m.start for q, m in self.members.items() if m.start is not None and m.start > frontier}
             starts = late if self.open else {}
             forms = {q: m.form for q, m in self.members.items()}
-            self.plan = merged(self.name, forms, self.everywhere, self.open, starts)
+            self.plan = merged(self.name, forms, self.everywhere, self.open, starts, self.settled())
         return self.plan
+
+    def settled(self) -> PlanShape:
+        """What its rows consist of, from now on."""
+        forms = [m.form for m in self.members.values()]
+        if self.shape is None:
+            self.shape = PlanShape.of(forms)
+        elif self.open:
+            self.shape = self.shape.widened(forms)
+        return self.shape
 
     def relation(self, rows: Elements, number: int) -> pa.Table:
         """What one query stands at, of the rows that the plan stands at."""
@@ -149,7 +194,15 @@ class SharedPlans:
     def _rejoin(self, query: Offered, name: str, number: int) -> None:
         saved = self._saved[name]
         if name not in self.plans:
-            self.plans[name] = SharedPlan(name, query.common(), saved["everywhere"], True, saved["next"])
+            if "shape" not in saved:
+                raise StateError(
+                    "this home was written by an older version of windrow, whose state of continuous queries that "
+                    "share is not read",
+                    detail=f"they are {', '.join(saved['members'])}; nothing has been changed",
+                    hint="drop them with the version that wrote the home, and create them again with this one",
+                )
+            shape = PlanShape.read(saved["shape"])
+            self.plans[name] = SharedPlan(name, query.common(), saved["everywhere"], True, saved["next"], shape=shape)
         self.plans[name].join(query, number)
         self.place[query.key] = (name, number)
 
@@ -162,7 +215,7 @@ class SharedPlans:
             return None
         plan = self.plans[name]
         del plan.members[number]
-        plan.plan = None
+        plan.changed()
         if plan.members:
             return None
         del self.plans[name]
@@ -200,11 +253,12 @@ class SharedPlans:
         return found
 
     def _together(self, common: Hashable, queries: list[Offered]) -> list[str]:
-        open_ = next((p for p in self.plans.values() if p.common == common and p.open), None)
-        if open_ is not None:
-            return self._join(open_, queries)
-        found: list[str] = []
-        for everywhere, members in self._divided(queries):
+        found, left = list[str](), list[Offered]()
+        for query in queries:
+            plan = next((p for p in self.plans.values() if p.common == common and p.takes(query)), None)
+            found += self._join(plan, [query]) if plan is not None else []
+            left += [query] if plan is None else []
+        for everywhere, members in (d for alike in _by_list(left) for d in self._divided(alike)):
             one = members[0]
             if len(members) > 1 or (everywhere and not one.remembers and common in self._seen):
                 found += self._join(self._new(common, everywhere), members)
@@ -249,7 +303,19 @@ class SharedPlans:
         if not self._next:
             return {}
         found: dict[str, Any] = {"next": self._next}
-        for name, plan in self.plans.items():
-            members = {m.key: number for number, m in plan.members.items()}
-            found[name] = {"everywhere": plan.everywhere, "next": plan.next, "members": members}
+        found |= {name: plan.saved for name, plan in self.plans.items()}
         return found
+
+
+def _by_list(queries: Sequence[Offered]) -> list[list[Offered]]:
+    """Queries that are to share though they show different columns: all, or those that show the same.
+
+    What is remembered once is worth more columns; rows that only pass are copied with all of them.
+    """
+    lists: dict[Hashable, list[Offered]] = {}
+    for query in queries:
+        lists.setdefault(tuple(name for name, _ in query.form.shown), []).append(query)
+    shown = {name for query in queries for name, _ in query.form.shown}
+    each = sum(len(query.form.shown) for query in queries) / max(len(queries), 1)
+    together = not lists or not queries[0].form.stateless or len(shown) <= WIDER * each
+    return [list(queries)] if together and queries else list(lists.values())

@@ -12,14 +12,16 @@ import struct
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from math import inf
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.operators import scalar
 from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.elements import BEGINNING, INF
 from windrow.operators.query_sets import packed as packed_set
-from windrow.operators.terms import QUERIES_TYPE, QUERY, QUERY_TYPE
+from windrow.operators.terms import QUERIES_TYPE, QUERY, QUERY_TYPE, Lives
 from windrow.scalar_engine import quote
 from windrow.sharing.cells import CellSpace
 from windrow.sharing.conditions import Attribute, Condition, both, packed, read, within
@@ -29,6 +31,7 @@ from windrow.sharing.kernels import members_of_cells
 ALL_CELLS = 1 << 12
 """The queries of all cells of a space are found at once if it has no more than these."""
 
+_AGE = "age'"
 _QUERY = Attribute(quote(QUERY), QUERY_TYPE, (QUERY,))
 
 
@@ -48,46 +51,97 @@ def renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
 
 
 class IndexRouter:
-    """The queries by their numbers, each with its condition; `starts`: the clocks of those that began late."""
+    """The queries by their numbers, each with its condition.
 
-    def __init__(self, conditions: Mapping[int, Condition], starts: Mapping[int, int] | None = None) -> None:
+    `starts`: the clocks of those that began late. `windows`: by column that says when a row came into a window, the
+    length that this window has for each query; `aged`: rows may be older than some of these, so they are tested, too.
+    `shown`: by query, the columns that it shows; None: all show all.
+    """
+
+    def __init__(
+        self,
+        conditions: Mapping[int, Condition],
+        starts: Mapping[int, int] | None = None,
+        windows: Mapping[str, Mapping[int, int]] | None = None,
+        aged: bool = False,
+        shown: Mapping[int, Collection[str]] | None = None,
+    ) -> None:
         self.conditions = dict(conditions)
-        self.late = dict(starts or {})
+        self.late, self.windows, self.aged = dict(starts or {}), dict(windows or {}), aged
+        self.shown = None if shown is None else {q: tuple(columns) for q, columns in shown.items()}
         self._prepare()
 
     def _prepare(self) -> None:
-        conditions = self.conditions
+        self.ages: dict[str, str] = {f"{_AGE}{c}": c for c in self.windows} if self.aged else {}
+        conditions = {q: self._with_ages(q, c) for q, c in self.conditions.items()}
         found: dict[str, Attribute] = {}
         for condition in conditions.values():
             found |= condition.attributes
         self._copied = {sql: a.reads[0] for sql, a in found.items() if len(a.reads) == 1 and sql == quote(a.reads[0])}
         self._computed = [a for sql, a in found.items() if sql not in self._copied]
         self.reads = tuple(dict.fromkeys(c for a in found.values() for c in a.reads))
+        self.ages = {age: c for age, c in self.ages.items() if age in self.reads}
         self._index = PredicateIndex(c for c in conditions.values() if c.boxes)
         self._tables = [_Cells(k, p, self._index, conditions) for k, p in enumerate(self._index.spaces)]
-        self._starts: Int64s | None = None
-        if self.late:
-            self._starts = np.full(max(conditions, default=0) + 1, np.iinfo(np.int64).min)
-            for number, ts in self.late.items():
-                if number in conditions:
-                    self._starts[number] = ts
+        self._classify()
+        columns = {c for mine in (self.shown or {}).values() for c in mine}
+        self._lists = {c: by for c in columns if (by := self._shows(c)) is not None}
+
+    def _with_ages(self, query: int, condition: Condition) -> Condition:
+        for age, column in self.ages.items():
+            size = self.windows[column][query]
+            if size != INF:
+                young = within(Attribute(quote(age), pa.int64(), (age,)), (None, size))
+                condition = both(condition, young)
+        return condition
+
+    def _classify(self) -> None:
+        """Queries that begin and see rows alike are a class."""
+        self.lives: Lives | None = None
+        if not self.late and not self.windows:
+            return
+        kinds: dict[tuple[int, ...], int] = {}
+        self._class = np.zeros(max(self.conditions, default=0) + 1, np.int64)
+        for query in self.conditions:
+            kind = (self.late.get(query, BEGINNING), *(sizes[query] for sizes in self.windows.values()))
+            self._class[query] = kinds.setdefault(kind, len(kinds))
+        by = np.array(list(kinds), np.int64).reshape(len(kinds), 1 + len(self.windows))
+        self.lives = Lives(by[:, 0], {c: by[:, 1 + i] for i, c in enumerate(self.windows)})
+
+    def classes(self, queries: Int64s) -> Int64s:
+        """The classes of queries, if they have `lives`."""
+        found: Int64s = self._class[queries]
+        return found
+
+    def _shows(self, column: str) -> Bools | None:
+        assert self.shown is not None
+        found = np.zeros(max(self.conditions, default=0) + 1, np.bool_)
+        found[[q for q in self.conditions if column in self.shown[q]]] = True
+        return None if found[list(self.conditions)].all() else found
+
+    def lists(self, column: str) -> Bools | None:
+        """By query: whether it shows a column; None: all do."""
+        return self._lists.get(column)
 
     @property
     def queries(self) -> Collection[int]:
         """The numbers of all queries."""
         return self.conditions.keys()
 
-    def __getstate__(self) -> tuple[list[int], bytes, dict[int, int]]:
-        return list(self.conditions), packed(list(self.conditions.values())), self.late
+    def __getstate__(self) -> tuple[Any, ...]:
+        rest = (self.late, self.windows, self.aged, self.shown)
+        return (list(self.conditions), packed(list(self.conditions.values())), *rest)
 
-    def __setstate__(self, state: tuple[list[int], bytes, dict[int, int]]) -> None:
-        numbers, conditions, self.late = state
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        numbers, conditions, self.late, self.windows, self.aged, self.shown = state
         self.conditions = dict(zip(numbers, read(conditions), strict=True))
         self._prepare()
 
     def __str__(self) -> str:
-        axes = ", ".join(self._index.axes) or "nothing"
-        return f"{len(self.conditions)} queries by {axes}"
+        axes = [a for a in self._index.axes if _AGE not in a]
+        lengths = [f"{len(set(sizes.values()))} windows" for sizes in self.windows.values()]
+        lists = [f"{len(set(self.shown.values()))} select lists"] if self._lists and self.shown else []
+        return f"{len(self.conditions)} queries by {', '.join([*axes, *lengths, *lists]) or 'nothing'}"
 
     def _cells(self, columns: Mapping[str, pa.Array], rows: int) -> list[Int64s]:
         """Every row's cell in every space."""
@@ -110,35 +164,21 @@ class IndexRouter:
         return row[order], query[order]
 
     def sets(self, columns: Mapping[str, pa.Array], rows: int) -> tuple[Int64s, pa.DictionaryArray, Int64s | None]:
-        """(row, set of queries) for all rows that somebody wants, and before which instant they show nothing."""
-        if self.late:
-            return self._sets_with_late(columns, rows)
+        """(row, set of queries of one class) for all rows that somebody wants, and the class."""
+        if self.lives is not None:
+            parts = [router.sets({c: columns[c] for c in router.reads}, rows)[:2] for router in self._by_class]
+            kind = np.repeat(np.arange(len(parts)), [len(row) for row, _ in parts])
+            return *_joined(parts), kind
         found = [t.sets(cells) for t, cells in zip(self._tables, self._cells(columns, rows), strict=True)]
-        if len(found) == 1:
-            return *found[0], None
-        at = np.concatenate([np.zeros(0, np.int64), *(row for row, _ in found)])
-        none = pa.array([], QUERIES_TYPE)
-        return at, pa.concat_arrays([none, *(sets for _, sets in found)]), None
-
-    def _sets_with_late(
-        self, columns: Mapping[str, pa.Array], rows: int
-    ) -> tuple[Int64s, pa.DictionaryArray, Int64s | None]:
-        """Queries whose clocks begin late have sets of their own."""
-        late, others = self._by_clock
-        at, sets, _ = others.sets(columns, rows)
-        row, query = late.pairs({c: columns[c] for c in late.reads}, rows)
-        distinct, place = np.unique(query, return_inverse=True)
-        own = [packed_set(np.array([q])) for q in distinct.tolist()]
-        more = pa.DictionaryArray.from_arrays(pa.array(place.astype(np.int32)), pa.array(own, pa.binary()))
-        starts = np.full(len(at) + len(row), np.iinfo(np.int64).min)
-        assert self._starts is not None
-        starts[len(at) :] = self._starts[query]
-        return np.concatenate((at, row)), pa.concat_arrays([sets, more]), starts
+        return *_joined(found), None
 
     @cached_property
-    def _by_clock(self) -> tuple[IndexRouter, IndexRouter]:
-        late = {q: c for q, c in self.conditions.items() if q in self.late}
-        return IndexRouter(late), IndexRouter({q: c for q, c in self.conditions.items() if q not in late})
+    def _by_class(self) -> list[IndexRouter]:
+        assert self.lives is not None
+        mine: list[dict[int, Condition]] = [{} for _ in self.lives.start]
+        for query, condition in self.conditions.items():
+            mine[self._class[query]][query] = self._with_ages(query, condition)
+        return [IndexRouter(conditions) for conditions in mine]
 
     def bounds(self, column: str) -> dict[int, tuple[float, float]]:
         """By query: between which values a number must lie that it wants."""
@@ -152,9 +192,12 @@ class IndexRouter:
             some |= table.wanted(cells)
         return some
 
-    def starts(self, queries: Int64s) -> Int64s | None:
-        """Before which instant each of these queries shows nothing; None: they show all."""
-        return None if self._starts is None else self._starts[queries]
+
+def _joined(parts: list[tuple[Int64s, pa.DictionaryArray]]) -> tuple[Int64s, pa.DictionaryArray]:
+    if len(parts) == 1:
+        return parts[0]
+    at = np.concatenate([np.zeros(0, np.int64), *(row for row, _ in parts)])
+    return at, pa.concat_arrays([pa.array([], QUERIES_TYPE), *(sets for _, sets in parts)])
 
 
 class _Cells:

@@ -1,0 +1,80 @@
+"""What a shared plan's rows consist of, whoever comes and goes.
+
+State is kept by column. So a plan's columns are those that its queries needed when it began, even if some of these have
+left; and windows that were told apart once stay so. Where nothing is remembered below the routes, more may be read and
+tested there at any time; what leaves the routes, and which operators there are, is fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.plan.expr import Expr, Ref
+from windrow.sharing.plans.canonical import Canonical, Columns
+
+
+@dataclass(frozen=True)
+class PlanShape:
+    """`shown`: what answers are made of. `columns`: by scan. `tested`: by slot, the columns that conditions read.
+    `stamped`: the windows whose lengths differ."""
+
+    shown: Mapping[str, Expr]
+    columns: tuple[Columns, ...]
+    tested: tuple[frozenset[str], ...]
+    stamped: frozenset[int]
+
+    @classmethod
+    def of(cls, forms: Iterable[Canonical]) -> PlanShape:
+        """The shape that serves all of some forms."""
+        forms = list(forms)
+        shown = {name: e for form in forms for name, e in form.shown}
+        columns = (
+            dict.fromkeys(c for one in scan for c in one) for scan in zip(*(f.columns for f in forms), strict=True)
+        )
+        tested = tuple(frozenset().union(*slot) for slot in zip(*(f.tested for f in forms), strict=True))
+        differ = frozenset(
+            w for w, sizes in enumerate(zip(*(f.sizes for f in forms), strict=True)) if len({*sizes}) > 1
+        )
+        return cls(dict(sorted(shown.items())), tuple(map(_sorted, columns)), tested, differ)
+
+    def fits(self, form: Canonical, member: Canonical) -> bool:
+        """Whether a query may join, where another one is: it shows nothing else, and windows that are one are its."""
+        alike = all(size == form.sizes[w] for w, size in enumerate(member.sizes) if w not in self.stamped)
+        return alike and all(name in self.shown for name, _ in form.shown)
+
+    def widened(self, forms: Iterable[Canonical]) -> PlanShape:
+        """The shape that reads and tests what others need, too."""
+        other = PlanShape.of(forms)
+        columns = tuple(_sorted({*mine, *more}) for mine, more in zip(self.columns, other.columns, strict=True))
+        tested = tuple(mine | more for mine, more in zip(self.tested, other.tested, strict=True))
+        return replace(self, columns=columns, tested=tested)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        types = [e.type for e in self.shown.values()] + [t for scan in self.columns for _, _, t in scan]
+        schema = pa.schema([(str(i), t) for i, t in enumerate(types)])
+        shown = {name: [[p.name] if isinstance(p, Ref) else p for p in e.parts] for name, e in self.shown.items()}
+        columns = [[[internal, name] for internal, name, _ in scan] for scan in self.columns]
+        return {
+            "types": schema.serialize().to_pybytes().hex(), "shown": shown, "columns": columns,
+            "tested": [sorted(slot) for slot in self.tested], "stamped": sorted(self.stamped),
+        }  # fmt: skip
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any]) -> PlanShape:
+        """From what `plain` gave."""
+        types = iter(pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(plain["types"]))).types)
+        shown = {
+            name: Expr(tuple(Ref(p[0]) if isinstance(p, list) else p for p in parts), next(types))
+            for name, parts in plain["shown"].items()
+        }
+        columns = tuple(tuple((internal, name, next(types)) for internal, name in scan) for scan in plain["columns"])
+        return cls(shown, columns, tuple(map(frozenset, plain["tested"])), frozenset(plain["stamped"]))
+
+
+def _sorted(columns: Iterable[tuple[str, str, pa.DataType]]) -> Columns:
+    return tuple(sorted(columns, key=lambda one: one[0]))
