@@ -7,7 +7,9 @@ costs its changes, not the answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from windrow.operators.elements import BEGINNING, Elements, concat
 from windrow.operators.protocol import State
@@ -30,6 +32,13 @@ class Materialize:
         self._rows.insert(log, frontier)
         self._last = frontier
         return log
+
+    def replace_rows(self, part: int, keep: Callable[[Elements], np.ndarray], more: Sequence[Elements]) -> None:
+        """Let go of the rows that `keep` does not keep, and take others."""
+        mine = [e.filter(keep(e)) for e in self._rows.everything()]
+        self._rows = KeyedRuns(self._rows.keys, strict=True)
+        for rows in (*mine, *more):
+            self._rows.insert(rows, self._last)
 
     def relation(self) -> Elements | None:
         """The rows that are there now."""

@@ -59,14 +59,15 @@ class AdmitOperator(Stateless):
 
 
 class StampOperator(Stateless):
-    """Say in a column since when an element is there."""
+    """Say in a column since when an element is there, or a number that is the same for all that come now."""
 
-    def __init__(self, column: str) -> None:
-        self.column = column
+    def __init__(self, column: str, value: int | None = None) -> None:
+        self.column, self.value = column, value
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (rows,) = inputs
-        return rows.with_columns({**rows.columns, self.column: pa.array(rows.ts)})
+        said = rows.ts if self.value is None else np.full(len(rows), self.value)
+        return rows.with_columns({**rows.columns, self.column: pa.array(said)})
 
 
 class RouteSets(Stateless):

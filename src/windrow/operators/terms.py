@@ -24,6 +24,9 @@ QUERIES_TYPE = pa.dictionary(pa.int32(), pa.binary())
 START = "start'"
 """Columns that say when a row came into a window begin so."""
 
+CAME = "came'"
+"""Columns that say how many queries there had been when a row came begin so: it is for those of a lesser number."""
+
 
 @dataclass(frozen=True)
 class Lives:

@@ -124,7 +124,7 @@ class _Nodes(PlanLowering):
                 wanted_answers(self, node)
                 return step
             case n.Stamp():
-                return self.unary(StampOperator(node.column), node)
+                return self.unary(StampOperator(node.column, node.value), node)
             case n.Project():
                 return self.unary(ProjectOperator([(name, formula(e)) for name, e in node.outputs]), node)
             case n.Call():

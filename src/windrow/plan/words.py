@@ -67,8 +67,8 @@ def words(node: Node, unit: int = 1) -> tuple[str, str]:
             return "admit", str(router)
         case Route(router=router):
             return "route", str(router)
-        case Stamp():
-            return "stamp", "with the instant at which a row came"
+        case Stamp(value=value):
+            return "stamp", f"with {'the instant' if value is None else 'the queries'} at which a row came"
         case Filter(predicate=predicate):
             return "filter", expression(predicate)
         case Project(outputs=outputs):

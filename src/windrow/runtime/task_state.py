@@ -16,13 +16,18 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
+from windrow.operators.aggregates.vectors import raw
 from windrow.operators.cell_aggregate import CellAggregate
+from windrow.operators.changes import Changes
 from windrow.operators.elements import Elements, concat
 from windrow.operators.join import JoinOperator
-from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets
+from windrow.operators.materialize import Materialize
+from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets, StampOperator
 from windrow.operators.state.run import Run, elements_of, run_of
+from windrow.operators.terms import QUERY
 from windrow.plan.steps import Dataflow
 from windrow.runtime.join_choices import follow
 from windrow.runtime.program import Program, ProgramLayout, QueryProgram
@@ -56,13 +61,31 @@ class QueryState:
     def follow(self, query: QueryProgram) -> None:
         """Go on with the same operators for a plan that is shared by other queries than before."""
         self.query = query
+        before = self._queries
         for mine, new in zip(self.flow.steps, query.layout.flow.steps, strict=True):
             match mine.operator, new.operator:
                 case (AdmitOperator() | RouteOperator() | RouteSets()) as old, now:
                     assert isinstance(now, AdmitOperator | RouteOperator | RouteSets)
                     old.router = now.router
+                case StampOperator() as old, StampOperator() as now:
+                    old.value = now.value
                 case CellAggregate() as old, CellAggregate() as now:
                     old.follow(now)
+        if before - self._queries:
+            self.forget_gone()
+
+    @property
+    def _queries(self) -> frozenset[int]:
+        """The queries that share the plan, by number."""
+        routers = (s.operator.router for s in self.flow.steps if isinstance(s.operator, RouteOperator | RouteSets))
+        return frozenset().union(*(r.queries for r in routers))
+
+    def forget_gone(self) -> None:
+        """Forget the answers of queries that have left the plan: nobody will take them back."""
+        there = np.array(sorted(self._queries), np.int64)
+        for step in self.flow.steps:
+            if isinstance(step.operator, Changes | Materialize) and QUERY in step.schema:
+                step.operator.replace_rows(0, lambda rows: np.isin(raw(rows.columns[QUERY]), there), ())
 
     def adopt(self, runs: Mapping[str, Run]) -> None:
         """Let long runs lie where the store has them, by uid."""
@@ -116,6 +139,8 @@ def restored(program: Program, name: str, query: QueryProgram, stage: int, parti
             if i in chosen:
                 follow(step.operator, chosen[i])
             step.operator.restore(grouped[str(i)], program.previous)
+    if query.parted and held.started:
+        held.forget_gone()
     for inner, runs in grouped.get(WAITING, {}).items():
         held.waiting[int(inner)] = concat([elements_of(r) for r in runs])
     return held

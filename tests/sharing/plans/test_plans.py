@@ -243,3 +243,70 @@ def test_a_shape_is_written_and_read() -> None:
     doubled = Expr(("(", Ref("0.k"), " * 2)"), pa.int64())
     shape = PlanShape({"double": doubled}, (schema, ()), (frozenset({"0.t"}), frozenset()), frozenset({1}))
     assert PlanShape.read(json.loads(json.dumps(shape.plain()))) == shape
+
+
+def test_a_newcomer_joins_a_shared_join(tmp_path: Path) -> None:
+    """At any tick, over restarts too: it shares the state and has no result with a row from before it came."""
+    text = "SELECT a.k, a.v, b.v AS w FROM s [RANGE {1}] a, r [RANGE 9] b WHERE a.k = b.k AND a.v > {0}"
+    found: dict[str, dict[str, Any]] = {}
+    for sharing in ("auto", "off"):
+
+        def opened(sharing: str = sharing) -> windrow.Engine:
+            return windrow.Engine(runtime="local", sharing=sharing, home=tmp_path / sharing)
+
+        engine = opened()
+        engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts WITHIN 2")
+        engine.execute("CREATE STREAM r (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
+        for i in range(3):
+            engine.execute(f"CREATE QUERY q{i} AS {text.format(i, 6 + i)}")
+        engine.start()
+        for ts in range(24):
+            engine.push("s", {"k": [ts % 3, 1], "v": [2, ts], "ts": [ts, max(ts - 1, 0)]})
+            engine.push("r", {"k": [ts % 2], "v": [ts], "ts": [ts]})
+            if ts == 7:
+                engine.execute(f"CREATE QUERY late AS {text.format(1, 7)}")
+            if ts == 9 and sharing == "auto":
+                assert "sharing: one dataflow with q0, q1, q2" in engine["late"].explain()
+            if ts == 12:
+                engine.execute("DROP QUERY q2")
+            if ts == 14:
+                engine.stop()
+                engine = opened()
+                engine.start()
+                engine.execute(f"CREATE QUERY later AS {text.format(0, 8)}")
+        engine.advance(60)
+        if sharing == "auto":
+            assert "sharing: one dataflow with q0, q1, late" in engine["later"].explain()
+        found[sharing] = {q: engine[q].results() for q in ("q0", "q1", "late", "later")}
+        engine.stop()
+    for name, table in found["off"].items():
+        assert table.num_rows
+        assert_same(found["auto"][name], table)
+
+
+def test_the_state_of_a_query_goes_with_it() -> None:
+    """What is kept of a dropped query's answers is gone with the next tick, whatever its windows."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
+    for i in range(4):
+        text = f"SELECT k, count(*) AS n FROM s [RANGE UNBOUNDED] WHERE v > {i} GROUP BY k HAVING count(*) > {i % 2}"
+        engine.execute(f"CREATE QUERY q{i} AS {text}")
+    engine.start()
+
+    def push(ts: int) -> None:
+        engine.push("s", {"k": list(range(10)), "v": [9] * 10, "ts": [ts] * 10})
+
+    def kept() -> int:
+        (state,) = [s for _, states in engine.runtime.job.memory.attempts.values() for s in states.values()]
+        return sum(r.table.num_rows for slot, runs in state.slots(1, 0) if slot.endswith("/rows") for r in runs)
+
+    for ts in range(4):
+        push(ts)
+    assert kept() >= 40
+    for i in range(3):
+        engine.execute(f"DROP QUERY q{i}")
+    push(9)
+    engine.advance(12)
+    assert kept() <= 20
+    assert engine["q3"].snapshot().num_rows == 10
+    engine.stop()

@@ -44,9 +44,12 @@ class Route(Unary):
 
 @dataclass(frozen=True)
 class Stamp(Unary):
-    """Each row with the instant at which it came, in the column `column`: a window may be cut shorter further on."""
+    """Each row with the instant at which it came, in the column `column`: a window may be cut shorter further on.
+
+    `value`: a number that is the same for all rows of a tick, instead."""
 
     column: str = ""
+    value: int | None = None
 
     @property
     def schema(self) -> dict[str, pa.DataType]:

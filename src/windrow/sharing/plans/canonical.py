@@ -101,6 +101,14 @@ class Canonical:
         return all(_keeps_nothing(x) for s in first for x in n.walk(s))
 
     @cached_property
+    def joins(self) -> bool:
+        """Whether only the sides of joins are remembered: rows that say when they came tell whose a result is."""
+        kinds = n.Scan | n.TableScan | n.Project | n.Join | Slot | n.Emit
+        by_time = (isinstance(x, n.Window) and x.spec.kind is not n.WindowKind.ROWS for x in n.walk(self.root))
+        nodes = zip(n.walk(self.root), by_time, strict=True)
+        return len(self.slots) == 1 and all(time or isinstance(x, kinds) for x, time in nodes)
+
+    @cached_property
     def fixed(self) -> tuple[object, ...]:
         """The conjuncts of all slots but the last, and the lengths of the windows below those."""
         last = self.root.input

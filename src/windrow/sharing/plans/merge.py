@@ -18,12 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from windrow.operators.terms import QUERY, QUERY_TYPE, START
+import pyarrow as pa
+
+from windrow.operators.terms import CAME, QUERY, QUERY_TYPE, START
 from windrow.optimize.pushdown_predicates import push
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, column
 from windrow.plan.timestamped import dates
-from windrow.sharing.conditions import EVERYTHING, condition
+from windrow.scalar_engine import quote
+from windrow.sharing.conditions import EVERYTHING, Attribute, Condition, both, condition, within
 from windrow.sharing.plans.canonical import Canonical, Slot, number_of, window_of
 from windrow.sharing.plans.router import IndexRouter, of_query
 from windrow.sharing.plans.shape import PlanShape
@@ -39,15 +42,16 @@ def merged(
     joined: bool = False,
     starts: Mapping[int, int] | None = None,
     shape: PlanShape | None = None,
+    number: int = 0,
 ) -> n.QueryPlan:
     """The plan of queries by their numbers, which have one canonical form; `everywhere`: routed at every slot.
 
-    `joined`: others may come when it has begun, if what they have in common remembers nothing. `shape`: what its rows
-    consist of, if that is settled.
+    `joined`: others may come when it has begun. `shape`: what its rows consist of, if that is settled. `number`: of the
+    query that comes next.
     """
     first = next(iter(members.values()))
     shape = PlanShape.of(members.values()) if shape is None else shape
-    made = _Merge(members, everywhere, dict(starts or {}), shape)
+    made = _Merge(members, everywhere, dict(starts or {}), shape, number if joined and not first.stateless else None)
     root, parting = made.late() if late(first, everywhere, joined, shape) else (made.build(first.root), None)
     assert isinstance(root, n.Emit)
     output = tuple((c, c) for c in root.schema)
@@ -64,7 +68,7 @@ def late(form: Canonical, everywhere: bool, joined: bool, shape: PlanShape) -> b
     assert isinstance(slot, Slot)
     if not shape.stamped.isdisjoint(slot.windows):
         return False
-    return not everywhere or not (slot.apart or (joined and form.stateless))
+    return not everywhere or not (slot.apart or joined)
 
 
 @dataclass
@@ -73,6 +77,7 @@ class _Merge:
     everywhere: bool
     starts: dict[int, int]
     shape: PlanShape
+    came: int | None = None  # the number of the query that comes next, where rows are to say it
 
     @property
     def first(self) -> Canonical:
@@ -118,7 +123,24 @@ class _Merge:
 
     def _tested(self, slot: Slot) -> frozenset[str]:
         """The columns that a slot reads besides those that it hands on."""
-        return self.shape.tested[slot.number] | {f"{START}{w}" for w in slot.windows if w in self.shape.stamped}
+        came = () if self.came is None else self._came
+        return self.shape.tested[slot.number].union(came) | {
+            f"{START}{w}" for w in slot.windows if w in self.shape.stamped
+        }
+
+    @property
+    def _came(self) -> list[str]:
+        """The columns that say which queries there were when a row came."""
+        return [f"{CAME}{scan.alias}" for scan in n.walk(self.first.root) if isinstance(scan, n.Scan)]
+
+    def _condition(self, query: int, slot: int) -> Condition:
+        """What a query selects by at a slot; one that came later, among rows that did, too."""
+        found = self.members[query].conditions[slot]
+        if self.came is None or query < self.shape.began:
+            return found
+        for name in self._came:
+            found = both(found, within(Attribute(quote(name), pa.int64(), (name,)), (query + 1, None)))
+        return found
 
     def _below(self, slot: Slot) -> n.Node:
         """What is below a slot, with all that is read at it."""
@@ -155,7 +177,7 @@ class _Merge:
             below = push(below, self.first.slots[number])
             return _kept(self._shown(below, slot) if last else below, keep)
         windows = self._windows(slot)
-        conditions = {q: m.conditions[number] for q, m in self.members.items()}
+        conditions = {q: self._condition(q, number) for q in self.members}
         if apart:
             conditions = {q: of_query(q, c) for q, c in conditions.items()}
         else:
@@ -178,7 +200,10 @@ class _Merge:
         return n.Stamp(made, f"{START}{number}") if number in self.shape.stamped else made
 
     def _scan(self, node: n.Scan | n.TableScan) -> n.Node:
-        return replace(node, columns=self.shape.columns[int(node.alias)])
+        made = replace(node, columns=self.shape.columns[int(node.alias)])
+        if self.came is None or isinstance(made, n.TableScan):
+            return made
+        return n.Stamp(made, f"{CAME}{node.alias}", self.came)
 
     def _project(self, node: n.Project, tested: frozenset[str]) -> n.Node:
         below = self.build(node.input, tested)

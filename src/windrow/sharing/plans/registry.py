@@ -2,8 +2,9 @@
 
 Queries that have come since the last tick are offered; when the next one is planned they are put together:
 
-    open      nothing is remembered below the places where rows part: a query may join and leave at any time
-    closed    joins, aggregates or windows of rows are kept once below them: only those who come together share
+    open      nothing is remembered below the places where rows part, or only the sides of joins, whose rows say which
+              queries there were when they came: a query may join and leave at any time
+    closed    aggregates, anti-joins or windows of rows are kept once below them: only those who come together share
 
 A query that is the first of its form runs by itself, as if nothing were shared; from the second on there is a shared
 plan. So one query of each form costs what it costs alone, and the others next to nothing.
@@ -59,7 +60,7 @@ class Offered:
         """Whether a shared plan of its form remembers rows that belong to all, and so must begin for all at once.
 
         In a replay, where nothing is materialized, all begin at once anyway."""
-        return self.retained or not self.form.stateless or not self.materialized
+        return self.retained or not (self.form.stateless or self.form.joins) or not self.materialized
 
 
 @dataclass
@@ -127,15 +128,15 @@ class SharedPlan:
             late = {q: m.start for q, m in self.members.items() if m.start is not None and m.start > frontier}
             starts = late if self.open else {}
             forms = {q: m.form for q, m in self.members.items()}
-            self.plan = merged(self.name, forms, self.everywhere, self.open, starts, self.settled())
+            self.plan = merged(self.name, forms, self.everywhere, self.open, starts, self.settled(), self.next)
         return self.plan
 
     def settled(self) -> PlanShape:
         """What its rows consist of, from now on."""
         forms = [m.form for m in self.members.values()]
         if self.shape is None:
-            self.shape = PlanShape.of(forms)
-        elif self.open:
+            self.shape = replace(PlanShape.of(forms), began=self.next)
+        elif self.open and forms[0].stateless:
             self.shape = self.shape.widened(forms)
         return self.shape
 

@@ -20,12 +20,13 @@ from windrow.sharing.plans.canonical import Canonical, Columns
 @dataclass(frozen=True)
 class PlanShape:
     """`shown`: what answers are made of. `columns`: by scan. `tested`: by slot, the columns that conditions read.
-    `stamped`: the windows whose lengths differ."""
+    `stamped`: the windows whose lengths differ. `began`: the number of queries with which it began."""
 
     shown: Mapping[str, Expr]
     columns: tuple[Columns, ...]
     tested: tuple[frozenset[str], ...]
     stamped: frozenset[int]
+    began: int = 0
 
     @classmethod
     def of(cls, forms: Iterable[Canonical]) -> PlanShape:
@@ -43,6 +44,10 @@ class PlanShape:
 
     def fits(self, form: Canonical, member: Canonical) -> bool:
         """Whether a query may join, where another one is: it shows nothing else, and windows that are one are its."""
+        if not form.stateless:  # columns of states
+            columns = all({*mine} <= {*known} for mine, known in zip(form.columns, self.columns, strict=True))
+            if not columns or any(not mine <= known for mine, known in zip(form.tested, self.tested, strict=True)):
+                return False
         alike = all(size == form.sizes[w] for w, size in enumerate(member.sizes) if w not in self.stamped)
         return alike and all(name in self.shown for name, _ in form.shown)
 
@@ -62,6 +67,7 @@ class PlanShape:
         return {
             "types": schema.serialize().to_pybytes().hex(), "shown": shown, "columns": columns,
             "tested": [sorted(slot) for slot in self.tested], "stamped": sorted(self.stamped),
+            "began": self.began,
         }  # fmt: skip
 
     @classmethod
@@ -73,7 +79,7 @@ class PlanShape:
             for name, parts in plain["shown"].items()
         }
         columns = tuple(tuple((internal, name, next(types)) for internal, name in scan) for scan in plain["columns"])
-        return cls(shown, columns, tuple(map(frozenset, plain["tested"])), frozenset(plain["stamped"]))
+        return cls(shown, columns, tuple(map(frozenset, plain["tested"])), frozenset(plain["stamped"]), plain["began"])
 
 
 def _sorted(columns: Iterable[tuple[str, str, pa.DataType]]) -> Columns:
