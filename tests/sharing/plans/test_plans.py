@@ -15,7 +15,7 @@ import pytest
 
 import windrow
 from windrow.plan.expr import Expr, Ref
-from windrow.sharing.plans.shape import PlanShape
+from windrow.sharing.plans.shape import PlanColumns
 from windrow.testing import assert_same, oracle
 
 Case = tuple[str, dict[str, str], dict[str, Any], dict[str, Any], int]
@@ -241,8 +241,8 @@ def test_a_shape_is_written_and_read() -> None:
     """What a plan's rows consist of is the same after a restart."""
     schema = (("0.k", "k", pa.int64()), ("0.t", "t", pa.timestamp("us", "UTC")))
     doubled = Expr(("(", Ref("0.k"), " * 2)"), pa.int64())
-    shape = PlanShape({"double": doubled}, (schema, ()), (frozenset({"0.t"}), frozenset()), frozenset({1}))
-    assert PlanShape.read(json.loads(json.dumps(shape.plain()))) == shape
+    shape = PlanColumns({"double": doubled}, (schema, ()), (frozenset({"0.t"}), frozenset()), frozenset({1}))
+    assert PlanColumns.read(json.loads(json.dumps(shape.plain()))) == shape
 
 
 def test_a_newcomer_joins_a_shared_join(tmp_path: Path) -> None:

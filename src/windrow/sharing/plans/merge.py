@@ -29,7 +29,7 @@ from windrow.scalar_engine import quote
 from windrow.sharing.conditions import EVERYTHING, Attribute, Condition, both, condition, within
 from windrow.sharing.plans.canonical import Canonical, Slot, number_of, window_of
 from windrow.sharing.plans.router import IndexRouter, of_query
-from windrow.sharing.plans.shape import PlanShape
+from windrow.sharing.plans.shape import PlanColumns
 
 OTHER = f"{QUERY}'"
 """The query's number on the right side of EXISTS."""
@@ -41,7 +41,7 @@ def merged(
     everywhere: bool,
     joined: bool = False,
     starts: Mapping[int, int] | None = None,
-    shape: PlanShape | None = None,
+    shape: PlanColumns | None = None,
     number: int = 0,
 ) -> n.QueryPlan:
     """The plan of queries by their numbers, which have one canonical form; `everywhere`: routed at every slot.
@@ -50,7 +50,7 @@ def merged(
     query that comes next.
     """
     first = next(iter(members.values()))
-    shape = PlanShape.of(members.values()) if shape is None else shape
+    shape = PlanColumns.of(members.values()) if shape is None else shape
     made = _Merge(members, everywhere, dict(starts or {}), shape, number if joined and not first.stateless else None)
     root, parting = made.late() if late(first, everywhere, joined, shape) else (made.build(first.root), None)
     assert isinstance(root, n.Emit)
@@ -58,7 +58,7 @@ def merged(
     return n.QueryPlan(name, root, output, first.plan.time_type, parting=parting)
 
 
-def late(form: Canonical, everywhere: bool, joined: bool, shape: PlanShape) -> bool:
+def late(form: Canonical, everywhere: bool, joined: bool, shape: PlanColumns) -> bool:
     """Whether the answers of queries of this form part behind their common change log.
 
     That is where most of what happens below cancels before it is told apart; but what leaves the log is remembered
@@ -76,7 +76,7 @@ class _Merge:
     members: Mapping[int, Canonical]
     everywhere: bool
     starts: dict[int, int]
-    shape: PlanShape
+    shape: PlanColumns
     came: int | None = None  # the number of the query that comes next, where rows are to say it
 
     @property

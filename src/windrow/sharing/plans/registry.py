@@ -28,7 +28,7 @@ from windrow.sharing.plans.answers import ShownAnswer, of_one
 from windrow.sharing.plans.canonical import Canonical, canonical
 from windrow.sharing.plans.merge import merged
 from windrow.sharing.plans.router import IndexRouter
-from windrow.sharing.plans.shape import PlanShape
+from windrow.sharing.plans.shape import PlanColumns
 from windrow.sharing.recognise import NotShared
 
 FIRST = "it is the first of its kind"
@@ -75,7 +75,7 @@ class SharedPlan:
     members: dict[int, Offered] = field(default_factory=dict)
     uid: str = field(default_factory=lambda: uuid.uuid4().hex)
     plan: QueryPlan | None = None
-    shape: PlanShape | None = None  # settled when it begins
+    shape: PlanColumns | None = None  # settled when it begins
     _known: dict[str, Any] = field(default_factory=dict)  # what follows from the members
 
     def changed(self) -> None:
@@ -131,11 +131,11 @@ class SharedPlan:
             self.plan = merged(self.name, forms, self.everywhere, self.open, starts, self.settled(), self.next)
         return self.plan
 
-    def settled(self) -> PlanShape:
+    def settled(self) -> PlanColumns:
         """What its rows consist of, from now on."""
         forms = [m.form for m in self.members.values()]
         if self.shape is None:
-            self.shape = replace(PlanShape.of(forms), began=self.next)
+            self.shape = replace(PlanColumns.of(forms), began=self.next)
         elif self.open and forms[0].stateless:
             self.shape = self.shape.widened(forms)
         return self.shape
@@ -202,7 +202,7 @@ class SharedPlans:
                     detail=f"they are {', '.join(saved['members'])}; nothing has been changed",
                     hint="drop them with the version that wrote the home, and create them again with this one",
                 )
-            shape = PlanShape.read(saved["shape"])
+            shape = PlanColumns.read(saved["shape"])
             self.plans[name] = SharedPlan(name, query.common(), saved["everywhere"], True, saved["next"], shape=shape)
         self.plans[name].join(query, number)
         self.place[query.key] = (name, number)

@@ -18,7 +18,7 @@ from windrow.sharing.plans.canonical import Canonical, Columns
 
 
 @dataclass(frozen=True)
-class PlanShape:
+class PlanColumns:
     """`shown`: what answers are made of. `columns`: by scan. `tested`: by slot, the columns that conditions read.
     `stamped`: the windows whose lengths differ. `began`: the number of queries with which it began."""
 
@@ -29,7 +29,7 @@ class PlanShape:
     began: int = 0
 
     @classmethod
-    def of(cls, forms: Iterable[Canonical]) -> PlanShape:
+    def of(cls, forms: Iterable[Canonical]) -> PlanColumns:
         """The shape that serves all of some forms."""
         forms = list(forms)
         shown = {name: e for form in forms for name, e in form.shown}
@@ -51,9 +51,9 @@ class PlanShape:
         alike = all(size == form.sizes[w] for w, size in enumerate(member.sizes) if w not in self.stamped)
         return alike and all(name in self.shown for name, _ in form.shown)
 
-    def widened(self, forms: Iterable[Canonical]) -> PlanShape:
+    def widened(self, forms: Iterable[Canonical]) -> PlanColumns:
         """The shape that reads and tests what others need, too."""
-        other = PlanShape.of(forms)
+        other = PlanColumns.of(forms)
         columns = tuple(_sorted({*mine, *more}) for mine, more in zip(self.columns, other.columns, strict=True))
         tested = tuple(mine | more for mine, more in zip(self.tested, other.tested, strict=True))
         return replace(self, columns=columns, tested=tested)
@@ -71,7 +71,7 @@ class PlanShape:
         }  # fmt: skip
 
     @classmethod
-    def read(cls, plain: Mapping[str, Any]) -> PlanShape:
+    def read(cls, plain: Mapping[str, Any]) -> PlanColumns:
         """From what `plain` gave."""
         types = iter(pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(plain["types"]))).types)
         shown = {
