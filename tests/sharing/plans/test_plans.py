@@ -245,14 +245,15 @@ def test_a_shape_is_written_and_read() -> None:
     assert PlanColumns.read(json.loads(json.dumps(shape.plain()))) == shape
 
 
-def test_a_newcomer_joins_a_shared_join(tmp_path: Path) -> None:
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_newcomer_joins_a_shared_join(tmp_path: Path, partitions: int) -> None:
     """At any tick, over restarts too: it shares the state and has no result with a row from before it came."""
     text = "SELECT a.k, a.v, b.v AS w FROM s [RANGE {1}] a, r [RANGE 9] b WHERE a.k = b.k AND a.v > {0}"
     found: dict[str, dict[str, Any]] = {}
     for sharing in ("auto", "off"):
 
         def opened(sharing: str = sharing) -> windrow.Engine:
-            return windrow.Engine(runtime="local", sharing=sharing, home=tmp_path / sharing)
+            return windrow.Engine(runtime="local", sharing=sharing, home=tmp_path / sharing, partitions=partitions)
 
         engine = opened()
         engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts WITHIN 2")
