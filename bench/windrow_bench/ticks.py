@@ -139,7 +139,7 @@ class Bench:
         )
 
     def queries_per_tick(self) -> None:
-        """40,000 rows, more and more queries."""
+        """40,000 rows, more and more queries; with most of them, in turns with the bare pipeline."""
         pipe = self.pipe("queries", "")
         pipe.engine.start()
         texts, have = monitors(max(self.sizes.queries)), 0
@@ -153,6 +153,13 @@ class Bench:
             best = median(self.feed(pipe, 40_000, ticks))
             self.add("queries", rows=40_000, queries=count, tick_ms=best, phases=pipe.phases(ticks))
             line.append((count, best))
+        bare, least = Bare(self.spark, self.place / "queries", COLUMNS), float("inf")
+        bare.run([self.batch(1000) for _ in range(3)])
+        for _ in range(self.repeat):
+            least = min(least, median(bare.run([self.batch(40_000) for _ in range(self.sizes.ticks + 1)])))
+            best = min(best, median(self.feed(pipe, 40_000, self.sizes.ticks)))
+        self.add("queries", rows=40_000, queries=have, tick_ms=best, bare_ms=least, ratio=best / least)
+        self.found.ratios.append(Ratio(f"tick of 40,000 rows, {have} queries / bare", best / least, 1.3))
         pipe.engine.stop()
         self.found.figures.append(
             Figure("queries", "Time of a tick of 40,000 rows by queries", "queries", "ms", {"windrow": line})

@@ -141,3 +141,61 @@ def test_few_rows_are_not_worth_sharing() -> None:
     assert list(engine.runtime.sharing.served) == ["q0"]
     engine.push("st", pa.table({"ts": [2_000_010], "n": [5]}))
     assert engine["q2"].results().num_rows
+
+
+AXES = {
+    "equality and range": ("n = {i} AND x > {i}.5", ["st.n"], ["st.x"]),
+    "a list": ("n IN ({i}, {i}7, {i}9)", ["st.n"], []),
+    "a prefix": ("g LIKE 'p{i}%' AND x > {i}", ["st.g"], ["st.x"]),
+    "a null test": ("g IS NULL AND n > {i}", ["st.g"], ["st.n"]),
+    "no null": ("g IS NOT NULL AND n = {i}", ["st.g", "st.n"], []),
+    "a boolean": ("b AND n = {i}", ["st.b", "st.n"], []),
+    "a boolean negated": ("NOT b AND n = {i} AND x < {i}", ["st.b", "st.n"], ["st.x"]),
+    "alternatives": ("n = {i} OR n = 4{i} AND g = 'a{i}'", ["st.n"], ["st.g"]),
+    "a negation": ("NOT (n < {i} OR n >= {i}3) AND g = 'k{i}'", ["st.g"], ["st.n"]),
+    "another": ("n <> {i}", [], ["st.n"]),
+}
+
+
+@pytest.mark.parametrize("what", AXES)
+def test_every_kind_of_test_is_an_axis(what: str) -> None:
+    """Equalities, lists, prefixes, null tests and booleans are keys, ranges lie within them; nothing is a bit."""
+    where, keys, ranges = AXES[what]
+    rows = "CREATE STREAM st (ts BIGINT, n BIGINT, x DOUBLE, g VARCHAR, b BOOLEAN) TIMESTAMP BY ts;"
+    queries = [
+        f"CREATE QUERY q{i} AS SELECT count(*) AS c FROM st [RANGE 10 SLIDE 5] WHERE {where.format(i=i)};"
+        for i in range(1, 9)
+    ]
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute(rows + "".join(queries))
+        told = json.loads(engine["q3"].explain("json"))["sharing"]
+        cells = told["cells"]
+        assert told["bits"] == []
+        assert (sorted(cells["keys"]), sorted(cells["ranges"])) == (
+            sorted(f'"{k}"' for k in keys), sorted(f'"{r}"' for r in ranges),
+        )  # fmt: skip
+        assert cells["predicates"] == 8
+        shown = engine["q3"].explain()
+        assert all(name in shown for name in (*keys, *ranges))
+
+
+def test_explain_of_many_names_some() -> None:
+    """Of a hundred thousand others, some are named and the rest counted; the answer of one does not grow with them."""
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute("CREATE STREAM st (ts BIGINT, n BIGINT, x DOUBLE) TIMESTAMP BY ts;")
+        engine.execute("CREATE TABLE rules (s BIGINT, lim DOUBLE)")
+        engine.execute(
+            "CREATE TEMPLATE t (s BIGINT, lim DOUBLE) AS "
+            "SELECT count(*) AS c FROM st [RANGE 10 SLIDE 5] WHERE n = $s AND x > $lim;"
+            "CREATE QUERIES q FROM TEMPLATE t USING TABLE rules; CREATE QUERY one AS "
+            "SELECT count(*) AS c FROM st [RANGE 10 SLIDE 5] WHERE n = 1 AND x > 2"
+        )
+        engine.table("rules", pa.table({"s": range(1000), "lim": [i / 2 for i in range(1000)]}))
+        text, told = engine["q"].explain(), json.loads(engine["q"].explain("json"))["sharing"]
+        assert text.startswith("1000 queries from template t")
+        assert 'over "st.n", and within it over "st.x"' in text
+        assert "shares rows with q(1, 0.5), " in text and " and 995 more" in text
+        assert told["others"] == {"rows": 1000, "cells": 999, "predicate": 0}
+        assert len(told["with"]["rows"]) == len(told["with"]["cells"]) == 100
+        alone = json.loads(engine["one"].explain("json"))["sharing"]
+        assert alone["others"] == {"rows": 1000, "cells": 0, "predicate": 0} and len(alone["with"]["rows"]) == 100

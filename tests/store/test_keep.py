@@ -10,16 +10,22 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.catalog import Catalog
+from windrow.catalog.names import Names
 from windrow.cli.state import describe
 from windrow.engine import Engine
 from windrow.errors import BindingError, StateError
 from windrow.runtime import saved_catalog as keep
+from windrow.runtime.column_places import NOBODY, ColumnPlace
 from windrow.runtime.saved_catalog import SavedCatalog, applied, between, in_force
+from windrow.sharing.condition_columns import ConditionColumns
+from windrow.sharing.member_columns import InstanceNames, MemberColumns
 from windrow.store.failpoints import CHANGES
 from windrow.store.store import Store
 
@@ -71,7 +77,7 @@ def test_a_change_is_written_with_its_manifest(tmp_path: Path) -> None:
             "macros": [],
         }
         assert (shown["catalog"], shown["changes"], list(shown["queries"])) == (1, 2, ["q1", "q2"])
-        written = {**saved, "queries": dict(saved["queries"])}
+        written = {**saved, "queries": dict(saved["queries"]), "columns": {}}
         assert in_force(store, store.latest())["shared"] == json.loads(json.dumps(written))
     assert reopened(tmp_path) == ["q1", "q2"]
     with Declaring(tmp_path) as engine:
@@ -136,7 +142,7 @@ def _full(manifest: object) -> None:
 def test_changes_add_up(steps: list[tuple[bool, int]]) -> None:
     """Law: applying what lies between two catalogs to the first gives the second, through JSON and in order."""
     keeper = SavedCatalog(None, "upa")  # type: ignore[arg-type]
-    catalog, places = Catalog(), {"technique": "auto", "next": 0, "families": {}, "queries": {}}
+    catalog, places = Catalog(), {"technique": "auto", "next": 0, "families": {}, "queries": {}, "columns": Names()}
     content = first = keeper._whole(catalog, places)
     changes, begin = [], (catalog, places)
     for create, n in steps:
@@ -148,11 +154,26 @@ def test_changes_add_up(steps: list[tuple[bool, int]]) -> None:
         elif not create and name in catalog.queries:
             catalog = catalog.drop("query", name)
             places = {**places, "queries": {q: s for q, s in places["queries"].items() if q != name}}
+        else:
+            places = {**places, "columns": _with_block(places["columns"], f"b{n}", create)}
         changes.append(json.loads(json.dumps(between(before, (catalog, places)))))
     for change in changes:
         content = applied(content, change)
     assert content == keeper._whole(catalog, places)
     assert applied(first, between(begin, (catalog, places))) == keeper._whole(catalog, places)
+
+
+def _with_block(columns: Names[ColumnPlace], block: str, create: bool) -> Names[ColumnPlace]:
+    """Members in columns: a block of three comes, one of it leaves, and with the last one the block."""
+    there = columns.get(block)
+    if there is None:
+        rows = pa.table({"s": [1, 2, None]})
+        members = MemberColumns(
+            block, None, ConditionColumns(3, ()), InstanceNames(block, "q", rows), np.arange(3), 7, np.arange(3)
+        )  # type: ignore[arg-type]
+        return columns.put(block, ColumnPlace(members, "+1", NOBODY)) if create else columns
+    left = there.without(np.array([2 * len(there.left) % 3]))
+    return columns.put(block, left) if left.alive.any() else columns.without(block)
 
 
 def _plan(name: str) -> object:

@@ -145,6 +145,9 @@ def test_runs_that_are_gone(kept: Kept, damage: Callable[[Path], None], capsys: 
         old.unlink()
     said = repaired(kept, capsys)
     assert "begins anew" in said and '"alone"' in said and '"shared", "too"' in said
+    with Store.open(kept.home, read_only=True) as store:
+        manifest = store.latest()
+    assert manifest is not None and not any("@" in clock for clock in manifest.clocks)
     got = kept.run()
     fresh = pa.table({"ts": list(range(20, 30)), "k": [i % 3 for i in range(10)], "v": list(range(10))})
     want = windrow.run(

@@ -6,7 +6,7 @@ half-registered: a catalog is a value that statements replace, not a place they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from windrow.archive.layout import ArchiveLayout
 from windrow.catalog.change_columns import ChangeColumns
 from windrow.catalog.dependents import dependents
+from windrow.catalog.instances import InstanceTable
 from windrow.catalog.names import Names
 from windrow.errors import BindingError
 from windrow.plan.nodes import QueryPlan
@@ -101,10 +102,9 @@ class TemplateDef:
 
 
 class Instance(NamedTuple):
-    """A query of a template: what it is called, and the values of the parameters, as they are and as literals."""
+    """A query of a template that is planned by itself: its name, and the values of the parameters as literals."""
 
     name: str
-    values: tuple[Any, ...]
     literals: tuple[str, ...]
 
 
@@ -116,14 +116,14 @@ class QueriesDef:
     name: str
     template: str
     parameters: Mapping[str, pa.DataType]
-    table: str | None = None
-    instances: Names[Instance] = field(default_factory=Names)
+    table: str | None
+    instances: InstanceTable
 
-    def rows(self, instances: Iterable[Instance]) -> pa.Table:
-        """The values of instances, a row for each."""
-        columns = list(zip(*(i.values for i in instances), strict=True)) or [()] * len(self.parameters)
-        arrays = [pa.array(list(c), t) for c, t in zip(columns, self.parameters.values(), strict=True)]
-        return pa.Table.from_arrays(arrays, names=list(self.parameters))
+    @staticmethod
+    def of(template: TemplateDef, name: str, table: str | None = None) -> QueriesDef:
+        """Queries from a template, of which there are none yet."""
+        parameters = template.parameters
+        return QueriesDef(name, template.name, parameters, table, InstanceTable.empty(parameters))
 
 
 @dataclass(frozen=True)

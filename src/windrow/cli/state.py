@@ -99,12 +99,18 @@ def describe(store: Store, manifest: Manifest | None) -> dict[str, Any]:
             name: {"offset": manifest.offsets.get(name), "mark": manifest.marks.get(name)}
             for name in sorted({*manifest.offsets, *manifest.marks})
         },
-        "queries": _clocks(manifest, declared["queries"], content.get("shared", {}).get("queries", {})),
+        "queries": _clocks(manifest, declared["queries"], _places(content.get("shared", {}))),
         "stages": _stages(manifest),
         "pending": len(manifest.outputs),
         "runs": len({ref.uid for ref in manifest.refs()}),
         "run_bytes": sum({ref.uid: ref.bytes for ref in manifest.refs()}.values()),
     }
+
+
+def _places(shared: Mapping[str, Any]) -> dict[str, Any]:
+    """Where those are who share: by query, many from one template by the name of all."""
+    many = {c["queries"]: (c["family"], c["epoch"]) for c in shared.get("columns", {}).values()}
+    return many | shared.get("queries", {})
 
 
 def _clocks(manifest: Manifest, queries: Iterable[str], places: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from windrow.catalog import Catalog, QueriesDef, TableDef, TemplateDef, ViewDef
 from windrow.catalog.dependents import cascade
 from windrow.catalog.names import Names
@@ -63,6 +61,8 @@ from windrow.cql.statements import parse, parsed, whole
 from windrow.cql.templates import bind_queries, bind_template
 from windrow.cql.types import arrow_type
 from windrow.errors import BindingError, Span, UnsupportedError, WindrowError
+from windrow.operators.aggregates.vectors import Bools
+from windrow.operators.elements import one
 from windrow.operators.scalar import holds
 from windrow.plan.nodes import Emit, Filter, Project, QueryPlan, TableScan, walk
 from windrow.scalar_engine import quote
@@ -254,11 +254,11 @@ def _drop_some(statement: DropStatement, where: str, catalog: Catalog) -> Drop |
         gone = matching(queries, catalog.templates[queries.template.lower()], where, catalog)
     except WindrowError as error:
         raise error.at(statement.name_span) from None
-    return CreateQueries(replace(queries, instances=queries.instances.without(*gone)))
+    return CreateQueries(replace(queries, instances=queries.instances.without(gone)))
 
 
-def matching(queries: QueriesDef, template: TemplateDef, where: str, catalog: Catalog) -> list[str]:
-    """The instances for whose values a condition holds."""
+def matching(queries: QueriesDef, template: TemplateDef, where: str, catalog: Catalog) -> Bools:
+    """For which instances a condition on their values holds."""
     given = TableDef(queries.name, template.parameters)
     scope = Catalog(functions=catalog.functions, macros=catalog.macros).add(given)
     plan = compile_select(f"SELECT * FROM {quote(queries.name)} WHERE {where}", scope, "q", one_time=True)
@@ -266,17 +266,10 @@ def matching(queries: QueriesDef, template: TemplateDef, where: str, catalog: Ca
     scans = [n for n in walk(plan.root) if isinstance(n, TableScan)]
     if len(scans) != 1 or any(not isinstance(n, Filter | TableScan | Project | Emit) for n in walk(plan.root)):
         raise UnsupportedError("subqueries and user functions in DROP QUERIES ... WHERE", hint="compare the parameters")
-    columns = zip(*(i.values for i in queries.instances.values()), strict=True)
-    types_ = [t for _, _, t in scans[0].columns]
-    arrays = [pa.array(list(c), t) for c, t in zip(columns, types_, strict=False)]
-    if not arrays:
-        return []
-    found = holds(
-        {c: a for (c, _, _), a in zip(scans[0].columns, arrays, strict=True)},
-        len(queries.instances),
-        [f.predicate.sql() for f in filters],
-    )
-    return [name for name, gone in zip(queries.instances, found.tolist(), strict=True) if gone]
+    rows = queries.instances.rows
+    shown = {c.lower(): one(rows.column(c)) for c in rows.column_names}
+    given_columns = {internal: shown[own.lower()] for internal, own, _ in scans[0].columns}
+    return holds(given_columns, rows.num_rows, [f.predicate.sql() for f in filters])
 
 
 def _drop(statement: DropStatement, catalog: Catalog) -> Drop:

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from sqlglot.errors import TokenError
@@ -57,6 +57,7 @@ _AFTER = frozenset(
 )
 _SYNTAX = frozenset(("LIMIT", "OFFSET", "FETCH", "FIRST", "KEEP", "INTERVAL", "RANGE", "ROWS", "SLIDE", "TOP", "MOST"))
 _WINDOWS = frozenset(("TUMBLE", "HOP", "SESSION", "WINDOW"))
+_MARK = 30011
 _SAMPLES = ("'a'", "'1'", "'2000-01-01 00:00:00'", "'1 minute'")
 
 VALUES = re.compile(
@@ -127,6 +128,7 @@ class _Place(NamedTuple):
     end: int
     name: str  # in lower case
     plain: bool  # as it is: compared, or part of the syntax
+    compared: bool
 
 
 @lru_cache(maxsize=256)
@@ -147,8 +149,10 @@ def _places(body: str) -> tuple[_Place, ...]:
         if kind == "PLACEHOLDER":
             raise CQLSyntaxError("? in a template", hint="name its parameters: $lim")
         if kind == "PARAMETER" and i + 1 < len(tokens) and tokens[i + 1].start == token.end + 1:
-            plain = "[" in open_ or open_[-1] in _WINDOWS or _is_plain(words, i, open_[-1])
-            found.append(_Place(int(token.start), int(tokens[i + 1].end) + 1, str(tokens[i + 1].text).lower(), plain))
+            syntax = "[" in open_ or open_[-1] in _WINDOWS or (words[i - 1] if i else "") in _SYNTAX
+            compared = not syntax and _is_compared(words, i, open_[-1])
+            name = str(tokens[i + 1].text).lower()
+            found.append(_Place(int(token.start), int(tokens[i + 1].end) + 1, name, syntax or compared, compared))
     return tuple(found)
 
 
@@ -156,12 +160,10 @@ def _word(token: Token) -> str:
     return "" if token.token_type.name in ("STRING", "IDENTIFIER") else str(token.text).upper()
 
 
-def _is_plain(words: Sequence[str], at: int, inside: str) -> bool:
-    """Whether a literal at this place is compared, or belongs to the syntax."""
+def _is_compared(words: Sequence[str], at: int, inside: str) -> bool:
+    """Whether a literal at this place is compared."""
     before = words[at - 1] if at else ""
     after = words[at + 2] if at + 2 < len(words) else ""
-    if before in _SYNTAX:
-        return True
     if after in _COMPARISONS:
         return before in _BEFORE
     if after not in _AFTER:
@@ -191,6 +193,26 @@ class InstanceWriter:
         """A CREATE QUERY with these literals in the place of the parameters."""
         filled = "".join([piece + literals[n] for piece, n in zip(self._pieces, self._numbers, strict=True)])
         return f"CREATE QUERY q AS {filled}{self._last}"
+
+
+def marks(template: TemplateDef) -> dict[str, tuple[str, int]]:
+    """For parameters that are only compared: a literal to stand for their values, and in how many places it does.
+
+    It is one that the template itself does not write, and as short as the values of small types.
+    """
+    found: dict[str, tuple[str, int]] = {}
+    for number, (name, type_) in enumerate(template.parameters.items()):
+        places = [p for p in _places(template.body) if p.name == name.lower()]
+        digits = str(_MARK + number)
+        if not all(p.compared for p in places) or digits in template.body:
+            continue
+        if pa.types.is_string(type_):
+            found[name] = (f"'@windrow {digits}@'", len(places))
+        elif pa.types.is_float64(type_):
+            found[name] = (f"{digits}.5", len(places))
+        elif pa.types.is_integer(type_) and not pa.types.is_uint64(type_):
+            found[name] = (digits, len(places))
+    return found
 
 
 @lru_cache(maxsize=256)
@@ -283,7 +305,7 @@ def bind_queries(syntax: QueriesSyntax, catalog: Catalog, source: ScriptText) ->
         rows = values(syntax.rows, template)
     except WindrowError as error:
         raise error.at(source.span(syntax.offset)) from None
-    found = there or QueriesDef(syntax.name, template.name, template.parameters)
+    found = there or QueriesDef.of(template, syntax.name)
     return with_rows(found, rows)
 
 
@@ -309,7 +331,7 @@ def _from_table(syntax: QueriesSyntax, template: TemplateDef, catalog: Catalog, 
                 f'column "{name}" of table "{table.name}" is no {types.sql_name(type_)}',
                 span=source.span(syntax.offset),
             )
-    return QueriesDef(syntax.name, template.name, template.parameters, table.name)
+    return QueriesDef.of(template, syntax.name, table.name)
 
 
 def values(text: str, template: TemplateDef) -> pa.Table:
@@ -337,22 +359,24 @@ def rows_of(table: pa.Table, template: TemplateDef) -> pa.Table:
 
 def with_rows(queries: QueriesDef, rows: pa.Table) -> QueriesDef:
     """Queries with more instances; one that is there already is an error."""
-    found: dict[str, Instance] = {}
-    for instance in instances(queries.name, rows):
-        if instance.name in found or instance.name in queries.instances:
-            raise BindingError(
-                f"{instance.name} stands twice", detail="no two instances of a template have the same values"
-            )
-        found[instance.name] = instance
-    return replace(queries, instances=queries.instances.update(found))
+    twice = queries.instances.repeated(rows)
+    if twice is not None:
+        name = name_of(queries.name, [c[twice] for c in rows.columns])
+        raise BindingError(f"{name} stands twice", detail="no two instances of a template have the same values")
+    return replace(queries, instances=queries.instances.added(rows))
 
 
 def instances(name: str, rows: pa.Table) -> Iterator[Instance]:
-    """An instance for every row of values."""
+    """An instance for every row of values, for those that are planned one by one."""
     columns = [c.to_pylist() for c in rows.columns]
     for row in zip(*columns, strict=True):
         literals = tuple(map(literal, row))
-        yield Instance(instance_name(name, literals), row, literals)
+        yield Instance(instance_name(name, literals), literals)
+
+
+def name_of(name: str, values: Iterable[Any]) -> str:
+    """What the instance with these values is called."""
+    return instance_name(name, [literal(v) for v in values])
 
 
 def instance_name(name: str, literals: Sequence[str]) -> str:
@@ -372,6 +396,8 @@ __all__ = [
     "bind_queries",
     "bind_template",
     "instances",
+    "marks",
+    "name_of",
     "parse_queries",
     "parse_template",
     "rows_of",

@@ -18,6 +18,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import Catalog, SinkDef, TableDef
@@ -38,6 +39,7 @@ from windrow.runtime.delivery import Delivery
 from windrow.runtime.past import last_answers, past_answers
 from windrow.runtime.question_plans import Extra, QuestionPlans, Travels
 from windrow.runtime.runtime import Runtime
+from windrow.sharing.member_columns import MemberColumns
 from windrow.sinks import outbox_bytes
 from windrow.store.store import MemoryStore, StateStore, Store
 
@@ -197,6 +199,18 @@ class Engine:
         registry = self.runtime.sharing
         known = plan.name in registry.served or plan.name.lower() in self.runtime.ticker.queries
         return sharing_of(registry if known else registry.with_plan(plan), plan)
+
+    def _of_columns(self, members: MemberColumns) -> tuple[QueryPlan, dict[str, Any]]:
+        """The plan of one of many instances, and with whom it shares."""
+        from windrow.sharing.explain import sharing_of_instance
+
+        queries = self.catalog.groups[members.names.group.lower()]
+        template, registry = self.catalog.templates[queries.template.lower()], self.runtime.ticker.sharing
+        place = int(np.flatnonzero(registry.columns[members.uid].alive)[0])
+        planner = self.runtime.declared.planner
+        assert planner is not None
+        plan = planner.plan(queries, template, members.names.rows, place, self.catalog)
+        return plan, sharing_of_instance(registry, plan, members, place)
 
     def stream(self, name: str, data: Any, timestamp: str | None = None, slack: Any = None, **options: Any) -> None:
         """Declare a stream from a streaming DataFrame, or from an example of the rows that will be pushed.

@@ -1,18 +1,44 @@
-"""Plans for the instances of templates."""
+"""Plans for the instances of templates: in columns where they share, one by one elsewhere.
+
+    rows        s   lim   w         w belongs to the window, so each value of it is planned by itself;
+                1   2.5   60        s and lim are only compared: one text with marks in their place is planned,
+                2   7.0   60        and the marks of its conditions are columns of values
+                3   1.0   120
+
+What is made so is compared with planning the first, the last, the least and the greatest instances by themselves;
+where it differs, and where columns cannot say it (`sharing.condition_columns`), all are planned one by one. So are rows
+with nulls, which are another text, and few rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import product
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from windrow.catalog import Catalog, Instance, QueriesDef, TemplateDef
-from windrow.catalog.names import Names
+from windrow.catalog.instances import InstanceTable, row_numbers
 from windrow.errors import BindingError, WindrowError
+from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.elements import one
 from windrow.optimize import optimize
 from windrow.plan.nodes import QueryPlan
+from windrow.plan.parametric import constant_of
+from windrow.runtime.change import InstanceColumns, PlannedInstances
 from windrow.runtime.instances import without_collector
+from windrow.sharing.condition_columns import ConditionColumns
+from windrow.sharing.conditions import Condition
+from windrow.sharing.recognise import NotShared, Recognised, recognise
+from windrow.sharing.recognise_columns import recognise_columns
+from windrow.sharing.spans import Doubtful
+
+SAMPLES = 6
+"""Instances of each columns that are planned by themselves, too, besides those with the extremes of values."""
 
 
 class TemplatePlanner:
@@ -21,21 +47,51 @@ class TemplatePlanner:
     def __init__(self, off: Iterable[str], strategy: str) -> None:
         self.off, self.strategy = frozenset(off), strategy
 
-    def plans(self, template: TemplateDef, instances: Iterable[Instance], catalog: Catalog) -> dict[str, QueryPlan]:
+    def planned(
+        self, queries: QueriesDef, template: TemplateDef, rows: pa.Table, catalog: Catalog, few: int | None
+    ) -> PlannedInstances:
+        """The plans of instances; `few`: how many are too few for columns, None: all."""
+        columns = () if few is None else tuple(self._columns(queries.name, template, rows, catalog, few))
+        rest = np.ones(rows.num_rows, np.bool_)
+        for each in columns:
+            rest[each.places] = False
+        places = np.flatnonzero(rest)
+        plans = self._plans(queries.name, template, rows.take(pa.array(places)), catalog)
+        self._alike(queries.name, rows, columns, plans)
+        return PlannedInstances(columns, plans, dict(zip(plans, places.tolist(), strict=True)))
+
+    def _plans(self, name: str, template: TemplateDef, rows: pa.Table, catalog: Catalog) -> dict[str, QueryPlan]:
         """The plan of every instance, by its name."""
-        from windrow.cql.templates import writer
+        from windrow.cql.templates import instances, writer
 
         write = writer(template)
         with without_collector():
-            found = {i.name: self._plan(i, write.text(i.literals), catalog) for i in instances}
-        shown = {(tuple([n for n, _ in plan.output]), plan.has_op): name for name, plan in found.items()}
+            return {i.name: self._plan(i, write.text(i.literals), catalog) for i in instances(name, rows)}
+
+    def _alike(
+        self, name: str, rows: pa.Table, columns: Iterable[InstanceColumns], plans: Mapping[str, QueryPlan]
+    ) -> None:
+        """Refuse instances that differ in the columns of their answers."""
+        from windrow.cql.templates import name_of
+
+        shown = {(tuple([n for n, _ in plan.output]), plan.has_op): own for own, plan in plans.items()}
+        for each in columns:
+            plan, first = each.query.plan, int(each.places[0])
+            key = (tuple(n for n, _ in plan.output), plan.has_op)
+            shown.setdefault(key, name_of(name, [c[first] for c in rows.columns]))
         if len(shown) > 1:
-            one, other, *_ = shown.values()
+            first_name, other, *_ = shown.values()
             raise BindingError(
-                f"{one} and {other} differ in the columns of their answers",
+                f"{first_name} and {other} differ in the columns of their answers",
                 hint="name every column of the SELECT list with AS",
             )
-        return found
+
+    def plan(
+        self, queries: QueriesDef, template: TemplateDef, rows: pa.Table, place: int, catalog: Catalog
+    ) -> QueryPlan:
+        """The plan of one instance."""
+        (plan,) = self._plans(queries.name, template, rows.slice(place, 1), catalog).values()
+        return plan
 
     def _plan(self, instance: Instance, text: str, catalog: Catalog) -> QueryPlan:
         from windrow import cql
@@ -52,23 +108,88 @@ class TemplatePlanner:
 
         return optimize(sample(template, catalog), catalog, off=self.off, strategy=self.strategy)
 
-    def wanted(self, queries: QueriesDef, template: TemplateDef, rows: pa.Table) -> dict[str, Instance]:
+    def wanted(self, queries: QueriesDef, template: TemplateDef, rows: pa.Table) -> InstanceTable:
         """The instances that the rows of a table ask for."""
         from windrow.cql.templates import rows_of, with_rows
 
-        bare = replace(queries, instances=Names())
-        return dict(with_rows(bare, rows_of(rows, template)).instances)
+        bare = replace(queries, instances=InstanceTable.empty(template.parameters))
+        return with_rows(bare, rows_of(rows, template)).instances
+
+    # -- in columns --------------------------------------------------------------------------------------------------
+
+    def _columns(
+        self, name: str, template: TemplateDef, rows: pa.Table, catalog: Catalog, few: int
+    ) -> Iterator[InstanceColumns]:
+        """Instances that differ in compared values only, set by set."""
+        from windrow.cql.templates import marks
+
+        marked = marks(template)
+        if not marked or rows.num_rows < few:
+            return
+        for places in _sets(rows, marked, few):
+            mine = rows.take(pa.array(places))
+            try:
+                query, conditions = self._recognised(name, template, mine, marked, catalog)
+            except (NotShared, Doubtful, WindrowError):
+                continue
+            if all(self._agrees(name, template, mine, i, conditions, query, catalog) for i in _samples(mine, marked)):
+                yield InstanceColumns(places, query, conditions)
+
+    def _recognised(
+        self, name: str, template: TemplateDef, rows: pa.Table, marked: Mapping[str, tuple[str, int]], catalog: Catalog
+    ) -> tuple[Recognised, ConditionColumns]:
+        """What all instances are, and their conditions."""
+        from windrow import cql
+        from windrow.cql.parameters import literal
+        from windrow.cql.templates import writer
+
+        literals = [marked[n][0] if n in marked else literal(rows.column(n)[0]) for n in template.parameters]
+        plan = cql.compile_select(writer(template).text(literals), catalog, name)
+        plan = optimize(plan, catalog, off=self.off, strategy=self.strategy)
+        columns = {constant_of(mark).value: one(rows.column(n)) for n, (mark, _) in marked.items()}
+        return recognise_columns(plan, columns, sum(times for _, times in marked.values()), rows.num_rows)
+
+    def _agrees(
+        self, name: str, template: TemplateDef, rows: pa.Table, i: int, conditions: ConditionColumns, query: Recognised,
+        catalog: Catalog,
+    ) -> bool:  # fmt: skip
+        """Whether an instance is planned by itself as it is in columns."""
+        (plan,) = self._plans(name, template, rows.slice(i, 1), catalog).values()
+        found = recognise(plan)
+        alike = (found.source, found.shown, found.member.window, found.member.kind.calls, found.member.kind.above)
+        mine = query.member
+        return alike == (query.source, query.shown, mine.window, mine.kind.calls, mine.kind.above) and _merged(
+            found.member.condition
+        ) == _merged(conditions.condition(i))
 
 
-def instances_of(
-    catalog: Catalog, tables: Mapping[str, pa.Table], planner: TemplatePlanner
-) -> dict[str, Mapping[str, Instance]]:
-    """The instances of all groups of a catalog, tables holding what they hold."""
-    found: dict[str, Mapping[str, Instance]] = {}
-    for key, queries in catalog.groups.items():
-        template = catalog.templates[queries.template.lower()]
-        if queries.table is None:
-            found[key] = queries.instances
-        else:
-            found[key] = planner.wanted(queries, template, tables[queries.table.lower()])
-    return found
+def _merged(condition: Condition) -> frozenset[Any]:
+    """A condition as a set of boxes with one span each: what its boxes are however they are put together."""
+    found: set[Any] = set()
+    for box in condition.boxes:
+        spans = [[(a, s) for s in (*v.spans, *((None,) if v.null else ()))] for a, v in box]
+        found |= set(product(*spans))
+    return frozenset(found)
+
+
+def _sets(rows: pa.Table, marked: Mapping[str, Any], few: int) -> Iterator[Int64s]:
+    """Rows without nulls that agree in all that is not marked, where they are not few."""
+    fixed = [n for n in rows.column_names if n not in marked]
+    (of,) = row_numbers([rows.select(fixed)]) if fixed else (np.zeros(rows.num_rows, np.int64),)
+    for name in rows.column_names:
+        if rows.column(name).null_count:
+            of = np.where(one(pc.is_null(rows.column(name))).to_numpy(zero_copy_only=False), -1, of)
+    order = np.argsort(of, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(of[order])) + 1):
+        if len(places) >= max(few, 1) and of[places[0]] >= 0:
+            yield places
+
+
+def _samples(rows: pa.Table, marked: Mapping[str, Any]) -> list[int]:
+    """Instances to be planned by themselves: with the extremes of every value, and some others."""
+    found = {*np.linspace(0, rows.num_rows - 1, SAMPLES).astype(int).tolist()}
+    for name in marked:
+        values = one(rows.column(name))
+        order = pc.array_sort_indices(values)
+        found |= {order[0].as_py(), order[-1].as_py()}
+    return sorted(found)

@@ -165,11 +165,11 @@ class Queries(Query):
         return self._engine.runtime.declared.groups.live[self._key]
 
     def __len__(self) -> int:
-        return len(self._group.instances)
+        return len(self._group)
 
     def instances(self) -> pa.Table:
         """The values of the parameters of all instances, a row for each."""
-        return self._group.definition.rows(self._group.instances.values())
+        return self._group.instances.rows
 
     def quality(self) -> dict[str, Any] | None:
         """Instances shed nothing by themselves."""
@@ -182,7 +182,7 @@ class Queries(Query):
         runtime, group = self._engine.runtime, self._group
         with runtime.view() as view:
             parts = []
-            for name in group.instances:
+            for name in group.place:
                 if name.lower() in runtime.ticker.queries:
                     rows = view.snapshot(name.lower())
                     parts.append(group.with_values(rows, name))
@@ -195,14 +195,16 @@ class Queries(Query):
         from windrow.plan.explain import explain
 
         group = self._group
-        first = next(iter(group.instances), None)
+        first, block = next(iter(group.place), None), next(iter(group.blocks.values()), None)
         running = None if first is None else self._engine.runtime.ticker.queries.get(first.lower())
         plan = self.plan if running is None else running.plan
         sharing = self._engine._sharing(plan) if running is not None else None
+        if block is not None:
+            plan, sharing = self._engine._of_columns(block)
         shown = explain(plan, format, strategy=self._engine._strategy, sharing=sharing)
         if format.lower() != "text":
             return shown
-        return f"{len(group.instances)} queries from template {group.template.name}, one of them:\n{shown}"
+        return f"{len(group)} queries from template {group.template.name}, one of them:\n{shown}"
 
 
 def _figures(quality: Mapping[str, Any]) -> str:

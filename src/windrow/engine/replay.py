@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import Catalog, FunctionDef, StreamDef, TableDef
-from windrow.engine.instances import TemplatePlanner, instances_of
+from windrow.engine.instances import TemplatePlanner
 from windrow.engine.script import bind_script
 from windrow.errors import SourceError, WindrowError
 from windrow.operators.elements import Elements
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.plan.nodes import QueryPlan
-from windrow.runtime.instances import TemplateGroup, without_collector
+from windrow.runtime.instances import FEW, TemplateGroup, without_collector
 from windrow.runtime.job import Feed, Job, LocalJob
 from windrow.runtime.kept_answers import rows_of
 from windrow.runtime.tick import Ticker
@@ -238,15 +238,22 @@ class Replay:
         return ticker
 
     def _instances(self, ticker: Ticker) -> Iterator[QueryPlan]:
-        """The plans of all queries from templates, whose answers the ticker puts together."""
-        for key, instances in instances_of(self.catalog, self.tables, self.planner).items():
-            queries = self.catalog.groups[key]
+        """The plans of queries from templates that run by themselves; the others run from now on."""
+        for key, queries in self.catalog.groups.items():
             template = self.catalog.templates[queries.template.lower()]
             group = TemplateGroup(queries, template, self.planner.like(template, self.catalog))
             ticker.groups.live[key] = group
-            group.put(instances.values(), ())
-            ticker.groups.added(group, instances.values())
-            yield from self.planner.plans(template, instances.values(), self.catalog).values()
+            rows = queries.instances.rows
+            if queries.table is not None:
+                rows = self.planner.wanted(queries, template, self.tables[queries.table.lower()]).rows
+            start, numbers = self.starts(group.like), group.come(rows)
+            columns = ticker.sharing.takes_columns and start is not None
+            planned = self.planner.planned(queries, template, rows, self.catalog, FEW if columns else None)
+            for each in planned.columns:
+                ticker.add_columns(group, each, rows, numbers, start)
+            group.place = group.place.update({name: int(numbers[i]) for name, i in planned.places.items()})
+            ticker.groups.added(group, planned.plans)
+            yield from planned.plans.values()
 
     def play(self, ticker: Ticker, job: Job, batch_rows: int | None, progress: Progress | None = None) -> Answers:
         """All ticks, from the first row to the last answer."""
@@ -254,7 +261,7 @@ class Replay:
         shared: list[Batch] = []
         total = sum(len(a.ts) for a in self.data.values())
         before = None
-        for done, frontier in self.frontiers(batch_rows) if ticker.queries else ():
+        for done, frontier in () if ticker.idle else self.frontiers(batch_rows):
             tick = ticker.run(job, list(self._feeds(before, frontier, job.parallelism)), frontier)
             before = frontier
             for failure in tick.failed.values():

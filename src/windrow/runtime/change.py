@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,15 +12,19 @@ from windrow.catalog import (
     ArchiveDef,
     Catalog,
     Declared,
-    Instance,
     QueriesDef,
     SinkDef,
     StreamDef,
     TableDef,
     TemplateDef,
 )
+from windrow.catalog.instances import InstanceTable
+from windrow.operators.aggregates.vectors import Int64s
 from windrow.plan.nodes import QueryPlan
+from windrow.runtime.column_places import LeftColumns
 from windrow.runtime.tables import TableSource
+from windrow.sharing.condition_columns import ConditionColumns
+from windrow.sharing.recognise import Recognised
 from windrow.sources.protocol import Source
 
 Functions = Mapping[str, Callable[..., object]]
@@ -48,16 +52,41 @@ _PLURAL = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
+class InstanceColumns:
+    """Instances that differ in conditions only: their places among some rows, what all are, and the conditions."""
+
+    places: Int64s
+    query: Recognised
+    conditions: ConditionColumns
+
+
+@dataclass(frozen=True)
+class PlannedInstances:
+    """The plans of some rows of instances: in columns, or by name, with the row of each."""
+
+    columns: tuple[InstanceColumns, ...]
+    plans: Mapping[str, QueryPlan]
+    places: Mapping[str, int]
+
+
 class InstancePlanner(Protocol):
     """Who plans the instances of templates."""
 
-    def plans(self, template: TemplateDef, instances: Iterable[Instance], catalog: Catalog) -> dict[str, QueryPlan]:
-        """The plan of every instance, by its name."""
+    def planned(
+        self, queries: QueriesDef, template: TemplateDef, rows: pa.Table, catalog: Catalog, few: int | None
+    ) -> PlannedInstances:
+        """The plans of instances; `few`: how many are too few for columns, None: all."""
+
+    def plan(
+        self, queries: QueriesDef, template: TemplateDef, rows: pa.Table, place: int, catalog: Catalog
+    ) -> QueryPlan:
+        """The plan of one instance."""
 
     def like(self, template: TemplateDef, catalog: Catalog) -> QueryPlan:
         """The plan of some instance."""
 
-    def wanted(self, queries: QueriesDef, template: TemplateDef, rows: pa.Table) -> dict[str, Instance]:
+    def wanted(self, queries: QueriesDef, template: TemplateDef, rows: pa.Table) -> InstanceTable:
         """The instances that the rows of a table ask for."""
 
 
@@ -115,12 +144,20 @@ class Change:
 
 
 @dataclass(frozen=True)
+class ComingInstances:
+    """Instances that come, with their plans; `left`: the places that they had when the home was left."""
+
+    rows: pa.Table
+    planned: PlannedInstances
+    left: LeftColumns | None = None
+
+
+@dataclass(frozen=True)
 class InstanceChange:
-    """A change of the instances of a group, with the plans of those that come."""
+    """A change of the instances of a group: those that go, and those that come."""
 
     queries: QueriesDef
     template: TemplateDef
     like: QueryPlan
-    come: Mapping[str, Instance]
-    gone: Mapping[str, Instance]
-    plans: Mapping[str, QueryPlan]
+    gone: pa.Table
+    come: tuple[ComingInstances, ...]

@@ -12,19 +12,23 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from windrow.catalog import ArchiveDef, Catalog, Instance, QueriesDef, StreamDef
+from windrow.catalog import ArchiveDef, Catalog, QueriesDef, StreamDef
+from windrow.catalog.instances import InstanceTable, positions
 from windrow.errors import WindrowError
+from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime import view
 from windrow.runtime.archives import Archives, hidden_name
 from windrow.runtime.budget import Budgets
-from windrow.runtime.change import Change, Frames, InstanceChange, InstancePlanner
+from windrow.runtime.change import Change, ComingInstances, Frames, InstanceChange, InstancePlanner
+from windrow.runtime.column_places import LeftColumns
 from windrow.runtime.declared_sources import DeclaredSources
-from windrow.runtime.instances import TemplateGroup, without_collector
+from windrow.runtime.instances import FEW, TemplateGroup, without_collector
 from windrow.runtime.kept_answers import MapTasks
 from windrow.runtime.membership import SharedQuery
 from windrow.runtime.outbox import Outbox
@@ -33,6 +37,7 @@ from windrow.runtime.saved_catalog import SavedCatalog
 from windrow.runtime.streams import Stream
 from windrow.runtime.tables import LiveTable
 from windrow.runtime.tick import Ticker
+from windrow.sharing.member_columns import InstanceNames
 from windrow.sinks.answer_log import AnswerLog
 from windrow.store.place import Place
 from windrow.store.store import Store
@@ -230,15 +235,52 @@ class DeclaredQueries(DeclaredSources):
         assert self.planner is not None
         template = catalog.templates[queries.template.lower()]
         live = self.groups.live.get(queries.name.lower())
-        there: Mapping[str, Instance] = {} if live is None else live.instances
-        if queries.table is None:
-            come, gone = queries.instances.since(there)
-        else:
+        there = InstanceTable.empty(template.parameters) if live is None else live.instances
+        wanted = queries.instances
+        if queries.table is not None:
             wanted = self.planner.wanted(queries, template, tables[queries.table.lower()].reading.table)
-            come = {n: i for n, i in wanted.items() if n not in there}
-            gone = {n: i for n, i in there.items() if n not in wanted}
+        come, gone = wanted.since(there)
         like = self.planner.like(template, catalog) if live is None else live.like
-        return InstanceChange(queries, template, like, come, gone, self.planner.plans(template, come.values(), catalog))
+        few = FEW if self._takes_columns(like) else None
+        parts = []
+        for left in self.ticker.sharing.left_columns(queries.name) if few is not None else ():
+            begun = self._begun(left)
+            at = positions(begun.rows, come)
+            begun, at = begun.take(np.flatnonzero(at >= 0)), at[at >= 0]
+            planned = self.planner.planned(queries, template, begun.rows, catalog, 1)
+            if len(at) and not planned.plans:  # as it was when they came
+                parts.append(ComingInstances(begun.rows, planned, begun))
+                come = come.filter(pa.array(~np.isin(np.arange(come.num_rows), at)))
+        alone = self._ran_alone(queries, come)
+        for some, least in ((alone, None), (~alone, few)):
+            rows = come.filter(pa.array(some))
+            if rows.num_rows:
+                parts.append(ComingInstances(rows, self.planner.planned(queries, template, rows, catalog, least)))
+        return InstanceChange(queries, template, like, gone, tuple(parts))
+
+    def _ran_alone(self, queries: QueriesDef, rows: pa.Table) -> Bools:
+        """Which instances were members by themselves when the home was left: they go on so, with their state."""
+        left = self.ticker.sharing.left_instances(queries.name)
+        if not left:
+            return np.zeros(rows.num_rows, np.bool_)
+        return np.array([name in left for name in InstanceNames("", queries.name, rows)], np.bool_)
+
+    def _takes_columns(self, like: QueryPlan) -> bool:
+        """Whether instances may run as members in columns: nothing is done for each of them but answering."""
+        streams = [self.streams.get(s.lower()) for s in like.streams]
+        kept = any(s is not None and s.definition.retain is not None for s in streams)
+        return self.ticker.sharing.takes_columns and self.budgets.default_us is None and not kept
+
+    def _begun(self, left: LeftColumns) -> LeftColumns:
+        """Those of a block who had a tick, and have not failed, when the home was left."""
+        if not self.ticker.has_clock(left.clock):
+            return left.take(np.zeros(0, np.int64))
+        lapsed = [q for q in self.ticker.manifest.lapsed if q.startswith(f"{left.queries.lower()}(")]
+        if not lapsed:
+            return left
+        place = InstanceNames("", left.queries, left.rows).place
+        gone = [place[q] for q in lapsed if q in place]
+        return left.take(np.setdiff1d(np.arange(left.rows.num_rows), gone))
 
     def _make_groups(self, coming: Iterable[InstanceChange], undo: ExitStack) -> list[Callable[[], None]]:
         for change in coming:
@@ -249,27 +291,62 @@ class DeclaredQueries(DeclaredSources):
                 swapped(self.groups.live, key, group, undo)
                 self._open_outlet(change.like, group.name, group.empty, undo)
             undo.callback(self.groups.changed)
-            undo.callback(group.put, list(change.gone.values()), list(change.come))
-            undo.callback(setattr, group, "definition", group.definition)
-            for name in change.gone:
-                self._end_query(name.lower(), undo)
+            undo.callback(group.put_back, group.copy())
             group.definition = change.queries
-            group.put(change.come.values(), change.gone)
-            if change.gone:
+            if change.gone.num_rows:
+                self._end_instances(group, group.go(change.gone), undo)
                 self.groups.changed()
-            else:
-                self.groups.added(group, change.come.values())
-            with without_collector():
-                for plan in change.plans.values():
-                    self._run_query(plan, undo)
+            for part in change.come:
+                self._run_instances(group, part, undo)
         return []
+
+    def _run_instances(self, group: TemplateGroup, come: ComingInstances, undo: ExitStack) -> None:
+        """Run instances from the next tick on."""
+        ticker, planned, numbers = self.ticker, come.planned, group.come(come.rows)
+        start = self._start(group.like) if come.left is None else None
+        for columns in planned.columns:
+            block = ticker.add_columns(group, columns, come.rows, numbers, start, come.left)
+            undo.callback(ticker.drop_columns, group, block, np.arange(len(columns.places)))
+        group.place = group.place.update({name: int(numbers[place]) for name, place in planned.places.items()})
+        self.groups.added(group, planned.plans)
+        with without_collector():
+            for plan in planned.plans.values():
+                self._run_query(plan, undo)
+
+    def _end_instances(self, group: TemplateGroup, numbers: Int64s, undo: ExitStack) -> None:
+        """Run the instances with some numbers no longer."""
+        for block, members in list(group.blocks.items()):
+            places = np.flatnonzero(np.isin(members.numbers, numbers))
+            if len(places):
+                self._end_columns(group, block, places, undo)
+        gone = set(numbers.tolist()) if group.place else set()
+        names = [name for name, number in group.place.items() if number in gone]
+        for name in names:
+            self._end_query(name.lower(), undo)
+        group.place = group.place.without(*names)
+
+    def _end_columns(self, group: TemplateGroup, block: str, places: Int64s, undo: ExitStack) -> None:
+        manifest = self.ticker.manifest
+        if self.failures or manifest.lapsed:
+            names = group.blocks[block].names
+            keys = {names[i].lower() for i in places.tolist()}
+            for key in keys & self.failures.keys():
+                swapped(self.failures, key, None, undo)
+            self.ticker.manifest = replace(manifest, lapsed=tuple(q for q in manifest.lapsed if q not in keys))
+        clock = self.ticker.sharing.columns[block].clock
+        undo.callback(self.ticker.await_clock, clock)
+        undo.callback(put_back, self.ticker.starts, clock, self.ticker.starts.get(clock))
+        undo.callback(self.ticker.sharing.reinstate_columns, self.ticker.drop_columns(group, block, places))
 
     def _drop_group(self, key: str, undo: ExitStack) -> Callable[[], None]:
         group, outlet = self.groups.live[key], self.outlets[key]
         swapped(self.outlets, key, None, undo)
         undo.callback(self.groups.changed)
         swapped(self.groups.live, key, None, undo)
-        for name in group.instances:
+        undo.callback(group.put_back, group.copy())
+        for block, members in list(group.blocks.items()):
+            self._end_columns(group, block, np.arange(len(members)), undo)
+        for name in group.place:
             self._end_query(name.lower(), undo)
         self.groups.changed()
         self.ticker.forget_outputs(key)

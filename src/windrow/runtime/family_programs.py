@@ -8,17 +8,19 @@ from __future__ import annotations
 import pickle
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
+from windrow.operators.aggregates.vectors import Int64s
 from windrow.runtime.member_blocks import FamilyPlace, MemberBlock, has_deadline, unique
 from windrow.sharing.joins.combine import AlikeMembers, alike_members
 from windrow.sharing.joins.members import JoinSource, join_cost_group
 from windrow.sharing.joins.readers import ResultGrouping
 from windrow.sharing.joins.recognise import RecognisedJoin
+from windrow.sharing.member_columns import MemberColumns
 from windrow.sharing.recognise import FamilySource
 
 _unpacked: OrderedDict[str, Any] = OrderedDict()
@@ -74,6 +76,8 @@ class FamilyProgram:
     epoch: int
     blocks: tuple[MemberBlock, ...]
     gathered: bool = False
+    instances: tuple[MemberColumns, ...] = ()  # members in columns
+    left: Mapping[str, Int64s] = field(default_factory=dict)  # by block, who of them has gone
 
     def member(self, name: str) -> FamilyPlace | None:
         """A member by its name."""
@@ -82,7 +86,8 @@ class FamilyProgram:
     @property
     def columns(self) -> dict[str, pa.DataType]:
         """What somebody reads of the family's rows."""
-        return {c: t for b in self.blocks for c, t in b.columns.items()}
+        read = {c: t for m in self.instances for c, t in m.query.columns.items()}
+        return {c: t for b in self.blocks for c, t in b.columns.items()} | read
 
     def clock(self, epoch: int) -> str:
         """The name of an epoch's clock."""

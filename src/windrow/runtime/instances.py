@@ -1,11 +1,12 @@
 """Queries from templates while they run: many queries, one answer.
 
-Every instance is a query like any other, under the name that its values give it; it shares, fails and recovers as any
-other does. What a group adds is its answer: the answers of all instances in one table, with the values of the
-parameters before the SELECT list.
+Every instance has a number in its group. Those that differ in conditions only run as members in columns, and are
+nowhere looked at one by one; the others are queries like any other, under the name that their values give them. What a
+group adds is its answer: the answers of all instances in one table, with the values of the parameters before the
+SELECT list.
 
-    names   q(1, 2.5)  q(2, 7)         batch of the family: counts 1, 2; rows |t=30 |t=30 t=40 |
-    place   0          1               answer of q:  _ts  sym  lim  n        values taken by place, once for a batch
+    members  0  1  2 ...               batch of the family: counts 1, 2; rows |t=30 |t=30 t=40 |
+    numbers  7  8  9                   answer of q:  _ts  sym  lim  n        values taken by number, once for a batch
 
 Cost of a tick: the rows of the answers; names are looked up once for a list of members that stays as it is.
 """
@@ -16,20 +17,25 @@ import gc
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from windrow.catalog import Instance, QueriesDef, TemplateDef
+from windrow.catalog import QueriesDef, TemplateDef
+from windrow.catalog.instances import InstanceTable, positions
 from windrow.catalog.names import Names
-from windrow.operators.aggregates.vectors import Int64s
-from windrow.operators.elements import Elements
+from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.elements import Elements, one
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.kept_answers import AnyAnswer, rows_of
+from windrow.sharing.member_columns import InstanceNames, MemberColumns
 from windrow.sharing.query_group import Batch, Shown
+
+FEW = 64
+"""Fewer instances that differ in conditions only run by themselves, so that blocks of members stay few."""
 
 REMEMBERED = 64
 """Lists of members whose places are remembered."""
@@ -48,48 +54,87 @@ def without_collector() -> Iterator[None]:
 
 
 class TemplateGroup:
-    """The instances of one name, and the values of their parameters by place."""
+    """The instances of one name, and the values of their parameters by number."""
 
     def __init__(self, definition: QueriesDef, template: TemplateDef, like: QueryPlan) -> None:
         """`like`: the plan of some instance."""
         self.definition, self.template, self.like = definition, template, like
         self.plan = replace(like, name=definition.name)  # under the name of all
-        self.instances: Names[Instance] = Names()
-        self.place: dict[str, int] = {}  # of those that have gone too, until they are many
-        self._values: list[list[Any]] = [[] for _ in template.parameters]
-        self._columns: list[pa.Array] = []
+        self.place: Names[int] = Names()  # the numbers of those that run by themselves, by name
+        self.blocks: Names[MemberColumns] = Names()  # the others
+        self._rows = pa.schema(list(template.parameters.items())).empty_table()
+        self._numbers: Int64s = np.zeros(0, np.int64)  # of the rows, in order
+        self._gone: Bools = np.zeros(0, np.bool_)
+        self._next = 0
 
     @property
     def name(self) -> str:
         return self.definition.name
 
     @property
+    def instances(self) -> InstanceTable:
+        """The values of those that are there."""
+        return InstanceTable(self._rows.filter(pa.array(~self._gone)))
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(~self._gone))
+
+    @property
     def empty(self) -> pa.Table:
         """The answer of no instance."""
         return self.shown(answer(self.like, Elements.empty(self.like.root.schema)), np.zeros(0, np.int64))
 
-    def put(self, come: Iterable[Instance], gone: Iterable[str]) -> None:
-        """Have other instances."""
-        kept = self.instances.without(*gone)
-        self.instances = kept.update({i.name: i for i in come})
-        if len(self.place) > 2 * len(self.instances) + 64:
-            self.place, self._values = {}, [[] for _ in self.template.parameters]
-        for name, instance in self.instances.items() if not self.place else ((i.name, i) for i in come):
-            self.place[name] = len(self.place)
-            for values, value in zip(self._values, instance.values, strict=True):
-                values.append(value)
-        self._columns = []
+    def copy(self) -> TemplateGroup:
+        """The group as it is now, for somebody to put it back."""
+        return copy(self)
 
-    def values(self, places: Int64s) -> list[pa.Array]:
-        """The values of the parameters of instances, by their places."""
-        if not self._columns:
-            types = self.template.parameters.values()
-            self._columns = [pa.array(v, t) for v, t in zip(self._values, types, strict=True)]
-        picks = pa.array(places)
-        return [column.take(picks) for column in self._columns]
+    def put_back(self, before: TemplateGroup) -> None:
+        """Be as before."""
+        self.__dict__.update(before.__dict__)
+
+    def come(self, rows: pa.Table) -> Int64s:
+        """Have more instances; their numbers."""
+        numbers = self._next + np.arange(rows.num_rows)
+        self._next += rows.num_rows
+        self._rows = pa.concat_tables([self._rows, rows.cast(self._rows.schema)])
+        self._numbers = np.concatenate((self._numbers, numbers))
+        self._gone = np.concatenate((self._gone, np.zeros(len(numbers), np.bool_)))
+        return numbers
+
+    def go(self, rows: pa.Table) -> Int64s:
+        """Have instances with these values no longer; their numbers."""
+        there = np.flatnonzero(~self._gone)
+        at = positions(rows, self._rows.filter(pa.array(~self._gone)))
+        gone = there[at[at >= 0]]
+        numbers = self._numbers[gone]
+        self._gone = self._gone.copy()
+        self._gone[gone] = True
+        if 2 * np.count_nonzero(self._gone) > len(self._gone) + 128:  # answers may still name those that go now
+            late = ~self._gone
+            late[gone] = True
+            self._rows, self._numbers, self._gone = (
+                self._rows.filter(pa.array(late)),
+                self._numbers[late],
+                self._gone[late],
+            )
+        return numbers
+
+    def values(self, numbers: Int64s) -> list[pa.Array]:
+        """The values of the parameters of instances, by their numbers."""
+        if any(c.num_chunks > 1 for c in self._rows.columns):
+            self._rows = self._rows.combine_chunks()
+        picks = pa.array(np.searchsorted(self._numbers, numbers))
+        return [one(column).take(picks) for column in self._rows.columns]
+
+    def find(self, name: str) -> tuple[str, int] | None:
+        """The block and the place in it of an instance that is called so, in lower case."""
+        if not name.startswith(f"{self.name.lower()}("):
+            return None
+        found = ((b, m.names.place.get(name)) for b, m in self.blocks.items())
+        return next(((b, place) for b, place in found if place is not None), None)
 
     def shown(self, table: pa.Table, places: Int64s) -> pa.Table:
-        """Rows of instances at places, with the values of their parameters before the SELECT list."""
+        """Rows of instances with some numbers, with the values of their parameters before the SELECT list."""
         first = 2 if self.like.has_op else 1
         columns, names = table.columns, table.column_names
         arrays = [*columns[:first], *self.values(places), *columns[first:]]
@@ -103,7 +148,7 @@ class TemplateGroup:
 
 
 class TemplateGroups:
-    """All groups of an engine; `of` says which an instance belongs to."""
+    """All groups of an engine; `of` says which an instance that runs by itself belongs to."""
 
     def __init__(self) -> None:
         self.live: dict[str, TemplateGroup] = {}
@@ -115,13 +160,21 @@ class TemplateGroups:
     def changed(self) -> None:
         """Instances have come or gone."""
         self._known.clear()
-        self.of = {name: group for group in self.live.values() for name in group.instances}
+        self.of = {name: group for group in self.live.values() for name in group.place}
 
-    def added(self, group: TemplateGroup, come: Iterable[Instance]) -> None:
-        """Instances have come."""
+    def added(self, group: TemplateGroup, come: Iterable[str]) -> None:
+        """Instances that run by themselves have come."""
         self._known.clear()
-        for instance in come:
-            self.of[instance.name] = group
+        for name in come:
+            self.of[name] = group
+
+    def find(self, name: str) -> tuple[TemplateGroup, str, int] | None:
+        """An instance among members in columns, by its name in lower case: its group, block, and place."""
+        for group in self.live.values():
+            found = group.find(name)
+            if found is not None:
+                return group, *found
+        return None
 
     def put_together(
         self, answers: dict[str, AnyAnswer], batches: Sequence[Batch], shown: Mapping[str, Shown]
@@ -139,14 +192,18 @@ class TemplateGroups:
                 if group is None:
                     others.append(part)
                 elif len(part):
-                    table = _table(part, shown[part.names[int(part.numbers[0])].lower()])
+                    one_ = group.blocks.get(part.one)
+                    how = shown[part.one.lower()] if one_ is None else Shown.of(one_.query.plan)
+                    table = _table(part, how)
                     parts.setdefault(group.name, []).append(group.shown(table, places))
         for name, found in parts.items():
             answers[name] = _in_order(found, self.live[name.lower()].empty.schema)
         return others
 
     def _split(self, batch: Batch) -> Iterable[tuple[TemplateGroup | None, Batch, Int64s]]:
-        """A batch by the groups of its queries, with the place of every row's instance."""
+        """A batch by the groups of its queries, with the number of every row's instance."""
+        if isinstance(batch.names, InstanceNames):
+            return self._of_block(batch, batch.names.block)
         if not self.of or not len(batch):
             return [(None, batch, np.zeros(0, np.int64))]
         whose = self._whose(batch.names)
@@ -162,6 +219,14 @@ class TemplateGroups:
             part = Batch(batch.names, batch.counts[mine], rows, batch.numbers[mine])
             found.append((group, part, place if group is None else np.repeat(place[part.numbers], part.counts)))
         return found
+
+    def _of_block(self, batch: Batch, block: str) -> list[tuple[TemplateGroup | None, Batch, Int64s]]:
+        """The answers of members in columns; nobody's, if their group has gone."""
+        for group in self.live.values():
+            members = group.blocks.get(block)
+            if members is not None:
+                return [(group, batch, np.repeat(members.numbers[batch.numbers], batch.counts))]
+        return []
 
     def _whose(self, names: Sequence[str]) -> list[tuple[TemplateGroup | None, Int64s, Int64s]]:
         """The groups of queries: which are of it, and for all of the list the place of each (of others, any)."""

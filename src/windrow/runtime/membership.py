@@ -13,11 +13,14 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from windrow.catalog.names import Names
+from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING
 from windrow.plan.nodes import Distinct, Filter, Node, Project, QueryPlan, StreamOp
+from windrow.runtime.column_places import NOBODY, ColumnPlace, LeftColumns
 from windrow.runtime.family_programs import FamilyProgram, JoinMembership, JoinProgram, clock_name
 from windrow.runtime.member_blocks import FamilyPlace, MemberBlocks
 from windrow.runtime.view import StateReader
@@ -25,6 +28,7 @@ from windrow.sharing.covering import Covering, covering
 from windrow.sharing.family import Counters, Family, FamilyMember
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.joins.registry import ALONE, JoinedQuery, JoinFamily
+from windrow.sharing.member_columns import MemberColumns
 from windrow.sharing.query_group import Shown
 from windrow.sharing.recognise import Recognised
 from windrow.sharing.registry import FEW_ROWS, Functions, Rate, Registry, Served
@@ -96,6 +100,7 @@ class Sharing(Registry):
         self.of_family: dict[str, MemberBlocks] = {}
         self.join_members: dict[str, JoinMembership] = {}
         self.places: Names[Place] = Names()  # as the home keeps them: family, epoch, synopsis
+        self.columns: Names[ColumnPlace] = Names()  # members in columns, by block
         self.on_clock: Counter[str] = Counter()  # queries by clock
         self.period: Callable[[Recognised | RecognisedJoin], int] = lambda query: query.member.window.slide
         self._next = 0
@@ -181,6 +186,66 @@ class Sharing(Registry):
         self._programs.pop(self.names[key], None)
         return SharedQuery(member.uid, query.plan, self.names[key], entry.epoch)
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether members may come in columns: all queries over the same rows are of one family."""
+        return self.sharing in ("auto", "shards")
+
+    def admit_columns(self, members: MemberColumns, left: LeftColumns | None = None) -> str:
+        """Let many queries join their family; `left`: go on at the places they had. Returns the name of their clock."""
+        key, family = self.key(members.query), self.family_of(members.query)
+        if key not in self.names:
+            if left is None or self._saved is None:
+                self._next += 1
+                self.names[key] = f"+{self._next}"
+            else:
+                self.names[key] = left.family
+                family.resume(*self._saved["families"][left.family])
+        if left is None:
+            members = family.join_columns(members)
+        else:
+            members = replace(members, epoch=left.epoch, synopses=left.synopses)
+            family.serve_columns(members)
+            self.readmitted = True
+        self._put_columns(ColumnPlace(members, self.names[key], NOBODY), len(members))
+        return clock_name(self.names[key], members.epoch)
+
+    def _put_columns(self, place: ColumnPlace, come: int) -> None:
+        """Have a block of members, `come` more of which are there than before."""
+        clock = place.clock
+        self.columns = self.columns.put(place.members.uid, place)
+        self.on_clock[clock] += come
+        if not self.on_clock[clock]:
+            del self.on_clock[clock]
+        self._programs.pop(place.family, None)
+
+    def remove_columns(self, block: str, places: Int64s) -> tuple[ColumnPlace, Family]:
+        """Serve some members of a block no longer; what `reinstate_columns` needs to take them back."""
+        before = self.columns[block]
+        after, key = before.without(places), self.key(before.members.query)
+        family = self.families[key]
+        family.leave_columns(block, places)
+        self._put_columns(after, len(before.left) - len(after.left))
+        if block not in family.columns:
+            self.columns = self.columns.without(block)
+        if not len(family):
+            del self.families[key], self.names[key]
+            self.of_family.pop(before.family, None)
+        return before, family
+
+    def reinstate_columns(self, token: tuple[ColumnPlace, Family]) -> None:
+        """Take back members that were removed."""
+        place, family = token
+        block, key = place.members.uid, self.key(place.members.query)
+        now = self.columns.get(block)
+        there = 0 if now is None else int(np.count_nonzero(now.alive))
+        self.names.setdefault(key, place.family)
+        self.families.setdefault(key, family)
+        family.leave_columns(block, np.arange(len(place.members)))
+        family.serve_columns(place.members)
+        family.leave_columns(block, place.left)
+        self._put_columns(place, int(np.count_nonzero(place.alive)) - there)
+
     def _put(self, name: str, family: str, member: FamilyPlace) -> None:
         self.members[name] = member
         if family not in self.of_family:
@@ -203,6 +268,16 @@ class Sharing(Registry):
         left = None if self._saved is None else self._saved["queries"].get(name)
         return None if left is None else clock_name(*left[:2])
 
+    def left_instances(self, queries: str) -> set[str]:
+        """The instances of queries from a template that shared by themselves when the home was left."""
+        left: Mapping[str, Any] = {} if self._saved is None else self._saved["queries"]
+        return {name for name in left if name.startswith(f"{queries}(")}
+
+    def left_columns(self, queries: str) -> list[LeftColumns]:
+        """The members in columns that queries from a template had when the home was left, while it is taken up."""
+        left: Sequence[LeftColumns] = () if self._saved is None else self._saved.get("left", ())
+        return [c for c in left if c.queries.lower() == queries.lower()]
+
     def remove(self, name: str) -> None:
         """Serve a query no longer."""
         if name in self.joins.served:
@@ -221,7 +296,8 @@ class Sharing(Registry):
         self._give_up_place(name)
         self._programs.pop(self.names[key], None)
         if key not in self.families:
-            del self.of_family[self.names[key]], self.names[key]
+            self.of_family.pop(self.names[key], None)
+            del self.names[key]
 
     def token(self, name: str) -> Token:
         """What `reinstate` needs to take a query back that is removed."""
@@ -273,10 +349,12 @@ class Sharing(Registry):
         for key, family in self.families.items():
             name = self.names[key]
             if name not in self._programs:
-                blocks = self.of_family[name].blocks()
-                source = self.served[next(iter(family.joined))].query.source
+                blocks = self.of_family[name].blocks() if name in self.of_family else ()
+                mine = [self.columns[block] for block in family.columns]
+                some = self.served[next(iter(family.joined))].query if family.joined else mine[0].members.query
+                columns, left = tuple(c.members for c in mine), {c.members.uid: c.left for c in mine}
                 self._programs[name] = FamilyProgram(
-                    name, source, self.slicing, family.epoch, blocks, name in self.gathered
+                    name, some.source, self.slicing, family.epoch, blocks, name in self.gathered, columns, left
                 )
         self._programs = {self.names[key]: self._programs[self.names[key]] for key in self.families}
         return dict(self._programs)
@@ -334,7 +412,8 @@ class Sharing(Registry):
         """What a restart must know, as plain JSON."""
         families = {self.names[k]: (f.epoch, f.next_synopsis) for k, f in self.families.items()}
         families |= {self.names[s]: (f.epoch, 0) for s, f in self.joins.families.items()}
-        return {"technique": self.sharing, "next": self._next, "families": families, "queries": self.places}
+        return {"technique": self.sharing, "next": self._next, "families": families, "queries": self.places,
+                "columns": self.columns}  # fmt: skip
 
     def take_up(self, saved: Mapping[str, Any]) -> None:
         """Admit the queries that come now where they were, until `settled`."""

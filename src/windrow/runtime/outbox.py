@@ -115,7 +115,9 @@ class Outbox:
     def _runs(self, key: str) -> bool:
         """Whether some query from a template, under this name, runs."""
         group = self._ticker.groups.live.get(key)
-        return group is not None and any(name.lower() in self._ticker.queries for name in group.instances)
+        if group is None:
+            return False
+        return bool(group.blocks) or any(name.lower() in self._ticker.queries for name in group.place)
 
     def outputs(self, answers: Mapping[str, AnyAnswer]) -> dict[str, AnyAnswer]:
         """The answers of a tick that a crash before their sinks have them would lose."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
 import pyarrow as pa
 
@@ -203,7 +203,10 @@ class Deployment:
             for stream in query.streams:
                 found.setdefault(stream, []).extend((EVERYTHING,) if whole else query.wants.get(stream, (EVERYTHING,)))
         for family in self.families.values():
-            tested = (c for block in family.blocks for c in block.conditions)
+            tested = chain(
+                (c for block in family.blocks for c in block.conditions),
+                (m.conditions.condition(i) for m in family.instances for i in range(min(len(m), MOST_CONDITIONS))),
+            )
             mine = found.setdefault(family.source.stream, [])
             mine.extend(_of_stream(c, family.source.stream) for c in islice(dict.fromkeys(tested), MOST_CONDITIONS))
         for join in self.joins.values():

@@ -13,31 +13,37 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.catalog.names import Names
 from windrow.operators.aggregate_join import AggregateDeltas
+from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING
 from windrow.operators.join import JoinOperator
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.operators.state.run import Run
 from windrow.plan.nodes import QueryPlan, StreamOp
 from windrow.runtime.admission import Quotas
+from windrow.runtime.change import InstanceColumns
+from windrow.runtime.column_places import ColumnPlace, LeftColumns
 from windrow.runtime.deadlines import DeadlineRecord, Deadlines
 from windrow.runtime.family_programs import clock_name
 from windrow.runtime.heavy_keys import HeavyKeys
-from windrow.runtime.instances import TemplateGroups
+from windrow.runtime.instances import TemplateGroup, TemplateGroups
 from windrow.runtime.join_choices import JoinChoices
 from windrow.runtime.kept_answers import HeldAnswers
-from windrow.runtime.member_blocks import has_deadline
+from windrow.runtime.member_blocks import has_deadline, unique
 from windrow.runtime.membership import SharedQuery, Sharing
 from windrow.runtime.program import Deployment, Functions, QueryProgram
 from windrow.runtime.repartition import repartitioned
 from windrow.runtime.table_versions import TableVersion, Versions, updated
+from windrow.sharing.family import Family
 from windrow.sharing.joins.members import join_cost_group
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.member import cost_group, read_depth
+from windrow.sharing.member_columns import InstanceNames, MemberColumns
 from windrow.sharing.plans.registry import SharedPlans
 from windrow.sharing.recognise import Recognised
 from windrow.store.manifest import Manifest
@@ -148,7 +154,7 @@ class RegisteredQueries:
         if first is None:
             return
         key = first.plan.name.lower()
-        if not self._has_clock(key) and key in self.queries:
+        if not self.has_clock(key) and key in self.queries:
             self.sharing.joins.forget(first.plan.name)
             self.choices.forget(key)
             self.add_shared(self.sharing.admit(first), self.starts.pop(key, None))
@@ -223,7 +229,7 @@ class RegisteredQueries:
         if key in self.manifest.lapsed and not self.has_begun(query.plan.name):  # it begins anew
             self.manifest = replace(self.manifest, lapsed=tuple(q for q in self.manifest.lapsed if q != key))
         self.await_clock(query.clock)
-        if start is not None and not self._has_clock(query.clock):
+        if start is not None and not self.has_clock(query.clock):
             self.starts[query.clock] = start
 
     def _note_deadline(self, query: SharedQuery) -> None:
@@ -252,10 +258,11 @@ class RegisteredQueries:
 
     def await_clock(self, clock: str) -> None:
         """Let a clock begin with the next tick, if it has not yet."""
-        if not self._has_clock(clock) and clock in self.sharing.on_clock:
+        if not self.has_clock(clock) and clock in self.sharing.on_clock:
             self._clockless.add(clock)
 
-    def _has_clock(self, clock: str) -> bool:
+    def has_clock(self, clock: str) -> bool:
+        """Whether a clock runs, or is about to."""
         return clock in self.manifest.clocks or clock in self.manifest.firsts
 
     def clock(self, key: str) -> str:
@@ -270,9 +277,9 @@ class RegisteredQueries:
     def has_begun(self, name: str) -> bool:
         """Whether a query that the home was left with has had a tick, and goes on where it was."""
         key, clock = name.lower(), self.sharing.left_on(name)
-        if clock is not None and key not in self.manifest.lapsed and self._has_clock(clock):
+        if clock is not None and key not in self.manifest.lapsed and self.has_clock(clock):
             return True
-        return self._has_clock(key)
+        return self.has_clock(key)
 
     def take_up(self, saved: Mapping[str, Any]) -> None:
         """Let the queries that come now share as they did when the home was left. Of a home in which each of them had a
@@ -318,9 +325,49 @@ class RegisteredQueries:
         if self.manifest.heavy:
             self.heavy.restore(self.manifest.heavy, [name])
 
+    def add_columns(
+        self, group: TemplateGroup, come: InstanceColumns, rows: pa.Table, numbers: Int64s, start: int | None = None,
+        left: LeftColumns | None = None,
+    ) -> str:  # fmt: skip
+        """Run instances of a group as members in columns from the next tick on; returns the name of their block.
+
+        `rows` and `numbers`: of all that come. `left`: they go on where they were.
+        """
+        uid, mine = unique(), rows.take(pa.array(come.places)).combine_chunks()
+        names = InstanceNames(uid, group.name, mine)
+        members = MemberColumns(uid, come.query, come.conditions, names, numbers[come.places])
+        clock = self.sharing.admit_columns(members, None if left is None else left.take(come.places))
+        group.blocks = group.blocks.put(uid, members)
+        self._deployment = None
+        self.await_clock(clock)
+        if start is not None and not self.has_clock(clock):
+            self.starts[clock] = start
+        return uid
+
+    def drop_columns(self, group: TemplateGroup, block: str, places: Int64s) -> tuple[ColumnPlace, Family]:
+        """Stop some members of a block; what is needed to take them back."""
+        token = self.sharing.remove_columns(block, places)
+        self._deployment = None
+        if block not in self.sharing.columns:
+            group.blocks = group.blocks.without(block)
+        clock = token[0].clock
+        if clock not in self.sharing.on_clock:
+            self._clockless.discard(clock)
+            self.forget(clock)
+        return token
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs."""
+        return not self.queries and not self.sharing.columns
+
     def drop_query(self, name: str) -> None:
         """Stop a query and forget its state."""
         key = name.lower()
+        instance = None if key in self.queries else self.groups.find(key)
+        if instance is not None:
+            self.drop_columns(instance[0], instance[1], np.array([instance[2]]))
+            return
         dropped = self.queries.pop(key, None)  # one that failed is gone already
         self._deployment = None
         if dropped is not None:

@@ -145,13 +145,14 @@ def _owners(base: Manifest, damaged: set[str]) -> list[str]:
 
 
 def _members(store: Store, base: Manifest, owner: str) -> list[str]:
-    """The queries whose state lies under a name: one, or those that share."""
+    """The queries whose state lies under a name: one, or those that share (of many in columns, the name of all)."""
     if owner in base.plans:
         return list(base.plans[owner]["members"])
     content: Mapping[str, Any] = in_force(store, base) if base.catalog else {}
-    seats = content.get("shared", {}).get("queries", {})
-    shared = [name.lower() for name, seat in seats.items() if seat and seat[0] == owner]
-    return shared or [owner]
+    places = content.get("shared", {})
+    shared = [name.lower() for name, seat in places.get("queries", {}).items() if seat and seat[0] == owner]
+    shared += [c["queries"].lower() for c in places.get("columns", {}).values() if c["family"] == owner]
+    return list(dict.fromkeys(shared)) or [owner]
 
 
 def _look_at_offsets(store: Store, found: Examination) -> None:
@@ -192,8 +193,8 @@ def repair(home: str, found: Examination) -> Manifest:
             outputs=outputs,
             tables={t: at for t, at in base.tables.items() if len(runs[TABLES, 0, "", t]) == len(at)},
             offsets={s: o for s, o in base.offsets.items() if s not in found.offsets},
-            clocks={q: t for q, t in base.clocks.items() if q not in anew},
-            firsts={q: t for q, t in base.firsts.items() if q not in anew},
+            clocks={q: t for q, t in base.clocks.items() if q not in anew and q.rpartition("@")[0] not in over},
+            firsts={q: t for q, t in base.firsts.items() if q not in anew and q.rpartition("@")[0] not in over},
             choices={q: c for q, c in base.choices.items() if q not in anew},
             deadlines={q: d for q, d in base.deadlines.items() if q not in anew},
         )

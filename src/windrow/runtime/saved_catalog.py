@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import (
@@ -38,9 +39,11 @@ from windrow.catalog import (
     ViewDef,
 )
 from windrow.catalog.change_columns import ChangeColumns
+from windrow.catalog.instances import InstanceTable, positions
 from windrow.catalog.names import Names
 from windrow.errors import StateError
 from windrow.plan.nodes import QueryPlan
+from windrow.runtime.column_places import ColumnPlace, LeftColumns, packed_rows, read_rows
 from windrow.store.failpoints import reach
 from windrow.store.manifest import Manifest
 from windrow.store.store import Store
@@ -68,11 +71,12 @@ class SavedCatalog:
     def __init__(self, store: Store, strategy: str, budget: str = "none") -> None:
         self.store, self.strategy, self.budget = store, strategy, budget
         self.kept: StoredCatalog | None = None  # what is in force
+        self._anew = False  # blocks of members are others than those on disk: the next catalog is written whole
 
     def write(self, catalog: Catalog, shared: Content) -> StoredCatalog:
         """What the next manifest must name; `shared`: who shares with whom. In force once it is `kept`."""
         now = self.kept
-        if now is not None:
+        if now is not None and not self._anew:
             change = between((now.catalog, now.shared), (catalog, shared))
             changes = (*now.changes, change) if change else now.changes
             if sum(map(_size, changes)) < FOLD:
@@ -80,6 +84,7 @@ class SavedCatalog:
         version = (0 if now is None else now.version) + 1
         self.store.write_catalog(version, self._whole(catalog, shared))
         reach("after catalog")
+        self._anew = False
         return StoredCatalog(version, (), catalog, shared)
 
     def _whole(self, catalog: Catalog, shared: Content) -> dict[str, Any]:
@@ -88,7 +93,11 @@ class SavedCatalog:
             "tick budget": self.budget,
             **{kind: [_PLAIN[kind](d) for d in getattr(catalog, kind).values()] for kind in KINDS},
             "sharing": shared["technique"],
-            "shared": {**shared, "queries": dict(shared["queries"])},
+            "shared": {
+                **shared,
+                "queries": dict(shared["queries"]),
+                "columns": {block: place.plain() for block, place in shared["columns"].items()},
+            },
         }
 
     def load(
@@ -143,8 +152,11 @@ class SavedCatalog:
             catalog = catalog.add(SinkDef(**plain))
         shared = {k: _tuples(v) if k in ("families", "queries") else v for k, v in content["shared"].items()}
         shared["queries"] = Names(shared["queries"])
+        left = tuple(map(LeftColumns.of, shared.get("columns", {}).values()))
+        shared["columns"] = Names()  # as none runs yet
+        self._anew = bool(left)
         self.kept = StoredCatalog(manifest.catalog, manifest.changes, catalog, shared)
-        return catalog, shared
+        return catalog, {**shared, "left": left}
 
 
 def in_force(store: Store, manifest: Manifest) -> Content:
@@ -170,9 +182,20 @@ def between(before: tuple[Catalog, Content], after: tuple[Catalog, Content]) -> 
     come, gone = Names.of(places["queries"]).since(places_before["queries"])
     moved = {n: s for n, s in come.items() if gone.get(n) != s}
     left = [n for n in gone if n not in come]
-    if moved or left or any(places_before[k] != places[k] for k in ("next", "families")):
-        change |= {"next": places["next"], "families": places["families"], "seats": moved, "unseat": left}
+    columns = _columns_between(places_before["columns"], places["columns"])
+    if moved or left or columns or any(places_before[k] != places[k] for k in ("next", "families")):
+        change |= {"next": places["next"], "families": places["families"], "seats": moved, "unseat": left, **columns}
     return change
+
+
+def _columns_between(before: Names[ColumnPlace], after: Names[ColumnPlace]) -> dict[str, Any]:
+    """Blocks of members that came and went, and who left those that stayed."""
+    come, gone = after.since(before)
+    new = [place.plain() for block, place in come.items() if block not in gone]
+    over = [block for block in gone if block not in come]
+    fewer = {b: np.setdiff1d(come[b].left, gone[b].left).tolist() for b in come.keys() & gone.keys()}
+    found = {"add columns": new, "drop columns": over, "leave columns": fewer}
+    return {what: each for what, each in found.items() if each}
 
 
 def applied(content: Content, change: Content) -> Content:
@@ -189,8 +212,15 @@ def applied(content: Content, change: Content) -> Content:
         left = set(change["unseat"])
         queries = {n: s for n, s in content["shared"]["queries"].items() if n not in left} | change["seats"]
         moved = {"next": change["next"], "families": change["families"], "queries": queries}
+        moved["columns"] = _columns_after(content["shared"].get("columns", {}), change)
         found["shared"] = {**content["shared"], **moved}
     return found
+
+
+def _columns_after(columns: Content, change: Content) -> dict[str, Any]:
+    over, fewer = set(change.get("drop columns", ())), change.get("leave columns", {})
+    kept = {b: {**c, "left": sorted((*c["left"], *fewer.get(b, ())))} for b, c in columns.items() if b not in over}
+    return kept | {c["block"]: c for c in change.get("add columns", ())}
 
 
 def _tuples(found: Mapping[str, list[Any]]) -> dict[str, tuple[Any, ...]]:
@@ -199,8 +229,12 @@ def _tuples(found: Mapping[str, list[Any]]) -> dict[str, tuple[Any, ...]]:
 
 
 def _size(change: Content) -> int:
-    edited = sum(edit["size"] for edit in change.get("edit groups", ()))
-    return sum(len(change.get(f"{act} {kind}", ())) for act in ("drop", "add") for kind in KINDS) + edited + 1
+    """How many declarations and instances a change is about; a place comes with its query, or is one of many."""
+    sized = ("edit groups", "add groups", "add columns")
+    rows = sum(each.get("size", 0) for what in sized for each in change.get(what, ()))
+    rows += sum(map(len, change.get("leave columns", {}).values()))
+    declared = sum(len(change.get(f"{act} {kind}", ())) for act in ("drop", "add") for kind in KINDS)
+    return declared + max(rows, len(change.get("seats", ())) - declared) + 1
 
 
 def _stream(s: StreamDef) -> dict[str, Any]:
@@ -281,36 +315,39 @@ def _template(t: TemplateDef) -> dict[str, Any]:
 
 
 def _group(g: QueriesDef) -> dict[str, Any]:
-    """Queries from a template; `steps`: the instances that came (their values) and went (their names), in order."""
-    steps = [["come", _packed(g.rows(g.instances.values()))]] if g.instances else []
-    parameters = _schema(g.parameters)
-    return {"name": g.name, "template": g.template, "parameters": parameters, "table": g.table, "steps": steps}
+    """Queries from a template; `steps`: the instances that came and went, by their values, in order."""
+    steps = [["come", packed_rows(g.instances.rows)]] if len(g.instances) else []
+    return {
+        "name": g.name, "template": g.template, "parameters": _schema(g.parameters), "table": g.table, "steps": steps,
+        "size": len(g.instances),
+    }  # fmt: skip
 
 
 def _edit(before: QueriesDef, after: QueriesDef) -> dict[str, Any]:
     come, gone = after.instances.since(before.instances)
-    steps = [["gone", list(gone)]] if gone else []
-    steps += [["come", _packed(after.rows(come.values()))]] if come else []
-    return {"name": after.name, "size": len(come) + len(gone), "steps": steps}
+    steps = [[what, packed_rows(rows)] for what, rows in (("go", gone), ("come", come)) if rows.num_rows]
+    return {"name": after.name, "size": come.num_rows + gone.num_rows, "steps": steps}
 
 
 def _group_of(plain: Content) -> QueriesDef:
-    from windrow.cql.templates import with_rows
+    from windrow.cql.templates import instances, with_rows
 
-    found = QueriesDef(plain["name"], plain["template"], columns_of_text(plain["parameters"]), plain["table"])
+    parameters = columns_of_text(plain["parameters"])
+    rows = InstanceTable.empty(parameters)
+    found = QueriesDef(plain["name"], plain["template"], parameters, plain["table"], rows)
     for step, what in plain["steps"]:
-        if step == "gone":
-            found = replace(found, instances=found.instances.without(*what))
-        else:
-            found = with_rows(found, pa.ipc.open_stream(base64.b64decode(what)).read_all())
+        if step == "come":
+            found = with_rows(found, read_rows(what))
+            continue
+        rows = found.instances.rows
+        gone = np.zeros(rows.num_rows, np.bool_)
+        if step == "go":
+            gone[positions(read_rows(what), rows)] = True
+        else:  # as older versions wrote it: their names
+            names = set(what)
+            gone |= [i.name in names for i in instances(found.name, rows)]
+        found = replace(found, instances=found.instances.without(gone))
     return found
-
-
-def _packed(table: pa.Table) -> str:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return base64.b64encode(sink.getvalue()).decode()
 
 
 def _sink(s: SinkDef) -> dict[str, Any]:

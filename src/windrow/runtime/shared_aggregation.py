@@ -64,8 +64,23 @@ def follow(
         for place in new.values():
             member = place.query.member
             family.serve(FamilyMember(member, BEGINNING, place.epoch, place.synopsis, uid=place.uid))
+    follow_columns(family, program)
     family.epoch = program.epoch
     return gone, new
+
+
+def follow_columns(family: Family, program: FamilyProgram) -> None:
+    """The same for members in columns."""
+    now = {m.uid for m in program.instances}
+    for block, members in list(family.columns.items()):
+        if block not in now:
+            family.leave_columns(block, np.arange(len(members)))
+    for members in program.instances:
+        left = program.left[members.uid]
+        if members.uid not in family.columns and len(left) < len(members):
+            family.serve_columns(members)
+        if len(left):
+            family.leave_columns(members.uid, left)
 
 
 # -- stage 0 -----------------------------------------------------------------------------------------------------------
@@ -82,7 +97,7 @@ class Reducer:
 
     def __init__(self, family_program: FamilyProgram, functions: Functions) -> None:
         self.family = Family(functions, family_program.slicing)
-        self.family_program = replace(family_program, blocks=())
+        self.family_program = replace(family_program, blocks=(), instances=())
         self.followed: dict[str, MemberBlock] = {}
         self.columns: dict[str, pa.DataType] = {}  # that its queries read
 
@@ -100,6 +115,8 @@ class Reducer:
     def _knows_some_of(self, family_program: FamilyProgram) -> bool:
         """Whether a block of members, or a member, has been followed before."""
         if any(block.uid in self.followed for block in family_program.blocks):
+            return True
+        if any(members.uid in self.family.columns for members in family_program.instances):
             return True
         places = ((e, family_program.member(n)) for n, e in self.family.joined.items())
         return any(place is not None and place.uid == e.uid for e, place in places)
@@ -241,6 +258,7 @@ class FamilyState:
     functions: Functions
     finishes: dict[str, Finish] = field(default_factory=dict)
     circuits: list[str] = field(default_factory=list)  # whose finishes have state
+    columns: set[str] = field(default_factory=set)  # blocks of members in columns, which have a finish each
     alike: dict[Kind, Finish] = field(default_factory=dict)  # finishes that serve all queries of a kind
     inbox: dict[str, list[pa.Table]] = field(default_factory=dict)
     rows: list[SharedRows] = field(default_factory=list)
@@ -267,6 +285,13 @@ class FamilyState:
         for name, place in new.items():
             if self._answers(name):
                 self.finishes[name] = self._finish(place, place.query.member.kind)
+        for block in [b for b in self.columns if b not in self.family.columns]:
+            self.columns.discard(block)
+            self.finishes.pop(block, None)
+        for members in family_program.instances if self.home else ():
+            self.columns.add(members.uid)
+            if members.uid not in self.finishes:
+                self.finishes[members.uid] = Finish(members.query, functions, self.most_rows)
         if gone:
             self.circuits = [n for n in self.circuits if n in self.finishes]
         self.circuits += [n for n in new if n in self.finishes and self.finishes[n].circuit is not None]

@@ -195,8 +195,8 @@ def _shared(ticker: Ticker, key: str, state: Mapping[str, tuple[int, int]]) -> d
 
 def _instances(group: TemplateGroup, failures: Mapping[str, Any]) -> dict[str, Any]:
     """How many queries run, and which have failed."""
-    failed = [name for name in failures if name in {n.lower() for n in group.instances}] if failures else []
-    return {"template": group.template.name, "instances": len(group.instances), "failed": failed}
+    failed = [name for name in failures if name.startswith(f"{group.name.lower()}(")]
+    return {"template": group.template.name, "instances": len(group), "failed": failed}
 
 
 def _table(table: LiveTable) -> dict[str, Any]:

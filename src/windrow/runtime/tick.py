@@ -164,8 +164,11 @@ class Ticker(RegisteredQueries):
         self._clockless = {q for q in self._clockless if q not in clocks and q not in firsts}
         self.starts = {q: s for q, s in self.starts.items() if q not in clocks}
         self.sharing.used()
+        lapsed = self.manifest.lapsed
         for name in tick.failed:
             self.drop_query(name)
+        if lapsed:  # their clock goes on for the others: they begin anew after a restart
+            self.manifest = replace(self.manifest, lapsed=lapsed)
         tick.seconds["commit"] = self.stopwatch() - begin
 
     def commit_catalog(
@@ -361,10 +364,10 @@ class Ticker(RegisteredQueries):
                 coming.setdefault(key, start)
         reached = {q: s for q, s in coming.items() if s <= tick.frontier or q in self.starts}
         gone = [q for q in (tick.failed if self._swept else known) if q in tick.failed or not self.runs_on(q)]
-        failed = {q for q in tick.failed if isinstance(self.queries.get(q), SharedQuery)}
+        failed = {q for q in tick.failed if isinstance(self.queries.get(q), SharedQuery) or self._is_instance(q)}
         self._swept = True
         on_clock = self.sharing.on_clock
-        clocks = len(self.queries) - sum(on_clock.values()) + len(on_clock) + len(self.plans.plans)
+        clocks = len(self.queries) - len(self.sharing.places) + len(on_clock) + len(self.plans.plans)
         all_run = not coming and not gone and len(known) == clocks
         self._all_run = self._deployment if all_run else None
         return {
@@ -372,6 +375,10 @@ class Ticker(RegisteredQueries):
             "lapsed": tuple(sorted({*self.manifest.lapsed, *failed})),
             "firsts": {q: s for q, s in coming.items() if q not in reached},
         }
+
+    def _is_instance(self, key: str) -> bool:
+        """Whether a query that shares is a member in columns."""
+        return key not in self.queries and self.groups.find(key) is not None
 
     def _count_rows(self, tick: Tick, marks: Mapping[str, int], firsts: Mapping[str, int]) -> None:
         """Remember how many rows have come over how much time."""

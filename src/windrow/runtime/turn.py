@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 
+import numpy as np
 import pyarrow as pa
 
 from windrow.errors import StateError, WindrowError
@@ -180,7 +181,7 @@ class Turns:
     def _time_moves(self, idle: Mapping[str, int | None]) -> bool:
         """Whether silence alone lets time go on, and long enough after the last tick to be worth one."""
         ticker = self.ticker
-        if not idle or not ticker.queries or self._clock() - self._last_tick < IDLE_TICK:
+        if not idle or ticker.idle or self._clock() - self._last_tick < IDLE_TICK:
             return False
         return frontier(ticker.streams, ticker.manifest.marks, idle, ticker.frontier) > ticker.frontier
 
@@ -325,8 +326,11 @@ class Turns:
             LOG.error("%s", error)
             self.declared.failures[key] = error
             group = self.ticker.groups.live.get(key)
-            for name in [key] if group is None else group.instances:
+            for name in [key] if group is None else list(group.place):
                 self.ticker.drop_query(name)
+            if group is not None:
+                for block, members in list(group.blocks.items()):
+                    self.ticker.drop_columns(group, block, np.arange(len(members)))
 
     def _redeliver(self) -> None:
         """After a crash between manifest and what comes behind it: keep the last answers and late rows again."""

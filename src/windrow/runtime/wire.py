@@ -38,6 +38,7 @@ from windrow.runtime.messages import (
     SetAside,
     SharedAnswer,
 )
+from windrow.sharing.member_columns import InstanceNames
 from windrow.sharing.query_group import Batch
 
 SCHEMA = pa.schema([
@@ -224,17 +225,24 @@ def _batch_table(batch: Batch) -> pa.Table:
     rows = batch.rows
     table = pa.Table.from_arrays([pa.array(rows.ts), *rows.columns.values()], names=["_ts", *rows.columns])
     some = np.flatnonzero(batch.counts)
-    whose = {b"queries": json.dumps([batch.names[i] for i in batch.numbers[some].tolist()]).encode(),
-             b"counts": batch.counts[some].astype(np.int64).tobytes()}  # fmt: skip
+    numbers, whose = batch.numbers[some], {b"counts": batch.counts[some].astype(np.int64).tobytes()}
+    if isinstance(batch.names, InstanceNames):
+        whose |= {b"block": batch.names.block.encode(), b"members": numbers.astype(np.int64).tobytes()}
+    else:
+        whose |= {b"queries": json.dumps([batch.names[i] for i in numbers.tolist()]).encode()}
     return table.replace_schema_metadata(whose)
 
 
 def _decode_batch(body: pa.Buffer) -> Batch:
     table = decode_table(body)
-    names = json.loads(table.schema.metadata[b"queries"])
-    counts = np.frombuffer(table.schema.metadata[b"counts"], np.int64)
+    about = table.schema.metadata
+    counts = np.frombuffer(about[b"counts"], np.int64)
     columns = {n: one(table.column(i)) for i, n in enumerate(table.column_names) if i}
-    return Batch(names, counts, Elements.positive(_ints(table, 0), INF, columns))
+    rows = Elements.positive(_ints(table, 0), INF, columns)
+    if b"block" in about:  # the driver knows the rows of values
+        names = InstanceNames(about[b"block"].decode(), "", pa.table({}))
+        return Batch(names, counts, rows, np.frombuffer(about[b"members"], np.int64))
+    return Batch(json.loads(about[b"queries"]), counts, rows)
 
 
 def _ints(table: pa.Table, column: int) -> np.ndarray:

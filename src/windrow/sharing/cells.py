@@ -23,18 +23,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import product
-from typing import Any
+from itertools import accumulate
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from windrow.operators.aggregates.order import encode
-from windrow.operators.aggregates.vectors import Bools, Int64s, filled, raw, validity
-from windrow.sharing.conditions import Attribute, Condition, packed, read
-from windrow.sharing.kernels import locate, look_up, matches, nest
-from windrow.sharing.spans import Cut, ValueSet
+from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.sharing.boxes import Conditions, PredicateBoxes
+from windrow.sharing.conditions import Condition, packed, read
+from windrow.sharing.kernels import look_up, matches, nest
 
 MOST_CELLS = 1 << 20
 """A space of more cells than this, and than a few per box, keeps its boxes instead."""
@@ -42,146 +38,8 @@ RUNS_PER_BOX = 32
 """So does one whose predicates would be more runs than this, on average."""
 MOST_ADDITIONS = 1 << 16
 """Places are added up in a table of this size at most; beyond, they are searched among the cuts of their key."""
-NARROW = 2.0
-"""An attribute is a key when boxes have no more places on it than this, on average."""
 DENSE = 1 << 22
 """Keys are found in a table of this size at most; beyond, by binary search."""
-
-
-@dataclass(frozen=True, eq=False)
-class Axis:
-    """An attribute and its cuts. Places: 0 below the first cut, ..., n above the last, n + 1 for NULL."""
-
-    attribute: Attribute
-    cuts: np.ndarray  # int64, or bytes as objects
-
-    @classmethod
-    def of(cls, attribute: Attribute, cuts: set[Cut]) -> Axis:
-        """The axis with these cuts."""
-        made = np.empty(len(cuts), object if attribute.is_text else np.int64)
-        made[:] = sorted(cuts)
-        return cls(attribute, made)
-
-    @property
-    def size(self) -> int:
-        return len(self.cuts) + 2
-
-    def places(self, column: pa.Array) -> Int64s:
-        """The place of every row."""
-        valid = validity(column)
-        if self.attribute.is_text:
-            found = self._places_of_text(column)
-        elif pa.types.is_boolean(column.type):
-            found = np.searchsorted(self.cuts, (0, 1), "right")[filled(column)]
-        else:
-            codes = encode([column])[0][0]
-            found = np.empty(len(codes), np.int64)
-            locate(codes, self.cuts, found)
-        return found if valid is None else np.where(valid, found, len(self.cuts) + 1)
-
-    def _places_of_text(self, column: pa.Array) -> Int64s:
-        """Distinct values are sorted among the cuts, by their bytes; a cut stands before the values equal to it."""
-        encoded = column.dictionary_encode()
-        words = encoded.dictionary.cast(pa.large_binary())
-        together = pa.concat_arrays([pa.array(self.cuts, pa.large_binary()), words])
-        order = pc.array_sort_indices(together).to_numpy()
-        place = np.empty(len(order), np.int64)
-        place[order] = np.cumsum(order < len(self.cuts))
-        table = place[len(self.cuts) :] if len(words) else np.zeros(1, np.int64)
-        picks, inside = raw(encoded.indices), validity(encoded.indices)
-        return table[picks if inside is None else np.where(inside, picks, 0)]
-
-    def fold(self, coarse: Axis) -> Int64s | None:
-        """The place on an axis with fewer cuts of the same attribute, for every place on this one; None: the same."""
-        if len(coarse.cuts) == len(self.cuts):
-            return None
-        inner = np.searchsorted(coarse.cuts, self.cuts, "right")
-        return np.concatenate(([0], inner, [len(coarse.cuts) + 1]))
-
-
-def axis_over(axes: Sequence[Axis]) -> Axis:
-    """An axis with the cuts of several of one attribute."""
-    if len(axes) == 1:
-        return axes[0]
-    return Axis(axes[0].attribute, np.unique(np.concatenate([a.cuts for a in axes])))
-
-
-_NULL = "null"
-_NULL_ONLY = ((_NULL, _NULL),)
-
-
-def _intervals(values: ValueSet) -> tuple[tuple[Any, Any], ...]:
-    return values.spans if not values.null else values.spans + _NULL_ONLY
-
-
-@dataclass(frozen=True)
-class _Tests:
-    """The intervals that boxes have on one attribute."""
-
-    attribute: Attribute
-    boxes: list[int]
-    intervals: list[tuple[Any, Any]]
-
-    def axis(self) -> Axis:
-        """The axis with the cuts of all intervals."""
-        cuts = {cut for interval in self.intervals for cut in interval}
-        return Axis.of(self.attribute, cuts - {None, _NULL})
-
-    def ends(self, axis: Axis, count: int) -> tuple[Int64s, Int64s]:
-        """The places where each of `count` boxes begins and ends; those without a test have every place."""
-        at = {cut: k for k, cut in enumerate(axis.cuts.tolist(), 1)}
-        low, high = np.zeros(count, np.int64), np.full(count, axis.size, np.int64)
-        begins, ends = at | {None: 0, _NULL: axis.size - 1}, at | {None: axis.size - 1, _NULL: axis.size}
-        low[self.boxes] = [begins[a] for a, _ in self.intervals]
-        high[self.boxes] = [ends[b] for _, b in self.intervals]
-        return low, high
-
-
-@dataclass(frozen=True)
-class _Boxes:
-    """Boxes of predicates, by places: box b of predicate `of[b]` is `[low[a, b], high[a, b])` on attribute a."""
-
-    of: Int64s
-    low: Int64s  # [attributes, boxes]
-    high: Int64s
-
-    def __len__(self) -> int:
-        return len(self.of)
-
-    @staticmethod
-    def of_conditions(conditions: Sequence[Condition]) -> tuple[list[Axis], _Boxes]:
-        """The attributes that conditions test, and all boxes, each with one interval per attribute."""
-        tests: dict[str, _Tests] = {}
-        of: list[int] = []
-        for p, condition in enumerate(conditions):
-            for box in condition.boxes:
-                plain = all(len(values.spans) == 1 and not values.null for _, values in box)
-                found = ((v.spans[0] for _, v in box),) if plain else product(*(_intervals(v) for _, v in box))
-                for intervals in found:
-                    for (attribute, _), interval in zip(box, intervals, strict=True):
-                        mine = tests.get(attribute.sql)
-                        if mine is None:
-                            mine = tests[attribute.sql] = _Tests(attribute, [], [])
-                        mine.boxes.append(len(of))
-                        mine.intervals.append(interval)
-                    of.append(p)
-        axes = [t.axis() for t in tests.values()]
-        ends = [t.ends(axis, len(of)) for t, axis in zip(tests.values(), axes, strict=True)]
-        both = np.array(ends, np.int64).reshape(len(axes), 2, len(of))
-        return axes, _Boxes(np.array(of, np.int64), both[:, 0].copy(), both[:, 1].copy())
-
-    def narrow(self, a: int, size: int) -> bool:
-        """Whether attribute a, with so many places, is a key."""
-        return bool(len(self) and (self.high[a] - self.low[a]).mean() <= min(NARROW, max(1.0, size / 4)))
-
-    def places(self, a: int) -> tuple[Int64s, Int64s]:
-        """The places that boxes have on attribute a: (box, place)."""
-        counts = self.high[a] - self.low[a]
-        which = np.repeat(np.arange(len(self)), counts)
-        return which, self.low[a][which] + np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-
-    def take(self, which: Int64s) -> _Boxes:
-        return _Boxes(self.of[which], self.low[:, which], self.high[:, which])
 
 
 class _Directory:
@@ -223,32 +81,34 @@ class CellSpace:
     runs, cells are tested against boxes.
     """
 
-    def __init__(self, conditions: Sequence[Condition]) -> None:
+    def __init__(self, conditions: Sequence[Conditions]) -> None:
         self.conditions = tuple(conditions)
-        axes, boxes = _Boxes.of_conditions(conditions)
+        self.firsts = tuple(accumulate((len(c) for c in self.conditions), initial=0))[:-1]  # predicates of each
+        self.predicates = sum(map(len, self.conditions))
+        axes, boxes = PredicateBoxes.of_conditions(conditions)
         wide = [not boxes.narrow(a, axis.size) for a, axis in enumerate(axes)]
         order = sorted(range(len(axes)), key=lambda a: (wide[a], axes[a].size))  # most places vary fastest
         self.axes, self.keys = tuple(axes[a] for a in order), len(axes) - sum(wide)
         self._directory = _Directory()
-        self._nest(_Boxes(boxes.of, boxes.low[order], boxes.high[order]))
+        self._nest(PredicateBoxes(boxes.of, boxes.low[order], boxes.high[order]))
 
     @property
     def attributes(self) -> tuple[str, ...]:
         return tuple(a.attribute.sql for a in self.axes)
 
     @cached_property
-    def number(self) -> dict[Condition, int]:
-        """The predicates' numbers."""
-        return {c: i for i, c in enumerate(self.conditions)}
+    def number(self) -> dict[Conditions, int]:
+        """The number of each condition, and of the first of many."""
+        return dict(zip(self.conditions, self.firsts, strict=True))
 
     @cached_property
     def packed(self) -> bytes:
-        """The space for another process, or for a store."""
-        return packed(self.conditions)
+        """The space for another process, or for a store; of many conditions as columns there is none."""
+        return packed([c for c in self.conditions if isinstance(c, Condition)])
 
     # -- building ----------------------------------------------------------------------------------------------------
 
-    def _nest(self, boxes: _Boxes) -> None:
+    def _nest(self, boxes: PredicateBoxes) -> None:
         """Number the keys; every box is in as many as it has places on the key attributes."""
         key = np.zeros(len(boxes), np.int64)
         for a in range(self.keys):
@@ -256,9 +116,9 @@ class CellSpace:
             boxes, key = boxes.take(which), self._directory.add(key[which], self.axes[a].size, place)
         order = np.argsort(key, kind="stable")
         boxes = boxes.take(order)
-        self._grids(_Boxes(boxes.of, boxes.low[self.keys :], boxes.high[self.keys :]), key[order])
+        self._grids(PredicateBoxes(boxes.of, boxes.low[self.keys :], boxes.high[self.keys :]), key[order])
 
-    def _grids(self, boxes: _Boxes, key: Int64s) -> None:
+    def _grids(self, boxes: PredicateBoxes, key: Int64s) -> None:
         """Cut every key's grid where its own boxes end, and count the cells."""
         keys, ranges = self._directory.count, len(self.axes) - self.keys
         at, marks, sizes = np.zeros((ranges, keys + 1), np.int64), [], np.ones((ranges, keys), np.int64)
@@ -323,13 +183,13 @@ class CellSpace:
         of, key, low, high = self._boxes.of, self._key, self._boxes.low, self._boxes.high
         cell = np.zeros(len(of), np.int64)
         for r in range(len(low) - 1):
-            which, place = _Boxes(of, low, high).places(r)
+            which, place = PredicateBoxes(of, low, high).places(r)
             of, key, low, high = of[which], key[which], low[:, which], high[:, which]
             cell = cell[which] * self._sizes[r][key] + place
         if len(low):
             begin = self.base[key] + cell * self._sizes[-1][key]
-            return CellRuns.of(of, key, begin + low[-1], begin + high[-1], len(self.conditions))
-        return CellRuns.of(of, key, self.base[key], self.base[key] + 1, len(self.conditions))
+            return CellRuns.of(of, key, begin + low[-1], begin + high[-1], self.predicates)
+        return CellRuns.of(of, key, self.base[key], self.base[key] + 1, self.predicates)
 
     def members(self, cells: Int64s) -> tuple[Int64s, Int64s]:
         """The predicates of cells, by their boxes: (first of each cell, predicates)."""

@@ -62,6 +62,9 @@ class Condition:
     def _hash(self) -> int:
         return hash(self.boxes)
 
+    def __len__(self) -> int:
+        return 1  # beside many as columns
+
     def __getstate__(self) -> dict[str, object]:
         return {"boxes": self.boxes}  # hashes of text differ from process to process
 
@@ -184,11 +187,12 @@ class _TooMany(Exception):
 
 def bit(expr: Expr, why: str) -> Condition:
     """A boolean expression as it is."""
-    return within(_attribute(expr, why), (1, None))
+    return within(attribute_of(expr, why), (1, None))
 
 
 @lru_cache(maxsize=4096)
-def _attribute(expr: Expr, why: str = "") -> Attribute:
+def attribute_of(expr: Expr, why: str = "") -> Attribute:
+    """What is tested by an expression."""
     return Attribute(expr.sql(), expr.type, tuple(sorted(expr.columns)), why)
 
 
@@ -207,18 +211,18 @@ def _holds(predicate: Predicate, wanted: bool) -> Condition:
                 raise _TooMany
             return reduce(both, found, EVERYTHING) if together else reduce(either, found, NOTHING)
         case Bit(expr, why):
-            return within(_attribute(expr, why), (1, None) if wanted else (None, 1))
+            return within(attribute_of(expr, why), (1, None) if wanted else (None, 1))
         case Atom():
             try:
-                values = _values(predicate)
+                values = values_of(predicate)
             except Doubtful as why:
-                return within(_attribute(predicate.expr, str(why)), (1, None) if wanted else (None, 1))
+                return within(attribute_of(predicate.expr, str(why)), (1, None) if wanted else (None, 1))
             values = values if wanted else ALL if isinstance(predicate, IsNull) else values.complement()
-            return Condition((((_attribute(predicate.left), values),),)) if values else NOTHING
+            return Condition((((attribute_of(predicate.left), values),),)) if values else NOTHING
     raise NotImplementedError(type(predicate).__name__)
 
 
-def _values(atom: Atom) -> ValueSet:
+def values_of(atom: Atom) -> ValueSet:
     """The values for which a test is true."""
     type_ = atom.left.type
     match atom:

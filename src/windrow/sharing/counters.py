@@ -100,7 +100,7 @@ def count_fragments(
     slice_ = np.zeros(rows, np.int64) if first is None else np.repeat(np.arange(len(first) - 1), np.diff(first))
     code = slice_
     times = Counter(conditions)
-    weight = np.array([times[own] for p in index.spaces for own in p.conditions], np.int64)
+    weight = np.array([times[c] for p in index.spaces for c in p.conditions if isinstance(c, Condition)], np.int64)
     signatures: Bools = np.zeros((int(slice_.max()) + 1 if rows else 0, 0), np.bool_)
     for k, space in enumerate(index.spaces):
         cells, cell = np.unique(index.cells(k, places, rows), return_inverse=True)

@@ -11,28 +11,35 @@
     reads       entries of a synopsis, partials per group, or partials per value
     synopsis    {"kind", "interval", "intervals"}: in the thesis's words
     rules       {rule: names of the others}
-    with        {"rows", "cells", "predicate"}: names of the others
+    with        {"rows", "cells", "predicate"}: names of the others, of many the first; `others`: how many they are
     saves       {"passes", "instead_of", "least_rate", "rate", "rows", "partials", "read", "answers"}
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice, repeat
 from typing import Any
 
 from windrow.plan.cost import unit_of
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.words import duration
+from windrow.sharing.boxes import Conditions
 from windrow.sharing.conditions import bits
 from windrow.sharing.counters import least_rate, slice_rate
 from windrow.sharing.explain_rules import synopsis_and_rules
 from windrow.sharing.index import PredicateIndex
 from windrow.sharing.joins.explain import sharing_of_join
+from windrow.sharing.member_columns import MemberColumns
+from windrow.sharing.recognise import recognise
 from windrow.sharing.registry import Registry, Served
 from windrow.sharing.windows import SlideWindow, sliced
 
 SHOWN = 5
 """Names listed before the rest is only counted."""
+
+NAMED = 100
+"""Names in the JSON form before the rest is only counted."""
 
 
 def explain_sharing(registry: Registry, plan: QueryPlan) -> str:
@@ -49,6 +56,26 @@ def sharing_of(registry: Registry, plan: QueryPlan) -> dict[str, Any]:
         return {"shared": False, "why": why, "text": [f"sharing: none, {why}"]}
     served = registry.served[plan.name]
     index = _index(served)
+    k, i = index.home[served.query.member.condition]
+    reads = "entries of a synopsis"
+    if served.family.joined[plan.name].synopsis is None:
+        reads = "partials per group" if served.query.member.kind.keys else "partials per value"
+    return _told(registry, served, plan, index, (k, i), reads, _others(served, index))
+
+
+def sharing_of_instance(registry: Registry, plan: QueryPlan, members: MemberColumns, place: int) -> dict[str, Any]:
+    """How one of many queries in columns shares."""
+    query = recognise(plan)
+    served = Served(query, registry.families[registry.key(query)])
+    index = _index(served)
+    k, first = index.home[members.conditions]
+    return _told(registry, served, plan, index, (k, first + place), "entries of a synopsis", _beside(served, index, k))
+
+
+def _told(
+    registry: Registry, served: Served, plan: QueryPlan, index: PredicateIndex, home: tuple[int, int], reads: str,
+    others: dict[str, Named],
+) -> dict[str, Any]:  # fmt: skip
     members = [e.member for e in served.family.joined.values() if e.member.name != plan.name]
     synopsis, rules = synopsis_and_rules(served.query.member, members)
     found = {
@@ -58,19 +85,22 @@ def sharing_of(registry: Registry, plan: QueryPlan) -> dict[str, Any]:
         "queries": len(served.family),
         "rows": " join ".join((served.query.source.stream, *served.query.source.tables)),
         "slices": _slices(registry, served),
-        "cells": _cells(served, index),
+        "cells": _cells(index, *home),
         "bits": _bits(served),
-        "reads": _reads(served),
+        "reads": reads,
         "synopsis": synopsis,
         "rules": rules,
-        "with": _others(served, index),
+        "with": {what: named for what, (named, _) in others.items()},
+        "others": {what: count for what, (_, count) in others.items()},
         "saves": _saved(registry, served, index, unit_of(plan)),
     }
     return found | {"text": _lines(found, served.query.member.window, unit_of(plan))}
 
 
 def _windows(served: Served) -> list[SlideWindow]:
-    return [e.member.window for e in served.family.joined.values()]
+    family = served.family
+    many = (w for m in family.columns.values() for w in repeat(m.window, len(m)))
+    return [*(e.member.window for e in family.joined.values()), *many]
 
 
 def _slices(registry: Registry, served: Served) -> dict[str, Any]:
@@ -84,13 +114,14 @@ def _slices(registry: Registry, served: Served) -> dict[str, Any]:
 
 def _index(served: Served) -> PredicateIndex:
     family = served.family
-    if served.query.member.condition in family.index.home:
+    conditions: list[Conditions] = [e.member.condition for e in family.joined.values()]
+    conditions += [m.conditions for m in family.columns.values()]
+    if all(c in family.index.home for c in conditions):
         return family.index
-    return PredicateIndex(e.member.condition for e in family.joined.values())
+    return PredicateIndex(conditions)
 
 
-def _cells(served: Served, index: PredicateIndex) -> dict[str, Any]:
-    k, i = index.home[served.query.member.condition]
+def _cells(index: PredicateIndex, k: int, i: int) -> dict[str, Any]:
     space = index.spaces[k]
     inside = runs = None
     if not space.boxed:
@@ -98,7 +129,7 @@ def _cells(served: Served, index: PredicateIndex) -> dict[str, Any]:
         inside = int((high - low).sum())
     keys, ranges = space.attributes[: space.keys], space.attributes[space.keys :]
     return {
-        "keys": list(keys), "ranges": list(ranges), "predicates": len(space.conditions), "cells": space.cells,
+        "keys": list(keys), "ranges": list(ranges), "predicates": space.predicates, "cells": space.cells,
         "inside": inside, "runs": runs, "boxed": space.boxed,
     }  # fmt: skip
 
@@ -116,22 +147,39 @@ def _bare(sql: str) -> str:
     return sql[1:-1] if sql.startswith("(") else sql
 
 
-def _reads(served: Served) -> str:
-    mine = served.query.member
-    if served.family.joined[mine.name].synopsis is not None:
-        return "entries of a synopsis"
-    return "partials per group" if mine.kind.keys else "partials per value"
+Named = tuple[list[str], int]
+"""Some names of others, at most `NAMED`, and how many there are."""
 
 
-def _others(served: Served, index: PredicateIndex) -> dict[str, list[str]]:
-    mine = served.query.member
-    entries = [e for e in served.family.joined.values() if e.member.name != mine.name]
+def _others(served: Served, index: PredicateIndex) -> dict[str, Named]:
+    """With whom a query shares rows, cells and its predicate."""
+    mine, family = served.query.member, served.family
+    entries = [e for e in family.joined.values() if e.member.name != mine.name]
     home = index.home[mine.condition][0]
-    return {
+    found = {
         "rows": [e.member.name for e in entries],
         "cells": [e.member.name for e in entries if index.home[e.member.condition][0] == home],
         "predicate": [e.member.name for e in entries if e.member.condition == mine.condition],
     }
+    counts = {what: (names[:NAMED], len(names)) for what, names in found.items()}
+    some = [n for m in family.columns.values() for n in m.names[:NAMED]]
+    names, many = counts["rows"]
+    return counts | {"rows": ([*names, *some][:NAMED], many + len(family) - len(family.joined))}
+
+
+def _beside(served: Served, index: PredicateIndex, k: int) -> dict[str, Named]:
+    """The same for one of many in columns, which have predicates of their own."""
+    family = served.family
+    beside = [m for m in family.columns.values() if index.home[m.conditions][0] == k]
+    mine = served.query.member.name
+
+    def named(members: Iterable[MemberColumns], count: int) -> Named:
+        some = [n for m in members for n in m.names[: NAMED + 1] if n != mine]
+        return some[:NAMED], count - 1
+
+    rows, _ = named(family.columns.values(), 0)
+    rows = [*rows, *islice(family.joined, NAMED)][:NAMED]
+    return {"rows": (rows, len(family) - 1), "cells": named(beside, sum(map(len, beside))), "predicate": ([], 0)}
 
 
 def _saved(registry: Registry, served: Served, index: PredicateIndex, unit: int) -> dict[str, Any] | None:
@@ -169,10 +217,10 @@ def _lines(found: dict[str, Any], window: SlideWindow, unit: int) -> list[str]:
         *(f"bit: {b['predicate']} ({b['why']})" for b in found["bits"]),
         f"reads: {found['reads']}",
         f"synopsis: {kept['kind']}, up to {kept['intervals']:,} intervals of {duration(kept['interval'], unit)}",
-        f"shares rows with {_names(others['rows'])}",
-        f"shares cells with {_names(others['cells'])}",
-        f"shares its predicate with {_names(others['predicate'])}",
-        *(f"rule {rule}: {_names(names)}" for rule, names in found["rules"].items()),
+        f"shares rows with {_names(others['rows'], found['others']['rows'])}",
+        f"shares cells with {_names(others['cells'], found['others']['cells'])}",
+        f"shares its predicate with {_names(others['predicate'], found['others']['predicate'])}",
+        *(f"rule {rule}: {_names(names, len(names))}" for rule, names in found["rules"].items()),
         _saving(found["saves"], "s" if unit > 1 else "tick"),
     ]
     head = (
@@ -195,10 +243,10 @@ def _saving(saves: dict[str, Any] | None, per: str) -> str:
     return line
 
 
-def _names(names: Sequence[str]) -> str:
+def _names(names: Sequence[str], count: int) -> str:
     if not names:
         return "nobody"
-    rest = len(names) - SHOWN
+    rest = count - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
@@ -206,4 +254,4 @@ def _count(n: int, one: str, many: str) -> str:
     return f"{n} {one if n == 1 else many}"
 
 
-__all__ = ["explain_sharing", "sharing_of"]
+__all__ = ["explain_sharing", "sharing_of", "sharing_of_instance"]

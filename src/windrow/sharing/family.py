@@ -27,6 +27,7 @@ from windrow.sharing.evaluate import Expressions
 from windrow.sharing.family_members import FamilyMembers, shards_of
 from windrow.sharing.feeds import ShardsKey
 from windrow.sharing.member import Counters, FamilyMember, Kind, Member, Spent, UserCall, cost_group
+from windrow.sharing.member_columns import ColumnGroup
 from windrow.sharing.query_group import Batch, HeldInstants, QueryGroup, parts
 from windrow.sharing.shard_blocks import DueQuery as ShardsDue
 from windrow.sharing.shard_summaries import summarises
@@ -57,7 +58,7 @@ class Family(FamilyMembers):
 
         `only`: history, which these queries alone may read. Queries whose expressions raise leave, named in `failed`.
         """
-        if not len(ts) or not self.joined:
+        if not len(ts) or not len(self):
             return
         failed: dict[str, RuntimeFailure] = {}
         values = self._values(ts, columns, only, failed)
@@ -77,7 +78,7 @@ class Family(FamilyMembers):
         `ledger`: entries of synopses; `shards ...`: partials with their keys in columns `key|...`. Queries whose
         expressions raise are named in `failed`; what is made for them means nothing.
         """
-        if not len(ts) or not self.joined:
+        if not len(ts) or not len(self):
             return {}
         values = self._values(ts, columns, only, self.failed)
         shards = {key: mine.empty() for key, mine in self.shards.items()}
@@ -153,6 +154,11 @@ class Family(FamilyMembers):
                 if len(which):
                     found += self._from_query_group(key, query_group, which, first, counts)
             query_group.all_done()
+        for column_group in self._column_groups.values():
+            if home:
+                which, first, counts = column_group.due(self.last, frontier)
+                found += self._from_synopses(column_group, which, first, counts) if len(which) else ()
+            column_group.all_done()
         self.counters.answers += sum(map(len, found))
         self.last = frontier
         self._forget()
@@ -176,28 +182,33 @@ class Family(FamilyMembers):
             group = cost_group(self.joined[names[0]].member)
             self.spent[group] = self.spent.get(group, Spent()) + Spent(depth, len(names), seconds)
 
-    def _from_synopses(self, members: QueryGroup, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
+    def _from_synopses(
+        self, members: QueryGroup | ColumnGroup, which: Int64s, first: Int64s, counts: Int64s
+    ) -> list[Batch]:
         """The answers of queries with the same aggregates, all at once."""
         if counts.max() >= WIDE:
             return self._over_stretches(members, which, first, counts)
         due = _due(members, which, first, counts)
         return [Batch(members.names, counts, self._read(members, due, due.slide), which)]
 
-    def _read(self, members: QueryGroup, due: DueAnswers, lives: Int64s) -> Elements:
+    def _read(self, members: QueryGroup | ColumnGroup, due: DueAnswers, lives: Int64s) -> Elements:
         """Answers from synopses, each of which lives for so long."""
-        calls = self.joined[members.names[0]].member.kind.calls
+        calls = members.calls
         answers, read = self.synopsis_store.answers(calls, due)
         self.counters.reads += read
         ts = due.ts
         columns = {call.output: answers[call].build(slice(None)) for call in calls}
         return Elements(ts, ts + np.repeat(lives, due.count), np.ones(len(ts), np.int8), columns)
 
-    def _over_stretches(self, members: QueryGroup, which: Int64s, first: Int64s, counts: Int64s) -> list[Batch]:
+    def _over_stretches(
+        self, members: QueryGroup | ColumnGroup, which: Int64s, first: Int64s, counts: Int64s
+    ) -> list[Batch]:
         """The same with long stretches of equal answers as one."""
         found = []
-        for i, begin, count in zip(which.tolist(), first.tolist(), counts.tolist(), strict=True):
-            window, reader = self.joined[members.names[i]].member.window, int(members.reader[i])
-            breaks = breaks_of(self.synopsis_store.edges(reader), window.range, window.slide, window.phase)
+        edges = self.synopsis_store.edges(members.reader[which])
+        for i, begin, count, mine in zip(which.tolist(), first.tolist(), counts.tolist(), edges, strict=True):
+            range_ = self.synopsis_store.range_of(int(members.reader[i]))
+            breaks = breaks_of(mine, range_, int(members.slide[i]), int(members.offset[i] - members.lag[i]))
             found.append(pieces(begin, count, breaks))
         of, begins, many, lengths = (
             np.concatenate(parts)
@@ -309,7 +320,7 @@ class Family(FamilyMembers):
         self.last = frontier
 
 
-def _due(members: QueryGroup, which: Int64s, first: Int64s, counts: Int64s) -> DueAnswers:
+def _due(members: QueryGroup | ColumnGroup, which: Int64s, first: Int64s, counts: Int64s) -> DueAnswers:
     return DueAnswers(
         members.reader[which], first, counts, members.slide[which], members.offset[which], members.lag[which]
     )

@@ -2,7 +2,8 @@
 
 Queries join and leave between advances; what they need is added to the index at the next advance with rows. A query
 answers from the rows that came after it joined (its epoch), and from the history it was given. Queries of one epoch
-with the same predicate read one synopsis.
+with the same predicate read one synopsis. Queries that differ in constants only may come as columns (`member_columns`),
+each with a synopsis of its own.
 
 Cost: joining and leaving cost what the query needs; the index is planned anew when much of it has changed.
 """
@@ -12,12 +13,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING
+from windrow.sharing.boxes import Conditions
 from windrow.sharing.cells import CellSpace
 from windrow.sharing.conditions import Condition
 from windrow.sharing.edges import Edges
@@ -25,6 +29,7 @@ from windrow.sharing.evaluate import Expressions
 from windrow.sharing.feeds import PredicateSynopsis, ShardsKey, SpaceReaders
 from windrow.sharing.index import PredicateIndex
 from windrow.sharing.member import Counters, FamilyMember, Kind, Member, Spent
+from windrow.sharing.member_columns import ColumnGroup, MemberColumns
 from windrow.sharing.query_group import QueryGroup
 from windrow.sharing.shards import Shards
 from windrow.sharing.synopsis_store import SynopsisStore
@@ -38,6 +43,7 @@ class FamilyMembers:
         self.technique = technique
         self.expressions = Expressions(functions or {})
         self.joined: dict[str, FamilyMember] = {}
+        self.columns: dict[str, MemberColumns] = {}  # members in columns, by block
         self.failed: dict[str, RuntimeFailure] = {}
         self.synopsis_store = SynopsisStore()
         self.shards: dict[ShardsKey, Shards] = {}
@@ -50,22 +56,23 @@ class FamilyMembers:
         self._of_epoch: dict[Condition, int] = {}  # synopses that queries of this epoch share
         self._synopses: dict[int, PredicateSynopsis] = {}
         self._next_synopsis = 0
-        self._users: Counter[Condition] = Counter()  # synopses, and queries that read shards
+        self._users: Counter[Conditions] = Counter()  # synopses, and queries that read shards
         self._reading: dict[ShardsKey, dict[str, FamilyMember]] = {}  # who reads which shards
         self._reach: dict[ShardsKey, tuple[int, set[Condition]]] = {}  # the longest windows, and the predicates
         self.deadlines: frozenset[str] = frozenset()  # members whose answers may be held back
         self.runs: dict[str, int] = {}  # the joint run of each of them in this advance
         self.stopwatch: Callable[[], float] = time.perf_counter  # measures what their answers take
         self.spent: dict[str, Spent] = {}  # what their answers took in the last advance, by `cost_group`
-        self._stale: dict[Condition, None] = {}  # conditions whose users have changed since the index was made
+        self._stale: dict[Conditions, None] = {}  # conditions whose users have changed since the index was made
         self._rows_per_slice = 0.0
         self._feeds: dict[CellSpace, SpaceReaders] = {}
         self._types: dict[str, pa.DataType] = {}
         self._known: set[Kind] = set()  # whose needs are provided for
         self._query_groups: dict[object, QueryGroup] = {}
+        self._column_groups: dict[str, ColumnGroup] = {}
 
     def __len__(self) -> int:
-        return len(self.joined)
+        return len(self.joined) + sum(map(len, self._column_groups.values()))
 
     @property
     def functions(self) -> Mapping[str, Callable[..., object]]:
@@ -79,8 +86,7 @@ class FamilyMembers:
         """Serve one more query from now on; its clock starts at `start` (or with the first row)."""
         if member.name in self.joined:
             raise ValueError(f"{member.name} has joined already")
-        if self._used:
-            self.epoch, self._used, self._of_epoch = self.epoch + 1, False, {}
+        self._next_epoch()
         entry = FamilyMember(member, start, self.epoch)
         if member.kind.shards is None:
             if member.condition not in self._of_epoch:
@@ -88,6 +94,57 @@ class FamilyMembers:
                 self._next_synopsis += 1
             entry.synopsis = self._of_epoch[member.condition]
         self.serve(entry)
+
+    def _next_epoch(self) -> None:
+        """Who joins now has not seen the rows that have come."""
+        if self._used:
+            self.epoch, self._used, self._of_epoch = self.epoch + 1, False, {}
+
+    def join_columns(self, members: MemberColumns) -> MemberColumns:
+        """Serve many more queries from now on, each with a synopsis of its own; returns them with their places."""
+        self._next_epoch()
+        synopses = self._next_synopsis + np.arange(len(members))
+        self._next_synopsis += len(members)
+        placed = replace(members, epoch=self.epoch, synopses=synopses)
+        self.serve_columns(placed)
+        return placed
+
+    def serve_columns(self, members: MemberColumns) -> None:
+        """Serve many queries whose epoch and synopses have been settled, here or elsewhere."""
+        kind = members.kind
+        if kind not in self._known:
+            self._provide(kind)
+        self.expressions.add(kind)
+        self.columns[members.uid] = members
+        readers = self.synopsis_store.open_all(members.synopses, members.window)
+        self._column_groups[members.uid] = ColumnGroup(members, readers)
+        self._use(members.conditions, 1)
+        self.unstarted.setdefault(members.epoch, set()).add(members.uid)
+
+    def leave_columns(self, block: str, places: Int64s) -> None:
+        """Serve some of many queries no longer."""
+        group, members = self._column_groups.get(block), self.columns.get(block)
+        if group is None or members is None:
+            return
+        gone = group.leave(places)
+        self.synopsis_store.leave(group.reader[gone])
+        self.synopsis_store.close(members.synopses[gone])
+        self._feed_columns(members)
+        if not len(group):
+            self._has_started(block, members.epoch)
+            self.expressions.add(members.kind, -1)
+            self._use(members.conditions, -1)
+            del self.columns[block], self._column_groups[block]
+
+    def _feed_columns(self, members: MemberColumns) -> None:
+        """Tell the feed of many synopses which of them are open; a space that is to come asks itself."""
+        home = self.index.home.get(members.conditions)
+        if home is not None:
+            self._put_columns(members, self._feeds[self.index.spaces[home[0]]], home[1])
+
+    def _put_columns(self, members: MemberColumns, feed: SpaceReaders, first: int) -> None:
+        alive = self._column_groups[members.uid].alive
+        feed.put_all(members.uid, members.synopses, alive, first, members.window)
 
     def serve(self, entry: FamilyMember) -> None:
         """Serve a query whose epoch and synopsis have been settled, here or elsewhere."""
@@ -105,7 +162,7 @@ class FamilyMembers:
             self._feed_shards(entry, 1)
         query_group = self._query_groups.get(kind.answered)
         if query_group is None:
-            query_group = self._query_groups[kind.answered] = QueryGroup()
+            query_group = self._query_groups[kind.answered] = QueryGroup(kind.calls)
         query_group.add(member.name, member.window, entry.reader)
         if entry.start == BEGINNING:
             self.unstarted.setdefault(entry.epoch, set()).add(member.name)
@@ -135,7 +192,7 @@ class FamilyMembers:
         synopsis.windows[member.window] = synopsis.windows.get(member.window, 0) + 1
         self._feed_synopsis(synopsis)
 
-    def _use(self, condition: Condition, times: int) -> None:
+    def _use(self, condition: Conditions, times: int) -> None:
         before = self._users[condition]
         self._users[condition] += times
         if not before or not self._users[condition]:
@@ -156,32 +213,39 @@ class FamilyMembers:
         """A query's clock starts."""
         entry = self.joined[name]
         entry.start = ts
-        self._has_started(entry)
+        self._has_started(name, entry.epoch)
         self._query_groups[entry.member.kind.answered].begin(name, ts)
 
-    def _has_started(self, entry: FamilyMember) -> None:
-        waiting = self.unstarted.get(entry.epoch, set())
-        waiting.discard(entry.member.name)
+    def _has_started(self, name: str, epoch: int) -> None:
+        waiting = self.unstarted.get(epoch, set())
+        waiting.discard(name)
         if not waiting:
-            self.unstarted.pop(entry.epoch, None)
+            self.unstarted.pop(epoch, None)
 
     def begin_epoch(self, epoch: int, ts: int) -> Collection[str]:
         """The clock of all who joined in an epoch starts; returns their names."""
         if len(self.unstarted) > 1:
             names = list(self.unstarted[epoch])
             for name in names:
-                self.begin(name, ts)
+                if name in self._column_groups:
+                    self._column_groups[name].begin_all(ts)
+                    self._has_started(name, epoch)
+                else:
+                    self.begin(name, ts)
             return names
         return self._begin_all(ts)
 
     def _begin_all(self, ts: int) -> list[str]:
         names = [name for names in self.unstarted.values() for name in names]
         for name in names:
-            self.joined[name].start = ts
+            if name in self.joined:
+                self.joined[name].start = ts
         if names:
             self.unstarted.clear()
             for query_group in self._query_groups.values():
                 query_group.begin_all(ts)
+            for column_group in self._column_groups.values():
+                column_group.begin_all(ts)
         return names
 
     def done(self, name: str) -> None:
@@ -191,7 +255,10 @@ class FamilyMembers:
     def done_epoch(self, epoch: int) -> None:
         """So have all who joined in an epoch and wait for their clock."""
         for name in self.unstarted[epoch]:
-            self.done(name)
+            if name in self._column_groups:
+                self._column_groups[name].all_done()
+            else:
+                self.done(name)
 
     @property
     def next_synopsis(self) -> int:
@@ -210,9 +277,10 @@ class FamilyMembers:
         """Serve a query no longer."""
         entry = self.joined.pop(name, None)
         if entry is None:
+            self._leave_instance(name.lower())
             return
         member = entry.member
-        self._has_started(entry)
+        self._has_started(name, entry.epoch)
         self.expressions.add(member.kind, -1)
         query_group = self._query_groups[member.kind.answered]
         query_group.remove(name)
@@ -231,9 +299,15 @@ class FamilyMembers:
             del self._reading[key], self.shards[key]
             self._known = {k for k in self._known if k.shards != key}
 
+    def _leave_instance(self, name: str) -> None:
+        for members in list(self.columns.values()):
+            place = members.names.place.get(name)
+            if place is not None:
+                self.leave_columns(members.uid, np.array([place]))
+
     def _close(self, entry: FamilyMember) -> None:
         assert entry.synopsis is not None
-        self.synopsis_store.leave(entry.reader)
+        self.synopsis_store.leave(np.array([entry.reader]))
         synopsis = self._synopses[entry.synopsis]
         synopsis.windows[entry.member.window] -= 1
         if not synopsis.windows[entry.member.window]:
@@ -241,7 +315,7 @@ class FamilyMembers:
         self._feed_synopsis(synopsis)
         if not synopsis.windows:
             del self._synopses[synopsis.number]
-            self.synopsis_store.close(synopsis.number)
+            self.synopsis_store.close(np.array([synopsis.number]))
             self._use(synopsis.condition, -1)
 
     def prepare(self, rows_per_slice: float) -> None:
@@ -253,7 +327,7 @@ class FamilyMembers:
             if not self._users[condition]:
                 del self._users[condition]
         self._stale = {}
-        if 2 * len(new) > len(self.index.home):  # much has changed: plan anew
+        if 2 * sum(map(len, new)) > sum(map(len, self.index.home)):  # much has changed: plan anew
             self.index = PredicateIndex(self._users, self._rows_per_slice)
             made = self.index.spaces
         else:
@@ -270,6 +344,10 @@ class FamilyMembers:
             k, i = self.index.home[synopsis.condition]
             if self.index.spaces[k] in fresh:
                 self._feeds[self.index.spaces[k]].put(synopsis, i)
+        for members in self.columns.values():
+            k, i = self.index.home[members.conditions]
+            if self.index.spaces[k] in fresh:
+                self._put_columns(members, self._feeds[self.index.spaces[k]], i)
         for entries in self._reading.values():
             for entry in entries.values():
                 k, i = self.index.home[entry.member.condition]
@@ -291,7 +369,7 @@ class FamilyMembers:
 
     def _rate(self, ts: Int64s) -> float:
         """Rows per slice, about."""
-        windows = {e.member.window for e in self.joined.values()}
+        windows = {e.member.window for e in self.joined.values()} | {m.window for m in self.columns.values()}
         slices = Edges(((0, w) for w in windows), 1, self.technique).count(int(ts[0]) - 1, int(ts[-1]))
         return len(ts) / max(slices, 1)
 

@@ -49,6 +49,7 @@ class SpaceReaders:
         self._class: list[int] = []
         self._classes: dict[frozenset[SlideWindow], int] = {}
         self._arrays: _Arrays | None = None
+        self._columns: dict[str, tuple[Int64s, Int64s, Int64s]] = {}  # by block: numbers, predicates, classes
         self._users: dict[ShardsKey, Counter[tuple[int, SlideWindow]]] = {}  # of shards: (predicate, window)
         self._shards: dict[ShardsKey, tuple[Edges, Bools | None]] = {}
 
@@ -67,6 +68,12 @@ class SpaceReaders:
         if known != self._class[at]:
             self._class[at], self._arrays = known, None
 
+    def put_all(self, block: str, synopses: Int64s, open_: Bools, first: int, window: SlideWindow) -> None:
+        """Feed synopses of predicates one after the other, those that are open."""
+        known = self._classes.setdefault(frozenset((window,)), len(self._classes))
+        self._columns[block] = (synopses, first + np.arange(len(synopses)), np.where(open_, known, _CLOSED))
+        self._arrays = None
+
     def use(self, key: ShardsKey, predicate: int, window: SlideWindow, times: int) -> None:
         """Feed shards for so many more queries with a window and a predicate."""
         users = self._users.setdefault(key, Counter())
@@ -79,7 +86,8 @@ class SpaceReaders:
 
     @property
     def feeds_synopses(self) -> bool:
-        return any(c != _CLOSED for c in self._class)
+        single = any(c != _CLOSED for c in self._class)
+        return single or any((c != _CLOSED).any() for _, _, c in self._columns.values())
 
     @property
     def shards(self) -> Mapping[ShardsKey, tuple[Edges, Bools | None]]:
@@ -138,7 +146,11 @@ class _Arrays:
 
     @staticmethod
     def of(feed: SpaceReaders) -> _Arrays:
-        space, class_ = feed.space, np.array(feed._class, np.int64)
+        space, parts = feed.space, list(feed._columns.values())
+        numbers, predicates, class_ = (
+            np.concatenate([np.array(single, np.int64), *(part[k] for part in parts)])
+            for k, single in enumerate((feed._numbers, feed._predicates, feed._class))
+        )
         used, number_of = np.unique(class_, return_inverse=True)
         windows = list(feed._classes)
         closed = int(len(used) > 0 and used[0] == _CLOSED)
@@ -146,8 +158,7 @@ class _Arrays:
         edges = Edges(((i, w) for i, ws in enumerate(classes) for w in ws), len(classes), feed.technique)
         order = np.argsort(number_of.reshape(-1), kind="stable")
         class_at = np.searchsorted(number_of.reshape(-1)[order], np.arange(closed, len(used) + 1))
-        settled = settling(space, np.array(feed._predicates, np.int64))
-        return _Arrays(np.array(feed._numbers, np.int64), edges, class_at, order, settled)
+        return _Arrays(numbers, edges, class_at, order, settling(space, predicates))
 
 
 def _partials(cells: int, first: Int64s, cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:

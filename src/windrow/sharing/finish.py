@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from windrow.errors import RuntimeFailure
-from windrow.operators.elements import Elements, Int64s
+from windrow.operators.elements import Elements, Int64s, concat
 from windrow.operators.linear import Bounds, CallOperator, ProjectOperator, SelectOperator, bounded
 from windrow.operators.protocol import Operator, Stateless
 from windrow.operators.row_limit import MOST_ROWS, RowLimit
@@ -113,7 +113,7 @@ def finish(
         circuits = [name for name, mine in finishes.items() if mine.circuit is not None]
     changing: dict[str, Elements | None] = dict.fromkeys(circuits)
     for batch in due:
-        if batch.names[int(batch.numbers[0])] in changing:
+        if batch.one in changing:
             changing |= batch.parts()
             continue
         if batch.periods is not None:
@@ -134,7 +134,7 @@ def finish(
 
 def _together(finishes: Mapping[str, Finish], batch: Batch, frontier: int) -> Batch:
     """A batch through its chain, which all its queries have."""
-    mine = finishes[batch.names[int(batch.numbers[0])]]
+    mine = finishes[batch.one]
     if all(_copies(o) for o in mine.operators):
         return replace(batch, rows=mine.advance(batch.rows, frontier))
     rows = batch.rows
@@ -142,7 +142,7 @@ def _together(finishes: Mapping[str, Finish], batch: Batch, frontier: int) -> Ba
     begins = np.cumsum(batch.counts) - batch.counts
     slide = (rows.exp - rows.ts)[np.minimum(begins, len(rows) - 1)]  # of every query that has rows
     differ = any(isinstance(o, Bounds) for o in mine.operators)  # whose lengths differ from query to query
-    everyone = [finishes[n] for n in batch.answered] if differ else ()
+    everyone = [finishes.get(n, mine) for n in batch.answered] if differ else ()
     found = mine.advance(Elements(rows.ts, which, rows.sign, rows.columns), frontier, everyone)
     counts = np.bincount(found.exp, minlength=len(batch.counts))
     return replace(batch, counts=counts, rows=found.with_lifetimes(found.ts, found.ts + slide[found.exp]))
@@ -151,16 +151,21 @@ def _together(finishes: Mapping[str, Finish], batch: Batch, frontier: int) -> Ba
 def _apart(
     finishes: Mapping[str, Finish], batch: Batch, frontier: int, failures: MutableMapping[str, RuntimeFailure]
 ) -> list[Batch]:
-    answers = []
-    periods = {} if batch.periods is None else dict(zip(batch.answered, batch.periods.tolist(), strict=True))
-    for name, rows in batch.parts():
+    """The queries of a batch one by one; those that do not raise are one batch again."""
+    numbers, answers = list[int](), list[Elements]()
+    periods = {} if batch.periods is None else dict(zip(batch.numbers.tolist(), batch.periods.tolist(), strict=True))
+    for number, rows in batch.numbered():
+        name = batch.names[number]
         try:
-            mine = finishes[name]
-            found = mine.stretched(name, rows, periods[name], frontier) if periods else mine.advance(rows, frontier)
-            answers.append(Batch((name,), np.array([len(found)]), found))
+            mine = finishes.get(name) or finishes[batch.one]
+            found = mine.stretched(name, rows, periods[number], frontier) if periods else mine.advance(rows, frontier)
         except RuntimeFailure as error:
             failures[name] = error
-    return answers
+            continue
+        numbers.append(number)
+        answers.append(found)
+    counts = np.array([len(found) for found in answers], np.int64)
+    return [Batch(batch.names, counts, concat(answers), np.array(numbers, np.int64))] if answers else []
 
 
 class _GivenLifetimes(Stateless):

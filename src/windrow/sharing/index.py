@@ -3,7 +3,8 @@
 Conditions that test the same attributes are in one space (`cells`); spaces whose grids are small are merged where that
 saves a pass over the rows. A condition that joins goes into a young space, with those of its attributes that are not
 much older: spaces of the same attributes grow by a factor, so there are few of them, and a condition is put into a new
-space a few times in its life. One that leaves stays in its space until half of them have left.
+space a few times in its life. One that leaves stays in its space until half of them have left. Many conditions in
+columns come and leave as one, and have spaces apart from single ones, which other processes may ask for by themselves.
 
 Cost per row: a binary search per attribute, then a lookup per space.
 """
@@ -19,7 +20,9 @@ from math import prod
 import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.sharing.cells import MOST_CELLS, Axis, CellSpace, axis_over
+from windrow.sharing.boxes import Axis, Conditions, axis_over
+from windrow.sharing.cells import MOST_CELLS, CellSpace
+from windrow.sharing.condition_columns import ConditionColumns
 from windrow.sharing.conditions import Condition
 from windrow.sharing.spans import Cut
 
@@ -42,13 +45,15 @@ class Costs:
 
 
 class PredicateIndex:
-    """The spaces of a set of conditions; `home` says which space a condition is in, and which predicate of it."""
+    """The spaces of a set of conditions; `home`: in which space one is, and which predicate (of many, the first)."""
 
-    def __init__(self, conditions: Iterable[Condition] = (), rows_per_slice: float = 256.0, costs: Costs | None = None):
+    def __init__(
+        self, conditions: Iterable[Conditions] = (), rows_per_slice: float = 256.0, costs: Costs | None = None
+    ):
         wanted = list(dict.fromkeys(conditions))
         self.spaces = [CellSpace(members) for members in _split(wanted, rows_per_slice, costs or Costs())]
-        self.home = {c: (k, i) for k, p in enumerate(self.spaces) for i, c in enumerate(p.conditions)}
-        self._left: dict[Condition, tuple[int, int]] = {}  # conditions that have left, but not their spaces
+        self.home = {c: (k, i) for k, p in enumerate(self.spaces) for c, i in p.number.items()}
+        self._left: dict[Conditions, tuple[int, int]] = {}  # conditions that have left, but not their spaces
         self._axes()
 
     def _axes(self) -> None:
@@ -59,35 +64,37 @@ class PredicateIndex:
         self.axes = {sql: axis_over(axes) for sql, axes in found.items()}
         self._folds = [tuple(self.axes[a.attribute.sql].fold(a) for a in p.axes) for p in self.spaces]
 
-    def changed(self, new: Sequence[Condition], gone: Iterable[Condition]) -> list[CellSpace]:
+    def changed(self, new: Sequence[Conditions], gone: Iterable[Conditions]) -> list[CellSpace]:
         """Have these conditions, too, and those no longer; the spaces that are new.
 
         Predicates in all other spaces stay what they were.
         """
         for condition in gone:
             self._left[condition] = self.home.pop(condition)
-        sets: dict[frozenset[str], list[Condition]] = {}
+        sets: dict[_Set, list[Conditions]] = {}
         for condition in new:
             if condition in self._left:
                 self.home[condition] = self._left.pop(condition)
             else:
-                sets.setdefault(condition.tested, []).append(condition)
-        left = Counter(k for k, _ in self._left.values())
-        old = {k for k, n in left.items() if 2 * n >= len(self.spaces[k].conditions)}
+                sets.setdefault(_set(condition), []).append(condition)
+        left: Counter[int] = Counter()
+        for condition, (k, _) in self._left.items():
+            left[k] += len(condition)
+        old = {k for k, n in left.items() if 2 * n >= self.spaces[k].predicates}
         for k in old:
             kept = [c for c in self.spaces[k].conditions if c in self.home]
             if kept:
-                sets.setdefault(frozenset(self.spaces[k].attributes), []).extend(kept)
+                sets.setdefault(_set_of(self.spaces[k]), []).extend(kept)
         made = [CellSpace(self._with_young(tested, members, old)) for tested, members in sets.items()]
         if old or made:
             self._replace(old, made)
         return made
 
-    def _with_young(self, tested: frozenset[str], members: list[Condition], old: set[int]) -> list[Condition]:
+    def _with_young(self, tested: _Set, members: list[Conditions], old: set[int]) -> list[Conditions]:
         """Conditions together with those of spaces that are to be merged with them, which are `old` then."""
         for k, space in enumerate(self.spaces):
-            young = len(space.conditions) <= GROWTH * len(members)
-            if k not in old and young and tested == frozenset(space.attributes):
+            young = space.predicates <= GROWTH * sum(map(len, members))
+            if k not in old and young and tested == _set_of(space):
                 old.add(k)
                 members = [*(c for c in space.conditions if c in self.home), *members]
         return members
@@ -99,7 +106,7 @@ class PredicateIndex:
             self.home = {c: (number[k], i) for c, (k, i) in self.home.items() if k in number}
             self._left = {c: (number[k], i) for c, (k, i) in self._left.items() if k in number}
         for space in made:
-            self.home.update((c, (len(self.spaces), i)) for i, c in enumerate(space.conditions))
+            self.home.update((c, (len(self.spaces), i)) for c, i in space.number.items())
             self.spaces.append(space)
         self._axes()
 
@@ -117,11 +124,34 @@ class PredicateIndex:
         return space.cell(mine, rows)
 
 
-def _split(conditions: Sequence[Condition], rows_per_slice: float, price: Costs) -> list[list[Condition]]:
+_Set = tuple[frozenset[str], bool]
+"""Which conditions may be in one space: the attributes they test, and whether they are columns."""
+
+
+def _set(condition: Conditions) -> _Set:
+    return condition.tested, isinstance(condition, ConditionColumns)
+
+
+def _set_of(space: CellSpace) -> _Set:
+    return frozenset(space.attributes), isinstance(space.conditions[0], ConditionColumns)
+
+
+def _split(conditions: Sequence[Conditions], rows_per_slice: float, price: Costs) -> list[Sequence[Conditions]]:
     """The conditions of every space: one space per set of attributes, merged by cost."""
+    columns: dict[_Set, list[Conditions]] = {}
     sets: dict[frozenset[str], list[Condition]] = {}
     for condition in conditions:
-        sets.setdefault(condition.tested, []).append(condition)
+        if isinstance(condition, ConditionColumns):
+            columns.setdefault(_set(condition), []).append(condition)
+        else:
+            sets.setdefault(condition.tested, []).append(condition)
+    return [*columns.values(), *_merged_sets(sets, rows_per_slice, price)]
+
+
+def _merged_sets(
+    sets: Mapping[frozenset[str], list[Condition]], rows_per_slice: float, price: Costs
+) -> list[Sequence[Conditions]]:
+    """Single conditions by the attributes they test, merged where that costs less."""
     if not 1 < len(sets) <= MOST_SETS:
         return list(sets.values())
     large = [members for members in sets.values() if len(members) > MOST_MERGED]

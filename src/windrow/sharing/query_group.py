@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import BEGINNING, INF, Elements, concat
 from windrow.sharing.windows import SlideWindow
@@ -68,18 +69,28 @@ class Batch:
         return [self.names[i] for i in self.numbers.tolist()]
 
     @property
+    def one(self) -> str:
+        """A name under which is found what all of them have in common."""
+        block: str | None = getattr(self.names, "block", None)
+        return self.names[int(self.numbers[0])] if block is None else block
+
+    @property
     def owner(self) -> Int64s:
         """The place in `names` of every row's query."""
         return np.repeat(self.numbers, self.counts)
 
     def parts(self) -> Iterator[tuple[str, Elements]]:
         """Each query that has rows, and its rows."""
+        return ((self.names[number], rows) for number, rows in self.numbered())
+
+    def numbered(self) -> Iterator[tuple[int, Elements]]:
+        """The same by the places of queries in `names`."""
         ends, rows = np.cumsum(self.counts), self.rows
         for number, high, count in zip(self.numbers.tolist(), ends.tolist(), self.counts.tolist(), strict=True):
             if count:
                 low = high - count
                 columns = {c: a.slice(low, count) for c, a in rows.columns.items()}
-                yield self.names[number], Elements(rows.ts[low:high], rows.exp[low:high], rows.sign[low:high], columns)
+                yield number, Elements(rows.ts[low:high], rows.exp[low:high], rows.sign[low:high], columns)
 
 
 def parts(batches: Iterable[Batch]) -> dict[str, Elements]:
@@ -105,7 +116,9 @@ def instants(slide: Int64s, offset: Int64s, start: Int64s, fresh: Bools, done: i
 class QueryGroup:
     """Members that are answered together, as arrays. Places of members change when others leave."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: Sequence[Aggregation] = ()) -> None:
+        """`calls`: what all of them aggregate, where it is the same."""
+        self.calls = calls
         self._place: dict[str, int] = {}
         self._list: list[str] = []
         self._names: tuple[str, ...] | None = None

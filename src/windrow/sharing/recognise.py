@@ -114,7 +114,7 @@ def said(node: n.Node) -> Hashable:
 def recognise(plan: n.QueryPlan) -> Recognised:
     """The query as a member of a family; raises `NotShared` with the reason if it cannot be one."""
     if plan.made is None or plan.budget is not None:
-        return _recognised(plan)[0]
+        return recognised_rows(plan)[0]
     alike: _Alike | None = plan.made.shape.notes.get(_Alike)
     if alike is None:
         alike = plan.made.shape.notes[_Alike] = _Alike(plan.made.shape)
@@ -131,7 +131,7 @@ class _Alike:
         self._parts: Form[tuple[list[Predicate], tuple[Formula | UserCall, ...]]] | None = None
         self._known: dict[tuple[Attribute, ...], Recognised | None] = {}
         try:
-            found, rows = _recognised(shape.plan)
+            found, rows = recognised_rows(shape.plan)
         except NotShared:
             return
         kind = found.member.kind
@@ -144,13 +144,13 @@ class _Alike:
         predicates, steps = ([], ()) if self._parts is None else self._parts.made(constants)
         whole = None if self._parts is None else where_all(predicates)
         if whole is None:
-            return _recognised(plan)[0]
+            return recognised_rows(plan)[0]
         tested = tuple([a for box in whole.boxes for a, _ in box])
         first = self._known.get(tested)
         if first is not None:
             member = Member(plan.name, first.member.window, whole, first.member.kind, steps)
             return Recognised(plan, first.source, member, first.columns, first.shown)
-        found, _ = _recognised(plan)
+        found, _ = recognised_rows(plan)
         if tested not in self._known:
             equal = same(found.member.steps, steps) and found.member.condition == whole and found.chained
             self._known[tested] = found if equal else None
@@ -167,7 +167,8 @@ def _aggregate(plan: n.QueryPlan) -> n.Aggregate:
     return node
 
 
-def _recognised(plan: n.QueryPlan) -> tuple[Recognised, _Rows]:
+def recognised_rows(plan: n.QueryPlan) -> tuple[Recognised, FamilyRows]:
+    """The query as a member of a family, and the rows under its aggregate."""
     if plan.emit.period is None:
         raise NotShared("it is not periodic")
     if plan.budget is not None and plan.budget.us is not None:
@@ -179,7 +180,9 @@ def _recognised(plan: n.QueryPlan) -> tuple[Recognised, _Rows]:
         raise NotShared("its SUM may overflow, which must stop nobody else")
     if any(c.kind in SUMMARISED for c in node.calls) and plan.root.at_most:
         raise NotShared("its basic windows are its periods, which must not move (SLIDE AT MOST)")
-    rows = _Rows(period=1 if plan.root.period == 1 else None)  # every instant is a multiple of 1: nothing to quantise
+    rows = FamilyRows(
+        period=1 if plan.root.period == 1 else None
+    )  # every instant is a multiple of 1: nothing to quantise
     rows.read(node.input)
     if rows.window is None or rows.period != plan.root.period:
         raise NotShared("its window is no RANGE with a SLIDE")
@@ -192,7 +195,7 @@ def _may_overflow(type_: pa.DataType) -> bool:
 
 
 @dataclass
-class _Rows:
+class FamilyRows:
     """The input of an aggregate, read from the top down: columns as expressions over the family's rows."""
 
     columns: dict[str, Expr] = field(default_factory=dict)
@@ -207,6 +210,7 @@ class _Rows:
     lag: int = 0
 
     def read(self, node: n.Node) -> None:
+        """Take in a node and what is below it."""
         match node:
             case n.Project():
                 self.read(node.input)
@@ -299,9 +303,9 @@ def _formula(e: Expr) -> Formula:
     return Formula(e.sql(), e.type, tuple(sorted(e.columns)), e.column)
 
 
-def _member(plan: n.QueryPlan, aggregate: n.Aggregate, rows: _Rows) -> Recognised:
+def _member(plan: n.QueryPlan, aggregate: n.Aggregate, rows: FamilyRows) -> Recognised:
     whole = condition([s for s in rows.steps if isinstance(s, Expr)])
-    formulas = {a.sql: _tested(a) for a in whole.attributes.values()}
+    formulas = {a.sql: tested_formula(a) for a in whole.attributes.values()}
     shown: list[tuple[str, str]] = []
     keys = []
     for key in aggregate.keys:
@@ -338,7 +342,8 @@ def _member(plan: n.QueryPlan, aggregate: n.Aggregate, rows: _Rows) -> Recognise
     return Recognised(plan, source, member, columns, tuple(shown))
 
 
-def _tested(a: Attribute) -> Formula:
+def tested_formula(a: Attribute) -> Formula:
+    """What is computed of a row to test an attribute."""
     plain = len(a.reads) == 1 and a.sql == quote(a.reads[0])
     return Formula(a.sql, a.type, a.reads, a.reads[0] if plain else None)
 

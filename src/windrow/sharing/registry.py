@@ -102,6 +102,7 @@ class Registry:
         known, least = self._least.get(key, (0, 0.0))
         if len(family) + 1 >= 2 * known:  # the bound moves slowly: looking at all windows each time would be dear
             windows = [e.member.window for e in family.joined.values()]
+            windows += [w for m in family.columns.values() for w in [m.window] * len(m)]
             least = least_rate([*windows, query.member.window], self.slicing)
             self._least[key] = (len(family) + 1, least)
         return rate > least
@@ -125,8 +126,10 @@ class Registry:
         made = Registry(self.functions, self.sharing, self.slicing, self.rate)
         for served in self.served.values():
             made.enter(served.query)
-        for served in self.served.values():
-            made.families[self.key(served.query)].counters = served.family.counters
+        for key, family in self.families.items():
+            for members in family.columns.values():
+                made.family_of(members.query).serve_columns(members)
+            made.families[key].counters = family.counters
         for joined in self.joins.served.values():
             made.joins.enter(joined.query, joined)
         made.joins.alone = dict(self.joins.alone)

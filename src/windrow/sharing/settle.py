@@ -113,7 +113,7 @@ class ByMembers:
     def __init__(self, space: CellSpace, predicates: Int64s) -> None:
         self._space, self._count = space, len(predicates)
         self._order = np.argsort(predicates, kind="stable")  # synopses by predicate
-        self._first = np.searchsorted(predicates[self._order], np.arange(len(space.conditions) + 1))
+        self._first = np.searchsorted(predicates[self._order], np.arange(space.predicates + 1))
         self._all = self._members(np.arange(space.cells)) if space.tests <= MOST_MEMBERS else None
 
     def _members(self, cells: Int64s) -> tuple[Int64s, Int64s]:
@@ -145,6 +145,6 @@ class ByMembers:
 
 def settling(space: CellSpace, predicates: Int64s) -> ByRuns | ByMembers:
     """How the synopses of a space are settled; synopsis i is of predicate `predicates[i]`."""
-    if space.boxed or len(space.runs.low) > FEW_RUNS * len(space.conditions) + FEW_RUNS:
+    if space.boxed or len(space.runs.low) > FEW_RUNS * space.predicates + FEW_RUNS:
         return ByMembers(space, predicates)
     return ByRuns(space, predicates)

@@ -20,7 +20,7 @@ the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,7 +113,7 @@ class SynopsisStore:
         self._edge, self._next, self._before, self._slot = (np.zeros(0, np.int64) for _ in range(4))
         self._lanes = np.zeros((0, 1), np.int64)
         self._codes, self._some = np.zeros((0, 0), np.int64), np.zeros((0, 0), np.bool_)
-        self._synopses: dict[int, int] = {}  # number -> slot
+        self._slots = 0  # that there are: open, closed and free
         self._head, self._tail = np.zeros(0, np.int64), np.zeros(0, np.int64)  # of slots
         self._reach, self._number = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._free: list[int] = []
@@ -135,31 +135,41 @@ class SynopsisStore:
 
     def open(self, synopsis: int, window: SlideWindow) -> int:
         """A reader of a synopsis, which is opened if it is new."""
-        slot = self._synopses.get(synopsis)
-        if slot is None:
-            slot = self._synopses[synopsis] = (
-                self._free.pop() if self._free else len(self._synopses) + len(self._closed)
-            )
-            if slot >= len(self._head):
-                self._head, self._tail, self._reach, self._number = (
-                    _room(a, slot + 1, _NONE) for a in (self._head, self._tail, self._reach, self._number)
-                )
-            self._slot_of = _room(self._slot_of, synopsis + 1, _NONE)
-            self._reach[slot], self._number[slot], self._slot_of[synopsis] = 0, synopsis, slot
+        return int(self.open_all(np.array([synopsis]), window)[0])
+
+    def open_all(self, synopses: Int64s, window: SlideWindow) -> Int64s:
+        """A reader of each of some synopses, which are opened if they are new."""
+        slot = self.slots(synopses)
+        new = np.flatnonzero(slot == _NONE)
+        if len(new):
+            slot[new] = opened = self._new_slots(len(new))
+            self._slot_of = _room(self._slot_of, int(synopses.max()) + 1, _NONE)
+            self._reach[opened], self._number[opened], self._slot_of[synopses[new]] = 0, synopses[new], opened
         # what leaves a window is taken away at its next instant: it must be there until then
-        self._reach[slot] = max(self._reach[slot], window.range + window.slide + window.lag)
+        self._reach[slot] = np.maximum(self._reach[slot], window.range + window.slide + window.lag)
         return self._readers.add(slot, window.range)
 
-    def leave(self, reader: int) -> None:
-        """Read no longer."""
-        self._readers.remove(reader)
+    def _new_slots(self, count: int) -> Int64s:
+        free, more = self._free[:count], max(count - len(self._free), 0)
+        self._free = self._free[count:]
+        found = np.concatenate((np.array(free, np.int64), self._slots + np.arange(more)))
+        self._slots += more
+        if self._slots > len(self._head):
+            self._head, self._tail, self._reach, self._number = (
+                _room(a, self._slots, _NONE) for a in (self._head, self._tail, self._reach, self._number)
+            )
+        return found
 
-    def close(self, synopsis: int) -> None:
-        """Forget a synopsis; nobody reads it."""
-        slot = self._synopses.pop(synopsis, None)
-        if slot is not None:
-            self._closed.append(slot)
-            self._reach[slot], self._number[slot], self._slot_of[synopsis] = _NONE, _NONE, _NONE
+    def leave(self, readers: Int64s) -> None:
+        """Read no longer."""
+        self._readers.remove(readers)
+
+    def close(self, synopses: Int64s) -> None:
+        """Forget synopses; nobody reads them."""
+        slot = self.slots(synopses)
+        slot, synopses = slot[slot != _NONE], synopses[slot != _NONE]
+        self._closed += slot.tolist()
+        self._reach[slot], self._number[slot], self._slot_of[synopses] = _NONE, _NONE, _NONE
 
     def slots(self, synopses: Int64s) -> Int64s:
         """The slots of synopses; -1 for those that are not open."""
@@ -281,9 +291,16 @@ class SynopsisStore:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    def edges(self, reader: int) -> Int64s:
-        """The edges of the entries that a reader may read."""
-        return self._edge[: self._size][self._slot[: self._size] == self._readers.slot[reader]]
+    def edges(self, readers: Int64s) -> Iterator[Int64s]:
+        """The edges of the entries that each of some readers may read."""
+        order = np.argsort(self._slot[: self._size], kind="stable")
+        slots, edges, mine = self._slot[order], self._edge[order], self._readers.slot[readers]
+        ends = (np.searchsorted(slots, mine, side).tolist() for side in ("left", "right"))
+        return (edges[low:high] for low, high in zip(*ends, strict=True))
+
+    def range_of(self, reader: int) -> int:
+        """The length of a reader's window."""
+        return int(self._readers.range[reader])
 
     def answers(self, calls: Sequence[Aggregation], due: DueAnswers) -> tuple[dict[Aggregation, PointValues], int]:
         """The answers of calls, and of how many entries they are made. Instants of a reader come in order."""
@@ -316,10 +333,12 @@ class Readers:
         self._free: list[int] = []
         self._count = 0
 
-    def add(self, slot: int, range_: int) -> int:
-        """A reader that has passed nothing yet."""
-        reader = self._free.pop() if self._free else self._count
-        self._count = max(self._count, reader + 1)
+    def add(self, slot: Int64s, range_: int) -> Int64s:
+        """A reader of each slot that has passed nothing yet."""
+        free, more = self._free[: len(slot)], max(len(slot) - len(self._free), 0)
+        self._free = self._free[len(slot) :]
+        reader = np.concatenate((np.array(free, np.int64), self._count + np.arange(more)))
+        self._count += more
         if self._count > len(self.slot):
             self.slot, self.range, self.came, self.gone, self.held, self.totals = (
                 _room(a, self._count, 0) for a in (self.slot, self.range, self.came, self.gone, self.held, self.totals)
@@ -329,9 +348,9 @@ class Readers:
         self.totals[reader] = 0
         return reader
 
-    def remove(self, reader: int) -> None:
-        """Its number will be given to another."""
-        self._free.append(reader)
+    def remove(self, reader: Int64s) -> None:
+        """Their numbers will be given to others."""
+        self._free += reader.tolist()
         self.came[reader] = self.gone[reader] = _NONE
 
     def moved(self, place: Int64s) -> None:

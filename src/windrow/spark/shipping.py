@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING
 from windrow.runtime.instances import without_collector
 from windrow.runtime.member_blocks import MemberBlock
 from windrow.runtime.program import Deployment
+from windrow.sharing.member_columns import MemberColumns
 
 if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
 
 SHORT_BLOCK = 64
 """A block of fewer members goes with the deployment."""
+
+Members = MemberBlock | MemberColumns
 
 KEPT = 4
 """Deployments that a worker process remembers."""
@@ -52,7 +55,7 @@ class ShippedDeployment:
         return found, bool(blocks.keys() - had.keys())
 
 
-_deployments: OrderedDict[str, tuple[Deployment, Mapping[str, MemberBlock]]] = OrderedDict()
+_deployments: OrderedDict[str, tuple[Deployment, Mapping[str, Members]]] = OrderedDict()
 
 
 class Shipping:
@@ -86,15 +89,15 @@ class Shipping:
             self._sent = None
 
 
-def packed_apart(deployment: Deployment) -> tuple[bytes, dict[str, MemberBlock]]:
+def packed_apart(deployment: Deployment) -> tuple[bytes, dict[str, Members]]:
     """A deployment, packed, and the blocks of members that it only names."""
     from pyspark import cloudpickle
 
-    blocks: dict[str, MemberBlock] = {}
+    blocks: dict[str, Members] = {}
 
     class Pickler(cloudpickle.Pickler):
         def persistent_id(self, obj: object) -> str | None:
-            if not isinstance(obj, MemberBlock) or len(obj) < SHORT_BLOCK:
+            if not isinstance(obj, MemberBlock | MemberColumns) or len(obj) < SHORT_BLOCK:
                 return None
             blocks[obj.uid] = obj
             return obj.uid
@@ -105,9 +108,9 @@ def packed_apart(deployment: Deployment) -> tuple[bytes, dict[str, MemberBlock]]
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, packed: bytes, blocks: Mapping[str, MemberBlock]) -> None:
+    def __init__(self, packed: bytes, blocks: Mapping[str, Members]) -> None:
         super().__init__(io.BytesIO(packed))
         self._blocks = blocks
 
-    def persistent_load(self, pid: str) -> MemberBlock:
+    def persistent_load(self, pid: str) -> Members:
         return self._blocks[pid]

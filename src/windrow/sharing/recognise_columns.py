@@ -1,0 +1,61 @@
+"""Many queries that differ in compared constants, recognised at once: one plan with marks, and columns of values.
+
+The marks may stand in conditions on rows alone, as many as were written: then nothing but conditions differs, and
+planning has folded none of them away. Nothing that is computed from rows may raise: a query that raises stops alone,
+and these are not alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.optimize.totality import total
+from windrow.plan.expr import Atom, Bit, Compound, Expr, Predicate
+from windrow.plan.nodes import QueryPlan
+from windrow.sharing.condition_columns import ConditionColumns, conditions_of
+from windrow.sharing.member import Kind
+from windrow.sharing.recognise import FamilyRows, NotShared, Recognised, recognised_rows, tested_formula
+
+
+def recognise_columns(
+    plan: QueryPlan, columns: Mapping[Any, pa.Array], places: int, count: int
+) -> tuple[Recognised, ConditionColumns]:
+    """The query that all are but for their conditions, and these; `places`: where marks were written."""
+    found, rows = recognised_rows(plan)
+    kind = found.member.kind
+    if not found.chained or kind.shards is not None or kind.user_calls or plan.emit.at_most or plan.budget is not None:
+        raise NotShared("it is not answered from a synopsis alone")
+    predicates = [s.predicate for s in rows.steps if isinstance(s, Expr)]
+    if None in predicates or not _cannot_raise(found, rows, predicates):
+        raise NotShared("it may raise")
+    made = [p for p in predicates if p is not None]
+    conditions, used = conditions_of(made, columns, count)
+    said = repr((kind.above, kind.calls, found.shown, sorted(conditions.attributes)))
+    if used != places or any(str(mark) in said for mark in columns):
+        raise NotShared("its constants stand elsewhere, too")
+    # with the marks some tests may hold nowhere, and have been left out
+    formulas = {**kind.formulas, **{a.sql: tested_formula(a) for a in conditions.attributes.values()}}
+    whole = Kind.of(kind.keys, kind.calls, formulas, (), kind.above)
+    return replace(found, member=replace(found.member, kind=whole, steps=())), conditions
+
+
+def _cannot_raise(found: Recognised, rows: FamilyRows, predicates: list[Predicate | None]) -> bool:
+    tested = [e for p in predicates if p is not None for e in _operands(p)]
+    computed = [rows.columns[str(c.column)] for c in found.aggregate.calls if c.column is not None]
+    return all(total(e, rows.types) for e in (*tested, *computed))
+
+
+def _operands(predicate: Predicate) -> Iterator[Expr]:
+    """What is computed of a row for a predicate."""
+    match predicate:
+        case Compound(parts):
+            for part in parts:
+                yield from _operands(part)
+        case Bit(expr, _):
+            yield expr
+        case Atom(left=left):
+            yield left
