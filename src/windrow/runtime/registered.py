@@ -1,4 +1,4 @@
-"""The streams, tables and queries that run, and the newest manifest, which holds where each of them is.
+"""The streams and queries that run, over the newest manifest, which holds where each of them is.
 
 A query shares with others, in a family or in one plan, or is a program of its own; under which name its state is kept
 follows from that (`owner`). What is forgotten here is gone from the manifest, too, as soon as the next one is put.
@@ -20,10 +20,8 @@ from windrow.catalog import StreamDef
 from windrow.catalog.names import Names
 from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.operators.elements import BEGINNING
 from windrow.operators.join import JoinOperator
 from windrow.operators.row_limit import MOST_ROWS
-from windrow.operators.state.run import Run
 from windrow.plan.nodes import QueryPlan, StreamOp
 from windrow.runtime.admission import Quotas
 from windrow.runtime.change import InstanceColumns
@@ -36,9 +34,9 @@ from windrow.runtime.join_choices import JoinChoices
 from windrow.runtime.kept_answers import HeldAnswers
 from windrow.runtime.member_blocks import has_deadline, unique
 from windrow.runtime.membership import SharedQuery, Sharing
+from windrow.runtime.newest_manifest import NewestManifest
 from windrow.runtime.program import Deployment, Functions, QueryProgram
 from windrow.runtime.repartition import repartitioned
-from windrow.runtime.table_versions import TableVersion, Versions, updated
 from windrow.sharing.family import Family
 from windrow.sharing.joins.members import join_cost_group
 from windrow.sharing.joins.recognise import RecognisedJoin
@@ -46,15 +44,10 @@ from windrow.sharing.member import cost_group, read_depth
 from windrow.sharing.member_columns import InstanceNames, MemberColumns
 from windrow.sharing.plans.registry import SharedPlans
 from windrow.sharing.recognise import Recognised
-from windrow.store.manifest import Manifest
-from windrow.store.runs import RunStore
 from windrow.store.store import StateStore
 
-TABLES = "tables"
-"""The stage under which a manifest names the present version of each table."""
 
-
-class RegisteredQueries:
+class RegisteredQueries(NewestManifest):
     """What a ticker runs, between two ticks."""
 
     def __init__(
@@ -68,11 +61,11 @@ class RegisteredQueries:
         most_rows: int = MOST_ROWS,
         keeps_partitions: bool = True,
     ) -> None:
-        self.store, self._functions, self.most_rows = store, functions, most_rows
+        super().__init__(store, partitions)
+        self._functions, self.most_rows = functions, most_rows
         self.streams: dict[str, StreamDef] = {}
         self.queries: dict[str, QueryProgram | SharedQuery] = {}
         self.quotas: Quotas = {}  # of the next tick
-        self.manifest = store.latest() or Manifest(version=-1, tick=0, partitions=partitions)
         # state lies by partition: a home keeps its number, or what is there must be moved (`repartition`)
         self.partitions = self.manifest.partitions if keeps_partitions else partitions
         self.direct = in_process and self.partitions == 1
@@ -83,13 +76,6 @@ class RegisteredQueries:
         self._plan_programs: dict[str, QueryProgram] = {}
         self._seen: dict[str, tuple[int, int]] = {}  # rows of a stream so far, and its first time
         self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
-        if isinstance(store.runs, RunStore):
-            store.runs = store.runs.trusting(self.manifest.tick + 1)
-        self.tables: dict[str, Versions] = {
-            table: tuple(map(TableVersion, refs, self.manifest.tables.get(table, (BEGINNING,))))
-            for (stage, _, _, table), refs in self.manifest.runs.items()
-            if stage == TABLES
-        }
         self.choices = JoinChoices()
         self.heavy = HeavyKeys(self.partitions)
         self._generations: dict[tuple[int, int], str] = {}
@@ -103,10 +89,6 @@ class RegisteredQueries:
         self.deadlines: Deadlines | None = None  # of a live engine
         self.stopwatch: Callable[[], float] = time.perf_counter  # of ticks and their tasks
         self.sharing.period, self.sharing.may_be_late = self._period, self._may_be_late
-
-    @property
-    def frontier(self) -> int:
-        return BEGINNING if self.manifest.frontier is None else self.manifest.frontier
 
     @property
     def functions(self) -> Functions:
@@ -402,18 +384,6 @@ class RegisteredQueries:
             **self.chosen(),
         )
 
-    def forget_sink(self, query: str, name: str) -> None:
-        """Keep nothing for a sink any more, durably."""
-        sinks = dict(self.manifest.sinks)
-        sinks[query] = {n: r for n, r in sinks.get(query, {}).items() if n != name}
-        self.put(replace(self.manifest, version=self.manifest.version + 1, sinks=sinks))
-
-    def forget_outputs(self, query: str) -> None:
-        """Keep no answers of a query for its sinks."""
-        outputs = {k: refs for k, refs in self.manifest.outputs.items() if k[0] != query}
-        sinks = {q: each for q, each in self.manifest.sinks.items() if q != query}
-        self.manifest = replace(self.manifest, outputs=outputs, sinks=sinks)
-
     def chosen(self) -> dict[str, Any]:
         """The choices in force, for the manifest."""
         chosen = {q: {str(step): value for step, value in made.items()} for q, made in self.choices.chosen().items()}
@@ -424,31 +394,6 @@ class RegisteredQueries:
         self.streams.pop(name)
         self._deployment = None
         self.forget_source(name)
-
-    def forget_source(self, name: str) -> None:
-        """Forget where the source of a stream, or of a table's changes, was."""
-        manifest = self.manifest
-        self.manifest = replace(
-            manifest,
-            marks={s: m for s, m in manifest.marks.items() if s != name},
-            offsets={s: o for s, o in manifest.offsets.items() if s != name},
-            declared={s: d for s, d in manifest.declared.items() if s != name},
-        )
-
-    def set_table(self, name: str, table: pa.Table) -> bool:
-        """Let rows meet this version of a table from the first instant that none has reached yet; the same content is
-        the same version."""
-        known = self.tables.get(name, ())
-        if known and self.store.runs.read(known[-1].ref).table.equals(table):
-            return False
-        (ref,) = self.store.runs.write((TABLES, name), self.manifest.tick + 1, [Run(table)])
-        self.tables[name] = updated(known, ref, max(self.frontier, *self.manifest.marks.values(), BEGINNING))
-        return True
-
-    def put(self, manifest: Manifest) -> None:
-        """Let a manifest be the newest, durably."""
-        self.store.commit(manifest)
-        self.manifest = manifest
 
     def repartition(self) -> None:
         """Let all state lie over the number of partitions that was asked for, durably; what runs is known."""

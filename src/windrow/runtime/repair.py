@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from windrow.errors import StateError
 from windrow.operators.state.run import Run
-from windrow.runtime.registered import TABLES
+from windrow.runtime.newest_manifest import TABLES
 from windrow.runtime.saved_catalog import columns_of_text, in_force
 from windrow.sources.checkpoint import checkpoint_id
 from windrow.store.manifest import Manifest

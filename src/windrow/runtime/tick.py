@@ -39,8 +39,9 @@ from windrow.runtime.messages import (
     TaskReport,
     WrittenAnswer,
 )
+from windrow.runtime.newest_manifest import TABLES
 from windrow.runtime.program import Program, QueryProgram
-from windrow.runtime.registered import TABLES, RegisteredQueries
+from windrow.runtime.registered import RegisteredQueries
 from windrow.runtime.table_versions import Versions, needed
 from windrow.sharing.plans.answers import parted
 from windrow.sharing.query_group import Batch, Shown, gathered, tables

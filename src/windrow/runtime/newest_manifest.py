@@ -1,0 +1,77 @@
+"""The newest manifest of a home, and what of it is replaced between two ticks: sources, sinks, versions of tables.
+
+What is forgotten is gone from the manifest as soon as the next one is put.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from windrow.operators.elements import BEGINNING
+from windrow.operators.state.run import Run
+from windrow.runtime.table_versions import TableVersion, Versions, updated
+from windrow.store.manifest import Manifest
+from windrow.store.runs import RunStore
+from windrow.store.store import StateStore
+
+TABLES = "tables"
+"""The stage under which a manifest names the versions of each table."""
+
+
+class NewestManifest:
+    """A store with the manifest that is in force; an empty one over so many partitions where there is none yet."""
+
+    def __init__(self, store: StateStore, partitions: int) -> None:
+        self.store = store
+        self.manifest = store.latest() or Manifest(version=-1, tick=0, partitions=partitions)
+        if isinstance(store.runs, RunStore):
+            store.runs = store.runs.trusting(self.manifest.tick + 1)
+        self.tables: dict[str, Versions] = {
+            table: tuple(map(TableVersion, refs, self.manifest.tables.get(table, (BEGINNING,))))
+            for (stage, _, _, table), refs in self.manifest.runs.items()
+            if stage == TABLES
+        }
+
+    @property
+    def frontier(self) -> int:
+        """How far everything has been answered."""
+        return BEGINNING if self.manifest.frontier is None else self.manifest.frontier
+
+    def put(self, manifest: Manifest) -> None:
+        """Let a manifest be the newest, durably."""
+        self.store.commit(manifest)
+        self.manifest = manifest
+
+    def forget_sink(self, query: str, name: str) -> None:
+        """Keep nothing for a sink any more, durably."""
+        sinks = dict(self.manifest.sinks)
+        sinks[query] = {n: r for n, r in sinks.get(query, {}).items() if n != name}
+        self.put(replace(self.manifest, version=self.manifest.version + 1, sinks=sinks))
+
+    def forget_outputs(self, query: str) -> None:
+        """Keep no answers of a query for its sinks."""
+        outputs = {k: refs for k, refs in self.manifest.outputs.items() if k[0] != query}
+        sinks = {q: each for q, each in self.manifest.sinks.items() if q != query}
+        self.manifest = replace(self.manifest, outputs=outputs, sinks=sinks)
+
+    def forget_source(self, name: str) -> None:
+        """Forget where the source of a stream, or of a table's changes, was."""
+        manifest = self.manifest
+        self.manifest = replace(
+            manifest,
+            marks={s: m for s, m in manifest.marks.items() if s != name},
+            offsets={s: o for s, o in manifest.offsets.items() if s != name},
+            declared={s: d for s, d in manifest.declared.items() if s != name},
+        )
+
+    def set_table(self, name: str, table: pa.Table) -> bool:
+        """Let rows meet this version of a table from the first instant that none has reached yet; the same content is
+        the same version."""
+        known = self.tables.get(name, ())
+        if known and self.store.runs.read(known[-1].ref).table.equals(table):
+            return False
+        (ref,) = self.store.runs.write((TABLES, name), self.manifest.tick + 1, [Run(table)])
+        self.tables[name] = updated(known, ref, max(self.frontier, *self.manifest.marks.values(), BEGINNING))
+        return True
