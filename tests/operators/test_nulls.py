@@ -19,7 +19,7 @@ from windrow.operators.elements import Elements
 from windrow.operators.keys import canonical, comparable, factorize, hash_rows, same_rows
 from windrow.operators.keytable import KeyTable
 from windrow.operators.state.bands import codes_of, has_codes, range_of
-from windrow.sharing.cells import Axis
+from windrow.sharing.boxes import Axis
 from windrow.sharing.conditions import Attribute
 from windrow.testing import assert_same, oracle, seeded_case
 
