@@ -201,7 +201,7 @@ def test_a_stream_shows_what_came_before(opens: Opens, engine: Engine) -> None:
     bid(engine, at + 60, "again", 5)
     page = opens("query/counts")
     page.wait_for_selector("[data-link=live]")
-    page.wait_for_function("document.querySelectorAll('[aria-label=answer] tbody tr').length > 5")
+    page.locator("[aria-label=answer] tbody tr").nth(5).wait_for()
     page.select_option("select >> nth=1", "lines")
     page.wait_for_selector(".chart canvas")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import tempfile
 from unittest.mock import patch
 
 import numpy as np
@@ -45,6 +46,15 @@ SELECT TOP_K(k, 2) AS a, VARIANCE(k * 10000000000) AS b FROM S [RANGE 9];
 SELECT [x, y] AS l, COUNT(*) AS n FROM S [RANGE 5 SLIDE 2] GROUP BY [x, y];
 SELECT DISTINCT {a: k, b: t} AS d FROM S [ROWS 9];
 SELECT l.x, r.y FROM S [RANGE 9] l ASOF LEFT JOIN S [RANGE 4] r ON l.k = r.k AND l.ts > r.ts;
+"""
+SELECTED = ";".join(
+    f"SELECT k, SUM(y) AS s, AVG(x) AS m FROM S [RANGE 9] WHERE x > {c / 8} GROUP BY k HAVING COUNT(*) > {c % 3}"
+    for c in range(12)
+)
+FIRST = """
+SELECT k, x FROM S [RANGE 9] ORDER BY x DESC, k LIMIT 3;
+SELECT k, COUNT(*) AS n, SUM(x) AS s, VARIANCE(y) AS v FROM SESSION(S PARTITION BY k, ts, 3)
+GROUP BY k, window_start, window_end;
 """
 
 
@@ -102,9 +112,25 @@ def other_ways() -> None:
 def alone() -> None:
     given = stream(200, 5)
     for batch in (None, 20):
-        check(ALONE, {"S": given}, {}, None, batch_rows=batch)
+        for script in (ALONE, SELECTED, FIRST):
+            check(script, {"S": given}, {}, None, batch_rows=batch)
     stamped = given.set_column(0, "ts", given["ts"].cast(pa.timestamp("us")))
     check("SELECT AVG(ts) AS m FROM S [RANGE 9 US]", {"S": stamped}, {}, None)
+
+
+def kept() -> None:
+    """State that a home is given, and goes on with."""
+    given = stream(60, 6)
+    columns = "ts BIGINT, k BIGINT, x DOUBLE, y DOUBLE, t VARCHAR, f BOOLEAN"
+    with tempfile.TemporaryDirectory() as home:
+        for life in range(2):
+            with windrow.Engine(runtime="local", home=home) as engine:
+                if not life:
+                    engine.execute(f"CREATE STREAM S ({columns}) TIMESTAMP BY ts")
+                    for number, query in enumerate(SELECTED.split(";")):
+                        engine.execute(f"CREATE QUERY q{number} AS {query}")
+                engine.start()
+                engine.push("S", given.slice(30 * life, 30))
 
 
 def extremes() -> None:
@@ -149,6 +175,7 @@ if __name__ == "__main__":
     shared()
     other_ways()
     alone()
+    kept()
     offline()
     extremes()
     shed()

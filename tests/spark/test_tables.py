@@ -26,6 +26,9 @@ class Scripted:
             raise step
         return step
 
+    def changed(self):
+        return False
+
 
 def people(*names):
     return pa.table({"id": pa.array(range(len(names)), pa.int64()), "name": pa.array(names, pa.string())})

@@ -140,13 +140,14 @@ def test_a_table_that_does_not_reach_back_touches_only_new_rows(ticker):
 
 
 def test_a_retroactive_table_changes_past_results(ticker):
-    """An update ends the results of the old version and makes those of the new one, from the next instant on."""
+    """An update ends the results of the old version and makes those of the new one, from the first instant on that no
+    row has reached."""
     at = ticker()
     at.set_table("r", pa.table({"k": [1], "v": ["old"]}))
     at.add_query(plan("SELECT s.a, r.v FROM s [RANGE 100], r WHERE s.a = r.k"), "upa")
     tick(at, s=rows([1, 0], [5, 9]))
     at.set_table("r", pa.table({"k": [1], "v": ["new"]}))
-    assert log(tick(at, s=rows([0], [20])).answers["q"]) == [(7, -1, 1, "old"), (7, 1, 1, "new")]
+    assert log(tick(at, s=rows([0], [20])).answers["q"]) == [(10, -1, 1, "old"), (10, 1, 1, "new")]
 
 
 def test_a_tick_that_does_not_move_time_changes_no_table(ticker):
