@@ -11,7 +11,7 @@ import pytest
 
 import windrow
 from windrow.errors import RuntimeFailure, WindrowError
-from windrow.spark import job
+from windrow.spark import collecting
 from windrow.testing import assert_same
 
 pytestmark = pytest.mark.spark
@@ -61,7 +61,7 @@ def test_a_tick_whose_workers_are_killed_is_computed_again(spark: Any, tmp_path:
 
 def test_workers_that_always_end_are_explained(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine stops with a reason; what is there can be read and dropped, and it goes on without the query."""
-    monkeypatch.setattr(job, "ATTEMPTS", 2)
+    monkeypatch.setattr(collecting, "ATTEMPTS", 2)
     (tmp_path / "marks").mkdir()
     perilous(tmp_path / "marks", 0)
     with windrow.Engine(home=tmp_path / "home", spark=spark) as engine:
