@@ -18,9 +18,10 @@ from sqlglot import exp
 from windrow.cql import types
 from windrow.cql.bounds import is_bound, is_fixed
 from windrow.cql.builtins import AGGREGATES, HOLISTIC, REWRITTEN
-from windrow.cql.expressions import BindingContext, Pipeline, find_aggregate, is_aggregate
+from windrow.cql.expressions import BindingContext, find_aggregate, is_aggregate
 from windrow.cql.growth import COLUMN
 from windrow.cql.holistic import HolisticText, holistic_expr, holistic_text
+from windrow.cql.pipeline import Pipeline
 from windrow.cql.scope import Scope, columns_of, is_resolved, operand, resolved, span_of
 from windrow.cql.summaries import (
     basic_windows,
@@ -52,10 +53,6 @@ from windrow.scalar_engine import quote
 _PARAMETERS = {"quantile": 1, "quantile_cont": 1, "top_k": 1}
 _NUMBER = re.compile(r"\d{1,18}(\.\d*)?|\.\d+")
 _DUCKDB_NAMES = {"quantile": "quantile_disc"}
-
-
-def _null(type_: pa.DataType) -> Expr:
-    return Expr((f"CAST(NULL AS {types.sql_name(type_)})",), type_)
 
 
 def _rewritten(call: exp.Expr) -> exp.Expr:
@@ -123,7 +120,7 @@ class BlockAggregates:
             None if not plain and (self.holistic or summaries) and keys else Aggregate(node, keys, plain)
         )
         if summaries:
-            grid = basic_windows(node, self.below.grid, summaries, self.context.source)
+            grid = basic_windows(node, self.below.grid, summaries)
             summary = Aggregate(node, keys, summaries, grid)
             found = summary if not plain else self._joined(Aggregate(node, keys, plain), summary, keys)
         if self.holistic:
@@ -135,7 +132,7 @@ class BlockAggregates:
     def _of_set(self, part: Node, keys: tuple[str, ...], node: Node) -> Node:
         """What one set of keys answers, with nulls for the other keys, and which ones these are."""
         shown = dict.fromkeys(self.keys.values())
-        outputs = [(k, column(k, t) if k in keys else _null(t)) for k, t in ((k, node.schema[k]) for k in shown)]
+        outputs = [(k, column(k, node.schema[k]) if k in keys else types.null_of(node.schema[k])) for k in shown]
         made = [c.output for c in self.calls.values()] + [c.output for c in self.holistic]
         outputs += [(name, column(name, part.schema[name])) for name in made]
         for asked, name in self.grouping.items():

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from windrow.cql import types
 from windrow.cql.builtins import AGGREGATES
-from windrow.cql.expressions import Pipeline
+from windrow.cql.pipeline import Pipeline
 from windrow.cql.scope import resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.analytic import COPY, INSTANT

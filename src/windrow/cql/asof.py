@@ -21,8 +21,9 @@ from sqlglot import exp
 
 from windrow.cql import types
 from windrow.cql.bounds import parted
-from windrow.cql.expressions import BindingContext, extend
+from windrow.cql.expressions import BindingContext
 from windrow.cql.joins import JoinInput, Matching, match
+from windrow.cql.pipeline import extend
 from windrow.cql.scope import columns_of, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.aggregates.order import has_fixed_codes
@@ -209,8 +210,8 @@ def _general(
 
     ours = {n: column(n, t) for n, t in left.schema.items()}
     ours |= columns(left, [*(e.left for e in matching.equalities), times[0]], 0 if strict else 1)
-    ours |= {t: _null(right.schema[n]) for t, n in zip(tied, ties, strict=True)} | {row: _null(struct)}
-    theirs = {n: _null(t) for n, t in left.schema.items()}
+    ours |= {t: types.null_of(right.schema[n]) for t, n in zip(tied, ties, strict=True)} | {row: types.null_of(struct)}
+    theirs = {n: types.null_of(t) for n, t in left.schema.items()}
     theirs |= columns(right, [*(e.right for e in matching.equalities), times[1]], 1 if strict else 0)
     theirs |= {t: column(n, right.schema[n]) for t, n in zip(tied, ties, strict=True)} | {row: _packed(wanted, struct)}
     there = [e.right for e in matching.equalities if not e.null_safe] + [times[1]]
@@ -244,10 +245,6 @@ def _numbered(node: Node, time: str, input_: JoinInput, context: BindingContext)
         return (made if seen is None else Quantise(made, *seen)), [number]
     own = [e.time for e in input_.entries if e.time is not None and e.time != time]
     return node, list(dict.fromkeys([*own, *(c.internal for e in input_.entries for c in e.columns)]))
-
-
-def _null(type_: pa.DataType) -> Expr:
-    return Expr((f"CAST(NULL AS {types.sql_name(type_)})",), type_)
 
 
 def _packed(columns: dict[str, pa.DataType], struct: pa.DataType) -> Expr:

@@ -1,13 +1,9 @@
-"""From resolved trees to `Expr`: checks, types, and user functions hoisted into `Call` nodes.
-
-A `Pipeline` is the chain of one-input nodes above a join: expressions are bound at its top, and a call of a
-user's function adds the nodes that compute it, so that the rest of the expression sees a column.
-"""
+"""From resolved trees to `Expr`: what may be called, what an expression may grow to, and the type DuckDB gives it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -15,19 +11,17 @@ from sqlglot import exp
 
 from windrow.catalog import Catalog
 from windrow.cql import types
-from windrow.cql.bounds import EvaluationGrid, symbols, with_bounds
 from windrow.cql.builtins import AGGREGATES, HOLISTIC, REDUCERS, REWRITTEN, SCALARS, names
 from windrow.cql.dialect import WSTREAM
 from windrow.cql.growth import COLUMN, check_growth
 from windrow.cql.predicates import predicate_of
 from windrow.cql.rendering import Refused, render
-from windrow.cql.scope import did_you_mean, resolved, span_of
+from windrow.cql.scope import did_you_mean, span_of
 from windrow.cql.source import ScriptText
 from windrow.cql.spellings import NAMES as SPELLED
 from windrow.cql.types import DuckDBRefusal
 from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.plan.expr import Expr, Part, Ref, column, sql_of
-from windrow.plan.nodes import Call, Filter, Node, Project
 from windrow.scalar_engine import way_out
 
 PARTS = 10_000
@@ -219,68 +213,6 @@ class BindingContext:
             hint="compare it with something, such as a > 0",
             span=span_of(tree, self.source),
         )
-
-
-@dataclass
-class Pipeline:
-    """A node that grows upwards, and the user-function calls it has computed."""
-
-    context: BindingContext
-    node: Node
-    calls: dict[tuple[exp.Expr | str, ...], str] = field(default_factory=dict)
-    grid: EvaluationGrid | None = None
-
-    def expr(self, tree: exp.Expr) -> Expr:
-        """Bind a resolved tree at the top of the pipeline."""
-        self.provide(tree)
-        return self.context.expr(self.hoist(tree))
-
-    def provide(self, tree: exp.Expr) -> None:
-        """Compute the bounds of the window that a tree reads."""
-        self.node = with_bounds(self.node, symbols(tree), self.grid)
-
-    def filter(self, tree: exp.Expr, clause: str) -> None:
-        """Keep the rows for which the condition holds."""
-        self.provide(tree)
-        predicate = self.context.predicate(self.hoist(tree), clause)
-        self.node = Filter(self.node, predicate)
-
-    def hoist(self, tree: exp.Expr) -> exp.Expr:
-        """The tree with every call of a user function replaced by the column that a `Call` computes."""
-        if not has_user_function(tree, self.context.catalog):
-            return tree
-        return tree.copy().transform(self._hoist_call, copy=False)
-
-    def _is_user(self, node: exp.Expr) -> bool:
-        return isinstance(node, exp.Anonymous) and node.name.lower() in self.context.catalog.functions
-
-    def _hoist_call(self, node: exp.Expr) -> exp.Expr:
-        if not self._is_user(node):
-            return node
-        function = self.context.catalog.functions[node.name.lower()]
-        arguments = [self.hoist(a) for a in node.expressions]
-        key: tuple[exp.Expr | str, ...] = (function.name, *arguments)
-        if key not in self.calls:
-            names = tuple(self.materialise(a) for a in arguments)
-            output = self.context.fresh(f"{function.name}({', '.join(names)})", function.returns)
-            self.node = Call(self.node, output, function.name, names, function.returns)
-            self.calls[key] = output
-        return resolved(self.calls[key], node)
-
-    def materialise(self, tree: exp.Expr) -> str:
-        """The name of a column that holds the tree's value, added by a `Project` if there is none."""
-        expr = self.context.expr(tree)
-        if expr.column is not None and expr.column in self.node.schema:
-            return expr.column
-        name = self.context.computed(expr)
-        self.node = extend(self.node, {name: expr})
-        return name
-
-
-def extend(node: Node, added: Mapping[str, Expr]) -> Node:
-    """The node's columns and more."""
-    kept = tuple((n, column(n, t)) for n, t in node.schema.items())
-    return Project(node, kept + tuple(added.items()))
 
 
 def _varies(type_: pa.DataType) -> bool:

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from windrow.cql import types
 from windrow.cql.builtins import HOLISTIC, ORDERED
-from windrow.cql.expressions import Pipeline
+from windrow.cql.pipeline import Pipeline
 from windrow.cql.scope import Scope, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.expr import Expr, Ref

@@ -9,7 +9,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql import types
-from windrow.cql.expressions import BindingContext, extend, has_user_function
+from windrow.cql.expressions import BindingContext, has_user_function
+from windrow.cql.pipeline import extend
 from windrow.cql.relations import From
 from windrow.cql.scope import Entry, Scope, resolve, resolved, span_of
 from windrow.cql.shed_syntax import SHED, ShedClause

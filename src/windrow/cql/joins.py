@@ -14,7 +14,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql import types
-from windrow.cql.expressions import BindingContext, extend, has_user_function
+from windrow.cql.expressions import BindingContext, has_user_function
+from windrow.cql.pipeline import extend
 from windrow.cql.scope import Entry, columns_of, resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.expr import Expr, column
@@ -198,6 +199,6 @@ def full_join(left: LeftJoin) -> Node:
     """The left join, and the right rows without a match with nulls on the left."""
     swapped = tuple(Equality(e.right, e.left, e.null_safe) for e in left.equalities)
     alone = Semi(left.right, left.left, swapped, left.residual, anti=True)
-    nulls = [(n, Expr((f"CAST(NULL AS {types.sql_name(t)})",), t)) for n, t in left.left.schema.items()]
+    nulls = [(n, types.null_of(t)) for n, t in left.left.schema.items()]
     kept = [(n, column(n, t)) for n, t in left.right.schema.items()]
     return Union((left, Project(alone, (*nulls, *kept))))

@@ -19,7 +19,8 @@ from sqlglot import exp
 
 from windrow.cql import types
 from windrow.cql.bounds import symbols
-from windrow.cql.expressions import Pipeline, extend, find_aggregate
+from windrow.cql.expressions import find_aggregate
+from windrow.cql.pipeline import Pipeline, extend
 from windrow.cql.scope import Entry, Scope, ScopeColumn, columns_of, conjuncts, resolve, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.expr import Expr, Ref

@@ -14,9 +14,10 @@ from sqlglot import exp
 from windrow.catalog import Catalog
 from windrow.cql.bounds import is_trivial, symbols
 from windrow.cql.dialect import StreamItems
-from windrow.cql.expressions import Pipeline, find_aggregate
+from windrow.cql.expressions import find_aggregate
 from windrow.cql.joins import foreign, join, match, validity
 from windrow.cql.nesting import taken_together
+from windrow.cql.pipeline import Pipeline
 from windrow.cql.relations import bind_from
 from windrow.cql.scope import Scope, columns_of, resolve, resolved, span_of
 from windrow.cql.select_items import expand, select_list

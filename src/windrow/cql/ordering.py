@@ -19,8 +19,6 @@ from windrow.plan.nodes import Node, TopN
 if TYPE_CHECKING:
     from windrow.cql.select import Binder
 
-CLAUSES = ("order", "limit", "offset", "fetch")
-
 _ALL = 1 << 62
 """As many rows as there can be: a larger LIMIT shows them all, too."""
 

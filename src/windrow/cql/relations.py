@@ -12,10 +12,10 @@ from sqlglot import exp
 
 from windrow.cql.asof import bind_asof
 from windrow.cql.bounds import parted
-from windrow.cql.expressions import extend
 from windrow.cql.from_sources import SourceBinder
 from windrow.cql.joins import JoinInput, full_join, join, match, validity
 from windrow.cql.lateral import Laterals, is_lateral
+from windrow.cql.pipeline import extend
 from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, offset_of, resolve, resolved, span_of
 from windrow.cql.shapes import BlockShape
 from windrow.cql.windows import Clock

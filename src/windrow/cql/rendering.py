@@ -12,14 +12,17 @@ Cost: linear, without recursion, so that the length of a chain of operators is b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
 from windrow.cql.builtins import (
     AGGREGATES,
     ARITIES,
+    COLLATIONS,
+    DATE_PARTS,
     HOLISTIC,
+    INTERVAL_UNITS,
     LIST_AGGREGATES,
     LIST_AGGREGATORS,
     REWRITTEN,
@@ -34,21 +37,6 @@ from windrow.scalar_engine import literal, quote
 Piece = Part | exp.Expr
 Rule = Callable[[exp.Expr], Sequence[Piece]]
 
-DATE_PARTS = names(
-    """
-    CENTURY CENTURIES DAY DAYS DAYOFMONTH DAYOFWEEK DAYOFYEAR DECADE DECADES DOW DOY EPOCH ERA HOUR HOURS ISODOW ISOYEAR
-    JULIAN MICROSECOND MICROSECONDS MILLENNIUM MILLENNIA MILLISECOND MILLISECONDS MINUTE MINUTES MONTH MONTHS NANOSECOND
-    QUARTER QUARTERS SECOND SECONDS TIMEZONE TIMEZONE_HOUR TIMEZONE_MINUTE WEEK WEEKS WEEKDAY YEAR YEARS YEARWEEK
-    """
-)
-UNITS = names(
-    """
-    CENTURY CENTURIES DAY DAYS DECADE DECADES HOUR HOURS MICROSECOND MICROSECONDS MILLENNIUM MILLENNIA MILLISECOND
-    MILLISECONDS MINUTE MINUTES MONTH MONTHS QUARTER QUARTERS SECOND SECONDS WEEK WEEKS YEAR YEARS
-    """
-)
-COLLATIONS: Mapping[str, str] = {"nocase": "LOWER", "noaccent": "STRIP_ACCENTS", "nfc": "NFC_NORMALIZE"}
-"""Collations and what they compare instead of the texts: DuckDB's own definitions."""
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
@@ -97,8 +85,7 @@ def _expand(node: exp.Expr, column: Rule | None, more: Mapping[type[exp.Expr], R
     if kind not in _RULES:
         raise _unknown(node)
     rule, known = _RULES[kind]
-    extra = [name for name, value in node.args.items() if value not in (None, False, []) and name not in known]
-    if extra:
+    if extra := _strange(node, known):
         raise Refused(node, f"{extra[0].replace('_', ' ')} in {node.key.upper()}")
     return rule(node)
 
@@ -194,29 +181,14 @@ def _not(node: exp.Expr) -> Sequence[Piece]:
     inner = node.this
     if isinstance(inner, exp.Is):
         return [inner.this, " IS NOT ", inner.expression]
-    if isinstance(inner, exp.In) and not _strange(inner, "this", "expressions"):
+    if isinstance(inner, exp.In) and not _strange(inner, ("this", "expressions")):
         return [inner.this, " NOT IN (", *_listed(inner.expressions), ")"]
     return ["NOT ", inner]
 
 
-def _strange(node: exp.Expr, *known: str) -> bool:
-    return any(value not in (None, False, []) and name not in known for name, value in node.args.items())
-
-
-def _negative(node: exp.Expr) -> Sequence[Piece]:
-    return ["- " if isinstance(node.this, exp.Neg) else "-", node.this]  # two signs would open a comment
-
-
-def _in(node: exp.Expr) -> Sequence[Piece]:
-    return [node.this, " IN (", *_listed(node.expressions), ")"]
-
-
-def _between(node: exp.Expr) -> Sequence[Piece]:
-    return [node.this, " BETWEEN ", node.args["low"], " AND ", node.args["high"]]
-
-
-def _any(node: exp.Expr) -> Sequence[Piece]:
-    return ["ANY", node.this] if isinstance(node.this, exp.Paren) else ["ANY(", node.this, ")"]
+def _strange(node: exp.Expr, known: Collection[str]) -> list[str]:
+    """The arguments of a node that its rule does not know."""
+    return [name for name, value in node.args.items() if value not in (None, False, []) and name not in known]
 
 
 # -- values --------------------------------------------------------------------------------------------------
@@ -259,7 +231,7 @@ def _interval(node: exp.Expr) -> Sequence[Piece]:
         raise Refused(node, "an INTERVAL without a length", "write INTERVAL 5 MINUTES")
     if unit is None:
         return ["INTERVAL ", value]
-    if not isinstance(unit, exp.Var) or unit.name.upper() not in UNITS:
+    if not isinstance(unit, exp.Var) or unit.name.upper() not in INTERVAL_UNITS:
         raise Refused(node, f"the unit {unit.name or unit.key.upper()}", "write INTERVAL 5 MINUTES, HOURS or DAYS")
     if node.args.get("fraction_in_string"):  # written '1.5 hours'; '1.5' HOURS would be one hour
         return [f"INTERVAL {literal(f'{value.name} {unit.name}')}"]
@@ -399,10 +371,10 @@ _RULES: Mapping[type[exp.Expr], tuple[Rule, frozenset[str]]] = {
         (lambda n: ["(", *_listed(n.expressions), ")"], "expressions", (exp.Tuple,)),
         (lambda n: ["[", *_listed(n.expressions), "]"], "expressions value_constructor bracket_notation", (exp.Array,)),
         (_not, "this", (exp.Not,)),
-        (_negative, "this", (exp.Neg,)),
-        (_in, "this expressions", (exp.In,)),
-        (_between, "this low high", (exp.Between,)),
-        (_any, "this", (exp.Any,)),
+        (lambda n: ["- " if isinstance(n.this, exp.Neg) else "-", n.this], "this", (exp.Neg,)),  # -- opens a comment
+        (lambda n: [n.this, " IN (", *_listed(n.expressions), ")"], "this expressions", (exp.In,)),
+        (lambda n: [n.this, " BETWEEN ", n.args["low"], " AND ", n.args["high"]], "this low high", (exp.Between,)),
+        (lambda n: ["ANY(", n.this.this if isinstance(n.this, exp.Paren) else n.this, ")"], "this", (exp.Any,)),
         (_collate, "this expression", (exp.Collate,)),
         (_column, "this table db catalog", (exp.Column,)),
         (_literal, "this is_string", (exp.Literal,)),

@@ -20,7 +20,8 @@ from windrow.cql.analytic import own_windows, with_named_windows
 from windrow.cql.bounds import EvaluationGrid, bounds_of, parted
 from windrow.cql.composition import composed
 from windrow.cql.emission import Block, emit, settled
-from windrow.cql.expressions import BindingContext, Pipeline, find_aggregate, has_user_function
+from windrow.cql.expressions import BindingContext, find_aggregate, has_user_function
+from windrow.cql.pipeline import Pipeline
 from windrow.cql.group_windows import expand_group_windows
 from windrow.cql.importance import Importance, bind_importance, shed_clause, with_importance
 from windrow.cql.joins import join

@@ -19,12 +19,13 @@ from windrow.cql.aggregates import BlockAggregates
 from windrow.cql.analytic import Analytics
 from windrow.cql.bounds import is_symbol
 from windrow.cql.emission import Output
-from windrow.cql.expressions import Pipeline, find_aggregate
+from windrow.cql.expressions import find_aggregate
 from windrow.cql.grouping_sets import MOST as MOST_SETS
 from windrow.cql.grouping_sets import count_of, has_sets, sets_of
 from windrow.cql.memberships import keep_columns
 from windrow.cql.nesting import taken_together
 from windrow.cql.ordering import first_rows, limit_of, order_of, sort_key, term_tree
+from windrow.cql.pipeline import Pipeline
 from windrow.cql.scope import Scope, columns_of, conjuncts, resolve, resolved, span_of
 from windrow.cql.select_items import SelectList, expand
 from windrow.cql.shapes import BlockShape

@@ -79,10 +79,10 @@ def _streams(tree: exp.SetOperation, left: Block, right: Block, merge: bool, bin
             hint="write SELECT ISTREAM(*) FROM (SELECT ... EXCEPT ALL SELECT ...)",
             span=left.span if left.op is not None else right.span,
         )
-    return _as_window(left, binder), _as_window(right, binder)
+    return _as_window(left), _as_window(right)
 
 
-def _as_window(block: Block, binder: Binder) -> Block:
+def _as_window(block: Block) -> Block:
     """A block's stream as the append-only relation whose ISTREAM it is."""
     if isinstance(block.node, Union) and block.op is StreamOp.ISTREAM and block.shape == BlockShape():
         return block

@@ -16,10 +16,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql.aggregates import BlockAggregates
-from windrow.cql.expressions import Pipeline, extend, find_aggregate
+from windrow.cql.expressions import find_aggregate
 from windrow.cql.joins import join, match
 from windrow.cql.memberships import MembershipTest, check, keep_columns, partner, semi, semi_join
 from windrow.cql.ordering import limit_of
+from windrow.cql.pipeline import Pipeline, extend
 from windrow.cql.relations import bind_from
 from windrow.cql.scope import Scope, columns_of, resolve, resolved, span_of
 from windrow.cql.select_items import expand, select_list

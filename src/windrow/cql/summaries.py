@@ -156,9 +156,7 @@ def no_distinct(call: exp.Expr, source: ScriptText) -> BindingError:
     )
 
 
-def basic_windows(
-    node: Node, grid: EvaluationGrid | None, calls: Sequence[AggregateCall], source: ScriptText
-) -> tuple[int, int] | None:
+def basic_windows(node: Node, grid: EvaluationGrid | None, calls: Sequence[AggregateCall]) -> tuple[int, int] | None:
     """The period and offset of the basic windows, None if they are slices of a window of rows; raises if neither."""
     if grid is None:
         _check_rows(node)

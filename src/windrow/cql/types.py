@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from windrow.errors import BindingError
+from windrow.plan.expr import Expr
 from windrow.scalar_engine import bounded, connect, literal, quote, reason, select
 
 if TYPE_CHECKING:
@@ -113,6 +114,11 @@ def sql_name(type_: pa.DataType) -> str:
 def arrow_type(name: str) -> pa.DataType:
     """The Arrow type of a name from `type_names`, as DuckDB exports it."""
     return _ask(f"SELECT CAST(NULL AS {name}) AS c").field(0).type
+
+
+def null_of(type_: pa.DataType) -> Expr:
+    """The null of a type."""
+    return Expr((f"CAST(NULL AS {sql_name(type_)})",), type_)
 
 
 def _null_row(columns: Iterable[tuple[str, str]]) -> str:

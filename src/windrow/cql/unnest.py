@@ -12,7 +12,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql import types
-from windrow.cql.expressions import Pipeline
+from windrow.cql.pipeline import Pipeline
 from windrow.cql.scope import resolved, span_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.nodes import Unnest
