@@ -11,8 +11,9 @@ import pytest
 from windrow import cql
 from windrow.archive import ArchiveLayout
 from windrow.catalog import Catalog, TableDef
+from windrow.catalog.literals import literal
 from windrow.cql.one_time import OneTimeSelect
-from windrow.cql.parameters import literal, with_values
+from windrow.cql.parameters import with_values
 from windrow.errors import BindingError, CQLSyntaxError, UnsupportedError, WindrowError
 
 STREAMS = """

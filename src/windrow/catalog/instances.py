@@ -6,12 +6,16 @@ taking away make another. Cost: a change costs a few passes over the columns, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from windrow.catalog.literals import literal
 
 Int64s = npt.NDArray[np.int64]
 
@@ -89,4 +93,20 @@ def positions(rows: pa.Table, among: pa.Table) -> Int64s:
     return np.where(known[order][at] == wanted, order[at], -1)
 
 
-__all__ = ["InstanceTable", "positions", "row_numbers"]
+def name_of(name: str, values: Iterable[Any]) -> str:
+    """What the instance with these values is called."""
+    return instance_name(name, [literal(v) for v in values])
+
+
+def instance_name(name: str, literals: Sequence[str]) -> str:
+    """What an instance is called; names that differ in upper and lower case only are told apart by a number.
+
+    >>> instance_name("q", ("1", "2.5")), instance_name("q", ("'A'",)) == instance_name("q", ("'a'",))
+    ('q(1, 2.5)', False)
+    """
+    shown = f"{name}({', '.join(literals)})"
+    plain = "".join(text for text in literals if text.startswith("'"))
+    return shown if plain == plain.lower() else f"{shown}#{zlib.crc32(plain.encode()):08x}"
+
+
+__all__ = ["InstanceTable", "instance_name", "name_of", "positions", "row_numbers"]

@@ -6,17 +6,14 @@ a literal and can be nothing else. Parameters may stand wherever a literal may, 
 
 from __future__ import annotations
 
-import datetime as dt
-import math
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 from sqlglot.errors import TokenError
 
+from windrow.catalog.literals import literal
 from windrow.cql.dialect import tokenize
 from windrow.errors import BindingError
-from windrow.scalar_engine import literal as quoted
 
 Parameters = Mapping[str, Any] | Sequence[Any]
 
@@ -84,48 +81,3 @@ class _Values:
         unused = [k for k in self._named if k not in self._used]
         if unused:
             raise BindingError(f"${unused[0]} is given a value, and does not stand in the query")
-
-
-def _float(value: float) -> str:
-    """Few digits as a decimal, many with an exponent: what has one is a DOUBLE, and is read as the nearest."""
-    shown = repr(value)
-    return shown if len(shown) <= 16 or "e" in shown else f"{value:.16e}"
-
-
-def literal(value: Any) -> str:
-    """A value as a literal.
-
-    >>> literal(None), literal(True), literal(-1.5), literal("a'b"), literal([1, 2])
-    ('NULL', 'TRUE', '-1.5', "'a''b'", '(1, 2)')
-    """
-    value = value.as_py() if hasattr(value, "as_py") else value.item() if hasattr(value, "item") else value
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return "TRUE" if value else "FALSE"
-        case int():
-            return str(value)
-        case float():
-            return _float(value) if math.isfinite(value) else f"CAST('{value}' AS DOUBLE)"
-        case Decimal():
-            return format(value, "f") if value.is_finite() else f"CAST('{value}' AS DOUBLE)"
-        case str():
-            return quoted(value)
-        case bytes():
-            return "CAST('" + "".join(f"\\x{b:02X}" for b in value) + "' AS BLOB)"
-        case dt.datetime():
-            kind = "TIMESTAMP" if value.tzinfo is None else "TIMESTAMPTZ"
-            return f"{kind} '{value.isoformat(sep=' ')}'"
-        case dt.date():
-            return f"DATE '{value.isoformat()}'"
-        case dt.time():
-            return f"TIME '{value.isoformat()}'"
-        case dt.timedelta():
-            return f"INTERVAL '{value // dt.timedelta(microseconds=1)} microseconds'"
-        case list() | tuple() | set() | frozenset() if value:
-            return "(" + ", ".join(literal(v) for v in value) + ")"
-    raise BindingError(
-        f"{value!r} cannot be the value of a parameter",
-        hint="give a number, a text, a date or time, a boolean, None, or a list of these for IN",
-    )

@@ -14,21 +14,21 @@ with other literals (`prepared`).
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token
 
 from windrow.catalog import Catalog, Instance, QueriesDef, TemplateDef
+from windrow.catalog.instances import instance_name, name_of
+from windrow.catalog.literals import literal
 from windrow.cql import types
 from windrow.cql.ddl import ColumnSyntax, bind_columns, parse_columns
 from windrow.cql.dialect import tokenize
-from windrow.cql.parameters import literal
 from windrow.cql.scope import did_you_mean
 from windrow.cql.source import Cursor, ScriptText
 from windrow.errors import BindingError, CQLSyntaxError, WindrowError
@@ -374,22 +374,6 @@ def instances(name: str, rows: pa.Table) -> Iterator[Instance]:
         yield Instance(instance_name(name, literals), literals)
 
 
-def name_of(name: str, values: Iterable[Any]) -> str:
-    """What the instance with these values is called."""
-    return instance_name(name, [literal(v) for v in values])
-
-
-def instance_name(name: str, literals: Sequence[str]) -> str:
-    """What an instance is called; names that differ in upper and lower case only are told apart by a number.
-
-    >>> instance_name("q", ("1", "2.5")), instance_name("q", ("'A'",)) == instance_name("q", ("'a'",))
-    ('q(1, 2.5)', False)
-    """
-    shown = f"{name}({', '.join(literals)})"
-    plain = "".join(text for text in literals if text.startswith("'"))
-    return shown if plain == plain.lower() else f"{shown}#{zlib.crc32(plain.encode()):08x}"
-
-
 __all__ = [
     "QueriesSyntax",
     "TemplateSyntax",
@@ -397,7 +381,6 @@ __all__ = [
     "bind_template",
     "instances",
     "marks",
-    "name_of",
     "parse_queries",
     "parse_template",
     "rows_of",

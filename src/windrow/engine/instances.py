@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.catalog import Catalog, Instance, QueriesDef, TemplateDef
-from windrow.catalog.instances import InstanceTable, row_numbers
+from windrow.catalog.instances import InstanceTable, name_of, row_numbers
+from windrow.catalog.literals import literal
 from windrow.errors import BindingError, WindrowError
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import one
@@ -72,8 +73,6 @@ class TemplatePlanner:
         self, name: str, rows: pa.Table, columns: Iterable[InstanceColumns], plans: Mapping[str, QueryPlan]
     ) -> None:
         """Refuse instances that differ in the columns of their answers."""
-        from windrow.cql.templates import name_of
-
         shown = {(tuple([n for n, _ in plan.output]), plan.has_op): own for own, plan in plans.items()}
         for each in columns:
             plan, first = each.query.plan, int(each.places[0])
@@ -140,7 +139,6 @@ class TemplatePlanner:
     ) -> tuple[Recognised, ConditionColumns]:
         """What all instances are, and their conditions."""
         from windrow import cql
-        from windrow.cql.parameters import literal
         from windrow.cql.templates import writer
 
         literals = [marked[n][0] if n in marked else literal(rows.column(n)[0]) for n in template.parameters]

@@ -18,6 +18,7 @@ from typing import overload
 import numpy as np
 import pyarrow as pa
 
+from windrow.catalog.instances import name_of
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import INF
 from windrow.sharing.condition_columns import ConditionColumns
@@ -49,8 +50,6 @@ class InstanceNames(Sequence[str]):
         return map(self._name, range(len(self)))
 
     def _name(self, i: int) -> str:
-        from windrow.cql.templates import name_of
-
         return name_of(self.group, [column[i] for column in self.rows.columns])
 
     @cached_property
