@@ -19,7 +19,7 @@ import pyarrow as pa
 from windrow.catalog.names import Names
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING
-from windrow.plan.nodes import Distinct, Filter, Node, Project, QueryPlan, StreamOp
+from windrow.plan.nodes import QueryPlan
 from windrow.runtime.column_places import NOBODY, ColumnPlace, LeftColumns
 from windrow.runtime.family_programs import FamilyProgram, JoinMembership, JoinProgram, clock_name
 from windrow.runtime.member_blocks import FamilyPlace, MemberBlocks
@@ -122,7 +122,7 @@ class Sharing(Registry):
     def recognised(self, plan: QueryPlan) -> Recognised | RecognisedJoin | None:
         """The query as it would be served; None, and a reason, if it runs by itself."""
         query = super().recognised(plan)
-        if query is not None and self.partitions > 1 and not _local_above(query):
+        if query is not None and self.partitions > 1 and not query.by_group:
             self.reasons[plan.name] = "what it does with its groups needs them in one place"
             return None
         return query
@@ -372,8 +372,8 @@ class Sharing(Registry):
 
     def not_by_group(self) -> set[str]:
         """Families of which some query cannot be computed by group: on several partitions they lie in one place."""
-        alone = {self.names[self.key(s.query)] for s in self.served.values() if not _local_above(s.query)}
-        return alone | {self.names[j.query.source] for j in self.joins.served.values() if not _local_above(j.query)}
+        alone = {self.names[self.key(s.query)] for s in self.served.values() if not s.query.by_group}
+        return alone | {self.names[j.query.source] for j in self.joins.served.values() if not j.query.by_group}
 
     def gather(self, families: Iterable[str]) -> None:
         """Let these families lie in one place, and all others by group."""
@@ -422,31 +422,3 @@ class Sharing(Registry):
     def settled(self) -> None:
         """All queries of the home are back: those that come from now on are new."""
         self._saved = None
-
-
-def _local_above(query: Recognised | RecognisedJoin) -> bool:
-    """Whether what stands above the aggregate can be computed for some groups by themselves.
-
-    DISTINCT and differences compare rows: equal rows must be of one group, so they must show the keys.
-    """
-    if isinstance(query, Recognised) and query.chained:
-        return True
-    keys = set(query.aggregate.keys)
-    if not keys or query.chain is not None:
-        return True
-    path: list[Node] = []
-    node: Node = query.plan.root.input
-    while node is not query.aggregate:
-        path.append(node)
-        (node,) = node.inputs
-    shown = {k: k for k in keys}  # key -> the column that shows it
-    for above in reversed(path):
-        match above:
-            case Project():
-                copies = {e.column: name for name, e in above.outputs if e.column is not None}
-                shown = {k: copies[c] for k, c in shown.items() if c in copies}
-            case Filter():
-                pass
-            case Distinct() if len(shown) < len(keys):
-                return False
-    return query.plan.root.op is StreamOp.RSTREAM or len(shown) == len(keys)

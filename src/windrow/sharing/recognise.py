@@ -13,8 +13,8 @@ answer: a query that is not recognised runs by itself, and `reason` says why.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -25,12 +25,10 @@ from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, Predicate, column
 from windrow.plan.parametric import Constants, Form, PlanShape, same
 from windrow.scalar_engine import quote
+from windrow.sharing.above import AboveAggregate, said_above
 from windrow.sharing.conditions import Attribute, condition, where_all
 from windrow.sharing.member import Kind, Member, UserCall
 from windrow.sharing.windows import SlideWindow
-
-SHARED = "#shared"
-"""The stream that stands for the shared aggregate in what remains of a plan."""
 
 
 class NotShared(Exception):
@@ -47,7 +45,7 @@ class FamilySource:
 
 
 @dataclass(frozen=True)
-class Recognised:
+class Recognised(AboveAggregate):
     """A query that can share."""
 
     plan: n.QueryPlan
@@ -58,57 +56,15 @@ class Recognised:
 
     @property
     def aggregate(self) -> n.Aggregate:
-        """The aggregate that is shared."""
         return _aggregate(self.plan)
 
     @property
     def chained(self) -> bool:
-        """Whether there is a `chain`, without a look at the plan."""
         return not isinstance(self.member.kind.above, str)
 
     @property
-    def above(self) -> n.QueryPlan:
-        """The plan over the shared aggregate: a stream whose rows live for one period."""
-        return above_of(self.plan, self.aggregate, self.member.window.slide)
-
-    @property
-    def chain(self) -> tuple[n.Node, ...] | None:
-        """What stands above the aggregate, lowest first, if it is rows in, rows out, and RSTREAM; else None."""
-        return chain_of(self.plan, self.aggregate)
-
-
-def above_of(plan: n.QueryPlan, aggregate: n.Aggregate, slide: int) -> n.QueryPlan:
-    """A plan with a stream, whose rows live for one period, in the place of its aggregate."""
-    leaf = n.Scan(SHARED, SHARED, tuple((c, c, t) for c, t in aggregate.schema.items()), "")
-    window = n.Window(leaf, n.WindowSpec(n.WindowKind.RANGE, slide))
-    root = _replaced(plan.root, aggregate, window)
-    assert isinstance(root, n.Emit)
-    return replace(plan, root=root, made=None)
-
-
-def chain_of(plan: n.QueryPlan, aggregate: n.Aggregate) -> tuple[n.Node, ...] | None:
-    """What stands above an aggregate, lowest first, if it is rows in, rows out, and RSTREAM; else None."""
-    node, found = plan.root.input, []
-    while node is not aggregate:
-        if not isinstance(node, n.Filter | n.Project | n.Call | n.WindowBounds):
-            return None
-        found.append(node)
-        node = node.input
-    return tuple(reversed(found)) if plan.root.op is n.StreamOp.RSTREAM else None
-
-
-def said(node: n.Node) -> Hashable:
-    """What a node of a chain does, in words that equal nodes share."""
-    match node:
-        case n.Filter():
-            return node.predicate.sql()
-        case n.Project():
-            return tuple((name, e.sql()) for name, e in node.outputs)
-        case n.Call():
-            return (node.output, node.function, node.arguments)
-        case n.WindowBounds():
-            return (tuple(name for name, _ in node.bounds), node.type)  # lengths may differ from query to query
-    raise NotImplementedError(type(node).__name__)
+    def slide(self) -> int:
+        return self.member.window.slide
 
 
 def recognise(plan: n.QueryPlan) -> Recognised:
@@ -329,8 +285,7 @@ def _member(plan: n.QueryPlan, aggregate: n.Aggregate, rows: FamilyRows) -> Reco
         shown.append((c.output, name))
     steps = tuple(s if isinstance(s, UserCall) else _formula(s) for s in rows.steps)
     assert rows.window is not None
-    chain = chain_of(plan, aggregate)
-    above: Hashable = plan.name if chain is None else (tuple(shown), tuple(map(said, chain)))
+    above = said_above(plan, aggregate, shown)
     calling = tuple(s for s in steps if isinstance(s, UserCall))
     kind = Kind.of(tuple(dict.fromkeys(keys)), tuple(calls), formulas, calling, above)
     member = Member(plan.name, rows.window, whole, kind, steps)
@@ -348,10 +303,4 @@ def tested_formula(a: Attribute) -> Formula:
     return Formula(a.sql, a.type, a.reads, a.reads[0] if plain else None)
 
 
-def _replaced(node: n.Node, old: n.Node, new: n.Node) -> n.Node:
-    if node is old:
-        return new
-    return node.with_inputs(*(_replaced(i, old, new) for i in node.inputs))
-
-
-__all__ = ["SHARED", "FamilySource", "NotShared", "Recognised", "recognise"]
+__all__ = ["FamilySource", "NotShared", "Recognised", "recognise"]

@@ -10,7 +10,6 @@ itself, and the reason says why.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -20,12 +19,13 @@ from windrow.operators.linear import Formula
 from windrow.optimize.totality import total
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, Ref, column
+from windrow.sharing.above import AboveAggregate, said_above
 from windrow.sharing.joins.members import JoinMember, JoinSource, Sided, name_of
-from windrow.sharing.recognise import NotShared, above_of, chain_of, said
+from windrow.sharing.recognise import NotShared
 
 
 @dataclass(frozen=True)
-class RecognisedJoin:
+class RecognisedJoin(AboveAggregate):
     """A query that can share its join."""
 
     plan: n.QueryPlan
@@ -35,23 +35,15 @@ class RecognisedJoin:
 
     @property
     def chained(self) -> bool:
-        """Whether there is a `chain`, without a look at the plan."""
         return not isinstance(self.member.above, str)
 
     @property
     def aggregate(self) -> n.Aggregate:
-        """The aggregate over the join."""
         return _aggregate(self.plan)
 
     @property
-    def above(self) -> n.QueryPlan:
-        """The plan over the shared aggregate: a stream whose rows live for one period."""
-        return above_of(self.plan, self.aggregate, self.member.slide)
-
-    @property
-    def chain(self) -> tuple[n.Node, ...] | None:
-        """What stands above the aggregate, lowest first, if it is rows in, rows out, and RSTREAM; else None."""
-        return chain_of(self.plan, self.aggregate)
+    def slide(self) -> int:
+        return self.member.slide
 
 
 @dataclass
@@ -191,8 +183,7 @@ def _recognised(
         shown.append((c.output, name))
     if any(f.functions for side in sides for f in side.filters):
         raise NotShared("it calls a user's function below its join")
-    chain = chain_of(plan, aggregate)
-    above: Hashable = plan.name if chain is None else (tuple(shown), tuple(map(said, chain)))
+    above = said_above(plan, aggregate, shown)
     filters = tuple(tuple(_formula(f) for f in side.filters) for side in sides)
     assert sides[0].range is not None and sides[1].range is not None and plan.root.period is not None
     member = JoinMember(
