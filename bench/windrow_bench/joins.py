@@ -21,9 +21,10 @@ from windrow.operators.elements import Elements
 from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import JoinStep, Part
 from windrow.operators.linear import Formula
-from windrow.optimize.order_joins import exhaustive_order, heuristic_order, paper_order, plan_orders
-from windrow.plan.join_cost import JoinModel, on_one_attribute
+from windrow.optimize.order_joins import heuristic_order, paper_order, plan_orders
+from windrow.plan.join_cost import JoinModel
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
+from windrow_bench.join_yardsticks import exhaustive_order, on_one_attribute
 from windrow_bench.reorder import LocalJoin, settled
 from windrow_bench.switches import NAMES, between, flows
 

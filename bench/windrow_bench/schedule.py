@@ -30,7 +30,7 @@ from windrow.schedule.tasks import PeriodicQuery, SubGroup, Task, sub_groups
 from windrow.schedule.technique import HYBRID, TECHNIQUES, Technique
 from windrow_bench import schedule_engine, schedule_joins
 from windrow_bench.harness import Figure, Ratio, Result, parser, progress, report
-from windrow_bench.schedule_simulation import Simulated, simulate
+from windrow_bench.schedule_simulation import Simulated, shortened, simulate
 
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))
 SCHEDULES = (
@@ -200,7 +200,7 @@ def _point(
         max(o.longest for o in outcomes),
         min(min(o.executions.values()) for o in outcomes),
         sum(map(len, plans)) / n,
-        sum(t.shortened for tasks in plans for t in tasks) / parts,
+        sum(shortened(t) for tasks in plans for t in tasks) / parts,
     )  # fmt: skip
 
 

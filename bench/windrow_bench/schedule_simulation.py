@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from windrow.schedule.scheduler import DeadlineScheduler
-from windrow.schedule.tasks import PeriodicQuery, SubGroup, Task, joint_cost
+from windrow.schedule.tasks import PeriodicQuery, SubGroup, Task, deepest
 from windrow.schedule.technique import IN_STEP, Technique
+from windrow_bench.deadline_scheduler import DeadlineScheduler
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,16 @@ class Simulated:
     def latency(self) -> float:
         """Mean lateness of a query, in updates."""
         return sum(self.lateness.values()) / max(1, len(self.lateness))
+
+
+def shortened(task: Task) -> int:
+    """How many of a task's sub-groups run more often than they ask for."""
+    return sum(part.period > task.period for part in task.parts)
+
+
+def joint_cost(readers: Sequence[PeriodicQuery | SubGroup]) -> float:
+    """What one run of all of them together costs."""
+    return sum(deepest(readers).values()) + sum(r.finish for r in readers)
 
 
 def simulate(

@@ -43,7 +43,6 @@ from windrow.plan.expr import Comparison, Constant, Expr, Not, Ref, column
 from windrow.runtime.job import LocalJob
 from windrow.scalar_engine import quote
 from windrow.sharing.conditions import condition
-from windrow.sharing.counters import count_fragments, count_slices
 from windrow.sharing.family import Family, Kind, Member
 from windrow.sharing.query_group import parts
 from windrow.sharing.windows import PAIRED, PANED, SlideWindow, edges_between
@@ -51,6 +50,7 @@ from windrow.store.store import MemoryStore
 from windrow_bench import sharing_counters
 from windrow_bench import sharing_ends as ends
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, best_of, parser, progress, report
+from windrow_bench.sharing_costs import count_fragments, count_slices
 
 SECOND = 1_000_000
 NOON = 12 * 3600 * SECOND

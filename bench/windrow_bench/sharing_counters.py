@@ -24,10 +24,10 @@ from windrow.operators.linear import Formula
 from windrow.operators.scalar import holds
 from windrow.scalar_engine import quote
 from windrow.sharing.conditions import EVERYTHING, Attribute, Condition, within
-from windrow.sharing.counters import Cost, count_fragments, count_slices, shared_slices, unshared_slices
 from windrow.sharing.family import Family, Kind, Member
 from windrow.sharing.windows import PAIRED, PANED, SlideWindow, edges_between
 from windrow_bench.harness import Ratio
+from windrow_bench.sharing_costs import Cost, count_fragments, count_slices, shared_slices, unshared_slices
 
 SLIDES = (300, 360, 400, 450, 600)
 COUNT = Aggregation("count", None, "n", pa.int64())

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from windrow.schedule.cost import cost_per_update
 from windrow.schedule.hybrid import candidates, hybrid_periods
-from windrow.schedule.tasks import PeriodicQuery, SubGroup, joint_cost, sub_groups
+from windrow.schedule.tasks import PeriodicQuery, SubGroup, sub_groups
 from windrow.schedule.technique import AGGRESSIVE, CONSERVATIVE, HYBRID
+from windrow_bench.schedule_simulation import joint_cost, shortened
 
 
 def test_the_sub_groups_of_the_example(example: list[PeriodicQuery]) -> None:
@@ -56,7 +57,7 @@ def test_tasks_of_the_example(example: list[PeriodicQuery]) -> None:
     """Aggressive is one task every 2, conservative three, hybrid two of which one has two sub-groups."""
     assert [t.period for t in AGGRESSIVE.tasks(example)] == [2]
     assert [t.period for t in CONSERVATIVE.tasks(example)] == [2, 3, 5]
-    assert [(t.period, len(t.parts), t.shortened) for t in HYBRID.tasks(example)] == [(2, 2, 1), (4, 1, 1)]
+    assert [(t.period, len(t.parts), shortened(t)) for t in HYBRID.tasks(example)] == [(2, 2, 1), (4, 1, 1)]
 
 
 parts_lists = st.lists(

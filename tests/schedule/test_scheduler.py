@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.schedule.scheduler import DeadlineScheduler
 from windrow.schedule.tasks import PeriodicQuery
 from windrow.schedule.technique import (
     AGGRESSIVE,
@@ -19,6 +18,7 @@ from windrow.schedule.technique import (
     TECHNIQUES,
     Technique,
 )
+from windrow_bench.deadline_scheduler import DeadlineScheduler
 from windrow_bench.schedule_simulation import simulate
 
 

@@ -14,17 +14,10 @@ from hypothesis import strategies as st
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.linear import Formula
 from windrow.sharing.conditions import EVERYTHING, Attribute, Condition, within
-from windrow.sharing.counters import (
-    count_fragments,
-    count_slices,
-    least_rate,
-    shared_slices,
-    unshared_slices,
-    worth_sharing,
-)
 from windrow.sharing.edges import Edges
 from windrow.sharing.family import Family, Kind, Member
-from windrow.sharing.windows import SlideWindow, compose, paired, sliced
+from windrow.sharing.windows import SlideWindow, least_rate, slice_rate, sliced, worth_sharing
+from windrow_bench.sharing_costs import count_fragments, count_slices, shared_slices, unshared_slices
 
 ANY = st.builds(SlideWindow, st.integers(1, 30), st.integers(2, 12))
 WHOLE = st.builds(lambda k, s: SlideWindow(k * s, s), st.integers(1, 4), st.integers(2, 12))
@@ -134,9 +127,8 @@ def test_to_share_or_not() -> None:
     assert not worth_sharing(windows, 0.0005)
     assert not worth_sharing(windows[:1], 375.0)
     two = [SlideWindow(18, 15), SlideWindow(12, 9)]
-    gamma = len(compose(map(paired, two))) / 45
-    by_hand = (gamma * (18 / 15 + 12 / 9) - 2 * (18 / 225 + 12 / 81)) / 1
-    assert least_rate(two, gamma=gamma) == pytest.approx(by_hand)
+    by_hand = (slice_rate(two) * (18 / 15 + 12 / 9) - 2 * (18 / 225 + 12 / 81)) / 1
+    assert least_rate(two) == pytest.approx(by_hand)
 
 
 def test_edges_are_counted_without_being_made() -> None:

@@ -11,7 +11,7 @@ import pytest
 import windrow
 from windrow.engine.replay import Replay
 from windrow.runtime.job import Feed, LocalJob
-from windrow.sharing.explain import explain_sharing
+from windrow.sharing.explain import sharing_of
 from windrow.sharing.together import RankedWindows
 from windrow.store.store import MemoryStore
 
@@ -32,16 +32,16 @@ def test_explain_says_what_is_shared() -> None:
     ticker = replay.registered(job, MemoryStore(), "upa", sharing="shards")
     ticker.run(job, [Feed("st", ROWS)], 12)
     group = ticker.sharing
-    text = explain_sharing(group, plans["a"])
+    text = "\n".join(sharing_of(group, plans["a"])["text"])
     assert text.startswith("sharing: shards, paired slices, 3 queries over st\n")
     assert "is cut into (12 ticks, 3 ticks)" in text
     assert "entries of a synopsis" in text
     assert "shares its predicate with b\n" in text
     assert "3 passes over the rows become" in text
-    bits = explain_sharing(group, plans["c"])
+    bits = "\n".join(sharing_of(group, plans["c"])["text"])
     assert "bit: \"st.g\" LIKE '%a' (like is indexed for 'prefix%' only)" in bits
     assert "partials per group" in bits
-    assert explain_sharing(group, plans["d"]) == "sharing: none, it is no aggregate of one window (quantise)\n"
+    assert sharing_of(group, plans["d"])["text"] == ["sharing: none, it is no aggregate of one window (quantise)"]
 
 
 def test_an_engine_explains_what_runs_and_what_would() -> None:

@@ -1,11 +1,10 @@
 """In which order a multi-way join visits its inputs (TR CS-2003-01 section 5, thesis 5.3.2).
 
-Three ways, from the papers' to the best:
+Two ways, from the papers' to the best:
 
 * `heuristic_order`: one global order. Inputs in descending order of binary join selectivity, then the fast streams
   moved up to every place (the augmentation; of the order of n**f orders for f fast streams), then, past the papers,
   single inputs moved while that helps. Each candidate is priced by the model.
-* `exhaustive_order`: the cheapest of all n! global orders, the yardstick.
 * `best_orders`: an order for each input (the general join), exact by dynamic programming over subsets, because the size
   of an intermediate join depends on its set of inputs alone. 2**n * n steps per input; greedy beyond `EXACT` inputs.
 
@@ -16,8 +15,7 @@ All orders respect the join graph: an input that shares a column with those befo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import permutations
+from collections.abc import Iterable, Sequence
 
 from windrow.operators.join_steps import JoinOrders, Matches, Orders
 from windrow.operators.statistics import Observed
@@ -40,13 +38,6 @@ def respects(model: JoinModel, order: Sequence[int]) -> bool:
         if not model.linked(bound, rest[0]) and any(model.linked(bound, j) for j in rest):
             return False
     return True
-
-
-def exhaustive_order(model: JoinModel, cost: Callable[[Order], float] | None = None) -> Order:
-    """The cheapest global order that respects the join graph."""
-    price = cost or model.global_cost
-    everyone = range(len(model.inputs))
-    return min((o for o in permutations(everyone) if respects(model, o)), key=price)
 
 
 def selective_order(model: JoinModel) -> Order:

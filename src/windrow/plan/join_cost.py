@@ -43,21 +43,13 @@ class WindowStatistics:
         return self.rate * (self.window + interval)
 
 
-def on_one_attribute(rows: Iterable[tuple[float, float, float]], buckets: int = 1) -> tuple[WindowStatistics, ...]:
-    """Inputs joined on one common attribute, as the papers' tables give them: (rate, window, distinct values).
-
-    >>> [i.size() for i in on_one_attribute([(10, 100, 500), (1, 100, 50)])]
-    [1000.0, 100.0]
-    """
-    return tuple(WindowStatistics(rate, window, {"a": v}, buckets) for rate, window, v in rows)
-
-
 @dataclass(frozen=True)
 class JoinModel:
     """The costs of one join. `interval` 0 is eager; `residual`: the share of pairs that other predicates keep.
 
-    >>> table5 = on_one_attribute([(10, 100, 500), (1, 100, 50), (1, 200, 40), (3, 100, 5)])
-    >>> JoinModel(table5).global_cost((0, 1, 2, 3))
+    >>> table5 = [(10, 100, 500), (1, 100, 50), (1, 200, 40), (3, 100, 5)]
+    >>> model = JoinModel(tuple(WindowStatistics(rate, window, {"a": v}) for rate, window, v in table5))
+    >>> model.global_cost((0, 1, 2, 3))
     16000.0
     """
 
@@ -138,49 +130,6 @@ class JoinModel:
         """Cost of one global order: new tuples go first, the rest follows the order (eager and lazy multi-way join)."""
         return sum(self.path_cost(i, (i, *(j for j in order if j != i))) for i in range(len(self.inputs)))
 
-    def naive_cost(self, order: Sequence[int]) -> float:
-        """Cost of the naive join: every input follows the same order, wherever its new tuples stand in it."""
-        return sum(self.path_cost(i, order) for i in range(len(self.inputs)))
-
     def general_cost(self, orders: Sequence[Sequence[int]]) -> float:
         """Cost of the general join: input i follows `orders[i]`."""
         return sum(self.path_cost(i, order) for i, order in enumerate(orders))
-
-
-@dataclass(frozen=True)
-class Maintenance:
-    """Cost per unit of time of putting tuples into windows and taking them out (section 4.1), in tuple accesses.
-
-    Stale tuples are as many as new ones, however often they are looked for; what grows with the frequency is looking:
-    each expiration visits every bucket of every window. `hashing` is what computing a bucket costs.
-    """
-
-    insert: float = 1.0
-    hashing: float = 1.0
-    expire: float = 1.0
-    visit: float = 1.0
-
-    def cost(self, model: JoinModel) -> float:
-        """Of one join; eager expiration visits all other windows at every arrival."""
-        arrivals = sum(i.rate for i in model.inputs)
-        hashed = self.hashing * arrivals if model.method != "nested" else 0.0
-        # sorted runs know their last end: a look at each run, however many keys there are
-        places = [i.buckets if model.method == "hash" else 1 for i in model.inputs]
-        if model.interval:
-            visits = sum(places) / model.interval
-        else:
-            visits = sum(i.rate * (sum(places) - own) for i, own in zip(model.inputs, places, strict=True))
-        return (self.insert + self.expire) * arrivals + hashed + self.visit * visits
-
-
-def best_interval(
-    model: JoinModel, order: Sequence[int], intervals: Iterable[float], upkeep: Maintenance | None = None
-) -> float:
-    """The expiration interval with the least cost of joining and maintenance together, for one global order."""
-    keep = upkeep or Maintenance()
-
-    def cost(interval: float) -> float:
-        at = JoinModel(model.inputs, model.method, interval, model.residual)
-        return at.global_cost(order) + keep.cost(at)
-
-    return min(intervals, key=cost)

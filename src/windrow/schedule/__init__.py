@@ -5,7 +5,6 @@
     hybrid      periods shortened so that queries meet: a dynamic program over sub-groups
     arrival     the period of a query that comes while others run
     technique   the ways to schedule: six of the thesis (table 8.1) and ours
-    scheduler   deadlines, and which tasks run next
 
 Time is counted in updates of the synopses (s in the thesis) and given, never read; nothing here knows a runtime, a
 plan or a row.

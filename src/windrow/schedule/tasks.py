@@ -70,11 +70,6 @@ class Task:
     def queries(self) -> tuple[str, ...]:
         return tuple(q for part in self.parts for q in part.queries)
 
-    @property
-    def shortened(self) -> int:
-        """How many of its sub-groups run more often than they ask for."""
-        return sum(part.period > self.period for part in self.parts)
-
 
 def sub_groups(queries: Iterable[PeriodicQuery]) -> list[SubGroup]:
     """The sub-groups of all groups, in the order of groups' first queries and then by period.
@@ -120,8 +115,3 @@ def deepest(readers: Iterable[PeriodicQuery | SubGroup]) -> dict[Hashable, float
 
 def _finishing(readers: Iterable[PeriodicQuery | SubGroup]) -> float:
     return sum((r.finish for r in readers), 0.0)
-
-
-def joint_cost(readers: Sequence[PeriodicQuery | SubGroup]) -> float:
-    """What one run of all of them together costs."""
-    return sum(deepest(readers).values()) + _finishing(readers)

@@ -19,7 +19,7 @@ Finding covers is a search; it stops after `MOST_STEPS` and then finds none, whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
@@ -51,29 +51,9 @@ def _below(low: Bound, high: Bound) -> bool:
 Terms = frozenset[Term]
 
 
-def covers(parts: Sequence[Terms], whole: Terms) -> bool:
-    """Whether the terms of the parts are exactly those of the whole."""
-    return bool(parts) and frozenset().union(*parts) == whole
-
-
-def subcovers(parts: Sequence[Terms], whole: Terms) -> bool:
-    """Whether the terms of the parts are some of the whole's, but not all."""
-    return bool(parts) and frozenset().union(*parts) < whole
-
-
-def supercovers(parts: Sequence[Terms], whole: Terms) -> bool:
-    """Whether the terms of the parts are all of the whole's, and more."""
-    return bool(parts) and frozenset().union(*parts) > whole
-
-
 def disjoint(terms: Iterable[Term]) -> bool:
     """Whether no row can satisfy two of the terms, equal ones included."""
     return not any(a.meets(b) for a, b in combinations(terms, 2))
-
-
-def covers_disjointly(parts: Sequence[Terms], whole: Terms) -> bool:
-    """Whether the parts cover the whole and no row is in two terms of theirs."""
-    return covers(parts, whole) and disjoint(t for part in parts for t in part)
 
 
 class Combination(Enum):

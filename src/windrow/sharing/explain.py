@@ -26,25 +26,19 @@ from windrow.plan.nodes import QueryPlan
 from windrow.plan.words import duration
 from windrow.sharing.boxes import Conditions
 from windrow.sharing.conditions import bits
-from windrow.sharing.counters import least_rate, slice_rate
 from windrow.sharing.explain_rules import synopsis_and_rules
 from windrow.sharing.index import PredicateIndex
 from windrow.sharing.joins.explain import sharing_of_join
 from windrow.sharing.member_columns import MemberColumns
 from windrow.sharing.recognise import recognise
 from windrow.sharing.registry import Registry, Served
-from windrow.sharing.windows import SlideWindow, sliced
+from windrow.sharing.windows import SlideWindow, least_rate, slice_rate, sliced
 
 SHOWN = 5
 """Names listed before the rest is only counted."""
 
 NAMED = 100
 """Names in the JSON form before the rest is only counted."""
-
-
-def explain_sharing(registry: Registry, plan: QueryPlan) -> str:
-    """How a query shares, or why it does not, as text."""
-    return "\n".join(sharing_of(registry, plan)["text"]) + "\n"
 
 
 def sharing_of(registry: Registry, plan: QueryPlan) -> dict[str, Any]:
@@ -254,4 +248,4 @@ def _count(n: int, one: str, many: str) -> str:
     return f"{n} {one if n == 1 else many}"
 
 
-__all__ = ["explain_sharing", "sharing_of", "sharing_of_instance"]
+__all__ = ["sharing_of", "sharing_of_instance"]

@@ -125,4 +125,4 @@ def _covered(mine: AggregateSpec, others: Sequence[AggregateSpec]) -> dict[str, 
     found = {"SS4": names}
     if cs6(mine, relevant, synopses, [q for q in aligned if q.name in names]):
         found["CS6"] = names
-    return found | ({"CS7": names} if cs7(mine, relevant, synopses) else {})
+    return found | ({"CS7": names} if cs7(relevant, synopses) else {})

@@ -5,7 +5,7 @@ Queries are put into families by their rows (stream and joined tables) and by th
     slices      same rows, predicate and keys; windows differ        (paper, section 3)
     fragments   same rows and window; predicates differ              (section 4)
     shards      same rows; windows and predicates differ             (section 5)
-    auto        shards, except for queries that are cheaper alone    (`counters.worth_sharing`)
+    auto        shards, except for queries that are cheaper alone    (`windows.worth_sharing`)
     off         nothing is shared
 
 `auto` decides when a query comes, by inequality 1 at the rate that its stream has shown so far; before there is one,
@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from windrow.errors import WindrowError
 from windrow.plan.nodes import QueryPlan, Scan, walk
 from windrow.plan.weights import gate_of
-from windrow.sharing.counters import least_rate, worth_sharing
 from windrow.sharing.family import Family
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.joins.registry import ALONE, JoinRegistry
 from windrow.sharing.recognise import FamilySource, NotShared, Recognised, recognise
-from windrow.sharing.windows import PAIRED, PANED
+from windrow.sharing.windows import PAIRED, PANED, least_rate, worth_sharing
 
 TECHNIQUES = ("auto", "off", "slices", "fragments", "shards")
 FEW_ROWS = "rows are so few that sharing costs more"

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import gcd, log2
+from math import gcd
 
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.call import EXTREMES, LINEAR, MOMENTS
@@ -169,20 +169,6 @@ def ss3(synopsis: SynopsisSpec, query: AggregateSpec) -> bool:
     return reached and (second - first) // synopsis.interval in synopsis.differences
 
 
-def printed_differences(g: int) -> frozenset[int]:
-    """The differences for which three values in each of the g oldest intervals are right.
-
-    >>> sorted(printed_differences(0)), sorted(printed_differences(5))
-    ([0], [-1, 0, 1])
-    """
-    return frozenset(range(-min(g, 1), min(g, 1) + 1))
-
-
-def generalised_differences(g: int) -> frozenset[int]:
-    """The differences for which SS3 holds with g + 1 values per side in each of the g oldest intervals."""
-    return frozenset(range(-g, g + 1))
-
-
 def cs4(synopsis: SynopsisSpec, queries: Sequence[AggregateSpec]) -> bool:
     """Queries on an IJ or RJ synopsis run together if both their windows are equal."""
     served = all(ss3(synopsis, q) for q in queries)
@@ -243,7 +229,7 @@ def cs6(
     return _all_of(found, synopses, kinds) and _equal_windows([query, *candidates])
 
 
-def cs7(query: AggregateSpec, found: Relevant, synopses: Mapping[str, SynopsisSpec]) -> bool:
+def cs7(found: Relevant, synopses: Mapping[str, SynopsisSpec]) -> bool:
     """Candidates, then the query, run together, whatever their windows."""
     return _all_of(found, synopses, (SynopsisKind.BASIC_INTERVAL, SynopsisKind.BASIC_INTERVAL_JOIN))
 
@@ -267,12 +253,3 @@ def identity(query: AggregateSpec) -> Hashable:
 
 def _equal_windows(queries: Sequence[AggregateSpec]) -> bool:
     return len({q.windows for q in queries}) <= 1
-
-
-def break_even(intervals: int) -> float:
-    """From how many queries that run together a basic interval synopsis is cheaper than an interval synopsis.
-
-    >>> round(break_even(64), 1)
-    10.7
-    """
-    return intervals / log2(intervals) if intervals > 1 else 1.0

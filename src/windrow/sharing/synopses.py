@@ -60,22 +60,6 @@ def kind_of(calls: Sequence[Aggregation], intervals: float, together: float) -> 
     return SynopsisKind.RUNNING
 
 
-class Running:
-    """Running sums over entries: any window is one subtraction. Sums may wrap around, their differences do not.
-
-    >>> Running(np.array([[1], [2], [4]])).between(np.array([0, 1]), np.array([2, 3])).tolist()
-    [[3], [6]]
-    """
-
-    def __init__(self, lanes: Int64s) -> None:
-        self._sums = np.zeros((len(lanes) + 1, lanes.shape[1]), np.int64)
-        np.cumsum(lanes, axis=0, out=self._sums[1:])
-
-    def between(self, low: Int64s, high: Int64s) -> Int64s:
-        """The sums of the entries of every request."""
-        return self._sums[high] - self._sums[low]
-
-
 class Interval:
     """The greatest codes of dyadic intervals of entries: a request reads at most 2 log b of them."""
 

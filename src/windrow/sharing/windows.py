@@ -7,16 +7,16 @@ slices add up to `r mod s` (lemma 1), because then both ends of every window are
     W[18, 15]   paned   (3, 3, 3, 3, 3)      all slices as long as the greatest common divisor
                 paired  (12, 3)              at most two slices: the fewest possible (theorem 1)
 
-Krishnamurthy, Wu, Franklin, section 3. Cost of composing: the number of edges in the least common multiple of the
-periods, which is why nothing but tests and EXPLAIN composes; `slices` finds edges on the fly.
+Krishnamurthy, Wu, Franklin, section 3. One sliced window with the edges of several has as many as fall into the least
+common multiple of their periods; so `edges_between` finds those of a stretch instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from math import gcd, lcm
+from itertools import accumulate
+from math import gcd
 
 import numpy as np
 
@@ -73,15 +73,6 @@ class SlicedWindow:
         """Where slices end, within one period."""
         return tuple(accumulate(self.slices))
 
-    def stretched(self, times: int) -> SlicedWindow:
-        """The same cuts over a period so many times as long."""
-        return SlicedWindow(self.slices * times)
-
-    def answers(self, window: SlideWindow) -> bool:
-        """Whether the window's answers can be computed from this window's slices (lemma 1)."""
-        start = self.period - window.range % window.slide
-        return self.period == window.slide and (start == self.period or start in self.edges)
-
 
 def paned(window: SlideWindow) -> SlicedWindow:
     """Equal slices.
@@ -108,18 +99,6 @@ def sliced(window: SlideWindow, technique: str = PAIRED) -> SlicedWindow:
     return {PAIRED: paired, PANED: paned}[technique](window)
 
 
-def compose(windows: Iterable[SlicedWindow]) -> SlicedWindow:
-    """One sliced window that has every edge of all the given ones.
-
-    >>> compose([SlicedWindow((12, 3)), SlicedWindow((6, 3))]).slices
-    (6, 3, 3, 3, 3, 6, 3, 3, 3, 3, 6, 3)
-    """
-    parts = list(windows)
-    period = lcm(*(w.period for w in parts))
-    edges = sorted({e for w in parts for e in w.stretched(period // w.period).edges})
-    return SlicedWindow(tuple(b - a for a, b in pairwise([0, *edges])))
-
-
 def edges_between(windows: Sequence[SlideWindow], after: int, upto: int, technique: str = PAIRED) -> Int64s:
     """All slice edges in `(after, upto]`, in order.
 
@@ -143,15 +122,26 @@ def multiples(step: int, offset: int, after: int, upto: int) -> Int64s:
     return np.arange(first, last + 1) * step + offset if last >= first else np.zeros(0, np.int64)
 
 
-def next_edge(window: SlideWindow, after: int, technique: str = PAIRED) -> int:
-    """The first edge beyond `after`.
+def least_rate(windows: Sequence[SlideWindow], technique: str = PAIRED) -> float:
+    """Inequality 1: the rows per tick above which sharing slices costs less.
 
-    >>> next_edge(SlideWindow(18, 15), 12), next_edge(SlideWindow(18, 15), 15)
-    (15, 27)
+    >>> least_rate([SlideWindow(18, 15), SlideWindow(12, 9)]) < 1
+    True
     """
-    after, phase = after - window.phase, window.phase
-    if technique == PANED:
-        g = gcd(window.range, window.slide)
-        return (after // g + 1) * g + phase
-    s, second = window.slide, window.range % window.slide
-    return min((after // s + 1) * s, ((after + second) // s + 1) * s - second) + phase
+    if len(windows) < 2:
+        return float("inf")
+    rate = slice_rate(windows, technique)
+    final = rate * sum(w.range / w.slide for w in windows) - 2 * sum(w.range / w.slide**2 for w in windows)
+    return final / (len(windows) - 1)
+
+
+def slice_rate(windows: Sequence[SlideWindow], technique: str = PAIRED) -> float:
+    """Common slices per tick, estimated without composing: counted over a stretch of the longest slides."""
+    distinct = sorted(set(windows))
+    stretch = 4 * max(w.slide for w in distinct)
+    return len(edges_between(distinct, 0, stretch, technique)) / stretch
+
+
+def worth_sharing(windows: Sequence[SlideWindow], rows_per_tick: float, technique: str = PAIRED) -> bool:
+    """Whether queries with these windows should share, at a measured rate."""
+    return len(windows) > 1 and rows_per_tick > least_rate(windows, technique)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from windrow.sharing.joins.kernels import PairedRows
 from windrow.sharing.joins.synopsis import JoinSynopsis, Requests, Results, blank, cheapest
-from windrow.sharing.synopses import BasicInterval, Interval, Running, SynopsisKind, best_between
+from windrow.sharing.synopses import BasicInterval, Interval, SynopsisKind, best_between
 
 BIJ, IJ, RJ = SynopsisKind.BASIC_INTERVAL_JOIN, SynopsisKind.INTERVAL_JOIN, SynopsisKind.RUNNING_JOIN
 
@@ -31,16 +31,6 @@ def test_interval_and_basic_interval_read_the_same(entries: list[tuple[int, bool
         best_between(low, high, codes, filled),
     ):
         assert [int(b) if s else None for b, s in zip(best, some, strict=True)] == want
-
-
-@given(st.lists(st.integers(-9, 9), min_size=1, max_size=30))
-def test_a_running_synopsis_answers_by_one_subtraction(values: list[int]) -> None:
-    """Figure 2.5: f([1, t]) - f([1, t - ns]) is the sum of the last n, for every n."""
-    lanes = np.array(values, np.int64).reshape(-1, 1)
-    n = len(values)
-    low = np.arange(n + 1)
-    found = Running(lanes).between(low, np.full(n + 1, n))
-    assert found[:, 0].tolist() == [sum(values[i:]) for i in range(n + 1)]
 
 
 rows = st.lists(st.tuples(st.integers(0, 30), st.integers(-5, 5)), min_size=1, max_size=15)

@@ -1,4 +1,4 @@
-"""The paper's costs: by formula, counted on data, and whether to share.
+"""The paper's costs of sharing aggregates: by formula, and counted on data.
 
 A partial aggregation puts one row into one partial; a final aggregation puts one partial into one answer. Per period
 of the composed window, of E slices and |T| rows:
@@ -18,9 +18,11 @@ k counts fragments.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
+from math import lcm
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +30,19 @@ import pyarrow as pa
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.sharing.conditions import Condition
 from windrow.sharing.index import PredicateIndex
-from windrow.sharing.windows import PAIRED, SlideWindow, compose, edges_between, multiples, sliced
+from windrow.sharing.windows import PAIRED, SlicedWindow, SlideWindow, edges_between, multiples, sliced
+
+
+def compose(windows: Iterable[SlicedWindow]) -> SlicedWindow:
+    """One sliced window that has every edge of all the given ones.
+
+    >>> compose([SlicedWindow((12, 3)), SlicedWindow((6, 3))]).slices
+    (6, 3, 3, 3, 3, 6, 3, 3, 3, 3, 6, 3)
+    """
+    parts = list(windows)
+    period = lcm(*(w.period for w in parts))
+    edges = sorted({e for w in parts for e in SlicedWindow(w.slices * (period // w.period)).edges})
+    return SlicedWindow(tuple(b - a for a, b in pairwise([0, *edges])))
 
 
 @dataclass(frozen=True)
@@ -134,28 +148,3 @@ def count_slices(
             (np.searchsorted(edges, instants, "right") - np.searchsorted(edges, instants - w.range, "right")).sum()
         )
     return total
-
-
-def least_rate(windows: Sequence[SlideWindow], technique: str = PAIRED, gamma: float | None = None) -> float:
-    """Inequality 1: the rows per tick above which sharing slices costs less; `gamma`: slices per tick, if known.
-
-    >>> least_rate([SlideWindow(18, 15), SlideWindow(12, 9)]) < 1
-    True
-    """
-    if len(windows) < 2:
-        return float("inf")
-    rate = gamma if gamma is not None else slice_rate(windows, technique)
-    final = rate * sum(w.range / w.slide for w in windows) - 2 * sum(w.range / w.slide**2 for w in windows)
-    return final / (len(windows) - 1)
-
-
-def slice_rate(windows: Sequence[SlideWindow], technique: str = PAIRED) -> float:
-    """Common slices per tick, estimated without composing: counted over a stretch of the longest slides."""
-    distinct = sorted(set(windows))
-    stretch = 4 * max(w.slide for w in distinct)
-    return len(edges_between(distinct, 0, stretch, technique)) / stretch
-
-
-def worth_sharing(windows: Sequence[SlideWindow], rows_per_tick: float, technique: str = PAIRED) -> bool:
-    """Whether queries with these windows should share, at a measured rate."""
-    return len(windows) > 1 and rows_per_tick > least_rate(windows, technique)
