@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from windrow.optimize import RuleContext, simplify_patterns
-from windrow.optimize.simplify_patterns import strict_edges
 from windrow.plan.cost import Statistics
 from windrow.plan.expr import Expr, Ref, column
 from windrow.plan.nodes import (
@@ -26,7 +25,9 @@ from windrow.plan.nodes import (
     Window,
     WindowKind,
     WindowSpec,
+    walk,
 )
+from windrow.plan.patterns import Pattern, lifetimes
 
 Apply = Callable[..., str]
 INT = pa.int64()
@@ -49,6 +50,12 @@ RIGHT = Join((negation(), w("s2")), on("s1", "s2"))
 LEFT = Semi(Join((w("s1"), w("s2")), on("s1", "s2")), w("s3"), on("s1", "s3"), anti=True)
 SMALL_JOIN = RuleContext(statistics=Statistics(rates={"s1": 100, "s2": 1, "s3": 100}, values=1e5))
 LARGE_JOIN = RuleContext(statistics=Statistics(rates={"s1": 10, "s2": 1000, "s3": 10}, values=20))
+
+
+def strict_edges(root: Node) -> int:
+    """How many edges of a plan carry negative elements."""
+    known = lifetimes(root)
+    return sum(known[node].pattern is Pattern.STRICT for node in walk(root))
 
 
 def test_figure_3_5_pull_up(apply: Apply) -> None:

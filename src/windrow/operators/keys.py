@@ -90,7 +90,7 @@ def factorize(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.int6
     codes, count = _column_codes(columns[0])
     for column in columns[1:]:
         more, n = _column_codes(column)
-        codes, count = _dense(codes * n + more, count * n)
+        codes, count = dense(codes * n + more, count * n)
     first = np.full(count, length, np.int64)
     # reversed, so that the first occurrence is the one that stays
     first[codes[::-1]] = np.arange(length - 1, -1, -1)
@@ -102,7 +102,7 @@ def _column_codes(column: pa.Array) -> tuple[NDArray[np.int64], int]:
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
 
-def _dense(codes: NDArray[np.int64], bound: int) -> tuple[NDArray[np.int64], int]:
+def dense(codes: NDArray[np.int64], bound: int) -> tuple[NDArray[np.int64], int]:
     """Renumber codes below `bound` without gaps."""
     if bound <= 4 * len(codes) + 1024:
         seen = np.zeros(bound, np.bool_)

@@ -58,7 +58,7 @@ def _link(row, stream, ptr, facts, head, after, before, held, row_of, place, fre
 
 
 @njit(cache=True)
-def _unlink(row, stream, ptr, facts, head, after, before, held, row_of, place, free):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+def _unlink(row, stream, ptr, facts, head, after, before, held, place, free):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
     s = stream[row]
     for p in range(ptr[row], ptr[row + 1]):
         f, q = facts[p], place[p]
@@ -245,7 +245,7 @@ def run_instants(
         # 1: expired rows, and rows whose facts have all ended
         for s in range(streams):
             while low[s] < high[s] and exp[memory[s, low[s]]] <= t:
-                _unlink(memory[s, low[s]], stream, ptr, facts, head, after, before, held, row_of, place, free)
+                _unlink(memory[s, low[s]], stream, ptr, facts, head, after, before, held, place, free)
                 low[s] += 1
             if next_end[s] <= t:
                 next_end[s] = 2**63 - 1
@@ -253,7 +253,7 @@ def run_instants(
                 for k in range(low[s], high[s]):
                     row = memory[s, k]
                     if last_end[row] <= t:
-                        _unlink(row, stream, ptr, facts, head, after, before, held, row_of, place, free)
+                        _unlink(row, stream, ptr, facts, head, after, before, held, place, free)
                     else:
                         memory[s, write] = row
                         write += 1
@@ -375,7 +375,7 @@ def run_instants(
                 sums[3] += float(exp[row]) - float(t)
         for g in range(gone):
             if leaving[g] < group or not evict_first:
-                _unlink(leaving[g], stream, ptr, facts, head, after, before, held, row_of, place, free)
+                _unlink(leaving[g], stream, ptr, facts, head, after, before, held, place, free)
         if evict_first:
             for row in range(group, end):
                 out, spans, size = _join(
@@ -384,7 +384,7 @@ def run_instants(
                 )  # fmt: skip
             for g in range(gone):
                 if leaving[g] >= group:
-                    _unlink(leaving[g], stream, ptr, facts, head, after, before, held, row_of, place, free)
+                    _unlink(leaving[g], stream, ptr, facts, head, after, before, held, place, free)
         group = end
     counts[3] += size
     kept = np.empty(int((high - low).sum()), np.int64)

@@ -29,13 +29,15 @@ from windrow.operators.aggregates.order import has_fixed_codes
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.asof import by_slot
 from windrow.operators.elements import INF, Elements, concat, one
+from windrow.operators.keys import dense
 from windrow.operators.keytable import KeyTable
 from windrow.operators.protocol import State
 from windrow.operators.sorting import Ordered, ordered, oriented
 from windrow.operators.state.keyed import surviving
 from windrow.operators.state.run import elements_of, run_of
 from windrow.operators.terms import SortKey
-from windrow.operators.top_n_kernels import DENSE, RANK, ROW_NUMBER, contenders, contenders_without_end, follow, skyband
+from windrow.operators.top_n_contenders import contenders, contenders_without_end, skyband
+from windrow.operators.top_n_kernels import DENSE, RANK, ROW_NUMBER, follow
 
 KINDS = {"row_number": ROW_NUMBER, "rank": RANK, "dense_rank": DENSE}
 _BEST, _WORST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -87,7 +89,7 @@ class TopNOperator:
         rows, slots, count = self._touched(new, slots, frontier)
         if not len(rows):
             return Elements.empty(self.schema)
-        places = ordered(_dense(slots, len(self._groups)), rows.columns, self.order, self.ties)
+        places = ordered(dense(slots, len(self._groups))[0], rows.columns, self.order, self.ties)
         out = self._followed(rows, places, count, frontier)
         self._keep(rows, slots, places, frontier)
         return out
@@ -204,10 +206,3 @@ class TopNOperator:
             self._held = elements_of(run)
             keys = {p: one(run.table.column(p)) for p in self.partition}
             self._slots = self._groups.slots(keys, len(self._held))
-
-
-def _dense(slots: Int64s, groups: int) -> Int64s:
-    """Slots renumbered without gaps."""
-    seen = np.zeros(groups, np.bool_)
-    seen[slots] = True
-    return np.asarray((np.cumsum(seen) - 1)[slots])

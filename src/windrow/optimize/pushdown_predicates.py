@@ -69,7 +69,7 @@ def push(node: Node, predicates: Sequence[Expr]) -> Node:
     if isinstance(node, Semi | LeftJoin):
         node = _push_right(node)
     down, stay = _split(predicates, _passes(node), node)
-    inputs = [push(i, _into(node, i, k, down)) for k, i in enumerate(node.inputs)]
+    inputs = [push(i, _into(node, k, down)) for k, i in enumerate(node.inputs)]
     same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
     return filtered(node if same else node.with_inputs(*inputs), stay)
 
@@ -85,7 +85,7 @@ def _split(predicates: Sequence[Expr], passes: Callable[[Expr], bool], node: Nod
     return down, stay
 
 
-def _into(node: Node, child: Node, position: int, down: Sequence[Expr]) -> list[Expr]:
+def _into(node: Node, position: int, down: Sequence[Expr]) -> list[Expr]:
     """The predicates in terms of one input of the node."""
     if isinstance(node, Project):
         outputs = dict(node.outputs)

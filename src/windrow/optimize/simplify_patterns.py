@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from windrow.optimize.rule import RuleContext, keep, rewrite, with_root
 from windrow.plan.expr import Expr
-from windrow.plan.nodes import Append, Filter, Join, LeftJoin, Node, Project, Quantise, QueryPlan, Semi, Union, walk
+from windrow.plan.nodes import Append, Filter, Join, LeftJoin, Node, Project, Quantise, QueryPlan, Semi, Union
 from windrow.plan.patterns import Pattern, lifetimes
 
 
@@ -157,9 +157,3 @@ def _left_columns(node: Semi | LeftJoin) -> frozenset[str]:
 def _reads(join: Join) -> frozenset[str]:
     names = (c for e in join.equalities for c in (e.left, e.right))
     return frozenset(names) | frozenset(c for r in join.residual for c in r.columns)
-
-
-def strict_edges(root: Node) -> int:
-    """How many edges of a plan carry negative elements."""
-    known = lifetimes(root)
-    return sum(known[node].pattern is Pattern.STRICT for node in walk(root))

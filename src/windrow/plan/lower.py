@@ -45,8 +45,6 @@ from windrow.plan.patterns import annotate
 from windrow.plan.steps import Dataflow
 from windrow.plan.timestamped import dates
 
-STRATEGIES = ("upa", "negative", "direct")
-
 
 def lower(
     plan: n.QueryPlan,
@@ -283,4 +281,4 @@ class _Nodes(PlanLowering):
         return dates(node) is not None and not self.signed(self.lower(node))
 
 
-__all__ = ["STRATEGIES", "Tuning", "lower"]
+__all__ = ["Tuning", "lower"]

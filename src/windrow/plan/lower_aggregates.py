@@ -24,7 +24,7 @@ from windrow.plan import nodes as n
 from windrow.plan.aggregation_joins import aggregation_join
 from windrow.plan.lower_joins import aggregate_join, seen_behind
 from windrow.plan.lower_summaries import summary_aggregate
-from windrow.plan.lowering import Functions, PlanLowering, formula
+from windrow.plan.lowering import PlanLowering, formula
 from windrow.plan.steps import grid_of
 
 
@@ -40,7 +40,7 @@ def aggregate(to: PlanLowering, node: n.Aggregate) -> int:
         joined = aggregate_join(to, node, calls, shape)
         if joined is not None:
             return joined
-    sessions = _session_aggregate(node, calls, to.functions) if to.strategy == "upa" else None
+    sessions = _session_aggregate(node, calls) if to.strategy == "upa" else None
     if sessions is not None:
         operator, source = sessions
         return to.flow.add(operator, [to.lower(source)], node, node.schema)
@@ -82,9 +82,7 @@ def session_window(node: n.Session) -> SessionWindow:
     return SessionWindow(keys, node.gap, node.start, node.end, node.type)
 
 
-def _session_aggregate(
-    node: n.Aggregate, calls: Sequence[Aggregation], functions: Functions
-) -> tuple[Operator, n.Node] | None:
+def _session_aggregate(node: n.Aggregate, calls: Sequence[Aggregation]) -> tuple[Operator, n.Node] | None:
     """The aggregate of whole sessions as one operator, and what it reads; None if it groups by anything else."""
     shown = {k: k for k in node.keys}  # what a key is, in terms of what is below
     chain: list[n.Node] = []

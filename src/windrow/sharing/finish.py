@@ -29,7 +29,6 @@ from windrow.plan import nodes as n
 from windrow.plan.dataflow import Circuit
 from windrow.plan.lowering import Tuning, formula
 from windrow.sharing.joins.recognise import RecognisedJoin
-from windrow.sharing.member import FamilyMember
 from windrow.sharing.query_group import Batch, Shown
 from windrow.sharing.recognise import Recognised
 from windrow.sharing.registry import Functions
@@ -54,11 +53,6 @@ class Finish:
         self.operators = [_operator(x, functions) for x in chain or ()]
         self.shown = Shown.of(query.plan)
         self.alike = not any(isinstance(o, Bounds) for o in self.operators) and self.circuit is None  # for its kind
-
-    def is_of(self, joined: FamilyMember) -> bool:
-        """Whether it was made for this query, or for its kind."""
-        kind = self.query.member.kind if isinstance(self.query, Recognised) else None
-        return joined.uid == self.uid or (self.alike and joined.member.kind is kind)
 
     def start(self, ts: int) -> None:
         """The query's clock starts."""

@@ -23,7 +23,7 @@ from windrow.plan.nodes.groups import (
     Union,
 )
 from windrow.plan.nodes.joins import AsofJoin, Equality, Join, LeftJoin, Semi, Shedding, StarJoin
-from windrow.plan.nodes.node import Binary, Leaf, Node, Schema, Unary
+from windrow.plan.nodes.node import Binary, Leaf, Node, Unary
 from windrow.plan.nodes.query import Append, Emit, Parting, QueryPlan, StreamOp, TickBudget
 from windrow.plan.nodes.rows import Admit, Call, Filter, Project, Route, Stamp, Unnest
 from windrow.plan.nodes.walks import routed_scans, scanned, walk
@@ -57,7 +57,6 @@ __all__ = [
     "QueryPlan",
     "Route",
     "Scan",
-    "Schema",
     "Semi",
     "Session",
     "Shedding",
