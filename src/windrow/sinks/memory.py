@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
-
-_LOG = logging.getLogger("windrow.sinks")
 
 
 class MemorySink:

@@ -86,7 +86,8 @@ def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     if kinds.is_decimal(wanted):
         whole = wanted.precision - wanted.scale
         if kinds.is_integer(found):
-            return bool(whole >= {8: 3, 16: 5, 32: 10, 64: 20}[found.bit_width])
+            long = 20 if kinds.is_unsigned_integer(found) else 19
+            return bool(whole >= {8: 3, 16: 5, 32: 10, 64: long}[found.bit_width])
         return kinds.is_decimal(found) and bool(found.scale <= wanted.scale and found.precision - found.scale <= whole)
     same = (kinds.is_timestamp, is_text, is_bytes, kinds.is_nested)
     return any(check(found) and check(wanted) for check in same)

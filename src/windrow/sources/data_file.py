@@ -19,6 +19,7 @@ from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.operators.elements import one
 from windrow.sources.casting import cast_column, fits
+from windrow.sources.files import reason
 from windrow.sources.protocol import MalformedRow, Report
 from windrow.sources.tabular import plain_type
 from windrow.store.place import Place
@@ -81,11 +82,6 @@ def _failure(stream: StreamDef, path: str, at: str, error: BaseException) -> Sou
             hint="keep files until the engine has taken them",
         )
     return SourceError(f'stream "{stream.name}": cannot read {at}', detail=reason(error))
-
-
-def reason(error: BaseException) -> str:
-    """The first line of a library's message: what follows is advice about its own options."""
-    return str(error).strip().split("\n", 1)[0]
 
 
 def malformed(stream: StreamDef, row: MalformedRow) -> SourceError:

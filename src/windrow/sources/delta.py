@@ -16,7 +16,8 @@ from pyarrow import fs
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
-from windrow.sources.data_file import DataFile, reason
+from windrow.sources.data_file import DataFile
+from windrow.sources.files import reason
 from windrow.sources.lake import LakeOptions, LakeSource, lake_file
 from windrow.sources.options import SourceOptions
 from windrow.store.place import Place

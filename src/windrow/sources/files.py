@@ -55,7 +55,7 @@ def read_file(path: Path, what: str, schema: DeclaredTypes, first: int = 0, stop
             return reader(path, schema)
         return (_read_row_groups if typed(path) == "parquet" else _read_batches)(path, range(first, stop))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{what}: cannot read {path}", detail=_reason(error)) from error
+        raise SourceError(f"{what}: cannot read {path}", detail=reason(error)) from error
 
 
 def typed(path: Path) -> str | None:
@@ -73,7 +73,7 @@ def without_rows(name: str, what: str) -> pa.Table | None:
         try:
             schemas.append(_schema(path))
         except (pa.ArrowException, OSError) as error:
-            raise SourceError(f"{what}: cannot read {path}", detail=_reason(error)) from error
+            raise SourceError(f"{what}: cannot read {path}", detail=reason(error)) from error
     with _alike(name, what):
         return pa.unify_schemas(schemas, promote_options="permissive").empty_table()
 
@@ -85,7 +85,7 @@ def _alike(name: str, what: str) -> Iterator[None]:
     except pa.ArrowException as error:
         hint = "declare the stream's columns, so that every file is read by one schema"
         raise SourceError(
-            f"{what}: the files of {name} differ in their columns", detail=_reason(error), hint=hint
+            f"{what}: the files of {name} differ in their columns", detail=reason(error), hint=hint
         ) from error
 
 
@@ -129,7 +129,7 @@ def _read_json(path: Path, schema: DeclaredTypes) -> pa.Table:
             }
             return engine.sql("SELECT * FROM read_json(?, columns = ?)", params=[str(path), columns]).to_arrow_table()
     except duckdb.Error as error:
-        raise pa.ArrowInvalid(_reason(error)) from error
+        raise pa.ArrowInvalid(reason(error)) from error
 
 
 def _json_type(declared: pa.DataType | None, found: str) -> str:
@@ -185,7 +185,7 @@ def _read_arrow(path: Path, schema: DeclaredTypes) -> pa.Table:
             return pa.ipc.open_stream(source).read_all()
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """The first line of a library's message: what follows is advice about its own options."""
     return str(error).strip().split("\n", 1)[0]
 

@@ -46,7 +46,7 @@ def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> 
     chosen = _topics(options)
     starting = _starting(options)
     most = options.number("max_rows", MAX_ROWS, "maxOffsetsPerTrigger")
-    form = message_format(stream, options)
+    form = message_format(options)
     settings |= options.starting_with("kafka.")
     options.finish()
     try:

@@ -54,7 +54,7 @@ class MessageFormat:
     tombstones: bool = True  # messages without a value are rows, and malformed
 
 
-def message_format(stream: StreamDef, options: SourceOptions) -> MessageFormat:
+def message_format(options: SourceOptions) -> MessageFormat:
     """The format that a declaration's options describe."""
     kind = options.choice("format", ("json", "csv", "avro"), "json")
     drop = options.drops_malformed()

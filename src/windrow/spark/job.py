@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import logging
 import pickle
 import shutil
 import tempfile
@@ -47,7 +46,6 @@ from windrow.store.manifest import SlotKey
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LOG = logging.getLogger("windrow.engine")
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 

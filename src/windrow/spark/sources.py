@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
+from windrow.sources.casting import fits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -101,35 +102,8 @@ def _check_columns(stream: StreamDef, have: Mapping[str, pa.DataType], names: Ma
         )
     for name, wanted in stream.columns.items():
         found = have[names[name.lower()]]
-        if not _fits(found, wanted):
+        if not fits(found, _signed(wanted)):
             raise SourceError(
                 f'column "{name}" of stream "{stream.name}" is declared {wanted}, but the source has {found}',
                 hint="change the declaration, or cast the column in the DataFrame",
             )
-
-
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every value of `found` is a value of `wanted`: the same kind, and not narrower."""
-    wanted = _signed(wanted)
-    if found == wanted or pa.types.is_null(found):
-        return True
-    kinds = pa.types
-    if kinds.is_integer(found) and kinds.is_integer(wanted):
-        return bool(found.bit_width <= wanted.bit_width)
-    if kinds.is_floating(wanted):
-        return kinds.is_floating(found) and bool(found.bit_width <= wanted.bit_width)
-    if kinds.is_decimal(wanted):
-        whole = wanted.precision - wanted.scale
-        if kinds.is_integer(found):
-            return bool(whole >= {8: 3, 16: 5, 32: 10, 64: 19}[found.bit_width])
-        return kinds.is_decimal(found) and bool(found.scale <= wanted.scale and found.precision - found.scale <= whole)
-    same = (kinds.is_timestamp, _is_text, _is_bytes, kinds.is_nested)
-    return any(check(found) and check(wanted) for check in same)
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    return pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_)
