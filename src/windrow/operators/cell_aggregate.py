@@ -25,9 +25,10 @@ import pyarrow as pa
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.call import MOMENTS
 from windrow.operators.aggregates.cell_kernels import live_partials, sweep_cells
+from windrow.operators.aggregates.final_values import Lowering
 from windrow.operators.aggregates.groups import Groups
 from windrow.operators.aggregates.pending import RowEnds, pending
-from windrow.operators.aggregates.sums import Lowering, SumLanes, Sums, relaid
+from windrow.operators.aggregates.sums import SumLanes, Sums, relaid
 from windrow.operators.aggregates.sweep import in_order
 from windrow.operators.aggregates.vectors import Int64s, raw
 from windrow.operators.changes import Clocked

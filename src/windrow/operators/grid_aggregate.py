@@ -33,11 +33,12 @@ from windrow.operators.aggregate import GroupedAggregate, Swept
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.answers import PointValues, scalars
 from windrow.operators.aggregates.call import LINEAR
+from windrow.operators.aggregates.final_values import Lowering
 from windrow.operators.aggregates.kernels import accumulate, scatter, sweep_lanes
 from windrow.operators.aggregates.limbs import add_rows
 from windrow.operators.aggregates.pending import RowEnds, joined
 from windrow.operators.aggregates.slices import ends_of, lanes_of, layout_of, slices_of
-from windrow.operators.aggregates.sums import Lowering, Sums
+from windrow.operators.aggregates.sums import Sums
 from windrow.operators.aggregates.sweep import sweep_of, with_groups
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING, INF, Elements, concat

@@ -15,8 +15,9 @@ import pyarrow as pa
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.answers import PointValues, coded, scalars
 from windrow.operators.aggregates.call import EXTREMES, MOMENTS
+from windrow.operators.aggregates.final_values import Lowering
 from windrow.operators.aggregates.order import CodeOrder, encode, has_fixed_codes
-from windrow.operators.aggregates.sums import Cells, Lowering, SumLanes, Sums, relaid
+from windrow.operators.aggregates.sums import Cells, SumLanes, Sums, relaid
 from windrow.operators.aggregates.vectors import Bools, Int64s, validity
 from windrow.operators.state.run import ints
 from windrow.sharing.kernels import greatest, tally

@@ -17,8 +17,9 @@ import numpy as np
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.answers import scalars
 from windrow.operators.aggregates.call import EXTREMES
+from windrow.operators.aggregates.final_values import Lowering
 from windrow.operators.aggregates.kernels import accumulate
-from windrow.operators.aggregates.sums import Lowering, SumLanes, relaid
+from windrow.operators.aggregates.sums import SumLanes, relaid
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import Elements, concat
 from windrow.sharing.kernels import add_to_grid

@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from windrow.operators.aggregates.answers import scalars
 from windrow.operators.aggregates.call import EXTREMES, LINEAR, MOMENTS, Aggregation
+from windrow.operators.aggregates.final_values import Lowering
 from windrow.operators.aggregates.limbs import add_rows
 from windrow.operators.aggregates.order import encode
-from windrow.operators.aggregates.sums import Cells, Lowering, SumLanes, Sums, relaid
+from windrow.operators.aggregates.sums import Cells, SumLanes, Sums, relaid
 from windrow.operators.aggregates.vectors import Int64s, validity
 from windrow.operators.elements import concat_arrays
 from windrow.operators.keys import factorize

@@ -14,10 +14,11 @@ import pyarrow as pa
 from windrow.operators.aggregates.answers import PointValues, scalars
 from windrow.operators.aggregates.call import EXTREMES, LINEAR, MOMENTS, RANKED, Aggregation
 from windrow.operators.aggregates.extremes import Extremes
+from windrow.operators.aggregates.final_values import Lowering
 from windrow.operators.aggregates.kernels import count_in
 from windrow.operators.aggregates.order import has_fixed_codes
 from windrow.operators.aggregates.stairs import AnswerSteps, GroupedArrivals, Stairs, shown
-from windrow.operators.aggregates.sums import Lowering, SumLanes, Sums
+from windrow.operators.aggregates.sums import SumLanes, Sums
 from windrow.operators.aggregates.sweep import Sweep, sweep_at
 from windrow.operators.aggregates.values import Members, Values, frequent, ranked
 from windrow.operators.aggregates.vectors import Int64s

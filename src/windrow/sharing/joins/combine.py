@@ -14,9 +14,10 @@ import pyarrow as pa
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.answers import PointValues, coded, scalars
 from windrow.operators.aggregates.call import EXTREMES
+from windrow.operators.aggregates.final_values import Lowering
 from windrow.operators.aggregates.order import CodeOrder
 from windrow.operators.aggregates.partials import Partials
-from windrow.operators.aggregates.sums import Lowering, SumLanes, relaid
+from windrow.operators.aggregates.sums import SumLanes, relaid
 from windrow.operators.aggregates.sweep import sweep_of
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import Elements, one
