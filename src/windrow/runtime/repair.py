@@ -28,10 +28,11 @@ from windrow.operators.state.run import Run
 from windrow.runtime.newest_manifest import TABLES
 from windrow.runtime.saved_catalog import columns_of_text, in_force
 from windrow.sources.checkpoint import checkpoint_id
+from windrow.store.home_files import read_versions, read_witness
 from windrow.store.manifest import Manifest
 from windrow.store.place import Place, segment
 from windrow.store.runs import RunRef, RunStore, tick_of
-from windrow.store.store import Store, read_versions, read_witness
+from windrow.store.store import Store
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import threading
 import time
 import uuid
@@ -31,20 +30,25 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from windrow.errors import StateError
-from windrow.store.lock import NAME as LOCK_NAME
+from windrow.store.home_files import (
+    FORMAT,
+    KNOWN,
+    NEWEST,
+    REPAIR,
+    read_format,
+    read_versions,
+    read_witness,
+    refuse_foreign,
+    versions,
+    write_format,
+)
 from windrow.store.lock import Lock
-from windrow.store.manifest import Manifest, decode, encode
+from windrow.store.manifest import Manifest, encode
 from windrow.store.place import Place, is_temporary
 from windrow.store.runs import MemoryRuns, RunPlace, RunStore, tick_of
-from windrow.store.sealed import corrupt, other_version, seal, unseal
+from windrow.store.sealed import corrupt, seal, unseal
 
-FORMAT = 3
-KNOWN = (2, FORMAT)
 CATALOG = "windrow-catalog"
-MAGIC = "windrow-home"
-NEWEST = "newest"
-REPAIR = "restore home from a backup, or look what can be saved: windrow state {} --repair"
-_NUMBERED = re.compile(r"^\w+/(\d{8,})\.json$")
 
 
 class StateStore(ABC):
@@ -117,7 +121,7 @@ class Store(StateStore):
 
     def __init__(self, place: Place, lock: Lock | None, keep: int, lenient: bool = False) -> None:
         self.place = place
-        self._format, self.identity, self._created = _read_format(place)
+        self._format, self.identity, self._created = read_format(place)
         self.runs: RunPlace = RunStore(place)
         self.keep = keep
         self._lock = lock
@@ -142,12 +146,12 @@ class Store(StateStore):
         place = Place.of(home)
         if read_only:
             return cls(place, None, keep, lenient)
-        _refuse_foreign(place)
+        refuse_foreign(place)
         place.make()
         lock = Lock(place, clock)
         try:
             if not place.exists("format.json"):
-                _write_format(place, uuid.uuid4().hex, clock())
+                write_format(place, uuid.uuid4().hex, clock())
             return cls(place, lock, keep, lenient)
         except BaseException:
             lock.release()
@@ -176,7 +180,7 @@ class Store(StateStore):
                 hint="stop every engine that uses this home and start one again",
             )
         if self._format != FORMAT:  # from the first commit on it is a home of this format
-            _write_format(self.place, self.identity, self._created)
+            write_format(self.place, self.identity, self._created)
             self._format = FORMAT
         self._publish(manifest)
 
@@ -256,7 +260,7 @@ class Store(StateStore):
         self._own()
         data = seal(CATALOG, FORMAT, {"version": version, "content": dict(content)})
         self.place.write(f"catalog/{version:08d}.json", data)
-        for old in self._versions("catalog")[: -1 - self.keep]:
+        for old in versions(self.place, "catalog")[: -1 - self.keep]:
             self.place.delete(f"catalog/{old:08d}.json")
 
     def read_catalog(self, version: int) -> Mapping[str, Any]:
@@ -280,7 +284,7 @@ class Store(StateStore):
                 f"home {self.place.uri} is gone", hint="give the engine a home of its own: Engine(home=...)"
             )
         lock = Lock(self.place)
-        found = max(self._versions("manifests"), default=-1)
+        found = max(versions(self.place, "manifests"), default=-1)
         if found != max(self._manifests, default=-1):
             lock.release()
             raise StateError(
@@ -296,9 +300,6 @@ class Store(StateStore):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _versions(self, folder: str) -> list[int]:
-        return _versions(self.place, folder)
-
     def _load(self) -> dict[int, Manifest]:
         """The manifests on disk. The newest must be whole; a temporary that was never renamed never happened."""
         found, broken = read_versions(self.place, self.identity)
@@ -306,7 +307,7 @@ class Store(StateStore):
         if broken and max(broken) > newest:
             raise broken[max(broken)]
         known, _ = read_witness(self.place, self.identity)
-        if known > newest and max(_versions(self.place, "manifests"), default=-1) == newest:
+        if known > newest and max(versions(self.place, "manifests"), default=-1) == newest:
             raise StateError(
                 f"home {self.place.uri} lacks its newest manifest",
                 detail=f"manifest {known} was written, and the newest that is there is {newest}"
@@ -320,7 +321,9 @@ class Store(StateStore):
         found = {n for folder in ("", "manifests", "catalog") for n in self.place.names(folder) if is_temporary(n)}
         oldest = min(self._manifests)
         found |= {
-            f"manifests/{v:08d}.json" for v in self._versions("manifests") if v not in self._manifests and v < oldest
+            f"manifests/{v:08d}.json"
+            for v in versions(self.place, "manifests")
+            if v not in self._manifests and v < oldest
         }
         for name in self.place.names("runs", recursive=True):
             tick = tick_of(name)
@@ -337,84 +340,3 @@ class Store(StateStore):
                 detail="its lock is gone: this engine was not heard of for too long, or home was removed",
                 hint="stop one of the two; the other goes on",
             )
-
-
-def _versions(place: Place, folder: str) -> list[int]:
-    matches = (_NUMBERED.match(name) for name in place.names(folder))
-    return sorted(int(m[1]) for m in matches if m)
-
-
-def read_versions(place: Place, identity: str) -> tuple[dict[int, Manifest], dict[int, StateError]]:
-    """The manifests of a home that are whole, and what is wrong with the others, by version."""
-    whole: dict[int, Manifest] = {}
-    broken: dict[int, StateError] = {}
-    for version in _versions(place, "manifests"):
-        name = f"manifests/{version:08d}.json"
-        try:
-            found = decode(bytes(place.read(name)), place.path(name), identity)
-            if found.version != version:
-                raise StateError(
-                    f"{place.path(name)} holds manifest {found.version}",
-                    detail="a manifest has been renamed or copied over another",
-                    hint=REPAIR.format(place.uri),
-                )
-            whole[version] = found
-        except StateError as error:
-            broken[version] = error
-    return whole, broken
-
-
-def read_witness(place: Place, identity: str) -> tuple[int, int]:
-    """The version and tick of the newest manifest as its writer noted them; -1 where that is not known."""
-    try:
-        content = json.loads(bytes(place.read(NEWEST))) if place.exists(NEWEST) else {}
-        mine = content.get("home") == identity
-        return (int(content["version"]), int(content["tick"])) if mine else (-1, -1)
-    except (ValueError, KeyError, TypeError, AttributeError):  # it was being written when the power failed
-        return -1, -1
-
-
-def _refuse_foreign(place: Place) -> None:
-    if not place.exists("") or place.exists("format.json"):
-        return
-    strangers = sorted(n for n in place.names(recursive=True) if n != LOCK_NAME and not is_temporary(n))
-    if strangers:
-        raise StateError(
-            f"{place.uri} is not a windrow home",
-            detail=f'it holds other files, such as "{strangers[0]}", and no format.json',
-            hint="choose an empty or new directory",
-        )
-
-
-def _write_format(place: Place, identity: str, created: float) -> None:
-    content = {"magic": MAGIC, "format": FORMAT, "identity": identity, "created": created}
-    place.write("format.json", json.dumps(content).encode())
-
-
-def _read_format(place: Place) -> tuple[int, str, float]:
-    """The format of a home, its identity, and when it was made."""
-    if not place.exists("format.json"):
-        raise StateError(
-            f"there is no windrow home at {place.uri}", hint="check the path; an engine creates its home when it starts"
-        )
-    content = _json(place, "format.json", MAGIC)
-    if content.get("format") not in KNOWN:
-        raise other_version(place.uri, content.get("format"), FORMAT)
-    return int(content["format"]), str(content["identity"]), float(content.get("created", 0.0))
-
-
-def _json(place: Place, name: str, magic: str) -> dict[str, Any]:
-    try:
-        content = json.loads(bytes(place.read(name)))
-    except ValueError as error:
-        content = None
-        detail = str(error)
-    else:
-        detail = f'it does not say "{magic}"'
-    if not isinstance(content, dict) or content.get("magic") != magic:
-        raise StateError(
-            f"corrupt file {place.path(name)}",
-            detail=detail,
-            hint="restore home from a backup, or start with a new home",
-        )
-    return content
