@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from unittest import mock
 
 import pytest
@@ -14,6 +14,7 @@ from windrow.runtime.tick import Ticker
 from windrow.store.store import Store
 from windrow_bench import simulation
 from windrow_bench.simulated_disk import Ended, Fault, SimulatedDisk
+from windrow_bench.simulated_engine import simulated
 from windrow_bench.simulation import Refused, Run, Schedule, failure_of, schedule_of, simulate, smallest
 
 SCHEDULES = 1000
@@ -186,6 +187,31 @@ def test_runs_are_written_through_the_disk(schedules: list[Schedule]) -> None:
     assert {"create", "rename", "sync", "remove", "read", "list", "lock"} <= {t.split()[0] for t in run.disk.trace}
 
 
-def test_found_failures_stay_fixed() -> None:
-    """A worker that had been another engine's on the same home took its synopses for theirs, and ran out of bounds."""
-    assert simulation.failures(range(2016, 2032)) == []
+FOUND = {
+    "a worker that had been another engine's on the same home took its synopses for theirs": range(2016, 2032),
+    "a manifest that a killed process had not synced was relied on, and a power failure took it back": [2120],
+    "rows that last are told from before the first instant on": [4896],
+}
+
+
+@pytest.mark.parametrize("seeds", FOUND.values(), ids=FOUND)
+def test_found_failures_stay_fixed(seeds: Sequence[int]) -> None:
+    """Schedules that once failed, with what was behind them."""
+    assert simulation.failures(seeds) == []
+
+
+def test_what_a_home_is_opened_with_is_on_the_disk() -> None:
+    """One that was killed between a manifest's rename and the sync of its folder: who opens the home sees to it."""
+    for seed in range(20):
+        disk = SimulatedDisk([])
+        with simulated(disk, seed):
+            home = "/simulated/home"
+            with Store.open(home) as store:
+                store.place.write("manifests/x", b"1")
+                store.place.write("manifests/y", b"2", sync=False)
+            Store.open(home).close()
+            disk.faults.append(Fault(0, "power", seed))
+            with pytest.raises(Ended):
+                disk.exists(home)
+            disk.restart()
+            assert disk.exists(f"{home}/manifests/y")

@@ -141,8 +141,11 @@ class AnswerLog:
                 break
             table = pa.concat_tables([self._load(f.name) for f in chosen])
             self._put(f"{self._partition(number)}/{_named(chosen[0].first, chosen[-1].last)}", table)
+        replaced = set(files) - set(live)
+        if replaced and self._sync:  # by files that an earlier process may have written and not synced
+            self.place.sync(f"{self.folder}/{self._partition(number)}")
         with self._lock:
-            for file in set(files) - set(live):
+            for file in replaced:
                 self.place.delete(file.name)
 
     def _begin(self, number: int) -> None:

@@ -127,6 +127,11 @@ class Place:
             else:
                 filesystem.move(old, new)
 
+    def sync(self, folder: str) -> None:
+        """Let the names in a folder be on the disk: who gave them may have ended before it could see to that."""
+        if self.local and self.exists(folder):
+            disk.current.sync(self.path(folder))
+
     def _write_remote(self, path: str, data: bytes | pa.Buffer) -> None:
         filesystem, _ = _resolve(self.uri)
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)

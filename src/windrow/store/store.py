@@ -152,6 +152,7 @@ class Store(StateStore):
         try:
             if not place.exists("format.json"):
                 write_format(place, uuid.uuid4().hex, clock())
+            place.sync("manifests")  # what is found there is relied on: a power failure must not take it back
             return cls(place, lock, keep, lenient)
         except BaseException:
             lock.release()
