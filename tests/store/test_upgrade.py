@@ -22,12 +22,28 @@ QUERIES = {
 }
 
 
+LATER = {
+    "joined": QUERIES["joined"],
+    "minutes": "SELECT k, COUNT(*) AS n, SUM(v) AS total FROM s [RANGE 30 SLIDE 10] GROUP BY k",
+    "hours": "SELECT COUNT(*) AS n, MAX(v) AS most FROM s [RANGE 60 SLIDE 20] WHERE k > 1",
+    "newest": QUERIES["newest"],
+}
+DECLARED = "CREATE STREAM s (k BIGINT, v DOUBLE, ts BIGINT) TIMESTAMP BY ts WITHIN 2;"
+
+
 def rows(number: int) -> pa.Table:
     """The rows of a file, as those of the kept home were made."""
     rng = np.random.default_rng(number)
     ts = np.sort(rng.integers(number * 50, (number + 1) * 50, 40))
     k, v = rng.integers(0, 4, 40), rng.integers(0, 100, 40).astype(float)
     return pa.table({"k": k, "v": v, "ts": ts})
+
+
+def arrive(numbers: tuple[int, ...]) -> None:
+    """Let files with the rows of these numbers appear."""
+    for number in numbers:
+        pq.write_table(rows(number), f"landing/.{number}")
+        Path(f"landing/.{number}").rename(f"landing/{number:03d}.parquet")
 
 
 def unpacked(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,14 +64,11 @@ def test_a_home_of_format_2_goes_on(partitions: int | None, tmp_path: Path, monk
             engine.sink(query, "parquet", path="out")
         engine.start()
         engine.drain()
-        for number in (3, 4):
-            pq.write_table(rows(number), f"landing/.{number}")
-            Path(f"landing/.{number}").rename(f"landing/{number:03d}.parquet")
+        arrive((3, 4))
         engine.drain()
         frontier = engine.status()["frontier"]
     streams = {"s": pa.concat_tables([rows(n) for n in range(5)])}
-    declared = "CREATE STREAM s (k BIGINT, v DOUBLE, ts BIGINT) TIMESTAMP BY ts WITHIN 2;"
-    script = declared + ";".join(f"CREATE QUERY {n} AS {q}" for n, q in QUERIES.items())
+    script = DECLARED + ";".join(f"CREATE QUERY {n} AS {q}" for n, q in QUERIES.items())
     tables = {"names": pa.table({"id": [0, 1, 2], "name": ["a", "b", "c"]})}
     want = windrow.run(script, streams, tables, "local", until=frontier)
     for query in QUERIES:
@@ -67,11 +80,38 @@ def test_a_home_of_format_2_goes_on(partitions: int | None, tmp_path: Path, monk
         assert engine.runtime.store.format == 3
 
 
-def test_what_cannot_be_read_is_refused_untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("partitions", [None, 3])
+def test_a_home_of_format_3_goes_on(partitions: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left by an earlier version between two files, with aggregates that share: what follows fits what was answered."""
+    unpacked("home-format-3.zip", tmp_path, monkeypatch)
+    with windrow.Engine("local", home="home", partitions=partitions) as engine:
+        for query in LATER:
+            engine.sink(query, "parquet", path="home-answers")
+        engine.start()
+        arrive((3, 4))
+        engine.drain()
+        frontier = engine.status()["frontier"]
+    streams = {"s": pa.concat_tables([rows(n) for n in range(5)])}
+    script = DECLARED + ";".join(f"CREATE QUERY {n} AS {q}" for n, q in LATER.items())
+    want = windrow.run(script, streams, runtime="local", until=frontier)
+    for query in LATER:
+        assert_same(pq.read_table(f"home-answers/{query}").sort_by("_ts"), want[query])
+
+
+@pytest.mark.parametrize(
+    ("kept", "names"),
+    [
+        pytest.param("home-format-2-shared.zip", "alert", id="aggregates that shared in format 2"),
+        pytest.param("home-format-3.zip", "alert0, alert1, alert2", id="continuous queries that shared before shapes"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_untouched(
+    kept: str, names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The state of queries that shared is not read: the message names them, and nothing is written."""
-    unpacked("home-format-2-shared.zip", tmp_path, monkeypatch)
+    unpacked(kept, tmp_path, monkeypatch)
     before = {p: p.read_bytes() for p in Path("shared").rglob("*") if p.is_file()}
     with pytest.raises(StateError, match="older version") as caught:
         windrow.Engine("local", home="shared")
-    assert "alert" in str(caught.value) and "create them again" in str(caught.value)
+    assert names in str(caught.value) and "create them again" in str(caught.value)
     assert {p: p.read_bytes() for p in Path("shared").rglob("*") if p.is_file() and p.name != "lock"} == before
