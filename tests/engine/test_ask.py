@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.answers import bag, relation
 
 import windrow
 from windrow.errors import BindingError, RuntimeFailure, UnsupportedError
@@ -83,18 +84,7 @@ class Live:
         """Q(instant), from the definition."""
         rows = pa.concat_tables(self.pushed)
         found = oracle(f"{STREAM} {TABLE} CREATE QUERY q AS {query}", {"s": rows}, {"t": NAMES}, until=instant)["q"]
-        counts = Counter()
-        for row in found.to_pylist():
-            counts[shown(row)] += row["_op"]
-        return +counts
-
-
-def shown(row):
-    return repr(tuple(0.0 if v == 0 else v for n, v in row.items() if n not in ("_ts", "_op")))
-
-
-def bag(table):
-    return Counter(map(shown, table.to_pylist()))
+        return relation(found)
 
 
 def told(table):

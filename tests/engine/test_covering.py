@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.answers import bag, relation
 
 import windrow
 from windrow.errors import RuntimeFailure
@@ -23,7 +23,7 @@ from windrow.testing import oracle
 STREAM = "CREATE STREAM s (ts BIGINT, k BIGINT, v DOUBLE, w VARCHAR, d DECIMAL(9, 2)) TIMESTAMP BY ts RETAIN 200;"
 RUNNING = """
 CREATE QUERY everything AS SELECT COUNT(*) AS n, SUM(v) AS s, AVG(d) AS a, MIN(v) AS m FROM s [RANGE 120 SLIDE 7];
-CREATE QUERY by_key AS SELECT k, w, SUM(v) AS s, COUNT(w) AS c, MAX(d) AS m, VARIANCE(k) AS v
+CREATE QUERY by_key AS SELECT k, w, SUM(v) AS s, COUNT(w) AS c, MAX(d) AS m, VARIANCE(k) AS v, STDDEV(v) AS z
     FROM s [RANGE 100 SLIDE 10] GROUP BY k, w;
 CREATE QUERY some AS SELECT ISTREAM k, SUM(v) AS s FROM s [RANGE 90 SLIDE 4] WHERE v > 0.4 GROUP BY k HAVING SUM(v) > 3;
 CREATE QUERY hopping AS SELECT MIN(k) AS m FROM HOP(s, ts, 6, 102);
@@ -32,7 +32,7 @@ COVERED = {
     "SELECT COUNT(*) AS n, SUM(v) AS s, MIN(v) AS m FROM s [RANGE 100]": "everything",
     "SELECT AVG(d) AS a, COUNT(d) AS c FROM s [RANGE 60]": "everything",
     "SELECT k, w, SUM(v) AS s, COUNT(*) AS n FROM s [RANGE 80] GROUP BY k, w HAVING COUNT(*) > 1": "by_key",
-    "SELECT w, MAX(d) AS m, AVG(v) AS a, VAR_POP(k) AS p FROM s [RANGE 90] GROUP BY w": "by_key",
+    "SELECT w, MAX(d) AS m, AVG(v) AS a, VAR_POP(k) AS p, VARIANCE(v) AS q FROM s [RANGE 90] GROUP BY w": "by_key",
     "SELECT k, SUM(v) AS s FROM s [RANGE 95] WHERE k IN (1, 3) GROUP BY k": "by_key",
     "SELECT COUNT(*) AS n, VARIANCE(k) AS s FROM s [RANGE 70] WHERE w = 'x' AND k < 5": "by_key",
     "SELECT COUNT(*) AS n FROM s [RANGE 70] WHERE w IS NULL": "by_key",
@@ -62,7 +62,7 @@ def batch(n, rows=300):
     return pa.table({
         "ts": np.sort(rng.integers(10 * n, 10 * n + 10, rows)),
         "k": pa.array([None if x == 6 else int(x) for x in rng.integers(0, 7, rows)], pa.int64()),
-        "v": rng.choice([0.25, 0.1, 0.7, np.nan, 1024.0, -8.0, 3.5], rows),
+        "v": rng.choice([0.25, 0.1, 0.7, np.nan, np.inf, 1024.0, -8.0, 3.5], rows),
         "w": pa.array([None if x == "-" else str(x) for x in rng.choice(list("xyz-"), rows)], pa.string()),
         "d": pa.array(rng.integers(-999, 999, rows)).cast(pa.decimal128(21, 2)).cast(pa.decimal128(9, 2)),
     })  # fmt: skip
@@ -90,18 +90,7 @@ class Live:
     def wanted(self, query, instant):
         query = query.partition(" ORDER BY")[0]
         found = oracle(f"{STREAM} CREATE QUERY q AS {query}", {"s": pa.concat_tables(self.pushed)}, until=instant)["q"]
-        counts = Counter()
-        for row in found.to_pylist():
-            counts[shown(row)] += row["_op"]
-        return +counts
-
-
-def shown(row):
-    return repr(tuple(0.0 if v == 0 else v for n, v in row.items() if n not in ("_ts", "_op")))
-
-
-def bag(table):
-    return Counter(map(shown, table.to_pylist()))
+        return relation(found)
 
 
 def read(table):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
 import duckdb
+import pyarrow as pa
 
 from windrow.testing.tokens import Tokens, closing, is_at
 
@@ -21,11 +22,15 @@ CREATE MACRO __top_k(l, k) AS list_transform(list_slice(list_sort(list_transform
 def variance(values: Sequence[float] | None, sample: bool) -> float | None:
     """The variance, computed exactly and rounded once: equal data give equal answers in any order.
 
-    >>> variance([1.0, 2.0, 3.0], sample=True), variance([1.0], sample=True), variance([1.0], sample=False)
+    Of several values one of which is not finite it is NaN; of one, as DuckDB has it, 0 whatever the value.
+
+    >>> variance([1.0, 2.0, 3.0], sample=True), variance([1.0], sample=True), variance([math.nan], sample=False)
     (1.0, None, 0.0)
     """
     if values is None or len(values) <= sample:
         return None
+    if len(values) == 1:
+        return 0.0
     if not all(math.isfinite(v) for v in values):
         return math.nan
     exact = [Fraction(v) for v in values]
@@ -39,11 +44,16 @@ def deviation(values: Sequence[float] | None, sample: bool) -> float | None:
     return None if squared is None else math.sqrt(squared)
 
 
+def _each(function: Callable[[Sequence[float] | None, bool], float | None], sample: bool) -> Callable[..., pa.Array]:
+    """A function over the groups of a column; in Arrow, for DuckDB takes a NaN that Python returns for a null."""
+    return lambda groups: pa.array([function(v, sample) for v in groups.to_pylist()], pa.float64(), from_pandas=False)
+
+
 VARIANCES = {
-    "__var_samp": lambda v: variance(v, True),
-    "__var_pop": lambda v: variance(v, False),
-    "__stddev_samp": lambda v: deviation(v, True),
-    "__stddev_pop": lambda v: deviation(v, False),
+    "__var_samp": _each(variance, True),
+    "__var_pop": _each(variance, False),
+    "__stddev_samp": _each(deviation, True),
+    "__stddev_pop": _each(deviation, False),
 }
 
 

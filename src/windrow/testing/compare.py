@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+
+from windrow.testing.bags import grouping_key
 
 RELATIVE = 1e-9
 ABSOLUTE = 1e-12
@@ -70,11 +71,11 @@ def _differences(got: list[Row], want: list[Row], has_op: bool) -> tuple[list[Ro
 
 def _minus(rows: list[Row], others: list[Row]) -> list[Row]:
     """Bag difference by exact value."""
-    left = Counter(_key(r) for r in others)
+    left = Counter(grouping_key(r) for r in others)
     found = []
     for row in rows:
-        if left[_key(row)] > 0:
-            left[_key(row)] -= 1
+        if left[grouping_key(row)] > 0:
+            left[grouping_key(row)] -= 1
         else:
             found.append(row)
     return found
@@ -83,7 +84,8 @@ def _minus(rows: list[Row], others: list[Row]) -> list[Row]:
 def _cancel(log: list[Row]) -> None:
     """Drop pairs of -1 and +1 whose rows differ, but only in the last bits of a float."""
     for row in [r for r in log if r[0] < 0]:
-        match = next((r for r in log if r[0] > 0 and _key(r[1:]) != _key(row[1:]) and _near(r[1:], row[1:])), None)
+        own = grouping_key(row[1:])
+        match = next((r for r in log if r[0] > 0 and grouping_key(r[1:]) != own and _near(r[1:], row[1:])), None)
         if match is not None:
             _remove(log, row)
             _remove(log, match)
@@ -91,18 +93,6 @@ def _cancel(log: list[Row]) -> None:
 
 def _remove(rows: list[Row], row: Row) -> None:
     del rows[next(i for i, r in enumerate(rows) if r is row)]
-
-
-def _key(value: Any) -> Hashable:
-    if isinstance(value, pa.MonthDayNano):  # of equal intervals any may stand for the others
-        return "interval", (value.months * 30 + value.days) * 86_400_000_000_000 + value.nanoseconds
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN", None
-    if isinstance(value, list | tuple):
-        return tuple(_key(v) for v in value)
-    if isinstance(value, dict):
-        return tuple((k, _key(v)) for k, v in value.items())
-    return value
 
 
 def _near(a: Any, b: Any) -> bool:
@@ -118,7 +108,7 @@ def _near(a: Any, b: Any) -> bool:
             return False
         x, y = float(a), float(b)
         return (math.isnan(x) and math.isnan(y)) or math.isclose(x, y, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
-    return _key(a) == _key(b)
+    return grouping_key(a) == grouping_key(b)
 
 
 def _explain(t: int, columns: list[str], missing: list[Row], extra: list[Row], got: list[Row], want: list[Row]) -> str:

@@ -62,7 +62,9 @@ def _connect() -> duckdb.DuckDBPyConnection:
     connection.execute("PRAGMA disable_optimizer")  # planning is most of the cost of a small query
     connection.execute(TOP_K)
     for name, function in VARIANCES.items():
-        connection.create_function(name, function, ["DOUBLE[]"], "DOUBLE", null_handling="special")
+        connection.create_function(
+            name, function, ["DOUBLE[]"], "DOUBLE", type="arrow", null_handling="special"
+        )  # fmt: skip
     for name, (summary, returns) in SUMMARIES.items():
         connection.create_function(name, summary, None, returns, type="arrow", null_handling="special")
     connection.execute(FREQUENT)

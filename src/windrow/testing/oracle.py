@@ -36,7 +36,7 @@ from windrow.testing.blocks import BOUNDS, NOW, FromItem, OracleBlock, quote
 from windrow.testing.given import Functions, GivenStream, connected, end_of_clock, load_stream, load_table, rows_of
 from windrow.testing.lifetimes import OracleWindow, lifetimes
 from windrow.testing.rewrite import combine, rewrite_query
-from windrow.testing.script import Script, read_script
+from windrow.testing.script import Script, read_script, sources
 from windrow.testing.summaries import SLICE, slices
 from windrow.testing.tokens import Tokens
 from windrow.testing.window_functions import FUNCTIONS, sessions
@@ -385,17 +385,8 @@ def _up_to(stream: GivenStream, until: int | None) -> GivenStream:
 
 def _streams_read(tokens: Tokens, streams: Mapping[str, GivenStream]) -> list[str]:
     """Names of the streams that stand where a FROM clause names a source."""
-    found: dict[str, None] = {}
-    inside: list[bool] = [False]  # for each open bracket: are we in a FROM clause?
-    for i, token in enumerate(tokens):
-        if token.text in ("(", "["):
-            inside.append(False)
-        elif token.text in (")", "]"):
-            inside.pop()
-        elif token.upper in ("FROM", "WHERE", "GROUP", "HAVING", "SELECT"):
-            inside[-1] = token.upper == "FROM"
-        before = tokens[i - 1].upper if i else ""
-        called = before == "TABLE" or (before == "(" and i > 1 and tokens[i - 2].upper in FUNCTIONS)
-        if (before in ("FROM", "JOIN") or called or (before == "," and inside[-1])) and token.name in streams:
-            found[token.name or ""] = None
-    return list(found)
+    words = [t.upper for t in tokens]
+    called = (i for i in range(2, len(words)) if words[i - 1] == "(" and words[i - 2] in FUNCTIONS)
+    places = {*sources(tokens), *called, *(i for i in range(1, len(words)) if words[i - 1] == "TABLE")}
+    found = (tokens[i].name for i in sorted(places))
+    return list(dict.fromkeys(name for name in found if name is not None and name in streams))

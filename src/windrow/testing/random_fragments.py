@@ -142,7 +142,7 @@ class QueryFragments(Chooser):
             ]
         if not self.extremes:
             calls += [f"AVG({alias}.b)", f"MEDIAN({alias}.b)"]
-        if not (self.exact or self.specials or self.extremes):
+        if not (self.exact or self.extremes):
             kind = self.pick("VARIANCE", "STDDEV", "VAR_POP", "STDDEV_POP", "VAR_SAMP", "STDDEV_SAMP")
             calls += [f"{kind}({alias}.{self.pick('a', 'b', 'x')})"] * 3
         call = by_value(self, alias) if self.chance(4) else self.pick(*calls)

@@ -127,7 +127,7 @@ def in_place(tokens: list[Token], script: Script) -> list[Token]:
     known = {**{n.lower(): t for n, t in script.queries.items()}, **script.views}
     found: list[Token] = []
     for i, token in enumerate(tokens):
-        written = known.get(token.name or "") if i in set(_sources(tokens)) else None
+        written = known.get(token.name or "") if i in set(sources(tokens)) else None
         if written is None:
             found.append(token)
             continue
@@ -138,7 +138,7 @@ def in_place(tokens: list[Token], script: Script) -> list[Token]:
     return found
 
 
-def _sources(tokens: Tokens) -> Iterator[int]:
+def sources(tokens: Tokens) -> Iterator[int]:
     """Where FROM clauses name a source."""
     inside = [False]  # for each open bracket: are we in a FROM clause?
     for i, token in enumerate(tokens):
