@@ -21,7 +21,8 @@ import windrow
 from windrow.catalog import TableDef
 from windrow.catalog.change_columns import ChangeColumns
 from windrow.errors import BindingError, SourceError, UnsupportedError, WindrowError
-from windrow.sources.table_changes import changed
+from windrow.sources.numbered_rows import merged, row_count, whole
+from windrow.sources.table_changes import KeyedTable, changed
 from windrow.testing import assert_same, oracle
 
 STREAM = "CREATE STREAM s (k BIGINT, ts BIGINT) TIMESTAMP BY ts;"
@@ -412,6 +413,57 @@ def test_the_oracle_knows_changes():
         case = (STREAM + declared + query, data, {"t": given_changes})
         assert oracle(*case)["q1"].num_rows
         assert_same(windrow.run(*case, runtime="local")["q1"], oracle(*case)["q1"])
+
+
+@settings(max_examples=60)
+@given(st.lists(st.lists(ROWS, min_size=1, max_size=5), max_size=10))
+def test_runs_of_changes_are_the_table(steps: list[list[tuple[str, int, str, int]]]) -> None:
+    """However runs are merged, they hold what all changes at once make; a change that says nothing new makes none."""
+    schema = pa.schema([("op", pa.string()), *DEFINED.columns.items()])
+    keyed, chain, every = KeyedTable(DEFINED, [EMPTY]), [EMPTY], EMPTY
+    for step in steps:
+        made = pa.table(dict(zip(schema.names, map(list, zip(*step, strict=True)), strict=True)), schema=schema)
+        before, change = every, keyed.change(made)
+        every = changed(DEFINED, every, made)
+        order = [("a", "ascending"), ("b", "ascending")]
+        if change is None:
+            assert every.sort_by(order).equals(before.sort_by(order))
+        else:
+            change.keep()
+            chain.append(change.run)
+            assert row_count(chain) == row_count(keyed.parts) == every.num_rows
+        for runs in (chain, keyed.parts, [*chain[:2], *([merged(chain[2:])] if chain[2:] else [])]):
+            assert whole(runs).sort_by(order).equals(every.sort_by(order))
+    assert len(keyed.parts) <= 8
+
+
+def test_a_change_costs_what_it_changes(tmp_path):
+    """Ticks write the rows that change, not the table; after a restart all are there."""
+    home, many = tmp_path / "home", 20_000
+
+    with windrow.Engine(runtime="local", home=str(home)) as engine:
+        engine.execute(STREAM + table() + JOINED)
+        engine.start()
+        engine.push("t", {"op": ["c"] * many, "id": range(many), "name": ["a"] * many})
+        engine.push("s", {"k": [1], "ts": [1]})
+        for i in range(2, 30):
+            engine.push("t", changes(("u", i, f"b{i}"), ("d", many - i, None)))
+            engine.push("s", {"k": [i, 5], "ts": [i, i]})
+        written = {f: f.stat().st_size for f in (home / "runs" / "tables").rglob("*.arrow")}
+        assert sum(written.values()) < 1.5 * max(written.values())
+        last = sorted(f for f in home.glob("runs/[0-9]*/**/*.arrow"))
+        assert min(f.stat().st_size for f in last) < max(written.values()) / 10
+        (name,) = engine.runtime.ticker.tables.keys()
+        assert len(engine.runtime.ticker.tables[name][-1].refs) < 12
+        want = held(engine)
+        assert len(want) == many - 28 and (5, "b5") in want
+    with windrow.Engine(runtime="local", home=str(home)) as engine:
+        assert held(engine) == want
+        engine.start()
+        engine.push("t", changes(("u", 5, "again")))
+        engine.push("s", {"k": [5, many - 3, 7], "ts": [40, 40, 40]})
+        engine.advance(40)
+        assert answered(engine)[-2:] == [(40, 1, 40, 5, "again"), (40, 1, 40, 7, "b7")]
 
 
 KILLED = """

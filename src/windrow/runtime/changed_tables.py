@@ -7,7 +7,7 @@ still when they cannot be read, the same quarantine. But they have no time, hold
 by tasks, because a table is everywhere. A tick that fails leaves the offset where it was; the changes are then applied
 again, which changes nothing (`sources/table_changes.py`).
 
-Cost: a version of the whole table, once for every tick before which changes have come.
+Cost: that of the changes; a version of the table is one more run behind those of the version before it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from windrow.runtime.declarations import Declarations
 from windrow.runtime.quarantine import Aside
 from windrow.runtime.streams import Stream
 from windrow.sources.protocol import Available
-from windrow.sources.table_changes import changed
 
 
 @dataclass
@@ -58,15 +57,9 @@ def _apply(declared: Declarations, stream: Stream, available: Available, taken: 
     aside = Aside(definition.name) if definition.quarantine else None
     batches = [b for piece in available.pieces for b in piece.read(definition, None, aside)]
     changes = pa.Table.from_batches(batches, pa.schema(list(definition.columns.items())))
-    table = changed(live.definition, live.reading.table, changes, aside)
-    before = live.reading
-    live.hold(table)
-    try:
-        if not declared.set_table(stream.key, table):
-            live.reading = before  # the same content is the same version
-    except BaseException:
-        live.reading = before
-        raise
+    change = live.keyed().change(changes, aside)
+    if change is not None:  # the same content is the same version
+        declared.change_table(stream.key, change)
     taken.read.append((stream, available))
     taken.rows[stream.key] = changes.num_rows
     if aside is not None and aside.rows:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -26,6 +27,7 @@ from windrow.runtime.change import Change
 from windrow.runtime.declared import DeclaredQueries, put_back, swapped
 from windrow.runtime.streams import Stream
 from windrow.runtime.tables import LiveTable, fixed, open_table
+from windrow.sources.table_changes import TableChange
 from windrow.store.failpoints import reach
 
 
@@ -124,7 +126,7 @@ class Declarations(DeclaredQueries):
                 self._add_stream(self.streams[key], undo)
             for table in restored.tables.values():
                 key = table.name.lower()
-                last = self.ticker.store.runs.read(self.ticker.tables[key][-1].ref).table
+                last = self.ticker.table(self.ticker.tables[key][-1])
                 if table.changes is not None:
                     self.streams[key] = self._opened(table.change_stream, None, undo, manifest.declared.get(key))
                 whole = table.options and table.changes is None
@@ -158,10 +160,25 @@ class Declarations(DeclaredQueries):
             return False
         with ExitStack() as undo:
             undo.callback(put_back, self.ticker.tables, key, before)
-            for group in [g for g in self.groups.live.values() if (g.definition.table or "").lower() == key]:
-                self._make_groups([self._coming(group.definition, self._catalog, self.tables)], undo)
+            self._follow_table(key, undo)
             undo.pop_all()
         return True
+
+    def change_table(self, key: str, change: TableChange) -> None:
+        """Let queries see what changes make of a table from the next tick on; instances follow its rows."""
+        before, live = self.ticker.tables[key], self.tables[key]
+        self.ticker.change_table(key, change.run)
+        with ExitStack() as undo:
+            undo.callback(put_back, self.ticker.tables, key, before)
+            undo.callback(setattr, live, "reading", live.reading)
+            live.reading = replace(live.reading, parts=(*live.keyed().parts, change.run))
+            self._follow_table(key, undo)
+            live.change(change)
+            undo.pop_all()
+
+    def _follow_table(self, key: str, undo: ExitStack) -> None:
+        for group in [g for g in self.groups.live.values() if (g.definition.table or "").lower() == key]:
+            self._make_groups([self._coming(group.definition, self._catalog, self.tables)], undo)
 
     # ticks
 

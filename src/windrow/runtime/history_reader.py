@@ -23,6 +23,7 @@ from windrow.operators.state.zones import Code, zones_of
 from windrow.plan.expr import Expr
 from windrow.plan.nodes import Filter, Node, Scan, TableScan, Window, WindowKind, walk
 from windrow.runtime import pruning
+from windrow.runtime.table_versions import table_columns
 from windrow.sharing.conditions import Condition
 
 
@@ -122,8 +123,7 @@ def size_of(run: Run) -> int:
 
 def table_rows(node: TableScan, table: pa.Table) -> Elements:
     """The rows of a table: they have always been there."""
-    columns = {internal: one(table.column(column)) for internal, column, _ in node.columns}
-    return Elements.positive(np.full(table.num_rows, BEGINNING), INF, columns)
+    return Elements.positive(np.full(table.num_rows, BEGINNING), INF, table_columns(node, table))
 
 
 def rows_of(run: Run, wish: ScanWish, frontier: int, figures: HistoryFigures) -> Elements:

@@ -11,13 +11,11 @@ import pyarrow as pa
 
 from windrow.operators.elements import BEGINNING
 from windrow.operators.state.run import Run
-from windrow.runtime.table_versions import TableVersion, Versions, updated
+from windrow.runtime.table_versions import TABLES, Chain, TableVersion, Versions, shortened, updated
+from windrow.sources.numbered_rows import merged, whole
 from windrow.store.manifest import Manifest
-from windrow.store.runs import RunStore
+from windrow.store.runs import RunRef, RunStore
 from windrow.store.store import StateStore
-
-TABLES = "tables"
-"""The stage under which a manifest names the versions of each table."""
 
 
 class NewestManifest:
@@ -28,11 +26,7 @@ class NewestManifest:
         self.manifest = store.latest() or Manifest(version=-1, tick=0, partitions=partitions)
         if isinstance(store.runs, RunStore):
             store.runs = store.runs.trusting(self.manifest.tick + 1)
-        self.tables: dict[str, Versions] = {
-            table: tuple(map(TableVersion, refs, self.manifest.tables.get(table, (BEGINNING,))))
-            for (stage, _, _, table), refs in self.manifest.runs.items()
-            if stage == TABLES
-        }
+        self.tables: dict[str, Versions] = _tables(self.manifest)
 
     @property
     def frontier(self) -> int:
@@ -70,8 +64,43 @@ class NewestManifest:
         """Let rows meet this version of a table from the first instant that none has reached yet; the same content is
         the same version."""
         known = self.tables.get(name, ())
-        if known and self.store.runs.read(known[-1].ref).table.equals(table):
+        if known and self.table(known[-1]).equals(table):
             return False
-        (ref,) = self.store.runs.write((TABLES, name), self.manifest.tick + 1, [Run(table)])
-        self.tables[name] = updated(known, ref, max(self.frontier, *self.manifest.marks.values(), BEGINNING))
+        self.tables[name] = updated(known, (self._written(name, table),), self._reached)
         return True
+
+    def change_table(self, name: str, run: pa.Table) -> None:
+        """Let rows meet what a run of changes makes of a table, from the first instant that none has reached yet."""
+        known = shortened(self.tables[name], lambda runs: self._written(name, merged(self._read(runs))))
+        refs = (*known[-1].refs, self._written(name, run))
+        self.tables[name] = updated(known, refs, self._reached)
+
+    def table(self, version: TableVersion) -> pa.Table:
+        """What a version of a table holds."""
+        return whole(self._read(version.refs))
+
+    @property
+    def _reached(self) -> int:
+        return max(self.frontier, *self.manifest.marks.values(), BEGINNING)
+
+    def _read(self, refs: Chain) -> list[pa.Table]:
+        return [self.store.runs.read(ref).table for ref in refs]
+
+    def _written(self, name: str, table: pa.Table) -> RunRef:
+        (ref,) = self.store.runs.write((TABLES, name), self.manifest.tick + 1, [Run(table)])
+        return ref
+
+
+def _tables(manifest: Manifest) -> dict[str, Versions]:
+    """The versions of tables that a manifest names: a slot each; in older homes all in one, a run each."""
+    chains: dict[str, dict[int, Chain]] = {}
+    for (stage, number, _, table), refs in manifest.runs.items():
+        if stage == TABLES:
+            chains.setdefault(table, {})[number] = refs
+    found = {}
+    for table, slots in chains.items():
+        instants = manifest.tables.get(table, (BEGINNING,))
+        each = [slots[n] for n in sorted(slots)]
+        each = [(ref,) for ref in each[0]] if len(each) < len(instants) else each
+        found[table] = tuple(map(TableVersion, each, instants))
+    return found

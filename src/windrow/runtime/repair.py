@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from windrow.errors import StateError
 from windrow.operators.state.run import Run
-from windrow.runtime.newest_manifest import TABLES
+from windrow.runtime.table_versions import TABLES
 from windrow.runtime.saved_catalog import columns_of_text, in_force
 from windrow.sources.checkpoint import checkpoint_id
 from windrow.store.home_files import read_versions, read_witness
@@ -181,10 +181,13 @@ def repair(home: str, found: Examination) -> Manifest:
         base, over = found.base, _owners(found.base, found.damaged)
         anew = {name for owner in over for name in (owner, *_members(store, base, owner))}
         runs = {k: refs for k, refs in base.runs.items() if k[2] not in over or k[0] == TABLES}
-        tick = found.tick + 1
+        tick, gone = found.tick + 1, set[str]()
         for key, refs in list(runs.items()):
-            if any(r.uid in found.damaged for r in refs):
-                runs[key] = store.runs.write((TABLES, key[3]), tick, [Run(_empty(store, base, key[3]))])
+            if any(r.uid in found.damaged for r in refs) and key in runs:  # a table, and so all of its versions
+                runs = {k: refs for k, refs in runs.items() if k[0] != TABLES or k[3] != key[3]}
+                gone.add(key[3])
+                empty = Run(_empty(store, base, key[3]))
+                runs[TABLES, 0, "", key[3]] = store.runs.write((TABLES, key[3]), tick, [empty])
         outputs = {k: refs for k, refs in base.outputs.items() if not any(r.uid in found.damaged for r in refs)}
         made = replace(
             base,
@@ -192,7 +195,7 @@ def repair(home: str, found: Examination) -> Manifest:
             tick=tick,
             runs=runs,
             outputs=outputs,
-            tables={t: at for t, at in base.tables.items() if len(runs[TABLES, 0, "", t]) == len(at)},
+            tables={t: at for t, at in base.tables.items() if t not in gone},
             offsets={s: o for s, o in base.offsets.items() if s not in found.offsets},
             clocks={q: t for q, t in base.clocks.items() if q not in anew and q.rpartition("@")[0] not in over},
             firsts={q: t for q, t in base.firsts.items() if q not in anew and q.rpartition("@")[0] not in over},

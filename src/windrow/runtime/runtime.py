@@ -27,7 +27,7 @@ from windrow.runtime.inspection import Inspection
 from windrow.runtime.streams import PushSource, Stream
 from windrow.sharing.registry import Registry
 from windrow.sources.intake import times
-from windrow.sources.table_changes import changed
+from windrow.sources.table_changes import check_changes
 from windrow.sources.tabular import to_table
 from windrow.store.background import spawn
 
@@ -157,7 +157,7 @@ class Runtime(Inspection):
         table = to_table(rows, f'{"stream" if told is None else "table"} "{stream}"', schema=columns)
         if not found.definition.quarantine:  # what is malformed is refused before it is anybody's
             if told is not None:
-                changed(told.definition, told.reading.table.slice(0, 0), table)
+                check_changes(told.definition, table)
             elif table.column(found.definition.time).null_count:
                 times(found.definition, table)
         assert isinstance(found.source, PushSource)

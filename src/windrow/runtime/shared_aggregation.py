@@ -138,11 +138,12 @@ def _source_rows(
 ) -> SourceRows:
     """The rows of a source, joined with its tables as they are at an instant, made once for all its families."""
     labels = sorted({t.partition("#")[0] for t in source.tables})
-    refs = {t: in_force(program.tables[t], instant).ref for t in labels}
-    versions = tuple(ref.uid for ref in refs.values())
+    refs = {t: in_force(program.tables[t], instant).refs for t in labels}
+    versions = tuple(chain[-1].uid for chain in refs.values())
     known = _rows.get((program.store.uri, source))
     if known is None or known[0] != versions:
-        known = (versions, SourceRows(source, {t: program.store.read(ref).table for t, ref in refs.items()}))
+        tables = {t: [program.store.read(ref).table for ref in chain] for t, chain in refs.items()}
+        known = (versions, SourceRows(source, tables))
         _rows[program.store.uri, source] = known
         while len(_rows) > MOST_REDUCERS:
             _rows.popitem(last=False)

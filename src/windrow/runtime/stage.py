@@ -15,8 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from windrow.errors import StateError, as_failure
-from windrow.operators.changes import cancel
-from windrow.operators.elements import BEGINNING, INF, Elements, concat, one
+from windrow.operators.elements import BEGINNING, INF, Elements, concat
 from windrow.plan.nodes import TableScan
 from windrow.plan.steps import in_parts
 from windrow.runtime.exchange import route, share
@@ -43,9 +42,8 @@ from windrow.runtime.program import Program, frontier
 from windrow.runtime.rebalance import move
 from windrow.runtime.shared_aggregation import FamilyState, recalled
 from windrow.runtime.shared_joins import JoinAnswers, JoinState, recalled_answers, recalled_join
-from windrow.runtime.table_versions import coming, cuts, in_force
+from windrow.runtime.table_versions import cuts, in_force, table_changes
 from windrow.runtime.task_state import QueryState, TaskMemory, TaskState, restored, table_versions, written
-from windrow.store.runs import RunRef
 
 PHASES = ("receive", "recall", "advance", "write")
 
@@ -287,8 +285,10 @@ class Stage:
                 if parts is not None:
                     break
             elif isinstance(step.node, TableScan):
-                values[i] = self._table(step.node, held, low, high)
-        held.tables = {t: in_force(self.program.tables[t], high).ref for t in held.query.tables}
+                table = step.node.table.lower()
+                span = (self.program.tables[table], held.tables.get(table), low, high)
+                values[i] = table_changes(self.program.store, step.node, *span)
+        held.tables = {t: in_force(self.program.tables[t], high).refs for t in held.query.tables}
         self._leave(name, held, values)
 
     def _input(
@@ -313,24 +313,6 @@ class Stage:
             return Elements.empty(held.flow.steps[source].schema)
         part = placement.shares.get((step, port))
         return found if part is None else share(found, part, self.program.partitions, self.partition)
-
-    def _table(self, node: TableScan, held: QueryState, low: int, high: int) -> Elements:
-        """A table's rows at first; later, what other versions change, each from its instant on."""
-        name = node.table.lower()
-        versions, seen = self.program.tables[name], held.tables.get(name)
-        parts = [Elements.empty(node.schema)]
-        if seen is None:
-            seen = in_force(versions, low + 1).ref
-            parts = [self._rows(node, seen, BEGINNING)]  # always there: history given to a new query meets them
-        for now in coming(versions, seen, low, high):
-            parts += [cancel(concat([self._rows(node, seen, now.at).negated(), self._rows(node, now.ref, now.at)]))]
-            seen = now.ref
-        return parts[0] if len(parts) == 1 else concat(parts)
-
-    def _rows(self, node: TableScan, version: RunRef, at: int) -> Elements:
-        table = self.program.store.read(version).table
-        columns = {internal: one(table.column(c)) for internal, c, _ in node.columns}
-        return Elements.positive(np.full(table.num_rows, at), INF, columns)
 
     def _take(self, name: str, number: int, held: QueryState, high: int) -> Elements:
         """What an exchange delivers up to an instant; the rest waits."""

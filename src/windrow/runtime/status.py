@@ -202,7 +202,7 @@ def _instances(group: TemplateGroup, failures: Mapping[str, Any]) -> dict[str, A
 def _table(table: LiveTable) -> dict[str, Any]:
     reading = table.reading
     return {
-        "rows": reading.table.num_rows,
+        "rows": reading.rows,
         "version_us": reading.version_us,
         "failing_since_us": reading.failing_since_us,
         "error": reading.error,

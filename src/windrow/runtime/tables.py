@@ -21,6 +21,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import pyarrow as pa
@@ -30,6 +31,8 @@ from windrow.errors import SourceError, WindrowError
 from windrow.sinks.pg import Listener, Postgres
 from windrow.sources.casting import conform
 from windrow.sources.files import read_path
+from windrow.sources.numbered_rows import row_count, whole
+from windrow.sources.table_changes import KeyedTable, TableChange
 
 FIRST_RETRY, LAST_RETRY = 1.0, 60.0
 
@@ -51,13 +54,24 @@ class TableSource(Protocol):
 
 @dataclass(frozen=True)
 class Reading:
-    """What a table holds, when this content was first seen, and since when reading it again fails."""
+    """What a table holds, in runs (`sources/numbered_rows`), when this content was first seen, and since when reading
+    it again fails."""
 
-    table: pa.Table
+    parts: tuple[pa.Table, ...]
     version_us: int
     read_us: int
     failing_since_us: int | None = None
     error: str | None = None
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All rows."""
+        return whole(self.parts)
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return row_count(self.parts)
 
 
 class LiveTable:
@@ -79,13 +93,15 @@ class LiveTable:
         self._source = source
         self._clock = clock
         self._failures = 0
+        self._refused: pa.Table | None = None
+        self._keyed: KeyedTable | None = None
         if last is None:
             found = self._read()  # without rows it still has columns
             empty = pa.schema(list(definition.columns.items())).empty_table()
-            self.reading = Reading(empty if found is None else found, self._now(), self._now())
+            self.reading = Reading((empty if found is None else found,), self._now(), self._now())
             self._schedule()
         else:
-            self.reading = Reading(last, self._now(), self._now())
+            self.reading = Reading((last,), self._now(), self._now())
             self.refresh()
 
     def current(self) -> Reading:
@@ -109,13 +125,32 @@ class LiveTable:
         self._failures = 0
         same = table is None or table.equals(self.reading.table)
         kept = self.reading.version_us if same else self._now()
-        self.reading = Reading(self.reading.table if same else table, kept, self._now())
+        self.reading = Reading(self.reading.parts if same else (table,), kept, self._now())
         self._schedule()
         return self.reading
 
-    def hold(self, table: pa.Table) -> None:
-        """Let the table hold something else, from now on."""
-        self.reading = Reading(table, self._now(), self._now())
+    def refuse(self, before: Reading, error: WindrowError) -> None:
+        """Let the reading before stay in force, since queries do not accept this one."""
+        self._refused = self.reading.table
+        self._failed(before, error)
+
+    def _failed(self, before: Reading, error: WindrowError) -> Reading:
+        self._failures += 1
+        since = before.failing_since_us or self._now()
+        self.reading = replace(before, failing_since_us=since, error=error.primary)
+        self._due = self._clock() + min(LAST_RETRY, FIRST_RETRY * 2 ** (self._failures - 1))
+        return self.reading
+
+    def keyed(self) -> KeyedTable:
+        """The rows by their keys, of a table that is told by its changes."""
+        if self._keyed is None:
+            self._keyed = KeyedTable(self.definition, self.reading.parts)
+        return self._keyed
+
+    def change(self, change: TableChange) -> None:
+        """Let the table be what a change makes of it, from now on."""
+        change.keep()
+        self.reading = Reading(change.table.parts, self._now(), self._now())
 
     def _read(self) -> pa.Table | None:
         try:

@@ -33,6 +33,7 @@ from windrow.runtime.join_choices import follow
 from windrow.runtime.program import Program, ProgramLayout, QueryProgram
 from windrow.runtime.shared_aggregation import FamilyState
 from windrow.runtime.shared_joins import JoinAnswers, JoinState
+from windrow.runtime.table_versions import Chain
 from windrow.store.manifest import SlotKey
 from windrow.store.runs import RunRef, cache
 
@@ -49,7 +50,7 @@ class QueryState:
     query: QueryProgram
     flow: Dataflow
     started: bool = False
-    tables: dict[str, RunRef] = field(default_factory=dict)  # the version of each table that the operators have seen
+    tables: dict[str, Chain] = field(default_factory=dict)  # the version of each table that the operators have seen
     waiting: dict[int, Elements] = field(default_factory=dict)  # by exchange: rows beyond the frontier
     saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
@@ -100,7 +101,7 @@ class QueryState:
         return self.started or bool(self.waiting)
 
     @property
-    def table_refs(self) -> Mapping[str, RunRef]:
+    def table_refs(self) -> Mapping[str, Chain]:
         """The versions of tables that the operators have seen."""
         return self.tables
 
@@ -128,7 +129,7 @@ def restored(program: Program, name: str, query: QueryProgram, stage: int, parti
     for slot, refs in slots.items():
         owner, _, inner = slot.partition("/")
         if owner == TABLE:
-            held.tables[inner] = refs[0]
+            held.tables[inner] = refs
             continue
         runs = tuple(program.store.read(r) for r in refs)
         grouped.setdefault(owner, {})[inner] = held.saved[slot] = runs
@@ -190,7 +191,7 @@ def written(
             held.adopt(mapped)
         if held.kept:
             refs[name] = {s: tuple(known[r.uid] for r in runs) for s, runs in slots[name].items()}
-            refs[name] |= {f"{TABLE}/{t}": (ref,) for t, ref in held.table_refs.items()}
+            refs[name] |= {f"{TABLE}/{t}": seen for t, seen in held.table_refs.items()}
     if sum(run.nbytes for run in fresh) >= LARGE:
         del fresh, slots
         give_back()
@@ -200,7 +201,7 @@ def written(
 def table_versions(queries: Mapping[str, TaskState]) -> dict[str, dict[str, tuple[RunRef, ...]]]:
     """What state that stays with its task needs of the store: the versions of tables that it has seen."""
     return {
-        name: {f"{TABLE}/{t}": (ref,) for t, ref in held.table_refs.items()}
+        name: {f"{TABLE}/{t}": seen for t, seen in held.table_refs.items()}
         for name, held in queries.items()
         if held.table_refs
     }

@@ -39,10 +39,9 @@ from windrow.runtime.messages import (
     TaskReport,
     WrittenAnswer,
 )
-from windrow.runtime.newest_manifest import TABLES
 from windrow.runtime.program import Program, QueryProgram
 from windrow.runtime.registered import RegisteredQueries
-from windrow.runtime.table_versions import Versions, needed
+from windrow.runtime.table_versions import TABLES, instants, needed, table_slots
 from windrow.sharing.plans.answers import parted
 from windrow.sharing.query_group import Batch, Shown, gathered, tables
 from windrow.sources.protocol import Available
@@ -160,7 +159,7 @@ class Ticker(RegisteredQueries):
         prepared |= {"outputs": kept, "sinks": sinks or {}, "offsets": read, "budget": budget or {}}
         self.put(replace(self.manifest, **prepared))
         self._generations, self._next = generations, None
-        self.tables = self._needed(tick.frontier)
+        self.tables = needed(self.tables, tick.frontier)
         clocks, firsts = self.manifest.clocks, self.manifest.firsts
         self._clockless = {q for q in self._clockless if q not in clocks and q not in firsts}
         self.starts = {q: s for q, s in self.starts.items() if q not in clocks}
@@ -176,15 +175,11 @@ class Ticker(RegisteredQueries):
         self, version: int, declared: Mapping[str, str], changes: tuple[Mapping[str, Any], ...] = ()
     ) -> None:
         """Put a catalog in force (a version, and changes to it), without what was dropped, the tables as they are."""
-        runs = {k: refs for k, refs in self.manifest.runs.items() if k[0] != TABLES} | _table_slots(self.tables)
+        runs = {k: refs for k, refs in self.manifest.runs.items() if k[0] != TABLES} | table_slots(self.tables)
         self.put(replace(
             self.manifest, version=self.manifest.version + 1, catalog=version, changes=changes, runs=runs,
-            declared=declared, tables=_instants(self.tables),
+            declared=declared, tables=instants(self.tables),
         ))  # fmt: skip
-
-    def _needed(self, frontier: int) -> dict[str, Versions]:
-        """The versions of tables that rows behind a frontier can still meet."""
-        return {name: needed(versions, frontier) for name, versions in self.tables.items()}
 
     def unread(self, stream: str, available: Available, ahead: Mapping[str, int]) -> StreamMark | None:
         """What a stream that nobody reads has brought, if its source knows without reading and none of it is late."""
@@ -233,6 +228,7 @@ class Ticker(RegisteredQueries):
         for name in tick.failed.keys() & self.plans.plans.keys():
             error = tick.failed.pop(name)
             tick.failed |= {m.key: error for m in self.plans.plans[name].members.values()}
+        tick.frontier = max([tick.frontier, *(r.clocks.frontier for r in reports[:1])])
         for name, found in answers.items():
             self._take_answer(tick, name, [part for _, part in sorted(found, key=lambda p: p[0])])
         tick.shared = [batch for _, batch in sorted(shared, key=lambda s: s[0])]
@@ -297,13 +293,12 @@ class Ticker(RegisteredQueries):
         if self.deadlines is None or not reports:
             return
         clocks = reports[0].clocks
-        frontier = max(tick.frontier, clocks.frontier)
         if program.deadlines is None:
-            self.deadlines.free(frontier)
+            self.deadlines.free(tick.frontier)
             return
-        found = evaluated(program.deadlines, frontier, ChainMap({**clocks.starts}, dict(program.starts)))
+        found = evaluated(program.deadlines, tick.frontier, ChainMap({**clocks.starts}, dict(program.starts)))
         longest = longest_by_stage((r.stage, r.spent) for r in reports)
-        self.deadlines.ran(found, longest, frontier, program.deadlines.previous)
+        self.deadlines.ran(found, longest, tick.frontier, program.deadlines.previous)
         seconds = [(r.stage, sum(s.seconds for s in r.spent.values())) for r in reports]
         tick.spent = sum(max(s for at, s in seconds if at == stage) for stage in {at for at, _ in seconds})
 
@@ -330,9 +325,8 @@ class Ticker(RegisteredQueries):
         tick.kernels = sum(longest.values())
         clocks = reports[0].clocks
         self._count_rows(tick, clocks.marks, reports[0].firsts)
-        tick.frontier = max(tick.frontier, clocks.frontier)
-        tables = self._needed(tick.frontier)
-        runs |= _table_slots(tables)
+        tables = needed(self.tables, tick.frontier)
+        runs |= table_slots(tables)
         self.choices.take((r.partition, r.measured) for r in reports)
         self.heavy.take(tick.number, (r.counted for r in reports))
         prepared = {
@@ -342,7 +336,7 @@ class Ticker(RegisteredQueries):
             **self._clocks(tick, clocks.starts),
             "marks": {s: m for s, m in {**self.manifest.marks, **clocks.marks}.items() if s in self.streams},
             "runs": runs,
-            "tables": _instants(tables),
+            "tables": instants(tables),
             "deadlines": {} if self.deadlines is None else self.deadlines.saved(),
             "plans": self.plans.saved(),
             **self.chosen(),
@@ -388,15 +382,6 @@ class Ticker(RegisteredQueries):
             if rows and stream in marks:
                 seen, begin = self._seen.get(stream, (0, firsts.get(stream, marks[stream])))
                 self._seen[stream] = (seen + rows, begin)
-
-
-def _table_slots(tables: Mapping[str, Versions]) -> dict[SlotKey, tuple[RunRef, ...]]:
-    return {(TABLES, 0, "", name): tuple(v.ref for v in versions) for name, versions in tables.items()}
-
-
-def _instants(tables: Mapping[str, Versions]) -> dict[str, tuple[int, ...]]:
-    """From when the versions of tables are in force."""
-    return {name: tuple(v.at for v in versions) for name, versions in tables.items()}
 
 
 class _ShownBy(Mapping[str, Shown]):

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
 from windrow.operators.elements import INF, Elements, one
+from windrow.operators.state.run import ints
 from windrow.runtime.messages import (
     Answer,
     Envelope,
@@ -216,7 +217,7 @@ def decode_elements(body: bytes | pa.Buffer) -> Elements:
     table = decode_table(body)
     names = table.column_names[len(_Lifetimes) :]
     columns = {n: one(table.column(i)) for i, n in enumerate(names, len(_Lifetimes))}
-    ts, exp, sign = (_ints(table, i) for i in range(len(_Lifetimes)))
+    ts, exp, sign = (ints(table, i) for i in range(len(_Lifetimes)))
     return Elements(ts, exp, sign, columns)
 
 
@@ -238,12 +239,8 @@ def _decode_batch(body: pa.Buffer) -> Batch:
     about = table.schema.metadata
     counts = np.frombuffer(about[b"counts"], np.int64)
     columns = {n: one(table.column(i)) for i, n in enumerate(table.column_names) if i}
-    rows = Elements.positive(_ints(table, 0), INF, columns)
+    rows = Elements.positive(ints(table, 0), INF, columns)
     if b"block" in about:  # the driver knows the rows of values
         names = InstanceNames(about[b"block"].decode(), "", pa.table({}))
         return Batch(names, counts, rows, np.frombuffer(about[b"members"], np.int64))
     return Batch(json.loads(about[b"queries"]), counts, rows)
-
-
-def _ints(table: pa.Table, column: int) -> np.ndarray:
-    return one(table.column(column)).to_numpy(zero_copy_only=False)

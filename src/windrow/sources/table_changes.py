@@ -9,13 +9,15 @@ So a change that comes twice changes nothing the second time: a row that is ther
 gone. Law: applying changes in two parts, or the second part twice, gives what applying them all at once gives. A change
 whose operation is not known, or that has no key, is malformed: it is reported, or else nothing is applied.
 
-Cost: a look-up for each row of the table, and a numbering of the keys of the changes and of the rows that they meet.
+Cost: that of the changes. Keys are looked up in a directory (`operators/keytable`), and what a change takes away and
+puts is a run behind those that are there (`numbered_rows`), merged with others of like size.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +28,10 @@ from windrow.catalog import TableDef
 from windrow.catalog.change_columns import Path
 from windrow.errors import SourceError
 from windrow.operators.elements import one
-from windrow.operators.keys import comparable, factorize
+from windrow.operators.keys import same_rows
+from windrow.operators.keytable import KeyTable
+from windrow.operators.state.run import ints
+from windrow.sources.numbered_rows import NUMBER, SIGN, Int64s, merged, numbered, signed, to_merge, whole
 from windrow.sources.protocol import MalformedRow, Report
 
 PUT, TAKE, EMPTY, UNKNOWN = range(4)
@@ -42,29 +47,117 @@ _WORDS = pa.array(list(OPERATIONS))
 _KINDS = np.array([*OPERATIONS.values(), UNKNOWN])
 
 
+class KeyedTable:
+    """The rows of a table by key, as runs of numbered rows; `parts`: those that it holds, the oldest first."""
+
+    def __init__(self, definition: TableDef, parts: Sequence[pa.Table]) -> None:
+        self._definition = definition
+        self._keys = KeyTable({k: definition.columns[k] for k in definition.keys})
+        self._number = np.zeros(0, np.int64)  # by slot of the key: of the row that has it, or -1
+        rows = numbered(parts[0]) if len(parts) == 1 else merged(parts)
+        self.parts: tuple[pa.Table, ...] = (rows,)
+        numbers = ints(rows, NUMBER)
+        self._next = int(numbers.max(initial=-1)) + 1
+        self._number = np.full(rows.num_rows, -1, np.int64)
+        self._number[self._slots(rows)] = numbers
+
+    def change(self, changes: pa.Table, report: Report | None = None) -> TableChange | None:
+        """What changes make of the table, which stays as it is until that is kept; None: it is the same after them.
+
+        A malformed change is reported, or raised.
+        """
+        steps = _Steps(self._definition, changes, report)
+        slots = self._slots(steps.images)
+        touched, backwards = np.unique(slots[::-1], return_index=True)
+        last = len(slots) - 1 - backwards  # of every key the last step
+        put = ~steps.taken[last]
+        if steps.emptied:
+            gone = self._number[self._number >= 0]
+        else:
+            gone = self._number[touched][self._number[touched] >= 0]
+        old = self._rows(gone)
+        order = np.argsort(last[put])
+        come, slots = steps.images.take(pa.array(last[put][order])), touched[put][order]
+        kept = self._unchanged(old, gone, come, slots)
+        if kept.any():
+            stays = self._number[slots[kept]]
+            old, gone = old.filter(pa.array(~np.isin(gone, stays))), gone[~np.isin(gone, stays)]
+            come, slots = come.filter(pa.array(~kept)), slots[~kept]
+        if not len(gone) and not come.num_rows:
+            return None
+        numbers = np.arange(self._next, self._next + come.num_rows)
+        run = pa.concat_tables([signed(old, gone, -1), signed(come, numbers, 1)]).combine_chunks()
+        return TableChange(self, run, gone, slots, numbers)
+
+    def keep(self, run: pa.Table, gone: Int64s, slots: Int64s, numbers: Int64s) -> None:
+        """Hold what a change has made."""
+        if len(gone):
+            ended = self._slots(run.slice(0, len(gone)))
+            self._number[ended] = -1
+        self._number[slots] = numbers
+        self._next += len(numbers)
+        parts = [*self.parts, run]
+        count = to_merge([p.num_rows for p in parts])
+        self.parts = (*parts[:-count], merged(parts[-count:])) if count > 1 else tuple(parts)
+
+    def _slots(self, rows: pa.Table) -> Int64s:
+        """The slots of the keys of some rows; new ones have no row yet."""
+        slots = self._keys.slots({k: one(rows.column(k)) for k in self._definition.keys}, rows.num_rows)
+        if len(self._keys) > len(self._number):
+            more = np.full(max(len(self._keys), 2 * len(self._number)) - len(self._number), -1, np.int64)
+            self._number = np.concatenate((self._number, more))
+        return slots
+
+    def _rows(self, numbers: Int64s) -> pa.Table:
+        """The rows that have these numbers, in their order."""
+        found, where = [], []
+        for part in self.parts:
+            here = np.flatnonzero(ints(part, SIGN) > 0)
+            there = ints(part, NUMBER)[here]  # ascending: a row that comes later has a greater number
+            at = np.minimum(np.searchsorted(there, numbers), max(len(there) - 1, 0))
+            mine = np.flatnonzero(there[at] == numbers) if len(there) else np.zeros(0, np.int64)
+            found.append(part.select(list(self._definition.columns)).take(pa.array(here[at[mine]])))
+            where.append(mine)
+        return pa.concat_tables(found).take(pa.array(np.argsort(np.concatenate(where))))
+
+    def _unchanged(self, old: pa.Table, gone: Int64s, come: pa.Table, slots: Int64s) -> NDArray[np.bool_]:
+        """Which rows that come are what is there already."""
+        same = np.zeros(come.num_rows, np.bool_)
+        at = np.flatnonzero(self._number[slots] >= 0)
+        order = np.argsort(gone)
+        place = order[np.searchsorted(gone, self._number[slots[at]], sorter=order)]
+        before, after = old.take(pa.array(place)), come.take(pa.array(at))
+        columns = list(self._definition.columns)
+        same[at] = same_rows([one(before.column(c)) for c in columns], [one(after.column(c)) for c in columns], len(at))
+        return same
+
+
+@dataclass(frozen=True, eq=False)
+class TableChange:
+    """What changes make of a table: the rows that go and those that come, as a run behind its own."""
+
+    table: KeyedTable
+    run: pa.Table
+    gone: Int64s
+    slots: Int64s  # of the keys of rows that come
+    numbers: Int64s
+
+    def keep(self) -> None:
+        """Let the table be so."""
+        self.table.keep(self.run, self.gone, self.slots, self.numbers)
+
+
 def changed(definition: TableDef, table: pa.Table, changes: pa.Table, report: Report | None = None) -> pa.Table:
     """What a table holds after changes; a malformed one is reported, or raised. Rows that are put come last."""
-    steps = _Steps(definition, changes, report)
-    rest = table.slice(0, 0) if steps.emptied else table
-    near = _near(rest, steps.images, definition.keys)
-    met = rest.filter(pa.array(near))
-    every = pa.concat_tables([met, steps.images]).combine_chunks()
-    taken = np.concatenate([np.zeros(met.num_rows, np.bool_), steps.taken])
-    codes, _ = factorize([one(every.column(k)) for k in definition.keys], every.num_rows)
-    last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
-    last[codes] = np.arange(len(codes))  # of equal codes the last one stays
-    kept = (last[codes] == np.arange(len(codes))) & ~taken
-    return pa.concat_tables([rest.filter(pa.array(~near)), every.filter(pa.array(kept))]).combine_chunks()
+    keyed = KeyedTable(definition, [table])
+    if (found := keyed.change(changes, report)) is not None:
+        found.keep()
+    return whole(keyed.parts)
 
 
-def _near(table: pa.Table, images: pa.Table, keys: Sequence[str]) -> NDArray[np.bool_]:
-    """Rows of a table that changes may concern: each column of their key is that of some change."""
-    found = np.ones(table.num_rows, np.bool_)
-    for key in keys:
-        both = comparable(pa.concat_arrays([one(table.column(key)), one(images.column(key))]))
-        held, told = both.slice(0, table.num_rows), both.slice(table.num_rows)
-        found &= pc.is_in(held, value_set=told).to_numpy(zero_copy_only=False)
-    return found
+def check_changes(definition: TableDef, changes: pa.Table) -> None:
+    """Raise what is malformed."""
+    _Steps(definition, changes, None)
 
 
 class _Steps:

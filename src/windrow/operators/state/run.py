@@ -50,6 +50,6 @@ def elements_of(run: Run, *extra: str) -> Elements:
     )
 
 
-def ints(table: pa.Table, name: str) -> np.ndarray:
+def ints(table: pa.Table, name: str | int) -> np.ndarray:
     """A null-free fixed-width column as a NumPy view."""
     return one(table.column(name)).to_numpy(zero_copy_only=False)
