@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -320,6 +323,37 @@ def test_rows_that_are_equal_are_refused(declared):
     assert declared["r"].instances().to_pylist() == [{"s": 1}, {"s": 2}]
     declared.table("rules", pa.table({"s": pa.array([], pa.int64())}))
     assert len(declared["r"]) == 0
+
+
+def test_rows_read_again_that_are_equal_stop_nobody(tmp_path):
+    """The table stays as it was and says why; ticks go on, and rows that can be accepted are taken up."""
+    path, written = tmp_path / "rules.parquet", itertools.count(1_000)
+
+    def read_in(rows):
+        pq.write_table(pa.table({"s": rows}), path)
+        os.utime(path, (when := next(written), when))
+
+    def push(row):
+        engine.runtime.declared.tables["rules"]._due = 0.0  # an hour has passed
+        engine.push("trade", [row])
+        return engine["r"].instances().column("s").to_pylist(), engine.status()["tables"]["rules"].get("error") or ""
+
+    read_in([1, 2])
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute(
+            STREAM + f"CREATE TABLE rules (s BIGINT) FROM parquet (path => '{path}', every => '1 hour');"
+            "CREATE TEMPLATE f (s BIGINT) AS SELECT price FROM trade WHERE sym = $s;"
+            "CREATE QUERIES r FROM TEMPLATE f USING TABLE rules"
+        )
+        engine.start()
+        read_in([3, 3])
+        for ts in (10, 11):  # the second time the file is as it was
+            instances, error = push({"sym": 1, "price": 5.0, "name": "a", "ts": ts})
+            assert instances == [1, 2] and "stands twice" in error
+        with pytest.raises(WindrowError, match="stands twice"):
+            engine.refresh("rules")
+        read_in([2, 3])
+        assert push({"sym": 3, "price": 7.0, "name": "a", "ts": 12}) == ([2, 3], "")
 
 
 def test_an_instance_that_fails_stops_alone():

@@ -22,11 +22,12 @@ from dataclasses import replace
 import pyarrow as pa
 
 from windrow.catalog import Catalog, StreamDef
+from windrow.errors import WindrowError
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.change import Change
 from windrow.runtime.declared import DeclaredQueries, put_back, swapped
 from windrow.runtime.streams import Stream
-from windrow.runtime.tables import LiveTable, fixed, open_table
+from windrow.runtime.tables import LiveTable, Reading, fixed, open_table
 from windrow.sources.table_changes import TableChange
 from windrow.store.failpoints import reach
 
@@ -148,10 +149,20 @@ class Declarations(DeclaredQueries):
 
     def refresh_table(self, key: str) -> None:
         """Read a table again now."""
-        reading = self.tables[key].refresh()
+        before = self.tables[key].reading
+        self.tables[key].refresh()
         with self.busy:
             self._ended.wait_for(lambda: not self._job_runs)
-            self.set_table(key, reading.table)
+            self.accept(key, before)
+
+    def accept(self, key: str, before: Reading) -> bool:
+        """Let queries see what a table was read to hold; when they refuse it, the reading before stays in force."""
+        table = self.tables[key]
+        try:
+            return self.set_table(key, table.reading.table)
+        except WindrowError as error:
+            table.refuse(before, error)
+            raise
 
     def set_table(self, key: str, table: pa.Table) -> bool:
         """Let queries see another version of a table from the next tick on; instances follow its rows."""

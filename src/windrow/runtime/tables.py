@@ -3,7 +3,8 @@
 A reading is an Arrow table and the time at which its content was first seen; reading the same content again is the
 same version, so nothing downstream is disturbed. A server that goes away takes nothing with it: the last reading
 stays in force, `failing_since` says how long, and reading is tried again after 1, 2, 4, ... seconds, at most a minute
-apart. Only the first reading must succeed.
+apart. So it is with content that queries refuse, such as rows that make two equal instances of a template. Only the
+first reading must succeed.
 
     FROM parquet | csv | json (path => 'f', every => '30 seconds')
     FROM postgres (dsn => '...', table => 'person', every => '30 seconds')      or query => 'SELECT ...'
@@ -117,12 +118,12 @@ class LiveTable:
         try:
             table = self._read()
         except WindrowError as error:
-            self._failures += 1
-            since = self.reading.failing_since_us or self._now()
-            self.reading = replace(self.reading, failing_since_us=since, error=error.primary)
-            self._due = self._clock() + min(LAST_RETRY, FIRST_RETRY * 2 ** (self._failures - 1))
-            return self.reading
-        self._failures = 0
+            return self._failed(self.reading, error)
+        if self._refused is None:
+            self._failures = 0
+        elif table is None:  # what was refused may be accepted by now
+            table = self._refused
+        self._refused = None
         same = table is None or table.equals(self.reading.table)
         kept = self.reading.version_us if same else self._now()
         self.reading = Reading(self.reading.parts if same else (table,), kept, self._now())

@@ -348,8 +348,17 @@ class Turns:
 
     def _refresh_tables(self) -> None:
         for name, table in self.declared.tables.items():
-            known = table.reading.version_us
-            if table.current().version_us != known and self.declared.set_table(name, table.reading.table):
+            before = table.reading
+            if table.current().version_us == before.version_us:
+                continue
+            try:
+                changed = self.declared.accept(name, before)
+            except StateError:
+                raise
+            except WindrowError as error:
+                LOG.error("table %s stays as it was: %s", name, error)
+                continue
+            if changed:
                 tick = self.ticker.manifest.tick + 1
                 LOG.info("table %s: %d rows from tick %d on", name, table.reading.table.num_rows, tick)
 
