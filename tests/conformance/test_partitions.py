@@ -28,7 +28,7 @@ def restarted(replay, store, partitions, strategy):
         ticker.set_table(name, table)
     for plan in replay.catalog.queries.values():
         if replay.starts(plan) is not None:
-            ticker.add_alone(plan, strategy, replay.starts(plan))
+            ticker.add_query(plan, strategy, replay.starts(plan), alone=True)
     ticker.repartition()
     assert ticker.manifest.partitions == ticker.partitions == partitions
     return ticker

@@ -21,8 +21,8 @@ from windrow.operators.elements import BEGINNING, Elements
 from windrow.optimize import optimize
 from windrow.plan.dataflow import answer
 from windrow.runtime import view
+from windrow.runtime.family_programs import SharedQuery
 from windrow.runtime.job import Feed
-from windrow.runtime.membership import SharedQuery
 from windrow.runtime.messages import Envelope, SharedAnswer, TaskReport
 from windrow.store.store import Store
 from windrow.testing import assert_same, oracle

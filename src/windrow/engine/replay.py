@@ -234,7 +234,7 @@ class Replay:
                 ticker.add_shared(ticker.sharing.admit(query), self.starts(query.plan))
             for plan in plans:
                 if plan.name.lower() not in ticker.queries:
-                    ticker.add_alone(plan, strategy, self.starts(plan))
+                    ticker.add_query(plan, strategy, self.starts(plan), alone=True)
         return ticker
 
     def _instances(self, ticker: Ticker) -> Iterator[QueryPlan]:

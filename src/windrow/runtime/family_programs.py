@@ -15,12 +15,14 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.runtime.member_blocks import FamilyPlace, MemberBlock, has_deadline, unique
+from windrow.plan.nodes import QueryPlan
+from windrow.runtime.member_blocks import FamilyPlace, MemberBlock, cost_of, has_deadline, unique
 from windrow.sharing.joins.combine import AlikeMembers, alike_members
-from windrow.sharing.joins.members import JoinSource, join_cost_group
+from windrow.sharing.joins.members import JoinSource
 from windrow.sharing.joins.readers import ResultGrouping
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.member_columns import MemberColumns
+from windrow.sharing.query_group import Shown
 from windrow.sharing.recognise import FamilySource
 
 _unpacked: OrderedDict[str, Any] = OrderedDict()
@@ -30,6 +32,42 @@ _unpacked: OrderedDict[str, Any] = OrderedDict()
 def clock_name(family: str, epoch: int) -> str:
     """The clock of all who joined a family between the same two ticks: they read the same rows."""
     return f"{family}@{epoch}"
+
+
+@dataclass(frozen=True)
+class SharedQuery:
+    """A query that is served by a family."""
+
+    uid: str
+    plan: QueryPlan
+    family: str
+    epoch: int
+    retain: None = None
+
+    @property
+    def clock(self) -> str:
+        """The name of its clock."""
+        return clock_name(self.family, self.epoch)
+
+    @property
+    def schema(self) -> dict[str, pa.DataType]:
+        """The columns of the answer's elements."""
+        return dict(self.plan.root.schema)
+
+    @cached_property
+    def shown(self) -> Shown:
+        """How the answer is shown."""
+        return Shown.of(self.plan)
+
+    @cached_property
+    def streams(self) -> frozenset[str]:
+        """The streams read."""
+        return frozenset(s.lower() for s in self.plan.streams)
+
+    @cached_property
+    def tables(self) -> tuple[str, ...]:
+        """The tables read."""
+        return tuple(t.lower() for t in self.plan.tables)
 
 
 class JoinMembership:
@@ -142,11 +180,7 @@ class JoinProgram:
     def late(self) -> dict[str, tuple[str, int]]:
         """Members that may be held back: by name, their cost group, and how deep they read."""
         queries = {n: m.query for n, m in self.members.items()}
-        return {
-            n: (join_cost_group(self.source, q.member), q.member.window.range)
-            for n, q in queries.items()
-            if has_deadline(q)
-        }
+        return {n: cost_of(q) for n, q in queries.items() if has_deadline(q)}
 
     def reads(self, side: int) -> frozenset[str]:
         """The columns of one side that somebody reads."""

@@ -38,8 +38,8 @@ from windrow.runtime.messages import (
 from windrow.runtime.program import Program, QueryProgram
 from windrow.runtime.pruning import may_hold
 from windrow.runtime.quarantine import Aside
-from windrow.runtime.shared_aggregation import reduced
 from windrow.runtime.shared_joins import sides
+from windrow.runtime.shared_reduction import reduced
 from windrow.sources.intake import times
 from windrow.sources.protocol import MalformedRow, Piece, Report
 from windrow.sources.read_parquet import ParquetPiece, RowGroup

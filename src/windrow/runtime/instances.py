@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -177,7 +177,7 @@ class TemplateGroups:
         return None
 
     def put_together(
-        self, answers: dict[str, AnyAnswer], batches: Sequence[Batch], shown: Mapping[str, Shown]
+        self, answers: dict[str, AnyAnswer], batches: Sequence[Batch], shown: Callable[[str], Shown]
     ) -> list[Batch]:
         """Put the answers of instances together in `answers`; returns the batches of the other queries."""
         parts: dict[str, list[pa.Table]] = {}
@@ -193,7 +193,7 @@ class TemplateGroups:
                     others.append(part)
                 elif len(part):
                     one_ = group.blocks.get(part.one)
-                    how = shown[part.one.lower()] if one_ is None else Shown.of(one_.query.plan)
+                    how = shown(part.one.lower()) if one_ is None else Shown.of(one_.query.plan)
                     table = _table(part, how)
                     parts.setdefault(group.name, []).append(group.shown(table, places))
         for name, found in parts.items():

@@ -23,8 +23,9 @@ import pyarrow as pa
 from windrow.operators.linear import Formula
 from windrow.plan.nodes import WindowBounds
 from windrow.sharing.conditions import Condition
+from windrow.sharing.joins.members import join_cost_group
 from windrow.sharing.joins.recognise import RecognisedJoin
-from windrow.sharing.member import Member, UserCall
+from windrow.sharing.member import Member, UserCall, cost_group, read_depth
 from windrow.sharing.recognise import Recognised
 from windrow.sharing.spans import ValueSet
 
@@ -58,6 +59,13 @@ class FamilyPlace:
 def has_deadline(query: Recognised | RecognisedJoin) -> bool:
     """Whether a query that shares can be answered late: its period is a deadline, and each answer is by itself."""
     return query.plan.emit.at_most and query.chained
+
+
+def cost_of(query: Recognised | RecognisedJoin) -> tuple[str, int]:
+    """The group whose answers cost alike, and how deep a query reads."""
+    if isinstance(query, RecognisedJoin):
+        return join_cost_group(query.source, query.member), query.member.window.range
+    return cost_group(query.member), read_depth(query.member)
 
 
 @dataclass(frozen=True, eq=False)

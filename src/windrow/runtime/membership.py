@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from windrow.catalog.names import Names
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.column_places import NOBODY, ColumnPlace, LeftColumns
-from windrow.runtime.family_programs import FamilyProgram, JoinMembership, JoinProgram, clock_name
+from windrow.runtime.family_programs import FamilyProgram, JoinMembership, JoinProgram, SharedQuery, clock_name
 from windrow.runtime.member_blocks import FamilyPlace, MemberBlocks
 from windrow.runtime.view import StateReader
 from windrow.sharing.covering import Covering, covering
@@ -29,52 +27,9 @@ from windrow.sharing.family import Counters, Family, FamilyMember
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.joins.registry import ALONE, JoinedQuery, JoinFamily
 from windrow.sharing.member_columns import MemberColumns
-from windrow.sharing.query_group import Shown
 from windrow.sharing.recognise import Recognised
 from windrow.sharing.registry import FEW_ROWS, Functions, Rate, Registry, Served
 from windrow.sharing.windows import PAIRED
-
-
-@dataclass(frozen=True)
-class SharedQuery:
-    """A query that is served by a family."""
-
-    uid: str
-    plan: QueryPlan
-    family: str
-    epoch: int
-    retain: None = None
-
-    @property
-    def clock(self) -> str:
-        """The name of its clock."""
-        return clock_name(self.family, self.epoch)
-
-    @property
-    def schema(self) -> dict[str, pa.DataType]:
-        """The columns of the answer's elements."""
-        return dict(self.plan.root.schema)
-
-    @cached_property
-    def shown(self) -> Shown:
-        """How the answer is shown."""
-        return Shown.of(self.plan)
-
-    @cached_property
-    def counter(self) -> str:
-        """The name under which its answers are counted: one text however many ticks are remembered."""
-        return f"answers.{self.plan.name.lower()}"
-
-    @cached_property
-    def streams(self) -> frozenset[str]:
-        """The streams read."""
-        return frozenset(s.lower() for s in self.plan.streams)
-
-    @cached_property
-    def tables(self) -> tuple[str, ...]:
-        """The tables read."""
-        return tuple(t.lower() for t in self.plan.tables)
-
 
 Place = tuple[str, int, int | None]
 Token = tuple[Served, FamilyPlace, FamilyMember, Place] | tuple[JoinedQuery, JoinMembership, Place]
@@ -148,8 +103,7 @@ class Sharing(Registry):
             entry = JoinedQuery(query, epoch) if known else None
             self.readmitted |= not known
         elif source not in self.names:
-            self._next += 1
-            self.names[source] = f"+{self._next}"
+            self._name(source)
         entry = self.joins.enter(query, entry)
         member = self.join_members[name] = JoinMembership(query, entry.epoch)
         self._take_place(name, (self.names[source], entry.epoch, None))
@@ -171,8 +125,7 @@ class Sharing(Registry):
                 self.names[key] = left[0]
                 family.resume(*self._saved["families"][left[0]])
         elif key not in self.names:
-            self._next += 1
-            self.names[key] = f"+{self._next}"
+            self._name(key)
         if left is not None and known:
             family.serve(FamilyMember(query.member, BEGINNING, left[1], left[2]))
         else:
@@ -196,8 +149,7 @@ class Sharing(Registry):
         key, family = self.key(members.query), self.family_of(members.query)
         if key not in self.names:
             if left is None or self._saved is None:
-                self._next += 1
-                self.names[key] = f"+{self._next}"
+                self._name(key)
             else:
                 self.names[key] = left.family
                 family.resume(*self._saved["families"][left.family])
@@ -209,6 +161,11 @@ class Sharing(Registry):
             self.readmitted = True
         self._put_columns(ColumnPlace(members, self.names[key], NOBODY), len(members))
         return clock_name(self.names[key], members.epoch)
+
+    def _name(self, key: object) -> None:
+        """Give a new family a name that no other had."""
+        self._next += 1
+        self.names[key] = f"+{self._next}"
 
     def _put_columns(self, place: ColumnPlace, come: int) -> None:
         """Have a block of members, `come` more of which are there than before."""

@@ -27,20 +27,18 @@ from windrow.runtime.admission import Quotas
 from windrow.runtime.change import InstanceColumns
 from windrow.runtime.column_places import ColumnPlace, LeftColumns
 from windrow.runtime.deadlines import DeadlineRecord, Deadlines
-from windrow.runtime.family_programs import clock_name
+from windrow.runtime.family_programs import SharedQuery, clock_name
 from windrow.runtime.heavy_keys import HeavyKeys
 from windrow.runtime.instances import TemplateGroup, TemplateGroups
 from windrow.runtime.join_choices import JoinChoices
 from windrow.runtime.kept_answers import HeldAnswers
-from windrow.runtime.member_blocks import has_deadline, unique
-from windrow.runtime.membership import SharedQuery, Sharing
+from windrow.runtime.member_blocks import cost_of, has_deadline, unique
+from windrow.runtime.membership import Sharing
 from windrow.runtime.newest_manifest import NewestManifest
 from windrow.runtime.program import Deployment, Functions, QueryProgram
 from windrow.runtime.repartition import repartitioned
 from windrow.sharing.family import Family
-from windrow.sharing.joins.members import join_cost_group
 from windrow.sharing.joins.recognise import RecognisedJoin
-from windrow.sharing.member import cost_group, read_depth
 from windrow.sharing.member_columns import InstanceNames, MemberColumns
 from windrow.sharing.plans.registry import SharedPlans
 from windrow.sharing.recognise import Recognised
@@ -115,44 +113,17 @@ class RegisteredQueries(NewestManifest):
         materialized: bool = False,
         archived: bool = False,
         known: bool = False,
+        alone: bool = False,
     ) -> None:
         """Run a query from the next tick on, with others if it can share; its tables must be known.
 
-        `known`: it goes on after a restart.
+        `known`: it goes on after a restart. `alone`: in no family; with others in one plan it may still be.
         """
-        shared = self.sharing.add(plan, known) if retain is None and not archived else None
+        shared = None if alone or archived or retain is not None else self.sharing.add(plan, known)
         if shared is not None:
             self.add_shared(shared, start)
             self._share_first(plan.name)
-        else:
-            self.add_alone(
-                plan, strategy, start, retain=retain, materialized=materialized, archived=archived, known=known
-            )
-
-    def _share_first(self, name: str) -> None:
-        """When a second query comes over a join, let the first share, too, unless it has begun."""
-        joined = self.sharing.joins.served.get(name)
-        first = None if joined is None else self.sharing.joins.alone.get(joined.query.source)
-        if first is None:
             return
-        key = first.plan.name.lower()
-        if not self.has_clock(key) and key in self.queries:
-            self.sharing.joins.forget(first.plan.name)
-            self.choices.forget(key)
-            self.add_shared(self.sharing.admit(first), self.starts.pop(key, None))
-
-    def add_alone(
-        self,
-        plan: QueryPlan,
-        strategy: str,
-        start: int | None = None,
-        *,
-        retain: int | None = None,
-        materialized: bool = False,
-        archived: bool = False,
-        known: bool = False,
-    ) -> None:
-        """Run a query by itself, or with others in one plan if it can."""
         uid = uuid.uuid4().hex
         made = QueryProgram(
             uid, plan, strategy, self.functions, retain, materialized, archived, most_rows=self.most_rows
@@ -167,6 +138,18 @@ class RegisteredQueries(NewestManifest):
         if retain is None and not archived and strategy == "upa":
             retained = any(self.streams[s].retain is not None for s in made.streams)
             self.plans.offer(plan, materialized=materialized, start=start, retained=retained, known=known)
+
+    def _share_first(self, name: str) -> None:
+        """When a second query comes over a join, let the first share, too, unless it has begun."""
+        joined = self.sharing.joins.served.get(name)
+        first = None if joined is None else self.sharing.joins.alone.get(joined.query.source)
+        if first is None:
+            return
+        key = first.plan.name.lower()
+        if not self.has_clock(key) and key in self.queries:
+            self.sharing.joins.forget(first.plan.name)
+            self.choices.forget(key)
+            self.add_shared(self.sharing.admit(first), self.starts.pop(key, None))
 
     def settle(self) -> None:
         """Let queries that have come since the last tick be one plan with others like them."""
@@ -229,7 +212,7 @@ class RegisteredQueries(NewestManifest):
         _, done = self.manifest.deadlines.get(key, (0, None))
         synopsis = (served.source, served.member.synopsis) if isinstance(served, RecognisedJoin) else None
         self.deadlines.add(key, DeadlineRecord(
-            served.member.window.slide, query.plan.root.period, *_cost_of(served), done, clock=query.clock,
+            served.member.window.slide, query.plan.root.period, *cost_of(served), done, clock=query.clock,
             synopsis=synopsis,
         ))  # fmt: skip
 
@@ -283,7 +266,7 @@ class RegisteredQueries(NewestManifest):
         slide, kept = query.member.window.slide, self.manifest.deadlines.get(query.plan.name.lower())
         if self.deadlines is None or not has_deadline(query):
             return slide
-        group, depth = _cost_of(query)
+        group, depth = cost_of(query)
         return kept[0] if kept else self.deadlines.period(group, slide, depth)
 
     def _may_be_late(self, plan: QueryPlan) -> bool:
@@ -412,10 +395,3 @@ class RegisteredQueries(NewestManifest):
             shared, joins = self.sharing.programs(), self.sharing.join_programs()
             self._deployment = Deployment(dict(self.streams), apart, shared, joins, dict(self.functions))
         return self._deployment
-
-
-def _cost_of(query: Recognised | RecognisedJoin) -> tuple[str, int]:
-    """The group whose answers cost alike, and how deep a query reads."""
-    if isinstance(query, RecognisedJoin):
-        return join_cost_group(query.source, query.member), query.member.window.range
-    return cost_group(query.member), read_depth(query.member)

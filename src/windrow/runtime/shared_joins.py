@@ -27,6 +27,7 @@ from windrow.runtime.deadline_program import DeadlineProgram, held_back
 from windrow.runtime.family_programs import JoinProgram
 from windrow.runtime.messages import Envelope, JoinRows, JoinSums, QueryFailed, SharedAnswer
 from windrow.runtime.program import Program
+from windrow.runtime.shared_state import SavedRuns
 from windrow.sharing.family import Counters
 from windrow.sharing.finish import FINISH, Finish, finish, finish_slots, restore_finishes
 from windrow.sharing.joins.combine import combine
@@ -35,7 +36,6 @@ from windrow.sharing.joins.readers import ResultGrouping
 from windrow.sharing.joins.spending import JoinSpending
 from windrow.sharing.member import Spent
 from windrow.sharing.registry import Functions
-from windrow.store.runs import RunRef
 
 # -- stage 0 -----------------------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ def key_hashes(join: JoinProgram, side: int, columns: Mapping[str, pa.Array], ro
 
 
 @dataclass
-class JoinAnswers:
+class JoinAnswers(SavedRuns):
     """What stands above the aggregates of one task's queries: sums in, answers out."""
 
     join: JoinProgram
@@ -98,11 +98,7 @@ class JoinAnswers:
     home: bool
     finishes: dict[str, Finish] = field(default_factory=dict)
     circuits: list[str] = field(default_factory=list)  # whose finishes have state
-    followed: bool = False
     inbox: dict[ResultGrouping, list[pa.Table]] = field(default_factory=dict)
-    saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
-    refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
-    counted: Counters = field(default_factory=Counters)
     spending: JoinSpending = field(default_factory=JoinSpending)
     most_rows: int = MOST_ROWS
 
@@ -154,16 +150,6 @@ class JoinAnswers:
         """What queries with deadlines took in this tick."""
         return self.spending.spent
 
-    @property
-    def kept(self) -> bool:
-        """Whether there is something to name in a manifest."""
-        return True
-
-    @property
-    def table_refs(self) -> Mapping[str, RunRef]:
-        """Versions of tables that the state depends on: none."""
-        return {}
-
     def restore(self, state: Mapping[str, tuple[Run, ...]], program: Program) -> None:
         """Take back what `slots` named."""
         for name, mine in self.finishes.items():
@@ -180,7 +166,7 @@ class JoinAnswers:
 
 
 @dataclass
-class JoinState:
+class JoinState(SavedRuns):
     """A shared join in one task: the rows of its keys, and the synopses over their pairs."""
 
     join: JoinProgram
@@ -190,10 +176,6 @@ class JoinState:
     uids: dict[str, str] = field(default_factory=dict)  # of the members that have joined the operator
     answers: JoinAnswers | None = None  # with one partition: what stage 2 does elsewhere
     deadlines: DeadlineProgram | None = None  # of this tick
-    followed: bool = False
-    saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
-    refs: dict[str, RunRef] = field(default_factory=dict)
-    counted: Counters = field(default_factory=Counters)
 
     def follow(self, join: JoinProgram, functions: Functions) -> None:
         """Let those leave and join who did so on the driver."""
@@ -271,16 +253,6 @@ class JoinState:
         """What queries with deadlines took in this tick."""
         return self.operator.spending.spent
 
-    @property
-    def kept(self) -> bool:
-        """Whether there is something to name in a manifest."""
-        return True
-
-    @property
-    def table_refs(self) -> Mapping[str, RunRef]:
-        """Versions of tables that the state depends on: none."""
-        return {}
-
 
 def recalled_join(program: Program, join: JoinProgram, partition: int, known: JoinState | None) -> JoinState:
     """A shared join as of the last accepted tick."""
@@ -291,7 +263,7 @@ def recalled_join(program: Program, join: JoinProgram, partition: int, known: Jo
             known.answers = JoinAnswers(join, partition, home=True, most_rows=program.most_rows)
         known.follow(join, functions)
         _schedule(known, program)
-        state = _read(program, join.name, 1, partition, known)
+        state = known.read(program, join.name, 1, partition)
         for name, reader in known.operator.readers.items():
             clock = join.clock(name)
             start = program.starts.get(clock)
@@ -329,18 +301,8 @@ def recalled_answers(program: Program, join: JoinProgram, partition: int, known:
         home = join.home(program.partitions) == partition
         known = JoinAnswers(join, partition, home, most_rows=program.most_rows)
         known.follow(join, functions)
-        known.restore(_read(program, join.name, 2, partition, known), program)
+        known.restore(known.read(program, join.name, 2, partition), program)
     else:
         known.follow(join, functions)
     known.counted, known.spending = Counters(), _spending(program, join)
     return known
-
-
-def _read(
-    program: Program, name: str, stage: int, partition: int, held: JoinState | JoinAnswers
-) -> dict[str, tuple[Run, ...]]:
-    state: dict[str, tuple[Run, ...]] = {}
-    for slot, refs in program.runs.get((name, stage, partition), {}).items():
-        state[slot] = held.saved[slot] = tuple(program.store.read(r) for r in refs)
-        held.refs |= {r.uid: r for r in refs}
-    return state

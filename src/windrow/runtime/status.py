@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from windrow.runtime import view
+from windrow.runtime.family_programs import SharedQuery
 from windrow.runtime.instances import TemplateGroup
-from windrow.runtime.membership import SharedQuery
 from windrow.runtime.outlet import Outlet
 from windrow.runtime.program import QueryProgram
 from windrow.runtime.streams import Stream

@@ -10,7 +10,7 @@ same state less what was dropped.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from windrow.runtime.deadline_program import evaluated
 from windrow.runtime.evaluation_costs import longest_by_stage
 from windrow.runtime.job import Feed, Job
 from windrow.runtime.kept_answers import AnyAnswer
-from windrow.runtime.membership import SharedQuery
+from windrow.runtime.family_programs import SharedQuery
 from windrow.runtime.messages import (
     Answer,
     Envelope,
@@ -273,10 +273,9 @@ class Ticker(RegisteredQueries):
                 tick.counters[f"answers.{name.lower()}"] = table.num_rows
         tick.shared = []
 
-    @property
-    def how_shown(self) -> Mapping[str, Shown]:
-        """How the answers of queries are shown, by the keys of the queries."""
-        return _ShownBy(self.queries)
+    def how_shown(self, key: str) -> Shown:
+        """How the answer of a query is shown."""
+        return Shown.of(self.queries[key].plan)
 
     def shown(self, batches: Sequence[Batch]) -> dict[str, pa.Table]:
         """Answers of queries that share as their users see them, each in the order of its times."""
@@ -382,22 +381,6 @@ class Ticker(RegisteredQueries):
             if rows and stream in marks:
                 seen, begin = self._seen.get(stream, (0, firsts.get(stream, marks[stream])))
                 self._seen[stream] = (seen + rows, begin)
-
-
-class _ShownBy(Mapping[str, Shown]):
-    """How the answers of queries that share are shown, found as it is asked for."""
-
-    def __init__(self, queries: Mapping[str, QueryProgram | SharedQuery]) -> None:
-        self._queries = queries
-
-    def __getitem__(self, key: str) -> Shown:
-        return Shown.of(self._queries[key].plan)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._queries)
-
-    def __len__(self) -> int:
-        return len(self._queries)
 
 
 def _in_order(parts: Sequence[pa.Table], partitions: int) -> pa.Table:
