@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.operators import grid_aggregate
+from windrow.operators import grid_aggregate, keytable
 from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregates import Aggregation, groups
 from windrow.operators.elements import INF, Elements
@@ -400,7 +400,7 @@ def test_many_small_advances_keep_few_runs():
 
 def test_groups_whose_hashes_collide_are_told_apart(monkeypatch):
     """Different keys with one hash are different groups, when they come, stay and go."""
-    monkeypatch.setattr(groups, "hash_rows", lambda columns, n: np.zeros(n, np.int64))
+    monkeypatch.setattr(keytable, "hash_rows", lambda columns, n: np.zeros(n, np.int64))
     directory = groups.Groups([pa.string()])
     first = directory.lookup([pa.array(["a", "b", None, "a"])], 4)
     assert first.tolist() == [0, 1, 2, 0]

@@ -43,11 +43,15 @@ def _fitting(value, shift, type_):
     return (value + shift - low) % 2**type_.bit_width + low
 
 
-def test_keys_that_grow_are_found_in_the_table():
-    """Groups of identifiers that only grow stay in the table of integers, because dead ones make room."""
+@pytest.mark.parametrize("many", [100, 5_000])
+def test_keys_that_grow_take_the_slots_of_those_that_went(many):
+    """Groups of identifiers that only grow need no more room than live at once, in the table nor for their keys."""
     groups = Groups([pa.int64()])
-    for low in range(0, 200_000, 100):
-        slots = groups.lookup([pa.array(np.arange(low, low + 100))], 100)
-        assert groups._direct.find(pa.array([low])).tolist() == [int(slots[0])]
+    for low in range(0, 60 * many, many):
+        keys = np.arange(low, low + many)
+        slots = groups.lookup([pa.array(keys)], many)
+        assert groups.keys(slots)[0].to_numpy().tolist() == keys.tolist() and len(groups) == many
+        assert groups.lookup([pa.array(keys[::-1])], many).tolist() == slots[::-1].tolist()
         groups.release(slots)
-    assert groups.capacity == 100
+    assert groups.capacity == many and len(groups._table._table) <= 16 * max(many, 64)
+    assert sum(map(len, groups._table._chunks["0"])) <= 3 * many + 1024

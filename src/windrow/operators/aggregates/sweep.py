@@ -15,6 +15,7 @@ import numpy as np
 
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import BEGINNING
+from windrow.operators.radix import stable_order
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def in_order(slot: Int64s, time: Int64s) -> Int64s:
     low, high = int(time.min()), int(time.max())
     span = high - low + 1
     if span * (int(slot.max()) + 1) < 2**63:
-        return np.argsort(slot * span + (time - low))
+        return stable_order(slot * span + (time - low))
     return np.lexsort((time, slot))
 
 
