@@ -9,13 +9,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 import windrow
 from windrow.operators.elements import INF, Elements
 from windrow.operators.join import JoinOperator
-from windrow.operators.state.keyed import HashOrder, KeyedRuns, Needles
+from windrow.operators.keys import hash_rows
+from windrow.operators.state.keyed import KeyedRuns, Needles
 from windrow.operators.state.run import Run
-from windrow.runtime.task_state import QueryState, give_back
+from windrow.runtime.task_state import QueryState, TaskMemory, give_back
 from windrow.store import runs
 from windrow.store.place import Place
 from windrow.store.runs import RunStore
@@ -66,8 +68,26 @@ def test_operators_go_on_with_mapped_files(tmp_path: Path, monkeypatch: pytest.M
             assert not any(page.elements.ts.flags.writeable for page in pages)
             named = {ref.path for ref in engine.runtime.ticker.manifest.refs()}
             assert len(named) == len({ref.uid for ref in engine.runtime.ticker.manifest.refs()})
-    from pyarrow import parquet
+    for query, answer in want.items():
+        assert_same(parquet.read_table(tmp_path / "out" / query).sort_by("_ts"), answer)
 
+
+def test_workers_that_take_turns(tmp_path: Path) -> None:
+    """Whoever comes back after another did its work goes on from what that one left: the answers of a replay."""
+    streams = {"s": rows(1), "r": rows(2).drop_columns(["name"])}
+    reached = min(int(t["ts"][-1].as_py()) for t in streams.values()) - 1
+    want = windrow.run(SCRIPT, streams, runtime="local", until=reached)
+    with windrow.Engine(runtime="local", home=str(tmp_path / "home"), partitions=2) as engine:
+        engine.execute(SCRIPT)
+        for query in want:
+            engine.sink(query, "parquet", path=str(tmp_path / "out"))
+        engine.start()
+        workers = [engine.runtime.job.memory, TaskMemory(), TaskMemory()]
+        for turn, at in enumerate(range(0, 120, 6)):
+            for name, table in streams.items():
+                engine.runtime.job.memory = workers[turn % 3 if turn % 7 else 0]
+                engine.push(name, table.slice(at, 6))
+        engine.drain(60)
     for query, answer in want.items():
         assert_same(parquet.read_table(tmp_path / "out" / query).sort_by("_ts"), answer)
 
@@ -82,13 +102,13 @@ def test_adopted_runs_are_found_as_before(batches: list[list[int]]) -> None:
         for each in (plain, moved):
             each.insert(made, number)
         moved.adopt({run.uid: Run(pa.table(run.table.to_pydict(), run.table.schema), run.uid) for run in moved.runs()})
-    order = HashOrder.of([pa.array(range(5), pa.int64())], 5)
-    needles = Needles(order, np.full(5, 9), np.full(5, INF))
+    hashes = hash_rows([pa.array(range(5), pa.int64())], 5)
+    needles = Needles(hashes, np.full(5, 9), np.full(5, INF), np.ones(5, np.int8))
     found = [
         sorted(
-            (int(n), int(there.ts[j]))
-            for there, left, right in each.probe(needles, 100)
-            for n, j in zip(left, right, strict=True)
+            (int(n), int(ts))
+            for met in each.probe(needles, 100)
+            for n, ts in zip(met.left, met.times("ts"), strict=True)
         )
         for each in (plain, moved)
     ]

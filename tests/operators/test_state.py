@@ -7,13 +7,14 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windrow.operators.elements import INF, Elements
+from windrow.operators.keys import hash_rows
 from windrow.operators.keytable import KeyTable
 from windrow.operators.state import pending
-from windrow.operators.state.keyed import KeyedRuns, surviving
+from windrow.operators.state.keyed import KeyedRuns, Needles, surviving
 from windrow.operators.state.pending import Calendar, Fifo, ScannedList
 
 
@@ -146,3 +147,35 @@ def test_forgotten_rows_get_new_slots():
     kept = table.compact(np.array([False, True, True]))
     assert kept.tolist() == [1, 2]
     assert table.slots({"a": pa.array([30, 10, 20])}, 3).tolist() == [1, 2, 0]
+
+
+CHANGES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1), st.booleans()), max_size=4)
+
+
+@settings(max_examples=80)
+@given(st.lists(CHANGES, max_size=14), st.integers(0, 14))
+def test_a_table_row_that_has_gone_meets_nobody(steps, restart):
+    """Whatever comes, goes and comes again, equal rows too: probes meet what is there, also after a restart."""
+    runs, there = KeyedRuns(("k",), static=True), []
+    for at, step in enumerate(steps, 1):
+        rows, signs = [], []
+        for k, v, gone in step:
+            said = [s for r, s in zip(rows, signs, strict=True) if r == (k, v)]
+            if (1 if gone else -1) in said or (gone and (k, v) not in there):
+                continue  # what comes and goes at once does neither
+            there.remove((k, v)) if gone else there.append((k, v))
+            rows.append((k, v))
+            signs.append(-1 if gone else 1)
+        if rows:
+            keys, values = zip(*rows, strict=True)
+            runs.insert(elements([at] * len(rows), [INF] * len(rows), signs, k=keys, v=values), at - 1)
+        if at == restart:
+            kept, runs = runs.runs(), KeyedRuns(("k",), static=True)
+            runs.restore(kept)
+        keys = pa.array(np.arange(6))
+        needles = Needles(hash_rows([keys], 6), np.full(6, at), np.full(6, INF), np.ones(6, np.int8))
+        found = [(p.left.tolist(), p.column("v").to_pylist()) for p in runs.probe(needles, 1000)]
+        met = [pair for lefts, values in found for pair in zip(lefts, values, strict=True)]
+        assert sorted(met) == sorted(there)
+        pairs = [zip(*(e.columns[c].to_pylist() for c in "kv"), strict=True) for e in runs.everything()]
+        assert sorted(p for each in pairs for p in each) == sorted(there)

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, same_end
 from windrow.operators.keys import factorize, hash_rows, mix
 from windrow.operators.protocol import State, Stateless
 from windrow.operators.radix import stable_order
-from windrow.operators.state.pending import Calendar, Pending
+from windrow.operators.state.pending import Calendar, Ended, Pending
 from windrow.operators.state.run import Run, elements_of, ints, run_of
 
 
@@ -61,11 +61,12 @@ class Changes(Clocked):
     """The consolidated change log of its input, in time order.
 
     `timestamped`: equal elements have equal lifetimes and are positive (`plan/timestamped.py`): nothing can cancel.
+    `only`: of this sign; the rows of the other are looked at as far as they may cancel something, and not copied.
     """
 
-    def __init__(self, pending: Callable[[], Pending] = Calendar, timestamped: bool = False) -> None:
+    def __init__(self, pending: Callable[[], Pending] = Calendar, timestamped: bool = False, only: int = 0) -> None:
         super().__init__()
-        self._pending, self.timestamped = pending(), timestamped
+        self._pending, self.timestamped, self.only = pending(), timestamped, only
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         new = self._on_time(inputs, frontier)
@@ -74,11 +75,17 @@ class Changes(Clocked):
         self._pending.add(rest)
         if rest is not ending:
             new = concat([new.filter(new.exp == INF), rest])
-        log = as_log(new, new.ts, 1)
         due = self._pending.due(frontier)
-        if due is not None:
-            log = concat([log, as_log(due, due.exp, -1)])
-        return in_order(log if self.timestamped else cancel(log))
+        if self.timestamped or not self._may_cancel(new, due):
+            return in_order(_log(new if self.only >= 0 else new.slice(0, 0), due if self.only <= 0 else None))
+        return in_order(cancel(_log(new, due)))
+
+    @staticmethod
+    def _may_cancel(new: Elements, due: Ended | None) -> bool:
+        """Whether some change may have an equal one of the other sign at its instant."""
+        if not (new.sign > 0).all() or (due is not None and not (due.sign > 0).all()):
+            return True
+        return due is not None and len(new) > 0 and _opposite(new, due)
 
     def replace_rows(self, part: int, keep: Callable[[Elements], np.ndarray], more: Sequence[Elements]) -> None:
         """Let go of the waiting rows that `keep` does not keep, and let others wait."""
@@ -106,11 +113,7 @@ class Retract(Changes):
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (new,) = inputs
         self._pending.add(new.filter(new.exp != INF))
-        parts = [as_log(new, new.ts, 1)]
-        due = self._pending.due(frontier)
-        if due is not None:
-            parts.append(as_log(due, due.exp, -1))
-        return concat(parts)
+        return _log(new, self._pending.due(frontier))
 
 
 class Entering(Stateless):
@@ -179,10 +182,50 @@ def in_order(elements: Elements) -> Elements:
     return elements if (ts[1:] >= ts[:-1]).all() else elements.take(stable_order(ts))
 
 
-def as_log(elements: Elements, at: np.ndarray, factor: int) -> Elements:
-    """Open elements at the given instants, signs multiplied by `factor`."""
-    sign = elements.sign if factor == 1 else -elements.sign
-    return Elements(at, np.full(len(elements), INF), sign, elements.columns)
+def _log(new: Elements, due: Ended | None) -> Elements:
+    """What comes at its start, and what has ended, with the opposite sign, at its end: open elements."""
+    if due is None:
+        return Elements(new.ts, same_end(len(new)), new.sign, new.columns)
+    ts, sign, columns = due.exp, -due.sign, {n: due.columns[n] for n in new.columns}
+    if len(new):
+        ts, sign = np.concatenate((new.ts, ts)), np.concatenate((new.sign, sign))
+        columns = {n: pa.concat_arrays([new.columns[n], c]) for n, c in columns.items()}
+    return Elements(ts, same_end(len(ts)), sign, columns)
+
+
+def _opposite(new: Elements, due: Ended) -> bool:
+    """Whether a row that comes and one that leaves at its instant may be equal; column by column, as `_opposed`."""
+    come, gone = mix(new.ts.view(np.uint64)), mix(due.exp.view(np.uint64))
+    comers, leavers = np.arange(len(new)), np.arange(len(due))
+    for name, column in new.columns.items():
+        other = due.columns[name]
+        if len(comers) < len(new) or len(leavers) < len(due):
+            column, other = column.take(pa.array(comers)), other.take(pa.array(leavers))
+        come = mix(come ^ hash_rows([column], len(come)).view(np.uint64))
+        gone = mix(gone ^ hash_rows([other], len(gone)).view(np.uint64))
+        keep = _in_filter(come, gone), _in_filter(gone, come)
+        comers, come = comers[keep[0]], come[keep[0]]
+        leavers, gone = leavers[keep[1]], gone[keep[1]]
+        if not len(comers) or not len(leavers):
+            return False
+    return bool(np.isin(come, gone).any())
+
+
+@njit(cache=True)
+def _in_filter(hashes, others):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """Where a hash may be among the others: a bit for each of those, in a table that a cache holds."""
+    bits = 10
+    while (1 << bits) < 16 * len(others) and bits < 20:
+        bits += 1
+    table, shift = np.zeros(1 << (bits - 6), np.uint64), np.uint64(64 - bits)
+    for h in others:
+        place = h >> shift
+        table[place >> np.uint64(6)] |= np.uint64(1) << (place & np.uint64(63))
+    keep = np.empty(len(hashes), np.bool_)
+    for i in range(len(hashes)):
+        place = hashes[i] >> shift
+        keep[i] = (table[place >> np.uint64(6)] >> (place & np.uint64(63))) & np.uint64(1) != 0
+    return keep
 
 
 def cancel(elements: Elements) -> Elements:

@@ -54,20 +54,14 @@ class Elements:
     @classmethod
     def positive(cls, ts: Int64s, exp: Int64s | int, columns: Mapping[str, pa.Array]) -> Elements:
         """Elements with sign +1; a scalar `exp` is shared."""
-        # broadcasting costs as much as a few thousand ends, and no memory however many there are
-        few = len(ts) < 4096 and isinstance(exp, int)
-        ends = np.full(len(ts), exp, np.int64) if few else np.broadcast_to(np.asarray(exp, np.int64), ts.shape)
+        ends = same_end(len(ts), exp) if isinstance(exp, int) else np.broadcast_to(np.asarray(exp, np.int64), ts.shape)
         return cls(ts, ends, np.ones(len(ts), np.int8), dict(columns))
 
     def take(self, index: NDArray[np.integer]) -> Elements:
         """The elements at `index`, in that order."""
-        picks = pa.array(index)
-        return Elements(
-            self.ts[index],
-            self.exp[index],
-            self.sign[index],
-            {n: a.take(picks) for n, a in self.columns.items()},
-        )
+        exp = self.exp[index] if self.exp.strides[0] or not len(self) else np.broadcast_to(self.exp[0], index.shape)
+        columns = {n: gathered([(a, index)]) for n, a in self.columns.items()}
+        return Elements(self.ts[index], exp, self.sign[index], columns)
 
     def filter(self, mask: NDArray[np.bool_]) -> Elements:
         """The elements where `mask` holds; self when all do."""
@@ -98,6 +92,12 @@ class Elements:
         return self.ts.nbytes + self.exp.nbytes + self.sign.nbytes + sum(a.nbytes for a in self.columns.values())
 
 
+def same_end(count: int, end: int = INF) -> Int64s:
+    """One end for so many elements."""
+    # broadcasting costs as much as a few thousand ends, and no memory however many there are
+    return np.full(count, end, np.int64) if count < 4096 else np.broadcast_to(np.int64(end), (count,))
+
+
 def concat(parts: Sequence[Elements]) -> Elements:
     """All elements of `parts` in order; at least one part is needed for the columns.
 
@@ -121,6 +121,44 @@ def concat_arrays(parts: Sequence[pa.Array]) -> pa.Array:
     if len(parts) == 1:
         return parts[0]
     return pa.concat_arrays(parts)
+
+
+_WIDTHS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+_FIXED = {
+    t.id: _WIDTHS[t.bit_width]
+    for t in (
+        pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
+        pa.float32(), pa.float64(), pa.date32(), pa.timestamp("us"), pa.duration("us"),
+    )
+}  # fmt: skip
+
+
+def gathered(parts: Sequence[tuple[pa.Array, NDArray[np.integer] | slice]]) -> pa.Array:
+    """The values at the given places of several arrays of one type, end to end, each copied at most once.
+
+    >>> gathered([(pa.array([1, 2, 3]), np.array([2, 0])), (pa.array([7, 8]), slice(1, 2))]).to_pylist()
+    [3, 1, 8]
+    """
+    array, at = parts[0]
+    if len(parts) == 1 and isinstance(at, slice):
+        return array.slice(at.start, at.stop - at.start)
+    width = _FIXED.get(array.type.id)
+    if width is None or any(array.null_count for array, _ in parts):
+        return concat_arrays([_picked(array, at) for array, at in parts])
+    sizes = [at.stop - at.start if isinstance(at, slice) else len(at) for _, at in parts]
+    out, begin = np.empty(sum(sizes), width), 0
+    for (array, at), size in zip(parts, sizes, strict=True):
+        values = np.frombuffer(array.buffers()[1], width)[array.offset : array.offset + len(array)]
+        if isinstance(at, slice):
+            out[begin : begin + size] = values[at]
+        else:
+            np.take(values, at, out=out[begin : begin + size], mode="clip")  # unbuffered; no place is out of bounds
+        begin += size
+    return pa.Array.from_buffers(array.type, len(out), [None, pa.py_buffer(out)])
+
+
+def _picked(array: pa.Array, at: NDArray[np.integer] | slice) -> pa.Array:
+    return array.slice(at.start, at.stop - at.start) if isinstance(at, slice) else array.take(pa.array(at))
 
 
 def one(column: pa.ChunkedArray) -> pa.Array:

@@ -24,16 +24,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from windrow.operators import scalar
-from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, gathered
 from windrow.operators.join_plan import JoinPlan
-from windrow.operators.join_steps import LEAST, SINCE, JoinStep, Probes, index_slot, joined, kept, touched
-from windrow.operators.keys import is_bijective, same_rows
+from windrow.operators.join_steps import LEAST, SINCE, JoinStep, Probes, index_slot, kept, touched
+from windrow.operators.keys import hash_rows, is_bijective, same_rows
 from windrow.operators.protocol import State
 from windrow.operators.state.bands import range_of
-from windrow.operators.state.keyed import HashOrder, KeyedRuns, Needles, intersected
+from windrow.operators.state.keyed import KeyedRuns, Needles, Pairs
 from windrow.operators.state.run import Run
 
 PART_ROWS = 1 << 20
@@ -71,16 +70,14 @@ class JoinOperator(JoinPlan):
             if self._statistics:
                 self._statistics[i].observe(new, frontier)
             if len(new):
-                orders: dict[tuple[str, ...], HashOrder] = {}  # by its key: often the same one that it is kept by
+                hashes: dict[tuple[str, ...], Int64s] = {}  # by its key: often the same one that it is kept by
                 if not self.parts[i].static:
-                    yield from self._complete(i, new, orders)
+                    yield from self._complete(i, new, hashes)
                 else:
                     self._changed |= bool((new.ts > BEGINNING).any()) and len(self.parts) > 2
                 for (part, keys, _), index in self._indexes.items():
                     if part == i:
-                        index.insert(new, self._last, orders.get(keys))
-                        if self.parts[i].static and (new.sign < 0).any():
-                            index.settle()  # a table row that is gone must meet nobody who comes now
+                        index.insert(new, self._last, hashes.get(keys))
         self._last = frontier
         if self.planner is not None:
             self._reconsider()
@@ -104,7 +101,7 @@ class JoinOperator(JoinPlan):
                 keep = same if keep is None else keep & same
         return new if keep is None else new.filter(keep)
 
-    def _complete(self, first: int, new: Elements, orders: dict[tuple[str, ...], HashOrder]) -> Iterator[Elements]:
+    def _complete(self, first: int, new: Elements, hashes: dict[tuple[str, ...], Int64s]) -> Iterator[Elements]:
         internal = self.parts[first].internal
         # `alive` bounds matching, `exp` bounds the result; they differ for internal windows only
         found = new.with_lifetimes(new.ts, np.full(len(new), INF)) if internal else new
@@ -112,7 +109,7 @@ class JoinOperator(JoinPlan):
         if self._changed:
             dates = {SINCE: pa.array(np.full(len(new), BEGINNING)), LEAST: pa.array(new.ts)}
             found = found.with_columns({**found.columns, **dates})
-        for result in self._extend(first, 0, found, new.exp, orders):
+        for result in self._extend(first, 0, found, new.exp, hashes):
             yield result.with_columns({n: result.columns[n] for n in names})
 
     def _extend(
@@ -121,7 +118,7 @@ class JoinOperator(JoinPlan):
         k: int,
         found: Elements,
         alive: Int64s,
-        orders: dict[tuple[str, ...], HashOrder] | None = None,
+        hashes: dict[tuple[str, ...], Int64s] | None = None,
     ) -> Iterator[Elements]:
         if k == len(self.paths[first]):
             # a table row touches only rows from its own time on, all of them
@@ -129,7 +126,7 @@ class JoinOperator(JoinPlan):
             return
         step = self.paths[first][k]
         matches = 0
-        for pairs, ends in self._step(step, found, alive, orders):
+        for pairs, ends in self._step(step, found, alive, hashes):
             matches += len(pairs)
             yield from self._extend(first, k + 1, pairs, ends)
         if self._statistics:
@@ -139,48 +136,37 @@ class JoinOperator(JoinPlan):
             self._probes[bound, step.part] = known.faded() + new
 
     def _step(
-        self, step: JoinStep, found: Elements, alive: Int64s, orders: dict[tuple[str, ...], HashOrder] | None
+        self, step: JoinStep, found: Elements, alive: Int64s, hashes: dict[tuple[str, ...], Int64s] | None
     ) -> Iterator[tuple[Elements, Int64s]]:
         """Pairs of `found` and the step's input, in parts."""
-        waiting: list[tuple[Elements, Int64s]] = []
-        size = 0
         needles = self._needles(step, found, alive)
-        if orders is not None:
-            orders[step.bound] = needles.order
-        for other, left, right in self._indexes[step.index].probe(needles, PART_ROWS):
-            pairs, ends = self._paired(step, found, alive, other, left, right)
-            if not len(pairs):
-                continue
-            if size + len(pairs) > PART_ROWS and waiting:
-                yield joined(waiting)
-                waiting, size = [], 0
-            waiting.append((pairs, ends))
-            size += len(pairs)
-        if waiting:
-            yield joined(waiting)
+        if hashes is not None:
+            hashes[step.bound] = needles.hashes
+        for met in self._indexes[step.index].probe(needles, PART_ROWS):
+            if len(met):
+                pairs, ends = self._paired(step, found, alive, met)
+                if len(pairs):
+                    yield pairs, ends
 
     def _needles(self, step: JoinStep, found: Elements, alive: Int64s) -> Needles:
-        order = HashOrder.of([found.columns[c] for c in step.bound], len(found))
+        hashes = hash_rows([found.columns[c] for c in step.bound], len(found))
         if step.band is None:
-            return Needles(order, found.ts, alive)
+            return Needles(hashes, found.ts, alive, found.sign)
         _, other, low, high = step.band
-        return Needles(order, found.ts, alive, *range_of(found.columns[other], low, high))
+        return Needles(hashes, found.ts, alive, found.sign, *range_of(found.columns[other], low, high))
 
-    def _paired(
-        self, step: JoinStep, found: Elements, alive: Int64s, other: Elements, left: Int64s, right: Int64s
-    ) -> tuple[Elements, Int64s]:
-        ts, ends, sign = intersected(left, right, found.ts, alive, found.sign, other.ts, other.exp, other.sign)
+    def _paired(self, step: JoinStep, found: Elements, alive: Int64s, met: Pairs) -> tuple[Elements, Int64s]:
+        ends = exp = met.end
         if self.parts[step.part].internal:
-            exp = found.exp[left]
-        else:
-            exp = ends if alive is found.exp else np.minimum(found.exp[left], other.exp[right])
-        lefts, rights = pa.array(left), pa.array(right)
-        columns = {n: pc.take(a, lefts, boundscheck=False) for n, a in found.columns.items()}
-        columns |= {n: pc.take(a, rights, boundscheck=False) for n, a in other.columns.items()}
+            exp = found.exp[met.left]
+        elif alive is not found.exp:
+            exp = np.minimum(found.exp[met.left], met.times("exp"))
+        columns = {n: gathered([(a, met.left)]) for n, a in found.columns.items()}
+        columns |= {n: met.column(n) for n in self.parts[step.part].columns}
         if self._changed:
             date, bound = (SINCE, np.maximum) if self.parts[step.part].static else (LEAST, np.minimum)
-            columns[date] = pa.array(bound(columns[date].to_numpy(), other.ts[right]))
-        return self._check(step, Elements(ts, exp, sign, columns), ends)
+            columns[date] = pa.array(bound(columns[date].to_numpy(), met.times("ts")))
+        return self._check(step, Elements(met.ts, exp, met.sign, columns), ends)
 
     def _check(self, step: JoinStep, pairs: Elements, ends: Int64s) -> tuple[Elements, Int64s]:
         """Keep pairs whose keys are truly equal and whose residual predicates hold."""
@@ -228,7 +214,7 @@ class JoinOperator(JoinPlan):
         for which in missing:  # the state is from other orders: build from an index of the same input
             part = f"{which[0]}:"
             slot = min((s for s in state if s.startswith(part)), key=lambda s: ("~" in s, s))
-            source = KeyedRuns((), self.parts[which[0]].strict)
+            source = KeyedRuns((), self.parts[which[0]].strict, static=self.parts[which[0]].static)
             source.restore(state[slot])
             for elements in source.everything():
                 self._indexes[which].insert(elements, frontier)

@@ -78,7 +78,7 @@ class JoinPlan:
 
     def _index(self, which: tuple[int, tuple[str, ...], str | None]) -> KeyedRuns:
         part, keys, band = which
-        return KeyedRuns(keys, self.parts[part].strict, self.eager, band)
+        return KeyedRuns(keys, self.parts[part].strict, self.eager, band, self.parts[part].static)
 
     def _path(self, first: int, order: Sequence[int]) -> tuple[JoinStep, ...]:
         """The steps that complete a new element of input `first`, along the join graph where there is one."""

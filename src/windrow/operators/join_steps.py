@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.elements import Elements, Int64s, concat
+from windrow.operators.elements import Elements, Int64s
 from windrow.operators.linear import Formula
 from windrow.operators.statistics import Seen
 
@@ -111,15 +111,6 @@ def method(step: JoinStep) -> str:
     if step.band is not None:
         how.append(f"{step.band[0]} near {step.band[1]}")
     return " and ".join(how) or "every row"
-
-
-def joined(parts: list[tuple[Elements, Int64s]]) -> tuple[Elements, Int64s]:
-    if len(parts) == 1:
-        return parts[0]
-    pairs = concat([p for p, _ in parts])
-    if all(p.exp is e for p, e in parts):
-        return pairs, pairs.exp
-    return pairs, np.concatenate([e for _, e in parts])
 
 
 def kept(pairs: Elements, ends: Int64s, keep: np.ndarray) -> tuple[Elements, Int64s]:

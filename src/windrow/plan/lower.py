@@ -237,7 +237,7 @@ class _Nodes(PlanLowering):
             return self.append(below, Moments(self.limit) if self.signed(below) else Starting(), node)
         if node.op is n.StreamOp.ISTREAM:
             return self._entering(node)
-        log = self._log(node)
+        log = self._log(node, -1 if node.op is n.StreamOp.DSTREAM else 0)
         match node.op:
             case n.StreamOp.RELATION:
                 return log
@@ -268,14 +268,14 @@ class _Nodes(PlanLowering):
             return self.lower(node.input)
         if self._timestamped(node.input):
             return self.unary(Starting(), node)
-        return self.append(self._log(node), Entering(), node)
+        return self.append(self._log(node, 1), Entering(), node)
 
-    def _log(self, node: n.Append | n.Emit) -> int:
-        """The input's consolidated change log; delta-star spells its own."""
+    def _log(self, node: n.Append | n.Emit, only: int = 0) -> int:
+        """The input's consolidated change log, or what of it has one sign; delta-star spells its own."""
         below = node.input
         if isinstance(below, n.Distinct) and self.strategy == "upa" and not self.signed(self.lower(below.input)):
             return self.flow.add(DeltaStar(below.schema, log=True), [self.lower(below.input)], below, below.schema)
-        return self.unary(Changes(self.pending(below), self._timestamped(below)), node)
+        return self.unary(Changes(self.pending(below), self._timestamped(below), only), node)
 
     def _timestamped(self, node: n.Node) -> bool:
         return dates(node) is not None and not self.signed(self.lower(node))

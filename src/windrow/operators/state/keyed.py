@@ -1,15 +1,22 @@
 """Keyed runs: what a join remembers of one input, found by key, and by a range of one column within the key.
 
-Elements are kept in a few runs, each in the order of arrival under a sorted index: the hash of each key (then the code
-of the band column, if there is one) and the row it belongs to. New runs are small; runs of similar size are merged (as
-in a log-structured merge tree), so a probe looks into O(log n) indexes and an element is copied O(log n) times in its
-life: whole columns at once, since only the index is put in order. Merging drops what has expired and cancels each
-negative element with the positive element it ends (the tombstones of a strict input).
+Elements are kept in a few runs (pages), each in the order of arrival. New pages are small; pages of similar size are
+merged (as in a log-structured merge tree), so there are O(log n) of them and an element is copied O(log n) times in its
+life, whole columns at once. Merging drops what has expired and cancels each negative element with the positive element
+it ends (the tombstones of a strict input).
+
+Hash chains over the numbers of all elements find a key in all pages at once (`chains.py`); numbers ascend from page to
+page, so a page knows its elements by them. Where a band looks for partners, each page has a sorted index instead: the
+hash of each key, then the code of the band column, and the row.
+
+What is `static` is a table: its rows are only met. One that goes must meet nobody who comes later, so its number is
+ended in the chains, while its page stays as it is until it is merged with that of the tombstone. So a change of a table
+costs its rows, not the table's.
 
 Two laws make that right. Elements older than the last frontier meet only newer ones, so their start no longer matters
 and only `(row, exp)` does; and an element with `exp <= frontier` meets nobody.
 
-Cost: per element O(log n) amortised; per probe O(log n) per run plus its matches; expiring nothing, O(runs).
+Cost: per element O(log n) amortised, and O(1) to find it by key, O(log n) per page by band; expiring nothing, O(pages).
 """
 
 from __future__ import annotations
@@ -22,139 +29,175 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
-from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, gathered
 from windrow.operators.keys import hash_rows, same_rows
 from windrow.operators.state.bands import codes_of
-from windrow.operators.state.ranges import band_ranges, merge_order, parts, ranges
+from windrow.operators.state.chains import HashChains, Met, by_page
+from windrow.operators.state.pages import BandIndex, Page, merged
+from windrow.operators.state.ranges import band_ranges, parts
 from windrow.operators.state.run import Run, elements_of, run_of
+
+CANDIDATES = 1 << 16
+"""Pairs of tombstones and rows that are looked at at a time."""
 
 FANOUT = 2
 """A run is merged into its neighbour when the neighbour is at most FANOUT times larger."""
 
-Int32s = NDArray[np.int32]
-
-
-@dataclass(slots=True, eq=False)
-class Page:
-    """One run: elements in the order of arrival, and the index that finds them."""
-
-    elements: Elements
-    hashes: Int64s  # sorted
-    codes: Int64s | None  # of the band column, sorted within a hash
-    rows: Int32s  # whose they are
-    fifo: bool  # ends ascend
-    half_life: int  # half of the elements have ended by then
-    last: int
-    run: Run | None = None
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def nbytes(self) -> int:
-        codes = 0 if self.codes is None else self.codes.nbytes
-        return self.elements.nbytes() + self.hashes.nbytes + codes + self.rows.nbytes
-
-    def alive(self, frontier: int) -> Page:
-        """What has not ended by `frontier`."""
-        exp = self.elements.exp
-        if self.fifo:  # the ended ones are a prefix: no element need be moved
-            begin = int(np.searchsorted(exp, frontier, "right"))
-            return self if not begin else self._indexed(self.elements.slice(begin), self.rows - np.int32(begin))
-        keep = exp > frontier
-        if keep.all():
-            return self
-        return self.kept(np.flatnonzero(keep))
-
-    def kept(self, index: Int64s) -> Page:
-        """The elements at `index`, which ascends."""
-        renumbered = np.full(len(self.elements), -1, np.int32)
-        renumbered[index] = np.arange(len(index), dtype=np.int32)
-        return self._indexed(self.elements.take(index), renumbered[self.rows])
-
-    def _indexed(self, elements: Elements, rows: Int32s) -> Page:
-        """The same index over fewer elements: negative rows are gone."""
-        keep = rows >= 0
-        return _page(elements, self.hashes[keep], None if self.codes is None else self.codes[keep], rows[keep])
-
-
-def _page(elements: Elements, hashes: Int64s, codes: Int64s | None, rows: Int32s) -> Page:
-    exp, middle = elements.exp, len(elements) // 2
-    if not len(exp):
-        return Page(elements, hashes, codes, rows, True, INF, BEGINNING)
-    if (exp[1:] >= exp[:-1]).all():
-        return Page(elements, hashes, codes, rows, True, int(exp[middle]), int(exp[-1]))
-    half = int(np.partition(exp, middle)[middle])
-    return Page(elements, hashes, codes, rows, False, half, int(exp.max()))
-
-
-@dataclass(frozen=True, slots=True)
-class HashOrder:
-    """The hashes of some elements' keys, sorted, and whose they are."""
-
-    hashes: Int64s
-    rows: Int64s
-
-    @classmethod
-    def of(cls, columns: Sequence[pa.Array], length: int) -> HashOrder:
-        """Of the elements whose keys are the given columns."""
-        hashes = hash_rows(columns, length)
-        rows = np.argsort(hashes)
-        return cls(hashes[rows], rows)
-
 
 @dataclass(frozen=True, slots=True)
 class Needles:
-    """What looks for partners: its keys, the interval in which each lives, the range of codes it wants."""
+    """What looks for partners: the hash of its key, when it lives, its sign, the range of codes it wants."""
 
-    order: HashOrder
+    hashes: Int64s
     ts: Int64s
     end: Int64s
+    sign: NDArray[np.int8]
     low: Int64s | None = None
     high: Int64s | None = None
 
 
-class KeyedRuns:
-    """Elements by the key columns `keys`, then by `band`; `strict`: negatives come; `eager`: search all to expire."""
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Needles and the remembered elements they meet: from when to when, and the product of the signs.
 
-    def __init__(self, keys: Sequence[str], strict: bool = False, eager: bool = False, band: str | None = None) -> None:
-        self.keys, self.strict, self.eager, self.band = tuple(keys), strict, eager, band
+    `right[begin:stop]` are rows of `elements` for each of `sources`, which lie end to end.
+    """
+
+    left: Int64s
+    right: Int64s
+    ts: Int64s
+    end: Int64s
+    sign: NDArray[np.int8]
+    sources: Sequence[tuple[Elements, int, int]]
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def column(self, name: str) -> pa.Array:
+        """A column of the remembered elements."""
+        return gathered([(there.columns[name], self.right[begin:stop]) for there, begin, stop in self.sources])
+
+    def times(self, which: str) -> Int64s:
+        """Their starts (`ts`) or their ends (`exp`)."""
+        return np.concatenate([getattr(there, which)[self.right[begin:stop]] for there, begin, stop in self.sources])
+
+
+class KeyedRuns:
+    """Elements by the key columns `keys`, then by `band`; `strict`: negatives come; `eager`: search all to expire;
+    `static`: they are rows of a table, and negatives end rows at once."""
+
+    def __init__(
+        self,
+        keys: Sequence[str],
+        strict: bool = False,
+        eager: bool = False,
+        band: str | None = None,
+        static: bool = False,
+    ) -> None:
+        self.keys, self.strict, self.eager, self.band, self.static = tuple(keys), strict or static, eager, band, static
         self._pages: list[Page] = []
+        self._chains: HashChains | None = None  # made by the first who looks for something
+        self._count = 0  # numbers given while there are none
+        self._frontier = BEGINNING
 
     def __len__(self) -> int:
         return sum(len(p) for p in self._pages)
 
     @property
     def nbytes(self) -> int:
-        return sum(p.nbytes for p in self._pages)
+        return sum(p.nbytes for p in self._pages) + (0 if self._chains is None else self._chains.nbytes)
 
-    def insert(self, elements: Elements, frontier: int, order: HashOrder | None = None) -> None:
-        """Add elements; `frontier` is the last one reached, for what merging may drop; `order`: of them, if known."""
+    def insert(self, elements: Elements, frontier: int, hashes: Int64s | None = None) -> None:
+        """Add elements; `frontier` is the last one reached, for what merging may drop; `hashes`: of keys, if known."""
         if self.band is not None and elements.columns[self.band].null_count:
-            elements = elements.filter(np.asarray(elements.columns[self.band].is_valid()))  # no range has a null in it
+            valid = np.asarray(elements.columns[self.band].is_valid())  # no range has a null in it
+            elements, hashes = elements.filter(valid), None
         if not len(elements):
             return
-        self._add(elements, order=order)
-        size, count = len(self._pages[-1]), 1
+        self._add(elements, hashes=hashes, anew=frontier > self._frontier)
+        self._frontier = frontier
+        if self.static and (elements.sign < 0).any():
+            self._bury(self._pages[-1])
+        size, count = len(self._pages[-1]) if self._pages else 0, 1
         while count < len(self._pages) and len(self._pages[-count - 1]) <= FANOUT * size:
             size, count = size + len(self._pages[-count - 1]), count + 1
         if count > 1:  # all at once: what would be merged again is not merged in between
-            merged, self._pages = self._pages[-count:], self._pages[:-count]
-            self._merge(merged, frontier)
+            newest, self._pages = self._pages[-count:], self._pages[:-count]
+            self._merge(newest, frontier)
 
-    def _add(self, elements: Elements, run: Run | None = None, order: HashOrder | None = None) -> None:
+    def _bury(self, page: Page) -> None:
+        """Let nobody meet the rows that the tombstones of a page end, nor the tombstones."""
+        if self.band is not None:
+            self.settle()
+            return
+        if self._chains is None:  # who makes them buries all there is
+            self._chained()
+            return
+        chains, gone = self._chains, page.elements.sign < 0
+        stones, numbers = page.elements.filter(gone), page.numbered[gone]
+        chains.end(numbers)
+        chains.base = self._pages[0].first
+        lives = np.full(len(stones), BEGINNING), np.full(len(stones), INF), np.ones(len(stones), np.int8)
+        ended, rows = np.zeros(len(stones), np.int64), list(stones.columns.values())
+        for met in chains.probe(self._hashes(stones), *lives, CANDIDATES):
+            pairs = self._placed(met)
+            older = pairs.times("ts") < stones.ts[pairs.left]
+            there = [pairs.column(c).filter(pa.array(older)) for c in stones.columns]
+            left, number = pairs.left[older], self._numbers(pairs)[older]
+            same = same_rows([c.take(pa.array(left)) for c in rows], there, len(left))
+            chains.end(number[same])
+            np.add.at(ended, left[same], 1)
+        if (ended != 1).any():  # equal rows: how many of them go is to be counted
+            self.settle()
+
+    def _numbers(self, pairs: Pairs) -> Int64s:
+        """The numbers of the elements of pairs."""
+        pages = {id(p.elements): p for p in self._pages}
+        return np.concatenate([pages[id(e)].numbered[pairs.right[b:s]] for e, b, s in pairs.sources])
+
+    def _add(self, elements: Elements, run: Run | None = None, hashes: Int64s | None = None, anew: bool = True) -> None:
         """A page of elements in the order of their arrival."""
         if not len(elements):
             return
-        keys, codes = [elements.columns[k] for k in self.keys], None
-        if self.band is None:
-            order = order or HashOrder.of(keys, len(elements))
-        else:
-            hashes, codes = hash_rows(keys, len(elements)), codes_of(elements.columns[self.band])
-            rows = np.lexsort((codes, hashes))
-            order, codes = HashOrder(hashes[rows], rows), codes[rows]
-        self._pages.append(_page(elements, order.hashes, codes, order.rows.astype(np.int32)))
+        first, band = self._count, None
+        if self.band is not None or self._chains is not None:
+            hashes = self._hashes(elements) if hashes is None else hashes
+        if self.band is not None and hashes is not None:
+            rows = np.arange(len(elements), dtype=np.int32)
+            band = BandIndex.of(hashes, codes_of(elements.columns[self.band]), rows)
+        if self._chains is not None and hashes is not None:
+            self._chains.base = self._pages[0].first if self._pages else self._chains.size
+            if not self._chains.has_room(len(elements)):
+                self._renumber(self._chains, len(elements))
+            first = self._chains.add(hashes, elements.ts, elements.exp, elements.sign, anew)
+        self._count = first + len(elements)
+        self._pages.append(Page.of(elements, first, None, band))
         self._pages[-1].run = run
+
+    def _hashes(self, elements: Elements) -> Int64s:
+        return hash_rows([elements.columns[k] for k in self.keys], len(elements))
+
+    def _renumber(self, chains: HashChains, room: int) -> None:
+        """Number what there is from 0 on."""
+        chains.compact(np.concatenate([np.empty(0, np.int64), *(p.numbered for p in self._pages)]), room)
+        first = 0
+        for page in self._pages:
+            page.first, page.numbers, first = first, None, first + len(page)
+
+    def _chained(self) -> HashChains:
+        """The chains, made of all there is if there are none."""
+        if self._chains is None:
+            self._chains, pages, self._pages, self._count = HashChains(), self._pages, [], 0
+            self._chains.compact(np.empty(0, np.int64), sum(len(p) for p in pages))
+            for page in pages:
+                self._add(page.elements, page.run, anew=False)
+            for page in list(self._pages) if self.static else ():
+                if self._is_chained() and (page.elements.sign < 0).any():
+                    self._bury(page)
+        return self._chains or self._chained()  # none: all is settled, and no tombstones are left
+
+    def _is_chained(self) -> bool:
+        return self._chains is not None
 
     def expire(self, frontier: int) -> None:
         """Drop runs that have ended, and rewrite those of which half has."""
@@ -174,47 +217,73 @@ class KeyedRuns:
 
     def _merge(self, pages: Sequence[Page], frontier: int) -> None:
         """One page of what is alive in several, less what cancels."""
-        merged = pages[-1].alive(frontier)
-        for page in reversed(pages[:-1]):  # the newest, which are small, first
-            merged = _merged(page.alive(frontier), merged)
-        if self.strict:
-            keep = surviving(merged.elements, frontier)
-            if len(keep) < len(merged):
-                merged = merged.kept(keep)
-        if len(merged):
-            self._pages.append(merged)
+        found = merged([p.alive(frontier) for p in pages])
+        if self.strict and not (self.static and self._pages):  # a tombstone waits for its own row: a later one stays
+            keep = surviving(found.elements, INF if self.static else frontier)
+            if len(keep) < len(found):
+                if self._chains is not None:
+                    self._chains.end(np.delete(found.numbered, keep))
+                found = found.kept(keep)
+        if len(found):
+            self._pages.append(found)
 
     def settle(self) -> None:
         """Merge everything and cancel every negative element now, wherever its positive one is."""
         pages, self._pages = self._pages, []
+        self._chains, self._count = None, 0
         if pages:
             elements = concat([p.elements for p in pages])
             self._add(elements.take(surviving(elements, INF)))
 
-    def probe(self, needles: Needles, limit: int) -> Iterator[tuple[Elements, Int64s, Int64s]]:
-        """(remembered elements, indices into the needles, indices into the remembered) of pairs that match.
+    def probe(self, needles: Needles, limit: int) -> Iterator[Pairs]:
+        """Pairs that match and live together, at most `limit` (candidates, if by a band) at a time."""
+        if not self._pages:
+            return
+        if self.band is not None:
+            yield from self._in_band(needles, limit)
+            return
+        chains = self._chained()
+        chains.base = self._pages[0].first
+        for met in chains.probe(needles.hashes, needles.ts, needles.end, needles.sign, limit):
+            yield self._placed(met)
 
-        Only pairs that live together. At most `limit` candidates at a time, and one needle's at least.
-        """
-        hashes, order = needles.order.hashes, needles.order.rows  # in order they walk the indexes as caches like
-        ts, end = needles.ts[order], needles.end[order]
+    def _placed(self, met: Met) -> Pairs:
+        """Pairs with the pages in which their elements are."""
+        if len(self._pages) == 1:
+            (page,) = self._pages
+            right, sources = page.rows(met.number), [(page.elements, 0, len(met.number))]
+            return Pairs(met.left, right, met.ts, met.end, met.sign, sources)
+        firsts = np.array([p.first for p in self._pages])
+        left, number, ts, end, sign, stops = by_page(firsts, met.left, met.number, met.ts, met.end, met.sign)
+        right, sources, begin = np.empty(len(left), np.int64), [], 0
+        for page, stop in zip(self._pages, stops.tolist(), strict=True):
+            if stop > begin:
+                right[begin:stop] = page.rows(number[begin:stop])
+                sources.append((page.elements, begin, stop))
+            begin = stop
+        return Pairs(left, right, ts, end, sign, sources)
+
+    def _in_band(self, needles: Needles, limit: int) -> Iterator[Pairs]:
+        assert needles.low is not None and needles.high is not None
+        order = np.argsort(needles.hashes)  # in order they walk the indexes as caches like
+        hashes, lows, highs = needles.hashes[order], needles.low[order], needles.high[order]
+        lives = needles.ts, needles.end, needles.sign
         for page in list(self._pages):
-            there = page.elements
-            if page.codes is None:
-                low, count = ranges(hashes, page.hashes)
-            else:
-                assert needles.low is not None and needles.high is not None
-                low, count = band_ranges(hashes, needles.low[order], needles.high[order], page.hashes, page.codes)
+            index, there = page.band, page.elements
+            assert index is not None
+            low, count = band_ranges(hashes, lows, highs, index.hashes, index.codes)
             for begin, stop in parts(count, limit):
                 cut = slice(begin, stop)
-                left, right = _living(
-                    order[cut], low[cut], count[cut], ts[cut], end[cut], page.rows, there.ts, there.exp
-                )
+                candidates = order[cut], low[cut], count[cut]
+                left, right, *lifetimes = _meet(candidates, lives, index.rows, (there.ts, there.exp, there.sign))
                 if len(left):
-                    yield there, left, right
+                    ts, end, sign = lifetimes
+                    yield Pairs(left, right, ts, end, sign, [(there, 0, len(left))])
 
     def everything(self) -> list[Elements]:
-        """All elements, run by run."""
+        """All elements, run by run; of a table, the rows that are there."""
+        if self.static and any((p.elements.sign < 0).any() for p in self._pages):
+            self.settle()
         return [p.elements for p in self._pages]
 
     def runs(self) -> tuple[Run, ...]:
@@ -231,52 +300,32 @@ class KeyedRuns:
                 page.run, page.elements = found, elements_of(found)
 
     def restore(self, runs: tuple[Run, ...]) -> None:
-        self._pages = []
+        self._pages, self._chains, self._count = [], None, 0
         for run in runs:
             self._add(elements_of(run), run)
-
-
-def _merged(older: Page, newer: Page) -> Page:
-    """Two pages as one."""
-    if not len(older) or not len(newer):
-        return older if len(older) else newer
-    elements = concat([older.elements, newer.elements])
-    rows = np.concatenate([older.rows, newer.rows + np.int32(len(older))])
-    hashes = np.concatenate([older.hashes, newer.hashes])
-    if older.codes is None or newer.codes is None:
-        order = merge_order([older.hashes, newer.hashes])
-        return _page(elements, hashes[order], None, rows[order])
-    codes = np.concatenate([older.codes, newer.codes])
-    order = np.lexsort((codes, hashes))
-    return _page(elements, hashes[order], codes[order], rows[order])
+        if self.static and self.band is not None:
+            self.everything()
 
 
 @njit(cache=True)
-def _living(needles, low, count, ts, end, rows, starts, ends):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    """The pairs of needles and the rows in their ranges whose lifetimes meet, as two arrays of indices."""
-    total = count.sum()
-    found, there = np.empty(total, np.int64), np.empty(total, np.int64)
-    k = 0
-    for i in range(len(low)):
-        for at in range(low[i], low[i] + count[i]):
-            j = rows[at]
-            if starts[j] < end[i] and ts[i] < ends[j]:
-                found[k], there[k] = needles[i], j
-                k += 1
-    return found[:k], there[:k]
-
-
-@njit(cache=True)
-def intersected(left, right, ts, end, sign, starts, ends, signs):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    """Lifetimes and signs of pairs: the later start, the earlier end, the product."""
-    n = len(left)
-    out_ts, out_end, out_sign = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int8)
-    for k in range(n):
-        i, j = left[k], right[k]
-        out_ts[k] = max(ts[i], starts[j])
-        out_end[k] = min(end[i], ends[j])
-        out_sign[k] = sign[i] * signs[j]
-    return out_ts, out_end, out_sign
+def _meet(candidates, needles, rows, elements):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """The pairs of needles and the rows in their ranges whose lifetimes meet."""
+    which, low, count = candidates
+    begins, ends, signs = needles
+    other_begins, other_ends, other_signs = elements
+    room, at = count.sum(), 0
+    left, right, ts = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    end, sign = np.empty(room, np.int64), np.empty(room, np.int8)
+    for k in range(len(which)):
+        i = which[k]
+        for place in range(low[k], low[k] + count[k]):
+            j = rows[place]
+            begin, stop = max(begins[i], other_begins[j]), min(ends[i], other_ends[j])
+            if begin < stop:
+                left[at], right[at], ts[at], end[at] = i, j, begin, stop
+                sign[at] = signs[i] * other_signs[j]
+                at += 1
+    return left[:at], right[:at], ts[:at], end[:at], sign[:at]
 
 
 def surviving(elements: Elements, frontier: int) -> Int64s:

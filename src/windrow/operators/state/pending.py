@@ -14,23 +14,42 @@ Invariant: an element is handed out exactly once, by the first call whose fronti
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, gathered
 from windrow.operators.radix import stable_order
 from windrow.operators.state.run import Run, elements_of, run_of
 
-DAYS = 64
+DAYS = 16
 """Partitions of a calendar year: more make due() finer, fewer make add() cheaper."""
+
+RUNS = 64
+"""Sortings that are written as a run each; when they are more, the smaller half is merged."""
 
 NEW_BATCHES, NEW_ROWS = 16, 1 << 13
 """So many batches, or rows, wait before a calendar sorts them into its days."""
 
-FEW, TODAY = 32, 4 * DAYS
+FEW, TODAY = 32, 256
 """Parts of a day with fewer rows on average are joined when it comes; so are today's parts when they are more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Elements that have ended: when, their signs, and their columns, of which only what is asked for is copied."""
+
+    exp: Int64s
+    sign: NDArray[np.int8]
+    columns: Mapping[str, pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.exp)
 
 
 class Pending(Protocol):
@@ -39,7 +58,7 @@ class Pending(Protocol):
     def add(self, elements: Elements) -> None:
         """Take elements with finite ends."""
 
-    def due(self, frontier: int) -> Elements | None:
+    def due(self, frontier: int) -> Ended | None:
         """Remove and return the elements that end at or before `frontier`; None when there are none."""
 
     def runs(self) -> tuple[Run, ...]:
@@ -53,51 +72,65 @@ class Pending(Protocol):
 
 
 class _WaitingRows:
-    """Rows, spent up to `head` in the order of their ends; and, once asked for, the run that holds the rest.
+    """Rows `[head, stop)` of a batch in the order of their ends; and, once asked for, the run that holds them.
 
-    Rows are record batches with `_ts`, `_exp` and `_sign` before their columns: cut and joined in one call, however
-    many columns there are. They are put in order only as they are taken.
+    Rows are record batches with `_ts`, `_exp` and `_sign` before their columns. Only their ends are put in order, and
+    cut: a row itself is copied when it is due.
     """
 
-    __slots__ = ("_ends", "_order", "_run", "_run_head", "head", "rows")
+    __slots__ = ("_run", "_run_head", "ends", "head", "order", "rows", "stop")
 
     def __init__(self, rows: pa.RecordBatch, run: Run | None = None) -> None:
-        self.rows, self.head = rows, 0
-        self._ends, self._order = _ends(rows), None
-        if (self._ends[1:] < self._ends[:-1]).any():
-            self._order = stable_order(self._ends)
-            self._ends = self._ends[self._order]
+        self.rows = rows
+        self.ends: Int64s = rows.column(1).to_numpy()
+        self.order: Int64s | None = None
+        if (self.ends[1:] < self.ends[:-1]).any():
+            self.order = stable_order(self.ends)
+            self.ends = self.ends[self.order]
+        self.head, self.stop = 0, len(self.ends)
         self._run, self._run_head = run, 0
 
     def __len__(self) -> int:
-        return len(self._ends) - self.head
+        return self.stop - self.head
 
-    def take_due(self, frontier: int) -> pa.RecordBatch | None:
+    def part(self, begin: int, stop: int) -> _WaitingRows:
+        """Rows `[begin, stop)` of the same batch."""
+        made = _WaitingRows.__new__(_WaitingRows)
+        made.rows, made.ends, made.order = self.rows, self.ends, self.order
+        made.head, made.stop, made._run, made._run_head = begin, stop, None, begin
+        return made
+
+    def take_due(self, frontier: int) -> _WaitingRows | None:
         """Move the head past what is due, and return that."""
         begin = self.head
-        if begin == len(self._ends) or self._ends[begin] > frontier:
+        if begin == self.stop or self.ends[begin] > frontier:
             return None
-        self.head = int(np.searchsorted(self._ends, frontier, "right"))
-        return self.between(begin, self.head)
+        self.head = self.place(frontier, "right")
+        return self.part(begin, self.head)
 
-    def between(self, begin: int, end: int) -> pa.RecordBatch:
-        """Rows `[begin, end)` in the order of their ends."""
-        if self._order is None:
-            return self.rows.slice(begin, end - begin)
-        return self.rows.take(pa.array(self._order[begin:end]))
+    def place(self, end: int, side: Literal["left", "right"] = "left") -> int:
+        """The first row that ends at `end` or later, or (right) later."""
+        return self.head + int(np.searchsorted(self.ends[self.head : self.stop], end, side))
 
-    def count_until(self, end: int) -> int:
-        """How many rows end before `end`."""
-        return int(np.searchsorted(self._ends, end))
+    def where(self) -> Int64s | slice:
+        """The rows of the batch, in the order of their ends."""
+        return slice(self.head, self.stop) if self.order is None else self.order[self.head : self.stop]
 
     def rest(self) -> pa.RecordBatch:
-        """What still waits, in no order."""
-        return self.between(self.head, len(self._ends)) if self.head else self.rows
+        """The rows, in no order."""
+        if len(self) == self.rows.num_rows:
+            return self.rows
+        at = self.where()
+        return self.rows.slice(at.start, len(self)) if isinstance(at, slice) else self.rows.take(pa.array(at))
+
+    def waits(self, frontier: int) -> bool:
+        """Whether some row does beyond an instant."""
+        return bool(self.ends[self.stop - 1] > frontier)
 
     def run(self) -> Run:
-        """What still waits as a run: the same one until more is due."""
+        """The rows as a run: the same one until more is due."""
         if self._run is None or self._run_head != self.head:
-            self._run, self._run_head = _run(self.rest()), self.head
+            self._run, self._run_head = Run(pa.Table.from_batches([self.rest()])), self.head
         return self._run
 
 
@@ -107,27 +140,59 @@ def _pack(elements: Elements) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=[*named, *elements.columns])
 
 
-def _unpack(parts: list[pa.RecordBatch]) -> Elements | None:
+class _ColumnsOfParts(Mapping[str, pa.Array]):
+    """The columns of some parts end to end, each copied when it is asked for."""
+
+    def __init__(self, parts: Sequence[_WaitingRows]) -> None:
+        self._batches = [p.rows for p in parts]
+        self._places = [p.where() for p in parts]
+        self._found: dict[str, pa.Array] = {}
+
+    def __getitem__(self, name: str) -> pa.Array:
+        found = self._found.get(name)
+        if found is None:
+            columns = (b.column(name) for b in self._batches)
+            found = self._found[name] = gathered(list(zip(columns, self._places, strict=True)))
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._batches[0].schema.names[3:])
+
+    def __len__(self) -> int:
+        return self._batches[0].num_columns - 3
+
+
+def _taken(parts: Sequence[_WaitingRows]) -> Ended | None:
+    """The rows of some parts, each copied at most once."""
     if not parts:
         return None
-    rows = pa.concat_batches(parts) if len(parts) > 1 else parts[0]
-    ts, exp, sign, *columns = rows.columns
-    return Elements(
-        ts.to_numpy(), exp.to_numpy(), sign.to_numpy(), dict(zip(rows.schema.names[3:], columns, strict=True))
-    )
+    first: dict[int, _WaitingRows] = {}  # of each batch, as it is cut into days, one part
+    apart = []
+    for part in parts:
+        before = first.setdefault(id(part.rows), part)
+        if before is not part and before.stop == part.head:
+            before.stop = part.stop
+        elif before is not part:
+            apart.append(part)
+    taken = [*first.values(), *apart]
+    ends = [p.ends[p.head : p.stop] for p in taken]
+    columns = _ColumnsOfParts(taken)
+    return Ended(ends[0] if len(ends) == 1 else np.concatenate(ends), columns["_sign"].to_numpy(), columns)
 
 
-def _ends(rows: pa.RecordBatch) -> Int64s:
-    ends: Int64s = rows.column(1).to_numpy()
-    return ends
-
-
-def _run(rows: pa.RecordBatch) -> Run:
-    return Run(pa.Table.from_batches([rows]))
+def _elements(part: _WaitingRows) -> Elements:
+    ts, exp, sign, *columns = part.rest().columns
+    named = dict(zip(part.rows.schema.names[3:], columns, strict=True))
+    return Elements(ts.to_numpy(), exp.to_numpy(), sign.to_numpy(), named)
 
 
 def _rows(run: Run) -> pa.RecordBatch:
     return _pack(elements_of(run))
+
+
+def _together(parts: Sequence[_WaitingRows]) -> _WaitingRows:
+    """Parts as one."""
+    return parts[0] if len(parts) == 1 else _WaitingRows(pa.concat_batches([p.rest() for p in parts]))
 
 
 class ScannedList:
@@ -141,7 +206,7 @@ class ScannedList:
         if len(elements):
             self._all, self._run = concat([*self.parts(), elements]), None
 
-    def due(self, frontier: int) -> Elements | None:
+    def due(self, frontier: int) -> Ended | None:
         if self._all is None:
             return None
         mask = self._all.exp <= frontier  # the whole list, at every call
@@ -149,7 +214,7 @@ class ScannedList:
             return None
         due, rest = self._all.take(np.flatnonzero(mask)), self._all.take(np.flatnonzero(~mask))
         self._all, self._run = (rest if len(rest) else None), None
-        return due
+        return Ended(due.exp, due.sign, due.columns)
 
     def parts(self) -> list[Elements]:
         return [] if self._all is None else [self._all]
@@ -175,7 +240,7 @@ class Fifo:
         if len(elements):
             self._queue.append(_WaitingRows(_pack(elements)))
 
-    def due(self, frontier: int) -> Elements | None:
+    def due(self, frontier: int) -> Ended | None:
         due = []
         while self._queue:
             part = self._queue[0].take_due(frontier)
@@ -184,10 +249,10 @@ class Fifo:
             if len(self._queue[0]):  # the first that waits for longer; so does all behind it
                 break
             self._queue.popleft()
-        return _unpack(due)
+        return _taken(due)
 
     def parts(self) -> list[Elements]:
-        return [e for b in self._queue if (e := _unpack([b.rest()])) is not None]
+        return [_elements(b) for b in self._queue if len(b)]
 
     def runs(self) -> tuple[Run, ...]:
         return tuple(b.run() for b in self._queue)
@@ -196,41 +261,13 @@ class Fifo:
         self._queue = deque(_WaitingRows(_rows(r), r) for r in runs)
 
 
-class _EndRun:
-    """Rows sorted together, in the order of their ends: what a calendar is written as, whole and once.
-
-    Days that have come take rows out of it; its run keeps them until half of it has ended.
-    """
-
-    __slots__ = ("_run", "rows")
-
-    def __init__(self, rows: pa.RecordBatch, run: Run | None = None) -> None:
-        self.rows, self._run = rows, run
-
-    def waits(self, frontier: int) -> bool:
-        """Whether some row still does."""
-        return int(_ends(self.rows)[-1]) > frontier
-
-    def rest(self, frontier: int) -> _EndRun:
-        """The run itself while most of it waits, else what of it does."""
-        ends = _ends(self.rows)
-        if ends[len(ends) // 2] > frontier:
-            return self
-        return _EndRun(self.rows.slice(int(np.searchsorted(ends, frontier, "right"))))
-
-    def run(self) -> Run:
-        """The rows as a run: always the same one."""
-        if self._run is None:
-            self._run = _run(self.rows)
-        return self._run
-
-
 class Calendar:
     """Rows partitioned by the day on which they end.
 
-    New rows wait in a few batches until there are enough to sort, in the order of their ends, into their days. So a row
-    is copied twice in its life, and what is due is the heads of the parts of a day. State is written by sorting, not by
-    day: every sorting touches most days, and rewriting them would cost everything that waits.
+    New rows wait in a few batches until there are enough to sort. Then their ends are put in order and cut into days,
+    and the rows stay where they are until they are due, so a row is copied once in its life; what is due is the heads
+    of the parts of a day. State is written by sorting, not by day: every sorting touches most days, and rewriting them
+    would cost everything that waits.
 
     The length of a day is set by the first sorting (its span of ends over DAYS) and grows when a later one would need
     more than four years of days.
@@ -241,8 +278,8 @@ class Calendar:
         self._today: list[_WaitingRows] = []
         self._tomorrow = BEGINNING  # every day holds ends from here on only
         self._length = 0
-        self._days: dict[int, list[pa.RecordBatch]] = {}
-        self._end_runs: list[_EndRun] = []  # together, what is in the days and today
+        self._days: dict[int, list[_WaitingRows]] = {}
+        self._sorted: list[_WaitingRows] = []  # together, what is in the days and today
         self._frontier = BEGINNING
 
     def add(self, elements: Elements) -> None:
@@ -254,33 +291,30 @@ class Calendar:
         """Send what is new to its days, if it is much."""
         if len(self._new) <= NEW_BATCHES and sum(len(b) for b in self._new) <= NEW_ROWS:
             return
-        new = _merged(self._new)
-        if len(new) <= NEW_ROWS:
-            self._new = [new]
-            return
-        self._new = []
-        rows = new.between(new.head, new.head + len(new))
-        self._end_runs.append(_EndRun(rows))
-        self._into_days(rows)
+        new = _together(self._new)
+        self._new = [new] if len(new) <= NEW_ROWS else []
+        if not self._new:
+            self._sorted.append(new.part(new.head, new.stop))
+            self._into_days(new)
 
-    def _into_days(self, rows: pa.RecordBatch) -> None:
-        """Rows in the order of their ends, to today and to the days after."""
-        cut = int(np.searchsorted(_ends(rows), self._tomorrow))
-        if cut:
-            self._today.append(_WaitingRows(rows.slice(0, cut)))
+    def _into_days(self, rows: _WaitingRows) -> None:
+        """Cut rows to today and to the days after."""
+        cut = rows.place(self._tomorrow)
+        if cut > rows.head:
+            self._today.append(rows.part(rows.head, cut))
             if len(self._today) > TODAY:
-                self._today = [_merged(self._today)]
-        if cut < rows.num_rows:
-            self._put(rows.slice(cut))
+                self._today = [_together(self._today)]
+        if cut < rows.stop:
+            self._put(rows.part(cut, rows.stop))
 
-    def _put(self, rows: pa.RecordBatch) -> None:
-        """Cut rows in the order of their ends into days."""
-        ends = _ends(rows)
+    def _put(self, rows: _WaitingRows) -> None:
+        """Cut rows into days."""
+        ends = rows.ends[rows.head : rows.stop]
         self._stretch(int(ends[-1]) - int(ends[0]))
         days = ends // self._length
-        edges = (np.flatnonzero(np.diff(days)) + 1).tolist()
-        for begin, end in zip([0, *edges], [*edges, len(days)], strict=True):
-            self._days.setdefault(int(days[begin]), []).append(rows.slice(begin, end - begin))
+        edges = (rows.head + 1 + np.flatnonzero(np.diff(days))).tolist()
+        for begin, stop in pairwise([rows.head, *edges, rows.stop]):
+            self._days.setdefault(int(days[begin - rows.head]), []).append(rows.part(begin, stop))
 
     def _stretch(self, span: int) -> None:
         if self._length and span <= 4 * DAYS * self._length:
@@ -288,64 +322,59 @@ class Calendar:
         parts = [p for day in sorted(self._days) for p in self._days[day]]
         self._length, self._days = max(1, span // DAYS, 2 * self._length), {}
         if parts:
-            rows = _WaitingRows(pa.concat_batches(parts))
-            self._put(rows.between(0, len(rows)))
+            self._put(_together(parts))
 
-    def due(self, frontier: int) -> Elements | None:
+    def due(self, frontier: int) -> Ended | None:
         self._frontier = frontier
-        over = self._open(frontier // self._length) if self._days and frontier >= self._tomorrow else []
         due = [part for w in (*self._today, *self._new) if (part := w.take_due(frontier)) is not None]
+        if self._days and frontier >= self._tomorrow:
+            due += self._open(frontier // self._length)
         if due:
             self._today = [w for w in self._today if len(w)]
             self._new = [w for w in self._new if len(w)]
-        return _unpack(over + due)
+        return _taken(due)
 
-    def _open(self, today: int) -> list[pa.RecordBatch]:
-        """Bring the day that has come; returned is what waited for the days before it, all of which is due."""
+    def _open(self, today: int) -> list[_WaitingRows]:
+        """Bring the day that has come; returned is what is due of it, and all that waited for the days before it."""
         self._tomorrow = min((today + 1) * self._length, INF)
         over = [p for day in sorted(d for d in self._days if d < today) for p in self._days.pop(day)]
         parts = self._days.pop(today, [])
-        if len(parts) > 1 and sum(p.num_rows for p in parts) < FEW * len(parts):
-            parts = [pa.concat_batches(parts)]
-        self._today += [_WaitingRows(p) for p in parts]  # each is in order, as it was sorted
-        self._end_runs = [d for d in self._end_runs if d.waits(self._frontier)]
-        return over
+        if len(parts) > 1 and sum(map(len, parts)) < FEW * len(parts):
+            parts = [_together(parts)]
+        self._today += parts
+        self._sorted = [w for w in self._sorted if w.waits(self._frontier)]
+        return over + [part for w in parts if (part := w.take_due(self._frontier)) is not None]
 
     def parts(self) -> list[Elements]:
-        near = [w.rest() for w in (*self._today, *self._new)]
-        later = [p for day in sorted(self._days) for p in self._days[day]]
-        return [e for p in (*near, *later) if (e := _unpack([p])) is not None]
+        later = (p for day in sorted(self._days) for p in self._days[day])
+        return [_elements(p) for p in (*self._today, *self._new, *later) if len(p)]
 
     def runs(self) -> tuple[Run, ...]:
         """One run per sorting, less those that are over; the smaller ones are merged when they are many."""
-        end_runs = [d.rest(self._frontier) for d in self._end_runs if d.waits(self._frontier)]
-        if len(end_runs) > DAYS:
-            end_runs.sort(key=lambda d: d.rows.num_rows)
-            merged = _WaitingRows(pa.concat_batches([d.rows for d in end_runs[: DAYS // 2]]))
-            begin = merged.count_until(self._frontier + 1)
-            end_runs[: DAYS // 2] = [_EndRun(merged.between(begin, len(merged)))]
-        self._end_runs = end_runs
-        return (*(d.run() for d in end_runs), *(w.run() for w in self._new))
+        waiting = [self._rest(w) for w in self._sorted if w.waits(self._frontier)]
+        if len(waiting) > RUNS:
+            waiting.sort(key=len)
+            merged = _together(waiting[: RUNS // 2])
+            waiting[: RUNS // 2] = [merged.part(merged.place(self._frontier, "right"), merged.stop)]
+        self._sorted = waiting
+        return tuple(w.run() for w in (*waiting, *self._new))
+
+    def _rest(self, rows: _WaitingRows) -> _WaitingRows:
+        """The rows while most of them wait, else those that do: so a run lasts until half of it has ended."""
+        if rows.ends[(rows.head + rows.stop) // 2] > self._frontier:
+            return rows
+        return rows.part(rows.place(self._frontier, "right"), rows.stop)
 
     def restore(self, runs: tuple[Run, ...], frontier: int = BEGINNING) -> None:
-        self._new, self._today, self._days, self._end_runs = [], [], {}, []
-        self._tomorrow, self._length, self._frontier = BEGINNING, 0, frontier
-        batches = []
-        for run in runs:
-            waiting = _WaitingRows(_rows(run), run)
-            waiting.head = waiting.count_until(frontier + 1) if frontier < INF else len(waiting)
-            if len(waiting):
-                batches.append((waiting, run))
-        if len(batches) <= NEW_BATCHES and sum(len(b) for b, _ in batches) <= NEW_ROWS:
-            self._new = [b for b, _ in batches]
-            return
-        for waiting, run in batches:
-            rows = waiting.between(waiting.head, waiting.head + len(waiting))
-            self._end_runs.append(_EndRun(rows, run))
-            self._put(rows)
-
-
-def _merged(waiting: list[_WaitingRows]) -> _WaitingRows:
-    if len(waiting) == 1:
-        return waiting[0]
-    return _WaitingRows(pa.concat_batches([w.rest() for w in waiting]))
+        Calendar.__init__(self)
+        self._frontier = frontier
+        whole = [_WaitingRows(_rows(run), run) for run in runs]
+        waiting = [w.part(w.place(frontier, "right") if frontier < INF else w.stop, w.stop) for w in whole]
+        few = len(waiting) <= NEW_BATCHES and sum(map(len, waiting)) <= NEW_ROWS
+        for rows, part in zip(whole, waiting, strict=True):
+            if len(part) and few:
+                rows.head = part.head
+                self._new.append(rows)
+            elif len(part):
+                self._sorted.append(rows)
+                self._put(part)
