@@ -23,6 +23,7 @@ from windrow_bench import (
     overload,
     patterns,
     reading,
+    reduced,
     schedule,
     sql,
     star,
@@ -202,3 +203,11 @@ def test_sql_compares_constructs_with_what_computes_them_once(tmp_path: Path) ->
     found = document(tmp_path / "sql.json")
     assert [r["case"] for r in found["rows"]] == ["asof", "top-n", "session"]
     assert found["parameters"]["answers agree"] is True
+
+
+def test_reduced_rows_are_compared_with_rows_as_they_are(tmp_path: Path) -> None:
+    """Every case, small: the answers agree (or the experiment ends), and few groups take fewer bytes."""
+    assert reduced.main(["--quick", "--repeat", "1", "--out", str(tmp_path)]) == 0
+    rows = document(tmp_path / "reduced.json")["rows"]
+    assert {r["case"] for r in rows} == set(reduced.CASES)
+    assert next(r["MB reduced"] < r["MB"] for r in rows if r["case"] == "stream, max")

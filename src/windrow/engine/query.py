@@ -95,8 +95,10 @@ class Query:
         shed so far (text and json)."""
         from windrow.plan.explain import explain
 
-        joins, sharing = self._engine.runtime.joins(self._key), self._engine._sharing(self.plan)
-        shown = explain(self.plan, format, strategy=self._engine._strategy, joins=joins, sharing=sharing)
+        runtime, sharing = self._engine.runtime, self._engine._sharing(self.plan)
+        joins, reduced = runtime.joins(self._key), runtime.reduced(self._key)
+        strategy = self._engine._strategy
+        shown = explain(self.plan, format, strategy=strategy, joins=joins, sharing=sharing, reduced=reduced)
         quality = self.quality()
         if quality is not None and format.lower() == "text":
             shown += "".join(f"\nshed for {what}: {_figures(found)}" for what, found in quality.items())

@@ -7,14 +7,16 @@
 At every instant t the sum of the output is the GROUP BY answer over the rows alive at t. A stretch that ends within the
 advance has its exact lifetime; the last one is sent as `[t, INF)` and a later advance ends it with `-[t', INF)`.
 
-State: a slot per live group with its partials (`aggregates`), and the pending ends of live rows. Cost per advance: the
-events (arrivals and ends) times the lanes, plus a sort of the events by (group, time).
+State: a slot per live group with its partials (`aggregates`), and the pending ends of live rows. Rows may come
+reduced (`aggregates/reduced`). Cost per advance: the events (arrivals and ends) times the lanes, plus a sort of the
+events by (group, time).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +25,11 @@ from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.answers import PointValues
 from windrow.operators.aggregates.groups import Groups
 from windrow.operators.aggregates.partials import Partials
-from windrow.operators.aggregates.pending import RowEnds, pending
+from windrow.operators.aggregates.pending import PendingEnds, RowEnds
+from windrow.operators.aggregates.reduced import ReducedInput, Reduction, is_reduced, kept_columns, row_weights
 from windrow.operators.aggregates.stairs import GroupedArrivals
 from windrow.operators.aggregates.sweep import Sweep, in_order, sweep_of, with_groups, with_point
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.operators.changes import Clocked
 from windrow.operators.elements import BEGINNING, INF, Elements, concat_arrays, one
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run, ints
@@ -42,7 +44,7 @@ class Swept:
     answers: Sequence[PointValues]
 
 
-class GroupedAggregate(Clocked):
+class GroupedAggregate(ReducedInput):
     """Groups, partials and pending ends: what continuous and periodic aggregation share."""
 
     def __init__(
@@ -61,12 +63,17 @@ class GroupedAggregate(Clocked):
         self._types = types
         self._groups = Groups([types[k] for k in keys])
         self._partials = Partials(aggregations, types, strict)
-        self._pending = pending(expiration)
+        self._pending = PendingEnds(expiration)
         self._previous = BEGINNING
         self._begun = False
         self._saved: dict[str, tuple[Run, ...]] = {}
         if not keys:
             self._partials.grow(1)
+
+    @cached_property
+    def reduction(self) -> Reduction:
+        """How rows may be reduced before they come here."""
+        return Reduction(self.keys, self.aggregations, self._types, self._strict)
 
     # -- one advance -------------------------------------------------------------------------------------------------
 
@@ -136,9 +143,16 @@ class GroupedAggregate(Clocked):
         sweep = self._mark(sweep, begins, others)
         if arrivals is not None and len(sweep.slots) > len(arrivals.slots):
             arrivals = _with_idle(arrivals, sweep.slots)
-        parts = {c: [elements.columns[c], *(d.columns[c] for d in due)] for c in self._partials.columns}
+        blocks = [elements.columns, *(d.columns for d in due)]
+        lengths = [n, *(len(d) for d in due)]
+        sums = {c: s for (c, distinct), s in self._partials.sums.items() if not distinct}
+        weights = row_weights(blocks, lengths, sums) if any(map(is_reduced, blocks)) else None
+        wanted = self._partials.columns if weights is None else tuple(self._partials.values)
+        parts = {c: [b[c] for b in blocks] for c in wanted}
         columns = {c: concat_arrays([p for p in found if len(p)] or found[:1]) for c, found in parts.items()}
-        rows, answers = self._partials.advance(sweep, columns, arrivals, frontier)
+        if weights is not None:
+            columns = {**elements.columns, **columns}
+        rows, answers = self._partials.advance(sweep, columns, arrivals, frontier, weights)
         return sweep, rows, answers
 
     def _keep(self, elements: Elements, slots: Int64s, frontier: int) -> None:
@@ -146,7 +160,7 @@ class GroupedAggregate(Clocked):
         later = np.flatnonzero((elements.exp > frontier) & (elements.exp != INF))
         if len(later) == 0:
             return
-        columns = {c: elements.columns[c] for c in self._partials.columns}
+        columns = kept_columns(elements.columns, self._partials.columns, self._partials.values)
         rows = RowEnds(elements.exp, slots.astype(np.int32), elements.sign, columns)
         self._pending.put(rows if len(later) == len(elements) else rows.take(later))
 
@@ -174,8 +188,7 @@ class GroupedAggregate(Clocked):
         touched = np.unique(np.concatenate(everyone))
         firsts = np.searchsorted(slots[order], np.append(touched, INF))
         arrivals = GroupedArrivals(touched, firsts, order, ts[order], elements.exp[order])
-        columns = {c: elements.columns[c] for c in self._partials.columns}
-        return self._partials.glide(arrivals, columns, frontier, self._start if begins else None)
+        return self._partials.glide(arrivals, elements.columns, frontier, self._start if begins else None)
 
     def _release(self, dead: Int64s) -> None:
         """Forget groups that are left without rows, unless rows that cancel each other still wait there."""

@@ -32,19 +32,21 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators import scalar
+from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.sums import SumLanes
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.aggregation_plan import AggregationPlan, PlanPlanner
 from windrow.operators.aggregation_sets import AggregationSet, Versions, combined
+from windrow.operators.deltas import Deltas, joined, to_elements
 from windrow.operators.elements import BEGINNING, Elements
+from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.join_steps import JoinStep, Part
 from windrow.operators.keytable import KeyTable
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run
 from windrow.operators.table_versions import EPOCH, SINCE, UNTIL
-from windrow.operators.totals import Deltas, joined, to_elements, totals
 
 PART_ROWS = 1 << 20
 """Meetings are formed in parts of about this many."""
@@ -61,11 +63,14 @@ class AggregateDeltas(AggregationPlan):
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         """The changes of this advance, as elements."""
+        return self._changed(inputs, frontier)
+
+    def _changed(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         slots, groups, deltas = self._met(inputs, frontier)
         if deltas is None:
-            return Elements.empty(self.schema)
+            return Elements.empty(self._changed_types)
         found = to_elements(slots, groups, deltas, self._layouts())
-        return found.with_columns({c: found.columns[c] for c in self.schema})
+        return found.with_columns({c: found.columns[c] for c in self._changed_types})
 
     def _met(self, inputs: Sequence[Elements], frontier: int) -> tuple[Int64s, dict[str, pa.Array], Deltas | None]:
         """Take in an advance: the group of each change as a number, the groups by that number, the changes."""
@@ -298,6 +303,15 @@ class AggregateDeltas(AggregationPlan):
             self._rebuild(i, frontier)
 
 
+def groups_of(
+    keys: Sequence[str], aggregations: Sequence[Aggregation], types: Mapping[str, pa.DataType], period: int | None
+) -> ContinuousAggregate | GridAggregate:
+    """The groups that changes belong to; `period`: answers at its multiples only."""
+    if period is None:
+        return ContinuousAggregate(keys, aggregations, types, strict=True)
+    return GridAggregate(keys, aggregations, types, period, strict=True)
+
+
 class AggregateJoin(AggregateDeltas):
     """GROUP BY over a join, in one place: the changes and the groups they belong to."""
 
@@ -315,7 +329,7 @@ class AggregateJoin(AggregateDeltas):
     ) -> None:
         super().__init__(parts, equalities, residual, keys, aggregations, period=period, plan=plan, planner=planner)
         types = {c: t for p in self.parts for c, t in p.columns.items()}
-        self._output = totals(self.keys, self.aggregations, types, period)
+        self._output = groups_of(self.keys, self.aggregations, types, period)
         self.schema = self._output.schema
 
     def start(self, ts: int) -> None:
@@ -324,10 +338,7 @@ class AggregateJoin(AggregateDeltas):
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         """What Aggregate(Join(inputs)) sends in this advance."""
-        slots, groups, deltas = self._met(inputs, frontier)
-        if self.keys and len(slots):
-            slots = self._output._groups.lookup(list(groups.values()), len(next(iter(groups.values()))))[slots]
-        return self._output.absorb(slots, deltas, self._layouts(), frontier)
+        return self._output.advance([self._changed(inputs, frontier)], frontier)
 
     def state(self) -> State:
         """The plan, each input's entries and ends, and the output."""

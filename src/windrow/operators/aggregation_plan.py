@@ -16,7 +16,9 @@ import pyarrow as pa
 from windrow.operators.aggregate_join_figures import PlanChoice, SideFigures, figures
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.call import MOMENTS
+from windrow.operators.aggregates.reduced import values_of
 from windrow.operators.aggregation_sets import VALUE, AggregationSet, JoinSide
+from windrow.operators.deltas import delta_schema
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import Part
@@ -26,7 +28,6 @@ from windrow.operators.linear import Formula
 from windrow.operators.sketch import DistinctSketch
 from windrow.operators.statistics import InputStatistics, Seen, class_columns
 from windrow.operators.table_versions import EPOCH, SINCE, UNTIL, TableVersions
-from windrow.operators.totals import delta_schema, is_sum, values_of
 
 DRIFT = 1.5
 PlanPlanner = Callable[[Sequence[SideFigures], str, int | None], PlanChoice]
@@ -68,7 +69,7 @@ class AggregationPlan:
         self.sets = [
             AggregationSet(s, bit == "1", c) for s, bit, c in zip(self._sides, self.plan, self._coders, strict=True)
         ]
-        self.schema = delta_schema(self.keys, self.aggregations, types)
+        self.schema = self._changed_types = delta_schema(self.keys, self.aggregations, types)
         self._grouping = [i for i, s in enumerate(self._sides) if s.group]
         self._values = values_of(self.aggregations)
         self._statistics = [InputStatistics(class_columns(self.classes, p.columns)) for p in self.parts]
@@ -85,10 +86,10 @@ class AggregationPlan:
     def _side(self, part: Part) -> JoinSide:
         mine = part.columns
         read = [c for f in self.residual for c in f.reads if c in mine]
-        plain = [str(a.column) for a in self.aggregations if a.column in mine and not is_sum(a)]
+        plain = [str(a.column) for a in self.aggregations if a.column in mine and not a.adds_up]
         sums: dict[str, tuple[bool, bool]] = {}
         for a in self.aggregations:
-            if a.column in mine and is_sum(a):
+            if a.column in mine and a.adds_up:
                 known = sums.get(str(a.column), (False, False))
                 sums[str(a.column)] = (known[0] or a.kind != "count", known[1] or a.kind in MOMENTS)
         joined = tuple(c for members, _ in self.classes for c in members if c in mine)

@@ -17,6 +17,7 @@ for each event and query, and what the touched groups hold. Lanes are summed, so
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import inf, ldexp
 
 import numpy as np
@@ -27,11 +28,18 @@ from windrow.operators.aggregates.call import MOMENTS
 from windrow.operators.aggregates.cell_kernels import live_partials, sweep_cells
 from windrow.operators.aggregates.final_values import Lowering
 from windrow.operators.aggregates.groups import Groups
-from windrow.operators.aggregates.pending import RowEnds, pending
+from windrow.operators.aggregates.pending import PendingEnds, RowEnds
+from windrow.operators.aggregates.reduced import (
+    ReducedInput,
+    Reduction,
+    is_reduced,
+    kept_columns,
+    laid_out,
+    row_weights,
+)
 from windrow.operators.aggregates.sums import SumLanes, Sums, relaid
 from windrow.operators.aggregates.sweep import in_order
 from windrow.operators.aggregates.vectors import Int64s, raw
-from windrow.operators.changes import Clocked
 from windrow.operators.elements import BEGINNING, INF, Elements, concat_arrays, one
 from windrow.operators.protocol import State
 from windrow.operators.query_sets import QuerySets
@@ -44,7 +52,7 @@ _CARRY = 1 << 28
 """Events behind which the limbs of partials are carried: each adds less than 2**32."""
 
 
-class CellAggregate(Clocked):
+class CellAggregate(ReducedInput):
     """GROUP BY for the queries of `router`; `having`: which of their answers are wanted, if that is tested."""
 
     def __init__(
@@ -53,11 +61,12 @@ class CellAggregate(Clocked):
         super().__init__()
         self.keys, self.aggregations = tuple(keys), tuple(aggregations)
         self.having: Router | None = None
+        self._types = types
         self._groups = Groups([types[k] for k in keys])
         self._sets = QuerySets(router.queries)
         self._sums = {c: self._lanes_of(c, types) for c in dict.fromkeys(a.column for a in aggregations) if c}
         self._layouts = [SumLanes() for _ in self._sums]
-        self._pending = pending("calendar")
+        self._pending = PendingEnds("calendar")
         self._head = np.zeros(0, np.int64)
         self._after, self._cell, self._waiting, self._free = (np.zeros(0, np.int64) for _ in range(4))
         self._store = np.zeros((0, 1), np.int64)
@@ -67,6 +76,11 @@ class CellAggregate(Clocked):
     def _lanes_of(self, column: str, types: Mapping[str, pa.DataType]) -> Sums:
         kinds = {a.kind for a in self.aggregations if a.column == column}
         return Sums(types[column], kinds != {"count"}, bool(kinds & MOMENTS))
+
+    @cached_property
+    def reduction(self) -> Reduction:
+        """How rows may be reduced before they come here."""
+        return Reduction((*self.keys, QUERIES), self.aggregations, self._types, True)
 
     def follow(self, other: CellAggregate) -> None:
         """Go on for the queries of another, which has not begun: what those had that are gone is forgotten."""
@@ -97,7 +111,7 @@ class CellAggregate(Clocked):
         """Let rows that end later wait."""
         at = np.flatnonzero(later)
         if len(at):
-            columns = {c: elements.columns[c] for c in self._sums} | {CELL: pa.array(cells)}
+            columns = kept_columns(elements.columns, self._sums, ()) | {CELL: pa.array(cells)}
             rows = RowEnds(elements.exp, slots.astype(np.int32), elements.sign, columns)
             self._pending.put(rows if len(at) == len(elements) else rows.take(at))
 
@@ -123,15 +137,20 @@ class CellAggregate(Clocked):
             waits[order], matrix, self._head, self._after, self._cell, self._waiting, self._store, self._free,
             self._spare, *self._sets.members, len(self._sets.numbers), self._shown(), *self._bounds(),
         )  # fmt: skip
-        self._carry(len(order))
+        self._carry(2 * int(np.abs(matrix[:, 0]).sum()))
         return stretches, lanes, dead
 
     def _matrix(self, elements: Elements, due: Sequence[RowEnds]) -> Int64s:
         """The lanes of all rows, those that are due behind those that are new; lane 0 counts them."""
-        found = [np.ones((len(elements) + sum(len(d) for d in due), 1), np.int64)]
-        for column, sums in self._sums.items():
-            parts = [elements.columns[column], *(d.columns[column] for d in due)]
-            found.append(sums.lift(concat_arrays([p for p in parts if len(p)] or parts[:1])))
+        blocks, lengths = [elements.columns, *(d.columns for d in due)], [len(elements), *(len(d) for d in due)]
+        if any(map(is_reduced, blocks)):
+            weights = row_weights(blocks, lengths, self._sums)
+            found = [weights.rows[:, None], *(laid_out(s, *weights.lanes[c]) for c, s in self._sums.items())]
+        else:
+            found = [np.ones((sum(lengths), 1), np.int64)]
+            for column, sums in self._sums.items():
+                parts = [b[column] for b in blocks]
+                found.append(sums.lift(concat_arrays([p for p in parts if len(p)] or parts[:1])))
         layouts = [s.layout for s in self._sums.values()]
         if layouts != self._layouts:
             self._store, self._layouts = self._relaid(layouts), layouts
@@ -145,7 +164,7 @@ class CellAggregate(Clocked):
         return np.concatenate(parts, axis=1)
 
     def _carry(self, events: int) -> None:
-        """Carry the limbs of all partials before one can overflow."""
+        """Carry the limbs of all partials before one can overflow; `events`: of rows, those of reduced ones too."""
         self._events += events
         if self._events < _CARRY:
             return

@@ -36,7 +36,9 @@ from windrow.operators.aggregates.call import LINEAR
 from windrow.operators.aggregates.final_values import Lowering
 from windrow.operators.aggregates.kernels import accumulate, scatter, sweep_lanes
 from windrow.operators.aggregates.limbs import add_rows
+from windrow.operators.aggregates.partials import check_rows
 from windrow.operators.aggregates.pending import RowEnds, joined
+from windrow.operators.aggregates.reduced import LANES, ROWS, is_reduced, laid_out, unlisted
 from windrow.operators.aggregates.slices import ends_of, lanes_of, layout_of, slices_of
 from windrow.operators.aggregates.sums import Sums
 from windrow.operators.aggregates.sweep import sweep_of, with_groups
@@ -164,11 +166,16 @@ class GridAggregate(GroupedAggregate):
         return [(f"{column}|", sums) for (column, _), sums in self._partials.sums.items()]
 
     def _arriving(self, elements: Elements, slots: Int64s, groups: int) -> SliceLanes:
-        """Slices of the new rows."""
+        """Slices of the new rows; rows that came reduced are slices."""
         if len(elements) == 0:
             none = np.zeros(0, np.int64)
             empty = [np.zeros((0, sums.layout.width), np.int64) for _, sums in self._columns]
             return SliceLanes(none, none, none, np.zeros((0, 1), np.int64), empty)
+        if is_reduced(elements.columns):
+            counts = elements.columns[ROWS].to_numpy().copy()  # kernels are compiled for arrays that may be written
+            sums = [(LANES + c, s) for (c, _), s in self._partials.sums.items()]
+            lanes = [laid_out(s, *unlisted(elements.columns[name])) for name, s in sums]
+            return SliceLanes(elements.ts, elements.exp, slots, counts[:, None], lanes)
         slices = slices_of(elements, slots, groups, self.period)
         rows = np.zeros((len(slices.cells), 1), np.int64)
         add_rows(np.ones((len(elements), 1), np.int64), slices.cells.of_row, slices.cells.sign, rows, 0)
@@ -240,6 +247,7 @@ class GridAggregate(GroupedAggregate):
 
     def _answers(self, rows: Int64s) -> list[PointValues]:
         """The answers at the points whose lanes have been computed."""
+        check_rows(rows)
         lowerings = {
             column: Lowering(sums.points, sums.layout, sums.type, rows)
             for (column, _), sums in self._partials.sums.items()

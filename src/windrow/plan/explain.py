@@ -12,6 +12,7 @@ The JSON has these keys, and they stay:
     cost        rows touched per second (per tick for tick streams) by the whole plan
     plan        {"operator", "arguments", "pattern", "state", "estimate", "inputs": [...]}
     joins       of a running query: what each join does, at which cost, what else was priced, and the statistics
+    reduced     of a running query on several partitions: {"rows", "sent"} that went to its groups
     estimate    {"rows_in", "rows_out", "negatives_out": per second or tick, "rows", "state_rows", "cost"}
 """
 
@@ -58,6 +59,7 @@ class Report:
     rules: tuple[str, ...]
     root: ExplainedOperator
     joins: tuple[Mapping[str, Any], ...] = ()
+    reduced: Mapping[str, int] | None = None  # rows that were to be grouped elsewhere, and those sent
     sharing: Mapping[str, Any] | None = None  # as `sharing.explain` has it, with the lines of its text
 
     @property
@@ -83,13 +85,17 @@ def explain(
     rules: Sequence[str] = (),
     joins: Sequence[Mapping[str, Any]] = (),
     sharing: Mapping[str, Any] | None = None,
+    reduced: Mapping[str, int] | None = None,
 ) -> str:
-    """Show a plan in one of FORMATS; `joins`: what the joins of a running query tell of themselves."""
+    """Show a plan in one of FORMATS; `joins`: what the joins of a running query tell of themselves.
+
+    `reduced`: how many rows were sent to its groups, and how many they were before.
+    """
     renderers = {"text": as_text, "json": as_json, "dot": as_dot, "svg": as_svg}
     if format.lower() not in renderers:
         raise BindingError(f'unknown EXPLAIN format "{format}"', hint=f"one of {', '.join(FORMATS)}")
     shown = report(plan, strategy, statistics, rules)
-    return renderers[format.lower()](replace(shown, joins=tuple(joins), sharing=sharing))
+    return renderers[format.lower()](replace(shown, joins=tuple(joins), sharing=sharing, reduced=reduced))
 
 
 def report(
@@ -124,6 +130,9 @@ def as_text(shown: Report) -> str:
     ]
     told = [line for i, join in enumerate(shown.joins) for line in ("", f"running join {i + 1}", *_told(join, "  "))]
     shared = ["", *shown.sharing["text"]] if shown.sharing is not None else []
+    sent = shown.reduced
+    if sent is not None:
+        told += ["", f"to its groups {sent['rows']:,} rows travelled as {sent['sent']:,}, by group and instant"]
     return "\n".join([*header(shown), "", *table, *shared, *told, ""])
 
 
@@ -183,6 +192,8 @@ def as_json(shown: Report) -> str:
     }
     if shown.joins:
         document["joins"] = list(shown.joins)
+    if shown.reduced is not None:
+        document["reduced"] = dict(shown.reduced)
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 

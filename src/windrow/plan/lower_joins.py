@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from windrow.operators.aggregate_join import AggregateDeltas, AggregateJoin
+from windrow.operators.aggregate_join import AggregateDeltas, AggregateJoin, groups_of
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.asof import AsofOperator
 from windrow.operators.bag import BagOperator
@@ -23,7 +23,6 @@ from windrow.operators.linear import Formula, Pad, ProjectOperator, UnionOperato
 from windrow.operators.quantise import QuantiseOperator
 from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
 from windrow.operators.state.pending import Calendar
-from windrow.operators.totals import Totals
 from windrow.plan import nodes as n
 from windrow.plan.aggregation_joins import AggregationJoin
 from windrow.plan.bands import bands
@@ -238,4 +237,4 @@ def aggregate_join(
     if not to.tuning.apart:
         return met
     types = {c: t for p in parts for c, t in p.columns.items()}
-    return to.flow.add(Totals(node.keys, calls, types, period), [met], node, node.schema)
+    return to.flow.add(groups_of(node.keys, calls, types, period), [met], node, node.schema)

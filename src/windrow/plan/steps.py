@@ -29,7 +29,6 @@ from windrow.operators.quantise import round_up
 from windrow.operators.sample import Moments, Restore, Sample, Snapshots
 from windrow.operators.summary_aggregate import PeriodicSummary, RowsSummary
 from windrow.operators.top_n import TopNOperator
-from windrow.operators.totals import Totals
 from windrow.operators.window import RowsWindow
 from windrow.plan import nodes as n
 
@@ -85,7 +84,7 @@ class Dataflow:
             signed |= any(operator.negated)
         signed |= isinstance(node, n.TableScan) and node.retroactive
         signed &= not isinstance(operator, UNSIGNED)
-        if isinstance(operator, AggregateJoin | Totals):
+        if isinstance(operator, AggregateJoin):
             signed = operator.period is None
         elif isinstance(operator, AggregateDeltas):
             signed = False

@@ -2,18 +2,38 @@
 
 Law: elements that an operator must see together go to the same partition, and their order is kept. Cost: a hash and a
 stable sort of the rows that move; nothing with one partition.
+
+Elements that only an aggregate reads are reduced before they travel (`aggregates/reduced`), by lifetime or by instant,
+if that at least halves what travels. How many would be left is told by a sample: a sixteenth of what they are reduced
+to, of which all elements are counted. Where it does not pay, the next batches are not looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 
 import numpy as np
+import pyarrow as pa
 
+from windrow.operators.aggregates.reduced import Reduction, is_reduced
 from windrow.operators.aggregates.vectors import Bools
 from windrow.operators.elements import Elements, Int64s
 from windrow.operators.keys import hash_rows
 from windrow.runtime.placement import How, Partitioning
+
+FEW = 512
+"""Elements that are sent as they are."""
+
+RESTS = 7
+"""Batches of a task that are not looked at, behind one that was not worth reducing."""
+
+WERE, CAME = "reduced.", "travelled."
+"""Counters of tasks: rows before they were reduced, and those that came."""
+
+SAMPLED = 1 << 14
+"""Elements of which all are looked at."""
 
 
 def route(
@@ -32,6 +52,68 @@ def route(
         if bounds[p] < bounds[p + 1]:
             picked = order[bounds[p] : bounds[p + 1]]
             yield p, elements.take(picked if row is None else row[picked])
+
+
+def fewer(elements: Elements, reduction: Reduction) -> Elements:
+    """The elements, reduced where that pays."""
+    if is_reduced(elements.columns) or not len(elements):
+        return elements
+    if reduction.rests:
+        reduction.rests -= 1
+        return elements
+    by = worth_reducing(elements, reduction)
+    if by is None:
+        reduction.rests = RESTS if len(elements) >= FEW else 0
+        return elements
+    return reduction.reduced(elements if by is By.LIFETIME else reduction.changes(elements))
+
+
+class By(Enum):
+    """What reduced rows are one of, for each group."""
+
+    LIFETIME = "lifetime"
+    INSTANT = "instant"
+
+
+def worth_reducing(elements: Elements, reduction: Reduction) -> By | None:
+    """How reducing the elements leaves at most half of their bytes; None if it does not."""
+    count = len(elements)
+    if count < FEW:
+        return None
+    keys = [elements.columns[k] for k in reduction.keys]
+    of_key, ts, exp = hash_rows(keys, count), elements.ts, elements.exp
+    left = {By.LIFETIME: _distinct(of_key, ts, exp)}
+    if reduction.divides and (exp - ts != exp[0] - ts[0]).any():
+        left[By.INSTANT] = _distinct(of_key, ts) + _distinct(of_key, exp)
+    by = min(left, key=left.__getitem__)
+    width = reduction.width + sum(k.nbytes for k in keys) / count
+    return by if 2 * left[by] * width * count <= elements.nbytes() else None
+
+
+def _distinct(of_key: Int64s, *times: Int64s) -> float:
+    """The share of distinct keys and times among all, by a sample."""
+    hashes = hash_rows([pa.array(of_key), *map(pa.array, times)], len(of_key))
+    sample = hashes if len(hashes) <= SAMPLED else hashes[hashes & 15 == 0]
+    if len(sample) < FEW:  # few in all, or a heavy one
+        sample = hashes[:SAMPLED]
+    return len(np.unique(sample)) / len(sample)
+
+
+class ReducedRows:
+    """How many rows were sent to the groups of each query, and how many they were before they were reduced."""
+
+    def __init__(self) -> None:
+        self._sums: Counter[str] = Counter()
+
+    def count(self, counters: Mapping[str, int]) -> None:
+        """Take in the counters of a tick."""
+        self._sums.update({c: n for c, n in counters.items() if c.startswith((WERE, CAME))})
+
+    def describe(self, query: str) -> dict[str, int] | None:
+        """For EXPLAIN; None for a query of which no row may be reduced."""
+        if CAME + query not in self._sums:
+            return None
+        return {"rows": self._sums[WERE + query], "sent": self._sums[CAME + query]}
 
 
 def share(elements: Elements, partitioning: Partitioning, partitions: int, here: int) -> Elements:

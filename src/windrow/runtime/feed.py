@@ -23,7 +23,7 @@ from windrow.errors import SourceError, StateError, WindrowError, as_failure
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
 from windrow.plan.nodes import Scan
 from windrow.runtime.admission import Columns, admit, unweighed
-from windrow.runtime.exchange import route
+from windrow.runtime.exchange import fewer, route
 from windrow.runtime.messages import (
     Envelope,
     ExchangedRows,
@@ -248,5 +248,9 @@ def _leaves(
     for number, exchange in enumerate(query.layout.exchanges):
         if exchange.source in values:
             heavy = program.heavy_keys(name, exchange.partitioning)
-            for to, part in route(values[exchange.source], exchange.partitioning, program.partitions, sender, heavy):
-                yield Envelope(to, sender, ExchangedRows(exchange.stage, number, name, part))
+            rows, were = values[exchange.source], None
+            if not program.direct and number in query.layout.reductions:
+                rows, were = fewer(rows, query.layout.reductions[number]), len(rows)
+            for to, part in route(rows, exchange.partitioning, program.partitions, sender, heavy):
+                yield Envelope(to, sender, ExchangedRows(exchange.stage, number, name, part, were))
+                were = 0 if were else were

@@ -1,9 +1,9 @@
 """Heavy keys: values so frequent that the partition they hash to would do most of a join's work.
 
-Tasks count the keys of a sample of the rows that reach a join (`frequent`); the driver adds the counts of all tasks up
-and calls a key heavy when its rows are more than `SHARE` of what one partition should have (`HeavyKeys`). From the next
-tick on, rows with that key lie on a grid (`grid.py`) of all partitions, each input along an axis of its own by the hash
-of its row: every pair still meets in exactly one cell.
+Tasks count the keys of a sample of the rows that reach a join (`counted_keys`); the driver adds the counts of all tasks
+up and calls a key heavy when its rows are more than a share of what one partition should have (`Threshold`). From the
+next tick on, rows with that key lie on a grid (`grid.py`) of all partitions, each input along an axis of its own by the
+hash of its row: every pair still meets in exactly one cell.
 
 State follows. What is heavy from tick t on lay in its home partition before; at t every task takes from the home's runs
 what lies with it now, and the home lets go of the rest (`rebalance.py`). A key stays heavy while its query runs: the
@@ -12,7 +12,7 @@ rows it spread would have to come home first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +50,23 @@ def frequent(rows: Elements, partitioning: Partitioning, partitions: int) -> Key
     values, counts = np.unique(hashes, return_counts=True)
     often = counts * partitions * 8 > len(some)
     return len(rows), dict(zip(values[often].tolist(), (counts[often] * float(step)).tolist(), strict=True))
+
+
+def counted_keys(
+    parts: Iterable[Elements], partitioning: Partitioning, partitions: int, heavy: Collection[int], before: KeyCounts
+) -> tuple[float, KeyCounts]:
+    """The share of rows that are no copies of a heavy key's, and the keys that may be heavy with those `before`."""
+    assert partitioning.split is not None
+    rows, counts = before
+    copied = partitioning.split.grid.copies(partitions)
+    arrived = own = 0.0
+    for part in parts:
+        more, found = frequent(part, partitioning, partitions)
+        for value, count in found.items():
+            counts[value] = counts.get(value, 0.0) + count / (copied if value in heavy else 1)
+        arrived, own = arrived + more, own + more
+        own -= (1 - 1 / copied) * sum(count for value, count in found.items() if value in heavy)
+    return own / max(arrived, 1.0), (rows + round(own), counts)
 
 
 class HeavyKeys:

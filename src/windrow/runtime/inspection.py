@@ -106,6 +106,11 @@ class Inspection(Turns):
             owner = self.ticker.owner(query)
             return self.ticker.choices.describe(owner) + self.ticker.heavy.describe(owner)
 
+    def reduced(self, query: str) -> dict[str, int] | None:
+        """How many rows were sent to the groups of a running query, and how many they were before."""
+        with self.declared.busy:
+            return self.ticker.reduced.describe(self.ticker.owner(query))
+
     def late(self, stream: str) -> pa.Table:
         """The late rows of a stream."""
         return self.late_rows.read(self.declared.streams[stream.lower()].definition)

@@ -33,12 +33,16 @@ RunsBySlot = Mapping[str, tuple[RunRef, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ExchangedRows:
-    """Elements for an operator of a later stage, through one exchange of a query."""
+    """Elements for an operator of a later stage, through one exchange of a query.
+
+    `were`: of elements that may have been reduced, how many they were before, told with one part of them.
+    """
 
     stage: int
     exchange: int
     query: str
     elements: Elements
+    were: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

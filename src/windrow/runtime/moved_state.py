@@ -25,6 +25,7 @@ import pyarrow as pa
 from windrow.errors import StateError
 from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.aggregates.counts import SLOT
+from windrow.operators.aggregates.reduced import is_reduced
 from windrow.operators.aggregates.sums import SumLanes
 from windrow.operators.asof import AsofOperator
 from windrow.operators.bag import BagOperator
@@ -315,8 +316,9 @@ def _put_together(slot: str, parts: Sequence[list[Run]]) -> tuple[Run, ...]:
     runs = [run for mine in parts for run in mine]
     if slot == "queue" or slot.startswith("open "):  # each with the others of its number
         return tuple(runs)
-    everything = [(run, np.arange(run.table.num_rows)) for run in runs]
-    return (together(everything, "_exp" if slot == "pending" else None),) if runs else ()
+    kinds = [[run for run in runs if is_reduced(run.table.column_names) == kind] for kind in (False, True)]
+    whole = [[(run, np.arange(run.table.num_rows)) for run in kind] for kind in kinds if kind]
+    return tuple(together(kind, "_exp" if slot == "pending" else None) for kind in whole)
 
 
 def _with_the_same_cells(states: Sequence[State]) -> list[State]:

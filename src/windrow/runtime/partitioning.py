@@ -41,13 +41,13 @@ from windrow.operators.linear import (
     UnnestOperator,
 )
 from windrow.operators.materialize import Materialize
+from windrow.operators.protocol import Operator
 from windrow.operators.quantise import QuantiseOperator
 from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets, StampOperator
 from windrow.operators.sample import Moments, RepeatPeriods, Restore, Sample, Snapshots
 from windrow.operators.session import SessionAggregate, SessionWindow
 from windrow.operators.summary_aggregate import PeriodicSummary
 from windrow.operators.top_n import TopNOperator
-from windrow.operators.totals import Totals
 from windrow.operators.window import RangeWindow, RowsWindow
 from windrow.plan.nodes import TableScan
 from windrow.plan.patterns import Pattern, annotate
@@ -56,22 +56,9 @@ from windrow.runtime.grid import GridPlacement
 from windrow.runtime.placement import ANY, EVERYWHERE, ONE, Exchange, HeavySplit, How, Partitioning, Placement
 
 STATELESS = (
-    SelectOperator,
-    AdmitOperator,
-    RouteOperator,
-    RouteSets,
-    StampOperator,
-    ProjectOperator,
-    CallOperator,
-    Bounds,
-    RepeatPeriods,
-    UnnestOperator,
-    Pad,
-    UnionOperator,
-    RangeWindow,
-    Entering,
-    Leaving,
-)
+    SelectOperator, AdmitOperator, RouteOperator, RouteSets, StampOperator, ProjectOperator, CallOperator, Bounds,
+    RepeatPeriods, UnnestOperator, Pad, UnionOperator, RangeWindow, Entering, Leaving,
+)  # fmt: skip
 
 
 def place(flow: Dataflow) -> Placement:
@@ -86,20 +73,18 @@ def place(flow: Dataflow) -> Placement:
     readers = {source: i for i, step in reversed(list(enumerate(flow.steps))) for source in step.inputs}
     for index, step in enumerate(flow.steps):
         inputs = [partitionings[i] for i in step.inputs]
-        if all(s is EVERYWHERE for s in inputs) and (inputs or isinstance(step.node, TableScan)):
+        from_tables = all(s is EVERYWHERE for s in inputs) and (inputs or isinstance(step.node, TableScan))
+        if from_tables or step.operator is None:
             stages.append(0)
-            partitionings.append(EVERYWHERE)
-            continue
-        if step.operator is None:
-            stages.append(0)
-            partitionings.append(ANY)
+            partitionings.append(EVERYWHERE if from_tables else ANY)
             continue
         wanted = _wanted(step, flow, inputs, monotonic)
         if isinstance(step.operator, JoinOperator):
             wanted = _splittable(flow, index, inputs, wanted, monotonic)
         if wanted == [ANY] and stages[step.inputs[0]] == 0 and not isinstance(step.operator, STATELESS):
             wanted = [_ahead(flow, index, readers, partitionings)]  # it must cross anyway: to where it is needed next
-        moves = [not _fits(have, want) for have, want in zip(inputs, wanted, strict=True)]
+        pairs = zip(inputs, wanted, strict=True)
+        moves = [want.how is not How.ANY and have != want and have is not EVERYWHERE for have, want in pairs]
         stage = max(stages[i] + (1 if move else 0) for i, move in zip(step.inputs, moves, strict=True))
         if not isinstance(step.operator, STATELESS) or EVERYWHERE in inputs:
             stage = max(stage, 1)
@@ -112,8 +97,8 @@ def place(flow: Dataflow) -> Placement:
                 keep = not moves[port] and stages[source] > 0
                 reads[index, port] = Exchange(source, stage, wanted[port] if moves[port] else inputs[port], keep)
         stages.append(stage)
-        partitionings.append(_made(step, inputs, wanted))
         lie = tuple(have if want.how is How.ANY else want for have, want in zip(inputs, wanted, strict=True))
+        partitionings.append(_made(step, lie))
         if any(s.split for s in lie) and not isinstance(step.operator, STATELESS):
             moved[index] = lie
     return Placement(
@@ -129,13 +114,10 @@ def _ahead(
     source, at = index, readers.get(index)
     while at is not None:
         operator = flow.steps[at].operator
+        keys = _keys(operator)
         match operator:
-            case ContinuousAggregate() | CellAggregate() | GridAggregate() | PeriodicSummary() | Totals():
-                wanted = Partitioning(How.COLUMNS, operator.keys) if operator.keys else ONE
-            case RowsWindow() | TopNOperator() | AnalyticOperator():
-                wanted = Partitioning(How.COLUMNS, operator.partition) if operator.partition else ONE
-            case SessionWindow():
-                wanted = Partitioning(How.COLUMNS, tuple(operator.keys)) if operator.keys else ONE
+            case _ if keys is not None:
+                wanted = Partitioning(How.COLUMNS, keys) if keys else ONE
             case DeltaStar() | BagOperator() | Changes() | Sample():
                 wanted = Partitioning(How.COLUMNS, tuple(flow.steps[source].schema))
             case JoinOperator() | AggregateDeltas():
@@ -171,24 +153,16 @@ def _everywhere(
     return {i: frozenset(n) for i, n in needed.items()}
 
 
-def _fits(have: Partitioning, want: Partitioning) -> bool:
-    return want.how is How.ANY or have == want or have is EVERYWHERE
-
-
 def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotonic: set[object]) -> list[Partitioning]:
     """The spread each input must have."""
     operator = step.operator
+    if (keys := _keys(operator)) is not None:
+        return [_by(keys, inputs[0])]
     match operator:
         case JoinOperator() | AggregateDeltas():
             return _join(operator, inputs)
         case AsofOperator():
             return _asof(operator, inputs)
-        case ContinuousAggregate() | CellAggregate() | GridAggregate() | PeriodicSummary() | Totals():
-            return [_by(operator.keys, inputs[0])]
-        case RowsWindow() | TopNOperator() | AnalyticOperator():
-            return [_by(operator.partition, inputs[0])]
-        case SessionWindow():
-            return [_by(tuple(operator.keys), inputs[0])]
         case DeltaStar():
             return [_by(tuple(step.schema), inputs[0])]
         case BagOperator():
@@ -211,6 +185,16 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
             return [_by(tuple(source.schema), inputs[0]) if ends else ANY]
     # an operator that nothing is known of must see everything
     return [ANY if isinstance(operator, STATELESS) else ONE] * len(inputs)
+
+
+def _keys(operator: Operator | None) -> tuple[str, ...] | None:
+    """The columns by which an operator divides its rows; None if it does not."""
+    match operator:
+        case ContinuousAggregate() | CellAggregate() | GridAggregate() | PeriodicSummary() | SessionWindow():
+            return tuple(operator.keys)
+        case RowsWindow() | TopNOperator() | AnalyticOperator():
+            return tuple(operator.partition)
+    return None
 
 
 def _by(columns: Sequence[str], have: Partitioning) -> Partitioning:
@@ -349,9 +333,8 @@ def _union(inputs: Sequence[Partitioning]) -> list[Partitioning]:
     return [moving[0] if alike else ONE if s is EVERYWHERE else ANY for s in inputs]
 
 
-def _made(step: Step, inputs: Sequence[Partitioning], wanted: Sequence[Partitioning]) -> Partitioning:
+def _made(step: Step, lie: Sequence[Partitioning]) -> Partitioning:
     """The spread of the output, given how the inputs now lie."""
-    lie = [have if want.how is How.ANY else want for have, want in zip(inputs, wanted, strict=True)]
     match step.operator:
         case ProjectOperator():
             copies = {f.copies: name for name, f in reversed(step.operator.outputs) if f.copies}
@@ -376,7 +359,7 @@ def follow_columns(flow: Dataflow, columns: Sequence[str]) -> list[Partitioning]
     for step in flow.steps:
         inputs = [found[i] for i in step.inputs]
         by_columns = Partitioning(How.COLUMNS, tuple(columns))
-        found.append(by_columns if step.operator is None else _made(step, inputs, inputs))
+        found.append(by_columns if step.operator is None else _made(step, inputs))
     return found
 
 

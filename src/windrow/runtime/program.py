@@ -15,7 +15,11 @@ from itertools import chain, islice
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
+from windrow.operators.aggregate import GroupedAggregate
+from windrow.operators.aggregates.reduced import Reduction
+from windrow.operators.cell_aggregate import CellAggregate
 from windrow.operators.elements import BEGINNING, Int64s
+from windrow.operators.protocol import Operator
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.lower import Tuning, lower, lower_archived, lower_kept
@@ -136,6 +140,18 @@ class ProgramLayout:
     @cached_property
     def exchanges(self) -> tuple[Exchange, ...]:
         return tuple(dict.fromkeys(self.placement.reads.values()))
+
+    @cached_property
+    def reductions(self) -> dict[int, Reduction]:
+        """By number of the exchange: how rows that only an aggregate reads may be reduced before they travel."""
+        readers: dict[int, list[Operator | None]] = {}
+        for (step, _), number in self.reads.items():
+            readers.setdefault(number, []).append(self.flow.steps[step].operator)
+        return {
+            number: only.reduction
+            for number, (only, *others) in readers.items()
+            if isinstance(only, GroupedAggregate | CellAggregate) and not others and not self.exchanges[number].keep
+        }
 
     @cached_property
     def reads(self) -> dict[tuple[int, int], int]:

@@ -27,6 +27,7 @@ from windrow.runtime.admission import Quotas
 from windrow.runtime.change import InstanceColumns
 from windrow.runtime.column_places import ColumnPlace, LeftColumns
 from windrow.runtime.deadlines import DeadlineRecord, Deadlines
+from windrow.runtime.exchange import ReducedRows
 from windrow.runtime.family_programs import SharedQuery, clock_name
 from windrow.runtime.heavy_keys import HeavyKeys
 from windrow.runtime.instances import TemplateGroup, TemplateGroups
@@ -76,6 +77,7 @@ class RegisteredQueries(NewestManifest):
         self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
         self.choices = JoinChoices()
         self.heavy = HeavyKeys(self.partitions)
+        self.reduced = ReducedRows()
         self._generations: dict[tuple[int, int], str] = {}
         self._deployment: Deployment | None = None
         self._all_run: Deployment | None = None  # the deployment of which every clock runs

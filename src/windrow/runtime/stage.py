@@ -15,11 +15,12 @@ from itertools import pairwise
 import numpy as np
 
 from windrow.errors import StateError, as_failure
+from windrow.operators.aggregates.reduced import alike, is_reduced
 from windrow.operators.elements import BEGINNING, INF, Elements, concat
 from windrow.plan.nodes import TableScan
 from windrow.plan.steps import in_parts
-from windrow.runtime.exchange import route, share
-from windrow.runtime.heavy_keys import KeyCounts, frequent, fresh
+from windrow.runtime.exchange import CAME, WERE, fewer, route, share
+from windrow.runtime.heavy_keys import KeyCounts, counted_keys, fresh
 from windrow.runtime.join_choices import JoinMeasurement, follow, report, sampled, scaled
 from windrow.runtime.kept_answers import TaskAnswers
 from windrow.runtime.messages import (
@@ -151,8 +152,10 @@ class Stage:
 
     def _receive(self, envelope: Envelope) -> None:
         match envelope.message:
-            case ExchangedRows(stage, exchange, query, elements) if stage == self.stage:
+            case ExchangedRows(stage, exchange, query, elements, were) if stage == self.stage:
                 self.inbox.setdefault((query, exchange), []).append((envelope.sender, elements))
+                for what, n in ((CAME, len(elements)), (WERE, were)) if were is not None else ():
+                    self.counters[what + query] = self.counters.get(what + query, 0) + n
             case StreamMark(stream, low, high, rows, late):
                 if low is not None and high is not None:
                     self.marks[stream] = max(self.marks.get(stream, BEGINNING), high)
@@ -323,10 +326,15 @@ class Stage:
             return rows
         count = int(np.count_nonzero(due))
         if due[:count].all():  # they came in order: nothing need be copied
-            held.waiting[number] = rows.slice(count)
+            self._let_wait(number, held, rows.slice(count))
             return rows.slice(0, count)
-        held.waiting[number] = rows.filter(~due)
+        self._let_wait(number, held, rows.filter(~due))
         return rows.filter(due)
+
+    def _let_wait(self, number: int, held: QueryState, rows: Elements) -> None:
+        """Keep rows for later: of rows that may come reduced all partitions keep them so, for whoever moves them."""
+        reduction = held.layout.reductions.get(number)
+        held.waiting[number] = rows if reduction is None or self.program.direct else reduction.reduced(rows)
 
     def _arrived(self, name: str, number: int, held: QueryState) -> Elements:
         """What waited, then what is new, in the order of arrival."""
@@ -338,30 +346,26 @@ class Stage:
             self._count(name, number, exchange.partitioning, parts)
         if number in held.waiting:
             parts.insert(0, held.waiting[number])
+        reduction = held.layout.reductions.get(number)
+        if reduction is not None:
+            parts = list(alike(parts, reduction))
         return concat(parts) if parts else Elements.empty(schema)
 
     def _count(self, name: str, number: int, partitioning: Partitioning, parts: list[Elements]) -> None:
         """Count the keys that reach a join through an exchange."""
         assert partitioning.split is not None
         key = (name, partitioning.split.step)
-        rows, counts = self.counted.get(key, (0, {}))
-        copied = partitioning.split.grid.copies(self.program.partitions)
         heavy = {h for h, _ in self.program.heavy.get(name, {}).get(key[1], ())}
-        arrived = own = 0.0
-        for part in parts:
-            more, found = frequent(part, partitioning, self.program.partitions)
-            for value, count in found.items():
-                counts[value] = counts.get(value, 0.0) + count / (copied if value in heavy else 1)
-            arrived, own = arrived + more, own + more
-            own -= (1 - 1 / copied) * sum(count for value, count in found.items() if value in heavy)
-        self.owned[name, number] = own / max(arrived, 1.0)
-        self.counted[key] = (rows + round(own), counts)
+        before = self.counted.get(key, (0, {}))
+        self.owned[name, number], self.counted[key] = counted_keys(
+            parts, partitioning, self.program.partitions, heavy, before
+        )
 
     def _hold(self, name: str, held: QueryState) -> None:
         """Nothing is due: keep what came."""
         for number, exchange in enumerate(held.layout.exchanges):
             if exchange.stage == self.stage and (name, number) in self.inbox:
-                held.waiting[number] = self._arrived(name, number, held)
+                self._let_wait(number, held, self._arrived(name, number, held))
 
     def _answer(self, name: str, rows: Elements) -> None:
         if len(rows):
@@ -373,14 +377,18 @@ class Stage:
         for number, exchange in enumerate(held.layout.exchanges):
             if placement.stages[exchange.source] != self.stage or exchange.source not in values:
                 continue
-            elements = values[exchange.source]
+            elements, were = values[exchange.source], None
             if exchange.keep:
                 parts = iter([(self.partition, elements)] if len(elements) else [])
             else:
                 heavy = self.program.heavy_keys(name, exchange.partitioning)
+                reducible = number in held.layout.reductions and not is_reduced(elements.columns)
+                if reducible and not self.program.direct:
+                    elements, were = fewer(elements, held.layout.reductions[number]), len(elements)
                 parts = route(elements, exchange.partitioning, self.program.partitions, self.partition, heavy)
             for to, part in parts:
-                self._send(to, ExchangedRows(exchange.stage, number, name, part))
+                self._send(to, ExchangedRows(exchange.stage, number, name, part, were))
+                were = 0 if were else were
         final = len(held.flow.steps) - 1
         if placement.stages[final] == self.stage and final in values and len(values[final]):
             self._answer(name, values[final])

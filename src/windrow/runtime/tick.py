@@ -23,9 +23,10 @@ from windrow.operators.elements import BEGINNING, Elements, concat
 from windrow.runtime.admission import Admission
 from windrow.runtime.deadline_program import evaluated
 from windrow.runtime.evaluation_costs import longest_by_stage
+from windrow.runtime.exchange import CAME, WERE
+from windrow.runtime.family_programs import SharedQuery
 from windrow.runtime.job import Feed, Job
 from windrow.runtime.kept_answers import AnyAnswer
-from windrow.runtime.family_programs import SharedQuery
 from windrow.runtime.messages import (
     Answer,
     Envelope,
@@ -319,8 +320,9 @@ class Ticker(RegisteredQueries):
                 self.sharing.count(family, counted)
             for counter, n in report.counters.items():
                 # every partition of stage 1 counts the same rows
-                if where == (1, 0) or counter.startswith("answers."):
+                if where == (1, 0) or counter.startswith(("answers.", WERE, CAME)):
                     tick.counters[counter] = tick.counters.get(counter, 0) + n
+        self.reduced.count(tick.counters)
         tick.kernels = sum(longest.values())
         clocks = reports[0].clocks
         self._count_rows(tick, clocks.marks, reports[0].firsts)

@@ -147,8 +147,8 @@ def encode(message: Message, spool: Spool | None = None) -> tuple[str, str, byte
 def _rows(message: Message) -> tuple[str, str, pa.Table] | None:
     """The kind of a message that carries rows, its address, and the rows."""
     match message:
-        case ExchangedRows(stage, exchange, query, elements):
-            return "rows", f"{stage}:{exchange}:{query}", _element_table(elements)
+        case ExchangedRows(stage, exchange, query, elements, were):
+            return "rows", f"{stage}:{exchange}:{'' if were is None else were}:{query}", _element_table(elements)
         case Answer(query, elements):
             return "answer", query, _element_table(elements)
         case FamilyPartials(family, slot, table):
@@ -170,8 +170,9 @@ def decode(kind: str, address: str, body: pa.Buffer) -> Message:
     """The message that `encode` made these of."""
     match kind:
         case "rows":
-            stage, exchange, query = address.split(":", 2)
-            return ExchangedRows(int(stage), int(exchange), query, decode_elements(body))
+            stage, exchange, were, query = address.split(":", 3)
+            known = int(were) if were else None
+            return ExchangedRows(int(stage), int(exchange), query, decode_elements(body), known)
         case "answer":
             return Answer(address, decode_elements(body))
         case "partials":

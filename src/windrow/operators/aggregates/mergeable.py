@@ -61,19 +61,19 @@ class MergeableAggregate:
         }
         self.best = {(str(a.column), a.kind == "min") for a in aggregations if a.kind in EXTREMES}
 
-    def part(self, columns: Mapping[str, pa.Array], length: int) -> Partial:
-        """The groups of some rows."""
+    def part(self, columns: Mapping[str, pa.Array], length: int, sign: np.ndarray | None = None) -> Partial:
+        """The groups of some rows; `sign`: how often each counts, if some are taken back."""
         keys = [columns[k] for k in self.keys]
         group, first = factorize(keys, length)
         count = len(first) if keys else 1  # without keys there is one group, rows or not
-        cells = Cells(group, np.ones(length, np.int8), count)
+        cells = Cells(group, np.ones(length, np.int8) if sign is None else sign, count)
         lanes = {}
         for name, wanted in self.summed.items():
             sums = Sums(self._types[name], *wanted)
             lanes[name] = (sums, sums.lift(columns[name], cells))
         return Partial(
             tuple(k.take(pa.array(first)) for k in keys),
-            np.bincount(group, minlength=count).astype(np.int64),
+            np.bincount(group, sign, count).astype(np.int64),  # exact: a double counts further than there are rows
             {name: (sums.layout, sums.canonical(matrix)) for name, (sums, matrix) in lanes.items()},
             {(name, least): _best(columns[name], group, count, least) for name, least in self.best},
         )

@@ -11,15 +11,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from windrow.errors import RuntimeFailure
 from windrow.operators.aggregates.answers import PointValues, scalars
 from windrow.operators.aggregates.call import EXTREMES, LINEAR, MOMENTS, RANKED, Aggregation
 from windrow.operators.aggregates.extremes import Extremes
 from windrow.operators.aggregates.final_values import Lowering
 from windrow.operators.aggregates.kernels import count_in
 from windrow.operators.aggregates.order import has_fixed_codes
+from windrow.operators.aggregates.reduced import RowWeights, best_of, laid_out
 from windrow.operators.aggregates.stairs import AnswerSteps, GroupedArrivals, Stairs, shown
 from windrow.operators.aggregates.sums import SumLanes, Sums
-from windrow.operators.aggregates.sweep import Sweep, sweep_at
+from windrow.operators.aggregates.sweep import MultiplicityChanges, Sweep, sweep_at
 from windrow.operators.aggregates.values import Members, Values, frequent, ranked
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import one
@@ -27,6 +29,9 @@ from windrow.operators.state.run import Run, ints
 
 _ROWS = "_row"
 """The column that stands for the row as such."""
+
+LIMIT = 2**31
+"""A group of so many rows at once would overflow its lanes."""
 
 
 class Partials:
@@ -90,24 +95,40 @@ class Partials:
         return position
 
     def advance(
-        self, sweep: Sweep, columns: Mapping[str, pa.Array], arrivals: GroupedArrivals | None, frontier: int
+        self,
+        sweep: Sweep,
+        columns: Mapping[str, pa.Array],
+        arrivals: GroupedArrivals | None,
+        frontier: int,
+        weights: RowWeights | None = None,
     ) -> tuple[Int64s, list[PointValues]]:
-        """Rows alive and the answers at every point; `arrivals` is needed by staircases."""
-        feed = sweep.feed
-        total = np.concatenate(([0], np.cumsum(feed.deltas)))
+        """Rows alive and the answers at every point; `arrivals` is needed by staircases.
+
+        `weights`: of rows that are reduced, some or all; then `columns` has no columns that are only summed.
+        """
+        feed = counted = sweep.feed
+        if weights is not None:
+            counted = MultiplicityChanges(feed.rows, feed.deltas * weights.rows[feed.rows], feed.ends)
+        total = np.concatenate(([0], np.cumsum(counted.deltas)))
         rows = total[feed.ends] - (total[feed.ends[sweep.firsts[:-1]]] - self.rows[sweep.slots])[sweep.group]
+        if weights is not None:
+            check_rows(rows)
         self.rows[sweep.slots] = rows[sweep.last]
         position = self._position(sweep.slots) if self.values or self.stairs else rows
-        members = {c: v.advance(sweep, columns[c], position) for c, v in self.values.items()}
+        changed = Sweep(sweep.slots, sweep.firsts, sweep.times, counted)
+        members = {c: v.advance(changed, columns[c], position) for c, v in self.values.items()}
         for (column, distinct), sums in self.sums.items():
             if distinct:
                 sums.advance(sweep, members[column].distinct.feed, members[column].values)
-            else:
+            elif weights is None:
                 sums.advance(sweep, feed, columns[column])
+            else:
+                sums._trim_sometimes()
+                sums.sweep(sweep, feed, laid_out(sums, *weights.lanes[column]))
         changes: dict[tuple[str, bool], AnswerSteps] = {}
         for key, stairs in self.stairs.items():
             assert arrivals is not None
-            changes[key] = stairs.advance(arrivals, columns[key[0]], position, frontier)
+            changes[key] = stairs.advance(arrivals, best_of(columns, *key), position, frontier)
         return rows, self._lower(sweep, rows, members, changes)
 
     def add(self, slots: Int64s, columns: Mapping[str, pa.Array]) -> None:
@@ -138,7 +159,7 @@ class Partials:
         position = self._position(arrivals.slots)
         ones = pa.array(np.zeros(max((len(c) for c in columns.values()), default=len(arrivals.rows)), np.int8))
         given = {**columns, _ROWS: ones}
-        changes = {key: s.advance(arrivals, given[key[0]], position, frontier) for key, s in self.stairs.items()}
+        changes = {key: s.advance(arrivals, best_of(given, *key), position, frontier) for key, s in self.stairs.items()}
         none = np.zeros(0, np.int64)
         group = [none if begin is None else np.zeros(1, np.int64)]
         time = [none if begin is None else np.array([begin])]
@@ -247,6 +268,16 @@ class Partials:
         for (column, least), s in self.stairs.items():
             table = runs[f"{'least' if least else 'greatest'} {column}"].table
             s.restore(ints(table, "slot"), ints(table, "exp"), one(table.column("value")))
+
+
+def check_rows(rows: Int64s) -> None:
+    """Refuse groups with more rows than lanes have room for."""
+    if len(rows) and rows.max() >= LIMIT:
+        raise RuntimeFailure(
+            "too many join results in one group",
+            detail=f"{int(rows.max())} rows are joined at once",
+            hint="make a window shorter, or group by more columns",
+        )
 
 
 def _members(call: Aggregation, members: Mapping[str, Members]) -> Members:

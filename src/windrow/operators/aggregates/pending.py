@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from windrow.operators.aggregates.reduced import is_reduced
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import BEGINNING, concat_arrays, one
 from windrow.operators.state.run import Run, ints
@@ -186,8 +187,32 @@ class EndScan:
         self._rows = joined([RowEnds.of(r) for r in runs]) if runs else None
 
 
-def pending(expiration: str) -> EndCalendar | EndScan:
-    """The discipline called `expiration`: "calendar" or "scan"."""
-    if expiration not in ("calendar", "scan"):
-        raise ValueError(f"no expiration is called {expiration}")
-    return EndCalendar() if expiration == "calendar" else EndScan()
+class PendingEnds:
+    """Rows by the discipline called `expiration`, "calendar" or "scan"; reduced rows, whose columns differ, apart."""
+
+    def __init__(self, expiration: str) -> None:
+        if expiration not in ("calendar", "scan"):
+            raise ValueError(f"no expiration is called {expiration}")
+        kind = EndCalendar if expiration == "calendar" else EndScan
+        self._rows: tuple[EndCalendar | EndScan, ...] = (kind(), kind())
+
+    def put(self, rows: RowEnds) -> None:
+        """Let rows wait."""
+        self._rows[is_reduced(rows.columns)].put(rows)
+
+    def take(self, frontier: int) -> list[RowEnds]:
+        """The rows that end by `frontier`, which wait no longer."""
+        return [due for rows in self._rows for due in rows.take(frontier)]
+
+    def slots(self) -> list[np.ndarray]:
+        """The groups of all rows that wait."""
+        return [slots for rows in self._rows for slots in rows.slots()]
+
+    def runs(self) -> tuple[Run, ...]:
+        """The rows as runs."""
+        return tuple(run for rows in self._rows for run in rows.runs())
+
+    def restore(self, runs: tuple[Run, ...], frontier: int) -> None:
+        """Go on from runs, of which what ends by `frontier` is spent."""
+        for kind, rows in enumerate(self._rows):
+            rows.restore(tuple(run for run in runs if is_reduced(run.table.column_names) == kind), frontier)

@@ -97,7 +97,7 @@ class Sums:
     """The lanes of one column: per slot in state, per point after `advance`."""
 
     def __init__(self, type_: pa.DataType, sums: bool, squares: bool) -> None:
-        self.type = type_
+        self.type, self.functions = type_, (sums, squares)
         self._sums, self._squares = sums, squares
         self.layout = SumLanes()
         self.store = np.zeros((0, 0), np.int64)  # [slots, lanes]
