@@ -17,20 +17,18 @@ from another seed on (--first) come beside those that are there.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.progress import Progress, TaskID
 
 from windrow_bench import fuzz, hardening, kills, lost_executors, simulation
 from windrow_bench.fuzz_texts import text_of
-from windrow_bench.harness import Ratio, Result, commit, parser, progress, report, results_directory
+from windrow_bench.harness import Ratio, Result, beside, commit, parser, progress, report, results_directory
 
 Rows = list[Mapping[str, Any]]
 
@@ -126,14 +124,20 @@ def executed(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
 
 def hardened(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
     """What hardening costs."""
-    rows, rounds = (20_000, 3) if options.quick else (200_000, 15)
+    rows, rounds = (20_000, 1) if options.quick else (200_000, 5)
     with progress() as shown:
         task = shown.add_task("")
         found = hardening.measured(rows, rounds, options.seed, partial(_said, shown, task, ""))
     target = None if options.quick else 1.03
     return (
-        [{"part": "hardening", "what": f"time of the processor, {name}", "number": n} for name, n in found.items()],
-        [Ratio(f"time with guards over time without, {name}", n, target) for name, n in found.items()],
+        [
+            {"part": "hardening", "what": f"time of the processor, {name}; with guards twice", "number": n, "spread": s}
+            for name, (n, s) in found.items()
+        ],
+        [
+            Ratio(f"time with guards over time without, {name}", n, None if name == "planning" else target)
+            for name, (n, _) in found.items()
+        ],
     )
 
 
@@ -189,32 +193,8 @@ def main(argv: Sequence[str]) -> int:
         rows += [{**row, "commit": measured} for row in more]
         ratios += [replace(target, name=f"{name}: {target.name}") for target in targets]
     directory = options.out or (None if options.quick else results_directory())
-    rows, ratios = _beside(directory, chosen if not options.first else [], rows, ratios)
-    ratios = [*_simulated(rows, None if options.quick else 10_000), *ratios]
+    rows, ratios = beside("chaos", directory, list(PARTS), chosen if not options.first else [], rows, ratios)
+    others = [r for r in ratios if not r.name.startswith("simulation: ")]  # that one is of all runs together
+    ratios = [*_simulated(rows, None if options.quick else 10_000), *others]
     parts = ", ".join(dict.fromkeys(str(row["part"]) for row in rows))
     return report(Result("chaos", __doc__ or "", options.seed, {"parts": parts}, rows, ratios), options)
-
-
-def _beside(directory: Path | None, chosen: Sequence[str], rows: Rows, ratios: list[Ratio]) -> tuple[Rows, list[Ratio]]:
-    """What was found beside the other parts of a record, each with the commit that was measured."""
-    known = None if directory is None else directory / "chaos.json"
-    if known is None or not known.exists():
-        return rows, ratios
-    before = json.loads(known.read_text(encoding="utf-8"))
-    now = {(r["part"], r["what"]) for r in rows}
-    others = [
-        {"commit": before["commit"], **r} for r in before["rows"] if r["part"] in PARTS and r["part"] not in chosen
-    ]
-    others = [r for r in others if (r["part"], r["what"]) not in now]
-    named = {str(r["part"]) for r in others} - {"simulation"}
-    kept = [_ratio(r) for r in before["ratios"] if r["name"].partition(": ")[0] in named]
-    order = list(PARTS)
-    return (
-        sorted([*rows, *others], key=lambda row: order.index(str(row["part"]))),
-        sorted([*ratios, *kept], key=lambda ratio: order.index(ratio.name.partition(": ")[0])),
-    )
-
-
-def _ratio(plain: Mapping[str, Any]) -> Ratio:
-    bound, _, target = (plain["target"] or "").partition(" ")
-    return Ratio(plain["name"], plain["value"], float(target) if target else None, least=bound == ">=")

@@ -3,17 +3,24 @@
 Guards are what a text or a row meets on its way for safety alone: connections of the scalar engine that reach nothing
 and have a bound on their memory, the watch on the time of every call, the bound on how large values may become, and the
 count of rows before they are made. Here they are taken out by name; closed lists of functions and types are how texts
-are read, and cannot be. Both sides take turns in one process, in an order that changes, and what is compared is the
-time of the processor: the median of the ratios of the rounds.
+are read, and cannot be. Both sides take turns in one process, in an order that changes, each with a connection of the
+same age, and what is compared is the time of the processor, by medians of the rounds. How memory happens to lie makes a
+process faster or slower on one side by a few percent for all its rounds, so several processes measure, and the median
+of them counts. The side with guards is run twice in every round: how far those two are apart is what a process cannot
+tell. Engines and ticks have a bound on it; planning is shown beside them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +30,11 @@ from windrow import scalar_engine
 from windrow.cql import expressions, select_items, types
 from windrow.operators import row_limit, scalar
 
+if TYPE_CHECKING:
+    import duckdb
+
+PROCESSES = 5
+"""That measure, one after the other."""
 STREAM = "CREATE STREAM s (g BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts;"
 SCRIPTS = {
     "grouped sums": "SELECT g, SUM(v) AS n FROM s [RANGE 50] WHERE v * 2 > g GROUP BY g",
@@ -37,53 +49,59 @@ LIVE = "".join(
 
 
 @contextlib.contextmanager
-def unguarded() -> Iterator[None]:
-    """Leave out what only guards."""
+def sides(guarded: bool) -> Iterator[None]:
+    """Work with a connection that is as new on either side; without what only guards, if so asked."""
+    known = getattr(scalar._local, "connection", None)
+    with contextlib.ExitStack() as undo:
+        for place, name, value in () if guarded else _GUARDS:
+            undo.callback(setattr, place, name, getattr(place, name))
+            setattr(place, name, value)
+        scalar._local.connection = scalar_engine.connect() if guarded else _plain()
+        try:
+            yield
+        finally:
+            scalar._local.connection.close()
+            if known is None:
+                del scalar._local.connection
+            else:
+                scalar._local.connection = known
+
+
+def _plain() -> duckdb.DuckDBPyConnection:
     import duckdb
 
     plain = duckdb.connect(":memory:", config={"threads": 1})
     for setting in scalar_engine._BEFORE_USE:
         plain.execute(f"SET {setting}")
-    known = getattr(scalar._local, "connection", None)
-    with contextlib.ExitStack() as undo:
-        for place, name, value in (
-            (scalar_engine, "bounded", _unbounded),
-            (scalar, "bounded", _unbounded),
-            (types, "bounded", _unbounded),
-            (expressions, "check_growth", lambda tree, sizes: 1),
-            (select_items, "check_growth", lambda tree, sizes: 1),
-            (row_limit.RowLimit, "check", lambda self, rows: None),
-        ):
-            undo.callback(setattr, place, name, getattr(place, name))
-            setattr(place, name, value)
-        scalar._local.connection = plain
-        try:
-            yield
-        finally:
-            if known is None:
-                del scalar._local.connection
-            else:
-                scalar._local.connection = known
-            plain.close()
+    return plain
 
 
 def _unbounded(connection: object, rows: int = 0) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-def measured(rows: int, rounds: int, seed: int, said: Callable[[str], None]) -> dict[str, float]:
-    """The time with guards over the time without, by workload."""
-    table, found = _rows(rows, seed), {}
-    sides = {True: _seconds, False: _bare}
-    for name, work in _works(table).items():
-        _seconds(work)  # compiled and cached
-        ratios = []
-        for number in range(rounds):
-            said(f"{name}, round {number + 1} of {rounds}")
-            took = {guarded: sides[guarded](work) for guarded in ((True, False) if number % 2 else (False, True))}
-            ratios.append(took[True] / took[False])
-        found[name] = statistics.median(ratios)
+def measured(rows: int, rounds: int, seed: int, said: Callable[[str], None]) -> dict[str, tuple[float, float]]:
+    """The time with guards over the time without, by workload, and over the time of other rounds with guards."""
+    found = {}
+    for name in _works(_rows(rows, seed)):
+        each = []
+        for number in range(PROCESSES):
+            said(f"{name}, process {number + 1} of {PROCESSES}")
+            with ProcessPoolExecutor(1, get_context("spawn")) as process:
+                each.append(process.submit(_compared, name, rows, rounds, seed).result())
+        found[name] = statistics.median(n for n, _ in each), statistics.median(s for _, s in each)
     return found
+
+
+def _compared(name: str, rows: int, rounds: int, seed: int) -> tuple[float, float]:
+    work = _works(_rows(rows, seed))[name]
+    _seconds(work, True)  # compiled and cached
+    took: dict[str, list[float]] = {"guarded": [], "bare": [], "again": []}
+    for number in range(rounds):
+        for side in np.roll(list(took), number):
+            took[side].append(_seconds(work, side != "bare"))
+    guarded, bare, again = (statistics.median(took[side]) for side in ("guarded", "bare", "again"))
+    return (guarded + again) / 2 / bare, max(guarded, again) / min(guarded, again)
 
 
 def _works(table: pa.Table) -> dict[str, Callable[[], object]]:
@@ -128,12 +146,19 @@ def _rows(rows: int, seed: int) -> pa.Table:
     return pa.table({"g": rng.integers(0, 50, rows), "v": rng.integers(0, 100, rows), "ts": ts})
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    begin = time.process_time()
-    work()
-    return time.process_time() - begin
+def _seconds(work: Callable[[], object], guarded: bool) -> float:
+    with sides(guarded):
+        gc.collect()
+        begin = time.process_time()
+        work()
+        return time.process_time() - begin
 
 
-def _bare(work: Callable[[], object]) -> float:
-    with unguarded():
-        return _seconds(work)
+_GUARDS: tuple[tuple[Any, str, object], ...] = (
+    (scalar_engine, "bounded", _unbounded),
+    (scalar, "bounded", _unbounded),
+    (types, "bounded", _unbounded),
+    (expressions, "check_growth", lambda tree, sizes: 1),
+    (select_items, "check_growth", lambda tree, sizes: 1),
+    (row_limit.RowLimit, "check", lambda self, rows: None),
+)

@@ -110,6 +110,30 @@ def results_directory() -> Path | None:
     return root / "docs" / "results" if (root / "pyproject.toml").exists() else None
 
 
+def saved_in(options: argparse.Namespace) -> Path | None:
+    """Where a result with these options is saved, if anywhere."""
+    chosen: Path | None = options.out
+    return chosen or (None if options.quick else results_directory())
+
+
+def recorded(experiment: str, directory: Path | None) -> tuple[list[dict[str, Any]], list[Ratio]]:
+    """What is in the record that a piece of an experiment is put into; each row has the commit that it was measured at.
+
+    A piece that is run alone takes the place of its rows there and leaves the others as they are.
+    """
+    known = None if directory is None else directory / f"{experiment}.json"
+    if known is None or not known.exists():
+        return [], []
+    before = json.loads(known.read_text(encoding="utf-8"))
+    rows = [{"commit": before["commit"], **row} for row in before["rows"]]
+    return rows, [_ratio(r) for r in before["ratios"]]
+
+
+def _ratio(plain: Mapping[str, Any]) -> Ratio:
+    bound, _, target = (plain["target"] or "").partition(" ")
+    return Ratio(plain["name"], plain["value"], float(target) if target else None, least=bound == ">=")
+
+
 # -- measuring -------------------------------------------------------------------------------------------------------
 
 
@@ -202,10 +226,38 @@ def report(result: Result, options: argparse.Namespace) -> int:
             console.print(_table("targets", document["ratios"]))
         if options.json:
             Path(options.json).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    directory = options.out or (None if options.quick else results_directory())
+    directory = saved_in(options)
     if directory is not None:
         save(result, document, directory)
     return 0 if all(r.met for r in result.ratios) else 1
+
+
+def beside(
+    experiment: str,
+    directory: Path | None,
+    parts: Sequence[str],
+    chosen: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    ratios: Sequence[Ratio],
+) -> tuple[list[Mapping[str, Any]], list[Ratio]]:
+    """What was found, in the order of `parts`, beside what a record has of those that were not chosen.
+
+    A row has its part and the commit that was measured; the name of a ratio begins with its part. Of a part that was
+    not chosen, rows that say "what" give way to those that say the same.
+    """
+    before, targets = recorded(experiment, directory)
+    now = {(r["part"], r.get("what")) for r in rows}
+    kept = [p for p in parts if p not in chosen]
+    others = [r for r in before if r["part"] in kept and (r["part"], r.get("what")) not in now]
+    older = [r for r in targets if r.name.partition(": ")[0] in kept]
+    named = {r.name for r in ratios}
+    return (
+        sorted([*rows, *others], key=lambda r: parts.index(r["part"])),
+        sorted(
+            [*ratios, *(r for r in older if r.name not in named)],
+            key=lambda r: parts.index(r.name.partition(": ")[0]),
+        ),
+    )
 
 
 def save(result: Result, document: Mapping[str, Any], directory: Path) -> None:
@@ -301,4 +353,4 @@ def _draw(figure: Figure, path: Path) -> bool:
     return True
 
 
-__all__ = ["CLOCKS", "Figure", "Ratio", "Result", "best_of", "parser", "progress", "report"]
+__all__ = ["CLOCKS", "Figure", "Ratio", "Result", "beside", "best_of", "parser", "progress", "report"]
