@@ -12,14 +12,19 @@ Part `engine` runs the same workloads as live queries with SLIDE AT MOST by the 
 quarter of its tuples. A tick is an update; its budget is the processor time that the ticks of 240 queries took at the
 lower rate by the default technique without a limit. Throughput is executions per update, lateness is in updates.
 
+Part `spellings` has the 240 queries in two engines without a budget, with SLIDE AT MOST and with SLIDE, in turns.
+
 Part `joins` runs 64 aggregates of different windows and periods over one join of two streams, and the one of them with
 the longest window of those that are evaluated most often; what is compared is the processor time of all ticks.
+
+A part that is run alone takes the place of that part in the record; every row has the commit that it was measured at.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,8 +33,8 @@ from windrow.schedule.cost import cost_per_update
 from windrow.schedule.hybrid import hybrid_periods
 from windrow.schedule.tasks import PeriodicQuery, SubGroup, Task, sub_groups
 from windrow.schedule.technique import HYBRID, TECHNIQUES, Technique
-from windrow_bench import schedule_engine, schedule_joins
-from windrow_bench.harness import Figure, Ratio, Result, parser, progress, report
+from windrow_bench import schedule_engine, schedule_joins, schedule_spellings
+from windrow_bench.harness import Figure, Ratio, Result, commit, parser, progress, recorded, report, saved_in
 from windrow_bench.schedule_simulation import Simulated, shortened, simulate
 
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))
@@ -43,6 +48,7 @@ SCHEDULES = (
 )
 """Name, periods of the sub-groups, the printed cost per minute, the recomputed one."""
 
+Row = Mapping[str, Any]
 RATES = (1500, 3000)
 PER_GROUP = (5, 10, 20, 30)
 MERGE, FINISH, UPDATE = 1.0, 0.25, 0.02
@@ -54,47 +60,57 @@ def main(argv: Sequence[str]) -> int:
     options = parser("schedule", __doc__ or "")
     options.add_argument("--updates", type=int, help="simulated seconds (default: 600)")
     options.add_argument("--engine-updates", type=int, default=120, help="ticks of the engine (default: 120)")
+    options.add_argument("--rounds", type=int, default=12, help="of SLIDE AT MOST beside SLIDE (default: 12)")
+    options.add_argument("--part", choices=tuple(PARTS), help="this part alone (default: all; quick: not engine)")
     given = options.parse_args(argv)
-    updates = given.updates or (60 if given.quick else 600)
-    seeds = range(given.seed, given.seed + (1 if given.quick else 5))
+    chosen = [given.part] if given.part else [p for p in PARTS if not (given.quick and p == "engine")]
+    measured = commit()  # what is loaded: a run is long, and files may change
     with progress() as bar:
         bar.add_task("costs of the example")
-        rows, ratios = costs()
-        points = list(simulated(updates, seeds, bar))
-        joins = list(schedule_joins.measured(given.repeat, given.seed, given.quick, bar))
-        live = [] if given.quick else list(schedule_engine.measured(given.engine_updates, given.seed, bar=bar))
+        new = {part: [{**row, "commit": measured} for row in PARTS[part](given, bar)] for part in chosen}
+    before, _ = recorded("schedule", saved_in(given))
+    rows = {part: new.get(part) or [r for r in before if r["part"] == part] for part in PARTS}
     parameters = {
-        "updates": updates, "seeds": len(seeds), "groups": len(groups(RATES[0])),
+        "updates": _updates(given), "seeds": len(_seeds(given)), "groups": len(groups(RATES[0])),
         "engine_updates": given.engine_updates, "rows_joined": schedule_joins.ROWS, "join_keys": schedule_joins.KEYS,
         "finish_units_per_counter": FINISH,
     }  # fmt: skip
     about = (__doc__ or "").split("\n", 1)[1].strip()
-    rows += [*(p.row() for p in points), *(p.row() for p in live), *joins]
     found = Result(
-        "schedule", about, given.seed, parameters, rows,
-        [*ratios, *targets(points), *(schedule_engine.targets(live) if live else ()), *schedule_joins.targets(joins)],
-        [*figures(points), *schedule_engine.figures(live)],
+        "schedule", about, given.seed, parameters, [row for mine in rows.values() for row in mine],
+        [ratio for part, mine in rows.items() if mine for ratio in TARGETS[part](mine)],
+        [*figures(rows["simulated"]), *schedule_engine.figures(rows["engine"])],
     )  # fmt: skip
     return report(found, given)
+
+
+def _updates(given: argparse.Namespace) -> int:
+    return int(given.updates or (60 if given.quick else 600))
+
+
+def _seeds(given: argparse.Namespace) -> range:
+    return range(given.seed, given.seed + (1 if given.quick else 5))
 
 
 # -- the example -----------------------------------------------------------------------------------------------------
 
 
-def costs() -> tuple[list[dict[str, Any]], list[Ratio]]:
+def costs() -> Iterator[Row]:
     """The schedules of 8.4.4 and what hybrid scheduling chooses."""
     parts = sub_groups(PeriodicQuery(f"q{i}", "g1", s, {"max": w - 1}) for i, (w, s) in enumerate(EXAMPLE, 1))
     chosen = [
         (f"chosen {how}", tuple(hybrid_periods(parts, borrowed)), "", true)
         for how, borrowed, true in (("as the thesis searches", True, "11.4"), ("over all periods", False, "10.75"))
     ]
-    rows, wrong = list[dict[str, Any]](), 0
     for name, periods, printed, true in (*SCHEDULES, *chosen):
         cost = f"{cost_per_update(parts, periods):.2f}".rstrip("0").rstrip(".")
-        wrong += cost != true
-        rows.append({"part": "costs", "schedule": name, "periods": ", ".join(map(str, periods)), "printed": printed,
-                     "cost_per_minute": cost})  # fmt: skip
-    return rows, [Ratio("costs of 8.4.4 that differ from the recomputed", wrong, 0)]
+        yield {"part": "costs", "schedule": name, "periods": ", ".join(map(str, periods)), "printed": printed,
+               "recomputed": true, "cost_per_minute": cost}  # fmt: skip
+
+
+def _wrong_costs(rows: Sequence[Row]) -> list[Ratio]:
+    wrong = sum(r["cost_per_minute"] != r["recomputed"] for r in rows)
+    return [Ratio("costs of 8.4.4 that differ from the recomputed", wrong, 0)]
 
 
 # -- the workloads ---------------------------------------------------------------------------------------------------
@@ -157,9 +173,9 @@ class Point:
         """The point for a table."""
         return {
             "part": "simulated", "tuples_per_s": self.rate, "queries": self.queries, "technique": self.technique,
-            "executions_per_s": round(self.throughput, 2), "latency_updates": round(self.latency, 3),
-            "longest_wait": self.longest, "least_executions": self.least_runs, "tasks": round(self.tasks, 1),
-            "shortened": round(self.shortened, 3),
+            "executions_per_s": self.throughput, "latency_updates": self.latency,
+            "longest_wait": self.longest, "least_executions": self.least_runs, "tasks": self.tasks,
+            "shortened": self.shortened,
         }  # fmt: skip
 
 
@@ -207,41 +223,64 @@ def _point(
 # -- what must show --------------------------------------------------------------------------------------------------
 
 
-def targets(points: Sequence[Point]) -> list[Ratio]:
+DONE, LATE = "executions_per_s", "latency_updates"
+
+
+def targets(points: Sequence[Row]) -> list[Ratio]:
     """What the thesis's figures show, and what the issue of overload asks for."""
-    at = {(p.rate, p.queries, p.technique): p for p in points}
+    at = {(p["tuples_per_s"], p["queries"], p["technique"]): p for p in points}
     low, high = ({t.name: at[rate, 240, t.name] for t in TECHNIQUES} for rate in RATES)
-    late = max(low["HS"].latency, 1e-9)
+    late, of_conservative = (max(low[name][LATE], 1e-9) for name in ("HS", "CS"))
     return [
-        Ratio("8.7: CS over No-S, throughput at 240", low["CS"].throughput / low["No-S"].throughput, 1, least=True),
-        Ratio("8.7: HS over CS, throughput at 240", low["HS"].throughput / low["CS"].throughput, 1, least=True),
-        Ratio("8.8: HS over CS, latency at 240", late / max(low["CS"].latency, 1e-9), 1),
-        Ratio("8.8: H-LP over HS, latency at 240", low["H-LP"].latency / late, 1),
-        Ratio("8.8: H-LP+ over CS, latency at 240", low["H-LP+"].latency / max(low["CS"].latency, 1e-9), 0.1),
-        Ratio("8.9: H-LP over HS, throughput at 240", high["H-LP"].throughput / high["HS"].throughput, 2, least=True),
-        Ratio("8.10: H-LP over No-S, latency at 240", high["H-LP"].latency / high["No-S"].latency, 0.1),
+        Ratio("8.7: CS over No-S, throughput at 240", low["CS"][DONE] / low["No-S"][DONE], 1, least=True),
+        Ratio("8.7: HS over CS, throughput at 240", low["HS"][DONE] / low["CS"][DONE], 1, least=True),
+        Ratio("8.8: HS over CS, latency at 240", late / of_conservative, 1),
+        Ratio("8.8: H-LP over HS, latency at 240", low["H-LP"][LATE] / late, 1),
+        Ratio("8.8: H-LP+ over CS, latency at 240", low["H-LP+"][LATE] / of_conservative, 0.1),
+        Ratio("8.9: H-LP over HS, throughput at 240", high["H-LP"][DONE] / high["HS"][DONE], 2, least=True),
+        Ratio("8.10: H-LP over No-S, latency at 240", high["H-LP"][LATE] / high["No-S"][LATE], 0.1),
         Ratio("8.10: H-LP+ over the lowest latency of the six at 240",
-              high["H-LP+"].latency / min(p.latency for n, p in high.items() if n != "H-LP+"), 1),
-        Ratio("executions of the query that ran least", min(p.least_runs for p in points), 1, least=True),
-        Ratio("sub-groups whose period hybrid shortens, 240 queries", low["HS"].shortened, 0.5, least=True),
+              high["H-LP+"][LATE] / min(p[LATE] for n, p in high.items() if n != "H-LP+"), 1),
+        Ratio("executions of the query that ran least", min(p["least_executions"] for p in points), 1, least=True),
+        Ratio("sub-groups whose period hybrid shortens, 240 queries", low["HS"]["shortened"], 0.5, least=True),
     ]  # fmt: skip
 
 
-def figures(points: Sequence[Point]) -> Iterator[Figure]:
+def figures(points: Sequence[Row]) -> Iterator[Figure]:
     """Figures 8.7 to 8.10."""
-    for rate, first in zip(RATES, (7, 9), strict=True):
+    for rate, first in zip(RATES, (7, 9), strict=True) if points else ():
+        mine = [p for p in points if p["tuples_per_s"] == rate]
         for k, what, unit in ((0, "throughput", "executions per second"), (1, "latency", "updates beyond the period")):
             lines = {
-                t.name: [
-                    (p.queries, p.throughput if what == "throughput" else p.latency)
-                    for p in points
-                    if p.rate == rate and p.technique == t.name
-                ]
+                t.name: [(p["queries"], p[LATE if k else DONE]) for p in mine if p["technique"] == t.name]
                 for t in TECHNIQUES
             }
             caption = f"Figure 8.{first + k} of the thesis: {what} at {rate} tuples per second, simulated clock"
             yield Figure(f"8-{first + k}", caption, "queries", unit, lines, log=False)
 
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def _spelled(given: argparse.Namespace, bar: Any) -> Iterable[Row]:
+    rounds, updates, per_group = (1, 5, 2) if given.quick else (given.rounds, given.engine_updates // 6, 30)
+    return schedule_spellings.measured(rounds, updates, given.seed, per_group, bar)
+
+
+PARTS: Mapping[str, Callable[[argparse.Namespace, Any], Iterable[Row]]] = {
+    "costs": lambda given, bar: costs(),
+    "simulated": lambda given, bar: (p.row() for p in simulated(_updates(given), _seeds(given), bar)),
+    "spellings": _spelled,
+    "engine": lambda given, bar: (p.row() for p in schedule_engine.measured(given.engine_updates, given.seed, bar=bar)),
+    "joins": lambda given, bar: schedule_joins.measured(given.repeat, given.seed, given.quick, bar),
+}
+TARGETS: Mapping[str, Callable[[Sequence[Row]], list[Ratio]]] = {
+    "costs": _wrong_costs,
+    "simulated": targets,
+    "spellings": schedule_spellings.targets,
+    "engine": schedule_engine.targets,
+    "joins": schedule_joins.targets,
+}
 
 if __name__ == "__main__":
     raise SystemExit(main(()))

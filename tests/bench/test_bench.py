@@ -138,6 +138,16 @@ def test_schedule_prints_the_costs_of_the_thesis(tmp_path: Path) -> None:
     assert len([r for r in rows if r["part"] == "simulated"]) == 2 * 4 * 7
 
 
+def test_a_part_of_schedule_takes_its_place_in_the_record(tmp_path: Path) -> None:
+    """Run alone it leaves the other rows, and their targets, as they are."""
+    for part in ("costs", "spellings", "costs"):
+        schedule.main(["--quick", "--part", part, "--out", str(tmp_path)])
+    found = document(tmp_path / "schedule.json")
+    assert [r["part"] for r in found["rows"]] == ["costs"] * 8 + ["spellings"]
+    assert all(r["commit"] == found["commit"] for r in found["rows"])
+    assert [r["name"].split()[0] for r in found["ratios"]] == ["costs", "SLIDE"]
+
+
 def test_isolation_compares_four_schedulers(tmp_path: Path) -> None:
     """A row for each scheduler and point; algorithm 8 aborts nothing, and has the least staleness."""
     isolation.main(["--quick", "--windows", "8", "20", "--repeat", "1", "--out", str(tmp_path)])

@@ -266,11 +266,14 @@ def test_lateness_is_what_lies_between() -> None:
 
 
 def test_what_was_evaluated_without_a_budget_is_done() -> None:
-    """A home that was open without a budget for a while does not repeat what it answered then."""
+    """That follows from the frontier, and is not written; with a budget it is."""
     deadlines = Deadlines()
     deadlines.add("q", record(5, 10))
     assert deadlines.program(12) is None
     deadlines.free(33)
+    assert deadlines.done(deadlines.records["q"]) == 30
+    assert deadlines.saved() == {}
+    deadlines.budget = 1.0
     assert deadlines.saved() == {"q": [5, 30]}
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.schedule import two_streams
+from tests.schedule.two_streams import DECLARED
 
 import windrow
 from windrow.catalog import Catalog
@@ -23,10 +26,6 @@ from windrow.runtime.tick import Ticker
 from windrow.store.store import Store
 from windrow.testing import assert_same, oracle
 
-DECLARED = """
-    CREATE STREAM r (ts BIGINT, k BIGINT, a BIGINT) TIMESTAMP BY ts;
-    CREATE STREAM s (ts BIGINT, k BIGINT, b BIGINT) TIMESTAMP BY ts;
-"""
 JOIN = "FROM r [RANGE {0} SLIDE AT MOST {2}], s [RANGE {1} SLIDE AT MOST {2}] WHERE r.k = s.k"
 TEXTS = {
     "sums": f"SELECT count(*) AS n, sum(a) AS x {JOIN.format(8, 8, 4)}",
@@ -40,14 +39,7 @@ TEXTS = {
 SCRIPT = DECLARED + ";".join(f"CREATE QUERY {n} AS {t}" for n, t in TEXTS.items())
 
 
-def rows(stream: str, first: int, last: int) -> pa.Table:
-    """Two rows at every instant."""
-    each = [(t, k) for t in range(first, last) for k in range(2)]
-    shift = 3 * (stream == "s")
-    return pa.table({
-        "ts": [t for t, _ in each], "k": [(t * t + k + shift) % 5 for t, k in each],
-        "a" if stream == "r" else "b": [(7 * k + t * t + shift) % 11 for t, k in each],
-    })  # fmt: skip
+rows = partial(two_streams.rows, each=2)
 
 
 STEPS = [(t, t + 3) for t in range(1, 80, 3)]

@@ -16,7 +16,8 @@ At which instant a query is evaluated that is taken once depends on what it read
     a join        the synopsis is as of now: at the newest instant of this tick on its grid (`Deadline.grid`)
 
 Law: of the multiples up to the frontier before, only the newest is ever evaluated in this tick, so the state of one
-stream is kept for one period longer than windows need; a join's is not. `evaluated` is a pure function of what is
+stream is kept for one period longer than windows need; a join's is not. Without a budget nobody waits, and nothing is
+kept for it: a home with one is not opened without, nor the other way round. `evaluated` is a pure function of what is
 shipped and of the frontier: all tasks and the driver decide alike. Cost: an array operation over all queries with
 deadlines, and a step for each that is due; nothing without a budget.
 """

@@ -173,8 +173,11 @@ class Deadlines:
         self._rest = rest if self._rest is None else self._rest + RECENT * (rest - self._rest)
 
     def saved(self) -> dict[str, list[int | None]]:
-        """For the manifest: the periods of queries, and the instants for which they were evaluated last."""
-        return {n: [r.period, self.done(r)] for n, r in self.records.items()}
+        """For the manifest: the periods of queries, and the instants for which they were evaluated last.
+
+        Without a budget periods are those asked for, and all are evaluated at their newest multiple: nothing to say.
+        """
+        return {} if self.budget is None else {n: [r.period, self.done(r)] for n, r in self.records.items()}
 
     def status(self, name: str, frontier: int | None) -> dict[str, Any] | None:
         """What a query's user may know of its deadlines; None if it has none. Times are in units of the clock."""

@@ -211,12 +211,21 @@ class RegisteredQueries(NewestManifest):
             self._never_late(query.plan, "it answers with changes" if changes else "it compares the rows of its answer")
             return
         assert query.plan.root.period is not None
-        _, done = self.manifest.deadlines.get(key, (0, None))
         synopsis = (served.source, served.member.synopsis) if isinstance(served, RecognisedJoin) else None
         self.deadlines.add(key, DeadlineRecord(
-            served.member.window.slide, query.plan.root.period, *cost_of(served), done, clock=query.clock,
-            synopsis=synopsis,
+            served.member.window.slide, query.plan.root.period, *cost_of(served), self._done(query, served),
+            clock=query.clock, synopsis=synopsis,
         ))  # fmt: skip
+
+    def _done(self, query: SharedQuery, served: Recognised | RecognisedJoin) -> int | None:
+        """The instant for which a query with a deadline was evaluated last; without a budget, the newest multiple."""
+        kept, frontier = self.manifest.deadlines.get(query.plan.name.lower()), self.manifest.frontier
+        if kept is not None:
+            done: int | None = kept[1]
+            return done
+        if frontier is None or query.clock not in self.manifest.clocks:
+            return None
+        return frontier // served.member.window.slide * served.member.window.slide
 
     def _never_late(self, plan: QueryPlan, why: str) -> None:
         """Say of a query with a deadline why it is evaluated at every multiple."""

@@ -49,6 +49,7 @@ class FamilyState(SavedRuns):
     rows: list[SharedRows] = field(default_factory=list)
     blocks: dict[str, MemberBlock] = field(default_factory=dict)  # of members that were looked at
     deadlines: DeadlineProgram | None = None  # of this tick
+    late: frozenset[str] = frozenset()  # members whose periods are deadlines
     most_rows: int = MOST_ROWS
 
     def follow(self, family_program: FamilyProgram, functions: Functions) -> None:
@@ -58,9 +59,7 @@ class FamilyState(SavedRuns):
         self.followed = True
         self.family_program, self.functions, self.family.functions = family_program, functions, functions
         gone, new = follow(self.family, family_program, self.blocks)
-        late = {n for b in family_program.blocks for n in b.late}
-        if late != self.family.deadlines:
-            self.family.hold_back(late)
+        self.late = frozenset(n for b in family_program.blocks for n in b.late)
         for name in gone:
             self.finishes.pop(name, None)
         for name, place in new.items():
@@ -77,6 +76,13 @@ class FamilyState(SavedRuns):
             self.circuits = [n for n in self.circuits if n in self.finishes]
         self.circuits += [n for n in new if n in self.finishes and self.finishes[n].circuit is not None]
         self.alike = {kind: f for kind, f in self.alike.items() if f.functions is functions}
+
+    def schedule(self, deadlines: DeadlineProgram | None) -> None:
+        """Let it know the deadlines of this tick. Without a budget there are none, and nothing is kept for them."""
+        self.deadlines = deadlines
+        late = frozenset() if deadlines is None else self.late
+        if late != self.family.deadlines:
+            self.family.hold_back(late)
 
     def _finish(self, member: FamilyPlace, kind: Kind) -> Finish:
         """What stands above the aggregate of a query; one for all of a kind where that is the same."""
@@ -155,7 +161,8 @@ def recalled(program: Program, family_program: FamilyProgram, partition: int, kn
     if known is None:
         known = _restored(program, family_program, partition, functions)
     known.follow(family_program, functions)
-    known.counted, known.deadlines, known.family.stopwatch = Counters(), program.deadlines, program.stopwatch
+    known.schedule(program.deadlines)
+    known.counted, known.family.stopwatch = Counters(), program.stopwatch
     return known
 
 

@@ -2,7 +2,7 @@
 
 The marks may stand in conditions on rows alone, as many as were written: then nothing but conditions differs, and
 planning has folded none of them away. Nothing that is computed from rows may raise: a query that raises stops alone,
-and these are not alone.
+and these are not alone. Deadlines (SLIDE AT MOST) are periods here: an engine with a tick budget has no such queries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def recognise_columns(
     """The query that all are but for their conditions, and these; `places`: where marks were written."""
     found, rows = recognised_rows(plan)
     kind = found.member.kind
-    if not found.chained or kind.shards is not None or kind.user_calls or plan.emit.at_most or plan.budget is not None:
+    if not found.chained or kind.shards is not None or kind.user_calls or plan.budget is not None:
         raise NotShared("it is not answered from a synopsis alone")
     predicates = [s.predicate for s in rows.steps if isinstance(s, Expr)]
     if None in predicates or not _cannot_raise(found, rows, predicates):
