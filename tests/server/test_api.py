@@ -51,6 +51,7 @@ def test_a_script_an_answer_a_question(admin: httpx.Client) -> None:
     assert [c["name"] for c in snapshot["columns"]] == ["auction", "price"]
     results = admin.get("/api/queries/least/results", params={"limit": 1}).json()
     assert results["total"] > 1 and len(results["rows"]) == 1
+    assert results["as_of"] == admin.get("/api/queries/least/snapshot").json()["as_of"]
     asked = admin.post("/api/ask", json={"query": "SELECT COUNT(*) AS n FROM bid [RANGE 100]"}).json()
     assert asked["rows"] == [[3]]
     assert admin.post("/api/ask", json={"query": "SELECT name FROM person WHERE id = 2"}).json()["rows"] == [["bob"]]

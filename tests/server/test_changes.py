@@ -65,6 +65,7 @@ def test_changes_arrive(engine: Engine, reader: httpx.Client) -> None:
         assert len({begun, one, two}) == 3 and one.endswith(f"-{rows['tick']}")
         assert rows["rows"] == [[1, 1, "a", 10]]
         assert sorted(more["rows"]) == [[2, -1, "a", 10], [2, 1, "a", 20]]
+        assert (rows["as_of"], more["as_of"]) == ("1", "2")
 
 
 def test_resumed_without_loss_or_repetition(engine: Engine, reader: httpx.Client) -> None:
@@ -98,6 +99,7 @@ def test_reset_when_the_point_is_gone(engine: Engine, reader: httpx.Client) -> N
                 assert kind == "begin"
                 continue
             assert (kind, said["rows"]) == ("reset", [["a", price]]) and number == f"{life}-{said['tick']}"
+            assert (said["as_of"], said["isolation"]) == (str(ts - 2), "snapshot")
             push(engine, ts)
             assert next(events)[0] == "change"
 

@@ -121,6 +121,8 @@ def through(servers: str, tmp_path: Any) -> list[tuple[tuple[str, int, int], int
             engine.start()
             engine.drain()
     messages = read(servers, "out", 9)
+    instants = [int(dict(m.headers())["windrow-as-of"]) for m in messages]
+    assert all(json.loads(m.value())["_ts"] <= t < 20 for m, t in zip(messages, instants, strict=True))
     return [(p, json.loads(m.value())["ts"]) for p, m in zip(places(messages), messages, strict=True)]
 
 

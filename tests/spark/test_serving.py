@@ -44,11 +44,14 @@ def test_every_door(spark: Any, tmp_path: Any) -> None:
             ("a", 20),
             ("a", 70),
         }
-        shown = client.get("/api/queries/top/snapshot").json()["rows"]
-        assert shown == [list(r.values()) for r in engine["top"].snapshot().to_pylist()] != []
+        assert json.loads(told.removeprefix("data:"))["as_of"] == "8"
+        shown = client.get("/api/queries/top/snapshot").json()
+        assert shown["rows"] == [list(r.values()) for r in engine["top"].snapshot().to_pylist()] != []
+        assert shown["as_of"] == client.get("/api/queries/top/results").json()["as_of"] == "8"
         for isolation in ("snapshot", "latest"):
             asked = {"query": "SELECT COUNT(*) AS n FROM bid [RANGE 50]", "isolation": isolation}
-            assert client.post("/api/ask", json=asked).json()["rows"] == [[3]]  # time has passed 8
+            found = client.post("/api/ask", json=asked).json()
+            assert (found["rows"], found["as_of"]) == ([[3]], "8")  # time has passed 8
         assert client.get("/api/status").json()["runtime"] == "spark"
         assert client.get("/api/queries/top").json()["plan"]
         assert "windrow_" in client.get("/metrics").text

@@ -252,23 +252,38 @@ class ArchiveIndex:
     # reading
 
     def probe(
-        self, state: ArchiveState, key: Any = OPEN, *, low: Any = OPEN, high: Any = OPEN, traffic: Traffic | None = None
+        self,
+        state: ArchiveState,
+        key: Any = OPEN,
+        *,
+        low: Any = OPEN,
+        high: Any = OPEN,
+        traffic: Traffic | None = None,
+        check: Callable[[], None] | None = None,
     ) -> pa.Table:
-        """The rows with a key (a value or a tuple), or with keys from `low` to `high`, both included."""
+        """The rows with a key (a value or a tuple), or with keys from `low` to `high`, both included.
+
+        `check` is called before each sub-index is read, and may raise.
+        """
         if key is not OPEN:
             low = high = key
         range_ = KeyRange.of(self.shelf.keys, self.shelf.schema, low, high)
-        return self._read(state, range_, traffic or Traffic()).drop_columns([TS, EXP])
+        range_ = EVERYTHING if range_ == EVERYTHING else range_
+        return self._read(state, range_, traffic or Traffic(), check).drop_columns([TS, EXP])
 
     def scan(self, state: ArchiveState, *, traffic: Traffic | None = None) -> pa.Table:
         """All rows."""
         return self._read(state, EVERYTHING, traffic or Traffic()).drop_columns([TS, EXP])
 
-    def _read(self, state: ArchiveState, range_: KeyRange, traffic: Traffic) -> pa.Table:
+    def _read(
+        self, state: ArchiveState, range_: KeyRange, traffic: Traffic, check: Callable[[], None] | None = None
+    ) -> pa.Table:
         parts = [part for index in state.indices for _, part in sorted(index.parts.items())]
         costs = [Traffic() for _ in parts]
 
         def one(i: int) -> list[pa.RecordBatch]:
+            if check is not None:
+                check()
             directory = self.shelf.directory(parts[i], costs[i])
             return self.shelf.blocks(directory, self.as_of(state), range_, costs[i])
 

@@ -6,6 +6,7 @@ memory for the next one are not seen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from windrow.operators.aggregates.order import CodeOrder, has_fixed_codes
 from windrow.operators.state.zones import Code
 from windrow.plan.nodes import Filter, Node, QueryPlan, TableScan, walk
 from windrow.runtime.archives import Archives
-from windrow.runtime.ask import AS_OF, ISOLATION
 from windrow.runtime.pruning import conditions_of
 from windrow.runtime.question_plans import Extra
+from windrow.runtime.told import ISOLATION, told
 from windrow.runtime.view import StateReader
 from windrow.sharing.conditions import Condition
 from windrow.sharing.spans import united
@@ -36,11 +37,13 @@ class Archive:
         """The rows with a key (a value, or a tuple of the key's first columns), or with keys from `low` to `high`."""
         if (key is OPEN) == (low is OPEN and high is OPEN):
             raise BindingError("probe takes a key, or low and high", hint="write probe(7), or probe(low=7, high=9)")
-        return _told(*self._archives.probe(self._key, key, low, high))
+        as_of, rows = self._archives.probe(self._key, key, low, high)
+        return told(rows, as_of, {ISOLATION: "snapshot"})
 
     def scan(self) -> pa.Table:
         """All rows."""
-        return _told(*self._archives.scan(self._key))
+        as_of, rows = self._archives.scan(self._key)
+        return told(rows, as_of, {ISOLATION: "snapshot"})
 
     @property
     def status(self) -> dict[str, Any]:
@@ -59,19 +62,12 @@ class Archive:
         self._archives.live[self._key].wish = (ArchiveLayout.parse(partitions, rebuild=rebuild), gradually)
 
 
-def _told(as_of: int, table: pa.Table) -> pa.Table:
-    return table.replace_schema_metadata({AS_OF: str(as_of), ISOLATION: "snapshot"})
-
-
 def archive_table(archives: Archives, key: str, definition: ArchiveDef) -> Extra:
     """An archive as a table of a one-time query, which is probed where the query tests the first column of the key."""
 
-    def read(plan: QueryPlan, state: StateReader) -> pa.Table:
-        ranges = _ranges(plan, key, definition)
-        if ranges is None:
-            return archives.scan(key)[1]
-        parts = [archives.probe(key, low=low, high=high)[1] for low, high in ranges]
-        return pa.concat_tables(parts) if parts else archives.scan(key)[1].slice(0, 0)
+    def read(plan: QueryPlan, state: StateReader, check: Callable[[], None]) -> pa.Table:
+        as_of, rows = archives.ranges(key, _ranges(plan, key, definition), check)
+        return told(rows, as_of)
 
     return Extra(definition.columns, read)
 

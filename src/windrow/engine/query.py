@@ -11,14 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.plan.nodes import QueryPlan
-from windrow.runtime.ask import AS_OF, ISOLATION
 from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.past import instant_of, kept_log
+from windrow.runtime.told import ISOLATION, QUALITY, told
 
 if TYPE_CHECKING:
     from windrow.engine.engine import Engine
-
-QUALITY = "windrow.quality"
 
 
 class Query:
@@ -39,25 +37,24 @@ class Query:
     def results(self, since: int | datetime | None = None, until: int | datetime | None = None) -> pa.Table:
         """The newest rows of the answer (the last 100,000; attach a sink, or KEEP the query, for all of them).
 
-        With `since` or `until`, the kept answers with since <= _ts < until; the query says KEEP.
+        With `since` or `until`, the kept answers with since <= _ts < until; the query says KEEP. What was answered up
+        to `windrow.as_of` in the schema's metadata is there.
         """
-        outlet = self._engine.runtime.declared.outlets[self._key]
+        outlet, frontier = self._engine.runtime.declared.outlets[self._key], self._engine.runtime.answered()
         if since is None and until is None:
-            return self._with_quality(outlet.recent.table())
+            _, as_of, rows = outlet.recent.up_to()
+            return told(rows, max(frontier, as_of), self._quality())
         log = kept_log(self.plan, outlet)
         bounds = [None if at is None else instant_of(at, self.plan.time_type) for at in (since, until)]
-        return self._with_quality(log.results(*bounds))
+        return told(log.results(*bounds), frontier, self._quality())
 
-    def _told(self, table: pa.Table, frontier: int) -> pa.Table:
-        """The rows with what they are exact for."""
-        told = {AS_OF: str(frontier), ISOLATION: "snapshot"}
-        return self._with_quality(table.replace_schema_metadata({**(table.schema.metadata or {}), **told}))
-
-    def _with_quality(self, table: pa.Table) -> pa.Table:
+    def _quality(self) -> dict[str, str]:
         quality = self.quality()
-        if quality is None:
-            return table
-        return table.replace_schema_metadata({**(table.schema.metadata or {}), QUALITY: json.dumps(quality)})
+        return {} if quality is None else {QUALITY: json.dumps(quality)}
+
+    def _told(self, rows: pa.Table, frontier: int) -> pa.Table:
+        """The rows of a snapshot with what they are exact for."""
+        return told(rows, frontier, {ISOLATION: "snapshot", **self._quality()})
 
     def quality(self) -> dict[str, Any] | None:
         """What was shed: `time` by the tick budget, `memory` by joins with SHED BY; None when nothing can be.
@@ -77,11 +74,11 @@ class Query:
             with runtime.view() as view:
                 return view.tick, self._told(view.snapshot(self._key), view.frontier)
         frontier = runtime.answered()
-        tick, rows = runtime.declared.outlets[self._key].recent.up_to()
+        tick, as_of, rows = runtime.declared.outlets[self._key].recent.up_to()
         if rows.num_rows:
             ts = rows.column("_ts")
             rows = rows.filter(pc.equal(ts, ts[rows.num_rows - 1]))
-        return tick, self._told(rows, frontier)
+        return tick, self._told(rows, max(frontier, as_of))
 
     def changes(self, after: int) -> list[tuple[int, pa.Table]] | None:
         """What was answered after a tick, by tick; None if some of that is gone, or if there was no such tick yet."""
@@ -150,7 +147,10 @@ class Query:
         return LiveView(lambda: table_html(self.snapshot(), self.plan.name), self.subscribe, every)
 
     def subscribe(self, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
-        """Call `callback` with each new part of the answer; calling what is returned ends that."""
+        """Call `callback` with each new part of the answer; calling what is returned ends that.
+
+        A part is what one tick answered, and `windrow.as_of` in its schema's metadata is the frontier of that tick.
+        """
         return self._engine.runtime.declared.outlets[self._key].recent.subscribe(self.plan.name, callback)
 
 

@@ -12,7 +12,7 @@ manifest, whose files stay while they read. Whoever does not choose a layout has
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -226,6 +226,19 @@ class Archives:
         """The instant of the last update, and all rows."""
         with self.reading(key) as (live, state):
             return live.index.as_of(state), live.index.scan(state)
+
+    def ranges(
+        self, key: str, ends: Sequence[tuple[Any, Any]] | None, check: Callable[[], None]
+    ) -> tuple[int, pa.Table]:
+        """The rows of some ranges of keys, apart from each other, all of one update; None: all rows.
+
+        Given up when `check` raises, which is called before each sub-index is read.
+        """
+        with self.reading(key) as (live, state):
+            empty = pa.schema(list(live.definition.columns.items())).empty_table()
+            spans = [(OPEN, OPEN)] if ends is None else ends
+            parts = [live.index.probe(state, low=low, high=high, check=check) for low, high in spans]
+            return live.index.as_of(state), pa.concat_tables([empty, *parts])
 
     def status(self) -> dict[str, Any]:
         """A line for each archive."""

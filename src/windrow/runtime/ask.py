@@ -38,11 +38,11 @@ from windrow.runtime.ask_parts import TOGETHER, Functions, Parts
 from windrow.runtime.history_reader import HistoryFigures, ScanWish, rows_of, table_rows, youngest_first
 from windrow.runtime.question_plans import QuestionPlan, QuestionPlans
 from windrow.runtime.split import evaluate, table_of
+from windrow.runtime.told import FROM, ISOLATION, said, told
 from windrow.runtime.view import StateReader
 from windrow.sharing.covering import Covering
 from windrow.sharing.recognise import Recognised
 
-AS_OF, ISOLATION, FROM = "windrow.as_of", "windrow.isolation", "windrow.from"
 LEVELS = ("snapshot", "latest")
 PATIENCE = 0.1
 """Seconds that a question waits for ticks of this process before it has worked as long as it has waited."""
@@ -140,6 +140,7 @@ class Question:
         self.present, self.functions, self.limits = present, functions, limits
         self.planned, self.query, self.wishes = planned, planned.query, planned.wishes
         self.plan = self.query.plan
+        self._extras: dict[str, pa.Table] = {}  # read once for an answer, so that all of it is of one moment
         self._check_reach()
 
     def _check_reach(self) -> None:
@@ -162,6 +163,7 @@ class Question:
     def answer(self, isolation: str, figures: HistoryFigures) -> pa.Table:
         """The answer, sorted and cut as asked."""
         self.limits.check()
+        self._extras = {}
         found, how = self.planned.running, self.planned.how
         if how is not None:
             parts = Parts(self, how, figures)
@@ -171,11 +173,15 @@ class Question:
         else:
             isolation, read = "snapshot", self._read_whole()
             with self.present.state() as state:
-                as_of = state.frontier
                 table = self.present.relation(state, found) if found is not None else self._whole(state, figures)
-        table = self.query.finished(table)
-        told = {AS_OF: str(as_of), ISOLATION: isolation, FROM: read}
-        return table.replace_schema_metadata({**(table.schema.metadata or {}), **told})
+                as_of = self._as_of(state)
+        return told(self.query.finished(table), as_of, {ISOLATION: isolation, FROM: read})
+
+    def _as_of(self, state: StateReader) -> int:
+        """The frontier; where all that was read says an instant of its own (archives, AS OF), the first of those."""
+        if self.wishes or not self._extras or {t.lower() for t in self.plan.tables} != self._extras.keys():
+            return state.frontier
+        return min(int(said(table.schema).get("as_of", state.frontier)) for table in self._extras.values())
 
     def explain(self, form: str = "text") -> str:
         """The plan, and what the answer would be read from now."""
@@ -203,8 +209,8 @@ class Question:
         assert how is not None
         parts, held = Parts(self, how, HistoryFigures()), ExitStack()
         state = held.enter_context(self.present.state())
-        told = {AS_OF: str(state.frontier), ISOLATION: "snapshot", FROM: "history"}
-        schema = self.query.finished(parts.table(wanted=[], state=state)).schema.with_metadata(told)
+        empty = self.query.finished(parts.table(wanted=[], state=state))
+        schema = told(empty, state.frontier, {ISOLATION: "snapshot", FROM: "history"}).schema
 
         def made() -> Iterator[pa.RecordBatch]:
             with held:
@@ -249,5 +255,7 @@ class Question:
         """A table, a relation, or what only this question has."""
         name = node.table.lower()
         if name in self.planned.extras:
-            return self.planned.extras[name].read(self.plan, state)
+            if name not in self._extras:
+                self._extras[name] = self.planned.extras[name].read(self.plan, state, self.limits.check)
+            return self._extras[name]
         return self.present.relation(state, name) if name in self.relations else self.present.table(name)

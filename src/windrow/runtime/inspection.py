@@ -71,7 +71,7 @@ class Inspection(Turns):
     def answered(self) -> int:
         """The frontier up to which every answer has been told: the state is committed a moment before."""
         self._handed_on.wait(HANDING_ON)
-        return self.ticker.frontier
+        return self.ticker.frontier if self._told is None else self._told
 
     def _relation_of_many(self, state: StateReader, query: str) -> pa.Table:
         """The rows of a query that is one plan with others."""

@@ -22,12 +22,13 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.elements import Elements, Int64s, concat
+from windrow.operators.elements import BEGINNING, Elements, Int64s, concat
 from windrow.operators.state.run import Run
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.messages import Answer, WrittenAnswer
 from windrow.runtime.program import Program, QueryProgram
+from windrow.runtime.told import told
 from windrow.sinks import PartSink
 from windrow.store.manifest import SlotKey
 from windrow.store.runs import RunPlace, RunRef, RunStore
@@ -104,7 +105,7 @@ class TaskAnswers:
     """What a task answers: short answers as they are, long ones in files."""
 
     def __init__(self, program: Program) -> None:
-        self._program = program
+        self._program, self.frontier = program, BEGINNING
         self._parts: dict[str, list[Elements]] = {}
         self._bytes: dict[str, int] = {}
         self._refs: dict[str, list[RunRef]] = {}
@@ -138,7 +139,7 @@ class TaskAnswers:
         return self._program.store.durable and not (query.archived or query.parted or query.retain is not None)
 
     def _write(self, name: str, query: QueryProgram) -> None:
-        runs = [Run(answer(query.plan, part)) for part in self._parts[name]]
+        runs = [Run(told(answer(query.plan, part), self.frontier)) for part in self._parts[name]]
         self._refs.setdefault(name, []).extend(self._program.store.write((STAGE, name), self._program.tick, runs))
         self._parts[name], self._bytes[name] = [], 0
 
@@ -164,7 +165,7 @@ class HeldAnswers:
         """Write an answer here."""
         return KeptAnswer(self._store.runs, self._store.runs.write((STAGE, query), tick, [Run(table)]))
 
-    def whole(self, plan: QueryPlan, tick: int, parts: Sequence[Elements | WrittenAnswer]) -> AnyAnswer:
+    def whole(self, plan: QueryPlan, tick: int, frontier: int, parts: Sequence[Elements | WrittenAnswer]) -> AnyAnswer:
         """The answer of a query from what tasks sent, in their order: by reference if one has written its part."""
         rows = [part for part in parts if isinstance(part, Elements)]
         if len(rows) == len(parts):
@@ -174,7 +175,7 @@ class HeldAnswers:
             if isinstance(part, WrittenAnswer):
                 refs += part.refs
             else:
-                refs += self.written(plan.name.lower(), tick, answer(plan, part)).refs
+                refs += self.written(plan.name.lower(), tick, told(answer(plan, part), frontier)).refs
         return KeptAnswer(self._store.runs, tuple(refs))
 
     def shorten(self, tick: int, answers: dict[str, AnyAnswer]) -> None:

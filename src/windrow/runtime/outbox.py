@@ -152,7 +152,7 @@ class Outbox:
         self._given_up.setdefault(key, {})[name] = why
         return False
 
-    def deliver(self, number: int, answers: Mapping[str, AnyAnswer]) -> None:
+    def deliver(self, number: int, answers: Mapping[str, AnyAnswer], frontier: int) -> None:
         """Hand the answers of a tick that is committed over; nothing here waits for a disk, or can fail."""
         outputs = self._ticker.manifest.outputs
         for query, found in answers.items():
@@ -161,7 +161,7 @@ class Outbox:
             kept = found if isinstance(found, KeptAnswer) else self._kept(refs) if refs else None
             for sink in outlet.sinks.values() if found.num_rows else ():
                 sink.add(number, found, kept)
-            outlet.recent.add(number, found)
+            outlet.recent.add(number, found, frontier)
 
     def keep(self, number: int, answers: Mapping[str, AnyAnswer]) -> None:
         """Write the answers of a tick that last; what fails is written by the next start (`redeliver`)."""

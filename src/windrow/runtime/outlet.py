@@ -35,10 +35,11 @@ class Recent:
     """The newest answers of one query, and those who want each as it comes."""
 
     def __init__(self, empty: pa.Table, begun: int = 0, limit: int = RECENT_ROWS, *, since: int = BEGINNING) -> None:
-        """`begun`, `since`: the newest tick, and its frontier, when the query was registered, or its home opened."""
+        """`begun`, `since`: the newest tick, and its frontier, when the query was registered, or its home opened; later
+        of the newest answer that is no longer remembered."""
         self._empty, self._limit, self.since = empty, limit, since
-        self._ticks: deque[tuple[int, AnyAnswer]] = deque()
-        self._held, self._gone = 0, begun
+        self._ticks: deque[tuple[int, int, AnyAnswer]] = deque()  # tick, frontier, answer
+        self._held, self._gone, self._as_of = 0, begun, since
         self._lock = threading.Lock()
         self.rows = 0
         self.subscribers: dict[Delivery, Callable[[pa.Table], object]] = {}
@@ -60,14 +61,15 @@ class Recent:
 
         return end
 
-    def add(self, tick: int, found: AnyAnswer) -> None:
-        """Remember the answer of a tick and tell the subscribers."""
+    def add(self, tick: int, found: AnyAnswer, as_of: int = BEGINNING) -> None:
+        """Remember the answer of a tick, up to its frontier, and tell the subscribers."""
         with self._lock:
-            self._ticks.append((tick, found))
+            self._ticks.append((tick, as_of, found))
+            self._as_of = max(self._as_of, as_of)
             self._held += found.num_rows
             self.rows += found.num_rows
             while self._held > self._limit and len(self._ticks) > 1:
-                self._gone, oldest = self._ticks.popleft()
+                self._gone, self.since, oldest = self._ticks.popleft()
                 self._held -= oldest.num_rows
         for delivery, callback in list(self.subscribers.items()):
             delivery.add(tick, found.nbytes, lambda call=callback: call(rows_of(found)))  # type: ignore[misc]
@@ -79,18 +81,18 @@ class Recent:
                 return None
             newer = takewhile(lambda entry: entry[0] > tick, reversed(self._ticks))
             found = list(newer)[::-1]
-        return [(number, rows_of(each)) for number, each in found]
+        return [(number, rows_of(each)) for number, _, each in found]
 
     def table(self) -> pa.Table:
         """What is remembered, in order."""
-        return self.up_to()[1]
+        return self.up_to()[2]
 
-    def up_to(self) -> tuple[int, pa.Table]:
-        """What is remembered, in order, and the tick up to which that is all there was."""
+    def up_to(self) -> tuple[int, int, pa.Table]:
+        """The tick, and its frontier, up to which that is all there was; and what is remembered, in order."""
         with self._lock:
-            found = [each for _, each in self._ticks]
-            tick = self._ticks[-1][0] if self._ticks else self._gone
-        return tick, pa.concat_tables([self._empty, *map(rows_of, found)]).combine_chunks()
+            found = [each for _, _, each in self._ticks]
+            tick, as_of = self._ticks[-1][0] if self._ticks else self._gone, self._as_of
+        return tick, as_of, pa.concat_tables([self._empty, *map(rows_of, found)]).combine_chunks()
 
 
 class AttachedSink:

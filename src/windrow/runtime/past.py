@@ -71,7 +71,7 @@ def last_answers(
     for key in names:
         plan = catalog.queries.get(key)
         if plan is not None and plan.emit.op is StreamOp.RSTREAM and plan.emit.period is not None:
-            found[key] = Extra(_columns(plan), lambda _, state, key=key: read(state, key))  # type: ignore[misc]
+            found[key] = Extra(_columns(plan), lambda _, state, check, key=key: read(state, key))  # type: ignore[misc]
     return found
 
 

@@ -41,10 +41,13 @@ Extras = Callable[[Travels, Collection[str]], "Mapping[str, Extra]"]
 
 @dataclass(frozen=True)
 class Extra:
-    """A table that only one-time queries have: an answer as of an instant, or an archive."""
+    """A table that only one-time queries have: an answer as of an instant, or an archive.
+
+    `read` is given what raises when the question is to be given up.
+    """
 
     columns: Mapping[str, pa.DataType]
-    read: Callable[[QueryPlan, StateReader], pa.Table]
+    read: Callable[[QueryPlan, StateReader, Callable[[], None]], pa.Table]
 
 
 @dataclass(frozen=True)

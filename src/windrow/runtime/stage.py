@@ -84,6 +84,7 @@ class Stage:
             self._receive(envelope)
         times.append(now())
         self._clock()
+        self.answers.frontier = self.frontier
         queries, families, known = self._recall()
         for name, state in queries.items():
             self._move(name, state)

@@ -255,7 +255,7 @@ class Ticker(RegisteredQueries):
         elif isinstance(running, QueryProgram) and running.archived:
             tick.archived[name] = concat([part for part in parts if isinstance(part, Elements)])
         else:
-            tick.answers[running.plan.name] = self.held.whole(running.plan, tick.number, parts)
+            tick.answers[running.plan.name] = self.held.whole(running.plan, tick.number, tick.frontier, parts)
 
     def _part(self, tick: Tick, name: str, rows: Elements) -> None:
         """Add the answers of queries that are one plan."""

@@ -36,6 +36,7 @@ from windrow.runtime.quarantine import Quarantine, output_name
 from windrow.runtime.status import TickFigures
 from windrow.runtime.streams import Stream
 from windrow.runtime.tick import Tick, Ticker
+from windrow.runtime.told import told
 from windrow.runtime.view import InMemoryState, StateReader, StoredState
 from windrow.sources.protocol import Available
 from windrow.store.failpoints import reach
@@ -92,6 +93,7 @@ class Turns:
         self._computing = 0  # the thread of the tick that does
         self._handed_on = threading.Event()  # every answer that is committed has been told
         self._handed_on.set()
+        self._told: int | None = None  # the frontier up to which that is so; None: that of the home
         self._last_tick = clock()
         self.listeners: dict[Delivery, Callable[[int], object]] = {}
         # of the thread that takes turns
@@ -232,11 +234,13 @@ class Turns:
         tick.seconds |= {"plan": planned - begin, "job": ran - planned, "collect": self._stopwatch() - ran}
         tick.aside |= changes.aside
         tick.counters |= {f"rows.{key}": count for key, count in changes.rows.items()}
+        self._told = ticker.frontier
         self._handed_on.clear()
         try:
             self._commit(tick, [*rows, *changes.read])
             lap = self._stopwatch()
             self._deliver(tick)
+            self._told = tick.frontier
         finally:
             self._handed_on.set()
         tick.seconds["sinks"] = self._stopwatch() - lap
@@ -261,6 +265,9 @@ class Turns:
         tick.counters |= budgets.counters()
         for query in [q for q in tick.answers if q.lower() in budgets.behind]:
             tick.answers[query] = budgets.mark(query, rows_of(tick.answers[query]))
+        for query, found in tick.answers.items():
+            if isinstance(found, pa.Table):  # what lies in files says it there
+                tick.answers[query] = told(found, tick.frontier)
         self.ticker.held.shorten(tick.number, tick.answers)
         outputs: dict[str, AnyAnswer] = {}
         if self.store.runs.durable:  # what a crash between here and the sinks would lose
@@ -304,7 +311,7 @@ class Turns:
 
     def _deliver(self, tick: Tick) -> None:
         declared = self.declared
-        declared.outbox.deliver(tick.number, tick.answers)
+        declared.outbox.deliver(tick.number, tick.answers, tick.frontier)
         for name, error in tick.failed.items():
             LOG.error("query %s, tick %d: %s", name, tick.number, error)
             declared.failures[name] = error

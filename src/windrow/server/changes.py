@@ -1,7 +1,7 @@
 """Answers as they change, as server-sent events numbered by tick.
 
     begin   where this stream of events begins: the columns and the tick     id: 3fa9-41
-    change  the rows of one tick, as `results()` has them                    id: 3fa9-42
+    change  the rows of one tick, as `results()` has them, and its frontier  id: 3fa9-42
     reset   that point is gone: the present answer instead                   id: 3fa9-57
     end     the query is gone
 
@@ -18,11 +18,13 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pyarrow as pa
 from anyio import to_thread
 
 from windrow.engine import Engine, Query
+from windrow.runtime.told import said
 from windrow.sinks.json_text import FEW, columns, rows_json, table_json
 
 BEAT = 15.0
@@ -33,6 +35,14 @@ LOOK = 1.0
 
 WRITTEN = 2000
 """Events kept as text for those who read them a little later."""
+
+
+def of_itself(table: pa.Table) -> dict[str, Any]:
+    """What an answer says of itself, for JSON: as_of, isolation, from, quality."""
+    found: dict[str, Any] = dict(said(table.schema))
+    if "quality" in found:
+        found["quality"] = json.loads(found["quality"])
+    return found
 
 
 class ChangeStreams:
@@ -122,7 +132,7 @@ class ChangeStreams:
 
     def _reset(self, query: Query) -> tuple[int, bytes]:
         tick, table = query.as_of_tick()
-        return tick, self.event("reset", table_json(table, tick=tick).decode(), tick)
+        return tick, self.event("reset", table_json(table, tick=tick, **of_itself(table)).decode(), tick)
 
     async def _change(self, tick: int, table: pa.Table) -> bytes:
         """The event of a tick, written once."""
@@ -130,7 +140,8 @@ class ChangeStreams:
         if key not in self._written:
 
             def write() -> bytes:
-                return self.event("change", f'{{"tick": {tick}, "rows": {rows_json(table)}}}', tick)
+                head = json.dumps({"tick": tick, **of_itself(table)})
+                return self.event("change", f'{head[:-1]}, "rows": {rows_json(table)}}}', tick)
 
             self._written[key] = write() if table.num_rows <= FEW else await to_thread.run_sync(write)
             while len(self._written) > WRITTEN:

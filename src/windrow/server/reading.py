@@ -13,6 +13,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from windrow.errors import BindingError
 from windrow.server.access import Right
+from windrow.server.changes import of_itself
 from windrow.server.live import Live
 from windrow.sinks.json_text import table_json
 
@@ -62,7 +63,7 @@ def answer(request: Request, table: pa.Table, limit: int, **more: Any) -> Respon
     if accept and not any(kind in accept for kind in ("*/*", "application/*", "application/json")):
         raise HTTPException(406, {"hint": f"accept application/json or {ARROW}"})
     shown = table.slice(max(0, table.num_rows - limit))
-    body = table_json(shown, total=table.num_rows, **_said(table), **more)
+    body = table_json(shown, total=table.num_rows, **of_itself(table), **more)
     return Response(body, media_type="application/json")
 
 
@@ -81,15 +82,6 @@ def arrow_stream(reader: pa.RecordBatchReader) -> Response:
             yield out.getvalue()
 
     return StreamingResponse(sent(), media_type=ARROW)
-
-
-def _said(table: pa.Table) -> dict[str, Any]:
-    """What the engine says of an answer, in the metadata of its schema: as_of, isolation, quality."""
-    found = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
-    said: dict[str, Any] = {k.removeprefix("windrow."): v for k, v in found.items() if k.startswith("windrow.")}
-    if "quality" in said:
-        said["quality"] = json.loads(said["quality"])
-    return said
 
 
 @router.get("/api/status")

@@ -1,7 +1,8 @@
 """Answers as messages of a Kafka topic: one per row, JSON, with the tick in its headers.
 
     value    {"_ts": ..., "_op": ..., <the SELECT list>}          key   JSON of the key columns, if some are named
-    headers  windrow-home, windrow-query, windrow-tick, windrow-row (from 0 within the tick)
+    headers  windrow-home, windrow-query, windrow-tick, windrow-row (from 0 within the tick),
+             windrow-as-of (the frontier up to which all was answered when the tick was)
 
 A tick is one transaction, which also commits the tick's number as an offset of the consumer group named after home and
 query; whether a tick is in the topic is read from there, so one that is written again changes nothing, and consumers
@@ -89,6 +90,8 @@ class KafkaSink:
 
     def _messages(self, query: str, tick: int, table: pa.Table) -> Iterator[dict[str, Any]]:
         said = [("windrow-home", self._owner), ("windrow-query", query), ("windrow-tick", str(tick))]
+        as_of = (table.schema.metadata or {}).get(b"windrow.as_of")
+        said += [] if as_of is None else [("windrow-as-of", as_of.decode())]
         for begin in range(0, table.num_rows, TOGETHER):
             part = table.slice(begin, TOGETHER)
             values = row_objects(part).to_pylist()
