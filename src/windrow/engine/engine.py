@@ -36,7 +36,7 @@ from windrow.runtime.ask import AskLimits, Question, ask, ask_batches
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.change import Change
 from windrow.runtime.delivery import Delivery
-from windrow.runtime.past import last_answers, past_answers
+from windrow.runtime.past import group_answers, last_answers, past_answers
 from windrow.runtime.question_plans import Extra, QuestionPlans, Travels
 from windrow.runtime.runtime import Runtime
 from windrow.sharing.member_columns import MemberColumns
@@ -367,7 +367,9 @@ class Engine:
         declared, catalog = self.runtime.declared, self.catalog
         archives = {k: archive_table(declared.archives, k, a) for k, a in catalog.archives.items()}
         last = last_answers(names, catalog, self.runtime.last_answer)
-        return {**archives, **last, **past_answers(travels, catalog, declared.outlets)}
+        groups = group_answers(names, declared.groups.live, self.runtime.answer_of_group)
+        past = past_answers(travels, catalog, declared.outlets, self.runtime.answered)
+        return {**archives, **last, **groups, **past}
 
     def archive(self, name: str) -> Archive:
         """A declared archive."""

@@ -181,16 +181,9 @@ class Queries(Query):
         """`snapshot()`, and the number of the tick after which it holds."""
         if not self.plan.has_op:
             return super().as_of_tick()
-        runtime, group = self._engine.runtime, self._group
-        with runtime.view() as view:
-            parts = []
-            for name in group.place:
-                if name.lower() in runtime.ticker.queries:
-                    rows = view.snapshot(name.lower())
-                    parts.append(group.with_values(rows, name))
-            told = {"windrow.as_of": str(view.frontier), "windrow.isolation": "snapshot"}
-            empty = group.empty.drop_columns(["_ts", "_op"])
-            return view.tick, pa.concat_tables([empty, *parts]).replace_schema_metadata(told)
+        runtime = self._engine.runtime
+        with runtime.state() as state:
+            return state.tick, self._told(runtime.answer_of_group(state, self._key), state.frontier)
 
     def explain(self, format: str = "text") -> str:
         """The plan of one instance, and with whom it shares."""

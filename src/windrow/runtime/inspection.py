@@ -14,7 +14,7 @@ import pyarrow as pa
 from windrow.errors import StateError
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime import view
-from windrow.runtime.past import last_answer
+from windrow.runtime.past import last_answer, last_answers_of, last_instant
 from windrow.runtime.program import QueryProgram
 from windrow.runtime.turn import Turns
 from windrow.runtime.view import StateReader, StoredState, View
@@ -66,7 +66,31 @@ class Inspection(Turns):
     def last_answer(self, state: StateReader, query: str) -> pa.Table:
         """What a periodic query answered at its last evaluation in a state."""
         self.answered()
-        return last_answer(self.ticker.queries[query].plan, self.declared.outlets[query], state.frontier)
+        plan = self.ticker.queries[query].plan
+        return last_answer(plan, self.declared.outlets[query], self._last_instant(plan, query, state.frontier))
+
+    def _last_instant(self, plan: QueryPlan, query: str, frontier: int) -> int:
+        deadlines = self.ticker.deadlines
+        record = None if deadlines is None else deadlines.records.get(query)
+        done = None if deadlines is None or record is None else deadlines.done(record)
+        return last_instant(plan.emit, frontier, done)
+
+    def answer_of_group(self, state: StateReader, key: str) -> pa.Table:
+        """The present answer of all instances of a template: their relations, or their last answers."""
+        group, queries = self.declared.groups.live[key], self.ticker.queries
+        running = {name: number for name, number in group.place.items() if name.lower() in queries}
+        if group.plan.has_op:
+            parts = [group.with_values(self.relation(state, name.lower()), name) for name in running]
+            return pa.concat_tables([group.empty.drop_columns(["_ts", "_op"]), *parts])
+        self.answered()
+        instants = {
+            number: self._last_instant(queries[name.lower()].plan, name.lower(), state.frontier)
+            for name, number in running.items()
+        }
+        for members in group.blocks.values():
+            at = last_instant(members.query.plan.emit, state.frontier, None)
+            instants |= dict.fromkeys(members.numbers.tolist(), at)
+        return last_answers_of(group, self.declared.outlets[key], instants)
 
     def answered(self) -> int:
         """The frontier up to which every answer has been told: the state is committed a moment before."""

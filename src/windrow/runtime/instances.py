@@ -126,6 +126,11 @@ class TemplateGroup:
         picks = pa.array(np.searchsorted(self._numbers, numbers))
         return [one(column).take(picks) for column in self._rows.columns]
 
+    def numbers(self, rows: pa.Table) -> Int64s:
+        """The numbers of the instances with these values; -1 for values that none has."""
+        known = np.append(self._numbers[~self._gone], -1)  # the last is of nobody
+        return known[positions(rows, self.instances.rows)]
+
     def find(self, name: str) -> tuple[str, int] | None:
         """The block and the place in it of an instance that is called so, in lower case."""
         if not name.startswith(f"{self.name.lower()}("):
