@@ -251,3 +251,32 @@ def test_a_note_of_the_newest_that_was_torn_is_no_damage(kept: Kept) -> None:
     """It is not synced, so the power may fail while it is written."""
     (kept.home / "newest").write_bytes(b"")
     assert kept.run()["shared"].num_rows > 0
+
+
+def test_archives_are_examined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An archive that is whole is not taken for damaged; one whose block has changed begins anew, the others go on."""
+    home = tmp_path / "home"
+
+    def life(first: int, archives: tuple[str, ...] = ()) -> dict[str, list[int]]:
+        with windrow.Engine("local", home=home) as engine:
+            if archives:
+                engine.execute("CREATE STREAM s (ts BIGINT, k BIGINT) TIMESTAMP BY ts")
+            for name in archives:
+                engine.execute(f"CREATE ARCHIVE {name} AS SELECT k FROM s [RANGE 100] KEY k EVERY 5")
+            engine.start()
+            engine.push("s", {"ts": list(range(first, first + 20)), "k": list(range(first, first + 20))})
+            return {n: sorted(engine.archive(n).scan()["k"].to_pylist()) for n in ("one", "other")}
+
+    assert life(1, ("one", "other"))["one"] == list(range(1, 16))
+    assert main([str(home), "--repair"]) == 0
+    assert "nothing is damaged" in capsys.readouterr().out
+    file = max((home / "runs" / "archive" / "one").glob("*.arrow"), key=lambda f: f.stat().st_size)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    file.write_bytes(data)
+    for old in sorted((home / "manifests").glob("*.json"))[:-1]:
+        old.unlink()
+    assert main([str(home), "--repair", "--yes"]) == 0
+    assert 'state of "^one" is gone' in capsys.readouterr().out
+    assert main([str(home), "--repair"]) == 0
+    assert life(21) == {"one": list(range(21, 41 - 5)), "other": list(range(1, 36))}

@@ -230,8 +230,17 @@ class Shelf:
     def blocks(self, directory: Directory, instant: int, range_: KeyRange, traffic: Traffic) -> list[pa.RecordBatch]:
         """The blocks that may have rows of a range that are alive at an instant."""
         lines = directory.living(instant, self.keys, range_)
+        return [ipc.read_record_batch(block, self.schema) for block in self._checked(directory, lines, traffic)]
+
+    def check(self, found: SubIndex) -> None:
+        """Read all that a sub-index has, and refuse what is not as it was written."""
+        directory = self.directory(found, Traffic())
+        for _ in self._checked(directory, np.arange(directory.lines.num_rows), Traffic()):
+            pass
+
+    def _checked(self, directory: Directory, lines: np.ndarray, traffic: Traffic) -> Iterator[pa.Buffer]:
+        """Blocks as they lie on disk."""
         files, offset, size, checksum = (column[lines] for column in directory.places)
-        found = []
         for file in np.unique(files):
             mine = np.flatnonzero(files == file)
             name = directory.files[file]
@@ -242,8 +251,7 @@ class Shelf:
                 block = data[span].slice(at, int(size[line]))
                 if zlib.crc32(block) != checksum[line]:
                     raise self._damaged(name, f"the block at byte {offset[line]} is not what was written")
-                found.append(ipc.read_record_batch(block, self.schema))
-        return found
+                yield block
 
     def alive(self, blocks: Sequence[pa.RecordBatch], instant: int, range_: KeyRange = EVERYTHING) -> pa.Table:
         """The rows of blocks that are alive at an instant and have a key of a range."""

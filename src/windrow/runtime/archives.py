@@ -59,7 +59,8 @@ class LiveArchive:
     wish: tuple[ArchiveLayout, bool] | None = None  # a layout that someone wants, and whether gradually
     asked: int = 0  # questions since the layout was last thought over
     updates: int = 0
-    seconds: float = 0.0
+    error: WindrowError | None = None  # why it has no more updates
+    anew: bool = False  # what it is is of a query that has failed, and gives way to that of the next tick
 
     @property
     def key(self) -> str:
@@ -99,8 +100,12 @@ class Archives:
 
     # declaring
 
-    def made(self, definition: ArchiveDef, manifest: Manifest) -> LiveArchive:
-        """An archive as a manifest knows it, or a new one."""
+    def made(self, definition: ArchiveDef, manifest: Manifest, known: bool) -> LiveArchive:
+        """An archive as a manifest knows it, or a new one.
+
+        `known`: its query goes on where it was. One that has failed begins anew, and so does its archive, with the
+        first tick that its query answers: rows are missing before.
+        """
         if self._place is None:
             self._place = Place.temporary()
         key = definition.name.lower()
@@ -110,19 +115,27 @@ class Archives:
             sync=isinstance(self.store, Store),
         )  # fmt: skip
         state, waiting = stored(manifest, key)
-        return LiveArchive(definition, index, state, waiting)
+        anew = not known and bool(waiting or (state is not None and any(i.parts for i in state.indices)))
+        return LiveArchive(definition, index, state, waiting, anew=anew)
 
     # ticks
 
-    def prepare(self, tick: int, frontier: int, rows: Mapping[str, Elements]) -> Prepared:
-        """What a tick makes of the archives: new files, which only its manifest makes real."""
+    def prepare(
+        self, tick: int, frontier: int, rows: Mapping[str, Elements], failed: Mapping[str, WindrowError]
+    ) -> Prepared:
+        """What a tick makes of the archives: new files, which only its manifest makes real.
+
+        `failed`: queries that have, now or before. An archive whose query did stays as of its last update.
+        """
         self._tick, found = tick, Prepared()
         for key, live in self.live.items():
+            live.error = failed.get(hidden_name(key))
+            found.states[key] = (live.state, live.waiting)
             try:
-                found.states[key] = self._advanced(live, frontier, rows.get(hidden_name(key)))
+                if live.error is None:
+                    found.states[key] = self._advanced(live, frontier, rows.get(hidden_name(key)))
             except UnsupportedError as error:  # rows that this archive cannot take: the others go on
-                found.failed[hidden_name(key)] = error
-                found.states[key] = (live.state, live.waiting)
+                found.failed[hidden_name(key)] = live.error = error
             state, waiting = found.states[key]
             found.slots |= slots_of(key, state, waiting)
             if state is not None:
@@ -143,13 +156,15 @@ class Archives:
                 before = live.state.files() if live.state is not None else set()
                 self._garbage |= before - (state.files() if state is not None else set())
             live.state, live.waiting = state, waiting
+            live.anew = live.anew and live.error is not None
         self._sweep()
 
     def _advanced(
         self, live: LiveArchive, frontier: int, new: Elements | None
     ) -> tuple[ArchiveState | None, tuple[RunRef, ...]]:
         """An archive at a frontier: updated if it is time, and what waits."""
-        index, state, table = live.index, live.state, self._table(live, new)
+        index, table = live.index, self._table(live, new)
+        state, waiting = (None, ()) if live.anew else (live.state, live.waiting)
         if state is None:
             state = index.empty(live.first_layout(), (index.slot(frontier) - 1) * index.every)
         if live.wish is not None:
@@ -159,8 +174,8 @@ class Archives:
                 state = index.migrate(state, layout, gradually=gradually).state
         slot = index.slot(frontier)
         if slot <= state.slot:
-            return state, (*live.waiting, *self._written(live, table))
-        waited = [self.store.runs.read(ref).table for ref in live.waiting]
+            return state, (*waiting, *self._written(live, table))
+        waited = [self.store.runs.read(ref).table for ref in waiting]
         everything = pa.concat_tables([*waited, table])
         due = everything.column("_ts").to_numpy() <= slot * index.every
         state = index.update(state, everything.filter(pa.array(due)), slot).state
@@ -251,9 +266,10 @@ class Archives:
 
 
 def _status(live: LiveArchive) -> dict[str, Any]:
-    state = live.state
+    state, error = live.state, None if live.error is None else str(live.error)
     if state is None:
-        return {"as_of": None, "rows": 0, "bytes": 0, "waiting": 0, "layout": str(live.first_layout()), "updates": 0}
+        none = {"as_of": None, "rows": 0, "bytes": 0, "waiting": 0}
+        return {**none, "layout": str(live.first_layout()), "updates": 0, "error": error}
     return {
         "as_of": live.index.as_of(state),
         "rows": sum(i.rows for i in state.indices),
@@ -261,6 +277,7 @@ def _status(live: LiveArchive) -> dict[str, Any]:
         "waiting": sum(ref.rows for ref in live.waiting),
         "layout": str(state.layout),
         "updates": live.updates,
+        "error": error,
     }
 
 
@@ -287,6 +304,12 @@ def slots_of(key: str, state: ArchiveState | None, waiting: tuple[RunRef, ...]) 
     return found
 
 
+def part_of(refs: tuple[RunRef, ...]) -> SubIndex:
+    """A sub-index as a manifest names it."""
+    first, *files = refs
+    return SubIndex(first.path, first.offset, first.bytes, first.checksum, first.rows, {f.path: f.bytes for f in files})
+
+
 def stored(manifest: Manifest, key: str) -> tuple[ArchiveState | None, tuple[RunRef, ...]]:
     """An archive as a manifest names it."""
     owner = hidden_name(key)
@@ -298,10 +321,7 @@ def stored(manifest: Manifest, key: str) -> tuple[ArchiveState | None, tuple[Run
         if slot == WAITING:
             waiting = refs
             continue
-        first, *files = refs
-        parts.setdefault(int(slot), {})[number] = SubIndex(
-            first.path, first.offset, first.bytes, first.checksum, first.rows, {f.path: f.bytes for f in files}
-        )
+        parts.setdefault(int(slot), {})[number] = part_of(refs)
     mark = manifest.archives.get(key)
     if mark is None:
         return None, waiting

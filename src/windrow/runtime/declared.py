@@ -178,7 +178,7 @@ class DeclaredQueries(DeclaredSources):
         known = self.ticker.has_begun(key)
         undo.callback(self._take_back, key)
         self.ticker.add_query(plan, "upa", None if known else self._start(plan), archived=True, known=known)
-        swapped(self.archives.live, definition.name.lower(), self.archives.made(definition, manifest), undo)
+        swapped(self.archives.live, definition.name.lower(), self.archives.made(definition, manifest, known), undo)
         swapped(self.failures, key, None, undo)
         if not known:
             coming = self._newcomers if self._job_runs else self.fresh

@@ -17,16 +17,20 @@ Cost: every file is read once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from windrow.archive.subindex import Shelf
 from windrow.errors import StateError
 from windrow.operators.state.run import Run
-from windrow.runtime.table_versions import TABLES
+from windrow.runtime.archives import STAGE as ARCHIVES
+from windrow.runtime.archives import WAITING, hidden_name, part_of
 from windrow.runtime.saved_catalog import columns_of_text, in_force
+from windrow.runtime.table_versions import TABLES
 from windrow.sources.checkpoint import checkpoint_id
 from windrow.store.home_files import read_versions, read_witness
 from windrow.store.manifest import Manifest
@@ -111,10 +115,16 @@ def _damage(store: Store, manifest: Manifest) -> dict[str, str]:
 
 
 def _broken_runs(place: Place, manifest: Manifest) -> Iterator[tuple[RunRef, str]]:
-    runs = RunStore(place)
-    for ref in {r.uid: r for r in manifest.refs()}.values():
+    runs, shelf = RunStore(place), Shelf(place, (), pa.schema([]))
+    indices = {k: refs[0] for k, refs in manifest.runs.items() if k[0] == ARCHIVES and k[3] != WAITING}
+    named = [refs for k, refs in manifest.runs.items() if k not in indices] + list(manifest.outputs.values())
+    checks: list[tuple[RunRef, Callable[[], object]]] = [
+        (ref, partial(runs.checked, ref)) for ref in {r.uid: r for refs in named for r in refs}.values()
+    ]
+    checks += [(ref, partial(shelf.check, part_of(manifest.runs[k]))) for k, ref in indices.items()]
+    for ref, check in checks:
         try:
-            runs.checked(ref)
+            check()
         except StateError as error:
             yield ref, f"{error.primary}: {error.detail}"
 
@@ -201,6 +211,7 @@ def repair(home: str, found: Examination) -> Manifest:
             firsts={q: t for q, t in base.firsts.items() if q not in anew and q.rpartition("@")[0] not in over},
             choices={q: c for q, c in base.choices.items() if q not in anew},
             deadlines={q: d for q, d in base.deadlines.items() if q not in anew},
+            archives={a: mark for a, mark in base.archives.items() if hidden_name(a) not in over},
         )
         store.commit_repaired(made)
         return made

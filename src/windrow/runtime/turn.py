@@ -276,7 +276,8 @@ class Turns:
             outputs |= {output_name(s): table for s, table in tick.aside.items()}
         offsets = {s.key: a.offset for s, a in rows}
         lap = self._stopwatch()
-        archives = self.declared.archives.prepare(tick.number, tick.frontier, tick.archived)
+        failed = {**self.declared.failures, **tick.failed}
+        archives = self.declared.archives.prepare(tick.number, tick.frontier, tick.archived, failed)
         tick.seconds["archives"] = self._stopwatch() - lap
         tick.failed |= archives.failed
         kept = (archives.slots, archives.marks)
