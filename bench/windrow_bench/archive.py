@@ -7,10 +7,17 @@ are files opened and bytes read and written. The wave indices of the thesis are 
 (`archive/layout.py`). NoRebuild and D-ins drop ended rows block by block instead of editing buckets in place: they read
 no old rows unless a chain of files has grown too long, so among them it is the number of sub-indices opened that tells
 double partitioning from the wave.
+
+The thesis's windows have 500,000 and 5,000,000 records (500 MB and 5 GB). Here they, and so the time between updates,
+are divided by `scale`; records, keys, updates per window and layouts are the thesis's. A key has as many times fewer
+records, and a probe of NoRebuild, whose files have a stretch of each key, reads a block of every one however few of
+them it wants: so the smaller a window, the closer are probe and scan. A part, or some sides of it, run alone
+takes the place of those rows in the record, and each row has the commit that it was measured at.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +30,7 @@ import pyarrow as pa
 
 from windrow.archive import ArchiveIndex, ArchiveLayout, ArchiveState, Traffic
 from windrow.store.place import Place
-from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
+from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, commit, parser, progress, recorded, report, saved_in
 
 UPDATES = 36
 KEYS = 100
@@ -193,48 +200,44 @@ def uneven(seed: int, count: int) -> list[float]:
 
 
 def ratios(rows: Sequence[Row]) -> list[Ratio]:
-    """What the thesis, and the issue of an archive, promise."""
-    found = []
-
-    def row(part: str, technique: str, layout: str) -> Row:
-        chosen = (part, technique, layout)
-        return next(r for r in rows if (r["part"], r["technique"], r["layout"]) == chosen)
-
-    def moved(r: Row) -> float:
-        return float(r["update_read_mb"] + r["update_written_mb"])
-
+    """What the thesis, and the issue of an archive, promise; of the parts that are there."""
+    at = {(r["part"], r["technique"], r["layout"]): r for r in rows}
     wrong = sum(not _expected(r) for r in rows)
-    found.append(Ratio("techniques that did not open exactly G + E - 1 sub-indices at every update", wrong, 0))
-    for part in dict.fromkeys(r["part"] for r in rows if r["part"] in ("small", "large")):
-        double, wave = row(part, "Rebuild", "4x4"), row(part, "R-ins", "16x1")
-        found.append(
-            Ratio(f"{part}, n = 16: bytes of an update, R-ins / Rebuild", moved(wave) / moved(double), 2, True)
-        )
-        found.append(Ratio(f"{part}, n = 16: time of an update, R-ins / Rebuild", _time(wave, double), 2, True))
-        lazy, wave = row(part, "NoRebuild", "4x4"), row(part, "D-ins", "16x1")
-        opened = wave["subindices_opened"] / lazy["subindices_opened"]
-        found.append(Ratio(f"{part}, n = 16: sub-indices opened, D-ins / NoRebuild", opened, 2, True))
-        found.append(Ratio(f"{part}, n = 16: bytes of an update, D-ins / NoRebuild", moved(wave) / moved(lazy), None))
-        found.append(
-            Ratio(f"{part}, n = 16: bytes of an update, Rebuild / NoRebuild", moved(double) / moved(lazy), None)
-        )
-        for r in (double, lazy):
-            what = f"{part}, n = 16: scan / probe with {r['technique']}"
-            found.append(Ratio(f"{what}, bytes", r["scan_read_mb"] / r["probe_read_mb"], 20, True))
-            found.append(Ratio(f"{what}, time", r["scan_ms"] / r["probe_ms"], 20, True))
-    four, others = row("sides", "Rebuild", "4x4"), [row("sides", "Rebuild", x) for x in ("2x8", "8x2")]
-    found.append(Ratio("figure 4.4: bytes of an update, 2x8 / 4x4", moved(others[0]) / moved(four), 1.1, True))
-    found.append(Ratio("figure 4.4: bytes of an update, 8x2 / 4x4", moved(others[1]) / moved(four), 1.1, True))
+    found = [Ratio("techniques that did not open exactly G + E - 1 sub-indices at every update", wrong, 0)]
+    for part in ("small", "large"):
+        if (part, "Rebuild", "4x4") in at:
+            found += _of_sixteen(part, at)
+    if ("sides", "Rebuild", "4x4") in at:
+        four = _moved(at["sides", "Rebuild", "4x4"])
+        for side in ("2x8", "8x2"):
+            moved = _moved(at["sides", "Rebuild", side])
+            found.append(Ratio(f"figure 4.4: bytes of an update, {side} / 4x4", moved / four, 1.1, True))
     return found
+
+
+def _of_sixteen(part: str, at: Mapping[tuple[str, str, str], Row]) -> Iterator[Ratio]:
+    said = f"{part}, n = 16:"
+    double, wave = at[part, "Rebuild", "4x4"], at[part, "R-ins", "16x1"]
+    lazy, lazy_wave = at[part, "NoRebuild", "4x4"], at[part, "D-ins", "16x1"]
+    yield Ratio(f"{said} bytes of an update, R-ins / Rebuild", _moved(wave) / _moved(double), 2, True)
+    yield Ratio(f"{said} time of an update, R-ins / Rebuild", wave["update_ms"] / double["update_ms"], 2, True)
+    opened = lazy_wave["subindices_opened"] / lazy["subindices_opened"]
+    yield Ratio(f"{said} sub-indices opened, D-ins / NoRebuild", opened, 2, True)
+    yield Ratio(f"{said} bytes of an update, D-ins / NoRebuild", _moved(lazy_wave) / _moved(lazy), None)
+    yield Ratio(f"{said} bytes of an update, Rebuild / NoRebuild", _moved(double) / _moved(lazy), None)
+    for r in (double, lazy):
+        what = f"{said} scan / probe with {r['technique']}"
+        yield Ratio(f"{what}, bytes", r["scan_read_mb"] / r["probe_read_mb"], 20, True)
+        yield Ratio(f"{what}, time", r["scan_ms"] / r["probe_ms"], 20, True)
+
+
+def _moved(r: Row) -> float:
+    return float(r["update_read_mb"] + r["update_written_mb"])
 
 
 def _expected(r: Row) -> bool:
     g, e = map(int, r["layout"].split("x"))
     return bool(r["always"]) and r["subindices_opened"] == g + e - 1
-
-
-def _time(slow: Row, fast: Row) -> float:
-    return float(slow["update_ms"] / fast["update_ms"])
 
 
 def figures(rows: Sequence[Row]) -> list[Figure]:
@@ -249,7 +252,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
                 for t in dict.fromkeys(r["technique"] for r in chosen)
             }
             caption = f"Bytes that {what}s of the {part} data move (figure {number} of the thesis draws times)"
-            made.append(Figure(number, caption, "sub-indices", "MB", lines, log=False))
+            made += [Figure(number, caption, "sub-indices", "MB", lines, log=False)] if lines else []
     return made
 
 
@@ -257,52 +260,71 @@ def _megabytes(r: Row, what: str) -> float:
     return float(r[f"{what}_read_mb"] + (r["update_written_mb"] if what == "update" else 0.0))
 
 
+PARTS = ("sides", "small", "uneven", "no directories", "large")
+
+
+def wanted(part: str, options: argparse.Namespace, scale: int, sides: Sequence[int], counted: int) -> Iterator[Row]:
+    """The rows of a part."""
+    seed, small = options.seed, SMALL // scale
+    even = [1.0] * (UPDATES + counted)
+    match part:
+        case "sides":
+            layouts = [ArchiveLayout(*side, rebuild=True) for side in ((4, 4), (2, 8), (8, 2))]
+            data, techniques = Data(small, seed, even), [Technique("Rebuild", layout, part) for layout in layouts]
+        case "small":
+            data, techniques = Data(small, seed, even), [t for side in sides for t in square(side, part)]
+        case "uneven":
+            data = Data(small, seed, uneven(seed, UPDATES + counted))
+            techniques = [t for side in (2, 4) for t in square(side, part, only=MAIN)]
+        case "no directories":
+            layout = ArchiveLayout(4, 4, True)
+            data, techniques = Data(small, seed, even), [Technique("partitions only", layout, part, keys=())]
+        case _:
+            counted //= 3
+            data = Data(small if options.quick else LARGE // scale, seed, even[: UPDATES + counted])
+            techniques = [t for side in sides if side > 1 for t in square(side, part, only=MAIN)]
+    return trials(techniques, data, counted, seed, options.clock)
+
+
+def beside(before: Sequence[Row], new: Sequence[Row]) -> list[Row]:
+    """New rows in the place of those that a record has; a part keeps no rows of another scale, which do not compare."""
+    known = {(r["part"], r["technique"], r["layout"]) for r in new}
+    scales = {r["part"]: r["scale"] for r in new}
+    kept = [
+        r
+        for r in ({"scale": 10, **r} for r in before)  # rows that do not say are of the default
+        if (r["part"], r["technique"], r["layout"]) not in known and scales.get(r["part"], r["scale"]) == r["scale"]
+    ]
+    techniques = [t.name for t in square(2, "")]
+    order = {name: i for i, name in enumerate([*techniques, "partitions only"])}
+    return sorted([*kept, *new], key=lambda r: (PARTS.index(r["part"]), r["n"], order[r["technique"]]))
+
+
 def main(argv: Sequence[str]) -> int:
     """Run the experiment."""
     accepts = parser("archive", __doc__ or "")
+    accepts.add_argument("--part", choices=PARTS, help="this part alone (default: all)")
     accepts.add_argument("--scale", type=int, help="the thesis's sizes divided by this (default: 10)")
     accepts.add_argument("--sides", type=int, nargs="+", metavar="N", help="square roots of n (default: 1 2 3 4 5)")
     options = accepts.parse_args(list(argv))
     scale = options.scale or (500 if options.quick else 10)
     sides = options.sides or ((2, 4) if options.quick else (1, 2, 3, 4, 5))
     counted = 6 if options.quick else UPDATES
-    even = [1.0] * (UPDATES + counted)
-    small, seed = SMALL // scale, options.seed
-    wanted: list[tuple[str, Data, list[Technique], int]] = [
-        (
-            "sides", Data(small, seed, even),
-            [Technique("Rebuild", ArchiveLayout(*side, rebuild=True), "sides") for side in ((4, 4), (2, 8), (8, 2))],
-            counted,
-        ),
-        ("small", Data(small, seed, even), [t for side in sides for t in square(side, "small")], counted),
-        (
-            "uneven", Data(small, seed, uneven(seed, UPDATES + counted)),
-            [t for side in (2, 4) for t in square(side, "uneven", only=MAIN)],
-            counted,
-        ),
-        (
-            "no directories", Data(small, seed, even),
-            [Technique("partitions only", ArchiveLayout(4, 4, True), "no directories", keys=())], counted,
-        ),
-        (
-            "large", Data(small if options.quick else LARGE // scale, seed, [1.0] * (UPDATES + counted // 3)),
-            [t for side in sides if side > 1 for t in square(side, "large", only=MAIN)],
-            counted // 3,
-        ),
-    ]  # fmt: skip
+    measured = commit()  # what is loaded: a run is long, and files may change
     rows: list[Row] = []
     with progress() as shown:
         task = shown.add_task("", total=None)
-        for part, data, techniques, updates in wanted:
+        for part in [options.part] if options.part else PARTS:
             shown.update(task, description=part)
-            for row in trials(techniques, data, updates, seed, options.clock):
-                rows.append(row)
+            for row in wanted(part, options, scale, sides, counted):
+                rows.append({**row, "scale": scale, "clock": options.clock, "commit": measured})
                 shown.update(task, description=f"{part}: {row['technique']} {row['layout']}")
+    rows = beside(recorded("archive", saved_in(options))[0], rows)
     parameters = {
-        "records": f"{RECORD} bytes, {KEYS} keys", "small window": f"{small:,} time units (thesis: {SMALL:,})",
-        "large window": f"{(small if options.quick else LARGE // scale):,} (thesis: {LARGE:,})",
-        "updates that count": f"{counted}, large {counted // 3}", "clock": options.clock,
+        "records": f"{RECORD} bytes, {KEYS} keys", "small window": f"{SMALL:,} time units in the thesis",
+        "large window": f"{LARGE:,}", "here divided by": "scale, in the tables",
+        "updates that count": f"{counted}, large {counted // 3}",
     }  # fmt: skip
     about = " ".join((__doc__ or "").split())
-    result = Result("archive", about, seed, parameters, rows, ratios(rows), figures(rows))
+    result = Result("archive", about, options.seed, parameters, rows, ratios(rows), figures(rows))
     return report(result, options)

@@ -283,6 +283,28 @@ def test_blocks_are_bounded(make):
         assert probe.read < part.bytes + 2 * 64_000 + 2 * found.nbytes
 
 
+def test_blocks_of_wide_rows_are_small(tmp_path):
+    """Rows of 1,000 bytes and hardly one for each key, as in a stretch of NoRebuild: blocks have the least size, and a
+    probe reads one of each stretch."""
+    wide = pa.schema([("k", pa.int64()), ("v", pa.binary())])
+    names = itertools.count()
+    index = ArchiveIndex(
+        Place.of(tmp_path), wide, ["k"], every=100, lifetime=800, name=lambda _: f"{next(names)}.arrow", sync=False
+    )
+    rng, state = np.random.default_rng(1), index.empty(ArchiveLayout(1, 1), 0)
+    for u in range(3):
+        ts = np.sort(rng.integers(100 * u + 1, 100 * u + 101, 90))
+        new = {"k": rng.integers(0, 100, 90), "v": [rng.bytes(1000) for _ in range(90)], "_ts": ts, "_exp": ts + 800}
+        state = index.update(state, pa.table(new)).state
+    (part,) = state.indices[0].parts.values()
+    sizes = index.shelf.directory(part, Traffic()).lines.column("bytes").to_pylist()
+    assert max(sizes) < 9_500 and len(sizes) >= 3 * 90 * 1000 / 9_500
+    index.shelf.forget()
+    probe = Traffic()
+    index.probe(state, 42, traffic=probe)
+    assert probe.read <= part.bytes + 3 * 9_500
+
+
 D = decimal.Decimal
 KEYS = {
     "int8": (pa.int8(), [-128, -1, 0, 5, 127, None]),

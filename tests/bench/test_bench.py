@@ -186,6 +186,27 @@ def test_archive_measures_every_technique(tmp_path: Path, monkeypatch: pytest.Mo
     assert "figure 4.5 of the thesis" in (tmp_path / "archive.md").read_text(encoding="utf-8")
 
 
+def test_archive_is_run_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part, or a side of one, takes the place of its rows in the record; other scales of a part are not kept."""
+    monkeypatch.setattr(archive, "UPDATES", 6)
+
+    def piece(*options: str) -> dict[tuple[str, int], set[int]]:
+        archive.main(["--quick", "--out", str(tmp_path), *options])
+        rows = document(tmp_path / "archive.json")["rows"]
+        keys = [(r["part"], r["technique"], r["layout"]) for r in rows]
+        assert len(keys) == len(set(keys))
+        found: dict[tuple[str, int], set[int]] = {}
+        for r in rows:
+            found.setdefault((r["part"], r["scale"]), set()).add(r["n"])
+        return found
+
+    assert piece("--part", "sides", "--scale", "2000") == {("sides", 2000): {16}}
+    assert piece("--part", "small", "--scale", "2000", "--sides", "4") == {("sides", 2000): {16}, ("small", 2000): {16}}
+    whole = piece("--part", "small", "--scale", "2000", "--sides", "2")
+    assert whole == {("sides", 2000): {16}, ("small", 2000): {4, 16}}
+    assert piece("--part", "small", "--scale", "1000", "--sides", "2") == {("sides", 2000): {16}, ("small", 1000): {4}}
+
+
 def test_reading_compares_questions_with_a_full_pass(tmp_path: Path) -> None:
     """A row for each question and level; a key and the last minute read less than a full pass."""
     reading.main(["--quick", "--rows", "60000", "--rounds", "1", "--out", str(tmp_path)])

@@ -12,7 +12,7 @@ Look = Callable[[Record], Seen]
 # -- chapter 4: a doubly partitioned index on disk --------------------------------------------------------------------
 
 DISK = "Java, Pentium 4; records of 1,000 bytes, 100 keys; windows of 500 MB (small) and 5 GB (large); times"
-PAGES = "the same records; windows a tenth as long, in compressed Parquet; warm page cache, so bytes instead of times"
+PAGES = "the same records; windows a tenth as long (`scale` in the record), in compressed blocks; warm page cache, so bytes instead of times"
 LAYOUTS = {4: "2x2", 9: "3x3", 16: "4x4", 25: "5x5"}
 
 

@@ -170,7 +170,7 @@ class Shelf:
         changes = _changes([batch.column(k) for k in self.keys], batch.num_rows)
         width = max(1.0, batch.nbytes / batch.num_rows)
         bucket = 1.25 * batch.num_rows / (len(changes) + 1)
-        size = max(16, int(min(max(bucket, LEAST_BYTES / width), MOST_BYTES / width)))
+        size = max(1, int(min(max(bucket, LEAST_BYTES / width), MOST_BYTES / width)))
         begin = 0
         while begin < batch.num_rows:
             end = min(begin + size, batch.num_rows)
