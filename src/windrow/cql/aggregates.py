@@ -18,7 +18,7 @@ from sqlglot import exp
 from windrow.cql import types
 from windrow.cql.bounds import is_bound, is_fixed
 from windrow.cql.builtins import AGGREGATES, HOLISTIC, REWRITTEN
-from windrow.cql.expressions import BindingContext, find_aggregate, is_aggregate
+from windrow.cql.expressions import BindingContext, find_aggregate, is_aggregate, is_unknown, unknown_function
 from windrow.cql.growth import COLUMN
 from windrow.cql.holistic import HolisticText, holistic_expr, holistic_text
 from windrow.cql.pipeline import Pipeline
@@ -167,6 +167,8 @@ class BlockAggregates:
             return resolved(self._grouping(node), node)
         if is_aggregate(node, self.context.catalog):
             return resolved(self._call(node), node)
+        if isinstance(node, exp.Anonymous) and is_unknown(node, self.context.catalog):
+            raise unknown_function(node.name.lower(), node, self.context)
         if isinstance(node, exp.Column) and is_resolved(node) and (is_bound(node.name) or node.name in self.above):
             return node
         if isinstance(node, exp.Column) and is_resolved(node):

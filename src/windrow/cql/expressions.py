@@ -40,7 +40,7 @@ _NOT_FOR_QUERIES = (
             """
         ),
         "{}() changes by itself, so an answer would not depend on the rows alone",
-        "use the stream's time column",
+        "use the stream's time column; the last five minutes are a window: FROM s [RANGE 5 MINUTES]",
     ),
     (
         names("row_number rank rank_dense dense_rank percent_rank cume_dist ntile lag lead nth_value first_value fill"),
@@ -197,9 +197,7 @@ class BindingContext:
         span = span_of(tree, self.source)
         if refusal.fails:
             return BindingError(f"it has no value: {refusal.short}", hint=way_out(refusal.short), span=span)
-        return BindingError(
-            "type mismatch", detail=refusal.short, hint="CAST one side to the type that is meant", span=span
-        )
+        return BindingError("type mismatch", detail=refusal.short, hint=_mended(refusal.short), span=span)
 
     def predicate(self, tree: exp.Expr, clause: str) -> Expr:
         """The expression of a condition: a boolean."""
@@ -219,6 +217,21 @@ def _varies(type_: pa.DataType) -> bool:
     """Do values of the type have a size of their own?"""
     value = type_.value_type if pa.types.is_dictionary(type_) else type_
     return bool(types.is_string(value) or pa.types.is_nested(value) or not pa.types.is_primitive(value))
+
+
+_OTHERS = {
+    "'trunc(TIMESTAMP": "write date_trunc('hour', ts)",
+    "'to_timestamp(VARCHAR": "write strptime(text, '%Y-%m-%d %H:%M:%S')",
+}
+"""Calls that other systems take with these arguments, and what they are here."""
+
+
+def _mended(short: str) -> str:
+    """What to do about values that do not fit."""
+    if "no function matches" not in short:
+        return "CAST one side to the type that is meant"
+    known = next((hint for call, hint in _OTHERS.items() if call in short), None)
+    return known or "it takes arguments of other types, or another number of them: CAST them to what it takes"
 
 
 def _operand(tree: exp.Expr) -> list[Part]:
@@ -295,6 +308,13 @@ def _check_call(node: exp.Anonymous, context: BindingContext) -> None:
         )
     if name not in SCALARS and name not in context.catalog.functions:
         raise unknown_function(name, node, context)
+
+
+def is_unknown(call: exp.Anonymous, catalog: Catalog) -> bool:
+    """Whether nobody knows a function of this name."""
+    name = call.name.lower()
+    known = (SCALARS, AGGREGATES, HOLISTIC, REWRITTEN, SPELLED, catalog.functions, catalog.macros)
+    return not any(name in each for each in known) and types.functions().get(name) is None
 
 
 def unknown_function(name: str, node: exp.Expr, context: BindingContext) -> WindrowError:

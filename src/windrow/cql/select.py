@@ -36,7 +36,7 @@ from windrow.cql.setops import combine
 from windrow.cql.shapes import BlockShape, clauses_of, shape_of, unwrap
 from windrow.cql.shed import shed_join, tick_budget
 from windrow.cql.source import ScriptText
-from windrow.cql.spellings import respell
+from windrow.cql.spellings import first_of_each, respell
 from windrow.cql.sql_functions import inlined
 from windrow.cql.subqueries import filter_by
 from windrow.cql.windows import Clock, WindowClause
@@ -75,7 +75,9 @@ class Binder:
 
     def query(self, tree: exp.Expr, name: str, text: str, one_time: bool = False) -> QueryPlan:
         """The plan of a whole query; a one-time query may read tables alone."""
-        tree = expand_group_windows(expand_all(tree, self.context.source), self)
+        tree = expand_all(tree, self.context.source)
+        first_of_each(tree)
+        tree = expand_group_windows(tree, self)
         link_common_tables(tree)
         check_order(unwrap(tree), self, top=not one_time)
         block = self.block(tree)

@@ -11,9 +11,9 @@ from windrow.cql import types
 from windrow.cql.dialect import OPERATORS, TEXT, StreamItems
 from windrow.cql.growth import check_growth
 from windrow.cql.rendering import AGGREGATE_SYNTAX, Piece, Refused, render
-from windrow.cql.scope import INSTANT, Scope, resolve, resolved, span_of
+from windrow.cql.scope import INSTANT, Scope, did_you_mean, resolve, resolved, span_of
 from windrow.cql.source import ScriptText
-from windrow.errors import UnsupportedError
+from windrow.errors import BindingError
 from windrow.plan.expr import sql_of
 from windrow.plan.nodes import StreamOp
 from windrow.scalar_engine import quote
@@ -33,8 +33,6 @@ def select_list(select: exp.Select, source: ScriptText) -> SelectList:
     """The select list of a SELECT, and its stream operator."""
     items = select.expressions
     distinct = select.args.get("distinct")
-    if distinct is not None and distinct.args.get("on"):
-        raise UnsupportedError("DISTINCT ON", hint="use PARTITION BY a ROWS 1", span=span_of(distinct, source))
     node = items[0] if len(items) == 1 and isinstance(items[0], StreamItems) else None
     if node is None:
         return SelectList(items, None, distinct is not None, None)
@@ -56,24 +54,35 @@ def expand(items: list[exp.Expr], scope: Scope) -> list[tuple[str, exp.Expr]]:
 
 def _star(item: exp.Expr, scope: Scope) -> Iterator[tuple[str, exp.Expr]]:
     star = item if isinstance(item, exp.Star) else item.this
-    if any(star.args.values()):
-        raise UnsupportedError(
-            "* with EXCLUDE, REPLACE or RENAME", hint="name the columns", span=span_of(item, scope.source)
-        )
+    left_out = {c.name.lower(): c for c in star.args.get("except_") or ()}
+    other = {a.alias.lower(): a for a in star.args.get("replace") or ()}
+    named = {a.this.name.lower(): a for a in star.args.get("rename") or ()}
     entries = scope.entries
     if isinstance(item, exp.Column):
         entry = next((e for e in scope.entries if e.named(item.table)), None)
         if entry is None:
             raise scope.unknown(item)
         entries = [entry]
-    merged = set()
+    merged, seen = set[str](), set[str]()
     for entry in entries:
         for c in entry.columns:
             one = scope.merged.get(c.name.lower()) if isinstance(item, exp.Star) else None
             if one is not None and c.name.lower() in merged:
                 continue
             merged.add(c.name.lower() if one is not None else "")
-            yield c.name, resolved(one.internal if one is not None else c.internal, item)
+            seen.add(c.name.lower())
+            if c.name.lower() in other:
+                yield c.name, resolve(other[c.name.lower()].this, scope, over=True)
+            elif c.name.lower() not in left_out:
+                shown = named[c.name.lower()].alias if c.name.lower() in named else c.name
+                yield str(shown), resolved(one.internal if one is not None else c.internal, item)
+    for name, written in {**left_out, **other, **named}.items():
+        if name not in seen:
+            raise BindingError(
+                f'unknown column "{name}" in EXCLUDE, REPLACE or RENAME',
+                hint=did_you_mean(name, sorted(seen)) or f"columns are {', '.join(sorted(seen))}",
+                span=span_of(written, scope.source),
+            )
 
 
 def _name(item: exp.Expr, tree: exp.Expr, scope: Scope, position: int) -> str:

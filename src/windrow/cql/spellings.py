@@ -7,6 +7,11 @@
     (regexp_match(s, p))[2]          PostgreSQL       CASE WHEN regexp_matches(s, p) THEN regexp_extract(s, p, 2) END
     TIMESTAMPDIFF(MINUTE, t, u)      Flink, Spark     date_sub('minute', t, u); TIMESTAMPADD, DATEADD: u + to_minutes(n)
     NVL(a, b), RLIKE(s, p), SIZE(l)  Spark            and others that are one expression: see SYNONYMS
+    QUANTILE(a, [0.5, 0.9])          DuckDB           [QUANTILE(a, 0.5), QUANTILE(a, 0.9)]
+    a = ANY(l)                       PostgreSQL       whether the list l has a: null where only a null could be it
+    a IN l                           DuckDB           list_contains(l, a)
+    SELECT DISTINCT ON (k) ...       PostgreSQL       QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY t) = 1
+        ORDER BY k, t
     PERCENTILE_CONT(0.9)             SQL              QUANTILE_CONT(a, 0.9); also PERCENTILE_DISC, and MODE() as
         WITHIN GROUP (ORDER BY a)                     MODE(a ORDER BY a)
 
@@ -47,6 +52,15 @@ SYNONYMS = {
     ("array_size", "a"): "len(a)", ("to_date", "a"): "CAST(a AS DATE)",
     ("datediff", "a, b"): "date_diff('day', CAST(b AS DATE), CAST(a AS DATE))",
     ("unix_timestamp", "a"): "CAST(floor(epoch(a)) AS BIGINT)",
+    ("percentile", "a, b"): "quantile_cont(a, b)", ("approx_percentile", "a, b"): "approx_quantile(a, b)",
+    ("percentile_approx", "a, b"): "approx_quantile(a, b)", ("get_json_object", "a, b"): "json_extract_string(a, b)",
+    ("collect_list", "a"): "list(a) FILTER (WHERE a IS NOT NULL)",
+    ("collect_set", "a"): "list(DISTINCT a) FILTER (WHERE a IS NOT NULL)", ("sort_array", "a"): "list_sort(a)",
+    ("explode", "a"): "unnest(a)", ("date_bin", "a, b, c"): "time_bucket(a, b, c)",
+    ("from_utc_timestamp", "a, b"): "timezone(b, timezone('UTC', CAST(a AS TIMESTAMP)))",
+    ("to_utc_timestamp", "a, b"): "timezone('UTC', timezone(b, CAST(a AS TIMESTAMP)))",
+    ("convert_timezone", "a, b, c"): "timezone(b, timezone(a, CAST(c AS TIMESTAMP)))",
+    **{(f"tostartof{unit}", "a"): f"date_trunc('{unit}', a)" for unit in ("minute", "hour", "day", "month", "year")},
     ("from_unixtime", "a"): "strftime(make_timestamp(CAST(a AS BIGINT) * 1000000), '%Y-%m-%d %H:%M:%S')",
 }  # fmt: skip
 """Functions of other systems that are one expression of DuckDB's, by their parameters. Times are UTC."""
@@ -55,6 +69,11 @@ _SYNONYMS = {
     (name, parameters.count(",") + 1): SqlFunctionDef(name, dict.fromkeys(parameters.split(", ")), body, "", ())
     for (name, parameters), body in SYNONYMS.items()
 }
+_HAS = SqlFunctionDef(
+    "any", dict.fromkeys(("a", "b")),
+    "coalesce(a IS NOT NULL AND list_contains(b, a), FALSE) OR "
+    "CASE WHEN (a IS NULL AND len(b) > 0) OR list_count(b) < len(b) THEN NULL ELSE FALSE END", "",
+)  # fmt: skip
 _UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "year")
 _UNIT_FIRST = ("timestampdiff", "timestampadd", "dateadd")
 """Functions whose first argument is a unit, without quotes."""
@@ -70,6 +89,7 @@ _LAST = {"date_format": _JAVA, "to_char": _POSTGRES}
 _FIRST = ("format_date", "format_timestamp")
 """Functions whose first argument is a pattern: of % and letters, or Java's."""
 _PERCENTILES = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc"}
+_QUANTILES = ("quantile", "quantile_cont", "quantile_disc", "approx_quantile", "percentile", "approx_percentile")
 _WITHIN = ("mode", *_PERCENTILES)
 """Aggregates of the column that their WITHIN GROUP is ordered by."""
 
@@ -77,12 +97,17 @@ _WITHIN = ("mode", *_PERCENTILES)
 def respell(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
     """Put DuckDB's functions in the place of others, in the tree itself."""
     _respell_tables(tree)
+    for test in list(tree.find_all(exp.EQ, exp.In)):
+        _has(test, source)
     for ordered in list(tree.find_all(exp.WithinGroup)):
         if isinstance(ordered.this, exp.Anonymous) and ordered.this.name.lower() in _WITHIN:
             ordered.replace(_within_group(ordered.this, ordered.expression.expressions, source))
     for call in reversed(list(tree.find_all(exp.Anonymous))):  # what is inside others first
         name, arguments = call.name.lower(), call.expressions
         if name in catalog.functions or name in catalog.macros:
+            continue
+        if name in _QUANTILES and len(arguments) == 2 and isinstance(arguments[1], exp.Array):
+            _quantiles(call, arguments, source)
             continue
         if (name, len(arguments)) in _SYNONYMS:
             call.replace(in_place(call, _SYNONYMS[name, len(arguments)], source))
@@ -107,6 +132,19 @@ def respell(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
             _regexp_match(call, arguments)
 
 
+def _has(test: exp.Expr, source: ScriptText) -> None:
+    """A test of the elements of a list, as an expression."""
+    anywhere = isinstance(test, exp.EQ) and isinstance(test.expression, exp.Any)
+    right = test.expression.this if anywhere else test.args.get("field")
+    if right is None or right.find(exp.Query) is not None:
+        return
+    call = exp.Anonymous(this="list_contains", expressions=[right.unnest(), test.this])
+    call.meta.update(test.this.meta)
+    if anywhere:
+        call.set("expressions", call.expressions[::-1])
+    test.replace(exp.Paren(this=in_place(call, _HAS, source)) if anywhere else call)
+
+
 def _within_group(call: exp.Anonymous, order: list[exp.Ordered], source: ScriptText) -> exp.Anonymous:
     """An aggregate with the column that its group is ordered by as its argument."""
     name, given = call.name.lower(), call.expressions
@@ -128,6 +166,40 @@ def _within_group(call: exp.Anonymous, order: list[exp.Ordered], source: ScriptT
         )
     _rename(call, _PERCENTILES[name], [order[0].this, *given])
     return call
+
+
+def _quantiles(call: exp.Anonymous, arguments: list[exp.Expr], source: ScriptText) -> None:
+    """Several quantiles of one column, as the list of each."""
+    value, each = arguments
+    made = []
+    for fraction in each.expressions:
+        one = exp.Anonymous(this=call.name, expressions=[value.copy(), fraction])
+        one.meta.update(call.meta)
+        synonym = _SYNONYMS.get((call.name.lower(), 2))
+        made.append(one if synonym is None else in_place(one, synonym, source))
+    call.replace(exp.Array(expressions=made, bracket_notation=True))
+
+
+def first_of_each(tree: exp.Expr) -> None:
+    """Put a rank in the place of every DISTINCT ON, in the tree itself; the ORDER BY that says which row goes."""
+    for select in tree.find_all(exp.Select):
+        distinct = select.args.get("distinct")
+        keys = distinct.args.get("on") if distinct is not None else None
+        if keys is None:
+            continue
+        order = select.args.get("order")
+        number = exp.Window(
+            this=exp.Anonymous(this="row_number"),
+            partition_by=list(keys.expressions) if isinstance(keys, exp.Tuple) else [keys],
+            order=None if order is None else order.copy(),
+        )
+        first = exp.EQ(this=number, expression=exp.Literal.number(1))
+        before = select.args.get("qualify")
+        select.set("distinct", None)
+        both = first if before is None else exp.And(this=before.this, expression=first)
+        select.set("qualify", exp.Qualify(this=both))
+        if select.args.get("limit") is None and select.args.get("fetch") is None:
+            select.set("order", None)
 
 
 def _with_unit(call: exp.Anonymous, arguments: list[exp.Expr], source: ScriptText) -> None:
