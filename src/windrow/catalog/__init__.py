@@ -36,6 +36,7 @@ class StreamDef:
     ahead: int | None = None  # microseconds that a row may be ahead of the stream and of the wall
     retain: int | None = None  # ticks of history kept for queries that come later
     quarantine: bool = False  # ON ERROR QUARANTINE: what cannot be read is set aside; else it stops the stream
+    proctime: bool = False  # TIMESTAMP BY ts AS PROCTIME(): its time says when rows came
     options: Mapping[str, str] = field(default_factory=dict)  # FROM SOURCE (...) options, uninterpreted
 
     @property

@@ -50,6 +50,7 @@ class DeclarationSyntax:
     offset: int
     columns: tuple[ColumnSyntax, ...] = ()
     time: tuple[str, int] | None = None
+    proctime: bool = False
     within: Amount | None = None
     idle_after: Amount | None = None
     ahead: Amount | None = None
@@ -120,6 +121,10 @@ def parse_clause(cursor: Cursor, declaration: DeclarationSyntax) -> str:
     stream = declaration.kind == "stream"
     if stream and cursor.word in ("TIMESTAMP", "TIME", "ORDER BY"):
         declaration.time = _time_column(cursor)
+        if cursor.accept("AS"):
+            for word in ("PROCTIME", "(", ")"):
+                cursor.expect(word, hint=f"write TIMESTAMP BY {declaration.time[0]} AS PROCTIME()")
+            declaration.proctime = True
         return "TIMESTAMP BY"
     if stream and cursor.accept("WITHIN"):
         declaration.within = parse_amount(cursor, "WITHIN")
@@ -227,6 +232,7 @@ def bind_stream(declaration: DeclarationSyntax, source: ScriptText) -> StreamDef
         idle_after=_length(declaration.idle_after, Clock.MICROSECONDS, source, "IDLE AFTER", least=1),
         retain=_length(declaration.retain, clock, source, "RETAIN", least=0),
         quarantine=bool(declaration.quarantine),
+        proctime=declaration.proctime,
         options=dict(declaration.options),
     )
 

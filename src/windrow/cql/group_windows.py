@@ -21,6 +21,7 @@ from windrow.cql.scope import offset_of, span_of
 from windrow.cql.shapes import query_in, sources_of, window_of
 from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.window_functions import clause_of
+from windrow.cql.windowed_selects import put_window
 from windrow.cql.windows import Amount, WindowClause, parse_amount
 from windrow.errors import BindingError, WindrowError
 from windrow.plan.nodes import WindowKind
@@ -69,12 +70,19 @@ def _expand(select: exp.Select, group: exp.Group, call: exp.Expr, binder: Binder
             hint=f"write {name}(ts, '10 minutes')",
             span=span_of(call, source),
         )
-    stream = _stream(select, time, name, binder)
     kept = [k for k in group.expressions if k is not call]
     clause = _clause(call, name, time, lengths, source)
-    if clause.kind is WindowKind.SESSION:
-        clause = replace(clause, partition=_keys(kept, stream, source))
-    stream.meta[WINDOW] = clause
+    stream = _stream(select, time, binder)
+    if stream is None and not any(put_window(s, clause, binder.catalog) for s in _queries(select, time)):
+        raise BindingError(
+            f'"{time.name}" is not the time of a stream in FROM',
+            hint=f"{name} takes the time column of a stream that has no other window",
+            span=span_of(time, source),
+        )
+    if stream is not None:
+        if clause.kind is WindowKind.SESSION:
+            clause = replace(clause, partition=_keys(kept, stream, source))
+        stream.meta[WINDOW] = clause
     bounds = [_column("window_start", call), _column("window_end", call)]
     group.set("expressions", [*kept, *bounds])
     for key in ("expressions", "having", "qualify", "order"):
@@ -85,20 +93,25 @@ def _expand(select: exp.Select, group: exp.Group, call: exp.Expr, binder: Binder
             select.set(key, _shown(part, name))
 
 
-def _stream(select: exp.Select, time: exp.Column, name: str, binder: Binder) -> exp.Table:
+def _stream(select: exp.Select, time: exp.Column, binder: Binder) -> exp.Table | None:
     """The stream of FROM that has the time column."""
     for table in sources_of(select):
         if not isinstance(table, exp.Table) or query_in(table) is not None or window_of(table):
             continue
         definition = binder.catalog.streams.get(table.name.lower())
-        named = not time.table or time.table.lower() == (table.alias or table.name).lower()
-        if definition is not None and named and definition.time.lower() == time.name.lower():
+        if definition is not None and _is_named(table, time) and definition.time.lower() == time.name.lower():
             return table
-    raise BindingError(
-        f'"{time.name}" is not the time of a stream in FROM',
-        hint=f"{name} takes the time column of a stream that has no other window",
-        span=span_of(time, binder.context.source),
-    )
+    return None
+
+
+def _queries(select: exp.Select, time: exp.Column) -> list[exp.Expr]:
+    """The views and subqueries of FROM whose column the time may be."""
+    found = [s for s in sources_of(select) if query_in(s) is not None and window_of(s) is None]
+    return [s for s in found if _is_named(s, time)]
+
+
+def _is_named(source: exp.Expr, time: exp.Column) -> bool:
+    return not time.table or time.table.lower() == (source.alias or source.name).lower()
 
 
 def _keys(keys: list[exp.Expr], stream: exp.Table, source: ScriptText) -> tuple[tuple[str, int], ...]:

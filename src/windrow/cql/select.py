@@ -21,13 +21,14 @@ from windrow.cql.bounds import EvaluationGrid, bounds_of, parted
 from windrow.cql.composition import composed
 from windrow.cql.emission import Block, emit, settled
 from windrow.cql.expressions import BindingContext, find_aggregate, has_user_function
-from windrow.cql.pipeline import Pipeline
 from windrow.cql.group_windows import expand_group_windows
 from windrow.cql.importance import Importance, bind_importance, shed_clause, with_importance
 from windrow.cql.joins import join
 from windrow.cql.memberships import MembershipTest, check, membership_of, semi_join
 from windrow.cql.nesting import DEPTH, PLAN, link_common_tables, taken_together, too_deep
 from windrow.cql.ordering import check_order, first_rows, limit_of, order_of, ordinal, sort_key
+from windrow.cql.pipeline import Pipeline
+from windrow.cql.proctime import place_proctime
 from windrow.cql.relations import bind_from
 from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, has_subquery, offset_of, resolve, span_of
 from windrow.cql.select_items import SelectList, select_list
@@ -39,6 +40,7 @@ from windrow.cql.source import ScriptText
 from windrow.cql.spellings import first_of_each, respell
 from windrow.cql.sql_functions import inlined
 from windrow.cql.subqueries import filter_by
+from windrow.cql.windowed_selects import push_windows
 from windrow.cql.windows import Clock, WindowClause
 from windrow.cql.wstream import expand_all
 from windrow.errors import BindingError, CQLSyntaxError, Span, UnsupportedError, WindrowError
@@ -76,7 +78,10 @@ class Binder:
     def query(self, tree: exp.Expr, name: str, text: str, one_time: bool = False) -> QueryPlan:
         """The plan of a whole query; a one-time query may read tables alone."""
         tree = expand_all(tree, self.context.source)
+        link_common_tables(tree)
         first_of_each(tree)
+        place_proctime(tree, self.catalog, self.context.source)
+        push_windows(tree, self.catalog)
         tree = expand_group_windows(tree, self)
         link_common_tables(tree)
         check_order(unwrap(tree), self, top=not one_time)

@@ -17,8 +17,6 @@
 
 A pattern is a literal, and whatever in it is not known is refused, so that no text means something else here than where
 it comes from. A function that a user has registered under such a name is left alone.
-
-`FOR SYSTEM_TIME AS OF PROCTIME()` on a table says what every table here means: it is met as it is when the row comes.
 """
 
 from __future__ import annotations
@@ -96,7 +94,6 @@ _WITHIN = ("mode", *_PERCENTILES)
 
 def respell(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
     """Put DuckDB's functions in the place of others, in the tree itself."""
-    _respell_tables(tree)
     for test in list(tree.find_all(exp.EQ, exp.In)):
         _has(test, source)
     for ordered in list(tree.find_all(exp.WithinGroup)):
@@ -291,28 +288,3 @@ def _regexp_match(call: exp.Anonymous, arguments: list[exp.Expr]) -> None:
     for node in (test, value, made):
         node.meta.update(call.meta)
     bracket.replace(made)
-
-
-def _respell_tables(tree: exp.Expr) -> None:
-    """Take `FOR SYSTEM_TIME AS OF PROCTIME()` off tables, and what only names PROCTIME() for it off select lists."""
-    named = set()
-    for table in tree.find_all(exp.Table):
-        version = table.args.get("version")
-        when = version.expression if isinstance(version, exp.Version) else None
-        if isinstance(when, exp.Column) and _names_proctime(tree, when.name):
-            named.add(when.name.lower())
-            table.set("version", None)
-        elif when is not None and _is_proctime(when):
-            table.set("version", None)
-    for select in tree.find_all(exp.Select) if named else ():
-        kept = [i for i in select.expressions if not (_is_proctime(i.unalias()) and i.alias.lower() in named)]
-        select.set("expressions", kept)
-
-
-def _is_proctime(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and node.name.lower() == "proctime" and not node.expressions
-
-
-def _names_proctime(tree: exp.Expr, name: str) -> bool:
-    aliases = (a for a in tree.find_all(exp.Alias) if a.alias.lower() == name.lower())
-    return any(_is_proctime(a.this) for a in aliases)

@@ -186,7 +186,7 @@ def _text(item: Any) -> str | None:
 def stream_text(s: StreamDef) -> str:
     """The CREATE STREAM that declares a stream; lengths are in seconds, or in ticks."""
     seconds = pa.types.is_timestamp(s.time_type)
-    clauses = [f"TIMESTAMP BY {_name(s.time)}"]
+    clauses = [f"TIMESTAMP BY {_name(s.time)}{' AS PROCTIME()' * s.proctime}"]
     clauses += [f"WITHIN {_length(s.slack, seconds)}"] if s.within else []
     clauses += [f"IDLE AFTER {_length(s.idle_after, True)}"] if s.idle_after is not None else []
     clauses += [f"AHEAD {_length(s.ahead, True)}"] if s.ahead is not None else []

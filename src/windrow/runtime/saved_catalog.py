@@ -241,7 +241,7 @@ def _stream(s: StreamDef) -> dict[str, Any]:
     return {
         "name": s.name, "columns": _schema(s.columns), "time": s.time, "slack": s.slack, "within": s.within,
         "idle_after": s.idle_after, "ahead": s.ahead, "retain": s.retain, "quarantine": s.quarantine,
-        "options": dict(s.options),
+        "options": dict(s.options), **({"proctime": True} if s.proctime else {}),
     }  # fmt: skip
 
 

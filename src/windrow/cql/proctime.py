@@ -1,0 +1,93 @@
+"""PROCTIME(): when a row came, on streams whose time says just that.
+
+    CREATE STREAM bid (bidder BIGINT, at TIMESTAMP) TIMESTAMP BY at AS PROCTIME()
+    SELECT *, PROCTIME() AS p_time FROM bid              ->    SELECT *, bid.at AS p_time FROM bid
+    ... JOIN rate FOR SYSTEM_TIME AS OF PROCTIME()       ->    ... JOIN rate
+
+Nothing here looks at a clock: whoever hands a row over has stamped it when it came, so the same rows give the same
+answer every time. On a stream with event time PROCTIME() is refused, for it would be another time than the one meant.
+`FOR SYSTEM_TIME AS OF` it on a table says what every table here means: it is met as it is when the row comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from windrow.catalog import Catalog, StreamDef
+from windrow.cql.dialect import StreamItems
+from windrow.cql.scope import span_of
+from windrow.cql.shapes import query_in, sources_of
+from windrow.cql.source import ScriptText
+from windrow.errors import UnsupportedError
+
+_NAMES = ("proctime", "proc_time")
+
+
+def place_proctime(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
+    """Put the time of its stream in the place of every PROCTIME(), in the tree itself."""
+    _respell_tables(tree)
+    for call in [c for c in tree.find_all(exp.Anonymous) if is_proctime(c)]:
+        if call.name.lower() not in catalog.functions and call.name.lower() not in catalog.macros:
+            _place(call, catalog, source)
+
+
+def is_proctime(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.lower() in _NAMES and not node.expressions
+
+
+def _place(call: exp.Anonymous, catalog: Catalog, source: ScriptText) -> None:
+    select = call.find_ancestor(exp.Select)
+    streams = list(_streams(select, catalog)) if isinstance(select, exp.Select) else []
+    if len(streams) != 1:
+        raise UnsupportedError(
+            f"{call.name.upper()}() where {'several streams are' if streams else 'no stream is'} read",
+            detail="it is the time of one stream's row",
+            hint="name the time column of the stream that is meant"
+            if streams
+            else "write it in the SELECT that has the stream in its FROM",
+            span=span_of(call, source),
+        )
+    alias, stream = streams[0]
+    if not stream.proctime:
+        raise UnsupportedError(
+            f'{call.name.upper()}() of the stream "{stream.name}", whose time is that of its events',
+            detail="no query looks at the clock, for an answer depends on the rows alone",
+            hint=f"use its time column, {stream.time}; or, if that says when rows came, declare the stream with "
+            f"TIMESTAMP BY {stream.time} AS PROCTIME()",
+            span=span_of(call, source),
+        )
+    column = exp.column(stream.time, table=alias, quoted=True)
+    column.meta.update(call.meta)
+    bare = call.arg_key == "expressions" and (call.parent is select or isinstance(call.parent, StreamItems))
+    call.replace(exp.alias_(column, call.name.lower()) if bare else column)
+
+
+def _streams(select: exp.Select, catalog: Catalog) -> Iterator[tuple[str, StreamDef]]:
+    """The streams that a SELECT itself reads, by their aliases."""
+    for table in sources_of(select):
+        stream = catalog.streams.get(table.name.lower()) if isinstance(table, exp.Table) else None
+        if stream is not None and query_in(table) is None:
+            yield table.alias or table.name, stream
+
+
+def _respell_tables(tree: exp.Expr) -> None:
+    """Take `FOR SYSTEM_TIME AS OF PROCTIME()` off tables, and what only names PROCTIME() for it off select lists."""
+    named = set()
+    for table in tree.find_all(exp.Table):
+        version = table.args.get("version")
+        when = version.expression if isinstance(version, exp.Version) else None
+        if isinstance(when, exp.Column) and _names_proctime(tree, when.name):
+            named.add(when.name.lower())
+            table.set("version", None)
+        elif when is not None and is_proctime(when):
+            table.set("version", None)
+    for select in tree.find_all(exp.Select) if named else ():
+        kept = [i for i in select.expressions if not (is_proctime(i.unalias()) and i.alias.lower() in named)]
+        select.set("expressions", kept)
+
+
+def _names_proctime(tree: exp.Expr, name: str) -> bool:
+    aliases = (a for a in tree.find_all(exp.Alias) if a.alias.lower() == name.lower())
+    return any(is_proctime(a.this) for a in aliases)
