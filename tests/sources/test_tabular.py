@@ -311,3 +311,17 @@ def test_only_nulls_fit_every_type(type_):
     """A column without a value has the declared type."""
     assert to_table({"a": [None, None]}, "stream s", {"a": type_}).column("a").to_pylist() == [None, None]
     assert to_table({"a": [None, None]}, "stream s", {"a": type_}).schema.field("a").type == type_
+
+
+def test_rows_one_by_one():
+    """Rows as mappings are a table: what a row does not name is null, and no column of a later row is lost."""
+    schema = {"a": pa.int64(), "b": pa.string()}
+    assert to_table([{"a": 1}, {"b": "x", "a": 2}], "stream s", schema).to_pylist() == [
+        {"a": 1, "b": None},
+        {"a": 2, "b": "x"},
+    ]
+    assert to_table([], "stream s", schema).num_rows == 0
+    with pytest.raises(SourceError, match="cannot be read as a table"):
+        to_table([{"a": 1}, {"a": "x"}], "stream s", schema)
+    with pytest.raises(SourceError, match="list of rows"):
+        to_table([(1, "x")], "stream s", schema)

@@ -29,6 +29,7 @@ from windrow.server.reading import (
     plain,
 )
 from windrow.sinks.json_text import table_json
+from windrow.sources.tabular import of_rows
 
 router = APIRouter()
 
@@ -139,7 +140,7 @@ def _arrow(body: bytes) -> pa.Table:
 def _objects(pushed: Pushed) -> pa.Table:
     try:
         rows = pushed.rows
-        return pa.Table.from_pylist(rows) if isinstance(rows, list) else pa.table(rows)
+        return of_rows(rows) if isinstance(rows, list) else pa.table(rows)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SourceError("the rows do not make a table", detail=str(error)) from None
 

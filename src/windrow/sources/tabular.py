@@ -1,7 +1,8 @@
 """Any bounded data as one Arrow table.
 
 `to_table` accepts Arrow tables, batches and readers, every frame that speaks the Arrow C stream protocol (pandas,
-polars, DuckDB relations; none of them is imported here), a mapping of columns, and paths to files or directories.
+polars, DuckDB relations; none of them is imported here), a mapping of columns, a list of rows, and paths to files or
+directories.
 
 Invariant: row order is arrival order and never changes; columns have the plain type that the operators work on: no
 dictionaries, views, extensions or large offsets. Cost: no copy for plain types that are already contiguous.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -30,6 +31,8 @@ def to_table(data: Any, what: str, schema: Mapping[str, pa.DataType] | None = No
     """
     if isinstance(data, str | os.PathLike):
         table = read_path(os.fspath(data), what, schema)
+    elif isinstance(data, list) and not data and schema is not None:
+        return pa.schema(list(schema.items())).empty_table()
     else:
         table = _from_memory(data, what)
     table = _plain(table, what, nulls=schema is not None)
@@ -56,18 +59,30 @@ def _from_memory(data: Any, what: str) -> pa.Table:
                 return data.read_all()
             case Mapping():
                 return pa.table(dict(data))
+            case list() if all(isinstance(row, Mapping) for row in data):
+                return of_rows(data)
         if (pandas := sys.modules.get("pandas")) and isinstance(data, pandas.DataFrame):
             return _from_pandas(data)
         if hasattr(data, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(data).read_all()
         if hasattr(data, "__arrow_c_array__"):
             return pa.Table.from_batches([pa.record_batch(data)])
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SourceError(f"{what}: the data cannot be read as a table", detail=str(error)) from error
     raise SourceError(
         f"{what}: cannot read rows from {type(data).__name__}",
-        hint="give a pyarrow Table, a pandas or polars frame, a mapping of columns, or a path",
+        hint="give a pyarrow Table, a pandas or polars frame, a mapping of columns, a list of rows, or a path",
     )
+
+
+def of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows as mappings from columns to values; a column that a row does not name is null in it.
+
+    >>> of_rows([{"a": 1}, {"a": 2, "b": "x"}]).to_pylist()
+    [{'a': 1, 'b': None}, {'a': 2, 'b': 'x'}]
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
 
 
 def _from_pandas(frame: Any) -> pa.Table:
