@@ -1,4 +1,5 @@
-"""Views, functions in SQL, ALTER, sketches, frequent values and templates over a changing table, live on Spark.
+"""Views, functions in SQL, ALTER, columns that come, sketches, frequent values, and templates over a changing table,
+live on Spark.
 
 One engine has all of them; what it answers is what an engine of this process answers.
 """
@@ -32,6 +33,11 @@ CREATE QUERY often AS SELECT FREQUENT(sym, 3) AS f, FREQUENT_DELTA(sym, 3) AS de
 CREATE TEMPLATE alert (sym BIGINT, lim DOUBLE) AS
     SELECT COUNT(*) AS n FROM trade [RANGE 10 SLIDE 5] WHERE sym = $sym AND price > $lim HAVING COUNT(*) > 0;
 CREATE QUERIES ruled FROM TEMPLATE alert USING TABLE rules;
+CREATE STREAM visit (usr BIGINT, path VARCHAR, ts BIGINT) TIMESTAMP BY ts AS PROCTIME();
+CREATE VIEW known AS SELECT usr, path, PROCTIME() AS at FROM visit WHERE usr > 0;
+CREATE QUERY visits AS SELECT usr, COUNT(*) AS n, window_start FROM TUMBLE(known, at, 10) GROUP BY usr, window_start;
+CREATE QUERY newest AS SELECT DISTINCT ON (usr) usr, path, ts FROM visit [RANGE 20] ORDER BY usr, ts DESC, path;
+CREATE QUERY judged AS SELECT lim, COUNT(*) AS n FROM visit [RANGE 20], rules WHERE usr = sym GROUP BY lim;
 """
 
 
@@ -39,6 +45,14 @@ def rows(batch: int) -> pa.Table:
     rng = np.random.default_rng(batch)
     ts = np.sort(rng.integers(15 * batch, 15 * batch + 15, 60))
     return pa.table({"sym": rng.integers(0, 5, 60), "price": rng.integers(1, 400, 60) / 4.0, "ts": ts})
+
+
+def visits(batch: int, **more: Any) -> pa.Table:
+    rng = np.random.default_rng(batch + 50)
+    ts = np.sort(rng.integers(15 * batch, 15 * batch + 15, 40))
+    return pa.table(
+        {"usr": rng.integers(0, 5, 40), "path": [f"/{i}" for i in rng.integers(0, 3, 40)], "ts": ts, **more}
+    )
 
 
 def lived(**options: Any) -> dict[str, Any]:
@@ -50,25 +64,33 @@ def lived(**options: Any) -> dict[str, Any]:
         engine.push("rules", {"op": ["c", "c"], "id": [1, 2], "sym": [1, 2], "lim": [10.0, 20.0]})
         engine.drain()
         engine.push("trade", rows(0))
+        engine.push("visit", visits(0))
         engine.drain()
         engine.execute("""
             ALTER STREAM trade SET WITHIN 3;
             ALTER QUERY costly SET KEEP NONE;
             CREATE OR REPLACE VIEW unread AS SELECT sym FROM trade [RANGE 5];
             CREATE QUERY later AS SELECT sym, s FROM by_sym WHERE s > 0.5;
+            ALTER STREAM visit ADD COLUMN ms DOUBLE;
+            ALTER TABLE rules ADD COLUMN note VARCHAR;
+            CREATE QUERY slow AS
+                SELECT usr, percentile(ms, 0.5) AS p, COUNT(*) AS n FROM visit [RANGE 20 SLIDE 5] GROUP BY usr;
+            CREATE QUERY noted AS SELECT usr, note FROM visit [RANGE 10], rules WHERE usr = sym;
         """)
         engine.push("rules", {"op": ["u", "d", "c"], "id": [1, 2, 3], "sym": [3, None, 4], "lim": [5.0, None, 1.0]})
         engine.drain()
         for batch in (1, 2):
             engine.push("trade", rows(batch))
+            engine.push("visit", visits(batch, **({"ms": np.arange(40) / 2.0} if batch == 2 else {})))
             engine.drain()
         found["described"] = engine.execute("DESCRIBE by_sym; SHOW TABLES; SHOW QUERIES")
         found["asked"] = engine.ask("SELECT sym, n FROM by_sym ORDER BY sym")
-        found["held"] = engine.ask("SELECT id, sym, lim FROM rules ORDER BY id")
+        found["held"] = engine.ask("SELECT id, sym, lim, note FROM rules ORDER BY id")
         found["instances"] = sorted(engine["ruled"].instances()["sym"].to_pylist())
         found["frontier"] = engine.status()["frontier"]
         assert not engine.status()["failed"]
         names = ("busy", "busiest", "costly", "sketched", "often", "later", "ruled")
+        names += ("visits", "newest", "judged", "slow", "noted")
         found["answers"] = {name: engine[name].results() for name in names}
     return found
 

@@ -38,6 +38,7 @@ class StreamDef:
     quarantine: bool = False  # ON ERROR QUARANTINE: what cannot be read is set aside; else it stops the stream
     proctime: bool = False  # TIMESTAMP BY ts AS PROCTIME(): its time says when rows came
     options: Mapping[str, str] = field(default_factory=dict)  # FROM SOURCE (...) options, uninterpreted
+    added: tuple[str, ...] = ()  # columns that came by ALTER: null in rows and files that do not have them
 
     @property
     def time_type(self) -> pa.DataType:
@@ -59,6 +60,7 @@ class TableDef:
     keys: tuple[str, ...] = ()  # the columns that tell rows apart, where changes are applied
     changes: ChangeColumns | None = None
     quarantine: bool = False  # changes that cannot be applied are set aside; else they stop the table
+    added: tuple[str, ...] = ()  # as of a stream
 
     @property
     def change_stream(self) -> StreamDef:
@@ -68,7 +70,9 @@ class TableDef:
         if options.get("source", "").lower() == "kafka":
             options.setdefault("tombstones", "skip")  # what compaction wants behind a deletion says nothing new
         columns = self.changes.read(self.columns)
-        return StreamDef(self.name, columns, self.changes.op[0], quarantine=self.quarantine, options=options)
+        return StreamDef(
+            self.name, columns, self.changes.op[0], quarantine=self.quarantine, options=options, added=self.added
+        )
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@
     ALTER TABLE t SET (refresh => '1 minute')                     the same of a table, which is read again
     ALTER SINK k SET (dsn => '...')                               what waits for the sink goes to the new one
     ALTER QUERY q SET KEEP 7 DAYS | SET KEEP NONE                 how long its answers last
+    ALTER STREAM s ADD COLUMN c BIGINT | DROP COLUMN c            also of tables (`alter_columns`)
 
-What a change would take back (columns, history, names under which state and answers are kept) is refused with the
-reason and a way around it.
+What a change would take back (history, names under which rows come, and state and answers are kept) is refused with
+the reason and a way around it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from windrow.catalog import Catalog, Declared, SinkDef, StreamDef, TableDef
-from windrow.cql.ddl import DeclarationSyntax, bind_clauses, parse_clause, parse_options
+from windrow.cql.alter_columns import parse_column, with_column, without_column
+from windrow.cql.ddl import ColumnSyntax, DeclarationSyntax, bind_clauses, parse_clause, parse_options
 from windrow.cql.keep_syntax import bind_keep, split_keep
 from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.windows import Amount, parse_amount
@@ -28,32 +30,25 @@ _PLACE = frozenset(("source", "path", "topic", "table", "query", "format", "star
 """Options that say what is read: with another, where the source was left would mean something else."""
 _REASONS = {
     "RENAME": (
-        "{kind} cannot be renamed",
-        "what is kept (state, offsets, answers, what waits for sinks) is kept under its name",
-        "read it under another name: CREATE VIEW new AS SELECT * FROM {name}",
-    ),
-    "ADD": (
-        "a column cannot be added to a {kind}",
-        "rows that are kept, or wait to be read, do not have it",
-        "declare another {kind} with the column, and CREATE OR REPLACE the queries that want it",
-    ),
-    "DROP": (
-        "a column cannot be taken from a {kind}",
-        "queries may read it",
-        "leave it: columns that nobody reads are not read from files either",
+        "what belongs to a {kind} cannot be renamed",
+        "rows come, and what is kept (state, offsets, answers, what waits for sinks) is kept, under its name",
+        "read it under another name: CREATE VIEW new AS SELECT a AS b FROM {name}",
     ),
 }
 
 
 @dataclass(frozen=True)
 class AlterSyntax:
-    """An ALTER as written: clauses of a stream, options, or how long answers are kept (None: no longer)."""
+    """An ALTER as written: clauses of a stream, options, a column that comes or goes, or how long answers are kept
+    (None: no longer)."""
 
     kind: str
     name: str
     clauses: DeclarationSyntax | None = None
     options: dict[str, str] = field(default_factory=dict)
     keep: Amount | None = None
+    add: ColumnSyntax | None = None
+    drop: ColumnSyntax | None = None
 
 
 def parse_alter(cursor: Cursor) -> AlterSyntax:
@@ -66,6 +61,10 @@ def parse_alter(cursor: Cursor) -> AlterSyntax:
     if (refusal := _REASONS.get(cursor.word)) is not None:
         primary, detail, hint = (part.format(kind=kind, name=name) for part in refusal)
         raise UnsupportedError(primary, detail=detail, hint=hint, span=cursor.source.span(cursor.offset))
+    if kind in ("stream", "table") and cursor.accept("ADD"):
+        return AlterSyntax(kind, name, add=parse_column(cursor, adds=True))
+    if kind in ("stream", "table") and cursor.accept("DROP"):
+        return AlterSyntax(kind, name, drop=parse_column(cursor, adds=False))
     cursor.expect("SET", hint=f"write ALTER {kind.upper()} {name} SET ...")
     if kind == "query":
         cursor.expect("KEEP", hint=f"write ALTER QUERY {name} SET KEEP 7 DAYS; anything else: CREATE OR REPLACE QUERY")
@@ -93,6 +92,10 @@ def bind_alter(syntax: AlterSyntax, catalog: Catalog, source: ScriptText) -> Dec
     """The declaration after an ALTER."""
     item = catalog.kinds()[syntax.kind][syntax.name.lower()]
     match item:
+        case StreamDef() | TableDef() if syntax.add is not None:
+            return with_column(item, syntax.add, source)
+        case StreamDef() | TableDef() if syntax.drop is not None:
+            return without_column(item, syntax.drop, source)
         case StreamDef() if syntax.clauses is not None:
             return bind_clauses(item, syntax.clauses, source)
         case StreamDef() | TableDef():

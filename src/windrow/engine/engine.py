@@ -28,6 +28,7 @@ from windrow.engine.functions import registered
 from windrow.engine.given import note, replacement, same_stream, with_options
 from windrow.engine.instances import TemplatePlanner
 from windrow.engine.query import Queries, Query
+from windrow.engine.readers import check_readers
 from windrow.engine.script import applied, infer_stream
 from windrow.errors import BindingError, WindrowError
 from windrow.operators.row_limit import MOST_ROWS
@@ -142,13 +143,12 @@ class Engine:
             bound = cql.bind(statement, change.catalog)
             match bound:
                 case cql.CreateQuery(plan) | cql.ReplaceQuery(plan):
-                    best = optimize(plan, change.catalog, off=self._without, strategy=self._strategy)
-                    bound = type(bound)(best)
+                    bound = type(bound)(self._best(plan, change.catalog))
                 case cql.CreateArchive(definition):
                     best = optimize(definition.plan, change.catalog, off=self._without, strategy="upa")
                     bound = cql.CreateArchive(replace(definition, plan=best))
                 case cql.Explain(plan, form, replaces):
-                    best = optimize(plan, change.catalog, off=self._without, strategy=self._strategy)
+                    best = self._best(plan, change.catalog)
                     text = explain(best, form, strategy=self._strategy, sharing=self._sharing(best))
                     more = replacement(best, change.catalog) if replaces and form == "text" else ""
                     shown.append(text.rstrip("\n") + "\n" + more if more else text)
@@ -160,12 +160,19 @@ class Engine:
                 after = applied(bound, change.catalog)
             except WindrowError as error:
                 raise error.at(statement.span) from None
+            if isinstance(bound, cql.Alter):
+                check_readers(bound.definition, change.catalog, after, self._best)
             if after is not change.catalog:  # EXPLAIN, or DROP IF EXISTS of nothing
                 note(change, bound)
             change.catalog = after
         if change.catalog is not self.catalog:
             self._apply(change)
         return shown
+
+    def _best(self, plan: QueryPlan, catalog: Catalog) -> QueryPlan:
+        from windrow.optimize import optimize
+
+        return optimize(plan, catalog, off=self._without, strategy=self._strategy)
 
     def _change(self) -> Change:
         functions = registered()

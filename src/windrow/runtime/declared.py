@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from windrow.catalog import ArchiveDef, Catalog, QueriesDef, StreamDef
 from windrow.catalog.instances import InstanceTable, positions
-from windrow.errors import WindrowError
+from windrow.errors import UnsupportedError, WindrowError
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.plan.dataflow import answer
@@ -34,7 +34,7 @@ from windrow.runtime.kept_answers import MapTasks
 from windrow.runtime.outbox import Outbox
 from windrow.runtime.outlet import Outlet, Recent
 from windrow.runtime.saved_catalog import SavedCatalog
-from windrow.runtime.streams import Stream
+from windrow.runtime.streams import PushSource, Stream
 from windrow.runtime.tables import LiveTable
 from windrow.runtime.tick import Ticker
 from windrow.sharing.member_columns import InstanceNames
@@ -85,14 +85,22 @@ class DeclaredQueries(DeclaredSources):
             ticker.add_query(view.kept_plan(definition), self.strategy, retain=definition.retain)
 
     def _alter_stream(self, key: str, definition: StreamDef, undo: ExitStack) -> list[Callable[[], None]]:
-        """Let a stream have other clauses or options; with these its source is opened anew, where it was left."""
+        """Let a stream have other clauses, columns or options; with the last two its source is opened anew, where it
+        was left."""
         stream, ticker = self.streams[key], self.ticker
         before, source = stream.definition, stream.source
+        other_columns = list(before.columns) != list(definition.columns)
+        if other_columns and stream.data is not None:
+            raise UnsupportedError(
+                f'the columns of the stream "{before.name}" cannot be changed',
+                detail="they are those of the DataFrame that it was given",
+                hint="declare another stream with a DataFrame that has them",
+            )
         undo.callback(setattr, stream, "definition", before)
         undo.callback(put_back, ticker.streams, key, before)
         stream.definition = definition
         ticker.add_stream(definition)
-        if before.options == definition.options:
+        if before.options == definition.options and (not other_columns or isinstance(source, PushSource)):
             return []
         made = self._source(stream, stream.data)
         undo.callback(made.close)

@@ -99,9 +99,11 @@ class DeclaredSources:
             return True
 
     def _table(self, table: TableDef, change: Change, undo: ExitStack) -> LiveTable:
-        """A table that is declared, with what it holds; one that is told by its changes, and altered, what it held."""
-        known = self.tables.get(table.name.lower()) if self._goes_on(table, change) else None
-        if known is not None:
+        """A table that is declared, with what it holds; one that is altered, and is not read from elsewhere, what it
+        held."""
+        key = table.name.lower()
+        known = self.tables.get(key) if key not in change.dropped["table"] and key not in change.data else None
+        if known is not None and (table.changes is not None or not table.options):
             return fixed(table, known.reading.table)
         return self._read(table, change.data.get(table.name.lower()), undo)
 
@@ -128,7 +130,7 @@ class DeclaredSources:
             return open_table(table)
         if self.frames is not None and self.frames.knows(data):
             return open_table(table, self.frames.table(data))
-        return fixed(table, to_table(data, f'table "{table.name}"', schema=dict(table.columns)))
+        return fixed(table, to_table(data, f'table "{table.name}"', dict(table.columns), table.added))
 
     def columns(self, data: Any) -> dict[str, pa.DataType]:
         """The columns of a DataFrame or of rows as Arrow types."""

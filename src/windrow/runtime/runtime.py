@@ -154,7 +154,8 @@ class Runtime(Inspection):
         found = self._pushed_to(stream)
         columns = dict(found.definition.columns)
         told = self.declared.tables.get(found.key)
-        table = to_table(rows, f'{"stream" if told is None else "table"} "{stream}"', schema=columns)
+        what = f'{"stream" if told is None else "table"} "{stream}"'
+        table = to_table(rows, what, schema=columns, added=found.definition.added)
         if not found.definition.quarantine:  # what is malformed is refused before it is anybody's
             if told is not None:
                 check_changes(told.definition, table)

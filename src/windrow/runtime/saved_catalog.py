@@ -124,7 +124,8 @@ class SavedCatalog:
                 hint="drop them with the version that wrote the home, and create them again with this one",
             )
         for plain in content["streams"]:
-            catalog = catalog.add(StreamDef(**{**plain, "columns": columns_of_text(plain["columns"])}))
+            added = tuple(plain.get("added", ()))
+            catalog = catalog.add(StreamDef(**{**plain, "columns": columns_of_text(plain["columns"]), "added": added}))
         for plain in content["tables"]:
             catalog = catalog.add(_table_of(plain))
         from windrow import cql
@@ -241,7 +242,7 @@ def _stream(s: StreamDef) -> dict[str, Any]:
     return {
         "name": s.name, "columns": _schema(s.columns), "time": s.time, "slack": s.slack, "within": s.within,
         "idle_after": s.idle_after, "ahead": s.ahead, "retain": s.retain, "quarantine": s.quarantine,
-        "options": dict(s.options), **({"proctime": True} if s.proctime else {}),
+        "options": dict(s.options), **({"proctime": True} if s.proctime else {}), **_added(s),
     }  # fmt: skip
 
 
@@ -249,8 +250,12 @@ def _table(t: TableDef) -> dict[str, Any]:
     return {
         "name": t.name, "columns": _schema(t.columns), "retroactive": t.retroactive,
         "valid": list(t.valid) if t.valid else None, "options": dict(t.options), "keys": list(t.keys),
-        "changes": None if t.changes is None else t.changes.plain(), "quarantine": t.quarantine,
+        "changes": None if t.changes is None else t.changes.plain(), "quarantine": t.quarantine, **_added(t),
     }  # fmt: skip
+
+
+def _added(item: StreamDef | TableDef) -> dict[str, Any]:
+    return {"added": list(item.added)} if item.added else {}
 
 
 def _table_of(plain: Content) -> TableDef:
@@ -262,6 +267,7 @@ def _table_of(plain: Content) -> TableDef:
             "columns": columns_of_text(plain["columns"]),
             "valid": tuple(valid) if valid else None,
             "keys": tuple(plain.get("keys", ())),
+            "added": tuple(plain.get("added", ())),
             "changes": ChangeColumns.of_plain(changes) if changes else None,
         }
     )

@@ -19,6 +19,7 @@ import pyarrow as pa
 from windrow.catalog import StreamDef
 from windrow.errors import WindrowError
 from windrow.operators.elements import BEGINNING
+from windrow.sources.casting import conform
 from windrow.sources.protocol import Available, Offset, Piece, Report, Source
 from windrow.store.place import Place, segment
 
@@ -100,7 +101,7 @@ class PushedTable:
         self, stream: StreamDef, columns: Sequence[str] | None, report: Report | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows."""
-        yield from self.table.to_batches()
+        yield from (_as_declared(b, stream) for b in self.table.to_batches())
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,15 @@ class PushedFile:
         """The rows."""
         with pa.ipc.open_file(self.place.read(self.name)) as file:
             for i in range(file.num_record_batches):
-                yield file.get_batch(i)
+                yield _as_declared(file.get_batch(i), stream)
+
+
+def _as_declared(batch: pa.RecordBatch, stream: StreamDef) -> pa.RecordBatch:
+    """Rows that were pushed before the columns of their stream changed, as it has them now."""
+    if batch.schema.names == list(stream.columns):
+        return batch
+    found = conform(pa.Table.from_batches([batch]), f'stream "{stream.name}"', stream.columns, stream.added)
+    return found.combine_chunks().to_batches()[0] if found.num_rows else batch.slice(0, 0)
 
 
 class PushSource:

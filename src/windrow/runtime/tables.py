@@ -161,7 +161,10 @@ class LiveTable:
         except Exception as error:
             said = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise SourceError(f'cannot read table "{self.definition.name}": {said}') from error
-        return None if found is None else conform(found, f'table "{self.definition.name}"', self.definition.columns)
+        definition = self.definition
+        return None if found is None else conform(
+            found, f'table "{definition.name}"', definition.columns, definition.added
+        )  # fmt: skip
 
     def _schedule(self) -> None:
         self._due = float("inf") if self.every is None else self._clock() + self.every

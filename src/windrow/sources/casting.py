@@ -7,7 +7,7 @@ value. Cost: one vectorised pass per column; naming a value that does not fit co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,13 +19,19 @@ INTEGER = r"\s*[+-]?\d+\s*"
 OFFSET = r".*\d\d:\d\d.*(Z|UTC|[+-]\d\d(:?\d\d)?)\s*"
 
 
-def conform(table: pa.Table, what: str, schema: Mapping[str, pa.DataType]) -> pa.Table:
-    """The declared columns of `table`, in the declared order, cast to the declared types; others are left out."""
+def conform(table: pa.Table, what: str, schema: Mapping[str, pa.DataType], added: Collection[str] = ()) -> pa.Table:
+    """The declared columns of `table`, in the declared order, cast to the declared types; others are left out.
+
+    Those that were `added` to the declaration are null where they are missing.
+    """
     exact = set(table.column_names)
     folded = {n.lower(): n for n in reversed(table.column_names)}
     columns = []
     for name, type_ in schema.items():
         source = name if name in exact else folded.get(name.lower())
+        if source is None and name in added:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, type_)]))
+            continue
         if source is None:
             found = ", ".join(table.column_names) or "none"
             raise SourceError(f'{what}: the data has no column "{name}"', detail=f"its columns are: {found}")

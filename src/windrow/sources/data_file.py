@@ -112,9 +112,12 @@ def declared(stream: StreamDef, columns: Sequence[str] | None) -> dict[str, pa.D
 def find_columns(
     stream: StreamDef, path: str, given: Given, have: Sequence[str], wanted: Mapping[str, object]
 ) -> dict[str, str]:
-    """For each wanted column that the path does not give its name in the file: as declared, or else but for case."""
+    """For each wanted column that the path does not give its name in the file: as declared, or else but for case.
+
+    A file that is older than a column that was added need not have it.
+    """
     exact, folded = set(have), {n.lower(): n for n in reversed(have)}
-    said = {n.lower() for n, _ in given}
+    said = {n.lower() for n in (*(n for n, _ in given), *stream.added)}
     found = {}
     for name in wanted:
         source = name if name in exact else folded.get(name.lower())
@@ -175,6 +178,6 @@ def with_times(
 
 
 def said_by_path(given: Given, name: str, rows: int) -> pa.ChunkedArray:
-    """The text that a path gives for a column, once for each row."""
-    text = next(v for n, v in given if n.lower() == name.lower())
+    """The text that a path gives for a column, once for each row; null if it gives none."""
+    text = next((v for n, v in given if n.lower() == name.lower()), None)
     return pa.chunked_array([pa.repeat(pa.scalar(text, pa.string()), rows)])

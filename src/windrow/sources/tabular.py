@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -23,8 +23,11 @@ from windrow.sources.casting import conform
 from windrow.sources.files import read_path, without_rows
 
 
-def to_table(data: Any, what: str, schema: Mapping[str, pa.DataType] | None = None) -> pa.Table:
-    """Return `data` as a table; `what` names it in errors, `schema` chooses, orders and casts its columns.
+def to_table(
+    data: Any, what: str, schema: Mapping[str, pa.DataType] | None = None, added: Collection[str] = ()
+) -> pa.Table:
+    """Return `data` as a table; `what` names it in errors, `schema` chooses, orders and casts its columns, of which
+    those that were `added` may be missing.
 
     >>> to_table({"a": [1, 2]}, "stream s", {"A": pa.float64()}).to_pylist()
     [{'A': 1.0}, {'A': 2.0}]
@@ -36,7 +39,7 @@ def to_table(data: Any, what: str, schema: Mapping[str, pa.DataType] | None = No
     else:
         table = _from_memory(data, what)
     table = _plain(table, what, nulls=schema is not None)
-    return table if schema is None else conform(table, what, schema)
+    return table if schema is None else conform(table, what, schema, added)
 
 
 def described(data: Any, what: str) -> pa.Table:
