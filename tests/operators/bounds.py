@@ -5,6 +5,7 @@ Prints the kernels that were never called.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 import tempfile
@@ -18,6 +19,8 @@ import windrow
 import windrow_bench.optimum
 from windrow.operators.keys import mix_one
 from windrow.sharing.synopses import SynopsisKind
+from windrow.sources import tokens
+from windrow.sources.plain_json import read_plain
 from windrow.testing import assert_same, oracle, seeded_case
 
 SHARED = """
@@ -158,10 +161,32 @@ def offline() -> None:
             windrow_bench.optimum.optimal(streams, relation, lifetime=6, memory=6, divide=divide)
 
 
+def plain_json() -> None:
+    """Lines of JSON cut off anywhere, with any byte replaced, and each token by itself."""
+    types = {"ts": pa.timestamp("us"), "z": pa.timestamp("us", "UTC"), "i": pa.int32(), "d": pa.float64(),
+             "s": pa.string(), "b": pa.bool_(), "day": pa.date32()}  # fmt: skip
+    whole = (
+        b'{"ts":"2024-02-29T23:59:59.123456","z":"2024-01-01 00:00:00Z","i":-12,"d":1.25e-3,"s":"ab","b":false,'
+        b'"day":"1969-12-31","x":null,"y":0.30000000000000004,"d2":"\xc3\xa9"}'
+    )
+    random = np.random.default_rng(1)
+    for size in range(len(whole) + 1):
+        line = bytearray(whole[:size])
+        for change in (None, 10, 34, 48, 92, 125, 255):
+            if change is not None and line:
+                line[random.integers(len(line))] = change
+            with contextlib.suppress(pa.ArrowInvalid):
+                read_plain(bytes(line), types, list(types), [*types, "x"], "ts")
+        data = np.frombuffer(whole[size:] + b"\n", np.uint8)
+        for token in (tokens.space, tokens.truth, tokens.integer, tokens.double):
+            token(data, 0)
+        tokens.moment(data, 0, True, True), tokens.quoted(data, 0, 255), tokens.word(data, 0, 110, 117, 108, 108)
+
+
 def never_called() -> list[str]:
     found = []
     product = pkgutil.walk_packages(windrow.__path__, "windrow.")
-    kernels = [m for m in product if m.name.startswith(("windrow.operators", "windrow.sharing"))]
+    kernels = [m for m in product if m.name.startswith(("windrow.operators", "windrow.sharing", "windrow.sources"))]
     kernels += pkgutil.iter_modules(windrow_bench.optimum.__path__, "windrow_bench.optimum.")
     for module in kernels:
         for name, value in vars(importlib.import_module(module.name)).items():
@@ -181,4 +206,5 @@ if __name__ == "__main__":
     offline()
     extremes()
     shed()
+    plain_json()
     print(*never_called(), sep="\n")

@@ -263,7 +263,7 @@ def _decoder(
         origin = MessageRows(messages, values)
         rows = parser(b"\n".join(values), origin) if inside else None
         if rows is not None and rows.num_rows != len(values) - len(origin.refused):  # several objects in a message
-            careful = JsonRows(stream, form.json, inside, report, careful=True)
+            careful = JsonRows(stream, form.json, inside, report, careful=True, plain=False)
             rows = careful(b"", origin := MessageRows(messages, values))
         kept = [m for i, m in enumerate(messages) if i not in origin.refused] if origin.refused else messages
         arrays = [
