@@ -6,7 +6,6 @@ tick; an upsert rewrites the files that hold a changed key.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Sequence
@@ -55,9 +54,8 @@ class DeltaSink(DeltaTicks, LakeAppend):
         """Write a file that no commit names yet: its name, its bytes and its rows."""
         sink = pa.BufferOutputStream()
         parquet.write_table(storable(part), sink)
-        whose = hashlib.sha256(self._application(query).encode()).hexdigest()[:16]
-        name = f"windrow-{whose}-{tick:010d}-{number:04d}.parquet"
-        Place.of(self._name).write(name, data := sink.getvalue())
+        name, data = self._part(query, tick, number), sink.getvalue()
+        Place.of(self._name).write(name, data)
         return name, data.size, part.num_rows
 
     def publish(self, query: str, tick: int, parts: Sequence[object]) -> None:

@@ -2,9 +2,9 @@
 
 A commit of Iceberg changes all of a table's metadata at once: rows and property come together, or neither does, and
 the number outlives the snapshots that expire. Two writers at a time: the second is refused by the catalog, and begins
-again on what the first has made. An upsert takes the rows that have, in one column of the key, the value of a changed
-row, and puts what they are now in their place. Cost: one commit a tick; an upsert rewrites the files that hold one of
-those rows.
+again on what the first has made. A long answer that is appended is files that tasks write and one commit adds. An
+upsert takes the rows that have, in one column of the key, the value of a changed row, and puts what they are now in
+their place. Cost: one commit a tick; an upsert rewrites the files that hold one of those rows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyarrow import parquet
 
 from windrow.scalar_engine import connect, quote
 from windrow.sinks.lake import GONE, LakeAppend, LakeRelation, LakeTable, storable
@@ -29,6 +30,18 @@ class IcebergTicks(LakeTable):
 
     kind = "Iceberg"
     _catalog: Catalog
+    _options: Mapping[str, str]
+
+    def _open(self, catalog: Mapping[str, str]) -> None:
+        self._options, self._catalog = dict(catalog), open_catalog(catalog)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """To a task goes how to open the catalog, not its connections."""
+        return {k: v for k, v in self.__dict__.items() if k != "_catalog"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open(self._options)
 
     def _commit(self, query: str, tick: int, table: pa.Table, *, replacing: bool = False) -> None:
         rows = storable(table)
@@ -63,7 +76,35 @@ class IcebergSink(IcebergTicks, LakeAppend):
 
     def __init__(self, name: str, catalog: Mapping[str, str], *, owner: str = "") -> None:
         super().__init__(name, owner=owner)
-        self._catalog = open_catalog(catalog)
+        self._open(catalog)
+
+    def write_part(self, query: str, tick: int, number: int, part: pa.Table) -> object:
+        """Write a file that no commit names yet: its path."""
+        rows = storable(part)
+        with self._refused(query, tick):
+            table = self._made(rows.schema)
+            path = f"{table.location().rstrip('/')}/data/{self._part(query, tick, number)}"
+            with table.io.new_output(path).create(overwrite=True) as file:
+                parquet.write_table(rows, file)
+        return path
+
+    def publish(self, query: str, tick: int, parts: Sequence[object]) -> None:
+        """Commit the files of a tick, with the tick's number; a table of other types, or with partitions, gets their
+        rows."""
+        if self._has(query, tick):
+            return
+        paths = [str(path) for path in parts]
+        with self._refused(query, tick):
+            table = load_table(self._catalog, self._name)
+            if _as_written(table, paths[0]):
+                with table.transaction() as transaction:
+                    transaction.add_files(paths, check_duplicate_files=False)  # the tick's number tells
+                    transaction.set_properties({self._application(query): str(tick)})
+                return
+            tables = [parquet.read_table(table.io.new_input(path).open()) for path in paths]
+            self._commit(query, tick, pa.concat_tables(tables))
+            for path in paths:
+                table.io.delete(path)
 
 
 class IcebergRelationSink(IcebergTicks, LakeRelation):
@@ -71,7 +112,7 @@ class IcebergRelationSink(IcebergTicks, LakeRelation):
 
     def __init__(self, name: str, key: Sequence[str], catalog: Mapping[str, str], *, owner: str = "") -> None:
         super().__init__(name, key, owner=owner)
-        self._catalog = open_catalog(catalog)
+        self._open(catalog)
 
     def _merge(self, query: str, tick: int, changes: pa.Table) -> None:
         changes = storable(changes)
@@ -81,6 +122,17 @@ class IcebergRelationSink(IcebergTicks, LakeRelation):
             before = table.scan(row_filter=near).to_arrow()
             after = merged(before, changes, self._key)
             self._change(table, query, tick, near if before.num_rows else None, after)
+
+
+def _as_written(table: Table, path: str) -> bool:
+    """Whether files like this one may be added to a table as they are."""
+    from pyiceberg.io.pyarrow import pyarrow_to_schema
+
+    schema, held = parquet.read_schema(table.io.new_input(path).open()), table.schema()
+    if not table.spec().is_unpartitioned() or set(schema.names) != {f.name for f in held.fields}:
+        return False
+    brought = pyarrow_to_schema(schema, held.name_mapping)
+    return all(f.field_type == held.find_type(f.name) and not held.find_field(f.name).required for f in brought.fields)
 
 
 def _everything() -> BooleanExpression:

@@ -12,6 +12,7 @@ Lakes have no unsigned integers, and not all of them times of day: the former ar
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
@@ -54,6 +55,11 @@ class LakeTable(ABC):
 
     def _application(self, query: str) -> str:
         return f"windrow/{self._owner}/{query.lower()}"
+
+    def _part(self, query: str, tick: int, number: int) -> str:
+        """The name of a file that a task writes: the same when it is written again."""
+        whose = hashlib.sha256(self._application(query).encode()).hexdigest()[:16]
+        return f"windrow-{whose}-{tick:010d}-{number:04d}.parquet"
 
     def _refused(self, query: str, tick: int) -> LibraryErrors:
         said = f'the answer of query "{query}" at tick {tick} could not be written to the {self.kind} table'
