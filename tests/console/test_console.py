@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 pytest.importorskip("axe_playwright_python", reason="playwright and axe-playwright-python are not installed")
 
 from axe_playwright_python.sync_playwright import Axe

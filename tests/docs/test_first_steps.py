@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
-
 import httpx
+import pytest
 from tests.docs.test_examples import ROOT, blocks
 
 from windrow.cli.serve import declare
@@ -26,7 +23,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         Engine(runtime="local", home="state") as engine,
         serving(engine, Tokens({token: Right.ADMIN}), Address(port=0)) as server,
-        httpx.Client(base_url=server.url, headers={"authorization": f"Bearer {token}"}) as client,
+        httpx.Client(base_url=server.url, headers={"authorization": f"Bearer {token}"}, timeout=60) as client,
     ):
         declare(engine, texts["cql"])
         engine.start()

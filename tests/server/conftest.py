@@ -7,8 +7,6 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
-
 from windrow.engine import Engine
 from windrow.server.access import Right, Tokens
 from windrow.server.guard import ServerLimits
@@ -60,10 +58,10 @@ def reader(server: Server) -> Iterator[httpx.Client]:
 @pytest.fixture
 def stranger(server: Server) -> Iterator[httpx.Client]:
     """A client without a token."""
-    with httpx.Client(base_url=server.url, timeout=8) as made:
+    with httpx.Client(base_url=server.url, timeout=60) as made:
         yield made
 
 
 def client(server: Server, token: str) -> httpx.Client:
     """A client with a token."""
-    return httpx.Client(base_url=server.url, headers={"authorization": f"Bearer {token}"}, timeout=8)
+    return httpx.Client(base_url=server.url, headers={"authorization": f"Bearer {token}"}, timeout=60)

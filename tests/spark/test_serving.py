@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
-pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
-
 import httpx
+import pytest
 
 from windrow.engine import Engine
 from windrow.server.access import Right, Tokens

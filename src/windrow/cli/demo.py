@@ -9,7 +9,6 @@ come several times as fast for a while: an overload to watch, and the recovery f
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import logging
 import os
 import shutil
@@ -120,8 +119,8 @@ class Demo:
 
     @contextmanager
     def _console(self, engine: Engine, monitor: Any) -> Iterator[None]:
-        """Serve the console meanwhile, if it is installed and wanted."""
-        if self.options.no_console or importlib.util.find_spec("fastapi") is None:
+        """Serve the console meanwhile, if it is wanted."""
+        if self.options.no_console:
             yield
             return
         from windrow.errors import SourceError

@@ -17,14 +17,13 @@ from importlib.metadata import PackageNotFoundError, version
 from windrow.errors import WindrowError
 
 EXTRAS = {
-    "serve": ("windrow serve: the API and the console", ("fastapi", "uvicorn", "prometheus_client")),
     "shell": ("windrow sql with completion and history", ("prompt_toolkit",)),
     "delta": ("streams from and answers to Delta tables", ("deltalake",)),
     "iceberg": ("streams from and answers to Iceberg tables", ("pyiceberg", "sqlalchemy")),
     "kafka": ("streams from Kafka", ("confluent_kafka",)),
     "postgres": ("tables from and answers to PostgreSQL", ("psycopg",)),
 }
-CORE = ("pyarrow", "duckdb", "numpy", "numba", "sqlglot", "rich")
+CORE = ("pyarrow", "duckdb", "numpy", "numba", "sqlglot", "rich", "fastapi", "uvicorn", "prometheus_client")
 
 
 @dataclass(frozen=True)

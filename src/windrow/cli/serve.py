@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from windrow.cli.inputs import RUNTIMES, read_script
-from windrow.errors import UnsupportedError, WindrowError
+from windrow.errors import WindrowError
 
 if TYPE_CHECKING:
     from windrow.engine import Engine
@@ -27,7 +26,6 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     if (options.certificate is None) != (options.key is None):
         parser.error("--certificate and --key go together")
-    need("fastapi", "serve")
 
     from windrow.engine import Engine
     from windrow.server.access import Right, Tokens, make_token, read_tokens
@@ -66,12 +64,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--certificate", metavar="FILE", help="serve by TLS with this certificate (PEM)")
     parser.add_argument("--key", metavar="FILE", help="the certificate's private key (PEM)")
     return parser
-
-
-def need(module: str, extra: str) -> None:
-    """Say what to install if an extra is missing."""
-    if importlib.util.find_spec(module) is None:
-        raise UnsupportedError(f"{module} is not installed", hint=f'pip install "windrow[{extra}]"')
 
 
 def declare(engine: Engine, script: str) -> None:

@@ -7,5 +7,5 @@
     archives   probes by key, scans                metrics    Prometheus
     process    the listening process, TLS, stopping
 
-Nothing here computes answers. Needs the extra `serve`: FastAPI and uvicorn.
+Nothing here computes answers.
 """
