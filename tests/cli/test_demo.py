@@ -80,7 +80,7 @@ def test_failure_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     from windrow.runtime.runtime import Runtime
 
     healthy = Runtime.status
-    monkeypatch.setattr(Runtime, "status", lambda self: healthy(self) | {"error": "the disk is full"})
+    monkeypatch.setattr(Runtime, "status", lambda self, *which: healthy(self, *which) | {"error": "the disk is full"})
     assert main(["demo", "--runtime", "local", "--seconds", "3", "--queries", "2", "--plain"]) == 1
     said = capsys.readouterr()
     assert said.err == "error: the engine stopped: the disk is full\n"

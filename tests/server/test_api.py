@@ -121,6 +121,34 @@ def test_what_is_declared(admin: httpx.Client, reader: httpx.Client, engine: Eng
     assert reader.get("/api/session").json()["right"] == "read"
 
 
+def test_queries_by_pages(admin: httpx.Client, reader: httpx.Client) -> None:
+    """Queries are searched by words in name, text and pattern, ordered by plan or figures, and sent by pages."""
+    high = "CREATE QUERY High{0} AS SELECT price FROM bid [RANGE 5] WHERE price > {0};"
+    admin.post("/api/execute", json={"script": "".join(map(high.format, range(0, 50, 10)))})
+
+    def page(**params: object) -> tuple[int, list[str]]:
+        response = reader.get("/api/queries", params=params)
+        return int(response.headers["windrow-found"]), [q["name"] for q in response.json()]
+
+    highs = ["High0", "High10", "High20", "High30", "High40"]
+    assert page() == (7, ["top", "counts", *highs])
+    assert page(offset=1, limit=2) == (7, ["counts", "High0"]) and page(offset=9) == (7, [])
+    assert page(search="HIGH", sort="name", down=True) == (5, highs[::-1])
+    assert page(search="price bid 40") == (1, ["High40"])
+    assert page(search="weakest") == (5, highs) and page(search="strict") == (1, ["top"])
+    assert page(search="failed") == (0, [])
+    admin.post("/api/push/bid", json=BIDS)
+    admin.post("/api/push/bid", json=LATER)
+    assert page(search="high", sort="answers", down=True, limit=2) == (5, ["High0", "High10"])
+    assert page(search="high", sort="answers")[1][-1] == "High0"
+    for sort in ("pattern", "rate", "late", "state", "shared", "failed", "text"):
+        assert page(sort=sort)[0] == 7
+    lines = {q["name"]: q for q in reader.get("/api/queries", params={"limit": 3}).json()}
+    assert lines["top"]["answers"] > 0 and lines["top"]["unit"] == "tick" and lines["top"]["pattern"] == "strict"
+    for wrong in ({"sort": "luck"}, {"offset": -1}, {"limit": "x"}):
+        assert reader.get("/api/queries", params=wrong).status_code == 400
+
+
 def test_errors_say_where(admin: httpx.Client) -> None:
     """An error has windrow's message, hint and place, in JSON."""
     wrong = admin.post("/api/execute", json={"script": "CREATE QUERY q AS\n  SELECT nothing FROM bid [RANGE 5]"})

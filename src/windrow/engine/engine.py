@@ -278,9 +278,9 @@ class Engine:
         """Stop; with a `home`, a later engine goes on from here."""
         self.runtime.stop()
 
-    def status(self) -> dict[str, Any]:
-        """Rates, tick times, frontier and lag, late rows, state and per-query counters."""
-        return self.runtime.status()
+    def status(self, queries: Collection[str] | None = None) -> dict[str, Any]:
+        """Rates, tick times, frontier and lag, late rows, state and counters of all queries, or of those named."""
+        return self.runtime.status(None if queries is None else [q.lower() for q in queries])
 
     def ticks(self, after: int = -1) -> list[dict[str, Any]]:
         """The newest ticks (at most 1000) beyond a number: when they ended, milliseconds by phase, rows and answers."""

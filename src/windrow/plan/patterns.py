@@ -101,9 +101,12 @@ def annotate(root: Node, strategy: str = "upa") -> dict[Node, Pattern]:
     return {node: life.pattern for node, life in lifetimes(root, strategy).items()}
 
 
-def pattern(root: Node, strategy: str = "upa") -> Pattern:
+def pattern(root: Node) -> Pattern:
     """The pattern of a whole plan: that of its output edge."""
-    return lifetimes(root, strategy)[root].pattern
+    found: dict[int, Lifetimes] = {}  # by identity: hashing a node takes its whole subtree
+    for node in walk(root):
+        found[id(node)] = _rule(node, [found[id(i)] for i in node.inputs], "upa")
+    return found[id(root)].pattern
 
 
 def lifetimes(root: Node, strategy: str = "upa") -> dict[Node, Lifetimes]:

@@ -16,7 +16,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from windrow.catalog import Catalog
@@ -287,15 +287,15 @@ class Runtime(Inspection):
 
     # figures
 
-    def status(self) -> dict[str, Any]:
-        """Figures about the run, as plain JSON."""
+    def status(self, queries: Collection[str] | None = None) -> dict[str, Any]:
+        """Figures about the run, as plain JSON, with a line for every query or for those of these keys."""
         return {
             "runtime": self.job.kind,
             "home": self.home,
             "running": self._running and not self._stopping.is_set(),
             "error": None if self._error is None else str(self._error),
             "failed": {name: str(error) for name, error in self.declared.failures.items()},
-            **self.figures.status(self),
+            **self.figures.status(self, queries),
             "archives": self.declared.archives.status(),
             "sinks": self.declared.outbox.status(),
             "receivers": {d.label: d.status() for d in self.deliveries() if not d.retried},

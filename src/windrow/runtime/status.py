@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +69,8 @@ class TickFigures:
         names = dict.fromkeys(p for t in ticks for p in t.seconds)
         return {p: round(1000 * sum(t.seconds.get(p, 0.0) for t in ticks) / len(ticks), 1) for p in names}
 
-    def status(self, runtime: Runtime) -> dict[str, Any]:
-        """Everything but whether the engine runs."""
+    def status(self, runtime: Runtime, queries: Collection[str] | None) -> dict[str, Any]:
+        """Everything but whether the engine runs; a line for each of `queries`, or for all of them."""
         ticker, declared = runtime.ticker, runtime.declared
         manifest = ticker.manifest
         state = _state(runtime)
@@ -96,7 +96,7 @@ class TickFigures:
                 | _shared(ticker, k, state)
                 | {"quality": self.quality(runtime, k)}
                 | {"deadline": None if ticker.deadlines is None else ticker.deadlines.status(k, manifest.frontier)}
-                for k, o in dict(declared.outlets).items()
+                for k, o in _outlets(declared.outlets, queries)
                 if k in ticker.queries
             },
             "templates": {
@@ -104,6 +104,10 @@ class TickFigures:
                 for k, g in dict(declared.groups.live).items()
             },
         }
+
+    def answers(self, runtime: Runtime) -> int:
+        """Rows answered by all queries."""
+        return sum([o.recent.rows for o in list(runtime.declared.outlets.values())])
 
     def quality(self, runtime: Runtime, key: str) -> dict[str, Any] | None:
         """What a query lost to the tick budget and to the memory of its joins; None when it can lose nothing."""
@@ -151,6 +155,10 @@ class TickFigures:
             "state_bytes": state[1],
             "sinks": len(outlet.sinks),
         }
+
+
+def _outlets(outlets: Mapping[str, Outlet], keys: Collection[str] | None) -> list[tuple[str, Outlet]]:
+    return list(outlets.items()) if keys is None else [(k, outlets[k]) for k in keys if k in outlets]
 
 
 def _line(tick: Tick) -> dict[str, Any]:

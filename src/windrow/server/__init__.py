@@ -4,8 +4,8 @@
     guard      what every request passes           faults     errors as JSON
     reading    GET routes                          changing   POST routes
     changes    answers as they change, as events   live       the engine, looked at once for all who ask
-    archives   probes by key, scans                metrics    Prometheus
-    process    the listening process, TLS, stopping
+    listing    thousands of queries, by pages      archives   probes by key, scans
+    metrics    Prometheus                          process    the listening process, TLS, stopping
 
 Nothing here computes answers.
 """

@@ -20,6 +20,7 @@ from windrow.server import archives, changing, faults, reading
 from windrow.server.access import LogIns, Tokens
 from windrow.server.changes import ChangeStreams
 from windrow.server.guard import Guard, ServerLimits
+from windrow.server.listing import QueryList
 from windrow.server.live import Live
 from windrow.server.metrics import exposition
 
@@ -49,6 +50,7 @@ def create_app(engine: Engine, tokens: Tokens, limits: ServerLimits | None = Non
     app = FastAPI(title="windrow", version=__version__, openapi_url=None, docs_url=None, redoc_url=None)
     state = app.state
     state.live, state.tokens, state.sessions, state.cookie = Live(engine), tokens, LogIns(tokens), cookie
+    state.queries = QueryList(state.live)
     state.changes = ChangeStreams(engine, limits.event_streams)
     state.slots = changing.Slots(limits.asks, limits.asks_waiting)
     app.include_router(reading.router)

@@ -1,7 +1,7 @@
 """The engine as the server sees it: what many ask for is looked up once.
 
-Status is at most `FRESH` seconds old, whoever asks how often; what does not change while a query is registered (its
-pattern, its columns) is found out once. Everything here is called from worker threads and never from the event loop.
+Status is at most `FRESH` seconds old, whoever asks how often, and has a line for those queries alone that somebody
+looks at. Everything here is called from worker threads and never from the event loop.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,6 @@ from windrow.catalog import ArchiveDef, StreamDef, TableDef, ViewDef
 from windrow.engine import Engine
 from windrow.engine.listing import shown_options
 from windrow.plan.nodes import QueryPlan
-from windrow.plan.patterns import annotate
 from windrow.runtime.archives import hidden_name
 
 FRESH = 0.25
@@ -31,27 +31,27 @@ class Live:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._lock = threading.Lock()
-        self._seen: tuple[float, dict[str, Any]] = (-FRESH, {})
-        self._patterns: dict[str, tuple[QueryPlan, str]] = {}
+        self._seen: dict[tuple[str, ...] | None, tuple[float, dict[str, Any]]] = {}
 
-    def status(self) -> dict[str, Any]:
-        """`engine.status()`, a moment ago at most."""
+    def status(self, queries: Collection[str] | None = ()) -> dict[str, Any]:
+        """`engine.status()`, a moment ago at most; with a line for each of the queries of these keys, or for all."""
+        key = None if queries is None else tuple(queries)
         with self._lock:  # one looks, the others wait for what it finds
-            then, status = self._seen
+            then, status = self._seen.get(key, (0.0, {}))
             if not status or time.monotonic() - then > FRESH:
-                status = self.engine.status() | {"now_us": time.time_ns() // 1000, "memory_bytes": memory_bytes()}
-                self._seen = (time.monotonic(), status)
+                status = self.engine.status(key) | {"now_us": time.time_ns() // 1000, "memory_bytes": memory_bytes()}
+                now = time.monotonic()
+                self._seen = {k: (t, s) for k, (t, s) in self._seen.items() if now - t <= FRESH} | {key: (now, status)}
             return status
 
     def forget(self) -> None:
         """Something has changed: whoever asks next looks anew."""
         with self._lock:
-            self._seen = (-FRESH, {})
+            self._seen = {}
 
     def overview(self) -> dict[str, Any]:
         """The status without a line per query."""
         status = self.status()
-        queries = status.get("queries", {})
         return {k: v for k, v in status.items() if k != "queries"} | {
             "counts": {
                 "queries": len(self.engine.catalog.queries),
@@ -59,7 +59,7 @@ class Live:
                 "tables": len(self.engine.catalog.tables),
                 "archives": len(self.engine.catalog.archives),
             },
-            "answers": sum(q.get("answers", 0) for q in queries.values()),
+            "answers": self.engine.runtime.figures.answers(self.engine.runtime),
             "failed": status.get("failed", {}),
         }
 
@@ -68,36 +68,12 @@ class Live:
         found = self.engine.catalog.views.values()
         return [{"name": v.name, "text": v.plan.text, "columns": _columns(v)} for v in found]
 
-    def queries(self) -> list[dict[str, Any]]:
-        """A line per query."""
-        status = self.status()
-        figures, failed = status.get("queries", {}), status.get("failed", {})
-        return [
-            {
-                "name": plan.name,
-                "text": plan.text,
-                "pattern": self.pattern(plan),
-                "period": plan.root.period,
-                "failed": failed.get(key) or failed.get(plan.name),
-                **{k: v for k, v in figures.get(plan.name, {}).items() if k != "quality"},
-            }
-            for key, plan in dict(self.engine.catalog.queries).items()
-        ]
-
-    def pattern(self, plan: QueryPlan) -> str:
-        """The update pattern of a query's answer."""
-        known = self._patterns.get(plan.name.lower())
-        if known is None or known[0] is not plan:
-            known = (plan, annotate(plan.root)[plan.root].word)
-            self._patterns[plan.name.lower()] = known
-        return known[1]
-
     def query(self, name: str) -> dict[str, Any]:
         """All about one query."""
         query = self.engine[name]
         plan = query.plan
         explained = json.loads(query.explain("json"))
-        status = self.status()
+        status = self.status([query.key])
         return {
             "name": plan.name,
             "text": plan.text,
@@ -149,7 +125,7 @@ class Live:
                 "text": a.plan.text,
                 "columns": _columns(a),
                 "keys": list(a.keys),
-                "clock": self._clock(a.plan),
+                "clock": self.clock(a.plan),
                 "every": a.every,
                 "lifetime": a.lifetime,
                 "status": figures.get(a.name, {}),
@@ -159,7 +135,8 @@ class Live:
             for a in dict(self.engine.catalog.archives).values()
         ]
 
-    def _clock(self, plan: QueryPlan) -> str:
+    def clock(self, plan: QueryPlan) -> str:
+        """What the time of a query's streams counts."""
         return _clock(self.engine.catalog.streams[plan.streams[0].lower()])
 
     def table_rows(self, name: str) -> pa.Table:

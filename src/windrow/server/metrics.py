@@ -36,7 +36,7 @@ class EngineCollector:
 
     def collect(self) -> Iterator[Metric]:
         """All metrics, as they are now."""
-        status = self._live.status()
+        status = self._live.status(None)
         yield _one("windrow_up", "whether ticks go on", float(bool(status.get("running")) and not status.get("error")))
         yield _one("windrow_ticks_total", "ticks so far", status.get("ticks"), counter=True)
         frontier = status.get("frontier")

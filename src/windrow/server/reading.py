@@ -14,6 +14,7 @@ from fastapi.responses import Response, StreamingResponse
 from windrow.errors import BindingError
 from windrow.server.access import Right
 from windrow.server.changes import of_itself
+from windrow.server.listing import PageRequest, Sort
 from windrow.server.live import Live
 from windrow.sinks.json_text import table_json
 
@@ -41,7 +42,11 @@ def is_admin(request: Request) -> bool:
 
 def plain(value: Any) -> Response:
     """Figures as JSON; a number that JSON cannot write is null."""
-    return Response(json.dumps(_finite(value), default=str), media_type="application/json")
+    try:
+        text = json.dumps(value, default=str, allow_nan=False)
+    except (TypeError, ValueError):
+        text = json.dumps(_finite(value), default=str)
+    return Response(text, media_type="application/json")
 
 
 def _finite(value: Any) -> Any:
@@ -87,7 +92,7 @@ def arrow_stream(reader: pa.RecordBatchReader) -> Response:
 @router.get("/api/status")
 def status(request: Request, queries: bool = True) -> Response:
     """Rates, tick times, frontier, lag, state; a line per stream, table and (unless `queries=false`) query."""
-    return plain(live(request).status() if queries else live(request).overview())
+    return plain(live(request).status(None) if queries else live(request).overview())
 
 
 @router.get("/api/session")
@@ -142,10 +147,25 @@ def views(request: Request) -> Response:
     return plain(live(request).views())
 
 
+FOUND = "windrow-found"
+"""The header that says how many there are beyond the page."""
+
+
 @router.get("/api/queries")
-def queries(request: Request) -> Response:
-    """A line per query: text, pattern, answers, rate, state, with how many it shares."""
-    return plain(live(request).queries())
+def queries(
+    request: Request,
+    search: Annotated[str, Query(max_length=1000, description="words that name, text or pattern have")] = "",
+    sort: Annotated[Sort | None, Query(description="without it, as they were registered")] = None,
+    down: bool = False,
+    offset: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int | None, Query(ge=0, description="a page of so many; without it, all")] = None,
+) -> Response:
+    """A line per query: text, pattern, answers, rate, state, with how many it shares; all, or a page of those that a
+    search finds. The header `windrow-found` says how many that are."""
+    found, lines = request.app.state.queries.page(PageRequest(search, sort, down, offset, limit))
+    response = plain(lines)
+    response.headers[FOUND] = str(found)
+    return response
 
 
 @router.get("/api/queries/{name}")

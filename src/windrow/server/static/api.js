@@ -23,16 +23,22 @@ async function request(path, options = {}) {
     throw new Fault(0, { message: "the server does not answer", hint: "it may be starting again" });
   }
   const text = await response.text();
-  if (response.ok) return parse(text);
+  if (response.ok) return [parse(text), response.headers];
   let error = {};
   try { error = JSON.parse(text).error; } catch { /* not ours: a proxy's */ }
   if (response.status === 401 && path !== "/api/login") dispatchEvent(new Event("logged-out"));
   throw new Fault(response.status, error);
 }
 
-export const get = (path) => request(path);
-export const post = (path, body) =>
-  request(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+export const get = async (path) => (await request(path))[0];
+export const post = async (path, body) =>
+  (await request(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) }))[0];
+
+// A page of a long list: its rows, where it begins, and how many there are in all.
+export async function page(path, from, words) {
+  const [rows, headers] = await request(`${path}?${new URLSearchParams({ ...words, offset: from })}`);
+  return { rows, from, total: Number(headers.get("windrow-found")) };
+}
 
 export const path = (kind, name, ...rest) => ["/api", kind, encodeURIComponent(name), ...rest].join("/");
 

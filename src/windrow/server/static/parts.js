@@ -39,7 +39,9 @@ const ROW = 32;
 
 // A table of any number of rows, of which only those in sight are in the document.
 // columns: [{ name, label, number, wide, value(row), show(row), sort }]
-export function Grid({ columns, rows, label, keyOf, isNew, sortable = false, initial = null, height, empty = "nothing yet" }) {
+// Rows that the server sorts and sends by pages: `from` and `total` say which ones `rows` are, `onView` is told which
+// are in sight and in which order they are wanted.
+export function Grid({ columns, rows, label, keyOf, isNew, sortable = false, initial = null, height, empty = "nothing yet", from = 0, total = null, onView = null }) {
   const box = useRef(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   const [order, setOrder] = useState(initial);
@@ -54,7 +56,7 @@ export function Grid({ columns, rows, label, keyOf, isNew, sortable = false, ini
   }, []);
   const sorted = useMemo(() => {
     const column = order && columns.find((c) => c.name === order.name);
-    if (!column) return rows;
+    if (!column || onView) return rows;
     const value = column.value;
     return [...rows].sort((a, b) => {
       const x = value(a), y = value(b);
@@ -63,21 +65,24 @@ export function Grid({ columns, rows, label, keyOf, isNew, sortable = false, ini
     });
   }, [rows, order, columns]);
   const first = Math.max(0, Math.floor(view.top / ROW) - 8);
-  const last = Math.min(sorted.length, Math.ceil((view.top + view.height) / ROW) + 8);
+  const count = total ?? sorted.length, last = Math.min(count, Math.ceil((view.top + view.height) / ROW) + 8);
+  useEffect(() => onView?.(first, order), [first, order]);
   const choose = (name) => setOrder(order?.name === name ? { name, down: !order.down } : { name, down: true });
   return html`<div class="grid" ref=${box} tabindex="0" role="region" aria-label=${label} style=${height ? { maxHeight: height } : {}}>
-    <table aria-rowcount=${sorted.length + 1} aria-label=${label}>
+    <table aria-rowcount=${count + 1} aria-label=${label}>
       <thead><tr>${columns.map((c) => html`<th scope="col" class="${c.number ? "n" : ""} ${c.wide ? "wide" : ""}"
         aria-sort=${order?.name === c.name ? (order.down ? "descending" : "ascending") : undefined}>
         ${sortable ? html`<button onClick=${() => choose(c.name)}>${c.label ?? c.name}${order?.name === c.name ? (order.down ? " ↓" : " ↑") : ""}</button>` : c.label ?? c.name}</th>`)}</tr></thead>
       <tbody>
         ${first > 0 && html`<tr class="spacer" aria-hidden="true"><td colspan=${columns.length} style=${{ height: `${first * ROW}px` }}></td></tr>`}
-        ${sorted.slice(first, last).map((row, i) => html`<tr key=${keyOf ? keyOf(row) : first + i} aria-rowindex=${first + i + 2} class=${isNew?.(row) ? "new" : ""}>
-          ${columns.map((c) => html`<td class="${c.number ? "n" : ""} ${c.wide ? "wide" : ""}">${c.show ? c.show(row) : shown(c.value(row))}</td>`)}</tr>`)}
-        ${last < sorted.length && html`<tr class="spacer" aria-hidden="true"><td colspan=${columns.length} style=${{ height: `${(sorted.length - last) * ROW}px` }}></td></tr>`}
+        ${Array.from({ length: Math.max(0, last - first) }, (_, i) => sorted[first + i - from]).map((row, i) => (row === undefined
+          ? html`<tr key=${`wait ${first + i}`} aria-hidden="true"><td colspan=${columns.length}>…</td></tr>`
+          : html`<tr key=${keyOf ? keyOf(row) : first + i} aria-rowindex=${first + i + 2} class=${isNew?.(row) ? "new" : ""}>
+          ${columns.map((c) => html`<td class="${c.number ? "n" : ""} ${c.wide ? "wide" : ""}">${c.show ? c.show(row) : shown(c.value(row))}</td>`)}</tr>`))}
+        ${last < count && html`<tr class="spacer" aria-hidden="true"><td colspan=${columns.length} style=${{ height: `${(count - last) * ROW}px` }}></td></tr>`}
       </tbody>
     </table>
-    ${!sorted.length && html`<div class="empty">${empty}</div>`}
+    ${!count && html`<div class="empty">${empty}</div>`}
   </div>`;
 }
 
