@@ -192,6 +192,29 @@ def test_live_answers_and_charts(opens: Opens, engine: Engine) -> None:
     page.wait_for_selector(".chart canvas")
 
 
+SHARED = {
+    "filter": "SELECT auction, price FROM bid [RANGE 50] WHERE price > {}",
+    "sum": "SELECT SUM(price) AS total FROM bid [RANGE 50 SLIDE 10] WHERE price > {}",
+    "pair": "SELECT COUNT(*) AS n FROM lot [RANGE 10 SLIDE 5] a, lot [RANGE 10 SLIDE 5] b "
+    "WHERE a.auction = b.auction AND a.price > {}",
+}
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_with_whom_a_query_shares(opens: Opens, engine: Engine, kind: str) -> None:
+    """A query that is one dataflow, one pass or one join with another names it; one that is not says so."""
+    engine.execute(";".join(f"CREATE QUERY {kind}{i} AS {SHARED[kind].format(i)}" for i in (1, 2)))
+    at = last(engine)
+    bid(engine, at + 1, "z", 3)
+    page = opens(f"query/{kind}1")
+    page.wait_for_selector(f".facts a:text-is('{kind}2')")
+    page.click(f".facts a:text-is('{kind}2')")
+    page.wait_for_selector(f"h1:text-is('{kind}2')")
+    page.goto(page.url.partition("#")[0] + "#/query/top")
+    page.wait_for_selector("text=It runs by itself")
+    engine.execute(f"DROP QUERY {kind}1; DROP QUERY {kind}2")
+
+
 def test_a_stream_shows_what_came_before(opens: Opens, engine: Engine) -> None:
     """The page of a stream-valued query begins with its newest answers, and draws them over their own time."""
     at = last(engine)
@@ -259,7 +282,9 @@ def test_read_only(opens: Opens) -> None:
 def test_ask(opens: Opens) -> None:
     """A question is answered as a table; an error says where it is."""
     page = opens("ask")
-    page.wait_for_selector(".cm-content")
+    page.wait_for_selector(".cm-content:has-text('FROM bid [RANGE 100]')")  # a question to begin with
+    page.click("button:text-is('Ask')")
+    page.wait_for_selector("th button:text-is('n')")
     for text, seen in (("SELECT nobody FROM person", "[role=alert]"), ("SELECT name FROM person", "td:text-is('bob')")):
         page.click(".cm-content")
         page.keyboard.press("Control+a")

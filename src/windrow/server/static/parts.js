@@ -1,8 +1,8 @@
 // What pages are made of.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/ui.js";
-import { cell, isNumber } from "./words.js";
+import { cell, isNumber, PATTERNS } from "./words.js";
 
-export const Badge = ({ pattern }) => (pattern ? html`<span class="badge ${pattern}">${pattern}</span>` : null);
+export const Badge = ({ pattern }) => (pattern ? html`<span class="badge ${pattern}" title=${PATTERNS[pattern]}>${pattern}</span>` : null);
 
 export function Problem({ error }) {
   if (!error) return null;

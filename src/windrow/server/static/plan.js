@@ -1,6 +1,6 @@
 // A plan as a graph: rows flow upwards, an edge has the colour of its update pattern, a bar the share of the cost.
 import { html } from "./vendor/ui.js";
-import { short } from "./words.js";
+import { PATTERNS, short } from "./words.js";
 
 const GAP_X = 22, GAP_Y = 46, WIDTH = 244, LINE = 15;
 const wrap = (text, width = 35) => {
@@ -39,11 +39,11 @@ export function Plan({ explained, label = "plan" }) {
   const per = explained.clock?.unit === "tick" ? "tick" : "s";
   const width = Math.max(...all.map((p) => p.x + WIDTH)) + 12, height = tops[rows.length] - GAP_Y + 8;
   return html`<div class="plan" tabindex="0" role="region" aria-label=${label}>
-    <svg width=${width} height=${height} viewBox="0 0 ${width} ${height}" role="img" aria-label=${describe(root)}>
+    <svg style=${{ width: `${width}px`, maxWidth: `max(100%, ${Math.round(0.6 * width)}px)` }} viewBox="0 0 ${width} ${height}" role="img" aria-label=${describe(root)}>
       ${all.flatMap((p) => p.inputs.map((i) => {
         const x1 = i.x + WIDTH / 2, y1 = tops[i.depth], x2 = p.x + WIDTH / 2, y2 = tops[p.depth] + p.height, m = (y1 + y2) / 2;
         return html`<g style=${{ color: `var(--${i.node.pattern})` }}><path d="M${x1} ${y1} C${x1} ${m} ${x2} ${m} ${x2} ${y2}" fill="none" stroke="currentColor" stroke-width="1.8"/>
-          <text x=${x1 + 7} y=${y1 - 9} style=${{ fill: "currentColor" }}>${i.node.pattern} · ${short(i.node.estimate.rows_out)}/${per}</text></g>`;
+          <text class="edge" x=${x1 + 7} y=${y1 - 9} style=${{ fill: "currentColor" }}>${i.node.pattern} · ${short(i.node.estimate.rows_out)}/${per}</text></g>`;
       }))}
       ${all.map((p) => {
         const y = tops[p.depth], share = p.node.estimate.cost / total;
@@ -56,7 +56,7 @@ export function Plan({ explained, label = "plan" }) {
         </g>`;
       })}
     </svg>
-    <div class="legend">${["monotonic", "weakest", "weak", "strict"].map((k) => html`<span><b style=${{ background: `var(--${k})` }}></b>${k}</span>`)}<span><b style=${{ background: "var(--c3)" }}></b>share of the cost (rows touched a ${per === "s" ? "second" : "tick"}, estimated)</span></div>
+    <div class="legend">${Object.entries(PATTERNS).map(([k, why]) => html`<span><b style=${{ background: `var(--${k})` }}></b>${k}: ${why}</span>`)}<span><b style=${{ background: "var(--soft)" }}></b>share of the cost (rows touched a ${per === "s" ? "second" : "tick"}, estimated)</span></div>
   </div>`;
 }
 

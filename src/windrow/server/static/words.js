@@ -1,4 +1,7 @@
-// Numbers and times for people.
+// Numbers, times and terms for people.
+
+// The update pattern of an edge: when its rows leave.
+export const PATTERNS = { monotonic: "rows never leave", weakest: "rows leave in the order they came", weak: "a row's end is known when it comes", strict: "a row may be taken back at any time" };
 
 export const number = (n) => (n == null ? "–" : typeof n === "number" ? n.toLocaleString("en") : String(n));
 

@@ -7,6 +7,8 @@ import { Plan } from "../plan.js";
 import { go } from "../route.js";
 import { short } from "../words.js";
 
+const sharers = ({ with: others, others: counts }) => Math.max(0, ...Object.values(counts ?? {}), ...(Array.isArray(others) ? [others] : Object.values(others ?? {})).map((names) => names.length));
+
 export function AddQuery({ args: [replaced], session }) {
   const [text, set] = useState(null);
   const [checked, setChecked] = useState({ found: null, error: null });
@@ -34,5 +36,5 @@ export function AddQuery({ args: [replaced], session }) {
   ${text !== null && html`<${Editor} label="CQL" value=${text} onChange=${set} onRun=${run} onChecked=${(found, e) => { setChecked({ found, error: e }); if (!e) fail(null); }} />`}
   <p class="soft" role="status">${checked.error ? html`<span class="badge failed">line ${checked.error.line ?? "?"}</span> ${checked.error.message}${checked.error.hint ? ` — ${checked.error.hint}` : ""}`
     : checked.found ? "no errors; Ctrl-Enter registers it" : "Ctrl-Enter registers it"}</p>
-  ${plans.map((f) => html`<section class="panel"><h2>${f.name} <${Badge} pattern=${f.plan.pattern} /> <span class="soft">cost ${short(f.plan.cost)}${f.plan.sharing?.with ? `, would share with ${f.plan.sharing.with.rows?.length ?? 0}` : ""}</span></h2><${Plan} explained=${f.plan} label="plan of ${f.name}" /></section>`)}`;
+  ${plans.map((f) => html`<section class="panel"><h2>${f.name} <${Badge} pattern=${f.plan.pattern} /> <span class="soft">cost ${short(f.plan.cost)}${f.plan.sharing?.shared ? `, would share with ${sharers(f.plan.sharing)}` : ""}</span></h2><${Plan} explained=${f.plan} label="plan of ${f.name}" /></section>`)}`;
 }

@@ -1,13 +1,22 @@
 // Ask once, now.
-import { html, useState } from "../vendor/ui.js";
-import { post } from "../api.js";
+import { html, useEffect, useState } from "../vendor/ui.js";
+import { get, post } from "../api.js";
 import { Bars, choices, labelOf } from "../charts.js";
 import { Editor } from "../editor.js";
 import { Problem, Rows } from "../parts.js";
 import { instant, number, seconds } from "../words.js";
 
+// A question to begin with: over a stream that keeps rows, else over the relation of a query, else over a table.
+async function example() {
+  const [streams, tables, [query]] = await Promise.all([get("/api/streams"), get("/api/tables"), get("/api/queries?limit=1")]);
+  const kept = streams.find((s) => s.retain), unit = kept?.clock === "microsecond" ? "SECONDS" : "", other = query || tables[0];
+  if (kept) return `SELECT COUNT(*) AS n FROM ${kept.name} [RANGE ${unit ? Math.max(1, Math.floor(kept.retain / 1e6)) : kept.retain}${unit && ` ${unit}`}]`;
+  return other ? `SELECT * FROM ${other.name}` : "";
+}
+
 export function Ask() {
-  const [text, set] = useState(localStorage.getItem("asked") || "SELECT COUNT(*) AS n FROM ");
+  const [text, set] = useState(localStorage.getItem("asked"));
+  useEffect(() => { if (text === null) example().then(set, () => set("")); }, []);
   const [isolation, isolate] = useState("snapshot");
   const [state, show] = useState({ answer: null, error: null, busy: false });
   const run = async () => {
@@ -22,8 +31,8 @@ export function Ask() {
   const { answer } = state, drawn = answer && choices(answer.columns), value = drawn?.numbers[drawn.numbers.length - 1];
   return html`<div class="head"><h1>Ask</h1><span class="soft">a SELECT over kept windows, tables and the relations of queries, answered once</span>
     <span class="end"><label>Isolation <select value=${isolation} onChange=${(e) => isolate(e.target.value)}><option value="snapshot">snapshot: as of its start</option><option value="latest">latest: as of its end</option></select></label>
-    <button class="main" disabled=${state.busy} onClick=${run}>Ask</button></span></div>
-  <${Editor} label="question" value=${text} onChange=${set} onRun=${run} check=${false} />
+    <button class="main" disabled=${state.busy || !text} onClick=${run}>Ask</button></span></div>
+  ${text !== null && html`<${Editor} label="question" value=${text} onChange=${set} onRun=${run} check=${false} />`}
   <p></p><${Problem} error=${state.error} />
   ${answer && html`<p class="soft" role="status">${number(answer.total)} rows in ${seconds(state.took)}${answer.as_of ? `, exact as of ${instant(Number(answer.as_of))}` : ""}${answer.isolation ? `, ${answer.isolation}` : ""}${answer.from ? `, from ${answer.from}` : ""}</p>
     <div class="two"><section class="panel"><${Rows} label="answer" columns=${answer.columns} rows=${answer.rows} empty="no rows" /></section>

@@ -89,12 +89,16 @@ function OverTime({ points, value, split }) {
   return html`<${Lines} label="${value.name} over time" height=${240} times=${times} wall=${times[0] > 1e8} series=${series} />`;
 }
 
-function Sharing({ sharing, status }) {
-  if (!sharing?.with || sharing.queries === 1) return html`<p class="soft">${sharing?.why || (status?.shared_with ? `It shares with ${number(status.shared_with)} others.` : "It runs by itself.")}</p>`;
-  const named = (names) => (names.length ? html`${names.slice(0, 12).map((n, i) => html`${i ? ", " : ""}<a href="#/query/${encodeURIComponent(n)}">${n}</a>`)}${names.length > 12 ? ` and ${names.length - 12} more` : ""}` : "nobody");
-  return html`<dl class="facts"><dt>by</dt><dd>${sharing.technique}, ${number(sharing.queries)} queries over ${sharing.rows}</dd>
-    <dt>rows with</dt><dd>${named(sharing.with.rows)}</dd><dt>cells with</dt><dd>${named(sharing.with.cells)}</dd><dt>its predicate with</dt><dd>${named(sharing.with.predicate)}</dd>
-    ${sharing.saves && html`<dt>saves</dt><dd>${sharing.saves.instead_of} passes over the rows become ${sharing.saves.passes}</dd>`}</dl>`;
+// With whom a query shares what: rows, cells and predicates of aggregates, joins and their synopses, or a dataflow.
+function Sharing({ sharing }) {
+  if (!sharing?.shared || !(sharing.queries > 1)) return html`<p class="soft">It runs by itself${sharing?.why ? `: ${sharing.why}` : ""}.</p>`;
+  const others = Array.isArray(sharing.with) ? { "its dataflow": sharing.with } : sharing.with;
+  const named = (names, all) => (names.length ? html`${names.slice(0, 12).map((n, i) => html`${i ? ", " : ""}<a href="#/query/${encodeURIComponent(n)}">${n}</a>`)}${all > 12 ? ` and ${number(all - 12)} more` : ""}` : "nobody");
+  const { saves } = sharing, fewer = saves?.passes ?? saves?.joins;
+  return html`<dl class="facts"><dt>queries</dt><dd>${number(sharing.queries)} as one${sharing.rows ? ` over ${sharing.rows}` : sharing.join ? `: ${sharing.join}` : ""}</dd>
+    ${Object.entries(others).map(([what, names]) => html`<dt>${what} with</dt><dd>${named(names, sharing.others?.[what] ?? names.length)}</dd>`)}
+    ${fewer != null && html`<dt>saves</dt><dd>${saves.instead_of} ${saves.joins != null ? "joins" : "passes over the rows"} become ${fewer}</dd>`}
+    ${(sharing.operators ?? []).map((o) => html`<dt>${o.operator}</dt><dd>${{ all: "once for all", "by query": "rows told apart by query", "by cell": "rows told apart by who wants them" }[o.shared] ?? o.shared} <span class="soft">${o.detail}</span></dd>`)}</dl>`;
 }
 
 export function QueryPage({ args: [name], session }) {
@@ -114,14 +118,14 @@ export function QueryPage({ args: [name], session }) {
   ${query.quality && Object.entries(query.quality).some(([, q]) => !q.exact) && html`<div class="note warn" role="status">Answers are approximate: ${Object.entries(query.quality).map(([what, q]) => `${number(q.rows_shed)} of ${number(q.rows_seen)} rows were shed for ${what}`).join("; ")}.</div>`}
   <div class="two">
     <section class="panel"><h2>Answer <span class="soft">${answer.columns ? `${number(answer.rows.length)} rows` : ""}${answer.tick != null ? `, tick ${number(answer.tick)}` : ""}</span></h2>
-      ${answer.columns ? html`<${Rows} label="answer" columns=${answer.columns} rows=${query.relation ? answer.rows : [...answer.rows].reverse()} isNew=${isNew} height="32rem" initial=${query.relation ? { name: "0", down: false } : null} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
+      ${answer.columns ? html`<${Rows} label="answer" columns=${answer.columns} rows=${query.relation ? answer.rows : [...answer.rows].reverse()} isNew=${isNew} empty=${query.relation ? "no rows now" : "nothing yet"} height="32rem" initial=${query.relation ? { name: "0", down: false } : null} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
     <section class="panel"><h2>Chart</h2>${answer.columns ? html`<${Chart} columns=${answer.columns} rows=${answer.rows} points=${answer.points} periodic=${query.plan.clock.kind === "periodic"} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
   </div>
   <div class="two">
     <section class="panel"><h2>Plan <span class="soft">cost ${short(query.plan.cost)}, ${query.plan.clock.kind}</span></h2><${Plan} explained=${query.plan} label="plan" /></section>
     <div class="stack"><section class="panel"><h2>Text</h2><pre class="wrap" tabindex="0">${query.text}</pre></section>
       <section class="panel"><h2>Figures</h2><dl class="facts"><dt>answer rows</dt><dd>${number(query.status.answers ?? 0)}, ${short(query.status.answers_per_second)} a second</dd><dt>state</dt><dd>${bytes(query.status.state_bytes)}</dd><dt>sinks</dt><dd>${number(query.status.sinks ?? 0)}</dd></dl></section>
-      <section class="panel"><h2>Sharing</h2><${Sharing} sharing=${query.sharing} status=${query.status} /></section></div>
+      <section class="panel"><h2>Sharing</h2><${Sharing} sharing=${query.sharing} /></section></div>
   </div>
   <details class="panel"><summary>EXPLAIN</summary><pre tabindex="0">${query.explain}</pre></details>
   <dialog ref=${sure} aria-label="drop ${query.name}"><h2>Drop ${query.name}?</h2><p>Its windows and its answer go with it.</p>

@@ -5,6 +5,7 @@ import { Grid } from "../parts.js";
 import { instant, isWall, number, seconds, short } from "../words.js";
 import { PHASES, useTicks } from "./overview.js";
 
+const DOES = { plan: "find what is new", job: "read and compute", collect: "put answers together", archives: "update archives", commit: "make it last", sinks: "hand answers on", sweep: "delete what is superseded" };
 const SHOWN = 120, BAR = 8, HEIGHT = 180;
 const median = (values) => { const s = [...values].sort((a, b) => a - b); return s.length ? s[s.length >> 1] : 0; };
 
@@ -31,7 +32,7 @@ function Timeline({ ticks, chosen, choose }) {
       return html`<g class="tick" key=${t.tick} onClick=${() => choose(t.tick)}><rect class=${chosen === t.tick ? "chosen" : ""} x=${x} y="0" width=${BAR + 2} height=${HEIGHT} fill="transparent"/><title>tick ${t.tick}: ${Math.round(t.ms.total)} ms</title>
         ${PHASES.map((p, k) => { const h = Math.min(y, (HEIGHT * (t.ms[p] ?? 0)) / top); y -= h; return html`<rect x=${x + 1} y=${y} width=${BAR} height=${h} style=${{ fill: `var(${COLOURS[k]})` }}/>`; })}</g>`;
     })}</svg></div>
-    <div class="legend">${PHASES.map((p, k) => html`<span><b style=${{ background: `var(${COLOURS[k]})` }}></b>${p}</span>`)}<span>full height ${seconds(top / 1000)}${highest > top ? `, cut off above; highest ${seconds(highest / 1000)}` : ""}</span></div>`;
+    <div class="legend">${PHASES.map((p, k) => html`<span><b style=${{ background: `var(${COLOURS[k]})` }}></b>${p}: ${DOES[p]}</span>`)}<span>full height ${seconds(top / 1000)}${highest > top ? `, cut off above; highest ${seconds(highest / 1000)}` : ""}</span></div>`;
 }
 
 export function Ticks({ status }) {
