@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -36,10 +37,15 @@ def main(argv: Sequence[str]) -> int:
     script = read_script(options.file) if options.file else ""
     with Engine(options.runtime, home=options.home, partitions=options.partitions) as engine:
         declare(engine, script)
+        gc.collect()
+        gc.freeze()  # plans stay: with thousands of queries, looking through them for garbage takes a second
         server = Server(engine, tokens, Address(options.host, options.port, options.certificate, options.key))
         engine.start()
         _greet(server.url, made, options)
-        server.run_until_signal()
+        try:
+            server.run_until_signal()
+        finally:
+            gc.unfreeze()
     return 0
 
 

@@ -180,7 +180,8 @@ class Outbox:
     def status(self) -> dict[str, Any]:
         """Every sink, by query and name; what waits, since when, and what is wrong."""
         found: dict[str, Any] = {}
-        for key, outlet in list(self._outlets.items()):
+        known = self._served | self._ticker.manifest.sinks.keys() | self._given_up.keys()
+        for key, outlet in [(k, o) for k, o in list(self._outlets.items()) if k in known] if known else ():
             each = outlet.status()
             for name, reached in self.missing(key).items():
                 each[name] = {"missing": True, "reached": reached}

@@ -261,7 +261,8 @@ class Runtime(Inspection):
 
     def deliveries(self) -> list[Delivery]:
         """Everybody who is told of answers and ticks."""
-        return [*(d for o in list(self.declared.outlets.values()) for d in o.deliveries), *self.listeners]
+        told = [o for o in list(self.declared.outlets.values()) if o.sinks or o.recent.subscribers]
+        return [*(d for o in told for d in o.deliveries), *self.listeners]
 
     def stop(self) -> None:
         """End after the tick that runs; everything so far is kept."""
