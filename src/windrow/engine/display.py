@@ -1,4 +1,4 @@
-"""How a notebook shows answers, queries and engines: plain HTML, no scripts.
+"""How a notebook shows answers, plans, queries, engines and progress: plain HTML and SVG, no scripts.
 
 Everything that comes from data or from users is escaped. A table shows at most `ROWS` rows, so the cost of a display
 does not depend on the answer.
@@ -6,7 +6,9 @@ does not depend on the answer.
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
@@ -67,6 +69,47 @@ def status_html(status: Mapping[str, Any]) -> str:
     return head + table_html(pa.table(rows), "streams") + table_html(pa.table(queries), "queries")
 
 
+class Explained(str):
+    """What EXPLAIN says: a text, and in a notebook the plan as a drawing."""
+
+    draw: Callable[[], str]
+
+    def __new__(cls, text: str, draw: Callable[[], str]) -> Explained:
+        made = super().__new__(cls, text)
+        made.draw = draw
+        return made
+
+    def _repr_svg_(self) -> str:
+        return self.draw()
+
+
+def notebook_progress() -> Callable[[int, int], None] | None:
+    """A bar for work on rows; None where nobody sees one, that is outside of notebooks."""
+    library = sys.modules.get("IPython")
+    shell = library.get_ipython() if library is not None else None
+    return ProgressBar() if hasattr(shell, "kernel") else None
+
+
+class ProgressBar:
+    """Rows done of all rows, in a notebook, once the work has taken `patience` seconds."""
+
+    def __init__(self, patience: float = 0.5) -> None:
+        self._until = time.monotonic() + patience
+        self._handle: Any = None
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many rows are done."""
+        if self._handle is None and (done >= total or time.monotonic() < self._until):
+            return
+        from IPython.display import HTML, display
+
+        shown = HTML(f'<progress value="{done}" max="{total}"></progress> {done:,} of {total:,} rows')
+        if self._handle is None:
+            self._handle = display(shown, display_id=True)
+        else:
+            self._handle.update(shown)
+
+
 class LiveView:
     """A display in a notebook that follows what it shows; `stop()` leaves it as it is."""
 
@@ -83,19 +126,21 @@ class LiveView:
         self._handle = display(HTML(draw()), display_id=True)
         self._changed, self._ended = threading.Event(), threading.Event()
         self._unsubscribe = subscribe(lambda *_: self._changed.set())
-        threading.Thread(target=self._follow, args=(every,), name="windrow-live-view", daemon=True).start()
+        self._thread = threading.Thread(target=self._follow, args=(every,), name="windrow-live-view", daemon=True)
+        self._thread.start()
 
     def _follow(self, every: float) -> None:
         while not self._ended.wait(every):
-            self._show()
+            if self._changed.is_set():
+                self._changed.clear()
+                self._show()
 
     def _show(self) -> None:
-        if self._changed.is_set():
-            self._changed.clear()
-            self._handle.update(self._html(self._draw()))
+        self._handle.update(self._html(self._draw()))
 
     def stop(self) -> None:
         """Show the present once more, and follow no longer."""
         self._ended.set()
         self._unsubscribe()
-        self._show()
+        self._thread.join()
+        self._show()  # whether or not word of the last change has come

@@ -89,7 +89,12 @@ class Query:
 
     def explain(self, format: str = "text") -> str:
         """The plan as it runs: with the orders and plans that its joins have chosen, what they rest on, and what was
-        shed so far (text and json)."""
+        shed so far (text and json). A notebook shows it drawn."""
+        from windrow.engine.display import Explained
+
+        return Explained(self._explained(format), lambda: self._explained("svg"))
+
+    def _explained(self, format: str) -> str:
         from windrow.plan.explain import explain
 
         runtime, sharing = self._engine.runtime, self._engine._sharing(self.plan)
@@ -185,7 +190,7 @@ class Queries(Query):
         with runtime.state() as state:
             return state.tick, self._told(runtime.answer_of_group(state, self._key), state.frontier)
 
-    def explain(self, format: str = "text") -> str:
+    def _explained(self, format: str) -> str:
         """The plan of one instance, and with whom it shares."""
         from windrow.plan.explain import explain
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import Catalog, FunctionDef, StreamDef, TableDef
+from windrow.engine.display import notebook_progress
 from windrow.engine.instances import TemplatePlanner
 from windrow.engine.script import bind_script
 from windrow.errors import SourceError, WindrowError
@@ -81,12 +82,12 @@ def run(
 
     `batch_rows`, `strategy` ("upa", "negative" or "direct") and `sharing` ("auto", "off", "slices", "fragments" or
     "shards") never change an answer, nor do optimizer rules, which `without` switches off by name. `until` advances
-    time past the last row. `progress` is called with rows done and rows in all. `max_rows`: that a query may answer
-    with in one batch, on each partition; one that would have more is refused.
+    time past the last row. `progress` is called with rows done and rows in all; without it, a notebook shows a bar.
+    `max_rows`: that a query may answer with in one batch, on each partition; one that would have more is refused.
     """
     _check_options(runtime, strategy, batch_rows)
     given = (script, streams or {}, tables or {}, until)
-    rows = batch_rows or BATCH_ROWS[runtime]
+    rows, progress = batch_rows or BATCH_ROWS[runtime], progress or notebook_progress()
     if runtime == "local":
         replay = Replay.of(*given, without=without, strategy=strategy, functions=functions)
         replay.most_rows = max_rows
