@@ -1,36 +1,53 @@
 """Rows per second from files and topics to answers, live on Spark, and what limits them.
 
-"formats": one grouped aggregate with a filter, and 256 that share, over Parquet, CSV, JSON and Kafka (librdkafka's mock
-cluster) by number of columns (with more columns fewer rows, as many values); beside it a bare pyarrow read, and
-Structured Streaming and Flink SQL (where installed) with the one query. "files": the same rows in more files of a tick.
-"cores": processes pinned to one core and to two. "regular": C regular over trades, one query and 256. "appear": from a
-file's appearance to the answer, with one query, with 64, and with 16 streams. "sink": a million answer rows a tick into
-Parquet, against the same without a sink, and the driver's memory. "memory": a window join over ten million live rows.
-"length": rows per second along a run. Sides of a ratio take turns and count with their best. "cpu_s" is processor time
-of all processes of an engine, which a busy machine can repeat; with --clock cpu the ratios of formats are of that.
+"parquet", "csv", "json", "kafka": one grouped aggregate with a filter, and 256 that share, by number of columns (with
+more columns fewer rows, as many values); beside it a bare pyarrow read, and Structured Streaming and Flink SQL (where
+installed) with the one query. Kafka is a broker on loopback if it and Spark's connector are there or can be fetched,
+else librdkafka's mock cluster. "files": the same rows in more files of a tick. "cores": processes pinned to one core
+and to two. "regular": C regular over trades, one query and 256. "appear": from a file's appearance to the answer, with
+one query, with 64, and with 16 streams. "sink": a million answer rows a tick into Parquet, against the same without a
+sink, and the driver's memory. "memory": a window join over ten million live rows. "length": rows per second along a
+run. Parts that are run alone take their place in the record. Sides of a ratio take turns and count with their best.
+"cpu_s" is processor time of all processes of an engine, which a busy machine can repeat; with --clock cpu the ratios of
+the formats are of that.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.errors import RuntimeFailure
 from windrow_bench import ingest_data as data
 from windrow_bench import ingest_live as live
 from windrow_bench import ingest_memory
-from windrow_bench.harness import Figure, Ratio, Result, best_of, parser, progress, report
-from windrow_bench.ingest_run import ONE, Ran, from_files, pinned, shared, structured, windrow_live
+from windrow_bench.harness import Ratio, Result, beside, best_of, commit, parser, progress, report, results_directory
+from windrow_bench.ingest_run import (
+    ONE,
+    Ran,
+    from_files,
+    pinned,
+    shared,
+    streamed_files,
+    streamed_topics,
+    structured,
+    windrow_live,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from windrow_bench.ingest_run import Source
 
 READS = ("ts", "k", "v", "w")
 
@@ -67,7 +84,6 @@ class Found:
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     ratios: list[Ratio] = field(default_factory=list)
-    figures: list[Figure] = field(default_factory=list)
 
 
 @dataclass
@@ -90,23 +106,28 @@ class Bench:
         for script in (ONE, shared(4)):
             windrow_live(self.spark, {"s": from_files(directory, "parquet", rows)}, script)
         if self.peers:
-            structured(self.spark, directory, "parquet", rows.schema)
+            structured(self.spark, streamed_files(directory, "parquet", rows))
 
     def add(self, part: str, **figures: Any) -> None:
         self.found.rows.append({"part": part, **figures})
 
+    def ratio(self, name: str, value: float, target: float | None, *, least: bool = False) -> None:
+        """The name begins with the part."""
+        self.found.ratios.append(Ratio(name, value, target, least))
+
     # -- parts
 
-    def formats(self) -> None:
-        """Every format, by columns; the best of turns for each side."""
-        for form in data.FORMATS:
-            for columns in self.sizes.columns:
-                rows = data.table(self.sizes.rows[form] * 4 // columns, columns, self.seed)
-                place = data.write(rows, self.place / f"{form}-{columns}" / "s", form)
-                self._point(form, columns, rows, from_files(place, form, rows), place)
-        self._kafka()
+    def files_of(self, form: str) -> None:
+        """A format by columns; the best of turns for each side."""
+        for columns in self.sizes.columns:
+            rows = data.table(self.sizes.rows[form] * 4 // columns, columns, self.seed)
+            place = data.write(rows, self.place / f"{form}-{columns}" / "s", form)
+            peer = streamed_files(place, form, rows)
+            self._point(form, columns, rows, from_files(place, form, rows), place, peer)
 
-    def _point(self, form: str, columns: int, rows: pa.Table, source: str, place: Path | None) -> None:
+    def _point(
+        self, form: str, columns: int, rows: pa.Table, source: str, place: Path | None, peer: Source | None
+    ) -> None:
         runs: dict[str, list[Ran]] = {}
         many = f"windrow, {self.sizes.queries} queries"
 
@@ -114,8 +135,8 @@ class Bench:
             return lambda: runs.setdefault(name, []).append(windrow_live(self.spark, {"s": source}, script))
 
         def spark_alone() -> None:
-            assert place is not None
-            runs.setdefault("Structured Streaming", []).append(structured(self.spark, place, form, rows.schema))
+            assert peer is not None
+            runs.setdefault("Structured Streaming", []).append(structured(self.spark, peer))
 
         sides: dict[str, Callable[[], object]] = {
             "windrow": windrow("windrow", ONE),
@@ -123,7 +144,7 @@ class Bench:
         }
         if place is not None:
             sides |= {"bare read": lambda: data.bare(place, READS)}
-            sides |= {"Structured Streaming": spark_alone} if self.peers else {}
+        sides |= {"Structured Streaming": spark_alone} if self.peers and peer is not None else {}
         took = best_of(self.repeat, sides)
         took |= {name: min(r.seconds for r in found) for name, found in runs.items()}
         used = {name: min(r.processor for r in found) for name, found in runs.items()}
@@ -134,21 +155,21 @@ class Bench:
             more = {"cpu_s": used[name]} if name in used else {}
             more |= {"planning_s": min(r.planning for r in runs[name])} if name in runs else {}
             rate = rows.num_rows / seconds
-            self.add("formats", format=form, columns=columns, engine=name, seconds=seconds, rows_per_s=rate, **more)
+            self.add(form, columns=columns, engine=name, seconds=seconds, rows_per_s=rate, **more)
         if self.peers and place is not None:
             self._flink(form, columns, rows, place.parent)
         self._format_targets(form, columns, used if self.clock == "cpu" else took)
 
     def _format_targets(self, form: str, columns: int, took: Mapping[str, float]) -> None:
-        ours, what = took["windrow"], f"{form}, {columns} columns"
+        ours, what = took["windrow"], f"{form}: {columns} columns, one query"
         if "Structured Streaming" in took:
-            ratio = took["Structured Streaming"] / ours
-            self.found.ratios.append(Ratio(f"{what}: Structured Streaming / windrow, one query", ratio, 2.5, True))
-        if "bare read" in took:
-            bound = 0.15 if form == "parquet" and columns == 4 else None
-            self.found.ratios.append(
-                Ratio(f"{what}: bare read / windrow, one query", took["bare read"] / ours, bound, True)
+            asked = 1.5 if form == "kafka" else 2.5
+            self.ratio(
+                f"{what}, Structured Streaming / windrow", took["Structured Streaming"] / ours, asked, least=True
             )
+        if "bare read" in took:
+            asked_of_bare = 0.15 if form == "parquet" and columns == 4 else None
+            self.ratio(f"{what}, bare read / windrow", took["bare read"] / ours, asked_of_bare, least=True)
 
     def _flink(self, form: str, columns: int, rows: pa.Table, place: Path) -> None:
         from windrow_bench.peers import SECOND, Flink, SlidingAggregate
@@ -160,41 +181,44 @@ class Bench:
         elif not (cache() / f"flink-{VERSION}" / MARK).exists() and not os.environ.get(OVERRIDE):
             skipped = f"apache-flink {VERSION} is not installed"
         if skipped is not None:
-            self.add("formats", format=form, columns=columns, engine="Flink SQL", note=f"skipped: {skipped}")
+            self.add(form, columns=columns, engine="Flink SQL", note=f"skipped: {skipped}")
             return
         sums = {"n": "COUNT(*)", "total": "SUM(v)"}
         query = SlidingAggregate("q", "s", 10 * SECOND, 10 * SECOND, sums, "w < 300", ["k"])
         seconds = Flink().run([query], place).seconds
         rate = rows.num_rows / seconds
-        self.add("formats", format=form, columns=columns, engine="Flink SQL", seconds=seconds, rows_per_s=rate)
+        self.add(form, columns=columns, engine="Flink SQL", seconds=seconds, rows_per_s=rate)
 
-    def _kafka(self) -> None:
+    def kafka(self) -> None:
+        """A topic of a broker, or of the mock cluster."""
         try:
             import confluent_kafka  # noqa: F401
         except ModuleNotFoundError:
-            self.add("formats", format="kafka", engine="windrow", note="skipped: confluent-kafka is not installed")
+            self.add("kafka", engine="windrow", note="skipped: confluent-kafka is not installed")
             return
+        from windrow_bench.peers import broker
+
         rows = data.table(self.sizes.rows["kafka"], 4, self.seed)
-        topic = data.MockTopic(rows)
-        options = f"servers => '{topic.servers}', topics => '{','.join(topic.topics)}'"
-        # fetches of several partitions interleave: one tick takes them all, so no row is late
-        source = f"{data.declaration(rows)} FROM kafka ({options})"
-        self._point("kafka", 4, rows, source, None)
-        note = "skipped: Spark's connector is a jar that must be fetched"
-        self.add("formats", format="kafka", columns=4, engine="Structured Streaming", note=note)
+        with contextlib.ExitStack() as held:
+            real = "kafka-clients" in (self.spark.conf.get("spark.jars", "") or "")
+            topic = data.Topic(rows, held.enter_context(broker.broker()) if real else None)
+            # fetches of several partitions interleave: one tick takes them all, so no row is late
+            options = f"servers => '{topic.servers}', topics => '{','.join(topic.topics)}'"
+            source = f"{data.declaration(rows)} FROM kafka ({options})"
+            peer = streamed_topics(topic.servers, topic.topics, rows) if real else None
+            self._point("kafka", 4, rows, source, None, peer)
+        if peer is None:
+            note = "skipped: no broker, or no jar of Spark's connector"
+            self.add("kafka", columns=4, engine="Structured Streaming", note=note)
 
     def files(self) -> None:
         """The same rows in more files of one tick."""
         rows = data.table(self.sizes.rows["parquet"] // 2, 4, self.seed)
-        line = []
         for files in self.sizes.files:
             place = data.write(rows, self.place / f"files-{files}" / "s", "parquet", files)
             source = {"s": from_files(place, "parquet", rows, max_files=64)}
             best = min(windrow_live(self.spark, source, ONE).seconds for _ in range(self.repeat))
             self.add("files", files=files, seconds=best, rows_per_s=rows.num_rows / best)
-            line.append((float(files), rows.num_rows / best))
-        caption = "Rows per second by files of a tick, Parquet, one query"
-        self.found.figures.append(Figure("files", caption, "files", "rows/s", {"windrow": line}))
 
     def cores(self) -> None:
         """A process on one core, and on two."""
@@ -207,7 +231,7 @@ class Bench:
                 self.add(
                     "cores", work=work, cores=cores, seconds=one["seconds"], rows_per_s=rate, job_ms=one.get("job")
                 )
-            self.found.ratios.append(Ratio(f"{work}: one core / two cores", took[1] / took[2], 1.7, True))
+            self.ratio(f"cores: {work}, one core / two cores", took[1] / took[2], 1.7, least=True)
 
     def regular(self) -> None:
         """C regular: 256 queries against one of them, beyond planning."""
@@ -224,7 +248,7 @@ class Bench:
                 best[count] = min(best[count], seconds - phases["register s"])
         for count, seconds in best.items():
             self.add("regular", queries=count, seconds=seconds, rows_per_s=self.sizes.trades / seconds)
-        self.found.ratios.append(Ratio("C regular beyond planning: 256 queries / one", best[256] / best[1], 2.5))
+        self.ratio("regular: C regular beyond planning, 256 queries / one", best[256] / best[1], 2.5)
 
     def appear(self) -> None:
         """From a file's appearance to the answer."""
@@ -234,8 +258,8 @@ class Bench:
         for count, queries, seconds in ((1, 1, one), (1, self.sizes.appear, many), (16, 16, streams)):
             self.add("appear", streams=count, queries=queries, seconds=seconds)
         what = "from a file's appearance to the answer"
-        self.found.ratios.append(Ratio(f"seconds {what}, {self.sizes.appear} queries", many, 0.30))
-        self.found.ratios.append(Ratio(f"{what}: 16 streams / one", streams / one, 1.5))
+        self.ratio(f"appear: seconds {what}, {self.sizes.appear} queries", many, 0.30)
+        self.ratio(f"appear: {what}, 16 streams / one", streams / one, 1.5)
 
     def sink(self) -> None:
         """Large answers into Parquet."""
@@ -244,9 +268,9 @@ class Bench:
         for name, got in (("parquet", kept), ("none", plain)):
             figures = {"tick_ms": got.tick_ms, "driver_mb_first": got.driver_mb[0], "driver_mb_last": got.driver_mb[-1]}
             self.add("sink", sink=name, answers=self.sizes.answers, **figures)
-        what = f"{self.sizes.answers:,} answer rows a tick into Parquet"
-        self.found.ratios.append(Ratio(f"{what}: tick / tick without a sink", kept.tick_ms / plain.tick_ms, 1.5))
-        self.found.ratios.append(Ratio(f"{what}: driver's memory at the end / before", kept.growth, 1.1))
+        what = f"sink: {self.sizes.answers:,} answer rows a tick into Parquet"
+        self.ratio(f"{what}, tick / tick without a sink", kept.tick_ms / plain.tick_ms, 1.5)
+        self.ratio(f"{what}, driver's memory at the end / before", kept.growth, 1.1)
 
     def memory(self) -> None:
         """A window join, with a tenth of the live rows and with all of them."""
@@ -258,11 +282,11 @@ class Bench:
             figures = {"state_mb": got.state / 1e6, "private_mb": got.private / 1e6, "disk_mb": got.disk / 1e6}
             times = {"tick_ms": got.tick_ms, "kernels_s": got.tick_cpu_s, "restart_s": got.restart_s}
             self.add("memory", live=got.live, new=new, **figures, **times)
-        what, ratios = f"join over {live:,} live rows", self.found.ratios
-        ratios.append(Ratio(f"{what}: private memory of workers / state", large.private / large.state, 3.0))
-        ratios.append(Ratio(f"{what}: disk under home / state", large.disk / large.state, 1.5))
-        ratios.append(Ratio(f"{what}: tick / with a tenth of them", large.tick_ms / small.tick_ms, 1.1))
-        ratios.append(Ratio(f"{what}: seconds to the first answer after a restart", large.restart_s, 3.0))
+        what = f"memory: join over {live:,} live rows"
+        self.ratio(f"{what}, private memory of workers / state", large.private / large.state, 3.0)
+        self.ratio(f"{what}, disk under home / state", large.disk / large.state, 1.5)
+        self.ratio(f"{what}, tick / with a tenth of them", large.tick_ms / small.tick_ms, 1.1)
+        self.ratio(f"{what}, seconds to the first answer after a restart", large.restart_s, 3.0)
 
     def length(self) -> None:
         """Ticks of the same size along a run."""
@@ -271,7 +295,7 @@ class Bench:
         first, last = (sorted(part)[third // 2] for part in (times[:third], times[-third:]))
         for name, ms in (("first third", first), ("last third", last)):
             self.add("length", of=name, tick_ms=ms, rows_per_s=1000 * (self.sizes.work // 10) / ms)
-        self.found.ratios.append(Ratio("ticks of a run: last third / first", last / first, 1.2))
+        self.ratio("length: ticks of a run, last third / first", last / first, 1.2)
 
 
 def _same(runs: Mapping[str, Sequence[Ran]]) -> None:
@@ -287,7 +311,8 @@ def _same(runs: Mapping[str, Sequence[Ran]]) -> None:
 
 
 PARTS: Mapping[str, Callable[[Bench], None]] = {
-    "formats": Bench.formats,
+    **{form: partial(Bench.files_of, form=form) for form in data.FORMATS},
+    "kafka": Bench.kafka,
     "files": Bench.files,
     "regular": Bench.regular,
     "appear": Bench.appear,
@@ -301,15 +326,22 @@ PARTS: Mapping[str, Callable[[Bench], None]] = {
 def main(argv: Sequence[str]) -> int:
     """Run the experiment."""
     options_parser = parser("ingest", __doc__ or "")
-    options_parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS), help="only these")
+    formats = ("formats", *data.FORMATS, "kafka")
+    choices = (formats[0], *PARTS)
+    options_parser.add_argument("--parts", nargs="+", choices=choices, help="only these; formats: all of them")
     options_parser.add_argument("--no-peers", action="store_true", help="leave other engines out")
     options_parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*])")
     options = options_parser.parse_args(list(argv))
-    sizes = Sizes.quick() if options.quick else Sizes.full()
+    wanted = options.parts or list(PARTS)
+    options.parts = [p for p in PARTS if p in wanted or (p in formats and "formats" in wanted)]
+    sizes, measured = Sizes.quick() if options.quick else Sizes.full(), commit()
     found = run(options, sizes)
     about = " ".join((__doc__ or "").split())
     parameters = {"rows": ", ".join(f"{k} {v:,}" for k, v in sizes.rows.items()), "repeat": options.repeat}
-    return report(Result("ingest", about, options.seed, parameters, found.rows, found.ratios, found.figures), options)
+    directory = options.out or (None if options.quick else results_directory())
+    mine = [{**row, "commit": measured} for row in found.rows]
+    rows, ratios = beside("ingest", directory, list(PARTS), options.parts, mine, found.ratios)
+    return report(Result("ingest", about, options.seed, parameters, rows, ratios), options)
 
 
 def run(options: argparse.Namespace, sizes: Sizes) -> Found:
@@ -325,7 +357,7 @@ def run(options: argparse.Namespace, sizes: Sizes) -> Found:
         tempfile.TemporaryDirectory(prefix="windrow-ingest-", ignore_cleanup_errors=True) as place,
     ):
         task = shown.add_task("starting Spark", total=None)
-        spark = session(master=options.master)
+        spark = session(master=options.master, settings=_connector(options) if owned else None)
         bench = Bench(spark, Path(place), sizes, repeat, options.seed, found, not options.no_peers, options.clock)
         bench.warm()
         for part in (p for p in PARTS if p in options.parts):
@@ -334,3 +366,17 @@ def run(options: argparse.Namespace, sizes: Sizes) -> Found:
             shown.update(task, description=part)
             PARTS[part](bench)
     return found
+
+
+def _connector(options: argparse.Namespace) -> Mapping[str, str] | None:
+    """The jars of Spark's Kafka connector, for a session that needs them and can have them."""
+    if "kafka" not in options.parts or options.no_peers:
+        return None
+    from windrow_bench.peers import broker
+
+    try:
+        broker.jars()
+        place = broker.connector()
+    except RuntimeFailure:
+        return None
+    return {"spark.jars": ",".join(map(str, sorted(place.glob("*.jar"))))}

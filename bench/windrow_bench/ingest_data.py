@@ -100,30 +100,36 @@ def _bare_file(path: Path, columns: Sequence[str]) -> int:
     return int(json.read_json(path, json.ReadOptions(block_size=8 << 20)).num_rows)
 
 
-class MockTopic:
-    """librdkafka's mock cluster with the rows as JSON. A partition keeps 5 MB, so rows lie in many topics, in order."""
+class Topic:
+    """The rows as JSON, in order, in topics of four partitions: of a broker, or of librdkafka's mock cluster.
+
+    There a partition keeps 5 MB, so rows lie in many topics.
+    """
 
     KEEP = 4 << 20
 
-    def __init__(self, rows: pa.Table) -> None:
+    def __init__(self, rows: pa.Table, servers: str | None = None) -> None:
         from confluent_kafka import Producer
 
-        self.producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored:1", "log_level": 0,
-                                  "queue.buffering.max.messages": 2_000_000})  # fmt: skip
+        mock = {"test.mock.num.brokers": 1, "bootstrap.servers": "ignored:1"}
+        where = mock if servers is None else {"bootstrap.servers": servers}
+        self.producer = Producer({**where, "log_level": 0, "queue.buffering.max.messages": 2_000_000})
         found = self.producer.list_topics(timeout=10).brokers.values()
         self.servers = ",".join(f"{b.host}:{b.port}" for b in found)
-        self.topics = self._send([*self._messages(rows), *self._messages(last_row(rows))])
+        messages = [*self._messages(rows), *self._messages(last_row(rows))]
+        quarter = sum(map(len, messages)) // 4 + 32 * len(messages) // 4 + 1000
+        self.topics = self._send(messages, self.KEEP if servers is None else quarter)
 
     def _messages(self, rows: pa.Table) -> Iterator[bytes]:
         for batch in rows.to_batches(100_000):
             yield from (m.as_buffer().to_pybytes() for m in lines(batch))
 
-    def _send(self, messages: Sequence[bytes]) -> list[str]:
-        topics, room, at = ["t0"], self.KEEP, 0
+    def _send(self, messages: Sequence[bytes], keep: int) -> list[str]:
+        topics, room, at = ["t0"], keep, 0
         for message in messages:
             room -= len(message) + 32
             if room < 0:
-                at, room = at + 1, self.KEEP
+                at, room = at + 1, keep
                 if at % 4 == 0:
                     topics.append(f"t{len(topics)}")
                     self.producer.flush(60)

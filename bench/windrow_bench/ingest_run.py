@@ -24,7 +24,10 @@ from windrow_bench import ingest_data as data
 from windrow_bench.pipes import processor
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    Source = Callable[[SparkSession], DataFrame]
 
 ONE = (
     "CREATE QUERY q AS SELECT k, COUNT(*) AS n, SUM(v) AS total "
@@ -82,17 +85,14 @@ def windrow_live(spark: SparkSession, sources: Mapping[str, str], script: str) -
     return Ran(done - begin, planned - begin, answers, used, phases)
 
 
-def structured(spark: SparkSession, place: Path, form: str, columns: pa.Schema) -> Ran:
+def structured(spark: SparkSession, source: Source) -> Ran:
     """The query `ONE` as Spark's guide writes it: a watermark, a window, append mode, everything available at once."""
     from pyspark.sql import functions as F
 
-    from windrow.spark.sources import spark_schema
-
-    schema = spark_schema(dict(zip(columns.names, columns.types, strict=True)))
     found: list[pa.Table] = []
     with tempfile.TemporaryDirectory(prefix="windrow-ingest-", ignore_cleanup_errors=True) as checkpoint:
         begin, used = time.perf_counter(), processor()
-        read = spark.readStream.format(form).schema(schema).option("header", "true").load(str(place))
+        read = source(spark)
         # ours are (t - 10 s, t]: a window's row of the first instant belongs to the one before
         event = (F.col("ts").cast("timestamp") - F.expr("INTERVAL '1' MICROSECOND")).alias("at")
         marked = read.select(event, "k", "v", "w").withWatermark("at", "1 millisecond").where("w < 300")
@@ -103,6 +103,31 @@ def structured(spark: SparkSession, place: Path, form: str, columns: pa.Schema) 
         query.awaitTermination()
         seconds, used = time.perf_counter() - begin, processor() - used
     return Ran(seconds, 0.0, {"q": pa.concat_tables(found)}, used)
+
+
+def streamed_files(place: Path, form: str, rows: pa.Table) -> Source:
+    """The files of a directory as a streaming DataFrame."""
+    return lambda spark: spark.readStream.format(form).schema(_schema(rows)).option("header", "true").load(str(place))
+
+
+def streamed_topics(servers: str, topics: Sequence[str], rows: pa.Table) -> Source:
+    """Topics of JSON as a streaming DataFrame, by Spark's own connector."""
+
+    def read(spark: SparkSession) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
+        reader = reader.option("subscribe", ",".join(topics)).option("startingOffsets", "earliest")
+        parsed = F.from_json(F.col("value").cast("string"), _schema(rows))
+        return reader.load().select(parsed.alias("row")).select("row.*")
+
+    return read
+
+
+def _schema(rows: pa.Table) -> StructType:
+    from windrow.spark.sources import spark_schema
+
+    return spark_schema(dict(zip(rows.schema.names, rows.schema.types, strict=True)))
 
 
 def from_files(place: Path, form: str, rows: pa.Table, **options: object) -> str:

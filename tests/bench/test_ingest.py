@@ -11,6 +11,7 @@ import pytest
 from pyarrow import csv, parquet
 
 from windrow_bench import ingest_data as data
+from windrow_bench.harness import Ratio, beside
 from windrow_bench.ingest import PARTS, Sizes, main, run
 from windrow_bench.ingest_run import shared
 
@@ -67,17 +68,25 @@ def test_parts(spark: object) -> None:
     options = argparse.Namespace(parts=parts, master=None, quick=True, repeat=1, seed=1, no_peers=False, clock="wall")
     found = run(options, TINY)
     assert {r["part"] for r in found.rows} == set(parts)
-    measured = {(r["format"], r["engine"]) for r in found.rows if r["part"] == "formats" and "seconds" in r}
+    measured = {(r["part"], r["engine"]) for r in found.rows if "engine" in r and "seconds" in r}
     assert {(f, e) for f in data.FORMATS for e in ("windrow", "bare read", "Structured Streaming")} <= measured
-    names = " | ".join(r.name for r in found.ratios)
-    for part in (
-        "parquet, 4 columns",
-        "json, 4 columns",
-        "C regular",
-        "appearance",
-        "into Parquet",
-        "last third",
-        "live rows",
-    ):
-        assert part in names
+    assert {r.name.partition(": ")[0] for r in found.ratios} == set(parts) - {"files", "kafka"}
     assert all(r.value > 0 for r in found.ratios)
+
+
+def test_a_part_takes_its_place_in_the_record(tmp_path: Path) -> None:
+    """Beside what was recorded of others, each with its commit; a part that is gone is left out."""
+    old = [{"part": "json", "n": 1}, {"part": "csv", "n": 2}, {"part": "gone", "n": 3}]
+    ratios = [
+        {"name": "csv: a", "value": 2.0, "target": ">= 1.5"},
+        {"name": "json: b", "value": 1.0, "target": "-"},
+        {"name": "gone: c", "value": 1.0, "target": "<= 3"},
+    ]
+    record = {"commit": "old", "rows": old, "ratios": ratios}
+    (tmp_path / "ingest.json").write_text(json.dumps(record), encoding="utf-8")
+    new = [{"part": "json", "n": 4, "commit": "new"}]
+    order = ["csv", "json", "kafka"]
+    rows, found = beside("ingest", tmp_path, order, ["json"], new, [Ratio("json: d", 5.0, None)])
+    assert rows == [{"commit": "old", "part": "csv", "n": 2}, *new]
+    assert found == [Ratio("csv: a", 2.0, 1.5, least=True), Ratio("json: d", 5.0, None)]
+    assert beside("ingest", None, order, ["json"], new, []) == (new, [])

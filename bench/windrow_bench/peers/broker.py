@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import importlib.util
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -16,42 +14,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from windrow.errors import RuntimeFailure
-from windrow_bench.peers.environment import MARK, cache
+from windrow_bench.peers import environment
 
 VERSION = "4.3.1"
-ARTIFACT = ("org.apache.kafka", "kafka_2.13")
+CONNECTOR = (  # the last that the registry has of each
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+    ("org.apache.kafka", "kafka-clients", "3.9.1"),
+    ("org.apache.commons", "commons-pool2", "2.12.1"),
+)
 HEAP = "512m"
 
 
 def jars(say: Callable[[str], None] = lambda _: None, *, fetch: bool = True) -> Path | None:
     """The folder of the broker's jars; fetched the first time (a minute, 45 MB), or None if that is not wanted."""
-    place = cache() / f"kafka-{VERSION}"
-    if not (place / MARK).exists():
-        if not fetch:
-            return None
-        say(f"fetching Kafka {VERSION} into {place}")
-        _fetch(place)
+    return environment.jars(f"kafka-{VERSION}", [("org.apache.kafka", "kafka_2.13", VERSION)], say, fetch=fetch)
+
+
+def connector(say: Callable[[str], None] = lambda _: None) -> Path:
+    """The folder of the jars of Spark's own connector; fetched the first time (10 MB)."""
+    place = environment.jars(f"spark-kafka-{CONNECTOR[0][2]}", CONNECTOR, say, "-notransitive")
+    assert place is not None
     return place
-
-
-def _fetch(place: Path) -> None:
-    """By Ivy, which Spark brings along."""
-    shutil.rmtree(place, ignore_errors=True)
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None and spec.origin is not None
-    (ivy,) = (Path(spec.origin).parent / "jars").glob("ivy-*.jar")
-    with tempfile.TemporaryDirectory(prefix="windrow-ivy-") as scratch:
-        named = f"{place}/[artifact]-[revision](-[classifier]).[ext]"
-        words = ["-cache", scratch, "-dependency", *ARTIFACT, VERSION, "-confs", "default", "-types", "jar", "bundle"]
-        command = ["java", "-jar", str(ivy), *words, "-retrieve", named]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode or not any(place.glob("kafka_*.jar")):
-        raise RuntimeFailure(
-            f"Kafka {VERSION} could not be fetched",
-            detail=(done.stderr or done.stdout).strip()[-300:],
-            hint="Maven's registry must be reachable the first time",
-        )
-    (place / MARK).write_text(VERSION, encoding="utf-8")
 
 
 @contextlib.contextmanager

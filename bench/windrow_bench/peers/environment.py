@@ -1,4 +1,4 @@
-"""A Python environment of its own for Flink, made once and kept in the user's cache.
+"""What peers need, made once and kept in the user's cache: a Python of its own for Flink, jars from Maven's registry.
 
 PyFlink pins old versions of libraries that windrow also needs (pyarrow, numpy, py4j), so that the two cannot share one.
 The environment counts as made when its mark is there: an install that failed or was stopped is made again.
@@ -6,11 +6,13 @@ The environment counts as made when its mark is there: an install that failed or
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from windrow.errors import RuntimeFailure
@@ -24,6 +26,44 @@ OVERRIDE = "WINDROW_FLINK_PYTHON"
 def cache() -> Path:
     """Where windrow keeps what it can make again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "windrow"
+
+
+def jars(
+    name: str,
+    artifacts: Sequence[tuple[str, str, str]],
+    say: Callable[[str], None] = lambda _: None,
+    *options: str,
+    fetch: bool = True,
+) -> Path | None:
+    """The folder of some artifacts and what they need; fetched the first time, or None if that is not wanted."""
+    place = cache() / name
+    if not (place / MARK).exists():
+        if not fetch:
+            return None
+        say(f"fetching {name} into {place}")
+        shutil.rmtree(place, ignore_errors=True)
+        for artifact in artifacts:
+            _fetch(place, artifact, *options)
+        (place / MARK).write_text(name, encoding="utf-8")
+    return place
+
+
+def _fetch(place: Path, artifact: tuple[str, str, str], *options: str) -> None:
+    """By Ivy, which Spark brings along."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None and spec.origin is not None
+    (ivy,) = (Path(spec.origin).parent / "jars").glob("ivy-*.jar")
+    with tempfile.TemporaryDirectory(prefix="windrow-ivy-") as scratch:
+        named = f"{place}/[artifact]-[revision](-[classifier]).[ext]"
+        words = ["-cache", scratch, "-dependency", *artifact, "-confs", "default", "-types", "jar", "bundle"]
+        command = ["java", "-jar", str(ivy), *words, *options, "-retrieve", named]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode or not any(place.glob(f"{artifact[1]}-*.jar")):
+        raise RuntimeFailure(
+            f"{artifact[1]} {artifact[2]} could not be fetched",
+            detail=(done.stderr or done.stdout).strip()[-300:],
+            hint="Maven's registry must be reachable the first time",
+        )
 
 
 def interpreter(say: Callable[[str], None] = lambda _: None) -> Path:
