@@ -47,7 +47,7 @@ from windrow.sharing.family import Family, Kind, Member
 from windrow.sharing.query_group import parts
 from windrow.sharing.windows import PAIRED, PANED, SlideWindow, edges_between
 from windrow.store.store import MemoryStore
-from windrow_bench import sharing_counters
+from windrow_bench import sharing_counters, sharing_esper
 from windrow_bench import sharing_ends as ends
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, best_of, parser, progress, report
 from windrow_bench.sharing_costs import count_fragments, count_slices
@@ -435,6 +435,8 @@ def _joins(bench: Bench, family: Family, number: int, query: Query) -> None:
 
 
 PARTS = ("kernel", "counters", "throughput", "registration", "spark")
+APART = ("esper",)
+"""Parts that run only when they are asked for."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -444,7 +446,9 @@ def main(argv: Sequence[str]) -> int:
     options.add_argument("--queries", type=int, nargs="+", help="sizes (default: 16 36 64 144 256 1000)")
     options.add_argument("--workloads", nargs="+", choices=sorted(TARGETS), default=list(TARGETS))
     options.add_argument("--data", type=Path, help="flows of a CTU-13 capture (file or directory) instead of trades")
-    options.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="default: all")
+    options.add_argument(
+        "--parts", nargs="+", choices=(*PARTS, *APART), default=list(PARTS), help="default: all but esper"
+    )
     options.add_argument("--peers", nargs="*", choices=ends.PEERS, help="also on these engines (default: both)")
     options.add_argument("--peer-queries", type=int, nargs="+", default=[16, 64], help="for Structured Streaming")
     given = options.parse_args(argv)
@@ -454,7 +458,14 @@ def main(argv: Sequence[str]) -> int:
     label = "sharing-ctu13" if capture else "sharing"
     about = {"data": capture.name if capture else "generated trades", "clock": given.clock}
     codes = []
-    if set(given.parts) - {"spark"}:
+    if "esper" in given.parts:
+        data = ends.of_trades(tables) if capture is None else ends.of_flows(capture)
+        rows, found = sharing_esper.in_process(data, given.peer_queries, given.seed)
+        parameters = {**about, "rows": len(data.rows)}
+        codes.append(
+            report(Result(f"{label}-esper", sharing_esper.__doc__ or "", given.seed, parameters, rows, found), given)
+        )
+    if set(given.parts) - {"spark", "esper"}:
         codes.append(report(_in_process(given, tables, capture, label, about), given))
     if "spark" in given.parts:
         codes.append(report(_on_spark(given, tables, capture, label, about), given))

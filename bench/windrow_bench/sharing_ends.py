@@ -351,4 +351,4 @@ def _figure(rows: Sequence[Row]) -> Figure:
     return Figure("engines", "C regular from files to answers", "queries", "seconds", lines)
 
 
-__all__ = ["PEERS", "Data", "Ends", "measure", "of_flows", "of_trades", "queries"]
+__all__ = ["PEERS", "Data", "Ends", "different", "measure", "of_flows", "of_trades", "queries"]

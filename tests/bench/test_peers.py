@@ -1,7 +1,7 @@
 """Other engines give windrow's answers to the same queries over the same files.
 
-Structured Streaming needs Java; Flink needs its own interpreter (WINDROW_FLINK_PYTHON, or the cached environment) and
-is skipped without one: a test installs nothing.
+Structured Streaming needs Java; Flink needs its own interpreter (WINDROW_FLINK_PYTHON, or the cached environment),
+Esper its jars, and both are skipped without: a test installs nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import windrow
 from windrow.errors import BindingError, RuntimeFailure, UnsupportedError
 from windrow_bench.peers import (
     SECOND,
+    Esper,
     Flink,
     Lookup,
     Peer,
@@ -28,6 +29,7 @@ from windrow_bench.peers import (
     WindowJoin,
     compare,
     environment,
+    esper,
     write_streams,
 )
 from windrow_bench.peers.dialect import translate
@@ -125,8 +127,20 @@ def flink() -> Peer:
     return Flink()
 
 
+@pytest.fixture(scope="module")
+def esper_peer() -> Peer:
+    """Esper, where its jars are."""
+    if not environment.jars(f"esper-{esper.VERSION}", esper.ARTIFACTS, fetch=False) or not shutil.which("java"):
+        pytest.skip("no Esper here: run an experiment with --peers esper once")
+    return Esper(heap="1g")
+
+
 @pytest.fixture(
-    params=[pytest.param("structured", marks=pytest.mark.spark), pytest.param("flink", marks=pytest.mark.slow)]
+    params=[
+        pytest.param("structured", marks=pytest.mark.spark),
+        pytest.param("flink", marks=pytest.mark.slow),
+        "esper_peer",
+    ]
 )
 def peer(request: pytest.FixtureRequest) -> Peer:
     """Each peer in turn."""

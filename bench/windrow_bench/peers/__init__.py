@@ -1,4 +1,4 @@
-"""The same queries on other engines, timed and compared: native Structured Streaming and Flink SQL.
+"""The same queries on other engines, timed and compared: native Structured Streaming, Flink SQL and Esper.
 
 A caller describes a query once (`SlidingAggregate` or `WindowJoin`), gets windrow's text of it from `query.cql()`,
 writes the streams once (`write_streams`), and gives both to each peer:
@@ -6,7 +6,7 @@ writes the streams once (`write_streams`), and gives both to each peer:
     write_streams(place, {"trades": trades})
     total = {"total": "SUM(price * volume)"}
     queries = [SlidingAggregate("q1", "trades", 60 * SECOND, 10 * SECOND, total, where="volume > 100")]
-    for peer in (StructuredStreaming(), Flink()):
+    for peer in (StructuredStreaming(), Flink(), Esper()):
         result = peer.run(queries, place)                 # .seconds, .answers, .parts, .about
         assert not compare(ours, result.answers)          # {query: readable difference}
 
@@ -34,6 +34,7 @@ that has one version, and an UNNEST where several rows share a key.
 """
 
 from windrow_bench.peers.answers import Peer, PeerResult, compare, extrapolate
+from windrow_bench.peers.esper import Esper
 from windrow_bench.peers.feed import write_streams
 from windrow_bench.peers.flink import Flink
 from windrow_bench.peers.queries import SECOND, Lookup, PeerQuery, SlidingAggregate, Window, WindowJoin
@@ -41,6 +42,7 @@ from windrow_bench.peers.structured import StructuredStreaming
 
 __all__ = [
     "SECOND",
+    "Esper",
     "Flink",
     "Lookup",
     "Peer",
