@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import sys
 from pathlib import Path
@@ -58,6 +59,23 @@ def exchanges(request, monkeypatch):  # type: ignore[no-untyped-def]
         from windrow.spark.job import SparkJob
 
         monkeypatch.setattr(SparkJob, "small_in_one", False)
+
+
+@pytest.fixture(autouse=True)
+def left_as_found():  # type: ignore[no-untyped-def]
+    """A test that changes what the process is fails itself, not whichever test comes after it."""
+
+    def process():  # type: ignore[no-untyped-def]
+        loggers = [logging.getLogger(name) for name in ("windrow", "windrow.engine", None)]
+        return {
+            "__main__": sys.modules["__main__"],
+            "logging": [(one.level, one.disabled, one.propagate) for one in loggers] + [logging.root.manager.disable],
+            "directory": os.getcwd(),
+        }
+
+    before = process()
+    yield
+    assert process() == before, "the test has changed the process for those after it"
 
 
 @pytest.fixture(scope="session")

@@ -418,9 +418,13 @@ class Failure:
     schedule: str
 
 
+def _expect_crashes() -> None:
+    """Log nothing in this process, which is there for schedules alone: crashes say much."""
+    logging.getLogger("windrow").setLevel(logging.CRITICAL + 1)
+
+
 def failures(seeds: Sequence[int]) -> list[Failure]:
     """What fails among the schedules of some seeds."""
-    logging.getLogger("windrow").setLevel(logging.CRITICAL + 1)  # crashes are expected, and say much
     found = []
     for seed in seeds:
         try:
@@ -440,6 +444,7 @@ def simulate(first: int, schedules: int, processes: int) -> Iterator[tuple[int, 
     """Run so many schedules from a seed on, in processes of their own: how many have been run, and what failed."""
     step = 4 * SCHEDULES_OF_ONE
     chunks = [range(i, min(i + step, first + schedules)) for i in range(first, first + schedules, step)]
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_expect_crashes) as pool:
         for chunk, found in zip(chunks, pool.map(failures, chunks), strict=True):
             yield chunk[-1] + 1 - first, found

@@ -47,10 +47,7 @@ SPOTLIGHTS = ("volume", "venues", "vwap", "swings", "heavy", "blocks", "both")
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit code."""
     options = _parser().parse_args(argv)
-    logging.getLogger("windrow").setLevel(
-        logging.CRITICAL
-    )  # what matters is shown; an error ends the demo and is told then
-    with tempfile.TemporaryDirectory(prefix="windrow-demo-", ignore_cleanup_errors=True) as temporary:
+    with _quiet(), tempfile.TemporaryDirectory(prefix="windrow-demo-", ignore_cleanup_errors=True) as temporary:
         place = Path(options.keep or temporary)
         try:
             code = Demo(options, place).run()
@@ -61,6 +58,18 @@ def main(argv: Sequence[str]) -> int:
     if code == 0:
         _next(options)
     return code
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Log nothing meanwhile: what matters is shown, and an error ends the demo and is told then."""
+    logger = logging.getLogger("windrow")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _parser() -> argparse.ArgumentParser:
