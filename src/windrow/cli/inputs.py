@@ -72,6 +72,20 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def port(text: str) -> int:
+    """A port to listen at; 0 is any that is free."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a whole number up to 65535")
+    return int(text)
+
+
+def count(text: str) -> int:
+    """A whole number, zero included."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
 def read_script(name: str) -> str:
     """The text of the script; `-` is standard input."""
     if name == "-":

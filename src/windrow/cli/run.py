@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windrow.cli.inputs import RUNTIMES, add_inputs, instant, positive, read_script
+from windrow.cli.inputs import RUNTIMES, add_inputs, count, instant, positive, read_script
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, metavar="DIR", help="write one file per query here")
     parser.add_argument("--format", choices=FORMATS, help="default: table; with --output, parquet")
     parser.add_argument(
-        "--limit", type=int, default=50, metavar="N", help="rows of each table shown (default: 50; 0: all)"
+        "--limit", type=count, default=50, metavar="N", help="rows of each table shown (default: 50; 0: all)"
     )
     parser.add_argument("--late", type=Path, metavar="DIR", help="write late rows here, one file per stream")
     parser.add_argument("--json", action="store_true", help="print one JSON document: answers, late rows, seconds")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from windrow.cli.inputs import RUNTIMES, read_script
+from windrow.cli.inputs import RUNTIMES, port, positive, read_script
 from windrow.errors import WindrowError
 
 if TYPE_CHECKING:
@@ -37,16 +38,24 @@ def main(argv: Sequence[str]) -> int:
     script = read_script(options.file) if options.file else ""
     with Engine(options.runtime, home=options.home, partitions=options.partitions) as engine:
         declare(engine, script)
-        gc.collect()
-        gc.freeze()  # plans stay: with thousands of queries, looking through them for garbage takes a second
-        server = Server(engine, tokens, Address(options.host, options.port, options.certificate, options.key))
-        engine.start()
-        _greet(server.url, made, options)
-        try:
+        with _plans_stay():
+            server = Server(engine, tokens, Address(options.host, options.port, options.certificate, options.key))
+            engine.start()
+            _greet(server.url, made, options)
             server.run_until_signal()
-        finally:
-            gc.unfreeze()
     return 0
+
+
+@contextmanager
+def _plans_stay() -> Iterator[None]:
+    """With thousands of queries, looking through their plans for garbage takes a second. What is frozen when the
+    process ends is reported as leaked, so it is always given back."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -55,13 +64,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--home", metavar="DIR", help="where state is kept (default: nothing survives)")
     parser.add_argument(
         "--partitions",
-        type=int,
+        type=positive,
         metavar="N",
         help="spread state over so many, moving what the home has (default: as is)",
     )
     parser.add_argument("--runtime", choices=RUNTIMES, default="spark", help="default: spark; local needs no Java")
     parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
-    parser.add_argument("--port", type=int, default=8765, help="default: 8765; 0 takes any that is free")
+    parser.add_argument("--port", type=port, default=8765, help="default: 8765; 0 takes any that is free")
     parser.add_argument(
         "--token-file",
         metavar="FILE",

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windrow.cli.inputs import RUNTIMES
+from windrow.cli.inputs import RUNTIMES, count
 from windrow.errors import WindrowError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runtime", choices=RUNTIMES, default="local", help="of an engine of its own (default: local)")
     parser.add_argument("-c", "--command", metavar="SCRIPT", help="run this and leave")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table", help="of answers")
-    parser.add_argument("--limit", type=int, default=100, metavar="N", help="rows shown of a table (default: 100)")
+    parser.add_argument("--limit", type=count, default=100, metavar="N", help="rows shown of a table (default: 100)")
     return parser
 
 
