@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -287,6 +288,43 @@ def test_run_for_real(script: str, bids: str, capsys: pytest.CaptureFixture[str]
     out, err = capsys.readouterr()
     assert out.splitlines() == ["_ts,price", "1,10", "3,20"]
     assert err.startswith("note: 1 late row of stream bid")
+
+
+def test_what_leaves_stands_before_what_comes(bids: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Within an instant a change log shows the row that is replaced before the one that replaces it."""
+    script = tmp_path / "top.cql"
+    script.write_text("SELECT MAX(price) AS price FROM bid [RANGE UNBOUNDED]")
+    given = ["run", str(script), "--stream", bids, "--runtime", "local"]
+    assert main([*given, "--format", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["_ts,_op,price", "1,1,10", "3,-1,10", "3,1,20"]
+    assert main([*given, "--json"]) == 0
+    assert [row["_op"] for row in json.loads(capsys.readouterr().out)["answers"]["q1"]] == [1, -1, 1]
+    assert main(given) == 0
+    assert re.findall("-?1(?= │ +[12]0 │)", capsys.readouterr().out) == ["1", "-1", "1"]
+
+
+def test_a_script_without_a_query(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Says that there is nothing to answer, instead of nothing."""
+    script = tmp_path / "empty.cql"
+    script.write_text("-- nothing yet\n")
+    assert main(["run", str(script), "--runtime", "local"]) == 0
+    assert "the script has no query" in capsys.readouterr().err
+
+
+def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """`windrow` alone lists the commands."""
+    with pytest.raises(SystemExit) as caught:
+        main([])
+    assert caught.value.code == 2
+    assert "replay streams through a script" in capsys.readouterr().err
+
+
+def test_a_narrow_answer_keeps_its_title(capsys: pytest.CaptureFixture[str]) -> None:
+    """The name of an answer is one line, however narrow its table."""
+    from windrow.cli.answers import print_tables
+
+    print_tables({"readings": pa.table({"a": [1]})}, 10)
+    assert capsys.readouterr().out.startswith("readings (1 row)\n")
 
 
 def test_explain_statements(script: str, bids: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     traceback = "--traceback" in given
     given = [a for a in given if a != "--traceback"]
+    if not given:
+        _parser().print_help(sys.stderr)
+        raise SystemExit(2)
     options = _parser().parse_args(given[:1])
     try:
         return _dispatch(options.command, given[1:])

@@ -49,7 +49,7 @@ def write_file(table: pa.Table, path: Path, kind: str) -> None:
 
 def print_rows(table: pa.Table, kind: str) -> None:
     """Write one table to standard output as csv or json."""
-    sys.stdout.write(_text(table, kind))
+    sys.stdout.write(_text(in_order(table), kind))
 
 
 def document(answers: Answers, late: Answers, seconds: float, files: Mapping[str, str]) -> str:
@@ -73,19 +73,37 @@ def print_tables(answers: Answers, limit: int) -> None:
     if not console.is_terminal:
         console = Console(width=10_000)  # a pipe has no width to wrap at
     for name, table in answers.items():
-        shown = table.slice(0, limit) if limit > 0 else table
-        view = Table(title=f"{name} ({len(table)} row{'' if len(table) == 1 else 's'})", title_justify="left")
+        shown = in_order(table)
+        shown = shown.slice(0, limit) if limit > 0 else shown
+        # Not the table's title, which would wrap at the width of a narrow table.
+        console.print(f"{name} ({len(table):,} row{'' if len(table) == 1 else 's'})", style="italic", markup=False)
+        view = Table()
         for field in table.schema:
             view.add_column(Text(field.name), justify="right" if _is_number(field.type) else "left")
         for row in zip(*(_cells(shown.column(i)) for i in range(table.num_columns)), strict=True):
             view.add_row(*(Text(cell) for cell in row))
         console.print(view)
         if len(shown) < len(table):
-            console.print(f"... {len(table) - len(shown)} more rows (--limit 0 shows all)", markup=False)
+            console.print(f"... {len(table) - len(shown):,} more rows (--limit 0 shows all)", markup=False)
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """A change log in which what leaves at an instant stands before what comes: a replacement reads as one.
+
+    >>> in_order(pa.table({"_ts": [1, 2, 2], "_op": [1, 1, -1], "k": [10, 20, 10]})).column("k").to_pylist()
+    [10, 10, 20]
+    """
+    if table.column_names[:2] != ["_ts", "_op"]:
+        return table
+    return table.sort_by([("_ts", "ascending"), ("_op", "ascending")])
 
 
 def _object(tables: Answers) -> str:
-    return "{" + ", ".join(f"{json.dumps(name)}: {_text(t, 'array').strip()}" for name, t in tables.items()) + "}"
+    return (
+        "{"
+        + ", ".join(f"{json.dumps(name)}: {_text(in_order(t), 'array').strip()}" for name, t in tables.items())
+        + "}"
+    )
 
 
 def _text(table: pa.Table, kind: str) -> str:

@@ -38,9 +38,11 @@ def main(argv: Sequence[str]) -> int:
         warnings.simplefilter("ignore", LateRowsWarning)  # late rows are told below
         answers = windrow.run(script, progress=progress, **_arguments(options))
     seconds = time.perf_counter() - start
-    if options.format == "table" and not options.json:
-        for text in _explanations(script, options):
-            print(text)
+    explained = _explanations(script, options) if options.format == "table" and not options.json else []
+    for text in explained:
+        print(text)
+    if not answers and not explained:
+        print("note: the script has no query, so there is no answer", file=sys.stderr)
     _show(parser, options, answers, answers.late, seconds)
     return 0
 
@@ -106,7 +108,7 @@ def _show(
 
     unknown = [q for q in options.query if q not in answers]
     if unknown:
-        parser.error(f"no query named {unknown[0]} in the script; it has {', '.join(answers)}")
+        parser.error(f"no query named {unknown[0]} in the script; it has {', '.join(answers) or 'none'}")
     if options.query:
         answers = {q: answers[q] for q in options.query}
     late = {name: rows for name, rows in late.items() if len(rows)}
@@ -126,7 +128,8 @@ def _show(
     elif len(answers) > 1:
         parser.error(f"the script has {len(answers)} queries: choose one with --query, or write files with --output")
     else:
-        shown.print_rows(next(iter(answers.values())), options.format)
+        for answer in answers.values():
+            shown.print_rows(answer, options.format)
     for name, rows in late.items():
         kept = f"written to {options.late}" if options.late else "--late DIR keeps them"
         count = f"{len(rows)} late row{'s' if len(rows) > 1 else ''}"
