@@ -303,6 +303,42 @@ def test_what_leaves_stands_before_what_comes(bids: str, tmp_path: Path, capsys:
     assert re.findall("-?1(?= │ +[12]0 │)", capsys.readouterr().out) == ["1", "-1", "1"]
 
 
+def test_declared_files_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Streams and tables FROM files need no option: what is there now is replayed, as the declaration reads it."""
+    (tmp_path / "meters").mkdir()
+    (tmp_path / "meters" / "b.csv").write_text("meter;kwh;at\nhall;5;17.11.2026 10:00\n")
+    (tmp_path / "meters" / "a.csv").write_text("meter;kwh;at\nroof;six;17.11.2026 10:01\nroof;6;17.11.2026 10:02\n")
+    (tmp_path / "place.csv").write_text("meter,floor\nhall,0\nroof,3\n")
+    script = tmp_path / "energy.cql"
+    script.write_text(f"""
+        CREATE STREAM m (meter VARCHAR, kwh DOUBLE, at TIMESTAMP) TIMESTAMP BY at ON ERROR QUARANTINE
+        FROM csv (path => '{tmp_path / "meters"}', sep => ';', timestampFormat => 'dd.MM.yyyy HH:mm', max_files => 1);
+        CREATE TABLE place (meter VARCHAR, floor BIGINT) FROM csv (path => '{tmp_path / "place.csv"}');
+        SELECT m.meter, p.floor, kwh FROM m [NOW], place p WHERE m.meter = p.meter;
+    """)
+    assert main(["run", str(script), "--runtime", "local", "--format", "csv"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split(",")[1:] for line in out.splitlines()[1:] if ",1," in line] == [
+        ["1", "hall", "0", "5.0"],
+        ["1", "roof", "3", "6.0"],
+    ]
+    assert "note: 1 row of stream m cannot be read" in err
+    assert "a.csv, line 2: column \"kwh\": 'six' is not" in err
+    other = tmp_path / "other.csv"
+    other.write_text("meter,kwh,at\nhall,7,2026-11-17 10:00\n")
+    assert main(["run", str(script), "--stream", f"m={other}", "--runtime", "local", "--format", "csv"]) == 0
+    assert "hall,0,7.0" in capsys.readouterr().out
+
+
+def test_a_source_without_an_end_is_not_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A topic has no last row, so its stream must be given."""
+    script = tmp_path / "topic.cql"
+    source = "FROM kafka (servers => 'localhost:1', topic => 'k')"
+    script.write_text(f"CREATE STREAM k (a BIGINT, ts BIGINT) TIMESTAMP BY ts {source}; SELECT a FROM k [NOW]")
+    assert main(["run", str(script), "--runtime", "local"]) == 1
+    assert "--stream k=PATH" in capsys.readouterr().err
+
+
 def test_a_script_without_a_query(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Says that there is nothing to answer, instead of nothing."""
     script = tmp_path / "empty.cql"

@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ from windrow.cli.inputs import RUNTIMES, add_inputs, count, instant, positive, r
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from windrow.cql import CreateStream, CreateTable
 
 FORMATS = ("table", "csv", "json", "parquet")
 Progress = Callable[[int, int], None]
@@ -33,10 +35,12 @@ def main(argv: Sequence[str]) -> int:
     import windrow
     from windrow.engine.replay import LateRowsWarning
 
+    arguments = _arguments(options)
     start = time.perf_counter()
+    read_declared(script, arguments["streams"], arguments["tables"])
     with _progress(quiet=options.json) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", LateRowsWarning)  # late rows are told below
-        answers = windrow.run(script, progress=progress, **_arguments(options))
+        answers = windrow.run(script, progress=progress, **arguments)
     seconds = time.perf_counter() - start
     explained = _explanations(script, options) if options.format == "table" and not options.json else []
     for text in explained:
@@ -88,6 +92,45 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
         "until": options.until,
         "without": tuple(options.no_rule),
     }
+
+
+def read_declared(script: str, streams: dict[str, Any], tables: dict[str, Any]) -> None:
+    """Add what the sources that the script declares hold now, for streams and tables that are not given.
+
+    Whoever runs the command names the script, so its sources are theirs to name, too; `windrow.run` reads none.
+    """
+    from windrow import cql
+    from windrow.runtime.tables import open_table
+    from windrow.sources.bounded import ENDING, rows_now
+
+    given = {name.lower() for name in (*streams, *tables)}
+    for bound in _declared(script):
+        definition = bound.definition
+        if definition.name.lower() in given:
+            continue
+        if isinstance(bound, cql.CreateStream) and definition.options.get("source", "").lower() in ENDING:
+            streams[definition.name], aside = rows_now(bound.definition)
+            if aside:
+                told = f"{len(aside)} row{'s' if len(aside) > 1 else ''} of stream {definition.name}"
+                print(f"note: {told} cannot be read; {aside[0].where}: {aside[0].why}", file=sys.stderr)
+        elif isinstance(bound, cql.CreateTable) and definition.options and bound.definition.changes is None:
+            table = open_table(bound.definition)
+            tables[definition.name] = table.reading.table
+            table.close()
+
+
+def _declared(script: str) -> Iterator[CreateStream | CreateTable]:
+    """The streams and tables of a script; what is wrong in it is told with its place when it is run."""
+    from windrow import cql
+    from windrow.catalog import Catalog
+    from windrow.errors import WindrowError
+
+    with suppress(WindrowError):
+        for statement in cql.parse(script):
+            if isinstance(statement, cql.Declaration):
+                bound = cql.bind(statement, Catalog())
+                if isinstance(bound, cql.CreateStream | cql.CreateTable):
+                    yield bound
 
 
 def _explanations(script: str, options: argparse.Namespace) -> list[str]:

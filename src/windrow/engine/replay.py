@@ -331,7 +331,7 @@ def _arrivals(
     if stream.name.lower() not in data:
         raise SourceError(
             f'stream "{stream.name}" has no data',
-            hint=f"pass it to run: streams={{'{stream.name}': table or path}}",
+            hint=f"pass it to run: streams={{'{stream.name}': table or path}}; by command, --stream {stream.name}=PATH",
         )
     given = data[stream.name.lower()][1]
     if staging is not None and isinstance(given, str | os.PathLike):
@@ -344,7 +344,8 @@ def _arrivals(
 def _table(table: TableDef, data: Mapping[str, tuple[str, Any]]) -> pa.Table:
     if table.name.lower() not in data:
         raise SourceError(
-            f'table "{table.name}" has no data', hint=f"pass it to run: tables={{'{table.name}': table or path}}"
+            f'table "{table.name}" has no data',
+            hint=f"pass it to run: tables={{'{table.name}': table or path}}; by command, --table {table.name}=PATH",
         )
     given, what = data[table.name.lower()][1], f'table "{table.name}"'
     if table.changes is None:
