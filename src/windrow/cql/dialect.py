@@ -11,6 +11,7 @@ must not translate any. Only functions with a syntax of their own keep their par
 
 from __future__ import annotations
 
+import difflib
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -239,14 +240,19 @@ def parse_type(text: str) -> exp.Expr | None:
     return found
 
 
+CLAUSES = ("SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION", "JOIN", "BETWEEN")
+
+
 def parse_query(source: ScriptText, tokens: list[Token]) -> exp.Query:
     """Parse the tokens of one SELECT."""
     start = source.span(tokens[0].start if tokens else 0)
+    if tokens and tokens[0].token_type == TokenType.VAR:
+        raise CQLSyntaxError(f'expected a SELECT, found "{tokens[0].text}"', hint=_misspelled(tokens[:1]), span=start)
     check_nesting(tokens, source)
     try:
         trees = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(_with_own_words(tokens), source.text)
     except ParseError as error:
-        raise _syntax_error(error, source) from None
+        raise _syntax_error(error, source, tokens) from None
     except TokenError:  # sqlglot reads the text of a quoted type name again
         raise CQLSyntaxError("a quoted name stands where a type is expected", span=start) from None
     except RecursionError:  # from a deep stack, or by words that nest without brackets
@@ -296,7 +302,17 @@ def _retyped(token: Token, type_: TokenType) -> Token:
     return Token(type_, token.text, token.line, token.col, token.start, token.end)
 
 
-def _syntax_error(error: ParseError, source: ScriptText) -> CQLSyntaxError:
+def _misspelled(tokens: list[Token]) -> str | None:
+    """A hint where one of some words is a name that looks like a word that begins a clause."""
+    for token in reversed(tokens):
+        if token.token_type == TokenType.VAR:
+            near = difflib.get_close_matches(token.text.upper(), CLAUSES, n=1, cutoff=0.75)
+            if near and near[0] != token.text.upper():
+                return f'did you mean {near[0]} for "{token.text}"?'
+    return None
+
+
+def _syntax_error(error: ParseError, source: ScriptText, tokens: list[Token]) -> CQLSyntaxError:
     info = error.errors[0]
     message = str(info["description"]).strip()
     found = info["highlight"]
@@ -305,6 +321,8 @@ def _syntax_error(error: ParseError, source: ScriptText) -> CQLSyntaxError:
         hint = f"a window is written {FORMS}"
     elif source.text[: int(info["start"])].rstrip().upper().endswith("SELECT TOP"):
         hint = "write SELECT ... FROM ... ORDER BY a LIMIT 10 for the first ten"
+    elif meant := _misspelled([k for k in tokens if k.start <= int(info["start"])][-4:]):
+        hint = meant
     return CQLSyntaxError(
         f"syntax error at {found}",
         detail=None if "<class" in message else message[:1].lower() + message[1:],
