@@ -79,7 +79,7 @@ def test_lines_that_cannot_be_read_are_set_aside(runtime: str, request: pytest.F
             ("b.csv", "line 3", "8,8888888888888888888888,g"), ("c.csv", None, None),
             ("e.csv", None, None),
         ]  # fmt: skip
-        assert "'x' is not int64" in found[0]["reason"]
+        assert "'x' is not BIGINT" in found[0]["reason"]
         assert "is NULL" in found[1]["reason"]
         assert "2 values, 3 expected" in found[2]["reason"]
         assert 'has no column "k"' in found[4]["reason"]

@@ -310,13 +310,13 @@ HEADER, EPOCH = "ts,auction,price\n", "1970-01-01 00:00:00"
 @pytest.mark.parametrize(
     ("kind", "content", "message", "detail"),
     [
-        ("csv", f"{HEADER}{EPOCH},1,1\n\n{EPOCH},many,0.5\n", "a, line 4", "'many' is not int64"),
-        ("csv", f"{HEADER}{EPOCH},1.5,0.5\n", "a, line 2", "'1.5' is not int64"),
+        ("csv", f"{HEADER}{EPOCH},1,1\n\n{EPOCH},many,0.5\n", "a, line 4", "'many' is not BIGINT"),
+        ("csv", f"{HEADER}{EPOCH},1.5,0.5\n", "a, line 2", "'1.5' is not BIGINT"),
         ("csv", f"{HEADER}{EPOCH},1\n", "malformed.*line 2", "2 values, 3 expected"),
         ("csv", f"ts,auction,cost\n{EPOCH},1,0.5\n", "CSV header does not conform", 'no column "price"'),
         ("csv", f"{HEADER}{EPOCH},1,\xff\n", "line 2", "is not UTF-8"),
         ("json", f'{{"ts": "{EPOCH}"}}\n{{"ts": "{EPOCH}", "auction": \n', "malformed.*line 2", "not JSON"),
-        ("json", '{"ts": 5}\n', "line 1", "'5' is not timestamp"),
+        ("json", '{"ts": 5}\n', "line 1", "'5' is not TIMESTAMP"),
         ("json", "[1, 2]\n", "line 1", "not a JSON object"),
         ("parquet", "this is not parquet", "cannot read .*/a", "Parquet"),
         ("arrow", "this is not arrow", "cannot read .*/a", ""),

@@ -205,7 +205,7 @@ def test_few_odd_lines_cost_no_block():
     same(b"\n".join(written))
     found, malformed = rows_of(b"\n".join(written), True)
     assert len(found) == 999
-    assert malformed == [("file, line 601", "column \"ts\": 'yesterday' is not timestamp[us]", '{"ts":"yesterday"}')]
+    assert malformed == [("file, line 601", "column \"ts\": 'yesterday' is not TIMESTAMP", '{"ts":"yesterday"}')]
     with pytest.raises(SourceError, match="line 601"), patch.object(read_json, "PLAIN_BYTES", 0):
         JsonRows(STREAM, JsonFormat(), TYPES, None)(b"\n".join(written), Lines(b"\n".join(written)))
 

@@ -5,13 +5,14 @@ import math
 from datetime import datetime
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windrow.catalog import StreamDef
 from windrow.sources.options import SourceOptions
 from windrow.sources.read_csv import CsvFormat, CsvRows, csv_format
-from windrow.sources.read_json import JsonFormat, JsonRows
+from windrow.sources.read_json import JsonFormat, JsonRows, json_format
 
 TYPES = {
     "i": pa.int32(), "d": pa.float64(), "s": pa.string(), "b": pa.bool_(), "t": pa.timestamp("us"),
@@ -43,8 +44,8 @@ def csv_rows(lines, types=TYPES, level=0, form=PLAIN):
     return parser(b"\n".join(lines), Rows(lines)), parser
 
 
-def json_rows(lines, types=TYPES, careful=False):
-    parser = JsonRows(STREAM, JsonFormat(), types, None, careful=careful)
+def json_rows(lines, types=TYPES, careful=False, form=None):
+    parser = JsonRows(STREAM, form or JsonFormat(), types, None, careful=careful)
     lines = [line.encode() for line in lines]
     return parser(b"\n".join(lines), Rows(lines)), parser
 
@@ -130,6 +131,30 @@ def test_options_of_csv():
         ["2024-01-02 03:04:00", "a;b", "None", "2024-01-05"],
         ["None", "None", "3", "None"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("unit", "texts"),
+    [
+        ("epoch_s", ["1704067200", "1704067200.5", "-1.5"]),
+        ("epoch_ms", ["1704067200000", "1704067200500", "-1500"]),
+        ("epoch_us", ["1704067200000000", "1704067200500000", "-1500000"]),
+        ("epoch_ns", ["1704067200000000000", "1704067200500000999", "-1500000000"]),
+    ],
+)
+def test_times_as_numbers(unit, texts):
+    """Numbers are times where timestampFormat says what they count, in csv and in json; other text is malformed."""
+    options = {"source": "csv", "header": "false", "timestampFormat": unit}
+    wanted = {n: TYPES[n] for n in ("t", "z")}
+    expected = [1704067200_000000, 1704067200_500000, -1_500000]
+    options = SourceOptions(StreamDef("s", wanted, "t", options=options))
+    found, _ = csv_rows([f"{v},{v}" for v in texts], wanted, form=csv_format(options))
+    objects, _ = json_rows([f'{{"t": {v}, "z": "{v}"}}' for v in texts], wanted, form=json_format(options))
+    for table in (found, objects):
+        for name in wanted:
+            assert table.column(name).cast(pa.int64()).to_pylist() == expected, name
+    with pytest.raises(AssertionError, match="'2024-01-01' is not TIMESTAMP"):
+        csv_rows(["2024-01-01,1"], wanted, form=csv_format(options))
 
 
 def test_floats_survive():

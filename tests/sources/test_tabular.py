@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.errors import SourceError
-from windrow.sources.casting import cast_column
+from windrow.sources.casting import cast_column, sql_name
 from windrow.sources.tabular import to_table
 
 ROWS = pa.table({"a": [1, 2, None], "s": ["x", None, "z"]})
@@ -260,7 +260,7 @@ def test_unfit_value(values: list[object], type_: pa.DataType, row: int, value: 
     """A value that does not fit its declared type is named by column, row and value."""
     with pytest.raises(SourceError) as caught:
         to_table({"a": values}, "stream bid", {"a": type_})
-    assert f'column "a", row {row}: {value} is not {type_}' in caught.value.primary
+    assert f'column "a", row {row}: {value} is not {sql_name(type_)}' in caught.value.primary
 
 
 def test_number_is_no_time() -> None:
@@ -268,6 +268,15 @@ def test_number_is_no_time() -> None:
     with pytest.raises(SourceError, match="holds numbers") as caught:
         to_table({"ts": [1, 2]}, "stream bid", {"ts": TS})
     assert "BIGINT" in str(caught.value.hint)
+    assert "epoch_ms" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(("text", "hint"), [("1704067200000", "epoch_ms"), ("31.01.2024", "dd.MM.yyyy")])
+def test_hint_of_a_time(text: str, hint: str) -> None:
+    """Text that is no time says how a source reads such times."""
+    with pytest.raises(SourceError, match="is not TIMESTAMP") as caught:
+        to_table({"ts": [text]}, "stream bid", {"ts": TS})
+    assert hint in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(

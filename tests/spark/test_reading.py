@@ -55,7 +55,7 @@ def test_a_malformed_row_is_named(spark, tmp_path):
     with pytest.raises(SourceError, match=r'stream "a": malformed row in .*a\.csv, line 3') as caught:
         engine.drain()
         engine.wait(30)
-    assert "'many' is not int64" in str(caught.value)
+    assert "'many' is not BIGINT" in str(caught.value)
     assert "org.apache" not in str(caught.value)
     engine.stop()
 

@@ -258,5 +258,5 @@ def check_time(name: str, type_: pa.DataType) -> None:
     if not is_time(type_):
         raise BindingError(
             f'time column "{name}" has type {sql_name(type_)}',
-            hint="a time column is a TIMESTAMP or an integer; CAST it when reading the source",
+            hint="a time is a TIMESTAMP or an integer that counts ticks; text in files is read as the declared type",
         )

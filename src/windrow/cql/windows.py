@@ -58,7 +58,7 @@ class Amount:
         if self.has_unit and clock is Clock.TICKS:
             raise BindingError(
                 f"{what} {self.text} has a unit, but the stream's time is an integer",
-                hint=f"write a plain number of ticks, such as {what} 5",
+                hint=f"write a plain number of ticks, such as {what} 5, or declare its time as TIMESTAMP",
                 span=source.span(self.offset),
             )
         if not self.has_unit and clock is Clock.MICROSECONDS:

@@ -8,6 +8,7 @@ value. Cost: one vectorised pass per column; naming a value that does not fit co
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,13 @@ from windrow.errors import SourceError
 from windrow.scalar_engine import cursor, literal, project, quote
 
 INTEGER = r"\s*[+-]?\d+\s*"
+EPOCHS = {"epoch_s": "1000000", "epoch_ms": "1000", "epoch_us": "1", "epoch_ns": "0.001"}
+"""Formats of times that are numbers, by the microseconds of one: since 1970, in UTC."""
 OFFSET = r".*\d\d:\d\d.*(Z|UTC|[+-]\d\d(:?\d\d)?)\s*"
+
+
+NUMBERS = "a source reads numbers as times with timestampFormat => 'epoch_ms' (or epoch_s, epoch_us, epoch_ns)"
+OTHER_TIMES = "a source reads others with timestampFormat => 'dd.MM.yyyy HH:mm'"
 
 
 def conform(table: pa.Table, what: str, schema: Mapping[str, pa.DataType], added: Collection[str] = ()) -> pa.Table:
@@ -59,15 +66,25 @@ def cast_column(column: pa.ChunkedArray, type_: pa.DataType, name: str, what: st
     except pa.ArrowInvalid:
         raise _unfit(column, _first_unfit(column, options), type_, name, what) from None
     except pa.ArrowNotImplementedError as error:
-        raise SourceError(f'{what}: column "{name}" is {column.type}, not {type_}', detail=str(error)) from None
+        raise SourceError(
+            f'{what}: column "{name}" is {sql_name(column.type)}, not {sql_name(type_)}', detail=str(error)
+        ) from None
 
 
 def try_parse(column: pa.ChunkedArray, type_: pa.DataType, form: str | None = None) -> pa.ChunkedArray:
-    """Text to a type, null where it does not fit; `form` is a strptime format for times and dates."""
+    """Text to a type, null where it does not fit; `form` is a strptime format for times and dates, or of `EPOCHS`.
+
+    >>> try_parse(pa.chunked_array([["1.5", "-1", "x"]]), pa.timestamp("us"), "epoch_s").cast(pa.int64()).to_pylist()
+    [1500000, -1000000, None]
+    """
     if column.type.equals(type_):
         return column
     if form is None:
         return _parse(column, type_)
+    if form in EPOCHS:
+        micros = f"TRY_CAST(floor(TRY_CAST(v AS DECIMAL(30, 6)) * {EPOCHS[form]}) AS BIGINT) AS v"
+        with cursor() as engine:
+            return project(engine, pa.table({"v": column}), micros).column("v").cast(pa.timestamp("us")).cast(type_)
     with cursor() as engine:
         items = f"try_strptime(v, {literal(form)}) AS v"
         parsed = project(engine, pa.table({"v": column}), items).column("v")
@@ -164,8 +181,8 @@ def _check_meaning(source: pa.DataType, type_: pa.DataType, name: str, what: str
     """Refuse casts that have no one meaning: a number as a time has no unit."""
     if pa.types.is_temporal(type_) and (pa.types.is_integer(source) or pa.types.is_floating(source)):
         raise SourceError(
-            f'{what}: column "{name}" holds numbers ({source}), and is declared {type_}',
-            hint="declare it BIGINT to use plain ticks, or convert it to timestamps first",
+            f'{what}: column "{name}" holds numbers ({sql_name(source)}), and is declared {sql_name(type_)}',
+            hint=f"declare it BIGINT to use plain ticks, or convert it to timestamps first; {NUMBERS}",
         )
 
 
@@ -193,7 +210,26 @@ def _first_unfit(column: pa.ChunkedArray, options: pc.CastOptions) -> int:
 
 def _unfit(column: pa.ChunkedArray, row: int, type_: pa.DataType, name: str, what: str) -> SourceError:
     value = column[row].as_py()
-    return SourceError(
-        f'{what}: column "{name}", row {row + 1}: {value!r} is not {type_}',
-        hint=f'fix the value, or declare "{name}" with a type that holds it',
-    )
+    hint = f'fix the value, or declare "{name}" with a type that holds it'
+    if pa.types.is_timestamp(type_):
+        digits = isinstance(value, str) and value.strip().lstrip("-").isdecimal()
+        hint = NUMBERS if digits else f"times are ISO 8601 (2024-01-31 12:00:00); {OTHER_TIMES}"
+    return SourceError(f'{what}: column "{name}", row {row + 1}: {value!r} is not {sql_name(type_)}', hint=hint)
+
+
+@cache
+def sql_name(type_: pa.DataType) -> str:
+    """The name by which one declares a type, where it has one.
+
+    >>> sql_name(pa.timestamp("us")), sql_name(pa.float64()), sql_name(pa.null())
+    ('TIMESTAMP', 'DOUBLE', 'NULL')
+    """
+    import duckdb
+
+    if pa.types.is_null(type_):
+        return "NULL"
+    try:
+        with cursor() as engine:
+            return str(engine.from_arrow(pa.table({"v": pa.array([], type_)})).types[0])
+    except (duckdb.Error, pa.ArrowException):  # a type that DuckDB does not have
+        return str(type_)

@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
+from windrow.sources.casting import EPOCHS
 
 # Java's letters of a time to strptime's.
 _LETTERS = {
@@ -87,6 +88,8 @@ class SourceOptions:
         >>> SourceOptions(StreamDef("s", {}, "ts", options={"f": "dd/MM/yyyy'T'HH:mm:ss"})).time_format("f")
         '%d/%m/%YT%H:%M:%S'
         """
+        if name == "timestampFormat" and self.text(name) in EPOCHS:
+            return self.text(name)
         made = []
         for token in re.finditer(r"'[^']*'|([a-zA-Z])\1*|[^a-zA-Z']", self.text(name) or ""):
             word = token.group()
@@ -95,7 +98,8 @@ class SourceOptions:
             elif word in _LETTERS:
                 made.append(_LETTERS[word])
             else:
-                raise self.refusal(f'{name} has "{word}"', f"windrow reads {', '.join(_LETTERS)}")
+                numbers = f"; for numbers {', '.join(EPOCHS)}" if name == "timestampFormat" else ""
+                raise self.refusal(f'{name} has "{word}"', f"windrow reads {', '.join(_LETTERS)}{numbers}")
         return "".join(made) or None
 
     def drops_malformed(self) -> bool:

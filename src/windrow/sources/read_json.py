@@ -20,6 +20,7 @@ from pyarrow import json as arrow_json
 
 from windrow.catalog import StreamDef
 from windrow.scalar_engine import cursor, literal
+from windrow.sources.casting import sql_name
 from windrow.sources.data_file import DataFile, Given, refuse, said_by_path
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import MalformedRow, Report
@@ -208,7 +209,7 @@ class JsonRows:
         value = f"TRY_CAST(json_extract(text, {path}) AS {target})"
         unfit = f"kind = 'OBJECT' AND json_extract_string(text, {path}) IS NOT NULL AND {value} IS NULL"
         for (row,) in engine.sql(f"SELECT row FROM objects WHERE {unfit} ORDER BY row").fetchall():
-            refuse(self.stream, origin.malformed(row, f'column "{name}" is not {type_}'), self.report)
+            refuse(self.stream, origin.malformed(row, f'column "{name}" is not {sql_name(type_)}'), self.report)
         engine.execute(f"UPDATE objects SET kind = '' WHERE {unfit}")
         return value
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
-from windrow.sources.casting import try_parse
+from windrow.sources.casting import sql_name, try_parse
 from windrow.sources.data_file import refuse
 from windrow.sources.protocol import MalformedRow, Report
 
@@ -58,7 +58,11 @@ def parse_columns(
             unfit &= text.is_valid().to_numpy()
         for index in np.flatnonzero(unfit).tolist():
             found = text[index].as_py()
-            why = f'column "{name}": {found!r} is not {type_}' if found is not None else f'column "{name}" is NULL'
+            why = (
+                f'column "{name}": {found!r} is not {sql_name(type_)}'
+                if found is not None
+                else f'column "{name}" is NULL'
+            )
             refuse(stream, origin.malformed(int(rows[index]), why), report)
         good &= ~unfit
     table = pa.table(columns, schema=pa.schema(list(wanted.items())))
