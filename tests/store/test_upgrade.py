@@ -115,3 +115,31 @@ def test_what_cannot_be_read_is_refused_untouched(
         windrow.Engine("local", home="shared")
     assert names in str(caught.value) and "create them again" in str(caught.value)
     assert {p: p.read_bytes() for p in Path("shared").rglob("*") if p.is_file() and p.name != "lock"} == before
+
+
+def test_members_of_shared_plans_go_on(tmp_path: Path) -> None:
+    """A home whose manifests named the members of shared plans, and a clock for each: all of them go on together."""
+    filters = {f"f{i}": f"SELECT k, v FROM s [RANGE 15] WHERE v > {10 * i}" for i in range(4)}
+    counts = {f"g{i}": f"SELECT k, COUNT(*) AS n FROM s [RANGE 20] GROUP BY k HAVING COUNT(*) > {i}" for i in range(3)}
+    with zipfile.ZipFile(FIXTURES / "home-format-3-plans.zip") as archive:
+        archive.extractall(tmp_path)
+    for number in (2, 3):  # as it was left, and as this version leaves it
+        with windrow.Engine("local", home=tmp_path / "home") as engine:
+            engine.start()
+            engine.push("s", rows(number))
+            engine.drain()
+            manifest = engine.runtime.ticker.manifest
+            assert sorted(manifest.clocks) == ["*1", "*2"]
+            assert not any("members" in plan for plan in manifest.plans.values() if isinstance(plan, dict))
+            found = {q: engine[q].snapshot() for q in (*filters, *counts, "f4")}
+    queries = filters | counts | {"f4": "SELECT k, v FROM s [RANGE 15] WHERE v > 45"}
+    with windrow.Engine("local", sharing="off") as alone:
+        alone.execute("CREATE STREAM s (k BIGINT, v DOUBLE, ts BIGINT) TIMESTAMP BY ts")
+        alone.execute(";".join(f"CREATE QUERY {n} AS {q}" for n, q in queries.items()))
+        alone.start()
+        for number in range(4):
+            alone.push("s", rows(number))
+        alone.drain()
+        for query, snapshot in found.items():
+            order = [(c, "ascending") for c in snapshot.column_names]
+            assert snapshot.sort_by(order).equals(alone[query].snapshot().sort_by(order)), query

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from windrow.runtime.family_programs import clock_name
+from windrow.runtime.plan_members import PlanMembers
 from windrow.runtime.quarantine import read_quarantine
 from windrow.runtime.repair import examine, repair
 from windrow.runtime.saved_catalog import KINDS, in_force
@@ -99,7 +100,7 @@ def describe(store: Store, manifest: Manifest | None) -> dict[str, Any]:
             name: {"offset": manifest.offsets.get(name), "mark": manifest.marks.get(name)}
             for name in sorted({*manifest.offsets, *manifest.marks})
         },
-        "queries": _clocks(manifest, declared["queries"], _places(content.get("shared", {}))),
+        "queries": _clocks(store, manifest, declared["queries"], _places(content.get("shared", {}))),
         "stages": _stages(manifest),
         "pending": len(manifest.outputs),
         "runs": len({ref.uid for ref in manifest.refs()}),
@@ -113,10 +114,16 @@ def _places(shared: Mapping[str, Any]) -> dict[str, Any]:
     return many | shared.get("queries", {})
 
 
-def _clocks(manifest: Manifest, queries: Iterable[str], places: Mapping[str, Any]) -> dict[str, Any]:
+def _clocks(
+    store: Store, manifest: Manifest, queries: Iterable[str], places: Mapping[str, Any]
+) -> dict[str, Any]:  # fmt: skip
     """Where the clock of each query started; those who share and came together have one."""
     shared = {name.lower(): manifest.clocks.get(clock_name(*place[:2])) for name, place in places.items()}
-    own = {name: ts for name, ts in manifest.clocks.items() if not name.startswith("+")}
+    one_plan = PlanMembers(store.runs, manifest).left(manifest.plans)
+    shared |= {
+        key: manifest.clocks.get(left.plan) if left.start is None else left.start for key, left in one_plan.items()
+    }
+    own = {name: ts for name, ts in manifest.clocks.items() if not name.startswith(("+", "*"))}
     return {
         name: {"clock": ts} for name, ts in sorted({**dict.fromkeys(map(str.lower, queries)), **own, **shared}.items())
     }

@@ -36,6 +36,7 @@ from windrow.runtime.kept_answers import HeldAnswers
 from windrow.runtime.member_blocks import cost_of, has_deadline, unique
 from windrow.runtime.membership import Sharing
 from windrow.runtime.newest_manifest import NewestManifest
+from windrow.runtime.plan_members import PlanMembers
 from windrow.runtime.program import Deployment, Functions, QueryProgram
 from windrow.runtime.repartition import repartitioned
 from windrow.sharing.family import Family
@@ -71,7 +72,9 @@ class RegisteredQueries(NewestManifest):
         self.sharing = Sharing(functions, sharing, rate=self.rate, partitions=self.partitions)
         self.sharing.gather(self.manifest.gathered)
         self.sharing.joins.kept = lambda stream: self.streams[stream].retain is not None
-        self.plans = SharedPlans(sharing in ("auto", "shards"), self.manifest.plans)
+        self.plan_members = PlanMembers(store.runs, self.manifest)
+        left = self.plan_members.left(self.manifest.plans)
+        self.plans = SharedPlans(sharing in ("auto", "shards"), self.manifest.plans, left)
         self._plan_programs: dict[str, QueryProgram] = {}
         self._seen: dict[str, tuple[int, int]] = {}  # rows of a stream so far, and its first time
         self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
@@ -161,7 +164,7 @@ class RegisteredQueries(NewestManifest):
             self.heavy.forget(key)
             self._deployment = None
             name, _ = self.plans.place[key]
-            start = self.starts.get(key)
+            start = self.starts.pop(key, None)
             if start is not None and not self.plans.plans[name].open:
                 self.starts[name] = start
         for name in (self.plans.plans.keys() - self._plan_programs.keys()) | known:
@@ -242,20 +245,29 @@ class RegisteredQueries(NewestManifest):
         return clock in self.manifest.clocks or clock in self.manifest.firsts
 
     def clock(self, key: str) -> str:
-        """The name of the clock of a query: of all who share and came together, or its own."""
+        """The name of the clock of a query: of all who share and came together, of the plan it shares, or its own."""
         query = self.queries.get(key)
-        return query.clock if isinstance(query, SharedQuery) else key
+        if isinstance(query, SharedQuery):
+            return query.clock
+        return self.plans.place[key][0] if key in self.plans.place else key
+
+    def began(self, key: str) -> int | None:
+        """Where the clock of a query started; None if it has not."""
+        name, number = self.plans.place.get(key, ("", 0))
+        late = self.plans.plans[name].members[number].start if name in self.manifest.clocks else None
+        return self.manifest.clocks.get(self.clock(key)) if late is None else late
 
     def runs_on(self, clock: str) -> bool:
         """Whether somebody has this clock."""
-        return clock in self.queries or clock in self.plans.plans or clock in self.sharing.on_clock
+        own = clock in self.queries and clock not in self.plans.place
+        return own or clock in self.plans.plans or clock in self.sharing.on_clock
 
     def has_begun(self, name: str) -> bool:
         """Whether a query that the home was left with has had a tick, and goes on where it was."""
         key, clock = name.lower(), self.sharing.left_on(name)
         if clock is not None and key not in self.manifest.lapsed and self.has_clock(clock):
             return True
-        return self.has_clock(key)
+        return self.has_clock(key) or (key in self.plans.left and self.has_clock(self.plans.left[key][0]))
 
     def take_up(self, saved: Mapping[str, Any]) -> None:
         """Let the queries that come now share as they did when the home was left. Of a home in which each of them had a

@@ -18,6 +18,7 @@ Cost: every file is read once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -29,6 +30,7 @@ from windrow.errors import StateError
 from windrow.operators.state.run import Run
 from windrow.runtime.archives import STAGE as ARCHIVES
 from windrow.runtime.archives import WAITING, hidden_name, part_of
+from windrow.runtime.plan_members import PlanMembers
 from windrow.runtime.saved_catalog import columns_of_text, in_force
 from windrow.runtime.table_versions import TABLES
 from windrow.sources.checkpoint import checkpoint_id
@@ -158,7 +160,10 @@ def _owners(base: Manifest, damaged: set[str]) -> list[str]:
 def _members(store: Store, base: Manifest, owner: str) -> list[str]:
     """The queries whose state lies under a name: one, or those that share (of many in columns, the name of all)."""
     if owner in base.plans:
-        return list(base.plans[owner]["members"])
+        with suppress(StateError):  # the list itself may be what is damaged
+            left = PlanMembers(store.runs, base).left({owner: base.plans[owner]})
+            return list(left) or [owner]
+        return [owner]
     content: Mapping[str, Any] = in_force(store, base) if base.catalog else {}
     places = content.get("shared", {})
     shared = [name.lower() for name, seat in places.get("queries", {}).items() if seat and seat[0] == owner]

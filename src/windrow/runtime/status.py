@@ -92,7 +92,7 @@ class TickFigures:
             },
             "shedding": declared.budgets.status(),
             "queries": {
-                ticker.queries[k].plan.name: self._query(k, o, manifest, state.get(k, (0, 0)), ticker.clock(k))
+                ticker.queries[k].plan.name: self._query(k, o, state.get(k, (0, 0)), ticker.began(k))
                 | _shared(ticker, k, state)
                 | {"quality": self.quality(runtime, k)}
                 | {"deadline": None if ticker.deadlines is None else ticker.deadlines.status(k, manifest.frontier)}
@@ -100,7 +100,7 @@ class TickFigures:
                 if k in ticker.queries
             },
             "templates": {
-                g.name: self._query(k, declared.outlets[k], manifest, (0, 0), k) | _instances(g, declared.failures)
+                g.name: self._query(k, declared.outlets[k], (0, 0), None) | _instances(g, declared.failures)
                 for k, g in dict(declared.groups.live).items()
             },
         }
@@ -144,13 +144,11 @@ class TickFigures:
             "kept_bytes": kept[1],
         }
 
-    def _query(
-        self, key: str, outlet: Outlet, manifest: Manifest, state: tuple[int, int], clock: str
-    ) -> dict[str, Any]:
+    def _query(self, key: str, outlet: Outlet, state: tuple[int, int], began: int | None) -> dict[str, Any]:
         return {
             "answers": outlet.recent.rows,
             "answers_per_second": self._rate(f"answers.{key}"),
-            "clock": manifest.clocks.get(clock),
+            "clock": began,
             "runs": state[0],
             "state_bytes": state[1],
             "sinks": len(outlet.sinks),

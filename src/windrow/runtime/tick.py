@@ -40,6 +40,7 @@ from windrow.runtime.messages import (
     TaskReport,
     WrittenAnswer,
 )
+from windrow.runtime.plan_members import PLANS
 from windrow.runtime.program import Program, QueryProgram
 from windrow.runtime.registered import RegisteredQueries
 from windrow.runtime.table_versions import TABLES, instants, needed, table_slots
@@ -176,7 +177,11 @@ class Ticker(RegisteredQueries):
         self, version: int, declared: Mapping[str, str], changes: tuple[Mapping[str, Any], ...] = ()
     ) -> None:
         """Put a catalog in force (a version, and changes to it), without what was dropped, the tables as they are."""
-        runs = {k: refs for k, refs in self.manifest.runs.items() if k[0] != TABLES} | table_slots(self.tables)
+        anew, slots = {TABLES}, table_slots(self.tables)
+        if any(not change.come for change in self.plans.changes):  # who has come is in the manifest of a tick
+            anew.add(PLANS)
+            slots |= self.plan_members.slots(self.plans, self.manifest.tick + 1)
+        runs = {k: refs for k, refs in self.manifest.runs.items() if k[0] not in anew} | slots
         self.put(replace(
             self.manifest, version=self.manifest.version + 1, catalog=version, changes=changes, runs=runs,
             declared=declared, tables=instants(self.tables),
@@ -327,7 +332,8 @@ class Ticker(RegisteredQueries):
         clocks = reports[0].clocks
         self._count_rows(tick, clocks.marks, reports[0].firsts)
         tables = needed(self.tables, tick.frontier)
-        runs |= table_slots(tables)
+        over = {self.plans.place[q][0] for q in tick.failed if q in self.plans.place}
+        runs |= table_slots(tables) | self.plan_members.slots(self.plans, tick.number, over)
         self.choices.take((r.partition, r.measured) for r in reports)
         self.heavy.take(tick.number, (r.counted for r in reports))
         prepared = {
@@ -339,7 +345,7 @@ class Ticker(RegisteredQueries):
             "runs": runs,
             "tables": instants(tables),
             "deadlines": {} if self.deadlines is None else self.deadlines.saved(),
-            "plans": self.plans.saved(),
+            "plans": self.plans.saved(over),
             **self.chosen(),
         }
         self._next = (prepared, generations)
@@ -354,16 +360,13 @@ class Ticker(RegisteredQueries):
             return {}
         given = {**self.starts, **started}
         coming = {q: s for q, s in given.items() if self.runs_on(q) and q not in known and q not in tick.failed}
-        for key, (name, _) in self.plans.place.items():
-            start = coming.get(name, known.get(name))
-            if start is not None and key not in tick.failed and key not in known:
-                coming.setdefault(key, start)
         reached = {q: s for q, s in coming.items() if s <= tick.frontier or q in self.starts}
         gone = [q for q in (tick.failed if self._swept else known) if q in tick.failed or not self.runs_on(q)]
         failed = {q for q in tick.failed if isinstance(self.queries.get(q), SharedQuery) or self._is_instance(q)}
         self._swept = True
         on_clock = self.sharing.on_clock
-        clocks = len(self.queries) - len(self.sharing.places) + len(on_clock) + len(self.plans.plans)
+        alone = len(self.queries) - len(self.sharing.places) - len(self.plans.place)
+        clocks = alone + len(on_clock) + len(self.plans.plans)
         all_run = not coming and not gone and len(known) == clocks
         self._all_run = self._deployment if all_run else None
         return {

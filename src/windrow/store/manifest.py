@@ -34,15 +34,17 @@ class Manifest:
     source. `declared`: the identity of each stream's declaration, so that one that is declared anew begins anew.
     `marks`: the greatest time seen on each stream. `frontier`: all that happened up to here has been answered.
     `clocks`: the instant at which each query's clock started, one for all who joined a family between the same two
-    ticks; `firsts`: where those would start that time has not reached; `lapsed`: queries that shared and have failed.
+    ticks and one for all who share a plan; `firsts`: where those would start that time has not reached; `lapsed`:
+    queries that shared and have failed.
     `runs`: operator state, dealt over `partitions`. `outputs`: answers of (query, tick) that some sink may not have
     yet; `sinks`: by query, the sinks that were attached, and the last tick that each is known to have.
     `tables`: the instants from which the versions of each table, which are runs, are in force.
     `choices`: the orders and plans that joins follow, by query and step; `heavy`: keys that lie apart;
     `gathered`: families of queries that share which lie in one place. `budget`: what
     tick budgets know. `deadlines`: of queries with deadlines, the period and the instant for which they were
-    evaluated last. `archives`: the last update of each archive and its layouts. `plans`: which queries share a
-    dataflow. `catalog` and `changes`: the catalog in force, as its last whole version and what was changed since.
+    evaluated last. `archives`: the last update of each archive and its layouts. `plans`: the dataflows that queries
+    share, whose members are among the runs. `catalog` and `changes`: the catalog in force, as its last whole version
+    and what was changed since.
     """
 
     version: int

@@ -15,9 +15,9 @@ A shared plan's name and the numbers of its queries are never used twice in a ho
 from __future__ import annotations
 
 import uuid
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -37,6 +37,16 @@ WIDER = 2
 """Queries that remember nothing in common share if they show at most so many times more columns together than each."""
 FEWER = 8
 """Queries part at the end only, if there are so many times fewer different ones below that."""
+
+
+class MemberChange(NamedTuple):
+    """A query that has come to a plan, or left it."""
+
+    plan: str
+    key: str
+    number: int
+    start: int | None
+    come: bool
 
 
 @dataclass(frozen=True)
@@ -92,13 +102,10 @@ class SharedPlan:
 
     @property
     def saved(self) -> dict[str, Any]:
-        """What a restart must know; the same object until somebody comes or goes."""
+        """What a restart must know but for its members; the same object until somebody comes or goes."""
         if "saved" not in self._known:
-            members = {m.key: number for number, m in self.members.items()}
             shape = self.settled().plain()
-            self._known["saved"] = {
-                "everywhere": self.everywhere, "next": self.next, "members": members, "shape": shape,
-            }  # fmt: skip
+            self._known["saved"] = {"everywhere": self.everywhere, "next": self.next, "shape": shape}
         found: dict[str, Any] = self._known["saved"]
         return found
 
@@ -154,10 +161,21 @@ class SharedPlan:
 
 
 class SharedPlans:
-    """The shared plans of a runtime; `place` says in which one a query is, `reasons` why others are in none."""
+    """The shared plans of a runtime; `place` says in which one a query is, `reasons` why others are in none.
 
-    def __init__(self, enabled: bool, saved: Mapping[str, Any] | None = None) -> None:
+    `changes`: who has come and gone since somebody last took note. `left`: by query, its plan, its number and where its
+    clock was to start when its home was left.
+    """
+
+    def __init__(
+        self,
+        enabled: bool,
+        saved: Mapping[str, Any] | None = None,
+        left: Mapping[str, tuple[str, int, int | None]] | None = None,
+    ) -> None:
         self.enabled = enabled
+        self.changes: list[MemberChange] = []
+        self.left = left or {}
         self.plans: dict[str, SharedPlan] = {}
         self.place: dict[str, tuple[str, int]] = {}
         self.reasons: dict[str, str] = {}
@@ -174,7 +192,7 @@ class SharedPlans:
         """Let a query share from the next tick on, if it can; one that is `known` goes on where it was."""
         key = plan.name.lower()
         self.reasons.pop(key, None)
-        left = self._left(key) if known else None
+        left = self.left.get(key) if known else None
         if not self.enabled or (known and left is None):
             return
         try:
@@ -187,19 +205,15 @@ class SharedPlans:
         else:
             self._rejoin(query, *left)
 
-    def _left(self, key: str) -> tuple[str, int] | None:
-        """Where a query was when its home was left."""
-        found = ((name, plan["members"][key]) for name, plan in self._saved.items() if key in plan["members"])
-        return next(found, None)
-
-    def _rejoin(self, query: Offered, name: str, number: int) -> None:
-        saved = self._saved[name]
+    def _rejoin(self, query: Offered, name: str, number: int, start: int | None) -> None:
+        saved, query = self._saved[name], replace(query, start=start)
         if name not in self.plans:
             if "shape" not in saved:
+                names = ", ".join(q for q, at in self.left.items() if at[0] == name)
                 raise StateError(
                     "this home was written by an older version of windrow, whose state of continuous queries that "
                     "share is not read",
-                    detail=f"they are {', '.join(saved['members'])}; nothing has been changed",
+                    detail=f"they are {names}; nothing has been changed",
                     hint="drop them with the version that wrote the home, and create them again with this one",
                 )
             shape = PlanColumns.read(saved["shape"])
@@ -217,6 +231,7 @@ class SharedPlans:
         plan = self.plans[name]
         del plan.members[number]
         plan.changed()
+        self.changes.append(MemberChange(name, key, number, None, False))
         if plan.members:
             return None
         del self.plans[name]
@@ -237,6 +252,7 @@ class SharedPlans:
             self.plans.setdefault(plan.name, plan)
             plan.join(query, number)
             self.place[key] = (plan.name, number)
+            self.changes.append(MemberChange(plan.name, key, number, query.start, True))
 
     # putting together
 
@@ -293,18 +309,20 @@ class SharedPlans:
 
     def _join(self, plan: SharedPlan, queries: Sequence[Offered]) -> list[str]:
         for query in queries:
-            self.place[query.key] = (plan.name, plan.join(query))
+            number = plan.join(query)
+            self.place[query.key] = (plan.name, number)
+            self.changes.append(MemberChange(plan.name, query.key, number, query.start, True))
             self.reasons.pop(query.key, None)
         return [q.key for q in queries]
 
     # for the home
 
-    def saved(self) -> dict[str, Any]:
-        """What a restart must know, as plain JSON."""
+    def saved(self, over: Collection[str] = ()) -> dict[str, Any]:
+        """What a restart must know but for who is in them, as plain JSON; `over`: plans that end."""
         if not self._next:
             return {}
         found: dict[str, Any] = {"next": self._next}
-        found |= {name: plan.saved for name, plan in self.plans.items()}
+        found |= {name: plan.saved for name, plan in self.plans.items() if name not in over}
         return found
 
 

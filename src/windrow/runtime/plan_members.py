@@ -1,0 +1,108 @@
+"""Who is in which shared plan, as a home keeps it: written when somebody comes or goes, named by every manifest.
+
+    manifest    plans/0/*1/members = run, run         key   number  start  come
+                                                      hot   0       -      true         written when the plan began
+                                                      cold  1       40     true
+                                                      ----------------------------
+                                                      hot   0       -      false        written when one had left
+
+The runs of a plan, one behind the other, are a log: the last row of a number says whether that query is there. When
+there are many runs the members are written anew. So what a tick writes does not grow with the members, and what a
+change writes grows with what it changes, but for a rewrite now and then. Homes of older versions have the members in
+their manifests; these are written here with the first tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from windrow.operators.state.run import Run
+from windrow.sharing.plans.registry import MemberChange, SharedPlans
+from windrow.store.manifest import Manifest, SlotKey
+from windrow.store.runs import RunPlace, RunRef
+
+PLANS = "plans"
+"""The stage under which a manifest names the members of shared plans."""
+MEMBERS = "members"
+MOST_RUNS = 8
+"""Runs of a plan that are read one behind the other."""
+
+_SCHEMA = pa.schema(
+    [("key", pa.string()), ("number", pa.int64()), ("start", pa.int64()), ("come", pa.bool_())]
+)  # fmt: skip
+
+
+class LeftMember(NamedTuple):
+    """The place that a query had when its home was left."""
+
+    plan: str
+    number: int
+    start: int | None
+
+
+class PlanMembers:
+    """The members of shared plans as they are on disk."""
+
+    def __init__(self, runs: RunPlace, manifest: Manifest) -> None:
+        self._runs = runs
+        self._refs = {k[2]: refs for k, refs in manifest.runs.items() if k[0] == PLANS}
+        self._taken_up = set(self._refs)  # of which it is not known yet who has come back
+
+    def left(self, plans: Mapping[str, Any]) -> dict[str, LeftMember]:
+        """By query, where it was when the home was left; `plans`: as the manifest has them."""
+        found: dict[str, LeftMember] = {}
+        for name, plan in plans.items():
+            if isinstance(plan, Mapping):
+                older = {key: LeftMember(name, number, None) for key, number in plan.get("members", {}).items()}
+                found |= older or {key: LeftMember(name, *place) for key, place in self.members(name).items()}
+        return found
+
+    def members(self, plan: str) -> dict[str, tuple[int, int | None]]:
+        """The number of every member of a plan, and where its clock was to start."""
+        there: dict[int, tuple[str, int | None]] = {}
+        for ref in self._refs.get(plan, ()):
+            table = self._runs.read(ref, cached=False).table
+            for key, number, start, come in zip(*(c.to_pylist() for c in table.columns), strict=True):
+                if come:
+                    there[number] = (key, start)
+                else:
+                    there.pop(number, None)
+        return {key: (number, start) for number, (key, start) in there.items()}
+
+    def slots(self, plans: SharedPlans, tick: int, over: Collection[str] = ()) -> dict[SlotKey, tuple[RunRef, ...]]:
+        """What a manifest names, with what has changed since the last one written; `over`: plans that end with it."""
+        if not self._runs.durable:
+            plans.changes.clear()
+            return {}
+        changes: dict[str, list[MemberChange]] = {}
+        for change in plans.changes:
+            changes.setdefault(change.plan, []).append(change)
+        for name, plan in plans.plans.items():
+            before, mine = self._refs.get(name, ()), changes.get(name, ())
+            if not before or len(before) + bool(mine) > MOST_RUNS or self._differ(name, plans):
+                mine, before = [MemberChange(name, m.key, n, m.start, True) for n, m in plan.members.items()], ()
+            if mine:
+                run = Run(_table(mine))
+                self._refs[name] = (*before, *self._runs.write((PLANS, name), tick, [run]))
+        plans.changes.clear()
+        self._refs = {name: refs for name, refs in self._refs.items() if name in plans.plans}
+        self._taken_up = set()
+        return {(PLANS, 0, name, MEMBERS): refs for name, refs in self._refs.items() if name not in over}
+
+    def _differ(self, name: str, plans: SharedPlans) -> bool:
+        """Whether somebody did not come back to a plan when its home was taken up."""
+        return (
+            name in self._taken_up and {m.key for m in plans.plans[name].members.values()} != self.members(name).keys()
+        )
+
+
+def _table(changes: Iterable[MemberChange]) -> pa.Table:
+    rows = list(changes)
+    columns = [[c.key for c in rows], [c.number for c in rows], [c.start for c in rows], [c.come for c in rows]]
+    return pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, _SCHEMA.types, strict=True)], schema=_SCHEMA)
+
+
+__all__ = ["MEMBERS", "PLANS", "LeftMember", "PlanMembers"]
