@@ -59,6 +59,7 @@ class CQL(DuckDB):
 
     class Parser(DuckDBParser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {"ARRAY": exp.Array}  # list(a)[1] is an element
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parser for name, parser in DuckDBParser.FUNCTION_PARSERS.items() if name in _SYNTAX
         }

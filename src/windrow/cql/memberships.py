@@ -1,7 +1,9 @@
-"""EXISTS and IN as semi-joins.
+"""EXISTS, IN, ANY and ALL as semi-joins.
 
 They stand between the ANDs of WHERE. A plain subquery may be correlated: conditions on its own rows stay inside it,
-the others go to the `Semi`. A grouped subquery or a set operation stands for itself, and only IN links it.
+the others go to the `Semi`. A grouped subquery or a set operation stands for itself, and only IN links it. All that
+compare are one test, whether some row compares: `a IN (S)` is `a = ANY (S)`, of several values `(a, b) IN (S)` that all
+are equal, and `a < ALL (S)` is `NOT a >= ANY (S)`. Where no row compares but one may, for a null, SQL does not know.
 """
 
 from __future__ import annotations
@@ -31,18 +33,31 @@ if TYPE_CHECKING:
 
 
 _LINK = "link"
+_OPPOSITES: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.EQ: exp.NEQ, exp.NEQ: exp.EQ, exp.LT: exp.GTE, exp.GTE: exp.LT, exp.GT: exp.LTE, exp.LTE: exp.GT,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class MembershipTest:
-    """[NOT] EXISTS (query), or value IN (query)."""
+    """[NOT] EXISTS (query), or whether the value compares with some row of it: value IN (query)."""
 
     query: exp.Expr
     anti: bool = False
     value: exp.Expr | None = None
+    compare: type[exp.Expr] = exp.EQ
+
+    @property
+    def values(self) -> list[exp.Expr]:
+        """What is compared, column by column."""
+        value = self.value.unnest() if self.value is not None else None
+        if isinstance(value, exp.Tuple) and self.compare is exp.EQ:
+            return list(value.expressions)
+        return [] if self.value is None else [self.value]
 
 
 def membership_of(condition: exp.Expr) -> MembershipTest | None:
+    """The test that a condition is, with NOT before it or without."""
     anti = False
     while isinstance(condition, (exp.Not, exp.Paren)):
         anti ^= isinstance(condition, exp.Not)
@@ -51,6 +66,12 @@ def membership_of(condition: exp.Expr) -> MembershipTest | None:
         return MembershipTest(condition.this, anti)
     if isinstance(condition, exp.In) and condition.args.get("query") is not None:
         return MembershipTest(condition.args["query"], anti, condition.this)
+    if type(condition) in _OPPOSITES and isinstance(condition.expression, exp.Any | exp.All):
+        every = isinstance(condition.expression, exp.All)
+        query = condition.expression.this
+        if isinstance(unwrap(query), exp.Query):
+            compare = _OPPOSITES[type(condition)] if every else type(condition)
+            return MembershipTest(query, anti ^ every, condition.this, compare)
     return None
 
 
@@ -74,6 +95,10 @@ def semi_join(pipeline: Pipeline, scope: Scope, membership: MembershipTest, shap
     right, correlated = partner(pipeline, scope, membership, shape, binder)
     if membership.value is None or not membership.anti:
         pipeline.node = semi(pipeline.node, right, correlated, membership.anti, binder)
+        return
+    if len(membership.values) > 1 or membership.compare is not exp.EQ:
+        for conditions in (correlated, unknown(correlated)):
+            pipeline.node = semi(pipeline.node, right, conditions, True, binder)
         return
     equal = next(c for c in correlated if c.meta.get(_LINK))
     others = [c for c in correlated if c is not equal]
@@ -145,16 +170,32 @@ def _independent(
     block = binder.block(membership.query, replace(shape, append=False, mixed=False))
     if membership.value is None:
         return block.node, []
-    _one_column(len(block.outputs), membership, binder)
-    value = resolve(membership.value, scope)
-    return block.node, [_link(value, resolved(block.outputs[0].column, membership.value))]
+    columns: list[exp.Expr] = [resolved(o.column, membership.value) for o in block.outputs]
+    return block.node, _links(membership, scope, columns, binder)
 
 
-def _link(value: exp.Expr, other: exp.Expr) -> exp.Expr:
-    """The equality that IN asks for."""
-    equal = exp.EQ(this=value, expression=other)
-    equal.meta[_LINK] = True
-    return equal
+def _links(membership: MembershipTest, scope: Scope, others: list[exp.Expr], binder: Binder) -> list[exp.Expr]:
+    """The comparisons that IN asks for, with the columns of its query."""
+    values = membership.values
+    if len(values) != len(others):
+        wanted = "one column" if len(values) == 1 else f"{len(values)} columns"
+        raise BindingError(
+            f"IN needs a subquery with {wanted}, not {len(others)}",
+            span=span_of(membership.query, binder.context.source),
+        )
+    found = []
+    for value, other in zip(values, others, strict=True):
+        link = membership.compare(this=resolve(value, scope), expression=other)
+        link.meta[_LINK] = True
+        found.append(link)
+    return found
+
+
+def unknown(conditions: list[exp.Expr]) -> list[exp.Expr]:
+    """The conditions under which nobody knows whether a row compares, for a null."""
+    links = [c for c in conditions if c.meta.get(_LINK)]
+    both = exp.and_(*(c.copy() for c in links), copy=False)
+    return [*(c for c in conditions if not c.meta.get(_LINK)), exp.Is(this=exp.Paren(this=both), expression=exp.Null())]
 
 
 def _correlated(
@@ -169,8 +210,7 @@ def _correlated(
     conditions = from_.conditions + plain
     if membership.value is not None:
         items = expand(select_list(inner, binder.context.source).items, scope)
-        _one_column(len(items), membership, binder)
-        conditions.append(_link(resolve(membership.value, outer), items[0][1]))
+        conditions += _links(membership, outer, [tree for _, tree in items], binder)
     outside = [e for e in outer.entries if not e.is_table]
     tables = [e for e in scope.entries if e.valid is not None]
     if tables and len(from_.inputs) == 1:
@@ -184,13 +224,6 @@ def _correlated(
     for membership_ in nested:
         semi_join(pipeline, scope, membership_, shape, binder)
     return pipeline.node, correlated
-
-
-def _one_column(count: int, membership: MembershipTest, binder: Binder) -> None:
-    if count != 1:
-        raise BindingError(
-            f"IN needs a subquery with one column, not {count}", span=span_of(membership.query, binder.context.source)
-        )
 
 
 def _is_plain(tree: exp.Select, catalog: Catalog) -> bool:

@@ -1,9 +1,9 @@
 """Subqueries inside expressions: one value by a join, EXISTS and IN by a mark.
 
 A subquery that aggregates without GROUP BY has one row, so its value comes by a join: with every row, or, where
-equalities link it to the query around it, as a left join with its groups (COUNT of nothing is 0). EXISTS and IN that do
-not stand between the ANDs of WHERE become a column that is true for the rows of the semi-join and false for the others;
-an IN that is neither true nor false counts as false, so it may not stand under NOT.
+equalities link it to the query around it, as a left join with its groups (COUNT of nothing is 0). EXISTS, IN,
+ANY and ALL that do not stand between the ANDs of WHERE become a column that is true for the rows of the semi-join and
+false for the others; of IN, null where no row is equal but one may be, unless only what is true counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from sqlglot import exp
 from windrow.cql.aggregates import BlockAggregates
 from windrow.cql.expressions import find_aggregate
 from windrow.cql.joins import join, match
-from windrow.cql.memberships import MembershipTest, check, keep_columns, partner, semi, semi_join
+from windrow.cql.memberships import (
+    MembershipTest,
+    check,
+    keep_columns,
+    membership_of,
+    partner,
+    semi,
+    semi_join,
+    unknown,
+)
 from windrow.cql.ordering import limit_of
 from windrow.cql.pipeline import Pipeline, extend
 from windrow.cql.relations import bind_from
@@ -53,35 +62,31 @@ class Subqueries:
     shape: BlockShape
     binder: Binder
     values: list[_Value] = field(default_factory=list)
-    marks: list[tuple[str, MembershipTest]] = field(default_factory=list)
+    marks: list[tuple[str, MembershipTest, bool]] = field(default_factory=list)  # and whether only truth counts
     columns: set[str] = field(default_factory=set)
+    _condition: bool = False
 
-    def lift(self, tree: exp.Expr) -> exp.Expr:
-        """The tree with a column in the place of every subquery."""
+    def lift(self, tree: exp.Expr, condition: bool = False) -> exp.Expr:
+        """The tree with a column in the place of every subquery; of a condition only matters whether it is true."""
         if tree.find(exp.Query) is None:
             return tree
+        self._condition = condition
         return tree.copy().transform(self._replace, copy=False)
 
     def attach(self, pipeline: Pipeline, rewrite: Rewrite = lambda tree: tree) -> None:
         """Compute the columns; `rewrite` turns columns of FROM into those of the pipeline."""
         for value in self.values:
             pipeline.node = self._joined(pipeline, value, rewrite)
-        for name, test in self.marks:
-            pipeline.node = self._marked(pipeline, name, test)
+        for name, test, decided in self.marks:
+            pipeline.node = self._marked(pipeline, name, test, decided)
         self.values, self.marks = [], []
 
     def _replace(self, node: exp.Expr) -> exp.Expr:
-        test = _test(node)
+        test = membership_of(node) if not isinstance(node, exp.Not | exp.Paren) else None
         if test is not None:
-            if test.value is not None and node.find_ancestor(exp.Not, exp.Case) is not None:
-                raise UnsupportedError(
-                    "IN (SELECT ...) under NOT or CASE",
-                    hint="let NOT IN stand between the ANDs of WHERE, or write EXISTS",
-                    span=span_of(node, self.binder.context.source),
-                )
             check(test, self.binder)
             name = self.binder.context.fresh("exists", pa.bool_())
-            self.marks.append((name, test))
+            self.marks.append((name, test, test.value is None or (self._condition and _decides(node))))
             self.columns.add(name)
             return resolved(name, node)
         if isinstance(node, (exp.Any, exp.All)) or not isinstance(node, (exp.Subquery, exp.Select)):
@@ -188,26 +193,31 @@ class Subqueries:
 
     # -- a mark ------------------------------------------------------------------------------------------------------
 
-    def _marked(self, pipeline: Pipeline, name: str, test: MembershipTest) -> Node:
+    def _marked(self, pipeline: Pipeline, name: str, test: MembershipTest, decided: bool) -> Node:
         right, conditions = partner(pipeline, self.scope, test, self.shape, self.binder)
-        parts = []
-        for anti in (False, True):
-            part = semi(pipeline.node, right, conditions, anti, self.binder)
-            parts.append(extend(part, {name: Expr(("false" if anti is not test.anti else "true",), pa.bool_())}))
-        return Union(tuple(parts))
+        there, absent = (semi(pipeline.node, right, conditions, anti, self.binder) for anti in (False, True))
+        parts: list[tuple[Node, bool | None]] = [(there, not test.anti)]
+        if not decided:
+            open_ = unknown(conditions)
+            parts.append((semi(absent, right, open_, False, self.binder), None))
+            absent = semi(absent, right, open_, True, self.binder)
+        values = {True: "true", False: "false", None: "CAST(NULL AS BOOLEAN)"}
+        parts.append((absent, test.anti))
+        return Union(tuple(extend(part, {name: Expr((values[is_],), pa.bool_())}) for part, is_ in parts))
 
 
-def _test(node: exp.Expr) -> MembershipTest | None:
-    if isinstance(node, exp.Exists):
-        return MembershipTest(node.this)
-    if isinstance(node, exp.In) and node.args.get("query") is not None:
-        return MembershipTest(node.args["query"], value=node.this)
-    return None
+def _decides(node: exp.Expr) -> bool:
+    """Does a condition ask of the node only whether it is true?"""
+    while node.parent is not None:
+        node = node.parent
+        if not isinstance(node, exp.And | exp.Or | exp.Paren):
+            return False
+    return True
 
 
 def filter_by(pipeline: Pipeline, scope: Scope, condition: exp.Expr, shape: BlockShape, binder: Binder) -> None:
     """Keep the rows for which a condition with subqueries holds."""
     subqueries = Subqueries(scope, shape, binder)
-    tree = resolve(subqueries.lift(condition), scope)
+    tree = resolve(subqueries.lift(condition, condition=True), scope)
     subqueries.attach(pipeline)
     pipeline.filter(tree, "WHERE")
