@@ -5,7 +5,9 @@ import json
 import pyarrow as pa
 import pytest
 
+from windrow.cli.doctor import main as doctor
 from windrow.cli.state import main
+from windrow.engine import Engine
 from windrow.errors import StateError
 from windrow.operators.state.run import Run
 from windrow.store.manifest import Manifest
@@ -61,3 +63,26 @@ def test_no_home(tmp_path):
     with pytest.raises(StateError, match="there is no windrow home"):
         main([str(tmp_path / "x")])
     assert not (tmp_path / "x").exists()
+
+
+def test_words_for_people(tmp_path, capsys):
+    """What RETAIN keeps is called so, files are counted in words, and `windrow doctor` shows the frontier as a time."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("ts,v\n2024-01-01 00:00:00,1\n2024-01-01 00:00:02,1\n")
+    with Engine(runtime="local", home=str(tmp_path / "home")) as engine:
+        engine.execute(
+            f"""
+            CREATE STREAM s (ts TIMESTAMP, v BIGINT) TIMESTAMP BY ts RETAIN 1 HOUR
+            FROM csv (path => '{tmp_path / "in"}');
+            CREATE QUERY q AS SELECT SUM(v) AS v FROM s [RANGE 1 MINUTE]
+            """
+        )
+        engine.start()
+        engine.drain()
+    assert main([str(tmp_path / "home")]) == 0
+    out = capsys.readouterr().out
+    assert "s (RETAIN)" in out
+    assert "1 file, a.csv last" in out
+    assert "~s" not in out
+    doctor(["--home", str(tmp_path / "home")])
+    assert "00:00:01.999999+00:00" in capsys.readouterr().out

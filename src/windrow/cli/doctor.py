@@ -113,10 +113,11 @@ def _machine() -> Iterator[Finding]:
 
 
 def _home(home: str) -> str:
+    from windrow.cli.state import _instant
     from windrow.store.store import Store
 
     manifest = Store.open(home, read_only=True).latest()
-    return "empty" if manifest is None else f"tick {manifest.tick}, frontier {manifest.frontier}"
+    return "empty" if manifest is None else f"tick {manifest.tick}, frontier {_instant(manifest.frontier)}"
 
 
 def _draw(found: Sequence[Finding]) -> None:
@@ -124,7 +125,7 @@ def _draw(found: Sequence[Finding]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=None, pad_edge=False)
+    drawn = Table(box=None, pad_edge=False, show_header=False)
     for name in ("", "", ""):
         drawn.add_column(name)
     for f in found:

@@ -148,36 +148,73 @@ def _draw(described: dict[str, Any]) -> None:
     from rich.markup import escape
 
     console = Console()
-    console.print(f"home {escape(described['home'])}, {_bytes(described['file_bytes'])} in {described['files']} files")
+    console.print(
+        f"home {escape(described['home'])}, {_bytes(described['file_bytes'])} in {_counted(described['files'], 'file')}"
+    )
     if described["version"] is None:
         console.print("no tick has been committed yet")
         return
     console.print(
         f"manifest {described['version']}, tick {described['tick']}, frontier {_instant(described['frontier'])}, "
-        f"{described['runs']} runs, {_bytes(described['run_bytes'])}, "
-        f"catalog {described['catalog']} and {described['changes']} changes"
+        f"{_counted(described['runs'], 'run')}, {_bytes(described['run_bytes'])}, "
+        f"catalog {described['catalog']} and {_counted(described['changes'], 'change')}"
     )
     _table(
         console,
         "streams",
         ("stream", "read to", "greatest time"),
-        [(n, json.dumps(s["offset"]), _instant(s["mark"])) for n, s in described["streams"].items()],
+        [(n, _read_to(s["offset"]), _instant(s["mark"])) for n, s in described["streams"].items()],
     )
     _table(
         console,
         "queries",
         ("query", "clock started"),
-        [(n, _instant(q["clock"])) for n, q in described["queries"].items()],
+        [(_query_name(n), _instant(q["clock"])) for n, q in described["queries"].items()],
     )
     _table(
         console,
         "state",
         ("stage", "operator", "slot", "partitions", "runs", "rows", "size"),
         [
-            (s["stage"], s["operator"], s["slot"], s["partitions"], s["runs"], s["rows"], _bytes(s["bytes"]))
+            (
+                s["stage"],
+                _query_name(s["operator"]),
+                s["slot"],
+                s["partitions"],
+                s["runs"],
+                s["rows"],
+                _bytes(s["bytes"]),
+            )
             for s in described["stages"]
         ],
     )
+
+
+def _read_to(offset: Mapping[str, Any] | None) -> str:
+    """How far a source was read, in words where its offset is one of files.
+
+    >>> _read_to({"files": 2, "log": [], "tail": ["a.csv", "b.csv"]}), _read_to({"row": 5}), _read_to(None)
+    ('2 files, b.csv last', '{"row": 5}', '-')
+    """
+    if offset is None:
+        return "-"
+    if "files" not in offset or "part" in offset:
+        return json.dumps(offset)
+    return ", ".join([_counted(offset["files"], "file"), *(f"{n} last" for n in offset.get("tail", ())[-1:])])
+
+
+def _query_name(name: str) -> str:
+    """A query as people call it; what RETAIN keeps of a stream is kept as by a query of its own."""
+    return f"{name[1:]} (RETAIN)" if name.startswith("~") else name
+
+
+def _counted(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> _counted(1, "file"), _counted(2, "file")
+    ('1 file', '2 files')
+    """
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _table(console: Any, title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -54,14 +54,25 @@ def _phases(tick_ms: Mapping[str, float]) -> str:
 
 
 def _streams(streams: Mapping[str, Mapping[str, Any]]) -> Table:
-    drawn = _table("streams", "stream", "rows", "rows/s", "late", "newest", "lag", "")
+    drawn = _table("streams", "stream", "rows", "rows/s", "late", "newest", "behind it", "")
     for name, s in streams.items():
         idle = "idle" if s.get("idle") else ""
         drawn.add_row(
             name, _count(s.get("rows")), _count(s.get("rows_per_second")), _count(s.get("late")),
-            instant(s.get("greatest")), _count(s.get("lag")), idle,
+            instant(s.get("greatest")), _lag(s.get("lag"), s.get("greatest")), idle,
         )  # fmt: skip
     return drawn
+
+
+def _lag(ticks: int | None, newest: int | None) -> str:
+    """How far time is behind the newest row: seconds where the clock counts microseconds.
+
+    >>> _lag(5_000_001, 1_700_000_000_000_000), _lag(3, 40), _lag(None, None)
+    ('5.0 s', '3', '-')
+    """
+    if ticks is None or newest is None or not 10**14 < abs(newest) < 10**16:
+        return _count(ticks)
+    return f"{ticks / 1e6:,.1f} s"
 
 
 def _tables(tables: Mapping[str, Mapping[str, Any]]) -> Table:
