@@ -193,3 +193,28 @@ def test_results_of_internal_windows_are_all_there() -> None:
     got = windrow.run("SELECT a FROM S [RANGE 3 INTERNAL]", rows, runtime="local")["q1"]
     assert got["_ts"].to_pylist() == [1, 4, 7]
     assert_same(got, oracle("SELECT a FROM S [RANGE 3 INTERNAL]", rows)["q1"])
+
+
+def test_who_holds_time_back() -> None:
+    """Status names the streams whose rows time waits for: those without any, then the one that is least far."""
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute("""
+            CREATE STREAM a (ts BIGINT) TIMESTAMP BY ts;
+            CREATE STREAM b (ts BIGINT) TIMESTAMP BY ts WITHIN 5;
+            CREATE STREAM c (ts BIGINT) TIMESTAMP BY ts;
+            CREATE QUERY n AS SELECT COUNT(*) AS n FROM a [RANGE 10];
+        """)
+        engine.start()
+
+        def after(**rows: int) -> object:
+            for stream, ts in rows.items():
+                engine.push(stream, {"ts": [ts]})
+            engine.drain()
+            return engine.status()["held_back_by"]
+
+        assert engine.status()["held_back_by"] == []
+        assert after(a=10) == ["b", "c"]
+        assert after(b=12) == ["c"]
+        assert after(c=20) == ["b"]
+        assert after(b=15) == ["a", "b"]
+        assert after(a=20, b=25, c=20) == []

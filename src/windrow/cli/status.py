@@ -21,6 +21,8 @@ def render(status: Mapping[str, Any]) -> RenderableType:
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(_headline(status))]
+    if status.get("held_back_by"):
+        parts.append(Text(f"time waits for rows of {', '.join(status['held_back_by'])}", style="yellow"))
     if status.get("error"):
         parts.append(Text(str(status["error"]), style="red"))
     if status.get("tick_ms"):

@@ -316,3 +316,19 @@ def frontier(
             return previous
         bounds.append(mark - stream.slack - 1)
     return max(previous, min(bounds)) if bounds else previous
+
+
+def holding(streams: Mapping[str, StreamDef], marks: Mapping[str, int], idle: Mapping[str, int | None]) -> list[str]:
+    """The streams that hold time back while others are further: those without a row, else the one that is least far."""
+    if not any(name in marks for name in streams):
+        return []
+    waiting = [s.name for name, s in streams.items() if name not in marks and name not in idle]
+    if waiting:
+        return waiting
+    reached = {
+        s.name: max(marks[name], idle.get(name) or BEGINNING) - s.slack
+        for name, s in streams.items()
+        if name in marks and not (name in idle and idle[name] is None)
+    }
+    least = min(reached.values(), default=0)
+    return [name for name, at in reached.items() if at == least] if any(at > least for at in reached.values()) else []

@@ -9,11 +9,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from windrow.operators.elements import BEGINNING
 from windrow.runtime import view
 from windrow.runtime.family_programs import SharedQuery
 from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.outlet import Outlet
-from windrow.runtime.program import QueryProgram
+from windrow.runtime.program import QueryProgram, holding
 from windrow.runtime.streams import Stream
 from windrow.runtime.tables import LiveTable
 from windrow.runtime.tick import Tick, Ticker
@@ -77,6 +78,7 @@ class TickFigures:
         return {
             "ticks": manifest.tick,
             "frontier": manifest.frontier,
+            "held_back_by": _holding(runtime, manifest),
             "partitions": ticker.partitions,
             "rows_per_second": self._rate(*(f"rows.{k}" for k in declared.streams)),
             "tick_ms": self.phases(RECENT_TICKS),
@@ -153,6 +155,14 @@ class TickFigures:
             "state_bytes": state[1],
             "sinks": len(outlet.sinks),
         }
+
+
+def _holding(runtime: Runtime, manifest: Manifest) -> list[str]:
+    """The streams for whose rows all others wait."""
+    now = time.time()
+    silent = {k: s for k, s in runtime.declared.streams.items() if s.silent_for(now) is not None}
+    idle = {k: s.reached(now, manifest.marks.get(k, BEGINNING)) for k, s in silent.items()}
+    return holding(dict(runtime.ticker.streams), manifest.marks, idle)
 
 
 def _outlets(outlets: Mapping[str, Outlet], keys: Collection[str] | None) -> list[tuple[str, Outlet]]:
