@@ -39,6 +39,15 @@ if TYPE_CHECKING:
     from windrow.cql.select import Binder
 
 _UNBOUNDED = WindowSpec(WindowKind.UNBOUNDED)
+_REFUSED = {
+    "pivots": ("PIVOT or UNPIVOT", "write one aggregate for each column: COUNT(*) FILTER (WHERE status = 200) AS ok"),
+    "sample": ("TABLESAMPLE", "choose rows by their values, such as WHERE hash(id) % 10 = 0"),
+    "laterals": ("LATERAL VIEW of this function", "LATERAL VIEW explode(l) t AS x is known, and UNNEST(l)"),
+    "version": ("FOR SYSTEM_TIME AS OF", "tables are met as they are when a row comes; remove it"),
+    "when": ("a version", None),
+    "hints": ("a hint", "remove it"),
+}
+"""What stands behind a table elsewhere, and what to write here."""
 
 
 class SourceBinder:
@@ -69,6 +78,15 @@ class SourceBinder:
             return self._table(source, table)
         raise self._unknown(source)
 
+    def one_row(self) -> JoinInput:
+        """One row that is always there, without columns to name: a count of nothing, at every instant 0."""
+        nothing = exp.select(exp.Anonymous(this="count", expressions=[exp.Star()])).from_(
+            exp.Table(this=exp.to_identifier(self.binder.any_input, quoted=True))
+        )
+        nothing.set("where", exp.Where(this=exp.Boolean(this=False)))
+        made = self._subquery(exp.Subquery(this=nothing), nothing, "", "constant")
+        return JoinInput(made.node, [replace(e, columns=()) for e in made.entries], made.internal)
+
     def _refuse(self, source: exp.Expr) -> None:
         if isinstance(source, exp.Table) and (source.args.get("db") or source.args.get("catalog")):
             raise BindingError(
@@ -76,9 +94,9 @@ class SourceBinder:
                 hint="streams and tables are in no schema: write the name alone",
                 span=span_of(source, self.context.source),
             )
-        for key in ("pivots", "sample", "laterals", "version", "when", "hints"):
+        for key, (what, hint) in _REFUSED.items():
             if source.args.get(key):
-                raise UnsupportedError(f"{key} in FROM", span=span_of(source, self.context.source))
+                raise UnsupportedError(f"{what} in FROM", hint=hint, span=span_of(source, self.context.source))
         alias = source.args.get("alias")
         if alias is not None and AS_OF in alias.meta:
             raise UnsupportedError(

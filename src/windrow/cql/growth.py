@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from windrow.cql import builtins
-from windrow.cql.rendering import Refused
+from windrow.cql import builtins, types
+from windrow.cql.rendering import Refused, render
+from windrow.plan.expr import sql_of
 
 COLUMN = 100
 """What a text, list or other value of variable size counts that comes from a stream or a table."""
@@ -164,10 +165,23 @@ def _constant(node: exp.Expr, argument: exp.Expr) -> int:
 
 
 def _series(node: exp.Expr, arguments: Sequence[exp.Expr]) -> int:
+    if len(arguments) == 3 and isinstance(arguments[2], exp.Interval):
+        return _times(node, arguments)
     numbers = [_constant(node, a) for a in arguments]
     first, last = (0, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1]) if len(numbers) > 1 else (0, 0)
     step = numbers[2] if len(numbers) > 2 else 1
     return max(1, (last - first) // step + 1) if step else 1
+
+
+def _times(node: exp.Expr, arguments: Sequence[exp.Expr]) -> int:
+    """How many times lie between two, so far apart from each other."""
+    if any(a.find(exp.Column, exp.Identifier, exp.Anonymous) is not None for a in arguments):
+        raise Refused(
+            node, f"{node.name.lower()} of times that are no constants", "write TIMESTAMP '2024-01-01 00:00:00'"
+        )
+    first, last, step = (f"epoch_us({sql_of(render(a))})" for a in arguments)
+    (count,) = types.folded(f"abs({last} - {first}) // greatest(abs({step}), 1) + 1").to_pylist()
+    return int(count or 1)
 
 
 def _pattern(node: exp.Expr, arguments: Sequence[exp.Expr]) -> int:

@@ -11,7 +11,7 @@ nothing is joined. `LEFT JOIN UNNEST(...) ON TRUE` keeps rows whose list is empt
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from sqlglot import exp
 from windrow.cql import types
 from windrow.cql.bounds import symbols
 from windrow.cql.expressions import find_aggregate
+from windrow.cql.forms import FIELDS
 from windrow.cql.pipeline import Pipeline, extend
 from windrow.cql.scope import Entry, Scope, ScopeColumn, columns_of, conjuncts, resolve, span_of
 from windrow.errors import BindingError, UnsupportedError
@@ -36,6 +37,11 @@ _PARTS = {"kind", "expressions", "from_", "joins", "where"}
 def is_lateral(source: exp.Expr) -> bool:
     """Whether an item of FROM makes rows of those before it."""
     return isinstance(source, (exp.Unnest, exp.Lateral))
+
+
+def is_constant(source: exp.Expr) -> bool:
+    """Whether the rows that an item of FROM makes are the same whatever stands before it."""
+    return isinstance(source, exp.Unnest) and source.find(exp.Column) is None
 
 
 @dataclass
@@ -77,18 +83,35 @@ class Laterals:
         columns = [(self._names(call, source, 1)[0], lists, type_.value_type)]
         if call.args.get("offset"):
             columns.append((self._names(call, source, 2)[1], self._places(pipeline, lists), pa.int64()))
+        given = self._given(source)
+        width = type_.value_type.num_fields if pa.types.is_struct(type_.value_type) else 0
         found = []
         for name, list_, element in columns:
             column = self._padded(pipeline, list_, element) if pad else list_
             found.append((ScopeColumn(name, context.fresh(name, element), element), column))
         pipeline.node = Unnest(pipeline.node, tuple((c.internal, list_, c.type) for c, list_ in found))
+        shown = [c for c, _ in found]
+        if width and (call.meta.get(FIELDS) or 1 < width <= len(given)):
+            place = self._names(call, source, 2, first=width)[1]
+            shown = [*self._fields(pipeline, shown[0], given), *(replace(c, name=place) for c in shown[1:])]
         self._widen(pipeline)
-        return Entry(self._alias(source, "unnest"), tuple(c for c, _ in found), is_table=True)
+        return Entry(self._alias(source, "unnest"), tuple(shown), is_table=True)
 
-    def _names(self, call: exp.Unnest, source: exp.Expr, count: int) -> list[str]:
-        """What the columns are called: as the alias says, or as DuckDB would."""
+    def _given(self, source: exp.Expr) -> list[str]:
         alias = source.args.get("alias")
-        given = [c.name for c in alias.args.get("columns") or []] if alias is not None else []
+        return [c.name for c in alias.args.get("columns") or []] if alias is not None else []
+
+    def _fields(self, pipeline: Pipeline, row: ScopeColumn, names: list[str]) -> list[ScopeColumn]:
+        """A column for each field of the elements, which are rows."""
+        found = []
+        for place, (name, field_) in enumerate(zip(names, row.type, strict=False)):
+            read = Expr(("struct_extract_at(", Ref(row.internal), f", {place + 1})"), field_.type)
+            found.append(ScopeColumn(name, self._computed(pipeline, read), field_.type))
+        return found
+
+    def _names(self, call: exp.Unnest, source: exp.Expr, count: int, first: int = 1) -> list[str]:
+        """What the columns are called: as the alias says, or as DuckDB would; `first`: the names of the elements."""
+        given = self._given(source)[first - 1 :]
         offset = call.args.get("offset")
         default = [self._alias(source, "unnest"), offset.name if isinstance(offset, exp.Identifier) else "ordinality"]
         return [given[i] if i < len(given) else default[i] for i in range(count)]

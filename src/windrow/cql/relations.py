@@ -14,7 +14,7 @@ from windrow.cql.asof import bind_asof
 from windrow.cql.bounds import parted
 from windrow.cql.from_sources import SourceBinder
 from windrow.cql.joins import JoinInput, full_join, join, match, validity
-from windrow.cql.lateral import Laterals, is_lateral
+from windrow.cql.lateral import Laterals, is_constant, is_lateral
 from windrow.cql.pipeline import extend
 from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, offset_of, resolve, resolved, span_of
 from windrow.cql.shapes import BlockShape
@@ -42,10 +42,13 @@ class From:
 
 def bind_from(select: exp.Select, scope: Scope, shape: BlockShape, binder: Binder) -> From:
     """Bind FROM, adding its entries to the scope."""
-    from_ = select.args.get("from_")
-    if from_ is None:
+    if select.args.get("from_") is None and not binder.any_input:
         raise BindingError("a query needs FROM", hint="name a stream: SELECT ... FROM s [RANGE 1 MINUTE]")
     return _FromBinder(scope, shape, binder).bind(select)
+
+
+def _is_true(on: exp.Expr) -> bool:
+    return isinstance(on, exp.Boolean) and bool(on.this)
 
 
 class _FromBinder(SourceBinder):
@@ -57,8 +60,14 @@ class _FromBinder(SourceBinder):
         self.start = 0
 
     def bind(self, select: exp.Select) -> From:
+        if select.args.get("from_") is None:
+            self.result.inputs.append(self.one_row())
+            return self.result
         first = select.args["from_"].this
-        self._add(first)
+        if is_lateral(first):
+            self._constant(first)
+        else:
+            self._add(first)
         if (range_ := within_of(first)) is not None:
             raise BindingError(
                 "WITHIN without a join before it",
@@ -73,6 +82,21 @@ class _FromBinder(SourceBinder):
         entry_input = self.source(source)
         self.scope.entries.extend(entry_input.entries)
         self.result.inputs.append(entry_input)
+
+    def _constant(self, source: exp.Expr) -> None:
+        """Add an input of rows that are always there."""
+        if not self.binder.any_input:
+            raise BindingError(
+                "a query must read at least one stream",
+                hint="add a stream to FROM; constants alone do not change",
+                span=span_of(source, self.context.source),
+            )
+        made = self.one_row()
+        entry = Laterals([made], Scope(self.context.source), self.binder).bind(source, False)
+        shown, _ = self.alias(source, entry.alias)
+        made.entries[:] = [replace(entry, alias=shown)]
+        self.scope.entries.extend(made.entries)
+        self.result.inputs.append(made)
 
     def _join(self, node: exp.Join) -> None:
         side, kind, method = ((node.args.get(k) or "").upper() for k in ("side", "kind", "method"))
@@ -92,14 +116,19 @@ class _FromBinder(SourceBinder):
                 hint="write the joins one after another",
                 span=span_of(node, self.context.source),
             )
-        if is_lateral(node.this):
+        always = node.args.get("on") is None or _is_true(node.args["on"])
+        constant = is_constant(node.this) and (side in ("RIGHT", "FULL") or not always)
+        if is_lateral(node.this) and not (constant and side):
             self._lateral(node, side)
             return
         comma = not (side or kind or method or node.args.get("on") or node.args.get("using")) and self._is_comma(node)
         before = list(self.scope.entries)
         if comma:
             self.start = len(self.result.inputs)
-        self._add(node.this)
+        if constant:
+            self._constant(node.this)
+        else:
+            self._add(node.this)
         conditions = self._conditions(node, before, method == "NATURAL", side)
         if (range_ := within_of(node.this)) is not None:
             clock = self.binder.clock or Clock.MICROSECONDS
@@ -117,7 +146,7 @@ class _FromBinder(SourceBinder):
     def _lateral(self, node: exp.Join, side: str) -> None:
         """Widen an input by the rows that each of its rows makes."""
         on = node.args.get("on")
-        always = on is None or (isinstance(on, exp.Boolean) and bool(on.this))
+        always = on is None or _is_true(on)
         if side not in ("", "LEFT") or (side == "LEFT" and not always) or node.args.get("using"):
             raise UnsupportedError(
                 f"{side or 'this'} JOIN with UNNEST or LATERAL",

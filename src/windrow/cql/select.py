@@ -21,11 +21,12 @@ from windrow.cql.bounds import EvaluationGrid, bounds_of, parted
 from windrow.cql.composition import composed
 from windrow.cql.emission import Block, emit, settled
 from windrow.cql.expressions import BindingContext, find_aggregate, has_user_function
+from windrow.cql.forms import respell_forms
 from windrow.cql.group_windows import expand_group_windows
 from windrow.cql.importance import Importance, bind_importance, shed_clause, with_importance
 from windrow.cql.joins import join
 from windrow.cql.memberships import MembershipTest, check, membership_of, semi_join
-from windrow.cql.nesting import DEPTH, PLAN, link_common_tables, taken_together, too_deep
+from windrow.cql.nesting import DEPTH, PLAN, common_table, link_common_tables, taken_together, too_deep
 from windrow.cql.ordering import check_order, first_rows, limit_of, order_of, ordinal, sort_key
 from windrow.cql.pipeline import Pipeline
 from windrow.cql.proctime import place_proctime
@@ -48,8 +49,8 @@ from windrow.plan.nodes import Node, Quantise, QueryPlan, TickBudget, WindowKind
 
 BLOCKS = 500
 _CLAUSES = {
-    "laterals": ("LATERAL", "join instead"),
-    "sample": ("TABLESAMPLE", "filter in WHERE"),
+    "laterals": ("LATERAL VIEW of this function", "LATERAL VIEW explode(l) t AS x is known, and UNNEST(l)"),
+    "sample": ("TABLESAMPLE", "choose rows by their values, such as WHERE hash(id) % 10 = 0"),
     "into": ("INTO", "write CREATE QUERY name AS SELECT ..."),
     "pivots": ("PIVOT", "write one aggregate with FILTER per column"),
     "operation_modifiers": ("select modifiers", None),
@@ -70,6 +71,7 @@ class Binder:
         self.clock: Clock | None = None
         self.time_type: pa.DataType | None = None
         self.budget: TickBudget | None = None
+        self.any_input = ""  # a stream or table that the query reads
         self._first_stream = ""
         self._aliases: set[str] = set()
 
@@ -78,6 +80,7 @@ class Binder:
     def query(self, tree: exp.Expr, name: str, text: str, one_time: bool = False) -> QueryPlan:
         """The plan of a whole query; a one-time query may read tables alone."""
         tree = expand_all(tree, self.context.source)
+        respell_forms(tree)
         link_common_tables(tree)
         first_of_each(tree)
         place_proctime(tree, self.catalog, self.context.source)
@@ -85,6 +88,7 @@ class Binder:
         tree = expand_group_windows(tree, self)
         link_common_tables(tree)
         check_order(unwrap(tree), self, top=not one_time)
+        self.any_input = _any_input(tree, self.catalog)
         block = self.block(tree)
         if one_time and self.time_type is None:
             self.time_type = pa.int64()
@@ -179,7 +183,11 @@ class Binder:
         respell(tree, self.catalog, self.context.source)
         self.refuse_clauses(tree)
         if (with_ := tree.args.get("with_")) is not None and with_.args.get("recursive"):
-            raise UnsupportedError("WITH RECURSIVE", span=span_of(with_, self.context.source))
+            raise UnsupportedError(
+                "WITH RECURSIVE",
+                hint="what is computed step by step is a series here: FROM generate_series(1, 10) AS t(n)",
+                span=span_of(with_, self.context.source),
+            )
         self._count(tree)
         try:
             shape = shape or shape_of(tree, self)
@@ -336,6 +344,13 @@ class Binder:
                 )
             plain.append(tree)
         return plain, memberships
+
+
+def _any_input(tree: exp.Expr, catalog: Catalog) -> str:
+    """The name of some stream that a query reads, else of a table."""
+    names = [t.name.lower() for t in tree.find_all(exp.Table) if common_table(t) is None]
+    found = (n for kind in (catalog.streams, catalog.tables) for n in names if n in kind)
+    return next(found, "")
 
 
 def bind_select(

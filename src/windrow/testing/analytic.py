@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windrow.testing.tokens import Token, Tokens, closing, is_at, render, top_level
+from windrow.testing.tokens import Token, Tokens, closing, is_at, render, split, top_level
 
 _COUNTING = frozenset({"ROW_NUMBER", "NTILE", "LAG", "LEAD"})
 _CHOOSING = frozenset({"FIRST_VALUE", "LAST_VALUE", "NTH_VALUE"})
@@ -19,6 +19,21 @@ _IN_ORDER = frozenset(
     }
 )  # fmt: skip
 _FRAMES = ("ROWS", "RANGE", "GROUPS")
+
+
+def with_windows(tokens: Tokens, named: Tokens) -> Tokens:
+    """The tokens with windows in the place of the names that a WINDOW clause gives them.
+
+    >>> from windrow.testing.tokens import render, tokenize
+    >>> render(with_windows(tokenize("sum(a) OVER w"), tokenize("w AS (ORDER BY b)")))
+    'sum ( a ) OVER ( ORDER BY b )'
+    """
+    known = {part[0].name: part[2:] for part in split(named, ",") if part}
+    out: list[Token] = []
+    for i, token in enumerate(tokens):
+        called = i > 0 and tokens[i - 1].upper == "OVER" and token.name in known
+        out += known[token.name] if called else [token]
+    return out
 
 
 def with_ties(tokens: Tokens, ties: Sequence[str]) -> list[Token]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 
 from windrow.testing.summaries import EXACT, SLICE, SUMMARISED
-from windrow.testing.tokens import Tokens, closing, is_at, render, split
+from windrow.testing.tokens import Tokens, closing, is_at, render, split, top_level
 
 Names = Set[str]
 Subquery = Callable[[Tokens], str]
@@ -29,7 +29,7 @@ def rewrite_expression(tokens: Tokens, names: Names, subquery: Subquery) -> str:
     i = 0
     while i < len(tokens):
         token = tokens[i]
-        if token.text == "(" and (is_at(tokens, i + 1, "SELECT") or is_at(tokens, i + 1, "(", "SELECT")):
+        if token.text == "(" and _is_query(tokens, i):
             end = closing(tokens, i)
             out.append(f"({subquery(tokens[i + 1 : end])})")
             i = end + 1
@@ -46,6 +46,17 @@ def rewrite_expression(tokens: Tokens, names: Names, subquery: Subquery) -> str:
             out.append(_string_or_name(tokens, i, names))
             i += 1
     return " ".join(out)
+
+
+def _is_query(tokens: Tokens, i: int) -> bool:
+    """Whether the bracket at `i` holds a query, itself in brackets or not: not f((SELECT ...), a)."""
+    first = i + 1
+    while is_at(tokens, first, "("):
+        first += 1
+    if not is_at(tokens, first, "SELECT"):
+        return False
+    end = closing(tokens, i)
+    return first == i + 1 or not any(tokens[k].text == "," for k in top_level(tokens[: end + 1], i + 1) if k < end)
 
 
 def _string_or_name(tokens: Tokens, i: int, names: Names) -> str:

@@ -15,7 +15,11 @@ from windrow.testing.summaries import SLICE
 from windrow.testing.tokens import Token, Tokens, closing, is_at, render, split, tokenize, top_level
 from windrow.testing.window_functions import read_call
 
-_JOIN_WORDS = frozenset({"JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "CROSS", "FULL", "NATURAL", "POSITIONAL", "ASOF"})
+_JOIN_WORDS = frozenset(
+    ("JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "CROSS", "FULL", "NATURAL", "POSITIONAL", "ASOF", "SEMI", "ANTI")
+)
+_MADE = ("UNNEST", "LATERAL", "GENERATE_SERIES", "RANGE")
+"""What makes rows without a stream, or of the row before: DuckDB's business."""
 _NOT_ALIASES = _JOIN_WORDS | {
     "WITHIN",
     "UNION",
@@ -75,14 +79,19 @@ def _near(tokens: Tokens, i: int, sources: Sequence[FromItem]) -> tuple[list[Tok
 
 def _source(tokens: Tokens, i: int, context: OracleContext, scope: frozenset[str]) -> tuple[FromItem, int]:
     """One source at `i`: a name or a subquery, then a window and an alias in either order."""
-    if is_at(tokens, i, "("):
+    if is_at(tokens, i, "(", "VALUES"):
+        end = closing(tokens, i)
+        width = len(split(tokens[i + 3 : closing(tokens, i + 2)], ","))
+        source = FromItem("valueslist", [f"col{k}" for k in range(width)], sql=render(tokens[i : end + 1]))
+        i = end + 1
+    elif is_at(tokens, i, "("):
         end = closing(tokens, i)
         source = context.subquery(tokens[i + 1 : end], scope, _windowed(tokens, end + 1))
         i = end + 1
-    elif tokens[i].upper in ("UNNEST", "LATERAL"):  # rows of the row before: DuckDB's business
+    elif tokens[i].upper in _MADE and any(is_at(tokens, k, "(") for k in (i + 1, i + 2)):
         end = closing(tokens, next(k for k in range(i, len(tokens)) if tokens[k].text == "("))
         end += 2 * is_at(tokens, end + 1, "WITH", "ORDINALITY")
-        source, i = FromItem("unnest", [], sql=render(tokens[i : end + 1])), end + 1
+        source, i = FromItem(tokens[i].text.lower(), [], sql=render(tokens[i : end + 1])), end + 1
     elif (call := read_call(tokens, i)) is not None:
         name, window, i = call
         source = context.source(name.name or "")

@@ -13,18 +13,19 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from windrow.testing.aggregates import calls_aggregate
-from windrow.testing.analytic import in_order, with_ties
+from windrow.testing.analytic import in_order, with_ties, with_windows
 from windrow.testing.asof import asof_sql
 from windrow.testing.blocks import BOUNDS, FromItem, OracleBlock, OracleContext, quote
 from windrow.testing.expressions import rewrite_expression
 from windrow.testing.from_clause import conjuncts, read_from, source_sql, validity
 from windrow.testing.lifetimes import OracleWindow, read_window
+from windrow.testing.script import is_compared, with_names
 from windrow.testing.summaries import summarises
 from windrow.testing.tokens import Token, Tokens, closing, is_at, render, split, tokenize, top_level
 
 OPERATORS = frozenset({"ISTREAM", "DSTREAM", "RSTREAM", "ISTREAM_RESTORE", "RSTREAM_RESTORE"})
 SET_OPERATIONS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
-_CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT")
+_CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "OFFSET", "FETCH")
 
 
 def rewrite_query(
@@ -32,14 +33,16 @@ def rewrite_query(
 ) -> list[tuple[str, OracleBlock]]:
     """The SELECT blocks of a query, each with the set operation before it ('' for the first)."""
     tokens, wrapper = _unwrap(tokens)
+    if is_at(tokens, 0, "WITH"):
+        tokens = with_names(tokens)
     cuts = [i for i in top_level(tokens) if tokens[i].upper in SET_OPERATIONS]
     if cuts:  # ORDER BY and LIMIT at the end are those of the whole
-        end = next((i for i in top_level(tokens) if tokens[i].upper in ("ORDER", "LIMIT")), None)
+        end = next((i for i in top_level(tokens) if tokens[i].upper in ("ORDER", "LIMIT", "FETCH")), None)
         if end is not None:
             whole = combine(rewrite_query(tokens[:end], context, scope))
             clauses = _clauses([*tokenize("SELECT"), *tokens[end:]])
             whole.sql = f"SELECT * FROM ({whole.sql}) AS __whole"
-            whole.sql += _first_rows(whole.sql, render(clauses["ORDER"]), clauses["LIMIT"], context)
+            whole.sql = _first_rows(whole.sql, render(clauses["ORDER"]), clauses, context)
             return [("", whole)]
     found: list[tuple[str, OracleBlock]] = []
     for a, b in zip([None, *cuts], [*cuts, len(tokens)], strict=True):
@@ -97,8 +100,14 @@ def _operator(tokens: Tokens, i: int) -> tuple[str | None, int]:
 
 
 def _select(tokens: Tokens, context: OracleContext, scope: frozenset[str]) -> OracleBlock:
-    clauses = _clauses(tokens)
+    clauses = _clauses(_select_first(tokens))
+    for clause in ("SELECT", "QUALIFY", "ORDER"):
+        clauses[clause] = with_windows(clauses[clause], clauses["WINDOW"])
     items, distinct, op = _items(clauses["SELECT"])
+    keys: Tokens = []
+    if distinct and is_at(items, 0, "ON", "("):  # of each of these the first row
+        end = closing(items, 1) + 1
+        keys, items, distinct = items[:end], items[end:], False
     if any(t.upper == "WSTREAM" for t in items):
         return _wstream(items, clauses, context, scope)
     block = OracleBlock("", op=op)
@@ -166,7 +175,8 @@ def _select(tokens: Tokens, context: OracleContext, scope: frozenset[str]) -> Or
         outside = [f'"{s.alias}".__to_{s.table}' for s in streams if not s.window.internal]
         predicates.append(f"{appears} < {in_window}")
         selected += f", {appears} AS __from, {_extreme('least', outside)} AS __to"
-    sql = f"SELECT {'DISTINCT ' if distinct else ''}{selected} FROM {' '.join(text)}"
+    chosen = f"DISTINCT {expression(keys)} " if keys else "DISTINCT " if distinct else ""
+    sql = f"SELECT {chosen}{selected}" + (f" FROM {' '.join(text)}" if text else "")
     sql += f" WHERE {_and(predicates)}" if predicates else ""
     having = [f"({expression(clauses['HAVING'])})"] if clauses["HAVING"] else []
     group = [expression(clauses["GROUP"])] if clauses["GROUP"] else []
@@ -176,8 +186,11 @@ def _select(tokens: Tokens, context: OracleContext, scope: frozenset[str]) -> Or
     sql += f" GROUP BY {', '.join(group)}" if group else ""
     sql += f" HAVING {_and(having)}" if having else ""
     sql += f" QUALIFY {expression(clauses['QUALIFY'])}" if clauses["QUALIFY"] else ""
-    if clauses["LIMIT"]:
-        sql += _first_rows(sql, expression(clauses["ORDER"]), clauses["LIMIT"], context)
+    if keys:
+        sql += f" ORDER BY {', '.join([*([expression(clauses['ORDER'])] if clauses['ORDER'] else []), *ties])}"
+        sql = f"SELECT * FROM ({sql}) AS __chosen"
+    if clauses["LIMIT"] or clauses["FETCH"]:
+        sql = _first_rows(sql, expression(clauses["ORDER"]), clauses, context)
     if mixed and (distinct or clauses["GROUP"] or len(block.instants)):
         raise ValueError("INTERNAL and other windows mix only in select-project-join blocks")
     block.sql = context.mixed(sql, block) if mixed else sql
@@ -205,11 +218,22 @@ def _window_keys(sources: Sequence[FromItem], group: Tokens) -> list[str]:
     return keys
 
 
-def _first_rows(sql: str, order: str, limit: Tokens, context: OracleContext) -> str:
-    """ORDER BY and LIMIT; rows that tie are ordered by the select list, ascending, nulls last."""
+def _first_rows(sql: str, order: str, clauses: dict[str, Tokens], context: OracleContext) -> str:
+    """ORDER BY and LIMIT; rows that tie are ordered by the select list, ascending, nulls last.
+
+    FETCH FIRST n ROWS ONLY is LIMIT n; WITH TIES counts ranks.
+    """
+    words = [t for t in clauses["FETCH"] if t.upper not in ("FIRST", "NEXT", "ROW", "ROWS", "ONLY")]
+    ties = is_at(words[-2:], 0, "WITH", "TIES")
+    limit = clauses["LIMIT"] or (words[:-2] if ties else words) or tokenize("1")
+    offset = [t for t in clauses["OFFSET"] if t.upper not in ("ROW", "ROWS")] or tokenize("0")
+    if ties:
+        over = f"rank() OVER (ORDER BY {order})"
+        return f"{sql} QUALIFY {over} > {render(offset)} AND {over} <= {render(offset)} + {render(limit)}"
     count = len(context.describe(sql)[0])
     places = [f"{i + 1} ASC NULLS LAST" for i in range(count)]
-    return f" ORDER BY {', '.join(([order] if order else []) + places)} LIMIT {render(limit)}"
+    by = ", ".join(([order] if order else []) + places)
+    return f"{sql} ORDER BY {by} LIMIT {render(limit)} OFFSET {render(offset)}"
 
 
 def _and(predicates: Sequence[str]) -> str:
@@ -227,11 +251,33 @@ def _clauses(tokens: Tokens) -> dict[str, Tokens]:
         raise ValueError(f"not a SELECT: {render(tokens)}")
     starts = [("SELECT", 1, 0)]
     for i in top_level(tokens):
-        if tokens[i].upper in _CLAUSES:
+        if _opens(tokens, i):
             starts.append((tokens[i].upper, i + 1 + (tokens[i].upper in ("GROUP", "ORDER")), i))
     for (clause, start, _), (_, _, end) in zip(starts, [*starts[1:], ("", 0, len(tokens))], strict=True):
         found[clause] = tokens[start:end]
     return found
+
+
+def _opens(tokens: Tokens, i: int) -> bool:
+    """Whether a word opens a clause."""
+    word = tokens[i].upper
+    if word in ("GROUP", "ORDER"):
+        return is_at(tokens, i + 1, "BY")
+    if word == "WINDOW":
+        return is_at(tokens, i + 2, "AS", "(")
+    return word in _CLAUSES and not is_compared(tokens, i)
+
+
+def _select_first(tokens: Tokens) -> Tokens:
+    """FROM s SELECT a WHERE b as SELECT a FROM s WHERE b; FROM s alone selects all."""
+    if not is_at(tokens, 0, "FROM"):
+        return tokens
+    places = [i for i in top_level(tokens, 1) if tokens[i].upper == "SELECT" or _opens(tokens, i)]
+    begin = next((i for i in places if tokens[i].upper == "SELECT"), None)
+    if begin is None:
+        return [*tokenize("SELECT *"), *tokens]
+    end = next((i for i in places if i > begin), len(tokens))
+    return [*tokens[begin:end], *tokens[:begin], *tokens[end:]]
 
 
 def _items(tokens: Tokens) -> tuple[Tokens, bool, str | None]:

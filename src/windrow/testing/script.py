@@ -147,10 +147,38 @@ def sources(tokens: Tokens) -> Iterator[int]:
             inside.append(False)
         elif token.text in (")", "]"):
             inside.pop()
-        elif token.upper in ("FROM", "WHERE", "GROUP", "HAVING", "SELECT"):
+        elif is_compared(tokens, i):
+            continue
+        elif token.upper in ("FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "SELECT"):
             inside[-1] = token.upper == "FROM"
-        elif before in ("FROM", "JOIN") or (before == "," and inside[-1]):
+        elif (before in ("FROM", "JOIN") and not is_compared(tokens, i - 1)) or (before == "," and inside[-1]):
             yield i
+
+
+def is_compared(tokens: Tokens, i: int) -> bool:
+    """Whether the FROM at `i` is that of IS [NOT] DISTINCT FROM."""
+    return i > 1 and is_at(tokens, i - 1, "DISTINCT", "FROM") and tokens[i - 2].upper in ("IS", "NOT")
+
+
+def with_names(tokens: Tokens) -> list[Token]:
+    """A query with the queries of its WITH written out where FROM names them.
+
+    >>> render(with_names(tokenize("WITH a(x) AS (SELECT y FROM s), b AS (SELECT x FROM a) SELECT x FROM b")))
+    'SELECT x FROM ( SELECT x FROM ( SELECT * FROM ( SELECT y FROM s ) a ( x ) ) a ) b'
+    """
+    known, i = Script(), 0
+    while is_at(tokens, i, "WITH") or (known.views and is_at(tokens, i, ",")):
+        name, i = tokens[i + 1], i + 2
+        named = closing(tokens, i) + 1 if is_at(tokens, i, "(") else i
+        begin = next(k for k in range(named, len(tokens)) if tokens[k].text == "(")
+        end = closing(tokens, begin)
+        body = in_place(list(tokens[begin + 1 : end]), known)
+        if named > i or is_at(body, 0, "VALUES"):
+            opened, closed = Token("punctuation", "("), Token("punctuation", ")")
+            body = [*tokenize("SELECT * FROM"), opened, *body, closed, name, *tokens[i:named]]
+        known.views[_unquoted(name).lower()] = body
+        i = end + 1
+    return in_place(list(tokens[i:]), known)
 
 
 def _unquoted(token: Token) -> str:

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _WORD = re.compile(
-    r"""(?P<skip>\s+|--[^\n]*|/\*.*?\*/)
+    r"""(?P<skip>\s+|--[^\n]*|/\*(?:/\*.*?\*/|.)*?\*/)
       | (?P<string>'(?:[^']|'')*')
       | (?P<quoted>"(?:[^"]|"")*")
       | (?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)
       | (?P<name>[^\W\d]\w*)
-      | (?P<punctuation><=|>=|<>|!=|\|\||::|=>|->|\*\*|//|.)""",
+      | (?P<punctuation>->>|!~\*|<=|>=|<>|!=|\|\||::|:=|=>|->|<<|>>|@>|<@|!~|~\*|\*\*|//|.)""",
     re.VERBOSE | re.DOTALL,
 )
 

@@ -1,0 +1,112 @@
+"""Forms of SQL that other forms say: constants in FROM, semi-joins, LATERAL VIEW and the like."""
+
+from __future__ import annotations
+
+import pytest
+from tests.brought import DECLARED, answer, check_all_rows, check_windows, given
+
+from windrow.errors import WindrowError
+from windrow.testing import assert_same, oracle
+
+TEXTS = [
+    "SELECT r.host, v.label FROM req {w} r JOIN (VALUES (200, 'ok'), (404, 'missing')) AS v(code, label) "
+    "ON r.status = v.code",
+    "SELECT r.host, v.label FROM req {w} r LEFT JOIN (VALUES (200, 'ok'), (404, 'missing')) AS v(code, label) "
+    "ON r.status = v.code",
+    "SELECT v.label, COUNT(r.status) AS n FROM (VALUES (200, 'ok'), (999, 'never')) AS v(code, label) "
+    "LEFT JOIN req {w} r ON r.status = v.code GROUP BY v.label",
+    "SELECT v.label, r.host FROM req {w} r RIGHT JOIN (VALUES (200, 'ok'), (999, 'never')) AS v(code, label) "
+    "ON r.status = v.code",
+    "WITH names(code, label) AS (VALUES (200, 'ok'), (500, 'broken')) SELECT label, COUNT(*) AS n FROM req {w} "
+    "JOIN names ON status = code GROUP BY label",
+    "SELECT * FROM beat {w}, (VALUES (1), (2)) v(i)",
+    "SELECT host FROM req {w} WHERE status NOT IN (SELECT c FROM (VALUES (200), (404)) v(c))",
+    "WITH a(h, n) AS (SELECT host, COUNT(*) FROM req {w} GROUP BY host) SELECT h, n FROM a WHERE n > 3",
+    "SELECT id, g FROM orders {w}, generate_series(1, 2) AS t(g)",
+    "SELECT i.range AS n, COUNT(b.host) AS c FROM range(3) i LEFT JOIN beat {w} b ON b.host = 'h' || i.range "
+    "GROUP BY i.range",
+    "SELECT g.h, COUNT(r.host) AS n FROM generate_series(TIMESTAMP '2024-03-30 22:00:00', TIMESTAMP "
+    "'2024-03-31 02:00:00', INTERVAL '1 hour') AS g(h) LEFT JOIN req {w} r ON date_trunc('hour', r.ts) = g.h "
+    "GROUP BY g.h",
+    "SELECT u.x, COUNT(b.host) AS n FROM UNNEST(['h0', 'h7']) AS u(x) LEFT JOIN beat {w} b ON b.host = u.x "
+    "GROUP BY u.x",
+    "SELECT host FROM beat {w} UNION ALL SELECT 'fixed'",
+    "SELECT host FROM req {w} UNION SELECT host FROM beat {w} EXCEPT SELECT 'h1'",
+    "SELECT host FROM req {w} WHERE host IN (SELECT 'h1' UNION ALL SELECT 'h2')",
+    "SELECT host, ts FROM req {w} SEMI JOIN info USING (host)",
+    "SELECT * FROM beat {w} ANTI JOIN info USING (host) WHERE host > 'a'",
+    "SELECT [upper(x) FOR x IN tags IF x <> 'b'] AS u, [x || host FOR x IN tags] AS v FROM req {w}",
+    "SELECT host, path ~* 'V1' AS m, path !~* 'V2' AS n FROM req {w}",
+]
+SPELLED = {
+    "SELECT host, ms FROM req {w} WHERE ms BETWEEN SYMMETRIC 150 AND 20":
+        "SELECT host, ms FROM req {w} WHERE ms BETWEEN 20 AND 150",
+    "SELECT r.host, r.ts FROM req {w} r LEFT SEMI JOIN beat {w} i ON r.host = i.host AND i.ts < r.ts":
+        "SELECT host, ts FROM req {w} r WHERE EXISTS (SELECT 1 FROM beat {w} i WHERE r.host = i.host AND i.ts < r.ts)",
+    "SELECT r.host, r.ts FROM req {w} r LEFT ANTI JOIN beat {w} i ON r.host = i.host AND i.ts < r.ts":
+        "SELECT host, ts FROM req {w} r WHERE NOT EXISTS (SELECT 1 FROM beat {w} i WHERE r.host = i.host "
+        "AND i.ts < r.ts)",
+    "SELECT usr, ts FROM req {w} ORDER BY ts DESC LIMIT 2 BY usr":
+        "SELECT usr, ts FROM req {w} QUALIFY ROW_NUMBER() OVER (PARTITION BY usr ORDER BY ts DESC) <= 2",
+    "SELECT host, ts FROM req {w} LIMIT ALL": "SELECT host, ts FROM req {w}",
+    "SELECT i.host, ARRAY(SELECT b.ts FROM beat {w} b WHERE b.host = i.host ORDER BY b.ts) AS t FROM info i":
+        "SELECT i.host, coalesce((SELECT list(b.ts ORDER BY b.ts) FROM beat {w} b WHERE b.host = i.host), []) AS t "
+        "FROM info i",
+    "SELECT host FROM req {w} WHERE body IS JSON AND path IS NOT JSON":
+        "SELECT host FROM req {w} WHERE json_valid(body) AND NOT json_valid(path)",
+    "SELECT id FROM orders {w} WHERE (ts, ts + INTERVAL 1 HOUR) OVERLAPS (TIMESTAMP '2024-03-31 01:00:00', "
+    "TIMESTAMP '2024-03-31 00:00:00')":
+        "SELECT id FROM orders {w} WHERE ts < TIMESTAMP '2024-03-31 01:00:00' AND ts + INTERVAL 1 HOUR > TIMESTAMP "
+        "'2024-03-31 00:00:00'",
+    "SELECT id, item.sku FROM orders {w} LATERAL VIEW explode(items) t AS item":
+        "SELECT id, u.item.sku FROM orders {w}, UNNEST(items) AS u(item)",
+    "SELECT host, tag FROM req {w} LATERAL VIEW OUTER explode(tags) t AS tag":
+        "SELECT host, u.tag FROM req {w} r LEFT JOIN UNNEST(r.tags) AS u(tag) ON TRUE",
+    "SELECT host, i, tag FROM req {w} LATERAL VIEW posexplode(tags) t AS i, tag":
+        "SELECT host, u.i - 1 AS i, u.tag FROM req {w}, UNNEST(tags) WITH ORDINALITY AS u(tag, i)",
+    "SELECT id, sku, q FROM orders {w} CROSS JOIN UNNEST(items) AS t (sku, q)":
+        "SELECT id, u.i.sku AS sku, u.i.qty AS q FROM orders {w}, UNNEST(items) AS u(i)",
+    "SELECT id, sku, q, n FROM orders {w} CROSS JOIN UNNEST(items) WITH ORDINALITY AS t (sku, q, n)":
+        "SELECT id, u.i.sku AS sku, u.i.qty AS q, u.n FROM orders {w}, UNNEST(items) WITH ORDINALITY AS u(i, n)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_texts(text):
+    """As DuckDB has it over all rows, and at every instant as the definition does."""
+    check_all_rows(text)
+    check_windows(text)
+
+
+@pytest.mark.parametrize("text", SPELLED)
+def test_spelled(text):
+    """What DuckDB does not read is what it reads otherwise."""
+    check_all_rows(text, SPELLED[text])
+    check_windows(text, SPELLED[text])
+
+
+def test_constants_beside_windows_of_the_standard():
+    """A list of values meets the rows of TUMBLE, and is there in windows without rows as well."""
+    text = (
+        "SELECT v.code, COUNT(r.status) AS n FROM TUMBLE(req, ts, INTERVAL '30' MINUTE) r JOIN (VALUES (200), (500)) "
+        "v(code) ON r.status = v.code GROUP BY v.code"
+    )
+    assert_same(answer(text), oracle(f"{DECLARED} CREATE QUERY q AS {text}", *given())["q"])
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "hint"),
+    [
+        ("SELECT host FROM req TABLESAMPLE 10 PERCENT", "TABLESAMPLE", "hash(id)"),
+        ("SELECT * FROM (SELECT host, ms FROM req) PIVOT (AVG(ms) FOR host IN ('a'))", "PIVOT", "FILTER"),
+        ("WITH RECURSIVE n(i) AS (SELECT 1) SELECT i FROM n, req", "WITH RECURSIVE", "generate_series"),
+        ("SELECT 1 AS one", "needs FROM", "name a stream"),
+        ("SELECT i FROM (VALUES (1)) v(i)", "at least one stream", "add a stream"),
+        ("SELECT o.id FROM orders o, generate_series(1, o.customer) AS t(g)", "no constant", "whole number"),
+    ],
+)
+def test_hints(text, says, hint):
+    """What is refused says what to write."""
+    with pytest.raises(WindrowError) as error:
+        answer(text)
+    assert says in str(error.value) and hint in str(error.value)
