@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from playwright.sync_api import sync_playwright
 
 from windrow.engine import Engine
 from windrow.server.access import Right, Tokens
-from windrow.server.process import Address, Server
+from windrow.server.process import Address, Server, serving
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
@@ -267,6 +268,74 @@ def test_reconnects(browser: Any, engine: Engine) -> None:
             page.wait_for_selector("[data-link=live]")
         finally:
             second.stop()
+
+
+@contextmanager
+def console(browser: Any, engine: Engine, where: str = "overview") -> Iterator[Any]:
+    """A page of the console of an engine of one's own."""
+    with serving(engine, TOKENS, Address(port=0)) as server, browser.new_context() as context:
+        page = context.new_page()
+        page.goto(f"{server.url}/?token={ADMIN}")
+        page.wait_for_selector("nav")
+        page.goto(f"{server.url}/#/{where}")
+        yield page
+
+
+def test_an_empty_engine(browser: Any) -> None:
+    """Every page of an engine without anything says what to do; what the editor proposes can be registered."""
+    with Engine(runtime="local") as engine:
+        engine.start()
+        with console(browser, engine) as page:
+            page.wait_for_selector("text=This engine has no stream yet")
+            for where, said in (
+                ("queries", "No query yet"),
+                ("streams", "Nothing is declared"),
+                ("ticks", "No ticks yet"),
+            ):
+                page.goto(page.url.partition("#")[0] + f"#/{where}")
+                page.wait_for_selector(f"text={said}")
+            page.keyboard.press("n")
+            page.wait_for_selector("text=no errors")
+            page.click("button:text-is('Register')")
+            page.wait_for_selector("h1:text-is('warm')")
+            page.wait_for_selector("text=the next answer comes with the next period")
+            page.goto(page.url.partition("#")[0] + "#/streams")
+            page.wait_for_selector(".column:has-text('celsius DOUBLE')")
+            page.wait_for_selector(".column:has-text('ts TIMESTAMP, its time')")
+
+
+def test_who_holds_answers_back(browser: Any) -> None:
+    """Where answers wait for the rows of another stream, the pages name it; when it has rows, they say nothing."""
+    with Engine(runtime="local") as engine:
+        engine.execute("""
+            CREATE STREAM quick (ts BIGINT) TIMESTAMP BY ts; CREATE STREAM silent (ts BIGINT) TIMESTAMP BY ts;
+            CREATE QUERY n AS SELECT COUNT(*) AS n FROM quick [RANGE 10];
+        """)
+        engine.start()
+        engine.push("quick", {"ts": [1, 2, 3]})
+        with console(browser, engine, "query/n") as page:
+            page.wait_for_selector("text=Answers wait for rows of silent")
+            page.goto(page.url.partition("#")[0] + "#/overview")
+            page.wait_for_selector("text=Answers wait for rows of silent")
+            engine.push("silent", {"ts": [5]})
+            page.locator("text=Answers wait for").wait_for(state="detached")
+            page.wait_for_selector("text=answers are complete up to 2")
+
+
+def test_dropped_while_watched(browser: Any) -> None:
+    """The page of a query that somebody drops says so, and keeps what it showed."""
+    with Engine(runtime="local") as engine:
+        engine.execute("""
+            CREATE STREAM s (ts BIGINT, v BIGINT) TIMESTAMP BY ts; CREATE QUERY q AS SELECT v FROM s [RANGE 10];
+        """)
+        engine.start()
+        engine.push("s", {"ts": [1, 2], "v": [41, 42]})
+        with console(browser, engine, "query/q") as page:
+            page.wait_for_selector("td:text-is('41')")
+            engine.execute("DROP QUERY q")
+            page.wait_for_selector("text=This query was dropped")
+            assert page.locator("td:text-is('41')").count() == 1
+            assert page.locator("button:text-is('Drop')").count() == 0
 
 
 def test_read_only(opens: Opens) -> None:

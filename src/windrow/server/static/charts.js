@@ -1,7 +1,7 @@
 // Charts that move: uPlot for lines and areas over time, plain boxes for bars.
 import { html, useEffect, useMemo, useRef } from "./vendor/ui.js";
 import uPlot from "./vendor/chart.js";
-import { cell, isNumber, isTime, short } from "./words.js";
+import { cell, clock, isNumber, isTime, short } from "./words.js";
 
 export const COLOURS = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", "--c8"];
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -19,7 +19,7 @@ export function Lines({ label, times, series, wall = true, stacked = false, heig
       chart.current = new uPlot({
         width: box.current.clientWidth || 400, height, cursor: { points: { size: 5 } }, legend: { show: series.length > 1 || stacked },
         scales: { x: { time: wall }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) > 0 ? high * 1.08 : low < 0 ? 0 : 1] } },
-        axes: [wall ? { ...axis, values: (_, ticks) => ticks.map(clock), space: 70 } : axis, { ...axis, size: 76, values: (_, ticks) => ticks.map((t) => format(t)) }],
+        axes: [wall ? { ...axis, values: (_, ticks) => labels(ticks), space: 70 } : axis, { ...axis, size: 76, values: (_, ticks) => ticks.map((t) => format(t)) }],
         series: [{}, ...series.map((s, i) => {
           const stroke = colour(s.colour || COLOURS[i % COLOURS.length]);
           const own = (_, v, n, at) => (at == null || stacked ? format(latest.current[i].values[at ?? latest.current[i].values.length - 1]) : format(v)); // not pointed at: the newest
@@ -39,7 +39,8 @@ export function Lines({ label, times, series, wall = true, stacked = false, heig
   return html`<div class="chart" ref=${box} role="img" aria-label=${`${label}: ${newest}`}></div>`;
 }
 
-const clock = (seconds) => new Date(seconds * 1000).toTimeString().slice(0, 8);
+// Times by the second; where marks are closer than that, the same second is written once.
+const labels = (ticks) => ticks.map(clock).map((text, i, all) => (text === all[i - 1] ? "" : text));
 
 function stack(series) {
   const sums = new Array(series[0]?.values.length ?? 0).fill(0);

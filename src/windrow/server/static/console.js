@@ -3,7 +3,7 @@ import { html, render, useEffect, useRef, useState } from "./vendor/ui.js";
 import { get, post } from "./api.js";
 import { usePolled, Problem } from "./parts.js";
 import { go, useRoute } from "./route.js";
-import { isWall, seconds, short } from "./words.js";
+import { behind, isWall, short } from "./words.js";
 import { Overview } from "./pages/overview.js";
 import { Queries } from "./pages/queries.js";
 import { QueryPage } from "./pages/query.js";
@@ -92,7 +92,7 @@ function Console({ session, onLeave }) {
       ${counted(name, s)}</a>`)}</nav>
     <div class="foot">
       <div aria-live="polite"><span class="dot ${dot}"></span> ${said}${session.runtime ? `, ${session.runtime}` : ""}</div>
-      ${lag != null && html`<div>${seconds(lag)} behind now</div>`}
+      ${lag != null && html`<div>${behind(lag)}</div>`}
       <div>${session.right === "admin" ? "administrator" : "may only read"}</div>
       <label>Theme <select value=${theme} onChange=${(e) => setTheme(e.target.value)}><option value="auto">system</option><option value="light">light</option><option value="dark">dark</option></select></label>
       <button class="keys" onClick=${() => keys.current.showModal()}>Keys</button>

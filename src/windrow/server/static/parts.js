@@ -1,6 +1,6 @@
 // What pages are made of.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/ui.js";
-import { cell, isNumber, PATTERNS } from "./words.js";
+import { cell, isNumber, isWall, PATTERNS, seconds } from "./words.js";
 
 export const Badge = ({ pattern }) => (pattern ? html`<span class="badge ${pattern}" title=${PATTERNS[pattern]}>${pattern}</span>` : null);
 
@@ -93,6 +93,17 @@ export function Rows({ columns, rows, label, ...rest }) {
   const described = useMemo(
     () => columns.map((c, i) => ({ name: `${i}`, label: c.name, number: isNumber(c.type), value: (row) => row[i] })), [columns]);
   return html`<${Grid} columns=${described} rows=${rows} label=${label} ...${rest} sortable />`;
+}
+
+// Why answers stand still, where they do: one clock for all queries, and it waits for the stream that is least far.
+export function HeldBack({ status }) {
+  const names = status?.held_back_by ?? [], streams = Object.entries(status?.streams ?? {});
+  if (!names.length) return null;
+  const silent = names.filter((n) => status.streams[n] && status.streams[n].greatest == null), wall = isWall(status.frontier);
+  const behind = Math.max(...streams.map(([, s]) => s.greatest ?? -Infinity)) - status.frontier;
+  if (!silent.length && !(wall && behind > 3e7)) return null;
+  return html`<div class="note warn" role="status"><strong>Answers wait for rows of ${names.join(", ")}.</strong> ${silent.length ? "No row has come from there yet," : `Other streams are ${seconds(behind / 1e6)} further,`} and
+    answers go only as far as all streams are known. <code>IDLE AFTER</code> in the declaration of a stream lets time go on while it is silent. <a href="#/streams">Look at the streams</a></div>`;
 }
 
 export const Figure = ({ label, value, note, bad }) =>

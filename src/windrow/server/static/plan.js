@@ -14,7 +14,7 @@ const wrap = (text, width = 35) => {
 };
 
 function place(node, left, depth, rows) {
-  const lines = [...wrap(node.arguments || ""), ...(node.state !== "none" ? [`${node.state}: ${short(node.estimate.state_rows)} rows`] : [])].filter(Boolean);
+  const lines = [...wrap(node.arguments || ""), ...(node.state !== "none" ? wrap(`${node.state}: ${short(node.estimate.state_rows)} ${node.estimate.state_rows === 1 ? "row" : "rows"}`) : [])].filter(Boolean);
   const height = 2 * LINE + lines.length * LINE + 20;
   rows[depth] = Math.max(rows[depth] || 0, height);
   let at = left;
@@ -27,6 +27,9 @@ function place(node, left, depth, rows) {
   const middle = inputs.length ? (inputs[0].x + inputs[inputs.length - 1].x) / 2 : left;
   return { node, lines, height, depth, x: inputs.length ? Math.max(left, middle) : left, right, inputs };
 }
+
+// How many boxes stand side by side.
+export const breadth = (node) => (node.inputs?.length ? node.inputs.reduce((sum, i) => sum + breadth(i), 0) : 1);
 
 const flat = (p) => [p, ...p.inputs.flatMap(flat)];
 
@@ -43,7 +46,7 @@ export function Plan({ explained, label = "plan" }) {
       ${all.flatMap((p) => p.inputs.map((i) => {
         const x1 = i.x + WIDTH / 2, y1 = tops[i.depth], x2 = p.x + WIDTH / 2, y2 = tops[p.depth] + p.height, m = (y1 + y2) / 2;
         return html`<g style=${{ color: `var(--${i.node.pattern})` }}><path d="M${x1} ${y1} C${x1} ${m} ${x2} ${m} ${x2} ${y2}" fill="none" stroke="currentColor" stroke-width="1.8"/>
-          <text class="edge" x=${x1 + 7} y=${y1 - 9} style=${{ fill: "currentColor" }}>${i.node.pattern} · ${short(i.node.estimate.rows_out)}/${per}</text></g>`;
+          <text class="edge" x=${x2 > x1 ? x1 - 7 : x1 + 7} y=${y1 - 9} text-anchor=${x2 > x1 ? "end" : "start"} style=${{ fill: "currentColor" }}>${i.node.pattern} · ${short(i.node.estimate.rows_out)}/${per}</text></g>`;
       }))}
       ${all.map((p) => {
         const y = tops[p.depth], share = p.node.estimate.cost / total;

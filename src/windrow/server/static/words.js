@@ -3,6 +3,9 @@
 // The update pattern of an edge: when its rows leave.
 export const PATTERNS = { monotonic: "rows never leave", weakest: "rows leave in the order they came", weak: "a row's end is known when it comes", strict: "a row may be taken back at any time" };
 
+// A number of things: "1 row", "2,000 rows".
+export const counted = (n, what) => `${number(n)} ${what}${n === 1 ? "" : "s"}`;
+
 export const number = (n) => (n == null ? "–" : typeof n === "number" ? n.toLocaleString("en") : String(n));
 
 export function short(n) {
@@ -20,10 +23,14 @@ export function bytes(n) {
   return `${unit ? +size.toPrecision(size < 1000 ? 3 : 4) : size} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
 }
 
+// How far answers are behind now. Rows may carry times to come: a clock that is fast, or local times read as UTC.
+export const behind = (s) => (s < -1 ? `${seconds(-s)} ahead of now` : `${seconds(Math.max(0, s))} behind now`);
+
 export function seconds(s) {
   if (s == null) return "–";
   if (Math.abs(s) < 1) return `${Math.round(s * 1000)} ms`;
   if (s < 120) return `${+s.toFixed(1)} s`;
+  if (s >= 3600 && s % 3600 === 0) return s % 86400 ? `${s / 3600} h` : `${s / 86400} d`;
   if (s < 7200) return `${Math.round(s / 60)} min`;
   return s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${Math.round(s / 86400)} d`;
 }
@@ -33,6 +40,14 @@ export const isWall = (instant) => instant != null && Math.abs(instant) > 1e14 &
 export const instant = (t) =>
   t == null || Math.abs(t) >= 4e17 ? "–" : isWall(t) ? new Date(t / 1000).toISOString().replace("T", " ").slice(0, 23).replace(/\.000$/, "") : number(t);
 export const span = (ticks, clock) => (ticks == null ? "–" : clock === "microsecond" ? seconds(ticks / 1e6) : `${number(ticks)} ticks`);
+
+// The words in which one declares a type. What Arrow calls otherwise and CQL has no word for stays as it is.
+const TYPES = { int8: "TINYINT", int16: "SMALLINT", int32: "INTEGER", int64: "BIGINT", uint8: "UTINYINT", uint16: "USMALLINT", uint32: "UINTEGER", uint64: "UBIGINT", float: "FLOAT", double: "DOUBLE", string: "VARCHAR", bool: "BOOLEAN", binary: "BLOB", "date32[day]": "DATE", "time64[us]": "TIME" };
+export const typeName = (type) => TYPES[type] ?? type.replace(/^timestamp\[\w+, tz=.*\]$/, "TIMESTAMPTZ").replace(/^timestamp\[\w+\]$/, "TIMESTAMP").replace(/^decimal128\((.*)\)$/, "DECIMAL($1)").replace(/^list<\w+: (.*)>$/, (_, of) => `${typeName(of)}[]`);
+
+// A length of time as one writes it in a window: the largest unit that divides it.
+export const written = (us) => { for (const [unit, of] of [["DAY", 864e8], ["HOUR", 36e8], ["MINUTE", 6e7], ["SECOND", 1e6]]) if (us >= of && us % of === 0) return `${us / of} ${unit}${us === of ? "" : "S"}`; return `${us} MICROSECONDS`; };
+export const clock = (seconds) => new Date(seconds * 1000).toTimeString().slice(0, 8);
 
 export const isNumber = (type) => /^(u?int|float|double|decimal|half)/.test(type);
 export const isTime = (type) => /^timestamp/.test(type);

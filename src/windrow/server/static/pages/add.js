@@ -9,6 +9,18 @@ import { short } from "../words.js";
 
 const sharers = ({ with: others, others: counts }) => Math.max(0, ...Object.values(counts ?? {}), ...(Array.isArray(others) ? [others] : Object.values(others ?? {})).map((names) => names.length));
 
+// What there is to add where nothing is declared.
+const FIRST = `-- Rows come from files that appear in a directory; without FROM they are pushed: POST /api/push/reading
+CREATE STREAM reading (sensor VARCHAR, celsius DOUBLE, ts TIMESTAMP)
+TIMESTAMP BY ts WITHIN 5 SECONDS RETAIN 1 HOUR;
+-- FROM csv (path => 'readings');
+
+CREATE QUERY warm AS
+SELECT sensor, AVG(celsius) AS mean, MAX(celsius) AS high
+FROM reading [RANGE 1 MINUTE SLIDE 10 SECONDS]
+GROUP BY sensor;
+`;
+
 export function AddQuery({ args: [replaced], session }) {
   const [text, set] = useState(null);
   const [checked, setChecked] = useState({ found: null, error: null });
@@ -17,7 +29,7 @@ export function AddQuery({ args: [replaced], session }) {
   useEffect(() => {
     if (replaced) get(path("queries", replaced)).then((q) => set(`DROP QUERY ${q.name};\n\n${q.text.trim().replace(/;?$/, ";")}\n`), fail);
     else get("/api/streams").then(([stream]) => set(stream ? `CREATE QUERY my_query AS\nSELECT COUNT(*) AS n\nFROM ${stream.name} [RANGE ${stream.clock === "tick" ? "60 SLIDE 10" : "1 MINUTE SLIDE 10 SECONDS"}]\n`
-      : "CREATE STREAM s (ts TIMESTAMP, value DOUBLE) TIMESTAMP BY ts;\n"), fail);
+      : FIRST), fail);
   }, []);
   const run = async () => {
     work(true); fail(null);
@@ -25,7 +37,7 @@ export function AddQuery({ args: [replaced], session }) {
       const found = await post("/api/check", { script: text });
       await post("/api/execute", { script: text });
       const made = found.filter((f) => f.statement === "query");
-      go(...(made.length ? ["query", made[made.length - 1].name] : ["queries"]));
+      go(...(made.length ? ["query", made[made.length - 1].name] : [found.some((f) => ["stream", "table"].includes(f.statement)) ? "streams" : "queries"]));
     } catch (e) { fail(e); } finally { work(false); }
   };
   const plans = (checked.found || []).filter((f) => f.plan);

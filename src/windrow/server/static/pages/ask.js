@@ -4,13 +4,13 @@ import { get, post } from "../api.js";
 import { Bars, choices, labelOf } from "../charts.js";
 import { Editor } from "../editor.js";
 import { Problem, Rows } from "../parts.js";
-import { instant, number, seconds } from "../words.js";
+import { counted, instant, seconds, written } from "../words.js";
 
 // A question to begin with: over a stream that keeps rows, else over the relation of a query, else over a table.
 async function example() {
   const [streams, tables, [query]] = await Promise.all([get("/api/streams"), get("/api/tables"), get("/api/queries?limit=1")]);
-  const kept = streams.find((s) => s.retain), unit = kept?.clock === "microsecond" ? "SECONDS" : "", other = query || tables[0];
-  if (kept) return `SELECT COUNT(*) AS n FROM ${kept.name} [RANGE ${unit ? Math.max(1, Math.floor(kept.retain / 1e6)) : kept.retain}${unit && ` ${unit}`}]`;
+  const kept = streams.find((s) => s.retain), other = query || tables[0];
+  if (kept) return `SELECT COUNT(*) AS n FROM ${kept.name} [RANGE ${kept.clock === "microsecond" ? written(kept.retain) : kept.retain}]`;
   return other ? `SELECT * FROM ${other.name}` : "";
 }
 
@@ -33,8 +33,8 @@ export function Ask() {
     <span class="end"><label>Isolation <select value=${isolation} onChange=${(e) => isolate(e.target.value)}><option value="snapshot">snapshot: as of its start</option><option value="latest">latest: as of its end</option></select></label>
     <button class="main" disabled=${state.busy || !text} onClick=${run}>Ask</button></span></div>
   ${text !== null && html`<${Editor} label="question" value=${text} onChange=${set} onRun=${run} check=${false} />`}
-  <p></p><${Problem} error=${state.error} />
-  ${answer && html`<p class="soft" role="status">${number(answer.total)} rows in ${seconds(state.took)}${answer.as_of ? `, exact as of ${instant(Number(answer.as_of))}` : ""}${answer.isolation ? `, ${answer.isolation}` : ""}${answer.from ? `, from ${answer.from}` : ""}</p>
+  <p class="soft">${state.busy ? "asking …" : text === "" ? "Ctrl-Enter asks. Streams declared with RETAIN, tables, archives and running queries can be read." : "Ctrl-Enter asks"}</p><${Problem} error=${state.error} />
+  ${answer && html`<p class="soft" role="status">${counted(answer.total, "row")} in ${seconds(state.took)}${answer.as_of ? `, exact as of ${instant(Number(answer.as_of))}` : ""}${answer.isolation ? `, ${answer.isolation}` : ""}${answer.from ? `, from ${answer.from}` : ""}</p>
     <div class="two"><section class="panel"><${Rows} label="answer" columns=${answer.columns} rows=${answer.rows} empty="no rows" /></section>
     ${value && answer.rows.length > 1 && html`<section class="panel"><h2>${value.name}</h2><${Bars} label=${value.name} rows=${answer.rows.map((r) => ({ label: labelOf(r, drawn.others.map((c) => c.i)), value: Number(r[value.i]) }))} /></section>`}</div>`}`;
 }

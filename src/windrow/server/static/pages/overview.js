@@ -2,11 +2,11 @@
 import { html, useEffect, useRef, useState } from "../vendor/ui.js";
 import { get } from "../api.js";
 import { Lines } from "../charts.js";
-import { Figure } from "../parts.js";
-import { bytes, instant, isWall, number, seconds, short } from "../words.js";
+import { Figure, HeldBack } from "../parts.js";
+import { bytes, counted, instant, isWall, number, seconds, short } from "../words.js";
 
 export const PHASES = ["plan", "job", "collect", "archives", "commit", "sinks", "sweep"];
-const KEPT = 600, DRAWN = 240;
+const KEPT = 600, DRAWN = 240, TOO_FEW = "drawn from the second tick on";
 
 // The newest ticks, gathered while the page is open.
 export function useTicks(status) {
@@ -35,7 +35,7 @@ function useSamples(status) {
 
 const streamSum = (s, name) => Object.values(s.streams || {}).reduce((sum, one) => sum + (one[name] || 0), 0);
 
-export function Overview({ status }) {
+export function Overview({ status, session }) {
   const ticks = useTicks(status).slice(-DRAWN), samples = useSamples(status);
   if (!status) return html`<p class="waiting">looking …</p>`;
   const first = samples[0], last = samples[samples.length - 1], past = (last.now_us - first.now_us) / 1e6;
@@ -44,31 +44,33 @@ export function Overview({ status }) {
   const late = streamSum(status, "late"), aside = streamSum(status, "quarantined"), failed = Object.keys(status.failed || {}).length;
   const times = ticks.map((t) => t.ended), at = samples.map((s) => s.now_us / 1e6);
   const sampled = samples.slice(1).map((s, i) => (streamSum(s, "rows") - streamSum(samples[i], "rows")) / Math.max(1e-3, (s.now_us - samples[i].now_us) / 1e6));
-  return html`<div class="head"><h1>Overview</h1><span class="soft">answers are complete up to ${instant(status.frontier)}</span></div>
+  return html`<div class="head"><h1>Overview</h1><span class="soft">${status.frontier == null || instant(status.frontier) === "–" ? (status.counts.streams ? "no answer yet" : "nothing is declared yet") : `answers are complete up to ${instant(status.frontier)}`}</span></div>
   <div class="cards">
     <${Figure} label="rows a second" value=${short(rate)} note="${short(streamSum(status, "rows"))} so far" />
-    <${Figure} label="behind now" value=${lag == null ? "–" : seconds(lag)} note=${status.frontier == null ? "no row yet" : ""} />
-    <${Figure} label="tick" value=${status.tick_ms?.total != null ? seconds(status.tick_ms.total / 1000) : number(status.ticks)} note="${number(status.ticks)} ticks" />
+    <${Figure} label=${lag < -1 ? "ahead of now" : "behind now"} value=${lag == null ? "–" : seconds(lag < -1 ? -lag : Math.max(0, lag))} note=${lag != null ? "" : instant(status.frontier) === "–" ? "no answer yet" : "time is in ticks"} />
+    <${Figure} label="tick" value=${status.tick_ms?.total != null ? seconds(status.tick_ms.total / 1000) : number(status.ticks)} note=${counted(status.ticks, "tick")} />
     <${Figure} label="queries" value=${number(status.counts.queries)} note=${failed ? `${failed} failed` : `${short(status.answers)} answers`} bad=${failed > 0} />
-    <${Figure} label="state" value=${bytes(status.state?.bytes)} note=${status.state?.runs != null ? `${number(status.state.runs)} runs` : ""} />
+    <${Figure} label="state" value=${bytes(status.state?.bytes)} note=${status.state?.runs != null ? counted(status.state.runs, "run") : ""} />
     <${Figure} label="memory" value=${bytes(status.memory_bytes)} note="of this process" />
     <${Figure} label="set aside" value=${number(late + aside)} note=${late + aside ? html`<a href="#/aside">look at them</a>` : "late or unreadable"} bad=${late + aside > 0} />
   </div>
+  ${!status.counts.streams && !status.counts.tables && html`<div class="note">This engine has no stream yet. ${session.right === "admin" ? html`<a href="#/add">Declare one</a> with <code>CREATE STREAM</code>, or give` : "Give"} <code>windrow serve</code> a script.</div>`}
+  <${HeldBack} status=${status} />
   ${Object.entries(status.failed || {}).map(([name, why]) => html`<div class="note bad" role="alert"><strong>${name} has stopped:</strong> ${why}</div>`)}
   ${status.shedding?.gates && Object.values(status.shedding.gates).some((g) => g.shedding) && html`<div class="note warn" role="status">Ticks take longer than their budget: the least important rows are being shed.</div>`}
   <div class="two">
     <section class="panel"><h2>Rows a second</h2>${ticks.length > 1
       ? html`<${Lines} label="rows a second" times=${times} series=${[{ label: "rows/s", values: rates(ticks, "rows") }]} />`
       : html`<${Lines} label="rows a second" times=${at.slice(1)} series=${[{ label: "rows/s", values: sampled }]} />`}</section>
-    <section class="panel"><h2>Tick time by phase, ms</h2>${ticks.length ? html`<${Lines} label="milliseconds" stacked times=${times}
-      series=${PHASES.map((p) => ({ label: p, values: ticks.map((t) => t.ms[p] ?? 0) }))} />` : html`<div class="empty">no ticks yet</div>`}</section>
+    <section class="panel"><h2>Tick time by phase, ms</h2>${ticks.length > 1 ? html`<${Lines} label="milliseconds" stacked times=${times}
+      series=${PHASES.map((p) => ({ label: p, values: ticks.map((t) => t.ms[p] ?? 0) }))} />` : html`<div class="empty">${TOO_FEW}</div>`}</section>
     <section class="panel"><h2>Behind now, seconds</h2>${ticks.some((t) => isWall(t.frontier))
       ? html`<${Lines} label="seconds behind now" times=${times} series=${[{ label: "lag", values: ticks.map((t) => (isWall(t.frontier) ? t.ended - t.frontier / 1e6 : null)) }]} />`
-      : html`<div class="empty">the streams have clocks of their own: time is counted in ticks</div>`}</section>
+      : html`<div class="empty">${ticks.some((t) => instant(t.frontier) !== "–") ? "the streams have clocks of their own: time is counted in ticks" : "no answer yet"}</div>`}</section>
     <section class="panel"><h2>State and memory</h2><${Lines} label="bytes" times=${at} format=${bytes}
       series=${[{ label: "state", values: samples.map((s) => s.state?.bytes ?? null) }, { label: "memory", values: samples.map((s) => s.memory_bytes ?? null) }]} /></section>
-    <section class="panel"><h2>Answer rows a second</h2>${ticks.length > 1 ? html`<${Lines} label="answer rows a second" times=${times} series=${[{ label: "answers/s", values: rates(ticks, "answers"), colour: "--c3" }]} />` : html`<div class="empty">no ticks yet</div>`}</section>
-    <section class="panel"><h2>Late rows</h2>${ticks.length > 1 ? html`<${Lines} label="late rows a tick" times=${times} series=${[{ label: "late", values: ticks.map((t) => t.late), colour: "--c2" }]} />` : html`<div class="empty">no ticks yet</div>`}</section>
+    <section class="panel"><h2>Answer rows a second</h2>${ticks.length > 1 ? html`<${Lines} label="answer rows a second" times=${times} series=${[{ label: "answers/s", values: rates(ticks, "answers"), colour: "--c3" }]} />` : html`<div class="empty">${TOO_FEW}</div>`}</section>
+    <section class="panel"><h2>Late rows</h2>${ticks.length > 1 ? html`<${Lines} label="late rows a tick" times=${times} series=${[{ label: "late", values: ticks.map((t) => t.late), colour: "--c2" }]} />` : html`<div class="empty">${TOO_FEW}</div>`}</section>
   </div>`;
 }
 

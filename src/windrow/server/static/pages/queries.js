@@ -33,5 +33,5 @@ export function Queries({ session, status }) {
     <span class="soft" role="status">${value ? `${number(value.total)} of ${number(status?.counts.queries ?? value.total)}` : "looking …"}</span>
     ${session.right === "admin" && html`<span class="end"><a class="button main" href="#/add">Add a query</a></span>`}</div>
   <${Problem} error=${error} />
-  <${Grid} label="queries" columns=${COLUMNS} rows=${value?.rows ?? []} from=${value?.from} total=${value?.total ?? 0} onView=${seen} keyOf=${(q) => q.name} sortable empty=${value ? "nothing yet" : "looking …"} height="calc(100vh - 7.5rem)" />`;
+  <${Grid} label="queries" columns=${COLUMNS} rows=${value?.rows ?? []} from=${value?.from} total=${value?.total ?? 0} onView=${seen} keyOf=${(q) => q.name} sortable empty=${!value ? "looking …" : search.trim() ? "no query has this in its name, text or pattern" : session.right === "admin" ? html`No query yet: <a href="#/add">add one</a>, or press <kbd>n</kbd>.` : "no query yet"} height="calc(100vh - 7.5rem)" />`;
 }

@@ -2,10 +2,10 @@
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/ui.js";
 import { changes, get, path, post } from "../api.js";
 import { Bars, Lines, choices, labelOf } from "../charts.js";
-import { Badge, Problem, Rows, usePolled } from "../parts.js";
-import { Plan } from "../plan.js";
+import { Badge, HeldBack, Problem, Rows, usePolled } from "../parts.js";
+import { Plan, breadth } from "../plan.js";
 import { go } from "../route.js";
-import { bytes, isTime, number, short } from "../words.js";
+import { bytes, counted, isTime, number, short } from "../words.js";
 
 const NEWEST = 2000, POINTS = 600;
 
@@ -63,16 +63,19 @@ function useAnswer(name, relation) {
 
 function Chart({ columns, rows, points, periodic }) {
   const { numbers, others } = useMemo(() => choices(columns), [columns]);
-  const [kind, setKind] = useState("bars"), [y, setY] = useState(null), [by, setBy] = useState(null);
+  const [chosen, setKind] = useState(null), [y, setY] = useState(null), [by, setBy] = useState(null);
   if (!numbers.length) return html`<div class="empty">no column holds numbers</div>`;
+  const kind = chosen ?? (periodic && points.length > 2 ? "lines" : "bars");
   const value = numbers.find((c) => c.name === y) || numbers[numbers.length - 1];
   const split = by === "" ? [] : others.filter((c) => by === null || c.name === by).map((c) => c.i);
   const clock = periodic ? columns.findIndex((c) => c.name === "_ts") : -1, newest = clock < 0 ? null : rows.at(-1)?.[clock];
   const bars = rows.filter((r) => clock < 0 || r[clock] === newest).map((r) => ({ label: labelOf(r, split), value: Number(r[value.i]) }));
+  const highest = new Map();
+  for (const bar of bars) if (!(highest.get(bar.label)?.value >= bar.value)) highest.set(bar.label, bar);
   return html`<div class="head"><label>Draw <select value=${kind} onChange=${(e) => setKind(e.target.value)}><option value="bars">now, as bars</option><option value="lines">over time</option></select></label>
     <label>of <select value=${value.name} onChange=${(e) => setY(e.target.value)}>${numbers.map((c) => html`<option>${c.name}</option>`)}</select></label>
     ${others.length > 0 && html`<label>by <select value=${by ?? "*"} onChange=${(e) => setBy(e.target.value === "*" ? null : e.target.value)}><option value="*">${others.map((c) => c.name).join(", ")}</option>${others.length > 1 && others.map((c) => html`<option>${c.name}</option>`)}<option value="">nothing</option></select></label>`}</div>
-    ${kind === "bars" ? html`<${Bars} label=${value.name} rows=${bars} />` : html`<${OverTime} points=${points} value=${value} split=${split} />`}`;
+    ${kind === "bars" ? html`<${Bars} label=${value.name} rows=${[...highest.values()]} />${highest.size < bars.length && html`<p class="soft">the highest of the rows that go by one name</p>`}` : html`<${OverTime} points=${points} value=${value} split=${split} />`}`;
 }
 
 function OverTime({ points, value, split }) {
@@ -101,7 +104,7 @@ function Sharing({ sharing }) {
     ${(sharing.operators ?? []).map((o) => html`<dt>${o.operator}</dt><dd>${{ all: "once for all", "by query": "rows told apart by query", "by cell": "rows told apart by who wants them" }[o.shared] ?? o.shared} <span class="soft">${o.detail}</span></dd>`)}</dl>`;
 }
 
-export function QueryPage({ args: [name], session }) {
+export function QueryPage({ args: [name], session, status }) {
   const { value: query, error } = usePolled(() => get(path("queries", name)), 5000, [name]);
   const answer = useAnswer(name, query?.relation);
   const [problem, fail] = useState(null);
@@ -113,16 +116,17 @@ export function QueryPage({ args: [name], session }) {
   return html`<div class="head"><h1>${query.name}</h1><${Badge} pattern=${query.pattern} />
     <span class="soft">${query.relation ? "a relation" : "a stream"} over ${[...query.streams, ...query.tables].map((s) => html`<a href="#/streams">${s}</a> `)}</span>
     <span role="status" data-link=${answer.link}><span class="dot ${link[0]}"></span> ${link[1]}</span>
-    ${session.right === "admin" && html`<span class="end"><a class="button" href="#/add/${encodeURIComponent(query.name)}">Replace</a><button class="bad" onClick=${() => sure.current.showModal()}>Drop</button></span>`}</div>
+    ${session.right === "admin" && answer.link !== "dropped" && html`<span class="end"><a class="button" href="#/add/${encodeURIComponent(query.name)}">Replace</a><button class="bad" onClick=${() => sure.current.showModal()}>Drop</button></span>`}</div>
   <${Problem} error=${problem || (query.failed ? { message: "this query has stopped", detail: query.failed, hint: "drop it, or replace it" } : null)} />
+  ${answer.link === "dropped" ? html`<div class="note warn" role="status"><strong>This query was dropped.</strong> What is shown is the last that came. <a href="#/queries">All queries</a></div>` : html`<${HeldBack} status=${status} />`}
   ${query.quality && Object.entries(query.quality).some(([, q]) => !q.exact) && html`<div class="note warn" role="status">Answers are approximate: ${Object.entries(query.quality).map(([what, q]) => `${number(q.rows_shed)} of ${number(q.rows_seen)} rows were shed for ${what}`).join("; ")}.</div>`}
   <div class="two">
-    <section class="panel"><h2>Answer <span class="soft">${answer.columns ? `${number(answer.rows.length)} rows` : ""}${answer.tick != null ? `, tick ${number(answer.tick)}` : ""}</span></h2>
-      ${answer.columns ? html`<${Rows} label="answer" columns=${answer.columns} rows=${query.relation ? answer.rows : [...answer.rows].reverse()} isNew=${isNew} empty=${query.relation ? "no rows now" : "nothing yet"} height="32rem" initial=${query.relation ? { name: "0", down: false } : null} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
+    <section class="panel"><h2>Answer <span class="soft">${answer.columns ? counted(answer.rows.length, "row") : ""}${answer.tick != null ? `, tick ${number(answer.tick)}` : ""}</span></h2>
+      ${answer.columns ? html`<${Rows} label="answer" columns=${answer.columns} rows=${query.relation ? answer.rows : [...answer.rows].reverse()} isNew=${isNew} empty=${query.relation ? "no rows now" : query.plan.clock.kind === "periodic" ? "nothing yet: the next answer comes with the next period" : "nothing yet"} height="32rem" initial=${query.relation ? { name: "0", down: false } : null} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
     <section class="panel"><h2>Chart</h2>${answer.columns ? html`<${Chart} columns=${answer.columns} rows=${answer.rows} points=${answer.points} periodic=${query.plan.clock.kind === "periodic"} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
   </div>
   <div class="two">
-    <section class="panel"><h2>Plan <span class="soft">cost ${short(query.plan.cost)}, ${query.plan.clock.kind}</span></h2><${Plan} explained=${query.plan} label="plan" /></section>
+    <section class="panel ${breadth(query.plan.plan) > 2 ? "whole" : ""}"><h2>Plan <span class="soft">cost ${short(query.plan.cost)}, ${query.plan.clock.kind}</span></h2><${Plan} explained=${query.plan} label="plan" /></section>
     <div class="stack"><section class="panel"><h2>Text</h2><pre class="wrap" tabindex="0">${query.text}</pre></section>
       <section class="panel"><h2>Figures</h2><dl class="facts"><dt>answer rows</dt><dd>${number(query.status.answers ?? 0)}, ${short(query.status.answers_per_second)} a second</dd><dt>state</dt><dd>${bytes(query.status.state_bytes)}</dd><dt>sinks</dt><dd>${number(query.status.sinks ?? 0)}</dd></dl></section>
       <section class="panel"><h2>Sharing</h2><${Sharing} sharing=${query.sharing} /></section></div>

@@ -1,8 +1,8 @@
 // Streams and tables: how fast, how skewed, what the newest rows look like.
 import { html, useMemo, useState } from "../vendor/ui.js";
 import { get, path } from "../api.js";
-import { Grid, Problem, Rows, usePolled } from "../parts.js";
-import { bytes, cell, instant, number, short, span } from "../words.js";
+import { Grid, HeldBack, Problem, Rows, usePolled } from "../parts.js";
+import { bytes, cell, counted, instant, number, short, span, typeName } from "../words.js";
 
 // The share of the most frequent value of each column, in the rows that are shown.
 function skew(columns, rows) {
@@ -10,7 +10,7 @@ function skew(columns, rows) {
     const counts = new Map();
     for (const row of rows) counts.set(row[i], (counts.get(row[i]) || 0) + 1);
     const [value, n] = [...counts].reduce((best, one) => (one[1] > best[1] ? one : best), [null, 0]);
-    return { column: c.name, type: c.type, distinct: counts.size, value, share: rows.length ? n / rows.length : 0 };
+    return { column: c.name, type: typeName(c.type), distinct: counts.size, value, share: rows.length ? n / rows.length : 0 };
   });
 }
 
@@ -27,7 +27,7 @@ function Sample({ kind, name, label }) {
     ${value.rows.length > 0 && html`<h3>Skew in these rows</h3><${Grid} label="skew of ${name}" columns=${columns} rows=${found} height="14rem" />`}`;
 }
 
-const Columns = ({ columns, time }) => columns.map((c) => html`<span class="column"><code>${c.name}</code> <span class="soft">${c.type}${c.name === time ? ", its time" : ""}</span></span>`);
+const Columns = ({ columns, time }) => columns.map((c) => html`<span class="column"><code>${c.name}</code> <span class="soft">${typeName(c.type)}${c.name === time ? ", its time" : ""}</span></span>`);
 
 function Stream({ stream }) {
   const [shown, show] = useState(false);
@@ -36,10 +36,10 @@ function Stream({ stream }) {
     <span class="end"><button aria-expanded=${shown} onClick=${() => show(!shown)}>Newest rows</button></span></div>
     ${s.error && html`<div class="note bad" role="alert"><strong>This stream stands still.</strong><pre>${s.error}</pre></div>`}
     <div class="two"><dl class="facts">
-      <dt>rows a second</dt><dd>${short(s.rows_per_second)}</dd><dt>rows</dt><dd>${number(s.rows)}</dd><dt>newest time</dt><dd>${instant(s.greatest)}</dd><dt>held back by</dt><dd>${span(s.lag, stream.clock)}</dd>
+      <dt>rows a second</dt><dd>${short(s.rows_per_second)}</dd><dt>rows</dt><dd>${number(s.rows)}</dd><dt>newest time</dt><dd>${instant(s.greatest)}</dd><dt>answers are</dt><dd>${s.lag == null ? "–" : s.lag <= stream.slack + 1 ? "up to date" : `${span(s.lag, stream.clock)} behind it`}</dd>
       ${s.source_lag != null && html`<dt>not read yet</dt><dd>${number(s.source_lag)} rows</dd>`}</dl>
     <dl class="facts"><dt>source</dt><dd>${stream.source ? Object.entries(stream.source).map(([k, v]) => (k === "source" ? v : `${k}: ${v}`)).join(", ") : "rows are pushed"}</dd>
-      <dt>within</dt><dd>${span(stream.slack, stream.clock)}</dd><dt>retain</dt><dd>${span(stream.retain, stream.clock)}${s.kept_bytes ? `, ${bytes(s.kept_bytes)}` : ""}</dd><dt>idle after</dt><dd>${stream.idle_after == null ? "–" : span(stream.idle_after, "microsecond")}</dd>
+      <dt>within</dt><dd>${stream.slack ? span(stream.slack, stream.clock) : "rows come in order"}</dd><dt>retain</dt><dd>${stream.retain == null ? "nothing" : span(stream.retain, stream.clock)}${s.kept_bytes ? `, ${bytes(s.kept_bytes)}` : ""}</dd><dt>idle after</dt><dd>${stream.idle_after == null ? "never" : span(stream.idle_after, "microsecond")}</dd>
       <dt>columns</dt><dd><${Columns} columns=${stream.columns} time=${stream.time} /></dd></dl></div>
     ${shown && (stream.retain == null ? html`<p class="soft">This stream keeps no rows; declare it with RETAIN to see some here.</p>` : html`<${Sample} kind="streams" name=${stream.name} label="Newest rows" />`)}</section>`;
 }
@@ -47,17 +47,17 @@ function Stream({ stream }) {
 function Table({ table }) {
   const [shown, show] = useState(false);
   const s = table.status;
-  return html`<section class="panel"><div class="head"><h2>${table.name}</h2><span class="soft">${table.rows != null ? `${number(table.rows)} rows` : ""}${table.retroactive ? ", retroactive" : ""}</span>${s.error && html`<span class="badge failed" title=${s.error}>cannot be read</span>`}
+  return html`<section class="panel"><div class="head"><h2>${table.name}</h2><span class="soft">${table.rows != null ? counted(table.rows, "row") : ""}${table.retroactive ? ", retroactive" : ""}</span>${s.error && html`<span class="badge failed" title=${s.error}>cannot be read</span>`}
     <span class="end"><button aria-expanded=${shown} onClick=${() => show(!shown)}>Rows</button></span></div>
     <dl class="facts"><dt>columns</dt><dd><${Columns} columns=${table.columns} /></dd>${s.version_us && html`<dt>read</dt><dd>${instant(s.version_us)}</dd>`}</dl>
     ${shown && html`<${Sample} kind="tables" name=${table.name} label="Rows" />`}</section>`;
 }
 
-export function Streams() {
+export function Streams({ session, status }) {
   const { value, error } = usePolled(() => Promise.all([get("/api/streams"), get("/api/tables")]), 2000);
   if (!value) return error ? html`<${Problem} error=${error} />` : html`<p class="waiting">looking …</p>`;
   const [streams, tables] = value;
-  return html`<div class="head"><h1>Streams and tables</h1></div>
+  return html`<div class="head"><h1>Streams and tables</h1></div><${HeldBack} status=${status} />
     ${streams.map((s) => html`<${Stream} key=${s.name} stream=${s} />`)}${tables.map((t) => html`<${Table} key=${t.name} table=${t} />`)}
-    ${!streams.length && !tables.length && html`<div class="empty">nothing is declared yet</div>`}`;
+    ${!streams.length && !tables.length && html`<div class="empty">Nothing is declared yet. ${session.right === "admin" ? html`<a href="#/add">Declare a stream</a>, or` : "An administrator can declare a stream, or"} give <code>windrow serve</code> a script.</div>`}`;
 }

@@ -2,7 +2,7 @@
 import { html, useState } from "../vendor/ui.js";
 import { COLOURS } from "../charts.js";
 import { Grid } from "../parts.js";
-import { instant, isWall, number, seconds, short } from "../words.js";
+import { behind, clock, instant, isWall, number, seconds, short } from "../words.js";
 import { PHASES, useTicks } from "./overview.js";
 
 const DOES = { plan: "find what is new", job: "read and compute", collect: "put answers together", archives: "update archives", commit: "make it last", sinks: "hand answers on", sweep: "delete what is superseded" };
@@ -15,7 +15,7 @@ function explain(tick, ticks) {
   const total = usual((t) => t.ms.total);
   if (!(tick.ms.total > 2 * total) || ticks.length < 5) return null;
   const grown = PHASES.map((p) => [p, (tick.ms[p] ?? 0) - usual((t) => t.ms[p] ?? 0)]).sort((a, b) => b[1] - a[1])[0];
-  const why = [`${grown[0]} took ${Math.round(grown[1])} ms longer than usual`];
+  const why = [`${grown[0]} took ${seconds(grown[1] / 1000)} longer than usual`];
   for (const what of ["rows", "answers"]) { const often = usual((t) => t[what]); if (tick[what] > 2 * often) why.push(`${short(tick[what])} ${what} instead of ${short(often)}`); }
   const before = ticks.find((t) => t.tick === tick.tick - 1);
   if (before && tick.ended - tick.ms.total / 1000 - before.ended > 2) why.push(`nothing ran for ${seconds(tick.ended - tick.ms.total / 1000 - before.ended)} before it`);
@@ -43,14 +43,14 @@ export function Ticks({ status }) {
   const slow = shown.map((t) => [t, explain(t, ticks)]).filter(([, why]) => why).reverse();
   const columns = [
     { name: "tick", number: true, value: (t) => t.tick, show: (t) => html`<button onClick=${() => choose(t.tick)}>${number(t.tick)}</button>` },
-    { name: "ended", value: (t) => t.ended, show: (t) => new Date(t.ended * 1000).toLocaleTimeString() }, { name: "total", label: "ms", number: true, value: (t) => t.ms.total, show: (t) => short(t.ms.total) },
+    { name: "ended", value: (t) => t.ended, show: (t) => clock(t.ended) }, { name: "total", label: "ms", number: true, value: (t) => t.ms.total, show: (t) => short(t.ms.total) },
     ...PHASES.map((p) => ({ name: p, number: true, wide: true, value: (t) => t.ms[p] ?? 0, show: (t) => short(t.ms[p] ?? 0) })),
     { name: "rows", number: true, value: (t) => t.rows, show: (t) => short(t.rows) }, { name: "answers", number: true, value: (t) => t.answers, show: (t) => short(t.answers) }, { name: "late", number: true, value: (t) => t.late },
   ];
-  if (!ticks.length) return html`<div class="head"><h1>Ticks</h1></div><div class="empty">no ticks yet</div>`;
+  if (!ticks.length) return html`<div class="head"><h1>Ticks</h1></div><div class="empty">No ticks yet: the first comes with the first rows.</div>`;
   return html`<div class="head"><h1>Ticks</h1><span class="soft">the newest ${shown.length}; median ${seconds(median(ticks.map((t) => t.ms.total)) / 1000)}</span><span class="end"><button aria-pressed=${!!held} onClick=${() => hold(held ? null : all)}>${held ? "Go on" : "Hold still"}</button></span></div>
   <section class="panel"><${Timeline} ticks=${shown} chosen=${chosen} choose=${choose} /></section>
-  ${one && html`<section class="panel"><h2>Tick ${number(one.tick)}</h2><dl class="facts"><dt>ended</dt><dd>${new Date(one.ended * 1000).toLocaleString()}</dd><dt>answers up to</dt><dd>${instant(one.frontier)}${isWall(one.frontier) ? `, ${seconds(one.ended - one.frontier / 1e6)} behind` : ""}</dd>
+  ${one && html`<section class="panel"><h2>Tick ${number(one.tick)}</h2><dl class="facts"><dt>ended</dt><dd>${new Date(one.ended * 1000).toLocaleString("sv")}</dd><dt>answers up to</dt><dd>${instant(one.frontier)}${isWall(one.frontier) ? `, ${behind(one.ended - one.frontier / 1e6)}` : ""}</dd>
     <dt>took</dt><dd>${Object.entries(one.ms).map(([p, ms]) => `${p} ${short(ms)}`).join(", ")} ms</dd><dt>rows, answers</dt><dd>${number(one.rows)}, ${number(one.answers)}</dd>${explain(one, ticks) && html`<dt>why slow</dt><dd>${explain(one, ticks)}</dd>`}</dl></section>`}
   ${slow.length > 0 && html`<section class="panel"><h2>Slow ticks</h2><dl class="facts">${slow.slice(0, 8).map(([t, why]) => html`<dt>${number(t.tick)}, ${seconds(t.ms.total / 1000)}</dt><dd>${why}</dd>`)}</dl></section>`}
   <${Grid} label="ticks" columns=${columns} rows=${[...ticks].reverse()} keyOf=${(t) => t.tick} sortable />`;
