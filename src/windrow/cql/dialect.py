@@ -20,10 +20,11 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
 
+from windrow.cql.ksql_windows import with_group_windows
 from windrow.cql.nesting import check_nesting, normalised, too_deep
 from windrow.cql.shed_syntax import SHED, at_shed, parse_shed
 from windrow.cql.source import Cursor, ScriptText
-from windrow.cql.window_functions import at_window_function, parse_window_function
+from windrow.cql.window_functions import FUNCTIONS, at_window_function, parse_window_function
 from windrow.cql.windows import FORMS, at_window, parse_window
 from windrow.cql.within import WITHIN, at_within, parse_within
 from windrow.errors import CQLSyntaxError
@@ -61,7 +62,10 @@ class CQL(DuckDB):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {"ARRAY": exp.Array}  # list(a)[1] is an element
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: parser for name, parser in DuckDBParser.FUNCTION_PARSERS.items() if name in _SYNTAX
+            **{name: parser for name, parser in DuckDBParser.FUNCTION_PARSERS.items() if name in _SYNTAX},
+            "SAFE_CAST": DuckDBParser.FUNCTION_PARSERS["TRY_CAST"],
+            "FLOOR": lambda self: self._parse_rounding("floor"),
+            "CEIL": lambda self: self._parse_rounding("ceil"),
         }
 
         def raise_error(self, message: str, token: Token | None = None) -> None:
@@ -103,6 +107,21 @@ class CQL(DuckDB):
                 alias.meta[WITHIN] = parse_within(cursor)
                 self._advance(cursor.index - self._index)
             return alias
+
+        def _parse_rounding(self, name: str) -> Any:
+            """FLOOR(a), or FLOOR(t TO HOUR): a time cut to a unit, which CEIL makes the next one of."""
+            arguments = self._parse_csv(self._parse_assignment)
+            if len(arguments) != 1 or not self._match_text_seq("TO"):
+                return exp.Anonymous(this=name, expressions=arguments)
+            unit = exp.Literal.string(str(self._curr.text).lower())
+            self._advance()
+            cut = exp.Anonymous(this="date_trunc", expressions=[unit, arguments[0]])
+            if name == "floor":
+                return cut
+            one = exp.Anonymous(this=f"to_{unit.name}s", expressions=[exp.Literal.number(1)])
+            following = exp.Add(this=cut, expression=one)
+            whole = exp.If(this=exp.EQ(this=arguments[0].copy(), expression=cut.copy()), true=cut.copy())
+            return exp.Case(ifs=[whole], default=following)
 
         def _parse_as_of(self) -> Any:
             """`AS OF` and an instant."""
@@ -269,8 +288,11 @@ def _with_own_words(tokens: list[Token]) -> list[Token]:
 
     Spark calls a window of time so: `window(ts, '10 minutes')`, `window.start`.
     """
-    found = _with_match_conditions(tokens)
+    found = with_group_windows(_without_emit(_with_match_conditions(tokens)))
     for i, token in enumerate(found):
+        numbered = found[i + 1 : i + 2] and found[i + 1].token_type == TokenType.NUMBER
+        if token.text.upper() == "TOP" and numbered and i and found[i - 1].text.upper() in ("SELECT", "DISTINCT"):
+            found[i] = _retyped(token, TokenType.TOP)
         if token.text.upper() == "SESSION" and found[i + 1 : i + 2] and found[i + 1].token_type == TokenType.L_PAREN:
             found[i] = _retyped(token, TokenType.VAR)  # elsewhere it begins a setting
         if token.token_type != TokenType.WINDOW:
@@ -279,6 +301,19 @@ def _with_own_words(tokens: list[Token]) -> list[Token]:
         if after != TokenType.ALIAS or found[i + 1].token_type in (TokenType.L_PAREN, TokenType.COMMA):
             found[i] = _retyped(token, TokenType.VAR)
     return found
+
+
+def _without_emit(tokens: list[Token]) -> list[Token]:
+    """The tokens without what says when to answer: EMIT CHANGES is what every query does, and a window of the SQL
+    standard answers when it closes."""
+    words = [t.text.upper() for t in tokens]
+    if words[-2:] == ["EMIT", "CHANGES"]:
+        return tokens[:-2]
+    windowed = any(w in FUNCTIONS or w in ("TUMBLING", "HOPPING") for w in words)
+    for ending in (["EMIT", "ON", "WINDOW", "CLOSE"], ["EMIT", "FINAL"]):
+        if windowed and words[-len(ending) :] == ending:
+            return tokens[: -len(ending)]
+    return tokens
 
 
 def _with_match_conditions(tokens: list[Token]) -> list[Token]:
@@ -320,8 +355,10 @@ def _syntax_error(error: ParseError, source: ScriptText, tokens: list[Token]) ->
     hint = "a query is SELECT ... FROM s [window] WHERE ... GROUP BY ..."
     if found == '"["':
         hint = f"a window is written {FORMS}"
-    elif source.text[: int(info["start"])].rstrip().upper().endswith("SELECT TOP"):
-        hint = "write SELECT ... FROM ... ORDER BY a LIMIT 10 for the first ten"
+    elif found == '"EMIT"':
+        hint = "EMIT CHANGES is what every query does; what is final comes from windows: FROM TUMBLE(s, ts, '10 min')"
+    elif found in ('"TUMBLING"', '"HOPPING"', '"SESSION"'):
+        hint = "write WINDOW TUMBLING (SIZE 10 MINUTES) GROUP BY k; how late rows may come is the stream's: WITHIN"
     elif meant := _misspelled([k for k in tokens if k.start <= int(info["start"])][-4:]):
         hint = meant
     return CQLSyntaxError(

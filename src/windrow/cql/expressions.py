@@ -35,12 +35,14 @@ _NOT_FOR_QUERIES = (
             """
             now proctime current_timestamp transaction_timestamp get_current_timestamp today current_date
             get_current_time ago
+            getdate sysdate sysdatetime mz_now utc_timestamp
             age current_time current_localtime current_localtimestamp localtime localtimestamp random uuid
             gen_random_uuid uuidv4 uuidv7 nextval currval setseed txid_current
             """
         ),
         "{}() changes by itself, so an answer would not depend on the rows alone",
-        "use the stream's time column; the last five minutes are a window: FROM s [RANGE 5 MINUTES]",
+        "use the stream's time column; the last five minutes are a window: FROM s [RANGE 5 MINUTES]; when rows came is "
+        "PROCTIME(), on a stream that is declared TIMESTAMP BY ... AS PROCTIME()",
     ),
     (
         names("row_number rank rank_dense dense_rank percent_rank cume_dist ntile lag lead nth_value first_value fill"),

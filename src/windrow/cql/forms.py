@@ -15,6 +15,9 @@ Nothing here knows types or catalogs; what cannot be said so is left as it is, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from sqlglot import exp
 
 FIELDS = "fields"  # meta key of an UNNEST: its elements are rows, and each field is a column
@@ -57,7 +60,7 @@ def _name_columns(cte: exp.CTE) -> None:
     first = cte.this
     while isinstance(first, exp.SetOperation | exp.Subquery | exp.Paren):
         first = first.this
-    if not names or not isinstance(first, exp.Select):
+    if alias is None or not names or not isinstance(first, exp.Select):
         return
     items = first.expressions
     from_ = first.args.get("from_")
@@ -137,7 +140,7 @@ def _semi_joins(select: exp.Select) -> None:
 def _on(join: exp.Join, before: list[exp.Expr]) -> exp.Expr | None:
     """The condition of a join, if it can be said without the columns of its sides."""
     if (on := join.args.get("on")) is not None:
-        return on  # type: ignore[no-any-return]
+        return on
     names = join.args.get("using") or []
     if not names or len(before) != 1:
         return None
@@ -249,7 +252,7 @@ def _matches(node: exp.RegexpILike) -> exp.Expr:
     return call("regexp_matches", node.this, node.expression, exp.Literal.string("i"))
 
 
-_RULES = {
+_RULES: dict[type[exp.Expr], Callable[[Any], exp.Expr | None]] = {
     exp.Between: _symmetric, exp.Values: _values, exp.Table: _series, exp.Array: _comprehension,
     exp.Anonymous: _array, exp.Is: _is_json, exp.Overlaps: _overlaps, exp.RegexpILike: _matches,
 }  # fmt: skip

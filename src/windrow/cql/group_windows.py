@@ -2,6 +2,7 @@
 
     SELECT window.start, COUNT(*) FROM s GROUP BY window(ts, '10 minutes', '5 minutes')
     SELECT TUMBLE_START(ts, INTERVAL '1' HOUR), COUNT(*) FROM s GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)
+    SELECT tumble(INTERVAL '10 minutes') AS w, COUNT(*) FROM s GROUP BY w
     ->  SELECT window_start, COUNT(*) FROM TUMBLE(s, ts, ...) GROUP BY window_start, window_end
 
 Spark's `window(time, size [, slide [, offset]])` and `session_window(time, gap)`, and TUMBLE, HOP and SESSION with
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from windrow.cql.dialect import DIALECT, WINDOW, tokenize
-from windrow.cql.scope import offset_of, span_of
+from windrow.cql.scope import INSTANT, offset_of, span_of
 from windrow.cql.shapes import query_in, sources_of, window_of
 from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.window_functions import clause_of
@@ -46,10 +47,28 @@ def expand_group_windows(tree: exp.Expr, binder: Binder) -> exp.Expr:
     """The query with every window in a GROUP BY put on its stream."""
     for select in list(tree.find_all(exp.Select)):
         group = select.args.get("group")
-        calls = [k for k in group.expressions if _call(k) is not None] if isinstance(group, exp.Group) else []
-        if calls and isinstance(group, exp.Group):
+        if not isinstance(group, exp.Group):
+            continue
+        _write_out(select, group)
+        calls = [k for k in group.expressions if _call(k) is not None]
+        if calls:
             _expand(select, group, calls[0], binder)
     return tree
+
+
+def _write_out(select: exp.Select, group: exp.Group) -> None:
+    """Put windows that GROUP BY names by their alias or their place in the select list into it."""
+    items = select.expressions
+    for key in list(group.expressions):
+        found = None
+        if isinstance(key, exp.Column) and not key.table:
+            found = next(
+                (i.this for i in items if isinstance(i, exp.Alias) and i.alias.lower() == key.name.lower()), None
+            )
+        elif isinstance(key, exp.Literal) and key.name.isdigit() and 1 <= int(key.name) <= len(items):
+            found = items[int(key.name) - 1].unalias()
+        if found is not None and _call(found) is not None:
+            key.replace(found.copy())
 
 
 def _call(node: exp.Expr) -> tuple[str, list[exp.Expr]] | None:
@@ -63,7 +82,10 @@ def _expand(select: exp.Select, group: exp.Group, call: exp.Expr, binder: Binder
     source = binder.context.source
     found = _call(call)
     assert found is not None
-    name, (time, *lengths) = found
+    name, arguments = found
+    if not isinstance(arguments[0], exp.Column):  # of the time of rows, whatever it is called
+        arguments = [_column(INSTANT, call), *arguments]
+    time, *lengths = arguments
     if not isinstance(time, exp.Column):
         raise BindingError(
             f"{name} needs the time column of a stream",
@@ -99,7 +121,11 @@ def _stream(select: exp.Select, time: exp.Column, binder: Binder) -> exp.Table |
         if not isinstance(table, exp.Table) or query_in(table) is not None or window_of(table):
             continue
         definition = binder.catalog.streams.get(table.name.lower())
-        if definition is not None and _is_named(table, time) and definition.time.lower() == time.name.lower():
+        if (
+            definition is not None
+            and _is_named(table, time)
+            and time.name.lower() in (definition.time.lower(), INSTANT)
+        ):
             return table
     return None
 
@@ -183,7 +209,7 @@ def _named(shown: exp.Expr, item: exp.Expr) -> exp.Expr:
 def _bound(node: exp.Expr, name: str) -> exp.Expr:
     if isinstance(node, exp.Anonymous) and node.name.lower() in _BOUNDS:
         return _column(_BOUNDS[node.name.lower()], node)
-    if name not in _STRUCTS:
+    if name not in _STRUCTS and not (isinstance(node, exp.Anonymous) and node.name.lower() == name):
         return node
     if isinstance(node, exp.Column) and node.table.lower() == name and node.name.lower() in ("start", "end"):
         return _column(f"window_{node.name.lower()}", node)

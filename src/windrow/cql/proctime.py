@@ -27,7 +27,7 @@ _NAMES = ("proctime", "proc_time")
 
 def place_proctime(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
     """Put the time of its stream in the place of every PROCTIME(), in the tree itself."""
-    _respell_tables(tree)
+    _respell_tables(tree, catalog)
     for call in [c for c in tree.find_all(exp.Anonymous) if is_proctime(c)]:
         if call.name.lower() not in catalog.functions and call.name.lower() not in catalog.macros:
             _place(call, catalog, source)
@@ -72,8 +72,11 @@ def _streams(select: exp.Select, catalog: Catalog) -> Iterator[tuple[str, Stream
             yield table.alias or table.name, stream
 
 
-def _respell_tables(tree: exp.Expr) -> None:
-    """Take `FOR SYSTEM_TIME AS OF PROCTIME()` off tables, and what only names PROCTIME() for it off select lists."""
+def _respell_tables(tree: exp.Expr, catalog: Catalog) -> None:
+    """Take `FOR SYSTEM_TIME AS OF PROCTIME()`, or the time of a stream's row, off tables.
+
+    What only names PROCTIME() for it goes off select lists.
+    """
     named = set()
     for table in tree.find_all(exp.Table):
         version = table.args.get("version")
@@ -81,11 +84,26 @@ def _respell_tables(tree: exp.Expr) -> None:
         if isinstance(when, exp.Column) and _names_proctime(tree, when.name):
             named.add(when.name.lower())
             table.set("version", None)
-        elif when is not None and is_proctime(when):
+        elif when is not None and (is_proctime(when) or _is_time(when, table, catalog)):
             table.set("version", None)
     for select in tree.find_all(exp.Select) if named else ():
         kept = [i for i in select.expressions if not (is_proctime(i.unalias()) and i.alias.lower() in named)]
         select.set("expressions", kept)
+
+
+def _is_time(when: exp.Expr, table: exp.Table, catalog: Catalog) -> bool:
+    """Whether it is the time of a stream beside the table, which is when every table is looked at."""
+    select = table.find_ancestor(exp.Select)
+    if (
+        not isinstance(when, exp.Column)
+        or not isinstance(select, exp.Select)
+        or table.name.lower() not in catalog.tables
+    ):
+        return False
+    return any(
+        when.table.lower() in ("", alias.lower()) and when.name.lower() == stream.time.lower()
+        for alias, stream in _streams(select, catalog)
+    )
 
 
 def _names_proctime(tree: exp.Expr, name: str) -> bool:

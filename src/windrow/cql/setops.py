@@ -14,7 +14,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql import types
-from windrow.cql.emission import Block, emit, settled
+from windrow.cql.emission import Block, Output, emit, settled
+from windrow.cql.pipeline import extend
 from windrow.cql.scope import span_of
 from windrow.cql.shapes import BlockShape, shape_of
 from windrow.errors import BindingError, Span, UnsupportedError
@@ -39,12 +40,18 @@ if TYPE_CHECKING:
 
 def combine(tree: exp.SetOperation, shape: BlockShape, binder: Binder) -> Block:
     """Bind a set operation; its branches share one shape."""
-    if tree.args.get("by_name") or tree.args.get("side") or tree.args.get("kind") or tree.args.get("on"):
-        raise UnsupportedError("set operations BY NAME", hint="list the columns in order", span=_span(tree, binder))
+    if tree.args.get("side") or tree.args.get("kind") or tree.args.get("on"):
+        raise UnsupportedError(
+            "CORRESPONDING or a side in a set operation",
+            hint="write UNION ALL BY NAME, or list the columns in order",
+            span=_span(tree, binder),
+        )
     merge = isinstance(tree, exp.Union) and not tree.args.get("distinct")
     if (shape.append or shape.mixed) and not merge:
         raise binder.not_internal(tree.key.upper(), _span(tree, binder))
     left, right = _branch(tree.this, shape, binder), _branch(tree.expression, shape, binder)
+    if tree.args.get("by_name"):
+        left, right = _by_name(left, right, binder)
     if left.op is not None or right.op is not None:
         left, right = _streams(tree, left, right, merge, binder)
     _check_width(tree, left, right, binder)
@@ -53,6 +60,25 @@ def combine(tree: exp.SetOperation, shape: BlockShape, binder: Binder) -> Block:
     # rows of sessions are compared with those that are seen at the same instant
     whole = _apply(tree, _with_ends(left, binder), _with_ends(right, binder), merge, binder)
     return replace(whole, outputs=whole.outputs[:-1], ends=whole.outputs[-1].column)
+
+
+def _by_name(left: Block, right: Block, binder: Binder) -> tuple[Block, Block]:
+    """Both sides with the columns of either, by their names: a null where one does not have it."""
+    names = {o.name.lower(): o for o in (*right.outputs, *left.outputs)}
+    order = list(dict.fromkeys(o.name.lower() for o in (*left.outputs, *right.outputs)))
+    return _aligned(left, order, names, binder), _aligned(right, order, names, binder)
+
+
+def _aligned(block: Block, order: list[str], names: dict[str, Output], binder: Binder) -> Block:
+    own = {o.name.lower(): o for o in block.outputs}
+    missing = {n: names[n] for n in order if n not in own}
+    added = {}
+    for name, output in missing.items():
+        column_ = binder.context.fresh(output.name, output.type)
+        added[column_] = Expr((f"CAST(NULL AS {types.sql_name(output.type)})",), output.type)
+        own[name] = replace(output, column=column_, also=None)
+    node = extend(block.node, added) if added else block.node
+    return replace(block, node=node, outputs=tuple(own[n] for n in order))
 
 
 def _with_ends(block: Block, binder: Binder) -> Block:

@@ -6,7 +6,9 @@
     SPLIT_INDEX(s, '/', 3)           Flink            string_split(s, '/')[3 + 1]
     (regexp_match(s, p))[2]          PostgreSQL       CASE WHEN regexp_matches(s, p) THEN regexp_extract(s, p, 2) END
     TIMESTAMPDIFF(MINUTE, t, u)      Flink, Spark     date_sub('minute', t, u); TIMESTAMPADD, DATEADD: u + to_minutes(n)
-    NVL(a, b), RLIKE(s, p), SIZE(l)  Spark            and others that are one expression: see SYNONYMS
+    NVL(a, b), RLIKE(s, p), SIZE(l)  Spark            and others that are one expression: see `synonyms`
+    TIMESTAMP_TRUNC(t, HOUR)         BigQuery         date_trunc('hour', t); TIMESTAMP_DIFF(a, b, MINUTE)
+    multiIf(c, a, b), DECODE(v, a, b)     ClickHouse, Oracle     CASE
     QUANTILE(a, [0.5, 0.9])          DuckDB           [QUANTILE(a, 0.5), QUANTILE(a, 0.9)]
     a = ANY(l)                       PostgreSQL       whether the list l has a: null where only a null could be it
     a IN l                           DuckDB           list_contains(l, a)
@@ -29,6 +31,7 @@ from windrow.catalog import Catalog, SqlFunctionDef
 from windrow.cql.scope import span_of
 from windrow.cql.source import ScriptText
 from windrow.cql.sql_functions import in_place
+from windrow.cql.synonyms import OWN, RENAMED, SYNONYMS
 from windrow.errors import BindingError, UnsupportedError
 
 _JAVA = {
@@ -41,28 +44,7 @@ _POSTGRES = {
     "hh24": "%H", "HH12": "%I", "HH": "%I", "MI": "%M", "mi": "%M", "SS": "%S", "ss": "%S", "MS": "%g", "US": "%f",
     "AM": "%p", "PM": "%p", "Day": "%A", "Dy": "%a", "Month": "%B", "Mon": "%b", "DDD": "%j",
 }  # fmt: skip
-SYNONYMS = {
-    ("nvl", "a, b"): "coalesce(a, b)", ("nvl2", "a, b, c"): "CASE WHEN a IS NOT NULL THEN b ELSE c END",
-    ("iif", "a, b, c"): "CASE WHEN a THEN b ELSE c END", ("zeroifnull", "a"): "coalesce(a, 0)",
-    ("nullifzero", "a"): "nullif(a, 0)", ("isnull", "a"): "a IS NULL", ("isnotnull", "a"): "a IS NOT NULL",
-    ("regexp_like", "a, b"): "regexp_matches(a, b)", ("rlike", "a, b"): "regexp_matches(a, b)",
-    ("locate", "a, b"): "strpos(b, a)", ("truncate", "a"): "trunc(a)", ("size", "a"): "len(a)",
-    ("array_size", "a"): "len(a)", ("to_date", "a"): "CAST(a AS DATE)",
-    ("datediff", "a, b"): "date_diff('day', CAST(b AS DATE), CAST(a AS DATE))",
-    ("unix_timestamp", "a"): "CAST(floor(epoch(a)) AS BIGINT)",
-    ("percentile", "a, b"): "quantile_cont(a, b)", ("approx_percentile", "a, b"): "approx_quantile(a, b)",
-    ("percentile_approx", "a, b"): "approx_quantile(a, b)", ("get_json_object", "a, b"): "json_extract_string(a, b)",
-    ("collect_list", "a"): "list(a) FILTER (WHERE a IS NOT NULL)",
-    ("collect_set", "a"): "list(DISTINCT a) FILTER (WHERE a IS NOT NULL)", ("sort_array", "a"): "list_sort(a)",
-    ("explode", "a"): "unnest(a)", ("date_bin", "a, b, c"): "time_bucket(a, b, c)",
-    ("from_utc_timestamp", "a, b"): "timezone(b, timezone('UTC', CAST(a AS TIMESTAMP)))",
-    ("to_utc_timestamp", "a, b"): "timezone('UTC', timezone(b, CAST(a AS TIMESTAMP)))",
-    ("convert_timezone", "a, b, c"): "timezone(b, timezone(a, CAST(c AS TIMESTAMP)))",
-    **{(f"tostartof{unit}", "a"): f"date_trunc('{unit}', a)" for unit in ("minute", "hour", "day", "month", "year")},
-    ("from_unixtime", "a"): "strftime(make_timestamp(CAST(a AS BIGINT) * 1000000), '%Y-%m-%d %H:%M:%S')",
-}  # fmt: skip
-"""Functions of other systems that are one expression of DuckDB's, by their parameters. Times are UTC."""
-_ARITIES = {name: parameters.count(",") + 1 for name, parameters in SYNONYMS if name != "datediff"}
+_ARITIES = {name: parameters.count(",") + 1 for name, parameters in SYNONYMS if name not in OWN}
 _SYNONYMS = {
     (name, parameters.count(",") + 1): SqlFunctionDef(name, dict.fromkeys(parameters.split(", ")), body, "", ())
     for (name, parameters), body in SYNONYMS.items()
@@ -75,14 +57,22 @@ _HAS = SqlFunctionDef(
 _UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "year")
 _UNIT_FIRST = ("timestampdiff", "timestampadd", "dateadd")
 """Functions whose first argument is a unit, without quotes."""
+_UNIT_LAST = {
+    **dict.fromkeys(("timestamp_trunc", "datetime_trunc", "date_trunc"), ("date_trunc", 2)),
+    **dict.fromkeys(("timestamp_diff", "datetime_diff", "date_diff"), ("date_sub", 3)),
+}
+"""Functions of BigQuery whose last argument is a unit, without quotes: DuckDB's name, and how many arguments."""
+_CHOICES = ("multiif", "decode")
+"""Functions that are a CASE: of conditions and values, or of a value and pairs; the last may stand alone."""
 NAMES = (
-    *("date_format", "format_date", "format_timestamp", "to_char", "split_index"),
-    *_UNIT_FIRST,
+    *("date_format", "format_date", "format_timestamp", "to_char", "timestamptostring", "split_index", "named_struct"),
+    *(*_UNIT_FIRST, *_UNIT_LAST, *_CHOICES, "datepart", "json_agg", "jsonb_agg"),
+    *(name for name, _ in RENAMED),
     *(name for name, _ in _SYNONYMS),
 )
 """What is known besides DuckDB's functions."""
 _STRFTIME = "strftime"
-_LAST = {"date_format": _JAVA, "to_char": _POSTGRES}
+_LAST = {"date_format": _JAVA, "timestamptostring": _JAVA, "to_char": _POSTGRES}
 """Functions whose last argument is a pattern."""
 _FIRST = ("format_date", "format_timestamp")
 """Functions whose first argument is a pattern: of % and letters, or Java's."""
@@ -108,6 +98,13 @@ def respell(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
             continue
         if (name, len(arguments)) in _SYNONYMS:
             call.replace(in_place(call, _SYNONYMS[name, len(arguments)], source))
+        elif (name, len(arguments)) in RENAMED:
+            known, order = RENAMED[name, len(arguments)]
+            _rename(call, known, [arguments[i] for i in order])
+        elif name in ("json_agg", "jsonb_agg") and len(arguments) == 1:
+            listed = exp.Anonymous(this="list", expressions=arguments)
+            listed.meta.update(call.meta)
+            _rename(call, "to_json", [listed])
         elif name in _ARITIES:
             wanted = _ARITIES[name]
             raise BindingError(
@@ -116,6 +113,14 @@ def respell(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
             )
         elif name in _UNIT_FIRST and len(arguments) == 3:
             _with_unit(call, arguments, source)
+        elif name in _UNIT_LAST and len(arguments) == _UNIT_LAST[name][1] and isinstance(arguments[-1], exp.Column):
+            _with_last_unit(call, arguments)
+        elif name == "datepart" and len(arguments) == 2 and isinstance(arguments[0], exp.Column):
+            _rename(call, "date_part", [exp.Literal.string(arguments[0].name.lower()), arguments[1]])
+        elif name in _CHOICES and len(arguments) > 2:
+            _choices(call, arguments)
+        elif name == "named_struct" and arguments and len(arguments) % 2 == 0:
+            _named_struct(call, arguments)
         elif name in _LAST and len(arguments) == 2:
             pattern = _pattern(arguments[1], call, _LAST[name], source)
             _rename(call, _STRFTIME, [arguments[0], pattern])
@@ -215,6 +220,36 @@ def _with_unit(call: exp.Anonymous, arguments: list[exp.Expr], source: ScriptTex
     interval = exp.Anonymous(this=f"to_{word}s", expressions=[second])
     interval.meta.update(call.meta)
     call.replace(exp.Paren(this=exp.Add(this=exp.Paren(this=third), expression=interval)))
+
+
+def _with_last_unit(call: exp.Anonymous, arguments: list[exp.Expr]) -> None:
+    """A time cut to a unit, or the whole units from the second time to the first."""
+    *times, unit = arguments
+    word = unit.name.lower()
+    if word in _UNITS or word == "quarter":
+        name = _UNIT_LAST[call.name.lower()][0]
+        _rename(call, name, [exp.Literal.string(word), *reversed(times)])
+
+
+def _choices(call: exp.Anonymous, arguments: list[exp.Expr]) -> None:
+    """A CASE; DECODE takes nulls for equal."""
+    value, pairs = (None, arguments) if call.name.lower() == "multiif" else (arguments[0], arguments[1:])
+    default = pairs[-1] if len(pairs) % 2 else None
+    ifs = [
+        exp.If(this=when if value is None else exp.NullSafeEQ(this=value.copy(), expression=when), true=then)
+        for when, then in zip(pairs[::2], pairs[1::2], strict=False)
+    ]
+    made = exp.Case(ifs=ifs, default=default)
+    made.meta.update(call.meta)
+    call.replace(made)
+
+
+def _named_struct(call: exp.Anonymous, arguments: list[exp.Expr]) -> None:
+    """A struct of names in quotes and values."""
+    pairs = list(zip(arguments[::2], arguments[1::2], strict=True))
+    if all(isinstance(name, exp.Literal) and name.is_string for name, _ in pairs):
+        fields = [exp.PropertyEQ(this=exp.to_identifier(n.name, quoted=True), expression=v) for n, v in pairs]
+        call.replace(exp.Struct(expressions=fields))
 
 
 def _rename(call: exp.Anonymous, name: str, arguments: list[exp.Expr]) -> None:
