@@ -24,7 +24,7 @@ def elements(ts, exp, sign=None, **columns):
 
 
 def ids(found):
-    return [] if found is None else sorted(found.columns["id"].to_pylist())
+    return [] if found is None else sorted(found.column("id").to_pylist())
 
 
 @given(

@@ -85,11 +85,11 @@ class BagOperator:
         due = self._pending.due(frontier)
         # what was added a moment ago is later than the frontier, so `due` is old
         if due is not None:
-            slot = np.asarray(due.columns["slot"])
+            slot = np.asarray(due.column("slot"))
             slots.append(slot)
             times.append(due.exp)
             deltas.append(-due.sign.astype(np.int64))
-            sides.append(np.asarray(due.columns["side"]).astype(np.int64))
+            sides.append(np.asarray(due.column("side")).astype(np.int64))
             np.subtract.at(self._counts[:, 2], slot, 1)
         return np.concatenate(slots), np.concatenate(times), np.concatenate(sides), np.concatenate(deltas)
 

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, same_end
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, gathered, same_end
 from windrow.operators.keys import factorize, hash_rows, mix
 from windrow.operators.protocol import State, Stateless
-from windrow.operators.radix import stable_order
+from windrow.operators.radix import stable_order, stable_places
 from windrow.operators.state.pending import Calendar, Ended, Pending
 from windrow.operators.state.run import Run, elements_of, ints, run_of
 
@@ -77,8 +77,8 @@ class Changes(Clocked):
             new = concat([new.filter(new.exp == INF), rest])
         due = self._pending.due(frontier)
         if self.timestamped or not self._may_cancel(new, due):
-            return in_order(_log(new if self.only >= 0 else new.slice(0, 0), due if self.only <= 0 else None))
-        return in_order(cancel(_log(new, due)))
+            return _log(new if self.only >= 0 else new.slice(0, 0), due if self.only <= 0 else None)
+        return in_order(cancel(_log(new, due, ordered=False)))
 
     @staticmethod
     def _may_cancel(new: Elements, due: Ended | None) -> bool:
@@ -113,7 +113,7 @@ class Retract(Changes):
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (new,) = inputs
         self._pending.add(new.filter(new.exp != INF))
-        return _log(new, self._pending.due(frontier))
+        return _log(new, self._pending.due(frontier), ordered=False)
 
 
 class Entering(Stateless):
@@ -182,15 +182,28 @@ def in_order(elements: Elements) -> Elements:
     return elements if (ts[1:] >= ts[:-1]).all() else elements.take(stable_order(ts))
 
 
-def _log(new: Elements, due: Ended | None) -> Elements:
-    """What comes at its start, and what has ended, with the opposite sign, at its end: open elements."""
+def _log(new: Elements, due: Ended | None, ordered: bool = True) -> Elements:
+    """What comes at its start, and what has ended, with the opposite sign, at its end: open elements.
+
+    `ordered`: by their starts. What has ended is copied here once, from where it waited to where it goes.
+    """
     if due is None:
-        return Elements(new.ts, same_end(len(new)), new.sign, new.columns)
-    ts, sign, columns = due.exp, -due.sign, {n: due.columns[n] for n in new.columns}
-    if len(new):
-        ts, sign = np.concatenate((new.ts, ts)), np.concatenate((new.sign, sign))
-        columns = {n: pa.concat_arrays([new.columns[n], c]) for n, c in columns.items()}
+        log = Elements(new.ts, same_end(len(new)), new.sign, new.columns)
+        return in_order(log) if ordered else log
+    ts, sign = np.concatenate((new.ts, due.exp)), np.concatenate((new.sign, -due.sign))
+    to = None if not ordered or (ts[1:] >= ts[:-1]).all() else stable_places(ts)
+    if to is not None:
+        ts, sign = _at(to, ts), _at(to, sign)
+    come = slice(0, len(new))
+    columns = {n: gathered([(a, come), *due.places(n)], to) for n, a in new.columns.items()}
     return Elements(ts, same_end(len(ts)), sign, columns)
+
+
+def _at(to: Int64s, values: np.ndarray) -> np.ndarray:
+    """Values where they go."""
+    moved = np.empty_like(values)
+    moved[to] = values
+    return moved
 
 
 def _opposite(new: Elements, due: Ended) -> bool:
@@ -198,9 +211,8 @@ def _opposite(new: Elements, due: Ended) -> bool:
     come, gone = mix(new.ts.view(np.uint64)), mix(due.exp.view(np.uint64))
     comers, leavers = np.arange(len(new)), np.arange(len(due))
     for name, column in new.columns.items():
-        other = due.columns[name]
-        if len(comers) < len(new) or len(leavers) < len(due):
-            column, other = column.take(pa.array(comers)), other.take(pa.array(leavers))
+        column = column if len(comers) == len(new) else gathered([(column, comers)])
+        other = due.column(name) if len(leavers) == len(due) else due.values(name, leavers)
         come = mix(come ^ hash_rows([column], len(come)).view(np.uint64))
         gone = mix(gone ^ hash_rows([other], len(gone)).view(np.uint64))
         keep = _in_filter(come, gone), _in_filter(gone, come)

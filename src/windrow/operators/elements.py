@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from numba import njit
 from numpy.typing import NDArray
 
 INF: int = np.iinfo(np.int64).max
@@ -133,28 +134,67 @@ _FIXED = {
 }  # fmt: skip
 
 
-def gathered(parts: Sequence[tuple[pa.Array, NDArray[np.integer] | slice]]) -> pa.Array:
-    """The values at the given places of several arrays of one type, end to end, each copied at most once.
+Places = Sequence[tuple[pa.Array, NDArray[np.integer] | slice]]
+"""Arrays of one type, and which of their values are meant."""
 
-    >>> gathered([(pa.array([1, 2, 3]), np.array([2, 0])), (pa.array([7, 8]), slice(1, 2))]).to_pylist()
-    [3, 1, 8]
+
+def gathered(parts: Places, to: Int64s | None = None) -> pa.Array:
+    """The values at the given places of several arrays, end to end, each copied at most once; `to`: where each goes.
+
+    >>> parts = [(pa.array([1, 2, 3]), np.array([2, 0])), (pa.array([7, 8]), slice(1, 2))]
+    >>> gathered(parts).to_pylist(), gathered(parts, np.array([2, 0, 1])).to_pylist()
+    ([3, 1, 8], [1, 8, 3])
     """
     array, at = parts[0]
-    if len(parts) == 1 and isinstance(at, slice):
+    if len(parts) == 1 and isinstance(at, slice) and to is None:
         return array.slice(at.start, at.stop - at.start)
     width = _FIXED.get(array.type.id)
     if width is None or any(array.null_count for array, _ in parts):
-        return concat_arrays([_picked(array, at) for array, at in parts])
+        whole = concat_arrays([_picked(array, at) for array, at in parts])
+        return whole if to is None else whole.take(pa.array(inverse(to)))
     sizes = [at.stop - at.start if isinstance(at, slice) else len(at) for _, at in parts]
     out, begin = np.empty(sum(sizes), width), 0
     for (array, at), size in zip(parts, sizes, strict=True):
         values = np.frombuffer(array.buffers()[1], width)[array.offset : array.offset + len(array)]
-        if isinstance(at, slice):
+        if to is not None:
+            _scatter(values, at, to[begin : begin + size], out)
+        elif isinstance(at, slice):
             out[begin : begin + size] = values[at]
         else:
             np.take(values, at, out=out[begin : begin + size], mode="clip")  # unbuffered; no place is out of bounds
         begin += size
     return pa.Array.from_buffers(array.type, len(out), [None, pa.py_buffer(out)])
+
+
+def _scatter(values: np.ndarray, at: NDArray[np.integer] | slice, to: Int64s, out: np.ndarray) -> None:
+    """`out[to[i]] = values[at[i]]`, a row at a time."""
+    if isinstance(at, slice):
+        _put(values[at], to, out)
+    else:
+        _put_at(values, at, to, out)
+
+
+@njit(cache=True)
+def _put(values, to, out):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    for i in range(len(to)):
+        out[to[i]] = values[i]
+
+
+@njit(cache=True)
+def _put_at(values, at, to, out):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    for i in range(len(to)):
+        out[to[i]] = values[at[i]]
+
+
+def inverse(permutation: Int64s) -> Int64s:
+    """The permutation that undoes another.
+
+    >>> inverse(np.array([2, 0, 1])).tolist()
+    [1, 2, 0]
+    """
+    undone = np.empty_like(permutation)
+    undone[permutation] = np.arange(len(permutation))
+    return undone
 
 
 def _picked(array: pa.Array, at: NDArray[np.integer] | slice) -> pa.Array:

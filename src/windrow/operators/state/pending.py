@@ -14,7 +14,7 @@ Invariant: an element is handed out exactly once, by the first call whose fronti
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, Protocol
@@ -42,14 +42,33 @@ FEW, TODAY = 32, 256
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Elements that have ended: when, their signs, and their columns, of which only what is asked for is copied."""
+    """Elements that have ended: when, their signs, and which rows of which batches they are, end to end."""
 
     exp: Int64s
     sign: NDArray[np.int8]
-    columns: Mapping[str, pa.Array]
+    sources: Sequence[tuple[Mapping[str, pa.Array], Int64s | slice]]
 
     def __len__(self) -> int:
         return len(self.exp)
+
+    def places(self, name: str) -> list[tuple[pa.Array, Int64s | slice]]:
+        """A column, where it lies."""
+        return [(columns[name], at) for columns, at in self.sources]
+
+    def column(self, name: str) -> pa.Array:
+        """A column, copied."""
+        return gathered(self.places(name))
+
+    def values(self, name: str, index: Int64s) -> pa.Array:
+        """A column of some of them, which ascend."""
+        found, begin, first = [], 0, 0
+        for array, at in self.places(name):
+            stop = begin + (at.stop - at.start if isinstance(at, slice) else len(at))
+            last = int(np.searchsorted(index, stop))
+            mine = index[first:last] - begin
+            found.append((array, mine + at.start if isinstance(at, slice) else at[mine]))
+            begin, first = stop, last
+        return gathered(found)
 
 
 class Pending(Protocol):
@@ -78,15 +97,16 @@ class _WaitingRows:
     cut: a row itself is copied when it is due.
     """
 
-    __slots__ = ("_run", "_run_head", "ends", "head", "order", "rows", "stop")
+    __slots__ = ("_run", "_run_head", "columns", "ends", "head", "order", "positive", "rows", "stop")
 
     def __init__(self, rows: pa.RecordBatch, run: Run | None = None) -> None:
-        self.rows = rows
+        self.rows, self.columns = rows, dict(zip(rows.schema.names, rows.columns, strict=True))
         self.ends: Int64s = rows.column(1).to_numpy()
         self.order: Int64s | None = None
         if (self.ends[1:] < self.ends[:-1]).any():
             self.order = stable_order(self.ends)
             self.ends = self.ends[self.order]
+        self.positive = bool((rows.column(2).to_numpy() > 0).all())
         self.head, self.stop = 0, len(self.ends)
         self._run, self._run_head = run, 0
 
@@ -96,7 +116,8 @@ class _WaitingRows:
     def part(self, begin: int, stop: int) -> _WaitingRows:
         """Rows `[begin, stop)` of the same batch."""
         made = _WaitingRows.__new__(_WaitingRows)
-        made.rows, made.ends, made.order = self.rows, self.ends, self.order
+        made.rows, made.columns, made.positive = self.rows, self.columns, self.positive
+        made.ends, made.order = self.ends, self.order
         made.head, made.stop, made._run, made._run_head = begin, stop, None, begin
         return made
 
@@ -140,30 +161,8 @@ def _pack(elements: Elements) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=[*named, *elements.columns])
 
 
-class _ColumnsOfParts(Mapping[str, pa.Array]):
-    """The columns of some parts end to end, each copied when it is asked for."""
-
-    def __init__(self, parts: Sequence[_WaitingRows]) -> None:
-        self._batches = [p.rows for p in parts]
-        self._places = [p.where() for p in parts]
-        self._found: dict[str, pa.Array] = {}
-
-    def __getitem__(self, name: str) -> pa.Array:
-        found = self._found.get(name)
-        if found is None:
-            columns = (b.column(name) for b in self._batches)
-            found = self._found[name] = gathered(list(zip(columns, self._places, strict=True)))
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._batches[0].schema.names[3:])
-
-    def __len__(self) -> int:
-        return self._batches[0].num_columns - 3
-
-
 def _taken(parts: Sequence[_WaitingRows]) -> Ended | None:
-    """The rows of some parts, each copied at most once."""
+    """The rows of some parts, none of them copied."""
     if not parts:
         return None
     first: dict[int, _WaitingRows] = {}  # of each batch, as it is cut into days, one part
@@ -175,9 +174,11 @@ def _taken(parts: Sequence[_WaitingRows]) -> Ended | None:
         elif before is not part:
             apart.append(part)
     taken = [*first.values(), *apart]
-    ends = [p.ends[p.head : p.stop] for p in taken]
-    columns = _ColumnsOfParts(taken)
-    return Ended(ends[0] if len(ends) == 1 else np.concatenate(ends), columns["_sign"].to_numpy(), columns)
+    ends = np.concatenate([p.ends[p.head : p.stop] for p in taken])
+    sources = [(p.columns, p.where()) for p in taken]
+    if all(p.positive for p in taken):
+        return Ended(ends, np.ones(len(ends), np.int8), sources)
+    return Ended(ends, gathered([(columns["_sign"], at) for columns, at in sources]).to_numpy(), sources)
 
 
 def _elements(part: _WaitingRows) -> Elements:
@@ -214,7 +215,7 @@ class ScannedList:
             return None
         due, rest = self._all.take(np.flatnonzero(mask)), self._all.take(np.flatnonzero(~mask))
         self._all, self._run = (rest if len(rest) else None), None
-        return Ended(due.exp, due.sign, due.columns)
+        return Ended(due.exp, due.sign, [(due.columns, slice(0, len(due)))])
 
     def parts(self) -> list[Elements]:
         return [] if self._all is None else [self._all]
