@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from windrow.operators.elements import Elements
 from windrow.operators.keys import hash_rows
+from windrow.operators.state import keyed
 from windrow.operators.state.keyed import KeyedRuns, Needles
 
 ROW = st.tuples(st.integers(0, 4), st.integers(1, 12))
@@ -22,13 +24,24 @@ ROW = st.tuples(st.integers(0, 4), st.integers(1, 12))
     strict=st.booleans(),
     limit=st.sampled_from([1, 3, 100]),
     looked=st.integers(0, 5),
+    large=st.sampled_from([1, keyed.LARGE]),
+    turns=st.lists(st.integers(0, 2), min_size=25, max_size=25),
 )
 @settings(deadline=None)
-def test_probing_equals_a_search_of_everything(batches, length, strict, limit, looked):
-    """Ends in order (`length`) or not, with negatives, chains made late or early, parts of any size: the same pairs."""
-    runs, everything, number = KeyedRuns(("k",), strict=strict), [], 0
+def test_probing_equals_a_search_of_everything(batches, length, strict, limit, looked, large, turns):
+    """Ends in order (`length`) or not, with negatives, chains made late or early, parts and pages of any size, and
+    `turns` of indexes that go on from what others left: the same pairs."""
+    with mock.patch.object(keyed, "LARGE", large):
+        search_everything(batches, length, strict, limit, looked, turns)
+
+
+def search_everything(batches, length, strict, limit, looked, turns):
+    """Compare after every batch."""
+    indexes, everything, number = [KeyedRuns(("k",), strict=strict) for _ in range(3)], [], 0
     for step, batch in enumerate(batches):
-        tick = 4 * step
+        runs, tick = indexes[turns[step]], 4 * step
+        if step and turns[step] != turns[step - 1]:
+            runs.restore(indexes[turns[step - 1]].runs())
         runs.expire(tick - 1)
         starts = sorted(tick + (k + life) % 4 for k, life in batch)
         rows = [

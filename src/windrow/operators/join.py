@@ -29,7 +29,7 @@ from windrow.operators import scalar
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, gathered
 from windrow.operators.join_plan import JoinPlan
 from windrow.operators.join_steps import LEAST, SINCE, JoinStep, Probes, index_slot, kept, touched
-from windrow.operators.keys import hash_rows, is_bijective, same_rows
+from windrow.operators.keys import has_signed_values, hash_rows, same_rows
 from windrow.operators.protocol import State
 from windrow.operators.state.bands import range_of
 from windrow.operators.state.keyed import KeyedRuns, Needles, Pairs
@@ -171,7 +171,7 @@ class JoinOperator(JoinPlan):
     def _check(self, step: JoinStep, pairs: Elements, ends: Int64s) -> tuple[Elements, Int64s]:
         """Keep pairs whose keys are truly equal and whose residual predicates hold."""
         types = [self.parts[step.part].columns[k] for k in step.keys]
-        if step.keys and (not is_bijective(types) or step.null_safe[0]):
+        if types and (len(types) > 1 or not has_signed_values(types[0]) or step.null_safe[0]):
             keep = np.ones(len(pairs), np.bool_)
             for key, bound, safe in zip(step.keys, step.bound, step.null_safe, strict=True):
                 keep &= same_rows([pairs.columns[key]], [pairs.columns[bound]], len(pairs), safe)
@@ -203,6 +203,10 @@ class JoinOperator(JoinPlan):
         for index in self._indexes.values():
             index.adopt(runs)
 
+    def inherit(self, other: JoinOperator) -> None:
+        """Take over the indexes of the same join, for `restore`: what is in them already is not indexed again."""
+        self._indexes |= {which: index for which, index in other._indexes.items() if which in self._indexes}
+
     def restore(self, state: State, frontier: int) -> None:
         self._last = self._expired = frontier
         missing = []
@@ -216,6 +220,7 @@ class JoinOperator(JoinPlan):
             slot = min((s for s in state if s.startswith(part)), key=lambda s: ("~" in s, s))
             source = KeyedRuns((), self.parts[which[0]].strict, static=self.parts[which[0]].static)
             source.restore(state[slot])
+            self._indexes[which] = self._index(which)
             for elements in source.everything():
                 self._indexes[which].insert(elements, frontier)
         tables = [x for (p, _, _), x in self._indexes.items() if self.parts[p].static and len(self.parts) > 2]

@@ -125,12 +125,20 @@ def hash_rows(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
 
 def unmixed(columns: Sequence[pa.Array]) -> NDArray[np.int64] | None:
     """The values of one column of integers or times without nulls, whose hashes are `mix_one` of each; else nothing."""
-    if len(columns) != 1 or columns[0].null_count or not len(columns[0]):
+    values = signed_values(columns)
+    return None if values is None else values.astype(np.int64, copy=False)
+
+
+def signed_values(columns: Sequence[pa.Array]) -> np.ndarray | None:
+    """The same as they lie: integers of their width."""
+    if len(columns) != 1 or columns[0].null_count or not len(columns[0]) or not has_signed_values(columns[0].type):
         return None
-    type_ = columns[0].type
-    if not (pa.types.is_integer(type_) or pa.types.is_temporal(type_)) or pa.types.is_interval(type_):
-        return None
-    return _signed(columns[0]).astype(np.int64, copy=False)
+    return _signed(columns[0])
+
+
+def has_signed_values(type_: pa.DataType) -> bool:
+    """Whether it is of integers or of times."""
+    return (pa.types.is_integer(type_) or pa.types.is_temporal(type_)) and not pa.types.is_interval(type_)
 
 
 @njit(cache=True)

@@ -3,10 +3,11 @@
 Elements are kept in a few runs (pages), each in the order of arrival. New pages are small; pages of similar size are
 merged (as in a log-structured merge tree), so there are O(log n) of them and an element is copied O(log n) times in its
 life, whole columns at once. Merging drops what has expired and cancels each negative element with the positive element
-it ends (the tombstones of a strict input).
+it ends (the tombstones of a strict input). Where ends come in the order of arrival a long page is at most a share of
+all there is: it goes as a whole, soon, and is neither copied nor written again before.
 
-Hash chains over the numbers of all elements find a key in all pages at once (`chains.py`); numbers ascend from page to
-page, so a page knows its elements by them. Where a band looks for partners, each page has a sorted index instead: the
+Hash chains over the numbers of all elements find candidates in all pages at once (`chains.py`); numbers ascend from
+page to page, so a page knows its elements by them, and has what tells whether a candidate is a partner. Where a band looks for partners, each page has a sorted index instead: the
 hash of each key, then the code of the band column, and the row.
 
 What is `static` is a table: its rows are only met. One that goes must meet nobody who comes later, so its number is
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -32,8 +34,8 @@ from numpy.typing import NDArray
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, gathered
 from windrow.operators.keys import hash_rows, same_rows
 from windrow.operators.state.bands import codes_of
-from windrow.operators.state.chains import HashChains, Met, by_page
-from windrow.operators.state.pages import BandIndex, Page, merged
+from windrow.operators.state.chains import HashChains, by_page, meet
+from windrow.operators.state.pages import BandIndex, Page, merged, read_only
 from windrow.operators.state.ranges import band_ranges, parts
 from windrow.operators.state.run import Run, elements_of, run_of
 
@@ -42,6 +44,9 @@ CANDIDATES = 1 << 16
 
 FANOUT = 2
 """A run is merged into its neighbour when the neighbour is at most FANOUT times larger."""
+
+SHARE, LARGE = 8, 1 << 17
+"""What ends in the order of arrival is not merged to more than this share of all there is, if it has so many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ class KeyedRuns:
         self._pages: list[Page] = []
         self._chains: HashChains | None = None  # made by the first who looks for something
         self._count = 0  # numbers given while there are none
-        self._frontier = BEGINNING
+        self._expired = BEGINNING
 
     def __len__(self) -> int:
         return sum(len(p) for p in self._pages)
@@ -114,16 +119,21 @@ class KeyedRuns:
             elements, hashes = elements.filter(valid), None
         if not len(elements):
             return
-        self._add(elements, hashes=hashes, anew=frontier > self._frontier)
-        self._frontier = frontier
+        self._add(elements, hashes=hashes)
         if self.static and (elements.sign < 0).any():
             self._bury(self._pages[-1])
         size, count = len(self._pages[-1]) if self._pages else 0, 1
         while count < len(self._pages) and len(self._pages[-count - 1]) <= FANOUT * size:
+            if self._is_share(self._pages[-1], size + len(self._pages[-count - 1])):
+                break
             size, count = size + len(self._pages[-count - 1]), count + 1
         if count > 1:  # all at once: what would be merged again is not merged in between
             newest, self._pages = self._pages[-count:], self._pages[:-count]
             self._merge(newest, frontier)
+
+    def _is_share(self, page: Page, size: int) -> bool:
+        """Whether a page of so many rows, like this one, soon ends as a whole: copying its rows would gain nothing."""
+        return not self.strict and page.fifo and page.last < INF and size > max(LARGE, len(self) // SHARE)
 
     def _bury(self, page: Page) -> None:
         """Let nobody meet the rows that the tombstones of a page end, nor the tombstones."""
@@ -136,11 +146,9 @@ class KeyedRuns:
         chains, gone = self._chains, page.elements.sign < 0
         stones, numbers = page.elements.filter(gone), page.numbered[gone]
         chains.end(numbers)
-        chains.base = self._pages[0].first
         lives = np.full(len(stones), BEGINNING), np.full(len(stones), INF), np.ones(len(stones), np.int8)
         ended, rows = np.zeros(len(stones), np.int64), list(stones.columns.values())
-        for met in chains.probe(self._hashes(stones), *lives, CANDIDATES):
-            pairs = self._placed(met)
+        for pairs in self.probe(Needles(self._hashes(stones), *lives), CANDIDATES):
             older = pairs.times("ts") < stones.ts[pairs.left]
             there = [pairs.column(c).filter(pa.array(older)) for c in stones.columns]
             left, number = pairs.left[older], self._numbers(pairs)[older]
@@ -155,7 +163,7 @@ class KeyedRuns:
         pages = {id(p.elements): p for p in self._pages}
         return np.concatenate([pages[id(e)].numbered[pairs.right[b:s]] for e, b, s in pairs.sources])
 
-    def _add(self, elements: Elements, run: Run | None = None, hashes: Int64s | None = None, anew: bool = True) -> None:
+    def _add(self, elements: Elements, run: Run | None = None, hashes: Int64s | None = None) -> None:
         """A page of elements in the order of their arrival."""
         if not len(elements):
             return
@@ -166,10 +174,10 @@ class KeyedRuns:
             rows = np.arange(len(elements), dtype=np.int32)
             band = BandIndex.of(hashes, codes_of(elements.columns[self.band]), rows)
         if self._chains is not None and hashes is not None:
-            self._chains.base = self._pages[0].first if self._pages else self._chains.size
+            self._chains.base = self._oldest(self._chains.size)
             if not self._chains.has_room(len(elements)):
                 self._renumber(self._chains, len(elements))
-            first = self._chains.add(hashes, elements.ts, elements.exp, elements.sign, anew)
+            first = self._chains.add(hashes)
         self._count = first + len(elements)
         self._pages.append(Page.of(elements, first, None, band))
         self._pages[-1].run = run
@@ -177,10 +185,15 @@ class KeyedRuns:
     def _hashes(self, elements: Elements) -> Int64s:
         return hash_rows([elements.columns[k] for k in self.keys], len(elements))
 
+    def _oldest(self, none: int) -> int:
+        """The least number of an element that may have an end to come; `none`: if there is none."""
+        return next((n for p in self._pages if (n := p.first_after(self._expired)) is not None), none)
+
     def _renumber(self, chains: HashChains, room: int) -> None:
-        """Number what there is from 0 on."""
-        chains.compact(np.concatenate([np.empty(0, np.int64), *(p.numbered for p in self._pages)]), room)
-        first = 0
+        """Number what has not ended from 0 on, and what comes before it below."""
+        numbers = np.concatenate([np.empty(0, np.int64), *(p.numbered for p in self._pages)])
+        first = -int(np.searchsorted(numbers, chains.base))
+        chains.compact(numbers[-first:], room)
         for page in self._pages:
             page.first, page.numbers, first = first, None, first + len(page)
 
@@ -190,7 +203,7 @@ class KeyedRuns:
             self._chains, pages, self._pages, self._count = HashChains(), self._pages, [], 0
             self._chains.compact(np.empty(0, np.int64), sum(len(p) for p in pages))
             for page in pages:
-                self._add(page.elements, page.run, anew=False)
+                self._add(page.elements, page.run)
             for page in list(self._pages) if self.static else ():
                 if self._is_chained() and (page.elements.sign < 0).any():
                     self._bury(page)
@@ -201,16 +214,22 @@ class KeyedRuns:
 
     def expire(self, frontier: int) -> None:
         """Drop runs that have ended, and rewrite those of which half has."""
+        self._expired = frontier
         if not self.eager and all(p.half_life > frontier for p in self._pages):
             return
-        pages, self._pages = self._pages, []
+        pages, size, self._pages = self._pages, len(self), []
+
+        def whole(page: Page) -> bool:
+            """Whether it soon ends as a whole and is little of all there is: writing half of it again gains nothing."""
+            return not self.strict and page.fifo and SHARE * len(page) <= 2 * size
+
         for page in pages:
             if self.eager:  # the direct approach: look at every element, every time
                 if (page.elements.exp > frontier).all():
                     self._pages.append(page)
                 else:
                     self._merge([page], frontier)
-            elif page.half_life > frontier:
+            elif page.half_life > frontier or (page.last > frontier and whole(page)):
                 self._pages.append(page)
             elif page.last > frontier:
                 self._merge([page], frontier)
@@ -242,26 +261,32 @@ class KeyedRuns:
         if self.band is not None:
             yield from self._in_band(needles, limit)
             return
-        chains = self._chained()
-        chains.base = self._pages[0].first
-        for met in chains.probe(needles.hashes, needles.ts, needles.end, needles.sign, limit):
-            yield self._placed(met)
+        chains, first = self._chained(), int(needles.ts.min(initial=INF))
+        chains.base = self._oldest(chains.size)
+        for left, number in chains.probe(needles.hashes, limit):
+            pairs = self._met(needles, first, left, number)
+            if len(pairs):
+                yield pairs
 
-    def _placed(self, met: Met) -> Pairs:
-        """Pairs with the pages in which their elements are."""
-        if len(self._pages) == 1:
-            (page,) = self._pages
-            right, sources = page.rows(met.number), [(page.elements, 0, len(met.number))]
-            return Pairs(met.left, right, met.ts, met.end, met.sign, sources)
-        firsts = np.array([p.first for p in self._pages])
-        left, number, ts, end, sign, stops = by_page(firsts, met.left, met.number, met.ts, met.end, met.sign)
-        right, sources, begin = np.empty(len(left), np.int64), [], 0
+    def _met(self, needles: Needles, first: int, left: Int64s, number: Int64s) -> Pairs:
+        """The candidates that are pairs, page by page; `first`: the first start of a needle."""
+        stops = np.array([len(left)])
+        if len(self._pages) > 1:
+            left, number, stops = by_page(np.array([p.first for p in self._pages]), left, number)
+        right, ts, end = (np.empty(len(left) + 1, np.int64) for _ in range(3))
+        to_left, sign, sources = np.empty(len(left) + 1, np.int64), np.empty(len(left) + 1, np.int8), []
+        begin = at = 0
+        those = tuple(map(read_only, (needles.hashes, needles.ts, needles.end, needles.sign)))
         for page, stop in zip(self._pages, stops.tolist(), strict=True):
             if stop > begin:
-                right[begin:stop] = page.rows(number[begin:stop])
-                sources.append((page.elements, begin, stop))
+                candidates = left[begin:stop], number[begin:stop]
+                step, elements = page.met(self.keys, first)
+                last = meet(candidates, those, page.places, elements, step, (to_left, right, ts, end, sign), at)
+                if last > at:
+                    sources.append((page.elements, at, last))
+                at = last
             begin = stop
-        return Pairs(left, right, ts, end, sign, sources)
+        return Pairs(to_left[:at], right[:at], ts[:at], end[:at], sign[:at], sources)
 
     def _in_band(self, needles: Needles, limit: int) -> Iterator[Pairs]:
         assert needles.low is not None and needles.high is not None
@@ -300,11 +325,28 @@ class KeyedRuns:
                 page.run, page.elements = found, elements_of(found)
 
     def restore(self, runs: tuple[Run, ...]) -> None:
-        self._pages, self._chains, self._count = [], None, 0
-        for run in runs:
+        """Go on from runs; the oldest of them are not indexed again if they are here."""
+        kept = self._in_common(runs)
+        if kept:
+            self._pages, self._count = kept, kept[-1].stop
+            self.adopt({run.uid: run for run in runs[: len(kept)]})
+            if self._chains is not None:
+                self._chains.truncate(self._count)
+        else:
+            self._pages, self._chains, self._count, self._expired = [], None, 0, BEGINNING
+        for run in runs[len(kept) :]:
             self._add(elements_of(run), run)
         if self.static and self.band is not None:
             self.everything()
+
+    def _in_common(self, runs: tuple[Run, ...]) -> list[Page]:
+        """The pages of the oldest runs, as far as they follow each other here; none of what may be ended early."""
+        if self.strict or self.band is not None or not runs:
+            return []
+        uids = ["" if p.run is None else p.run.uid for p in self._pages]
+        begin = uids.index(runs[0].uid) if runs[0].uid in uids else len(uids)
+        same = takewhile(lambda pair: pair[0] == pair[1].uid, zip(uids[begin:], runs, strict=False))
+        return self._pages[begin : begin + len(list(same))]
 
 
 @njit(cache=True)

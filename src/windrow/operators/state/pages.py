@@ -13,7 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
+from windrow.operators.keys import signed_values
 from windrow.operators.state.run import Run
+
+_NONE, _NO_SIGNS = np.empty(0, np.int64), np.empty(0, np.int8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,17 +54,20 @@ class Page:
     fifo: bool  # ends ascend
     half_life: int  # half of the elements have ended by then
     last: int
+    newest: int  # the last start
+    positive: bool
     run: Run | None = None
 
     @classmethod
     def of(cls, elements: Elements, first: int, numbers: Int64s | None = None, band: BandIndex | None = None) -> Page:
         exp, middle = elements.exp, len(elements) // 2
         if not len(exp):
-            return cls(elements, first, numbers, band, True, INF, BEGINNING)
+            return cls(elements, first, numbers, band, True, INF, BEGINNING, BEGINNING, True)
+        newest, positive = int(elements.ts.max()), bool((elements.sign > 0).all())
         if (exp[1:] >= exp[:-1]).all():
-            return cls(elements, first, numbers, band, True, int(exp[middle]), int(exp[-1]))
+            return cls(elements, first, numbers, band, True, int(exp[middle]), int(exp[-1]), newest, positive)
         half = int(np.partition(exp, middle)[middle])
-        return cls(elements, first, numbers, band, False, half, int(exp.max()))
+        return cls(elements, first, numbers, band, False, half, int(exp.max()), newest, positive)
 
     def __len__(self) -> int:
         return len(self.elements)
@@ -76,9 +82,35 @@ class Page:
         """The numbers of all elements."""
         return np.arange(self.first, self.first + len(self)) if self.numbers is None else self.numbers
 
-    def rows(self, numbers: Int64s) -> Int64s:
-        """Where elements with these numbers are."""
-        return numbers - self.first if self.numbers is None else np.searchsorted(self.numbers, numbers)
+    def first_after(self, frontier: int) -> int | None:
+        """A number before which all have ended by `frontier`; None: all have."""
+        if self.last <= frontier:
+            return None
+        exp, begin = self.elements.exp, 0
+        if self.fifo and exp[0] <= frontier:
+            begin = int(np.searchsorted(exp, frontier, "right"))
+        return self.first + begin if self.numbers is None else int(self.numbers[begin])
+
+    @property
+    def stop(self) -> int:
+        """The number after the last."""
+        return self.first + len(self) if self.numbers is None else int(self.numbers[-1]) + 1
+
+    @property
+    def places(self) -> tuple[int, int, Int64s]:
+        """Where elements are by their numbers, for `chains.meet`."""
+        return self.first, len(self), _NONE if self.numbers is None else self.numbers
+
+    def met(self, keys: Sequence[str], first: int) -> tuple[int, tuple[np.ndarray, ...]]:
+        """What else it looks at: starts, if they may come after `first`, ends, signs and keys, where it needs them."""
+        exp, step = self.elements.exp, 1
+        if len(exp) and not exp.strides[0]:
+            exp, step = exp[:1], 0
+        starts = self.elements.ts if self.newest > first else _NONE
+        signs = _NO_SIGNS if self.positive else self.elements.sign
+        values = signed_values([self.elements.columns[k] for k in keys])
+        elements = starts, exp, signs, _NONE if values is None else values
+        return step, tuple(map(read_only, elements))
 
     def alive(self, frontier: int) -> Page:
         """What has not ended by `frontier`."""
@@ -120,3 +152,10 @@ def merged(pages: Sequence[Page]) -> Page:
         hashes, codes = (np.concatenate([getattr(x, name) for x in indexes]) for name in ("hashes", "codes"))
         band = BandIndex.of(hashes, codes, np.concatenate(rows))
     return Page.of(concat([p.elements for p in filled]), filled[0].first, numbers, band)
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """The array in a type that does not depend on who made it: kernels are compiled for each."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
