@@ -214,12 +214,12 @@ class Stage:
     def _recall(self) -> tuple[dict[str, QueryState], dict[str, FamilyState], dict[str, TaskState]]:
         """The operators as of the last accepted tick."""
         generation = self.program.generations.get((self.stage, self.partition), "none")
-        known = self.memory.pop(self._key, generation)
+        known, others = self.memory.pop(self._key, generation)
         found = {}
         for name, query in self.queries.items():
             state = known.get(name)
             if not (isinstance(state, QueryState) and state.query.uid == query.uid):
-                state = restored(self.program, name, query, self.stage, self.partition)
+                state = restored(self.program, name, query, self.stage, self.partition, others.get(name))
             elif state.query is not query:
                 state.follow(query)
             found[name] = state

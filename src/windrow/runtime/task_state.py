@@ -6,7 +6,8 @@ operators rebuild small runs whenever they are asked; a rebuilt run with the con
 that one.
 
 Between ticks a process keeps the operators it ran last (`TaskMemory`). They are used again only if the program says
-that exactly that attempt was accepted; otherwise the state is read back from its runs.
+that exactly that attempt was accepted; otherwise the state is read back from its runs. A partition that comes back
+from another process has most of its runs in common with what was left here, and a join does not index those again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import ctypes
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -119,8 +121,13 @@ TaskState = QueryState | FamilyState | JoinState | JoinAnswers
 """What a task keeps of a query, of a family, or of a shared join."""
 
 
-def restored(program: Program, name: str, query: QueryProgram, stage: int, partition: int) -> QueryState:
-    """The state as the last manifest names it; new when it names none."""
+def restored(
+    program: Program, name: str, query: QueryProgram, stage: int, partition: int, other: TaskState | None = None
+) -> QueryState:
+    """The state as the last manifest names it; new when it names none.
+
+    `other`: what another attempt left here; joins go on with the runs that it has in common with the manifest.
+    """
     held = QueryState(query, query.flow())
     slots = program.runs.get((name, stage, partition), {})
     # only waiting rows: the clock has not started here
@@ -139,6 +146,10 @@ def restored(program: Program, name: str, query: QueryProgram, stage: int, parti
         if step.operator is not None and str(i) in grouped:
             if i in chosen:
                 follow(step.operator, chosen[i])
+            if isinstance(step.operator, JoinOperator) and _is_of(other, query):
+                old = other.flow.steps[i].operator
+                assert isinstance(old, JoinOperator)
+                step.operator.inherit(old)
             step.operator.restore(grouped[str(i)], program.previous)
     if query.parted and held.started:
         held.forget_gone()
@@ -147,16 +158,20 @@ def restored(program: Program, name: str, query: QueryProgram, stage: int, parti
     return held
 
 
+def _is_of(state: TaskState | None, query: QueryProgram) -> TypeGuard[QueryState]:
+    return isinstance(state, QueryState) and state.query.uid == query.uid
+
+
 @dataclass
 class TaskMemory:
     """The operators of a process's last attempts, by home, stage and partition, each with its generation."""
 
     attempts: dict[tuple[str, int, int], tuple[str, dict[str, TaskState]]] = field(default_factory=dict)
 
-    def pop(self, key: tuple[str, int, int], generation: str) -> dict[str, TaskState]:
-        """What the attempt of this generation left; nothing when another one ran here since."""
+    def pop(self, key: tuple[str, int, int], generation: str) -> tuple[dict[str, TaskState], dict[str, TaskState]]:
+        """What the attempt of this generation left, and what another one did: one of them is empty."""
         found, states = self.attempts.pop(key, ("", {}))
-        return states if found == generation else {}
+        return (states, {}) if found == generation else ({}, states)
 
     def put(self, key: tuple[str, int, int], generation: str, states: dict[str, TaskState]) -> None:
         """Remember an attempt."""
