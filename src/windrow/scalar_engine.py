@@ -29,6 +29,8 @@ MEMORY = "4GB"
 """What DuckDB may hold for one connection: sorts and hash tables. Values in flight are bounded by `cql.growth`."""
 SECONDS, SECONDS_PER_ROW = 30.0, 1e-4
 """The time a call may take, with what each of its rows adds."""
+IN_FLIGHT = 4_000_000
+"""The characters and elements that one call may have in flight, if one row alone does not make more."""
 
 _AT_BIRTH = {
     "memory_limit": MEMORY,
@@ -47,6 +49,7 @@ _BEFORE_USE = (
     "enable_progress_bar = false",
     "GLOBAL error_on_division_by_zero = false",  # null: one empty window is no reason to end a query
 )
+_NOTED = re.compile(r"/\*\+ (\d{1,12}) \*/ ")
 _LAST = ("enable_external_access = false", "lock_configuration = true")
 
 
@@ -108,8 +111,29 @@ def select(connection: duckdb.DuckDBPyConnection, text: str) -> duckdb.DuckDBPyR
     return connection.sql(text)
 
 
+def noted(made: int) -> str:
+    """What an expression begins with whose parts make much of one row: how much, in a comment."""
+    return f"/*+ {made} */ "
+
+
+def made(sql: str) -> int:
+    """How much is made of one row by the expressions in a text that say so.
+
+    >>> made(f"{noted(90000)}REPEAT(n, 900), {noted(5000)}f(n)")
+    95000
+    """
+    return sum(int(n) for n in _NOTED.findall(sql)) if "/*+" in sql else 0
+
+
+def shown(sql: str) -> str:
+    """An expression as it is shown: without what it says to whoever evaluates it."""
+    return _NOTED.sub("", sql)
+
+
 def project(connection: duckdb.DuckDBPyConnection, source: pa.Table, items: str) -> pa.Table:
     """A list of expressions over the rows of a table, in their order."""
+    if much := made(items):
+        source = pa.Table.from_batches(source.to_batches(max_chunksize=max(1, IN_FLIGHT // much)), source.schema)
     # a projection is bound once; a query by name is parsed and bound twice
     with bounded(connection, source.num_rows):
         return connection.from_arrow(source).project(items).to_arrow_table()

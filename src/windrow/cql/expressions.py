@@ -13,7 +13,7 @@ from windrow.catalog import Catalog
 from windrow.cql import types
 from windrow.cql.builtins import AGGREGATES, HOLISTIC, REDUCERS, REWRITTEN, SCALARS, names
 from windrow.cql.dialect import WSTREAM
-from windrow.cql.growth import COLUMN, check_growth
+from windrow.cql.growth import COLUMN, LIMIT, MADE, check_growth
 from windrow.cql.predicates import predicate_of
 from windrow.cql.rendering import Refused, render
 from windrow.cql.scope import did_you_mean, span_of
@@ -22,7 +22,7 @@ from windrow.cql.spellings import NAMES as SPELLED
 from windrow.cql.types import DuckDBRefusal
 from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.plan.expr import Expr, Part, Ref, column, sql_of
-from windrow.scalar_engine import way_out
+from windrow.scalar_engine import noted, way_out
 
 PARTS = 10_000
 """The most parts an expression may have with all that it reads from subqueries written out in place."""
@@ -76,6 +76,7 @@ class BindingContext:
     taken: set[str] = field(default_factory=set)
     offsets: dict[str, int] = field(default_factory=dict)  # where each alias of FROM was written
     _size: dict[Expr, int] = field(default_factory=dict)
+    _unnested: int = 1  # how many times more rows than its input has the query makes by lists that it makes itself
 
     def fresh(self, name: str, type_: pa.DataType) -> str:
         """A unique internal name like `name`, with its type noted."""
@@ -101,6 +102,17 @@ class BindingContext:
         """Note that a column holds what others hold."""
         self.sizes.setdefault(name, max(self.sizes.get(c, COLUMN) for c in columns))
         self.parts[name] = max(self.parts.get(c, 1) for c in columns)
+
+    def unnested(self, lists: str, node: exp.Expr) -> None:
+        """Note that a column of lists becomes rows: lists that the text makes may not multiply them without bound."""
+        self._unnested *= max(1, self.sizes.get(lists, COLUMN) // COLUMN)
+        if self._unnested * COLUMN > LIMIT:
+            raise UnsupportedError(
+                f"UNNEST of up to {self._unnested * COLUMN:,} elements of one row",
+                detail="the lists of several UNNEST multiply",
+                hint=f"at most {LIMIT:,} rows can be made from one, where a list of the row counts as {COLUMN}",
+                span=span_of(node, self.source),
+            )
 
     def expr(self, tree: exp.Expr) -> Expr:
         """The expression of a resolved tree, with the type DuckDB gives it."""
@@ -237,8 +249,9 @@ def _mended(short: str) -> str:
 
 
 def _operand(tree: exp.Expr) -> list[Part]:
-    """The parts of a tree, in parentheses if it needs them."""
-    return render(tree if isinstance(tree, _COMPLETE) else exp.Paren(this=tree.copy()))
+    """The parts of a tree, in parentheses if it needs them; one that makes much says so."""
+    parts = render(tree if isinstance(tree, _COMPLETE) else exp.Paren(this=tree.copy()))
+    return [noted(tree.meta[MADE]), *parts] if MADE in tree.meta else parts
 
 
 def _shape(tree: exp.Expr, sql: str) -> str:

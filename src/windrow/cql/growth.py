@@ -5,6 +5,10 @@ rows, so neither bound holds for `repeat(a, 1000000000)`. This one does: a size 
 elements of a value, a column counting as 100, and an expression that may reach more than 100,000 is refused. Sizes
 follow columns through subqueries, so doubling at each level ends as well.
 
+What all parts of an expression make of one row, each element of a list counting as a row inside a lambda, is bounded by
+10,000,000 and written into the expression (`scalar_engine.noted`): whoever evaluates it takes as few rows at a time as
+this asks for, so that what is in flight stays within one bound, and the clock is looked at between them.
+
 A lambda's element is part of its list: a body at most linear in it makes at most the list's size times what it makes of
 one; any other body is measured on an element as large as the list.
 """
@@ -23,12 +27,19 @@ from windrow.plan.expr import sql_of
 COLUMN = 100
 """What a text, list or other value of variable size counts that comes from a stream or a table."""
 LIMIT = 100_000
+TOTAL = 10_000_000
+"""What all parts of an expression may make of one row together."""
+NOTED = 4_000
+"""From here on an expression says how much it makes; what makes less can be evaluated by whole vectors."""
+MADE = "made"
+"""The key under which a tree holds what its parts make together, if that is much."""
 
 _FIXED = (
     exp.Binary, exp.Not, exp.Neg, exp.BitwiseNot, exp.Between, exp.In, exp.Extract, exp.Interval, exp.Abs, exp.Boolean,
     exp.Null, exp.AtTimeZone, exp.StrPosition, exp.RegexpLike, exp.StartsWith, exp.Any,
 )  # fmt: skip
 _GROWING = (exp.Add, exp.DPipe, exp.Dot, exp.Collate, exp.JSONExtract, exp.JSONExtractScalar, exp.PropertyEQ, exp.Kwarg)
+_GIVEN = (exp.Column, exp.Identifier, exp.Literal, exp.RawString, exp.ByteString, exp.Paren)  # nothing is made for them
 _WIDTH_ELSEWHERE = re.compile(r"%[^a-zA-Z%]*\*|\{[^}]*\{")  # printf('%*d', w, a), format('{:{}}', a, w)
 _MANY = 1_000
 _DEPTH = 3
@@ -42,6 +53,7 @@ def check_growth(tree: exp.Expr, sizes: Mapping[str, int]) -> int:
 class _Sizes:
     def __init__(self, columns: Mapping[str, int], limit: int = LIMIT) -> None:
         self.columns, self.limit = columns, limit
+        self.total = 0
 
     def of(self, tree: exp.Expr, parameters: Mapping[str, int], depth: int) -> int:
         """Chains of operators hang from `this`, so only the other arguments are visited by recursion."""
@@ -59,7 +71,20 @@ class _Sizes:
                 rest = sum(self.of(a, parameters, depth) for a in others if not isinstance(a, exp.DataType))
                 size = self._node(node, size, rest, parameters)
             self._check(node, size)
+            self._add(node, size)
         return size
+
+    def _add(self, node: exp.Expr, size: int) -> None:
+        if size > 1 and not isinstance(node, _GIVEN):
+            self.total += size
+        if self.total > NOTED:
+            node.meta[MADE] = self.total
+        if self.total > TOTAL and self.limit == LIMIT:
+            raise Refused(
+                node,
+                f"an expression whose parts make more than {TOTAL:,} characters and elements of one row",
+                "compute the parts in columns of their own",
+            )
 
     def _check(self, node: exp.Expr, size: int) -> None:
         if size > self.limit and not isinstance(node, exp.Literal):
@@ -90,12 +115,14 @@ class _Sizes:
         for function in (a for a in arguments if isinstance(a, exp.Lambda)):
             made = self._applied(function, sizes[0] if sizes else 1, parameters, depth + 1)
             self._check(function, made)
+            self._add(function, made)
         if name in builtins.TRANSFORMS:
             return made
         if name in builtins.REDUCERS:
             return 1  # where it is called, DuckDB is asked for its type
         if name in builtins.PAIRS and len(sizes) > 1:
             self._check(node, sizes[0] * sizes[1])
+            self._add(node, sizes[0] * sizes[1])
         return _grown(node, name, plain, sizes)
 
     def _applied(self, function: exp.Lambda, size: int, parameters: Mapping[str, int], depth: int) -> int:
@@ -104,12 +131,17 @@ class _Sizes:
             raise Refused(
                 function, f"more than {_DEPTH} lambdas inside each other", "use a subquery for the inner list"
             )
-        free = _Sizes(self.columns, limit=1 << 62)
         names = [p.name.lower() for p in function.expressions]
-        one, many = (free.of(function.this, {**parameters, **dict.fromkeys(names, n)}, depth) for n in (1, _MANY))
-        if many <= _MANY * one:
-            return size * one
-        return size * free.of(function.this, {**parameters, **dict.fromkeys(names, size)}, depth)
+
+        def body(element: int) -> tuple[int, int]:
+            free = _Sizes(self.columns, limit=1 << 62)
+            return free.of(function.this, {**parameters, **dict.fromkeys(names, element)}, depth), free.total
+
+        one, total = body(1)
+        if body(_MANY)[0] > _MANY * one:
+            one, total = body(size)
+        self._add(function, size * total)
+        return size * one
 
 
 def _trees(value: object) -> list[exp.Expr]:

@@ -80,6 +80,7 @@ class Laterals:
                 hint="unnest a list, such as map_entries(a)",
                 span=span_of(call, context.source),
             )
+        context.unnested(lists, call)
         columns = [(self._names(call, source, 1)[0], lists, type_.value_type)]
         if call.args.get("offset"):
             columns.append((self._names(call, source, 2)[1], self._places(pipeline, lists), pa.int64()))

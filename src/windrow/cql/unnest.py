@@ -56,6 +56,7 @@ def _replace(node: exp.Expr, pipeline: Pipeline, found: dict[str, tuple[str, str
             span=span_of(node, context.source),
         )
     if lists not in found:
+        context.unnested(lists, node)
         output = context.fresh(f"unnest({lists})", type_.value_type)
         found[lists] = (output, lists, type_.value_type)
     return resolved(found[lists][0], node)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from windrow.errors import RuntimeFailure
 from windrow.operators.arrow_expressions import Translations
 from windrow.operators.at_exit import gate
-from windrow.scalar_engine import bounded, connect, project, quote, reason, way_out
+from windrow.scalar_engine import IN_FLIGHT, bounded, connect, made, project, quote, reason, shown, way_out
 
 if TYPE_CHECKING:
     import duckdb
@@ -64,6 +64,9 @@ def _by_duckdb(
     columns: Mapping[str, pa.Array], length: int, expressions: Sequence[tuple[str, pa.DataType]]
 ) -> list[pa.Array]:
     """As above; over windows the rows of all arrays come in another order, and one that numbers them says which."""
+    if len(expressions) > 1 and sum(made(sql) for sql, _ in expressions) > IN_FLIGHT:
+        with bounded(_connection(), length):  # the time of one call for all of them
+            return [_by_duckdb(columns, length, [expression])[0] for expression in expressions]
     source = pa.table(dict(columns)) if columns else pa.table({"_row": np.zeros(length, np.int8)})
     items = ", ".join(f"{sql} AS c{i}" for i, (sql, _) in enumerate(expressions))
     try:
@@ -71,12 +74,12 @@ def _by_duckdb(
     except Exception as error:  # DuckDB's errors share no narrower public base across versions
         said = reason(error)
         raise RuntimeFailure(
-            f"an expression failed: {said}", detail="; ".join(s for s, _ in expressions), hint=way_out(said)
+            f"an expression failed: {said}", detail="; ".join(shown(s) for s, _ in expressions), hint=way_out(said)
         ) from error
     if result.num_rows != length:
         raise RuntimeFailure(
             f"an expression gave {result.num_rows} values for {length} rows",
-            detail="; ".join(s for s, _ in expressions),
+            detail="; ".join(shown(s) for s, _ in expressions),
             hint="an expression gives one value for each row",
         )
     return [_as(result.column(i), type_) for i, (_, type_) in enumerate(expressions)]
@@ -102,7 +105,7 @@ def aggregated(
         except Exception as error:  # as above
             said = reason(error)
             raise RuntimeFailure(
-                f"an aggregate failed: {said}", detail="; ".join(s for s, _ in aggregates), hint=way_out(said)
+                f"an aggregate failed: {said}", detail="; ".join(shown(s) for s, _ in aggregates), hint=way_out(said)
             ) from error
     groups = _as(result.column(0), pa.int64()).to_numpy()
     return groups, [_as(result.column(i + 1), type_) for i, (_, type_) in enumerate(aggregates)]

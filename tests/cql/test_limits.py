@@ -1,0 +1,96 @@
+"""What a text takes is bounded: memory in flight, rows made of one row, and one time for all expressions of a call."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+import windrow
+from windrow import scalar_engine
+from windrow.errors import RuntimeFailure, UnsupportedError
+from windrow.operators import scalar
+
+DECLARED = "CREATE STREAM s (a BIGINT, n VARCHAR, l BIGINT[], ts BIGINT);"
+ROWS = {"a": [1, 2], "n": ["x" * 100, "y"], "l": [[3, 1, 2], []], "ts": [1, 2]}
+
+
+def run(query: str) -> list[dict[str, object]]:
+    """The answer of one query over two rows."""
+    return windrow.run(f"{DECLARED} {query}", streams={"s": ROWS}, runtime="local")["q1"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bitstring('1', 100000000)",
+        "bitstring('1', a::INTEGER * 1000000)",
+        "list_transform(l, lambda v: length(repeat(n || v::VARCHAR, 900)))",
+        "list_filter(l, lambda v: len(list_resize(l, 99000)) + len(list_resize(l, 98000)) > v)",
+        "list_reduce(range(300), lambda v, w: v + len(list_resize(l, 90000)))",
+        " + ".join(f"length(rpad(n, {99000 - i}, 'x'))" for i in range(120)),
+    ],
+)
+def test_what_parts_make_of_a_row_is_bounded(text: str) -> None:
+    """A length from elsewhere, what a lambda makes for each element, and many parts: refused before anything runs."""
+    with pytest.raises(UnsupportedError):
+        run(f"SELECT {text} AS v FROM s")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a FROM s, unnest(range(99999)) u(v), unnest(range(99999)) w(x)",
+        "SELECT y FROM (SELECT unnest(range(99999)) AS y, l FROM s) q, unnest(range(9999)) w(x)",
+        "SELECT unnest(list_resize(l, 9000)) AS z FROM (SELECT unnest(list_resize(l, 9000)) AS y, l FROM s) q",
+    ],
+)
+def test_lists_that_a_text_makes_multiply_rows_within_a_bound(query: str) -> None:
+    """One UNNEST of a long list is as it was; several that multiply are refused by their product."""
+    with pytest.raises(UnsupportedError, match="UNNEST of up to"):
+        run(query)
+
+
+def test_lists_of_rows_may_be_unnested_however_often() -> None:
+    """They are data: nothing in the text says how many there are."""
+    found = run("SELECT u.v, w.x, z.y FROM s, unnest(l) u(v), unnest(l) w(x), unnest(l) z(y)")
+    assert len(found) == 27
+
+
+def test_what_makes_much_takes_few_rows_at_a_time() -> None:
+    """The same answer in one piece and row by row, and no more than the bound in flight."""
+    text = "list_sort(list_transform(range(400), lambda v: length(n) * v % 7))"
+    script = f"SELECT len(string_split(repeat(n, 90), 'x')) + list_sum({text}) AS v FROM s"
+    assert [r["v"] for r in run(script)] == [
+        9001 + sum(100 * v % 7 for v in range(400)),
+        1 + sum(v % 7 for v in range(400)),
+    ]
+
+
+def test_memory_in_flight(tmp_path) -> None:
+    """Vectors of 2,048 rows would hold gigabytes of these lists."""
+    script = f"""
+import resource, windrow
+items = ", ".join(f"string_split(repeat(n, {{890 + i}}), 'x') IS NULL AS c{{i}}" for i in range(4))
+rows = {{"a": [1] * 700, "n": ["x" * 100] * 700, "l": [[]] * 700, "ts": list(range(700))}}
+answer = windrow.run(f"{DECLARED} SELECT {{items}} FROM s", streams={{"s": rows}}, runtime="local")
+assert answer["q1"].num_rows == 700
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
+    assert int(found.stdout) < 1_000_000  # kilobytes
+
+
+def test_expressions_that_are_evaluated_apart_have_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of forty may take as long as all of them, and no longer."""
+    monkeypatch.setattr(scalar_engine, "SECONDS", 1.0)
+    note = scalar_engine.noted(scalar_engine.IN_FLIGHT)
+    asked = [
+        (f"{note}len(list_sort(list_transform(range(300000), lambda v: v * {i + 1} % 977 + a)))", pa.int64())
+        for i in range(40)
+    ]
+    with pytest.raises(RuntimeFailure, match="too long") as caught:
+        scalar.evaluate({"a": pa.array([1] * 40)}, 40, asked)
+    assert "/*" not in str(caught.value)
