@@ -1,4 +1,5 @@
-"""Answers in a Delta table (`sinks/lake.py`): a tick's number is an application transaction (`txn`) of its commit.
+"""Answers in a Delta table (`sinks/lake.py`): a tick's number is an application transaction (`txn`) of its commit,
+and its frontier is in the commit's own metadata, where `history()` shows it.
 
 A long answer that is appended is files that tasks write and one commit adds; an upsert is a merge. Cost: one commit a
 tick; an upsert rewrites the files that hold a changed key.
@@ -32,7 +33,8 @@ class DeltaTicks(LakeTable):
         with self._refused(query, tick):
             delta_library().write_deltalake(
                 self._name, storable(table), mode="overwrite" if replacing else "append",
-                commit_properties=self._numbered(query, tick), schema_mode="overwrite" if replacing else None,
+                commit_properties=self._numbered(query, tick, table.schema),
+                schema_mode="overwrite" if replacing else None,
             )  # fmt: skip
 
     def _last(self, query: str) -> int | None:
@@ -42,9 +44,10 @@ class DeltaTicks(LakeTable):
         last: int | None = delta.DeltaTable(self._name).transaction_version(self._application(query))
         return last
 
-    def _numbered(self, query: str, tick: int) -> deltalake.CommitProperties:
+    def _numbered(self, query: str, tick: int, schema: pa.Schema) -> deltalake.CommitProperties:
         delta = delta_library()
-        return delta.CommitProperties(app_transactions=[delta.Transaction(self._application(query), tick)])
+        number = delta.Transaction(self._application(query), tick)
+        return delta.CommitProperties(app_transactions=[number], custom_metadata=self._said(schema))
 
 
 class DeltaSink(DeltaTicks, LakeAppend):
@@ -81,7 +84,7 @@ class DeltaSink(DeltaTicks, LakeAppend):
         added = [AddAction(n, size, {}, now, True, json.dumps({"numRecords": rows})) for n, size, rows in files]
         with self._refused(query, tick):
             found.create_write_transaction(
-                added, "append", found.schema(), commit_properties=self._numbered(query, tick)
+                added, "append", found.schema(), commit_properties=self._numbered(query, tick, schema)
             )
 
 
@@ -95,7 +98,7 @@ class DeltaRelationSink(DeltaTicks, LakeRelation):
         with self._refused(query, tick):
             merge = delta_library().DeltaTable(self._name).merge(
                 storable(changes), same, source_alias="s", target_alias="t",
-                commit_properties=self._numbered(query, tick),
+                commit_properties=self._numbered(query, tick, changes.schema),
             )  # fmt: skip
             (
                 merge.when_matched_delete(f"s.{GONE}")

@@ -10,10 +10,14 @@ A long answer that tasks have written is a file for each part, the times of one 
     path/<query>/tick-0000000042-0000.parquet, tick-0000000042-0001.parquet, ...
 
 They are written under names that readers skip, and renamed when all are there.
+
+A file of Parquet says for which frontier its rows are exact in its metadata (`windrow.as_of`); beside files of JSON,
+`path/<query>/.as_of` says it of the newest.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 
@@ -21,6 +25,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from windrow.sinks.json_text import row_objects
+from windrow.sinks.protocol import as_of
 from windrow.store.place import Place, segment
 
 
@@ -36,6 +41,7 @@ class DirectorySink:
         if table.num_rows:
             data = _parquet(table) if self.kind == "parquet" else _json(table)
             self.place.write(self.name(query, tick), data)
+            self._note(query, tick, as_of(table.schema))
 
     def name(self, query: str, tick: int) -> str:
         """The file of a query's answer at a tick, relative to the directory."""
@@ -46,15 +52,22 @@ class DirectorySink:
         data = _parquet(part) if self.kind == "parquet" else _json(part)
         name = f"{segment(query)}/.tick-{tick:010d}-{number:04d}.{self.kind}"
         self.place.write(name, data)
-        return name
+        return name, as_of(part.schema)
 
     def publish(self, query: str, tick: int, parts: Sequence[object]) -> None:
         """Give the files of a tick their names; a file that is alone has that of the tick."""
-        for number, name in enumerate(parts):
-            assert isinstance(name, str)
+        written: list[tuple[str, str | None]] = list(parts)  # type: ignore[arg-type]
+        for number, (name, _) in enumerate(written):
             alone = self.name(query, tick)
             shown = alone.removesuffix(f".{self.kind}") + f"-{number:04d}.{self.kind}"
             self.place.move(name, alone if len(parts) == 1 else shown)
+        self._note(query, tick, written[0][1] if written else None)
+
+    def _note(self, query: str, tick: int, frontier: str | None) -> None:
+        """Say, beside files that cannot, up to where they tell."""
+        if self.kind == "json" and frontier is not None:
+            said = json.dumps({"tick": tick, "as_of": int(frontier)})
+            self.place.write(f"{segment(query)}/.as_of", said.encode())
 
     def folder(self, query: str) -> str:
         """Where the files of a query go; it is there from now on."""

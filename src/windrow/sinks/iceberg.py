@@ -51,11 +51,12 @@ class IcebergTicks(LakeTable):
 
     def _change(self, table: Table, query: str, tick: int, gone: BooleanExpression | None, rows: pa.Table) -> None:
         """One commit: rows that go, rows that come, and the tick's number."""
+        said = self._said(rows.schema)
         with table.transaction() as transaction:
             if gone is not None:
-                transaction.delete(gone)
+                transaction.delete(gone, snapshot_properties=said)
             if rows.num_rows:
-                transaction.append(rows)
+                transaction.append(rows, snapshot_properties=said)
             transaction.set_properties({self._application(query): str(tick)})
 
     def _last(self, query: str) -> int | None:
@@ -97,8 +98,9 @@ class IcebergSink(IcebergTicks, LakeAppend):
         with self._refused(query, tick):
             table = load_table(self._catalog, self._name)
             if _as_written(table, paths[0]):
+                said = self._said(parquet.read_schema(table.io.new_input(paths[0]).open()))
                 with table.transaction() as transaction:
-                    transaction.add_files(paths, check_duplicate_files=False)  # the tick's number tells
+                    transaction.add_files(paths, said, check_duplicate_files=False)  # the tick's number tells
                     transaction.set_properties({self._application(query): str(tick)})
                 return
             tables = [parquet.read_table(table.io.new_input(path).open()) for path in paths]
@@ -120,7 +122,7 @@ class IcebergRelationSink(IcebergTicks, LakeRelation):
             table = load_table(self._catalog, self._name)
             near = _near(changes, self._key)
             before = table.scan(row_filter=near).to_arrow()
-            after = merged(before, changes, self._key)
+            after = merged(before, changes, self._key).replace_schema_metadata(changes.schema.metadata)
             self._change(table, query, tick, near if before.num_rows else None, after)
 
 

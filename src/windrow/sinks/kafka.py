@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from windrow.errors import SourceError, StateError
 from windrow.sinks.json_text import row_objects
+from windrow.sinks.protocol import as_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -90,8 +91,8 @@ class KafkaSink:
 
     def _messages(self, query: str, tick: int, table: pa.Table) -> Iterator[dict[str, Any]]:
         said = [("windrow-home", self._owner), ("windrow-query", query), ("windrow-tick", str(tick))]
-        as_of = (table.schema.metadata or {}).get(b"windrow.as_of")
-        said += [] if as_of is None else [("windrow-as-of", as_of.decode())]
+        frontier = as_of(table.schema)
+        said += [] if frontier is None else [("windrow-as-of", frontier)]
         for begin in range(0, table.num_rows, TOGETHER):
             part = table.slice(begin, TOGETHER)
             values = row_objects(part).to_pylist()

@@ -1,7 +1,7 @@
 """Answers in the tables of a lake, exactly once: what Delta and Iceberg have in common.
 
 A commit carries the number of its tick, by home and query, in the table itself: one that is written again changes
-nothing, whoever crashed when.
+nothing, whoever crashed when. It also says for which frontier the answer is exact (`windrow.as_of`).
 
     append   the rows of each tick, as `results()` has them
     upsert   the relation itself, by key: rows that go are deleted, others inserted or updated, in one commit; the sink
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from windrow.errors import SourceError, StateError, WindrowError
 from windrow.scalar_engine import connect, quote
+from windrow.sinks.protocol import AS_OF, as_of
 
 MODES = ("append", "upsert")
 GONE = "_gone"
@@ -55,6 +56,11 @@ class LakeTable(ABC):
 
     def _application(self, query: str) -> str:
         return f"windrow/{self._owner}/{query.lower()}"
+
+    def _said(self, schema: pa.Schema) -> dict[str, str]:
+        """What a commit says of the rows it brings."""
+        frontier = as_of(schema)
+        return {} if frontier is None else {AS_OF: frontier}
 
     def _part(self, query: str, tick: int, number: int) -> str:
         """The name of a file that a task writes: the same when it is written again."""
@@ -104,7 +110,7 @@ class LakeRelation(LakeTable):
 
     def write(self, query: str, tick: int, table: pa.Table) -> None:
         """Commit a tick's changes, with the tick's number."""
-        changes = net_changes(table, self._key)
+        changes = net_changes(table, self._key).replace_schema_metadata(table.schema.metadata)
         if not changes.num_rows or self._has(query, tick):
             return
         self._check(query, changes.filter(pc.invert(changes[GONE])))
@@ -160,7 +166,7 @@ def storable(table: pa.Table) -> pa.Table:
                 hint="CAST it to VARCHAR in the query",
             )
         fields.append(field.with_type(pa.string() if pa.types.is_time(kind) else _WIDER.get(kind, kind)))
-    return table.cast(pa.schema(fields))
+    return table.cast(pa.schema(fields, table.schema.metadata))
 
 
 class LibraryErrors:

@@ -1,8 +1,9 @@
 """Answers in a PostgreSQL table, exactly once.
 
 The rows of a tick and the tick's number go in one transaction: `windrow_ticks` holds, for each home and query, the
-last tick whose rows are in. A tick that is written again, even one whose commit was sent but not confirmed, finds its
-number and changes nothing. Two homes never take each other's ticks for their own, because `owner` is part of the key.
+last tick whose rows are in, and the frontier for which they are exact (`as_of`). A tick that is written again, even one
+whose commit was sent but not confirmed, finds its number and changes nothing. Two homes never take each other's ticks
+for their own, because `owner` is part of the key.
 
 A tick that a server does not take is the engine's to try again; nothing of it has happened.
 """
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from windrow.errors import SourceError, StateError, WindrowError
 from windrow.sinks.pg import Postgres, column_type, driver, render, unreachable
+from windrow.sinks.protocol import as_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -72,7 +74,7 @@ class PostgresSink:
             last = cursor.fetchone()
             if last is None or last[0] < tick:
                 self._take(cursor, target, table)
-                self._note(cursor, query, tick)
+                self._note(cursor, query, tick, as_of(table.schema))
         self._ready.add(query)
 
     def _connected(self) -> psycopg.Connection:
@@ -93,11 +95,11 @@ class PostgresSink:
         """The rows of one tick."""
         copy_in(cursor, target, table)
 
-    def _note(self, cursor: psycopg.Cursor, query: str, tick: int) -> None:
+    def _note(self, cursor: psycopg.Cursor, query: str, tick: int, frontier: str | None) -> None:
         cursor.execute(
-            "INSERT INTO windrow_ticks (owner, query, tick) VALUES (%s, %s, %s)"
-            " ON CONFLICT (owner, query) DO UPDATE SET tick = EXCLUDED.tick, written = now()",
-            (self._owner, self._key(query), tick),
+            "INSERT INTO windrow_ticks (owner, query, tick, as_of) VALUES (%s, %s, %s, %s)"
+            " ON CONFLICT (owner, query) DO UPDATE SET tick = EXCLUDED.tick, as_of = EXCLUDED.as_of, written = now()",
+            (self._owner, self._key(query), tick, None if frontier is None else int(frontier)),
         )
 
     def _prepare(self, cursor: psycopg.Cursor, target: object, schema: pa.Schema) -> None:
@@ -109,8 +111,9 @@ class PostgresSink:
         cursor.execute("SET LOCAL client_min_messages TO warning")
         cursor.execute(
             "CREATE TABLE IF NOT EXISTS windrow_ticks (owner text, query text, tick bigint NOT NULL,"
-            " written timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (owner, query))"
+            " written timestamptz NOT NULL DEFAULT now(), as_of bigint, PRIMARY KEY (owner, query))"
         )
+        cursor.execute("ALTER TABLE windrow_ticks ADD COLUMN IF NOT EXISTS as_of bigint")  # one made without it
         columns = sql.SQL(", ").join(
             sql.SQL("{} {}").format(sql.Identifier(f.name), sql.SQL(column_type(f.type))) for f in schema
         )

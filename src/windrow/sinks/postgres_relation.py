@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from windrow.errors import StateError
 from windrow.sinks.postgres import PostgresSink, copy_in
+from windrow.sinks.protocol import as_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -43,7 +44,7 @@ class PostgresRelationSink(PostgresSink):
             cursor.execute(sql.SQL("DELETE FROM {}").format(target))
             if relation.num_rows:
                 copy_in(cursor, target, relation)
-            self._note(cursor, query, tick)
+            self._note(cursor, query, tick, as_of(relation.schema))
 
     def _prepare(self, cursor: psycopg.Cursor, target: object, schema: pa.Schema) -> None:
         super()._prepare(cursor, target, pa.schema([f for f in schema if f.name not in ("_ts", "_op")]))

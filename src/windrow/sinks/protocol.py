@@ -46,6 +46,20 @@ class PartSink(Sink, Protocol):
         """Let all parts be seen; `parts`: what `write_part` returned, in the order of their numbers."""
 
 
+AS_OF = "windrow.as_of"
+"""Under which a table's metadata, and whatever a sink can write beside rows, has the frontier of their tick."""
+
+
+def as_of(schema: pa.Schema) -> str | None:
+    """The frontier for which an answer is exact, if it says so.
+
+    >>> as_of(pa.schema([], {AS_OF: "42"}))
+    '42'
+    """
+    found: bytes | None = (schema.metadata or {}).get(AS_OF.encode())
+    return None if found is None else found.decode()
+
+
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "parquet": ("path",),
     "json": ("path",),

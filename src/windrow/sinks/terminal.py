@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from windrow.sinks.protocol import as_of
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -31,8 +33,10 @@ class TerminalSink:
         from rich.table import Table
 
         shown = table.slice(max(0, table.num_rows - self.rows))
+        frontier = as_of(table.schema)
+        until = "" if frontier is None else f", as of {frontier}"
         more = f", last {shown.num_rows} of {table.num_rows} rows" if shown.num_rows < table.num_rows else ""
-        drawn = Table(title=escape(f"{query}, tick {tick}{more}"), title_justify="left")
+        drawn = Table(title=escape(f"{query}, tick {tick}{until}{more}"), title_justify="left")
         for column in table.schema:
             drawn.add_column(escape(column.name), justify="right" if pa.types.is_primitive(column.type) else "left")
         for row in zip(*(c.to_pylist() for c in shown.columns), strict=True):
