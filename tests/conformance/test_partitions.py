@@ -87,6 +87,8 @@ SPREAD = (
     "SELECT s.b FROM S [RANGE 6] s WHERE NOT EXISTS (SELECT * FROM T [RANGE 5] t WHERE t.a = s.a)",
     "SELECT RSTREAM(a, FREQUENT(b, 2) AS f) FROM S [RANGE 8 SLIDE 4] GROUP BY a",
     "SELECT a, MIN(b) AS x, MAX(b) AS y, COUNT(DISTINCT b) AS d FROM S [ROWS 9] GROUP BY a",
+    "SELECT t.b, MIN(s.b) AS x, MAX(s.b) AS y FROM S [RANGE 9] s, T [ROWS 6] t WHERE s.a = t.a GROUP BY t.b",
+    "SELECT s.a, MAX(t.a) AS x FROM S [RANGE 9] s, T [RANGE 7] t WHERE s.b < t.b GROUP BY s.a",
 )
 
 

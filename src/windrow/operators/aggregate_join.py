@@ -12,7 +12,8 @@ with their changes of that instant, inputs after i without. So the changes of th
 Each meeting changes the sums of one output group: the count by the product of counts, the sum of an attribute of input
 j by the sum in j's entry times the counts of the others (the coalescing property). All are integers, so the answer
 equals that of the aggregate over the join exactly. MIN, MAX and the other functions that are no sums work on
-multiplicities of values, which are products of counts as well: nothing is ever scanned again.
+multiplicities of values, which are products of counts as well: nothing is ever scanned again. (Where repetitions do not
+count, MIN and MAX come here as one value for each group: `early_extremes.py`.)
 
 Tables that change are sets with epochs (`table_versions.py`): no change of theirs is an event, but it decides what the
 rows that come later meet.
@@ -326,8 +327,11 @@ class AggregateJoin(AggregateDeltas):
         period: int | None = None,
         plan: str | None = None,
         planner: PlanPlanner | None = None,
+        below: Mapping[int, str] | None = None,
     ) -> None:
-        super().__init__(parts, equalities, residual, keys, aggregations, period=period, plan=plan, planner=planner)
+        super().__init__(
+            parts, equalities, residual, keys, aggregations, period=period, plan=plan, planner=planner, below=below
+        )
         types = {c: t for p in self.parts for c, t in p.columns.items()}
         self._output = groups_of(self.keys, self.aggregations, types, period)
         self.schema = self._output.schema

@@ -6,7 +6,7 @@ operator can change its plan, because only the grain of the aggregation sets cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,7 +48,9 @@ class AggregationPlan:
         period: int | None = None,
         plan: str | None = None,
         planner: PlanPlanner | None = None,
+        below: Mapping[int, str] | None = None,
     ) -> None:
+        self.below = dict(below or {})  # for EXPLAIN: what an input was before it came here
         self.parts = tuple(Part(p.columns, p.strict, static=p.static) for p in parts)
         # an order that begins with a table is never followed; it is there because every input has one
         self._join = JoinOperator([Part(p.columns, p.strict) for p in self.parts], equalities, residual)
@@ -164,6 +166,8 @@ class AggregationPlan:
             name: {"early": bit == "1", "grouped by": list(s.entry), "sums": list(s.sums)}
             for name, bit, s in zip(names, plan, self._sides, strict=True)
         }
+        for i, text in self.below.items():
+            described["aggregation sets"][names[i]]["below the join"] = text
         if choice is not None:
             described["costs"] = dict(choice.costs)
         if measured:

@@ -11,6 +11,9 @@ early, for finding its entry) and `MEETING` for every entry met. In a periodic q
 changes of an entry between two evaluations first, so E_i is at most the entries over the period: the answer then comes
 from the aggregation sets alone.
 
+MIN and MAX below the join (`operators/early_extremes.py`) change fewer entries than there are rows, for the price of
+keeping groups: `early_extremes_pay` weighs the two.
+
 Constants are microseconds measured on one core; only their ratios matter.
 """
 
@@ -28,6 +31,8 @@ MEETING = 0.35
 GAIN = 0.85
 """A running operator changes its plan when the new one costs less than this share of the old."""
 
+KEPT, CHANGED, PASSED = 0.15, 1.2, 0.23
+"""A row that leaves its group's best value as it is, one that changes it, and an event of a row that passes by."""
 
 TRUST = 100.0
 """What was seen may be so many times more or less than expected."""
@@ -71,6 +76,18 @@ def plan_cost(
             changes = min(arriving, 2 * side.entries / period)
         total += arriving * (EVENT + (LOOKUP if bit == "1" else 0.0)) + changes * MEETING * met * more
     return total
+
+
+def early_extremes_pay(changing: float) -> bool:
+    """Whether MIN and MAX are better kept below the join, when this share of rows changes a best value.
+
+    A change is two events for the join, as a row is that passes; each meets at least one entry.
+
+    >>> early_extremes_pay(0.1), early_extremes_pay(0.9)
+    (True, False)
+    """
+    event = PASSED + MEETING
+    return KEPT + changing * (CHANGED + 2 * event) < 2 * event
 
 
 def choose_plan(sides: Sequence[SideFigures], current: str, period: int | None = None) -> PlanChoice:

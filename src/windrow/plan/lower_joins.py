@@ -17,6 +17,7 @@ from windrow.operators.aggregates import Aggregation
 from windrow.operators.asof import AsofOperator
 from windrow.operators.bag import BagOperator
 from windrow.operators.changes import Retract
+from windrow.operators.early_extremes import EarlyExtremes
 from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import Part
 from windrow.operators.linear import Formula, Pad, ProjectOperator, UnionOperator
@@ -24,9 +25,11 @@ from windrow.operators.quantise import QuantiseOperator
 from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
 from windrow.operators.state.pending import Calendar
 from windrow.plan import nodes as n
+from windrow.plan.aggregate_join_cost import early_extremes_pay
 from windrow.plan.aggregation_joins import AggregationJoin
 from windrow.plan.bands import bands
 from windrow.plan.expr import Expr
+from windrow.plan.extremes_below import ExtremesBelow, extremes_below, over_extremes, repetitions_count
 from windrow.plan.lowering import PlanLowering, formula
 from windrow.plan.timestamped import comes_in_order
 
@@ -212,15 +215,10 @@ def aggregate_join(
     forced = None if to.tuning.aggregation == "auto" else to.tuning.aggregation
     if forced is not None and len(forced) != len(shape.join.parts):
         return None
-    steps, parts = [], []
-    for part, outputs in zip(shape.join.parts, shape.outputs, strict=True):
-        step = to.lower(part)
-        if any(e.column != name for name, e in outputs) or len(outputs) != len(part.schema):
-            project = ProjectOperator([(name, formula(e)) for name, e in outputs])
-            step = to.flow.add(project, [step], part, {name: e.type for name, e in outputs})
-        steps.append(step)
-        made = to.flow.steps[step]
-        parts.append(Part(dict(made.schema), made.signed, static=made.static))
+    steps = [_given(to, part, outputs) for part, outputs in zip(shape.join.parts, shape.outputs, strict=True)]
+    steps, kept, calls = _extremes(to, steps, node, calls, shape, forced)
+    made = [to.flow.steps[s] for s in steps]
+    parts = [Part(dict(m.schema), m.signed, static=m.static) for m in made]
     period = to.grid[1] if to.grid is not None and node is to.grid[0] else None
     kind = AggregateDeltas if to.tuning.apart else AggregateJoin
     operator = kind(
@@ -232,9 +230,46 @@ def aggregate_join(
         period=period,
         plan=forced,
         planner=to.tuning.plans,
+        below={i: k.text for i, k in enumerate(kept) if k is not None},
     )
     met = to.flow.add(operator, steps, node, operator.schema if to.tuning.apart else node.schema)
     if not to.tuning.apart:
         return met
     types = {c: t for p in parts for c, t in p.columns.items()}
     return to.flow.add(groups_of(node.keys, calls, types, period), [met], node, node.schema)
+
+
+def _given(to: PlanLowering, part: n.Node, outputs: Sequence[tuple[str, Expr]]) -> int:
+    """An input of an aggregation join: the columns that it must give."""
+    step = to.lower(part)
+    if all(e.column == name for name, e in outputs) and len(outputs) == len(part.schema):
+        return step
+    project = ProjectOperator([(name, formula(e)) for name, e in outputs])
+    return to.flow.add(project, [step], part, {name: e.type for name, e in outputs})
+
+
+def _extremes(
+    to: PlanLowering,
+    steps: Sequence[int],
+    node: n.Aggregate,
+    calls: Sequence[Aggregation],
+    shape: AggregationJoin,
+    forced: str | None,
+) -> tuple[list[int], Sequence[ExtremesBelow | None], Sequence[Aggregation]]:
+    """The inputs as groups with their best values where repetitions do not count, and the calls over those."""
+    made = [to.flow.steps[s] for s in steps]
+    if repetitions_count(calls) or any(m.static for m in made):
+        return list(steps), (), calls
+    read = {*node.keys, *(c for e in shape.join.equalities for c in (e.left, e.right))}
+    read |= {c for e in shape.residual for c in e.columns}
+    found: list[int] = []
+    kept: list[ExtremesBelow | None] = []
+    for step, m, bit in zip(steps, made, forced or "1" * len(steps), strict=True):
+        below = extremes_below(m.schema, read, calls) if bit == "1" else None
+        if below is not None:
+            pays = early_extremes_pay if forced is None else None
+            operator = EarlyExtremes(below.keys, below.calls, m.schema, strict=m.signed, pays=pays)
+            step = to.flow.add(operator, [step], m.node, operator.schema)
+        found.append(step)
+        kept.append(below)
+    return found, kept, over_extremes(calls, kept)
