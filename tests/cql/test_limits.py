@@ -94,3 +94,16 @@ def test_expressions_that_are_evaluated_apart_have_one_time(monkeypatch: pytest.
     with pytest.raises(RuntimeFailure, match="too long") as caught:
         scalar.evaluate({"a": pa.array([1] * 40)}, 40, asked)
     assert "/*" not in str(caught.value)
+
+
+def test_functions_over_windows_that_make_much_stay_in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them that together make more than may be in flight are still values of the same rows."""
+    monkeypatch.setattr(scalar, "IN_FLIGHT", 100_000)
+    long = "repeat(repeat('x', 100), 900)"
+    query = f"""
+        SELECT ISTREAM(v, length(LAG({long} || k) OVER (PARTITION BY k ORDER BY v)) AS back,
+               length(LEAD({long} || k, 1, '') OVER (PARTITION BY k ORDER BY v DESC)) AS forth) FROM s [NOW]"""
+    rows = {"ts": [1] * 60, "k": [str(i % 7) for i in range(60)], "v": list(range(60))}
+    (found,) = windrow.run(query, {"s": rows}, runtime="local").values()
+    want = {(v, 90_001 if v >= 7 else None, 90_001 if v >= 7 else 0) for v in range(60)}
+    assert {tuple(row.values())[1:] for row in found.to_pylist()} == want

@@ -172,7 +172,7 @@ class AnalyticOperator:
         columns = {c: rows.columns[c].take(picks) for c in self._reads}
         columns |= {name: pa.array(n) for name, n in {**places, _ROW: np.arange(len(row))}.items()}
         wanted = [(f.sql, f.type) for _, f in self.calls]
-        *found, number = scalar.evaluate(columns, len(row), [*wanted, (f'"{_ROW}"', pa.int64())])
+        *found, number = scalar.evaluate_over(columns, len(row), [*wanted, (f'"{_ROW}"', pa.int64())])
         back = np.empty(len(row), np.int64)  # the scalar engine leaves rows in the order of the last function
         back[number.to_numpy()] = np.arange(len(row))
         return [v.take(pa.array(back)) for v in found]

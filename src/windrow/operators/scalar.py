@@ -40,13 +40,24 @@ def _connection() -> duckdb.DuckDBPyConnection:
 def evaluate(
     columns: Mapping[str, pa.Array], length: int, expressions: Sequence[tuple[str, pa.DataType]]
 ) -> list[pa.Array]:
-    """One array per (SQL, type), in row order.
+    """One array per (SQL, type), in row order; those that make much are evaluated one after the other.
 
     >>> evaluate({"a": pa.array([1, 2])}, 2, [('"a" + 1', pa.int64())])[0].to_pylist()
     [2, 3]
     """
     with gate:
+        if len(expressions) > 1 and sum(made(sql) for sql, _ in expressions) > IN_FLIGHT:
+            with bounded(_connection(), length):  # the time of one call for all of them
+                return [_evaluated(columns, length, [expression])[0] for expression in expressions]
         return _evaluated(columns, length, expressions)
+
+
+def evaluate_over(
+    columns: Mapping[str, pa.Array], length: int, expressions: Sequence[tuple[str, pa.DataType]]
+) -> list[pa.Array]:
+    """One array per (SQL, type) of functions over windows: rows of all arrays in one order, which is DuckDB's."""
+    with gate:
+        return _by_duckdb(columns, length, expressions)
 
 
 def _evaluated(
@@ -63,10 +74,6 @@ def _evaluated(
 def _by_duckdb(
     columns: Mapping[str, pa.Array], length: int, expressions: Sequence[tuple[str, pa.DataType]]
 ) -> list[pa.Array]:
-    """As above; over windows the rows of all arrays come in another order, and one that numbers them says which."""
-    if len(expressions) > 1 and sum(made(sql) for sql, _ in expressions) > IN_FLIGHT:
-        with bounded(_connection(), length):  # the time of one call for all of them
-            return [_by_duckdb(columns, length, [expression])[0] for expression in expressions]
     source = pa.table(dict(columns)) if columns else pa.table({"_row": np.zeros(length, np.int8)})
     items = ", ".join(f"{sql} AS c{i}" for i, (sql, _) in enumerate(expressions))
     try:
