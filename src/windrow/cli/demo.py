@@ -301,3 +301,5 @@ def _next(options: argparse.Namespace) -> None:
     print("\nTry next:")
     for command, why in (first, second, third):
         print(f"  {command}\n      {why}")
+    if Path("docs/first-steps.md").exists():
+        print("  docs/first-steps.md\n      your own rows in the console, in ten minutes")

@@ -202,7 +202,7 @@ def check_java() -> int:
             "Java was not found",
             detail=f"Spark runs on Java; {where}",
             hint=f"install Java {OLDEST_JAVA} or newer (Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME; "
-            "runtime='local' needs no Java",
+            "runtime='local' (--runtime local) needs no Java",
         ) from error
     said = asked.stderr + asked.stdout
     match = re.search(r'version "(\d+)(?:\.(\d+))?', said)
@@ -211,7 +211,8 @@ def check_java() -> int:
         raise WindrowError(
             f"Java {major or 'of an unknown version'} is too old" if match else "the java command is not Java",
             detail=f"{java} says: {said.strip().splitlines()[0] if said.strip() else 'nothing'}",
-            hint=f"install Java {OLDEST_JAVA} or newer and set JAVA_HOME to it; runtime='local' needs no Java",
+            hint=f"install Java {OLDEST_JAVA} or newer and set JAVA_HOME to it; "
+            "runtime='local' (--runtime local) needs no Java",
         )
     return major
 

@@ -4,6 +4,9 @@ import { cell, isNumber, isWall, PATTERNS, seconds } from "./words.js";
 
 export const Badge = ({ pattern }) => (pattern ? html`<span class="badge ${pattern}" title=${PATTERNS[pattern]}>${pattern}</span>` : null);
 
+// A page about something that is not there.
+export const Missing = ({ name, error, all, where }) => html`<div class="head"><h1>${name}</h1></div><${Problem} error=${error} /><p><a href="#/${where}">${all}</a></p>`;
+
 export function Problem({ error }) {
   if (!error) return null;
   return html`<div class="note bad" role="alert">
@@ -23,7 +26,7 @@ export function usePolled(load, every, deps = []) {
         const value = await load();
         if (!stopped) set({ value, error: null });
       } catch (error) {
-        if (!stopped) set((before) => ({ value: before.value, error }));
+        if (!stopped) set((before) => ({ value: before.value, error: error.status ? error : null })); // that the server is away is told once, above all pages
       }
       if (!stopped && every && !document.hidden) timer = setTimeout(look, every);
     };

@@ -41,7 +41,7 @@ export function AddQuery({ args: [replaced], session }) {
     } catch (e) { fail(e); } finally { work(false); }
   };
   const plans = (checked.found || []).filter((f) => f.plan);
-  if (session.right !== "admin") return html`<div class="note warn">This token may only read. To try a query once, <a href="#/ask">ask</a>.</div>`;
+  if (session.right !== "admin") return html`<div class="head"><h1>Add a query</h1></div><div class="note warn">This token may only read. To try a query once, <a href="#/ask">ask</a>.</div>`;
   return html`<div class="head"><h1>${replaced ? `Replace ${replaced}` : "Add a query"}</h1>
     <span class="end"><button class="main" disabled=${busy || text === null} onClick=${run}>${replaced ? "Replace" : "Register"}</button></span></div>
   <${Problem} error=${error} />

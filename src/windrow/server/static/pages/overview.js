@@ -61,14 +61,14 @@ export function Overview({ status, session }) {
   <div class="two">
     <section class="panel"><h2>Rows a second</h2>${ticks.length > 1
       ? html`<${Lines} label="rows a second" times=${times} series=${[{ label: "rows/s", values: rates(ticks, "rows") }]} />`
-      : html`<${Lines} label="rows a second" times=${at.slice(1)} series=${[{ label: "rows/s", values: sampled }]} />`}</section>
+      : at.length < 3 ? html`<div class="empty">looking …</div>` : html`<${Lines} label="rows a second" times=${at.slice(1)} series=${[{ label: "rows/s", values: sampled }]} />`}</section>
     <section class="panel"><h2>Tick time by phase, ms</h2>${ticks.length > 1 ? html`<${Lines} label="milliseconds" stacked times=${times}
       series=${PHASES.map((p) => ({ label: p, values: ticks.map((t) => t.ms[p] ?? 0) }))} />` : html`<div class="empty">${TOO_FEW}</div>`}</section>
     <section class="panel"><h2>Behind now, seconds</h2>${ticks.some((t) => isWall(t.frontier))
       ? html`<${Lines} label="seconds behind now" times=${times} series=${[{ label: "lag", values: ticks.map((t) => (isWall(t.frontier) ? t.ended - t.frontier / 1e6 : null)) }]} />`
       : html`<div class="empty">${ticks.some((t) => instant(t.frontier) !== "–") ? "the streams have clocks of their own: time is counted in ticks" : "no answer yet"}</div>`}</section>
-    <section class="panel"><h2>State and memory</h2><${Lines} label="bytes" times=${at} format=${bytes}
-      series=${[{ label: "state", values: samples.map((s) => s.state?.bytes ?? null) }, { label: "memory", values: samples.map((s) => s.memory_bytes ?? null) }]} /></section>
+    <section class="panel"><h2>State and memory</h2>${at.length < 2 ? html`<div class="empty">looking …</div>` : html`<${Lines} label="bytes" times=${at} format=${bytes}
+      series=${[{ label: "state", values: samples.map((s) => s.state?.bytes ?? null) }, { label: "memory", values: samples.map((s) => s.memory_bytes ?? null) }]} />`}</section>
     <section class="panel"><h2>Answer rows a second</h2>${ticks.length > 1 ? html`<${Lines} label="answer rows a second" times=${times} series=${[{ label: "answers/s", values: rates(ticks, "answers"), colour: "--c3" }]} />` : html`<div class="empty">${TOO_FEW}</div>`}</section>
     <section class="panel"><h2>Late rows</h2>${ticks.length > 1 ? html`<${Lines} label="late rows a tick" times=${times} series=${[{ label: "late", values: ticks.map((t) => t.late), colour: "--c2" }]} />` : html`<div class="empty">${TOO_FEW}</div>`}</section>
   </div>`;

@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/ui.js";
 import { changes, get, path, post } from "../api.js";
 import { Bars, Lines, choices, labelOf } from "../charts.js";
-import { Badge, HeldBack, Problem, Rows, usePolled } from "../parts.js";
+import { Badge, HeldBack, Missing, Problem, Rows, usePolled } from "../parts.js";
 import { Plan, breadth } from "../plan.js";
 import { go } from "../route.js";
 import { bytes, counted, isTime, number, short } from "../words.js";
@@ -61,18 +61,18 @@ function useAnswer(name, relation) {
   return state;
 }
 
-function Chart({ columns, rows, points, periodic }) {
+function Chart({ columns, rows, points, periodic, stream }) {
   const { numbers, others } = useMemo(() => choices(columns), [columns]);
   const [chosen, setKind] = useState(null), [y, setY] = useState(null), [by, setBy] = useState(null);
   if (!numbers.length) return html`<div class="empty">no column holds numbers</div>`;
-  const kind = chosen ?? (periodic && points.length > 2 ? "lines" : "bars");
+  const kind = chosen ?? (stream && points.length > 2 ? "lines" : "bars");
   const value = numbers.find((c) => c.name === y) || numbers[numbers.length - 1];
   const split = by === "" ? [] : others.filter((c) => by === null || c.name === by).map((c) => c.i);
   const clock = periodic ? columns.findIndex((c) => c.name === "_ts") : -1, newest = clock < 0 ? null : rows.at(-1)?.[clock];
   const bars = rows.filter((r) => clock < 0 || r[clock] === newest).map((r) => ({ label: labelOf(r, split), value: Number(r[value.i]) }));
   const highest = new Map();
   for (const bar of bars) if (!(highest.get(bar.label)?.value >= bar.value)) highest.set(bar.label, bar);
-  return html`<div class="head"><label>Draw <select value=${kind} onChange=${(e) => setKind(e.target.value)}><option value="bars">now, as bars</option><option value="lines">over time</option></select></label>
+  return html`<div class="head"><label>Draw <select value=${kind} onChange=${(e) => setKind(e.target.value)}><option value="bars">${stream && !periodic ? "newest rows, as bars" : "now, as bars"}</option><option value="lines">over time</option></select></label>
     <label>of <select value=${value.name} onChange=${(e) => setY(e.target.value)}>${numbers.map((c) => html`<option>${c.name}</option>`)}</select></label>
     ${others.length > 0 && html`<label>by <select value=${by ?? "*"} onChange=${(e) => setBy(e.target.value === "*" ? null : e.target.value)}><option value="*">${others.map((c) => c.name).join(", ")}</option>${others.length > 1 && others.map((c) => html`<option>${c.name}</option>`)}<option value="">nothing</option></select></label>`}</div>
     ${kind === "bars" ? html`<${Bars} label=${value.name} rows=${[...highest.values()]} />${highest.size < bars.length && html`<p class="soft">the highest of the rows that go by one name</p>`}` : html`<${OverTime} points=${points} value=${value} split=${split} />`}`;
@@ -110,7 +110,7 @@ export function QueryPage({ args: [name], session, status }) {
   const [problem, fail] = useState(null);
   const sure = useRef(null);
   const drop = async () => { try { await post("/api/execute", { script: `DROP QUERY ${query.name}` }); go("queries"); } catch (e) { fail(e); } };
-  if (!query) return error ? html`<${Problem} error=${error} />` : html`<p class="waiting">looking …</p>`;
+  if (!query) return error ? html`<${Missing} name=${name} error=${error} all="All queries" where="queries" />` : html`<p class="waiting">looking …</p>`;
   const isNew = (row) => answer.fresh.has(JSON.stringify(row));
   const link = { live: ["", "live"], connecting: ["wait", "connecting"], reconnecting: ["wait", "reconnecting"], dropped: ["bad", "dropped"], gone: ["bad", "disconnected"] }[answer.link];
   return html`<div class="head"><h1>${query.name}</h1><${Badge} pattern=${query.pattern} />
@@ -123,7 +123,7 @@ export function QueryPage({ args: [name], session, status }) {
   <div class="two">
     <section class="panel"><h2>Answer <span class="soft">${answer.columns ? counted(answer.rows.length, "row") : ""}${answer.tick != null ? `, tick ${number(answer.tick)}` : ""}</span></h2>
       ${answer.columns ? html`<${Rows} label="answer" columns=${answer.columns} rows=${query.relation ? answer.rows : [...answer.rows].reverse()} isNew=${isNew} empty=${query.relation ? "no rows now" : query.plan.clock.kind === "periodic" ? "nothing yet: the next answer comes with the next period" : "nothing yet"} height="32rem" initial=${query.relation ? { name: "0", down: false } : null} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
-    <section class="panel"><h2>Chart</h2>${answer.columns ? html`<${Chart} columns=${answer.columns} rows=${answer.rows} points=${answer.points} periodic=${query.plan.clock.kind === "periodic"} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
+    <section class="panel"><h2>Chart</h2>${answer.columns ? html`<${Chart} columns=${answer.columns} rows=${answer.rows} points=${answer.points} periodic=${query.plan.clock.kind === "periodic"} stream=${!query.relation} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
   </div>
   <div class="two">
     <section class="panel ${breadth(query.plan.plan) > 2 ? "whole" : ""}"><h2>Plan <span class="soft">cost ${short(query.plan.cost)}, ${query.plan.clock.kind}</span></h2><${Plan} explained=${query.plan} label="plan" /></section>
