@@ -89,7 +89,7 @@ function OverTime({ points, value, split }) {
   }
   if (points.length < 2) return html`<div class="empty">waiting for changes …</div>`;
   const times = points.map((p) => p.at);
-  return html`<${Lines} label="${value.name} over time" height=${240} times=${times} wall=${times[0] > 1e8} series=${series} />`;
+  return html`<${Lines} label="${value.name} over time" height=${320} times=${times} wall=${times[0] > 1e8} series=${series} />`;
 }
 
 // With whom a query shares what: rows, cells and predicates of aggregates, joins and their synopses, or a dataflow.
