@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import windrow
@@ -62,3 +64,20 @@ def test_live_view(engine: windrow.Engine, monkeypatch: pytest.MonkeyPatch) -> N
     before = len(seen)
     engine.push("bid", {"ts": [6, 7], "auction": ["later", "x"], "price": [99, 1]})
     assert len(seen) == before
+
+
+def test_a_change_log_reads_as_it_happens() -> None:
+    """Within an instant, what leaves is shown before what comes; one row is a row."""
+    from windrow.engine.display import table_html
+
+    shown = table_html(pa.table({"_ts": [1, 2, 2], "_op": [1, 1, -1], "price": [10, 30, 10]}))
+    assert re.findall(r">(-?\d+)</td></tr>", shown) == ["10", "10", "30"]
+    assert "1 row</caption>" in table_html(pa.table({"a": [1]}))
+
+
+def test_an_engine_says_for_whom_it_waits() -> None:
+    """The status of an engine names the streams that hold time back."""
+    from windrow.engine.display import status_html
+
+    assert "waits for rows of a, &lt;b&gt;" in status_html({"running": True, "held_back_by": ["a", "<b>"]})
+    assert "waits" not in status_html({"running": True, "held_back_by": []})

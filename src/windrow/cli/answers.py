@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from windrow.engine.display import in_order
 from windrow.errors import SourceError
 from windrow.scalar_engine import connect, literal, quote
 from windrow.sinks.json_text import json_value
@@ -85,17 +86,6 @@ def print_tables(answers: Answers, limit: int) -> None:
         console.print(view)
         if len(shown) < len(table):
             console.print(f"... {len(table) - len(shown):,} more rows (--limit 0 shows all)", markup=False)
-
-
-def in_order(table: pa.Table) -> pa.Table:
-    """A change log in which what leaves at an instant stands before what comes: a replacement reads as one.
-
-    >>> in_order(pa.table({"_ts": [1, 2, 2], "_op": [1, 1, -1], "k": [10, 20, 10]})).column("k").to_pylist()
-    [10, 10, 20]
-    """
-    if table.column_names[:2] != ["_ts", "_op"]:
-        return table
-    return table.sort_by([("_ts", "ascending"), ("_op", "ascending")])
 
 
 def _object(tables: Answers) -> str:

@@ -25,7 +25,7 @@ def table_html(table: pa.Table, title: str = "", rows: int = ROWS) -> str:
     >>> table_html(pa.table({"a": ["<b>"]})).endswith("&lt;b&gt;</td></tr></table>")
     True
     """
-    shown = table.slice(max(0, table.num_rows - rows))
+    shown = in_order(table.slice(max(0, table.num_rows - rows)))
     right = [pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t) for t in table.schema.types]
     styles = [_CELL.format("right" if r else "left") for r in right]
     head = "".join(f'<th style="{s}">{escape(n)}</th>' for n, s in zip(table.column_names, styles, strict=True))
@@ -35,8 +35,19 @@ def table_html(table: pa.Table, title: str = "", rows: int = ROWS) -> str:
         for row in zip(*columns, strict=True)
     )
     of = f" of {table.num_rows:,}" if shown.num_rows < table.num_rows else ""
-    caption = f"{escape(title)}{': ' if title else ''}{shown.num_rows:,}{of} rows"
+    caption = f"{escape(title)}{': ' if title else ''}{shown.num_rows:,}{of} row{'' if table.num_rows == 1 else 's'}"
     return f'<table><caption style="text-align:left">{caption}</caption><tr>{head}</tr>{body}</table>'
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """A change log in which what leaves at an instant stands before what comes: a replacement reads as one.
+
+    >>> in_order(pa.table({"_ts": [1, 2, 2], "_op": [1, 1, -1], "k": [10, 20, 10]})).column("k").to_pylist()
+    [10, 10, 20]
+    """
+    if table.column_names[:2] != ["_ts", "_op"]:
+        return table
+    return table.sort_by([("_ts", "ascending"), ("_op", "ascending")])
 
 
 def _text(value: object) -> str:
@@ -66,6 +77,8 @@ def status_html(status: Mapping[str, Any]) -> str:
     }
     figures = f"{status.get('ticks', 0):,} ticks, {len(queries['query']):,} queries"
     head = f"<p><b>windrow</b>, {escape(str(status.get('runtime')))}: {said}, {figures}</p>"
+    if status.get("held_back_by"):
+        head += f"<p>Time waits for rows of {escape(', '.join(status['held_back_by']))}.</p>"
     return head + table_html(pa.table(rows), "streams") + table_html(pa.table(queries), "queries")
 
 
