@@ -223,6 +223,7 @@ def _correlated(
         pipeline.filter(condition, "WHERE")
     for membership_ in nested:
         semi_join(pipeline, scope, membership_, shape, binder)
+    binder.filter_by_subqueries(pipeline, inner, scope, shape)
     return pipeline.node, correlated
 
 

@@ -257,7 +257,7 @@ class Binder:
         select = with_importance(select, importance, self.context)
         listed = select_list(select, self.context.source)
         scope.aliases = {i.alias.lower(): i.this for i in listed.items if isinstance(i, exp.Alias)}
-        plain, memberships = self.where(select, scope, top=True)
+        plain, memberships = self.where(select, scope)
         conditions, fixed = parted(from_.conditions + plain)
         if len(conditions) < len(from_.conditions + plain):  # rows of one window meet
             from_.crossed |= {(0, i) for i in range(1, len(from_.inputs))}
@@ -274,9 +274,7 @@ class Binder:
             pipeline.filter(condition, "WHERE")
         for membership in memberships:
             semi_join(pipeline, scope, membership, shape, self)
-        for condition in conjuncts(where.this) if (where := select.args.get("where")) is not None else ():
-            if membership_of(condition) is None and has_subquery(condition):
-                filter_by(pipeline, scope, condition, shape, self)
+        self.filter_by_subqueries(pipeline, select, scope, shape)
         ends = next((e.ends for e in scope.entries if e.ends is not None), None)
         outputs = BlockOutputs(select, listed, scope, pipeline, shape, ends, self).bind()
         span = span_of(listed.node, self.context.source) if listed.node is not None else None
@@ -315,9 +313,9 @@ class Binder:
 
     # -- WHERE -------------------------------------------------------------------------------------------
 
-    def where(self, select: exp.Select, scope: Scope, top: bool = False) -> tuple[list[exp.Expr], list[MembershipTest]]:
-        """The resolved plain conditions, and the EXISTS and IN conditions as written; `top`: others with subqueries
-        are left to the caller."""
+    def where(self, select: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[MembershipTest]]:
+        """The resolved plain conditions, and the EXISTS and IN conditions as written; others with subqueries are left
+        to `filter_by_subqueries`."""
         plain: list[exp.Expr] = []
         memberships: list[MembershipTest] = []
         where = select.args.get("where")
@@ -328,12 +326,6 @@ class Binder:
                 memberships.append(membership)
                 continue
             if has_subquery(condition):
-                if not top:
-                    raise UnsupportedError(
-                        "a subquery inside an expression of a subquery",
-                        hint="join it in FROM",
-                        span=span_of(condition, self.context.source),
-                    )
                 continue
             tree = resolve(condition, scope)
             if (aggregate := find_aggregate(tree, self.catalog)) is not None:
@@ -344,6 +336,12 @@ class Binder:
                 )
             plain.append(tree)
         return plain, memberships
+
+    def filter_by_subqueries(self, pipeline: Pipeline, select: exp.Select, scope: Scope, shape: BlockShape) -> None:
+        """Keep the rows for which the conditions of WHERE hold that compute with subqueries."""
+        for condition in conjuncts(where.this) if (where := select.args.get("where")) is not None else ():
+            if membership_of(condition) is None and has_subquery(condition):
+                filter_by(pipeline, scope, condition, shape, self)
 
 
 def _any_input(tree: exp.Expr, catalog: Catalog) -> str:

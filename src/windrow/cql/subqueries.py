@@ -81,6 +81,11 @@ class Subqueries:
             pipeline.node = self._marked(pipeline, name, test, decided)
         self.values, self.marks = [], []
 
+    def reads(self, tree: exp.Expr) -> frozenset[str]:
+        """The columns of the rows that a tree and what links its subqueries read."""
+        links = (outside for value in self.values for outside, _ in value.links)
+        return frozenset().union(*(columns_of(t) for t in (tree, *links))) - self.columns
+
     def _replace(self, node: exp.Expr) -> exp.Expr:
         test = membership_of(node) if not isinstance(node, exp.Not | exp.Paren) else None
         if test is not None:
@@ -138,6 +143,7 @@ class Subqueries:
             pipeline.filter(condition, "WHERE")
         for membership in nested:
             semi_join(pipeline, scope, membership, self.shape, binder)
+        binder.filter_by_subqueries(pipeline, select, scope, self.shape)
         items = expand(select_list(select, binder.context.source).items, scope)
         self._one(len(items), node)
         if not columns_of(items[0][1]) <= own_columns:
@@ -219,5 +225,11 @@ def filter_by(pipeline: Pipeline, scope: Scope, condition: exp.Expr, shape: Bloc
     """Keep the rows for which a condition with subqueries holds."""
     subqueries = Subqueries(scope, shape, binder)
     tree = resolve(subqueries.lift(condition, condition=True), scope)
+    if not subqueries.reads(tree) <= frozenset(pipeline.node.schema):
+        raise UnsupportedError(
+            "a subquery inside an expression of a subquery that reads the query around both",
+            hint="join it in FROM",
+            span=span_of(condition, binder.context.source),
+        )
     subqueries.attach(pipeline)
     pipeline.filter(tree, "WHERE")

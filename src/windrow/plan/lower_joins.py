@@ -93,7 +93,8 @@ def join_steps(
     """A join over steps; `rename`: other names for columns of the residual."""
     flags = internal or (False,) * len(steps)
     read = [to.flow.steps[s] for s in steps]
-    parts = [Part(dict(r.schema), r.signed, i, r.static) for r, i in zip(read, flags, strict=True)]
+    met = not all(r.static for r in read)  # tables alone meet each other as they change
+    parts = [Part(dict(r.schema), r.signed, i, r.static and met) for r, i in zip(read, flags, strict=True)]
     types = {c: t for p in parts for c, t in p.columns.items()}
     join = JoinOperator(
         parts,

@@ -91,8 +91,8 @@ class Dataflow:
         elif isinstance(operator, DeltaStar):
             signed = operator.log
         static = not inputs and isinstance(node, n.TableScan) and not node.retroactive
-        if len(inputs) == 1:  # what is computed from such a table alone changes with it, and reaches back as little
-            static = self.steps[inputs[0]].static
+        if inputs:  # what is computed from such tables alone changes with them, and reaches back as little
+            static = all(self.steps[i].static for i in inputs)
         grid = None
         if isinstance(node, n.Aggregate) or isinstance(operator, Clocked):
             grid = grid_of(node.input if isinstance(node, n.Emit | n.Append) else node)
