@@ -37,6 +37,8 @@ TEXTS = [
     "SELECT * FROM beat {w} ANTI JOIN info USING (host) WHERE host > 'a'",
     "SELECT [upper(x) FOR x IN tags IF x <> 'b'] AS u, [x || host FOR x IN tags] AS v FROM req {w}",
     "SELECT host, path ~* 'V1' AS m, path !~* 'V2' AS n FROM req {w}",
+    "SELECT host, status, COUNT(*) AS n FROM req {w} GROUP BY host, status QUALIFY RANK() OVER (PARTITION BY host "
+    "ORDER BY n DESC) = 1",
 ]
 SPELLED = {
     "SELECT host, ms FROM req {w} WHERE ms BETWEEN SYMMETRIC 150 AND 20":
@@ -64,6 +66,18 @@ SPELLED = {
         "SELECT host, u.tag FROM req {w} r LEFT JOIN UNNEST(r.tags) AS u(tag) ON TRUE",
     "SELECT host, i, tag FROM req {w} LATERAL VIEW posexplode(tags) t AS i, tag":
         "SELECT host, u.i - 1 AS i, u.tag FROM req {w}, UNNEST(tags) WITH ORDINALITY AS u(tag, i)",
+    "SELECT i.host, t.path, t.n FROM info i, LATERAL (SELECT path, COUNT(*) AS n FROM req {w} WHERE req.host = i.host "
+    "GROUP BY path ORDER BY n DESC LIMIT 2) AS t":
+        "SELECT i.host, t.path, t.n FROM info i JOIN (SELECT host, path, COUNT(*) AS n FROM req {w} GROUP BY host, "
+        "path QUALIFY ROW_NUMBER() OVER (PARTITION BY host ORDER BY COUNT(*) DESC, path NULLS LAST) <= 2) AS t "
+        "ON t.host = i.host",
+    "SELECT i.host, l.ts FROM info i LEFT JOIN LATERAL (SELECT ts FROM beat {w} b WHERE b.host = i.host ORDER BY ts "
+    "DESC LIMIT 1) l ON TRUE":
+        "SELECT i.host, l.ts FROM info i LEFT JOIN (SELECT host, MAX(ts) AS ts FROM beat {w} b GROUP BY host) l ON "
+        "l.host = i.host",
+    "SELECT r.host, i.team FROM req {w} r LEFT JOIN (beat {w} b JOIN info i ON b.host = i.host) ON r.host = b.host":
+        "SELECT r.host, x.team FROM req {w} r LEFT JOIN (SELECT i.team, b.host AS h FROM beat {w} b JOIN info i ON "
+        "b.host = i.host) x ON r.host = x.h",
     "SELECT id, sku, q FROM orders {w} CROSS JOIN UNNEST(items) AS t (sku, q)":
         "SELECT id, u.i.sku AS sku, u.i.qty AS q FROM orders {w}, UNNEST(items) AS u(i)",
     "SELECT id, sku, q, n FROM orders {w} CROSS JOIN UNNEST(items) WITH ORDINALITY AS t (sku, q, n)":
@@ -100,6 +114,11 @@ def test_constants_beside_windows_of_the_standard():
         ("SELECT host FROM req TABLESAMPLE 10 PERCENT", "TABLESAMPLE", "hash(id)"),
         ("SELECT * FROM (SELECT host, ms FROM req) PIVOT (AVG(ms) FOR host IN ('a'))", "PIVOT", "FILTER"),
         ("WITH RECURSIVE n(i) AS (SELECT 1) SELECT i FROM n, req", "WITH RECURSIVE", "generate_series"),
+        (
+            "SELECT i.host, l.n FROM info i, LATERAL (SELECT COUNT(*) AS n FROM req r WHERE r.host = i.host) l",
+            "LATERAL",
+            "(SELECT COUNT(*) FROM s WHERE s.k = i.k)",
+        ),
         ("SELECT 1 AS one", "needs FROM", "name a stream"),
         ("SELECT i FROM (VALUES (1)) v(i)", "at least one stream", "add a stream"),
         ("SELECT o.id FROM orders o, generate_series(1, o.customer) AS t(g)", "no constant", "whole number"),

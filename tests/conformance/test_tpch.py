@@ -61,8 +61,9 @@ QUERIES = {
     "17": "SELECT SUM(l_quantity) / 7.0 AS v FROM lineitem {w}, part WHERE p_partkey = l_partkey AND p_brand = "
     "'Brand#23' AND l_quantity < (SELECT 0.9 * AVG(l_quantity) FROM lineitem {w} WHERE l_partkey = p_partkey)",
     "20": "SELECT s_name FROM supplier, nation WHERE s_suppkey IN (SELECT ps_suppkey FROM partsupp {w} WHERE "
-    "ps_partkey IN (SELECT p_partkey FROM part WHERE p_name LIKE 'forest%') AND ps_availqty > (SELECT 0.5 * SUM(l_quantity) FROM "
-    "lineitem {w} WHERE l_partkey = ps_partkey AND l_suppkey = ps_suppkey)) AND s_nationkey = n_nationkey",
+    "ps_partkey IN (SELECT p_partkey FROM part WHERE p_name LIKE 'forest%') AND ps_availqty > (SELECT 0.5 * "
+    "SUM(l_quantity) FROM lineitem {w} WHERE l_partkey = ps_partkey AND l_suppkey = ps_suppkey)) AND "
+    "s_nationkey = n_nationkey",
     "21": "SELECT s_name, COUNT(*) AS n FROM supplier, lineitem {w} l1, orders {w} WHERE s_suppkey = l1.l_suppkey AND "
     "o_orderkey = l1.l_orderkey AND l1.l_late AND EXISTS (SELECT * FROM lineitem {w} l2 WHERE l2.l_orderkey = "
     "l1.l_orderkey AND l2.l_suppkey <> l1.l_suppkey) AND NOT EXISTS (SELECT * FROM lineitem {w} l3 WHERE l3.l_orderkey "

@@ -37,6 +37,15 @@ CREATE STREAM visit (usr BIGINT, path VARCHAR, ts BIGINT) TIMESTAMP BY ts AS PRO
 CREATE VIEW known AS SELECT usr, path, PROCTIME() AS at FROM visit WHERE usr > 0;
 CREATE QUERY visits AS SELECT usr, COUNT(*) AS n, window_start FROM TUMBLE(known, at, 10) GROUP BY usr, window_start;
 CREATE QUERY newest AS SELECT DISTINCT ON (usr) usr, path, ts FROM visit [RANGE 20] ORDER BY usr, ts DESC, path;
+CREATE QUERY member AS
+    SELECT sym, sym IN (SELECT usr FROM visit [RANGE 10]) AS i, price >= ALL (SELECT price FROM trade [RANGE 10]) AS a
+    FROM trade [RANGE 10];
+CREATE QUERY labelled AS SELECT v.label, COUNT(t.sym) AS n FROM (VALUES (1, 'one'), (9, 'nine')) AS v(k, label)
+    LEFT JOIN trade [RANGE 20] t ON t.sym = v.k GROUP BY v.label;
+CREATE QUERY dearest AS SELECT v.usr, t.price FROM visit [RANGE 10] v,
+    LATERAL (SELECT price FROM trade [RANGE 10] s WHERE s.sym = v.usr ORDER BY price DESC LIMIT 1) t;
+CREATE QUERY tumbled AS SELECT sym, tumble(10) AS w, COUNT(*) AS n FROM trade GROUP BY sym, w;
+CREATE QUERY unseen AS SELECT DISTINCT sym FROM trade [RANGE 20] t ANTI JOIN visit [RANGE 5] v ON v.usr = t.sym;
 CREATE QUERY judged AS SELECT lim, COUNT(*) AS n FROM visit [RANGE 20], rules WHERE usr = sym GROUP BY lim;
 """
 
@@ -91,6 +100,7 @@ def lived(**options: Any) -> dict[str, Any]:
         assert not engine.status()["failed"]
         names = ("busy", "busiest", "costly", "sketched", "often", "later", "ruled")
         names += ("visits", "newest", "judged", "slow", "noted")
+        names += ("member", "labelled", "dearest", "tumbled", "unseen")
         found["answers"] = {name: engine[name].results() for name in names}
     return found
 

@@ -144,7 +144,12 @@ class Laterals:
             or not all(map(is_lateral, items))
             or any(find_aggregate(i, self.binder.catalog) for i in query.expressions)
         ):
-            raise self._unsupported("LATERAL with more than the row before it", source)
+            raise UnsupportedError(
+                "LATERAL that is more than the row before it and rows that equalities link to it",
+                hint="link it by equalities of columns with their tables (WHERE s.k = i.k); an aggregate without GROUP "
+                "BY is a subquery of the select list: (SELECT COUNT(*) FROM s WHERE s.k = i.k)",
+                span=span_of(source, self.binder.context.source),
+            )
         if pad and (where is not None or len(items) > 1):
             raise self._unsupported("LEFT JOIN LATERAL with a condition", source)
         inner = Scope(self.binder.context.source, [], outer=self.scope)

@@ -79,9 +79,26 @@ class _FromBinder(SourceBinder):
         return self.result
 
     def _add(self, source: exp.Expr) -> None:
+        if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Table) and not source.alias:
+            self._together(source.this)
+            return
         entry_input = self.source(source)
         self.scope.entries.extend(entry_input.entries)
         self.result.inputs.append(entry_input)
+
+    def _together(self, first: exp.Expr) -> None:
+        """Add what stands in parentheses, joins included, as one input."""
+        inside = _FromBinder(self.scope, self.shape, self.binder)
+        inside._add(first)
+        for join_ in first.args.get("joins") or ():
+            inside._join(join_)
+        found = inside.result
+        entries = [e for i in found.inputs for e in i.entries]
+        conditions, fixed = parted(found.conditions)
+        node, rest = join(found.inputs, conditions, found.crossed, self.shape.mixed, self.context)
+        for tree in rest + fixed:
+            node = Filter(node, self.context.predicate(tree, "ON"))
+        self.result.inputs.append(JoinInput(node, entries))
 
     def _constant(self, source: exp.Expr) -> None:
         """Add an input of rows that are always there."""

@@ -57,9 +57,10 @@ def read_from(
         elif tokens[i].upper == "WITHIN":
             near, i = _near(tokens, i + 1, [p for p in parts if isinstance(p, FromItem)])
         else:
+            end = closing(tokens, i) if is_at(tokens, i, "(") else i  # the names of USING
             expected = tokens[i].upper in ("JOIN", ",")
-            parts.append(tokens[i].text)
-            i += 1
+            parts.append(render(tokens[i : end + 1]))
+            i = end + 1
     return parts, conditions
 
 

@@ -209,10 +209,11 @@ class _Query:
             return []
         if self.every_instant:
             return [(t, self.evaluate_at(sql, t)) for t in instants]
-        clock = pa.table({"n": list(range(len(instants))), "t": pa.array(instants, pa.decimal128(38, 0))})
+        clock = pa.table({"__n": list(range(len(instants))), "__t": pa.array(instants, pa.decimal128(38, 0))})
         self.connection.register("__given", clock)
-        self.connection.execute("CREATE OR REPLACE TABLE __clock AS SELECT n, t::HUGEINT AS t FROM __given")
-        text = f"SELECT __clock.n, __q.* FROM __clock, LATERAL ({sql.replace(NOW, '__clock.t')}) AS __q"
+        # names that no query has: an alias of a query is looked for among the columns around it, too
+        self.connection.execute("CREATE OR REPLACE TABLE __clock AS SELECT __n, __t::HUGEINT AS __t FROM __given")
+        text = f"SELECT __clock.__n, __q.* FROM __clock, LATERAL ({sql.replace(NOW, '__clock.__t')}) AS __q"
         try:
             found = rows_of(self.connection.sql(text).to_arrow_table())
         except (duckdb.BinderException, duckdb.NotImplementedException):
