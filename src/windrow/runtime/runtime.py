@@ -33,8 +33,11 @@ from windrow.store.background import spawn
 
 LOG = logging.getLogger("windrow.engine")
 
-POLL = 0.03
-"""Seconds between two looks at the sources while nothing comes: the least delay of rows that appear."""
+LOOKS = 0.05
+"""The share of the time that looks at the sources take while nothing comes."""
+
+SHORTEST, LONGEST = 0.003, 0.03
+"""Seconds between two such looks: the delay of rows that appear."""
 
 NAP = 0.2
 """Seconds between two looks at the clock and the tables."""
@@ -116,11 +119,12 @@ class Runtime(Inspection):
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            begin = time.perf_counter()
             worked = self.turn()
             if worked is None:
                 return
             if not worked:
-                self._wake.wait(self._patience())
+                self._wake.wait(self._patience(time.perf_counter() - begin))
                 self._wake.clear()
 
     def turn(self) -> bool | None:
@@ -131,12 +135,13 @@ class Runtime(Inspection):
             self._fail(self._explain(error))
             return None
 
-    def _patience(self) -> float | None:
-        """How long to wait when nothing comes; None: until something is pushed or declared."""
+    def _patience(self, looked: float) -> float | None:
+        """How long to wait after a look of so many seconds at which nothing had come; None: until something is pushed
+        or declared."""
         declared = self.declared
         streams = list(declared.streams.values())
         if any(not isinstance(s.source, PushSource) for s in streams):
-            return POLL
+            return min(LONGEST, max(SHORTEST, looked / LOOKS))
         waits = any(s.definition.idle_after is not None for s in streams)
         waits |= any(t.every is not None for t in list(declared.tables.values()))
         return NAP if waits else None

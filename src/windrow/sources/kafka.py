@@ -2,11 +2,12 @@
 
     offset  {"topic": {"0": next offset, "1": ...}, ...}
 
-The driver only asks how far each partition reaches. That question is always under way and never waited for: a poll
-takes the last answer and asks again. What `starting` meant is settled once, at the first poll, and committed;
-partitions that appear later are read from their beginning. Rows that Kafka dropped before they were read are an error.
+The driver only asks how far each partition reaches. That question is never waited for: a poll takes its answer when it
+is here, and asks again ASK_SECONDS after it asked last. What `starting` meant is settled once, at the first poll, and
+committed; partitions that appear later are read from their beginning. Rows that Kafka dropped before they were read are
+an error.
 
-Cost: one request per poll and broker; a range is cut into pieces of PIECE_ROWS messages.
+Cost: at most one request per ASK_SECONDS and broker; a range is cut into pieces of PIECE_ROWS messages.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ MAX_ROWS = 5_000_000
 PATIENCE_SECONDS = 60.0
 CONNECT_SECONDS = 10.0
 TOPICS_SECONDS = 5.0
+ASK_SECONDS = 0.01
 
 Partition = tuple[str, int]
 Ends = Mapping[Partition, int]
@@ -124,6 +126,7 @@ class KafkaSource:
         self._asked_at = 0.0
         self._ends: Ends = {}
         self._question: dict[TopicPartition, Future[Any]] = {}
+        self._put = float("-inf")  # when it was asked
         self._heard = time.monotonic()  # when the brokers last answered
         self._list(wait=True)
 
@@ -213,9 +216,12 @@ class KafkaSource:
         return sorted((name, number) for name, topic in topics.items() for number in topic.partitions)
 
     def _ask(self, *, wait: bool = False) -> None:
-        """Take the answer to the last question how far partitions reach, if it is here, and ask again."""
-        if not self._question:
+        """Take the answer to the last question how far partitions reach, if it is here; ask again in time."""
+        if not self._question and (wait or time.monotonic() >= self._put + ASK_SECONDS):
+            self._put = time.monotonic()
             self._question = self._request(self._partitions, "latest")
+        if not self._question:
+            return
         if not wait and not all(f.done() for f in self._question.values()):
             if time.monotonic() > self._heard + PATIENCE_SECONDS:
                 raise self._away(None)
@@ -227,8 +233,6 @@ class KafkaSource:
         except Exception as error:
             if wait or time.monotonic() > self._heard + PATIENCE_SECONDS:
                 raise self._away(error) from error
-        if not wait:
-            self._question = self._request(self._partitions, "latest")
 
     def _query(self, partitions: list[Partition], end: str) -> dict[Partition, int]:
         question = self._request(partitions, end)
