@@ -54,7 +54,7 @@ def spark():  # type: ignore[no-untyped-def]
 
 @pytest.fixture(autouse=True)
 def exchanges(request, monkeypatch):  # type: ignore[no-untyped-def]
-    """Tests are small, and small ticks are one task: on Spark those of the tests have exchanges unless they say."""
+    """Tests are small, and small ticks are no jobs: on Spark those of the tests have exchanges unless they say."""
     if request.node.get_closest_marker("spark"):
         from windrow.spark.job import SparkJob
 

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from pyspark import cloudpickle
 
 from windrow.operators.state.run import Run
 from windrow.runtime.feed import Reader, feed
-from windrow.runtime.job import Feed, reader
+from windrow.runtime.job import Elsewhere, Feed, reader
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Program
 from windrow.runtime.stage import Stage
@@ -50,8 +51,11 @@ class InProcessJob:
             self.spool = Spool(tempfile.mkdtemp(prefix="windrow-tasks-"))
             weakref.finalize(self, shutil.rmtree, self.spool.folder, ignore_errors=True)
 
-    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> list[Envelope]:
-        found = self._run(feeds, program, stages)
+    def run(
+        self, feeds: Sequence[Feed], program: Program, stages: int, elsewhere: Elsewhere = nullcontext
+    ) -> list[Envelope]:
+        with elsewhere():
+            found = self._run(feeds, program, stages)
         if self.spool is not None:
             self.spool.clear()
         return found

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.engine.engine import Engine
-from windrow.runtime.job import Feed, LocalJob
+from windrow.runtime.job import Elsewhere, Feed, LocalJob
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Program
 from windrow.runtime.runtime import Runtime
@@ -88,7 +88,9 @@ class _ForgetfulJob(LocalJob):
         super().__init__()
         self._chance = chance
 
-    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> list[Envelope]:
+    def run(
+        self, feeds: Sequence[Feed], program: Program, stages: int, elsewhere: Elsewhere = contextlib.nullcontext
+    ) -> list[Envelope]:
         if self._chance is not None and self._chance.random() < 0.2:
             super().run(feeds, program, stages)
         return super().run(feeds, program, stages)

@@ -12,6 +12,7 @@ import pytest
 from pyarrow import csv, parquet
 
 import windrow
+from windrow.catalog import FunctionDef
 from windrow.engine.replay import Replay
 from windrow.errors import SourceError
 from windrow.spark import job
@@ -64,7 +65,7 @@ def test_paths_and_tables_reach_tasks_by_files(spark: Any, tmp_path: Path, monke
 
 
 @pytest.mark.filterwarnings("ignore::windrow.engine.replay.LateRowsWarning")
-def test_ticks_of_one_task_and_of_many_go_on_from_each_other(spark: Any, tmp_path: Path) -> None:
+def test_ticks_of_the_driver_and_of_tasks_go_on_from_each_other(spark: Any, tmp_path: Path) -> None:
     """State moves between a process that has all partitions and those that have one each."""
 
     class TurnsJob(SparkJob):
@@ -78,6 +79,29 @@ def test_ticks_of_one_task_and_of_many_go_on_from_each_other(spark: Any, tmp_pat
     turning = TurnsJob(spark)
     got = Replay.of(SCRIPT, rows, {}).in_home(str(tmp_path), turning, 500)
     assert turning.turns > 4
+    same(got, windrow.run(SCRIPT, rows, runtime="local"))
+
+
+@pytest.mark.filterwarnings("ignore::windrow.engine.replay.LateRowsWarning")
+@pytest.mark.parametrize("functions", [{}, {"half": FunctionDef("half", lambda x: x, pa.float64())}])
+def test_small_ticks_are_no_jobs_unless_functions_are_called(
+    spark: Any, tmp_path: Path, functions: dict[str, FunctionDef], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver does them; with functions of the program one task does."""
+    monkeypatch.setattr("windrow.engine.functions._registered", {})
+    jobs: list[bool] = []
+
+    class SmallJob(SparkJob):
+        small_in_one = True
+
+        def _on_spark(self, feeds: Any, program: Any, stages: int, in_one: bool) -> Any:
+            jobs.append(in_one)
+            return super()._on_spark(feeds, program, stages, in_one)
+
+    rows = streams()
+    got = Replay.of(SCRIPT, rows, {}, functions=functions).in_home(str(tmp_path), SmallJob(spark), 1500)
+    assert bool(jobs) == bool(functions)
+    assert all(jobs)
     same(got, windrow.run(SCRIPT, rows, runtime="local"))
 
 

@@ -9,6 +9,7 @@ twice, move it elsewhere or deliver its messages in any order: answers do not de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,6 +40,10 @@ class Feed:
     ts: Int64s | None = None  # the times of the rows, where they are known
 
 
+Elsewhere = Callable[[], AbstractContextManager[None]]
+"""What a job enters while its tasks run in other processes: what is declared may change meanwhile."""
+
+
 class Job(Protocol):
     """Runs the tasks of a tick."""
 
@@ -51,7 +56,9 @@ class Job(Protocol):
     parallelism: int
     """How many partitions a new home gets when nobody says."""
 
-    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> Iterable[Envelope]:
+    def run(
+        self, feeds: Sequence[Feed], program: Program, stages: int, elsewhere: Elsewhere = nullcontext
+    ) -> Iterable[Envelope]:
         """What the tasks send to the driver."""
 
     def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
@@ -81,7 +88,9 @@ class LocalJob:
     def __init__(self) -> None:
         self.memory = TaskMemory()
 
-    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> list[Envelope]:
+    def run(
+        self, feeds: Sequence[Feed], program: Program, stages: int, elsewhere: Elsewhere = nullcontext
+    ) -> list[Envelope]:
         sent: list[Envelope] = []
         for sender, given in enumerate(feeds):
             stream = program.deployment.streams.get(given.stream)

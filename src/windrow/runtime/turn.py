@@ -8,7 +8,6 @@ job runs elsewhere. A stream that cannot be read stands still and is tried again
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -221,8 +220,7 @@ class Turns:
         ticker.quotas = budgets.quotas(tasks)
         program, stages = ticker.program(until, idle, ahead, tuple(seen.values())), ticker.stages
         planned = self._stopwatch()
-        with contextlib.nullcontext() if self.job.in_process else self.declared.job_runs():
-            envelopes = list(self.job.run(feeds, program, stages))
+        envelopes = list(self.job.run(feeds, program, stages, self.declared.job_runs))
         ran = self._stopwatch()
         failed = {e.message.stream: e.message.error for e in envelopes if isinstance(e.message, StreamFailed)}
         for key, error in failed.items():

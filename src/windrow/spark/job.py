@@ -6,9 +6,10 @@
 
 `map` runs any function over small values, for what is done beside ticks.
 
-A tick of few bytes over a small state has no exchange: one task reads, and runs all stages of all partitions one after
-the other. It saves a shuffle and the tasks behind it, which take longer than the work of such a tick; and the process
-that has the state in its memory is the one that needs it.
+A tick of few bytes over a small state is no job: the driver itself reads, and runs all stages of all partitions one
+after the other, as an engine in process does. Planning and starting a job takes longer than all the work of such a
+tick. The state lies in the home whoever wrote it, so ticks move to tasks and back. Where queries call functions of the
+program, which may take any time, one task does it in the driver's place.
 
 What runs is shipped once for as long as it stays the same, as a broadcast variable; the rest of a program goes with the
 tasks. Pieces of sources travel as descriptors, and the tasks read them.
@@ -32,7 +33,7 @@ import pyarrow as pa
 
 from windrow.operators.state.run import Run
 from windrow.runtime.feed import Reader, feed, wanted
-from windrow.runtime.job import Feed, all_stages
+from windrow.runtime.job import Elsewhere, Feed, LocalJob, all_stages
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Deployment, Program
 from windrow.runtime.stage import Stage
@@ -50,13 +51,13 @@ if TYPE_CHECKING:
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 FEW_BYTES = 4 << 20
-"""Of new rows, up to which a tick is one task."""
+"""Of new rows, up to which a tick is done in one place."""
 
 MANY_BYTES = 16 << 20
 """Of new rows, from which on ticks are not: in between they stay as they are, since state has to move."""
 
 SMALL_STATE = 32 << 20
-"""Bytes of state, up to which a tick may be one task."""
+"""Bytes of state, up to which a tick may be done in one place."""
 
 _Given = tuple[str, str | None, Any]
 """A stream, whom its rows are for (None: everybody), and a piece or rows."""
@@ -88,7 +89,7 @@ class SparkJob:
     kind, in_process = "spark", False
 
     small_in_one = True
-    """Whether small ticks are one task; the answers are the same."""
+    """Whether small ticks are done in one place; the answers are the same."""
 
     def __init__(self, spark: SparkSession) -> None:
         from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
@@ -102,6 +103,7 @@ class SparkJob:
                 made.add(column.name, types[column.type])
         self._shipping = Shipping(spark.sparkContext)
         self._in_one, self._counted = True, False
+        self._here = LocalJob()
         self._spool: Spool | None = None
         if (spark.sparkContext.master or "").startswith("local["):
             self._spool = Spool(tempfile.mkdtemp(prefix="windrow-exchange-"))
@@ -120,11 +122,20 @@ class SparkJob:
             made = self.spark.createDataFrame(one, self._schema).mapInArrow(_nothing, self._schema)
             made.repartitionById(2, made["to"]).mapInArrow(_nothing, self._schema).toArrow()
 
-    def run(self, feeds: Sequence[Feed], program: Program, stages: int) -> list[Envelope]:
+    def run(
+        self, feeds: Sequence[Feed], program: Program, stages: int, elsewhere: Elsewhere = contextlib.nullcontext
+    ) -> list[Envelope]:
+        in_one = self._fits_one(feeds, program)
+        if in_one and not program.deployment.functions:
+            return self._here.run(feeds, program, stages)
+        with elsewhere():
+            return self._on_spark(feeds, program, stages, in_one)
+
+    def _on_spark(self, feeds: Sequence[Feed], program: Program, stages: int, in_one: bool) -> list[Envelope]:
         deployment = self._shipping.ship(program.deployment)
         bare = replace(program, deployment=Deployment())
         shipped = _Shipped(pickle.dumps(bare), deployment, self._spool)
-        if self._fits_one(feeds, program):
+        if in_one:
             return self._received(self._one_task(feeds, shipped, stages))
         envelopes = self._envelopes(
             feeds, replace(shipped, program=pickle.dumps(replace(bare, runs={}, generations={})))
@@ -143,7 +154,7 @@ class SparkJob:
                 self._spool.clear()
 
     def _fits_one(self, feeds: Sequence[Feed], program: Program) -> bool:
-        """Whether one task is to do all of a tick."""
+        """Whether all of a tick is to be done in one place."""
         counted, self._counted = self._counted, False
         if counted or not self.small_in_one or any(not isinstance(f.rows, pa.Table | tuple) for f in feeds):
             return False  # a frame has tasks of its own
@@ -200,6 +211,7 @@ class SparkJob:
 
     def close(self) -> None:
         self._shipping.close()
+        self._here = LocalJob()
 
 
 def _parts(given: Feed) -> Sequence[Any]:
