@@ -7,8 +7,9 @@ it ends (the tombstones of a strict input). Where ends come in the order of arri
 all there is: it goes as a whole, soon, and is neither copied nor written again before.
 
 Hash chains over the numbers of all elements find candidates in all pages at once (`chains.py`); numbers ascend from
-page to page, so a page knows its elements by them, and has what tells whether a candidate is a partner. Where a band looks for partners, each page has a sorted index instead: the
-hash of each key, then the code of the band column, and the row.
+page to page, so a page knows its elements by them, and has what tells whether a candidate is a partner. Where a band
+looks for partners, each page has a sorted index instead: the hash of each key, then the code of the band column, and
+the row.
 
 What is `static` is a table: its rows are only met. One that goes must meet nobody who comes later, so its number is
 ended in the chains, while its page stays as it is until it is merged with that of the tombstone. So a change of a table
@@ -276,7 +277,7 @@ class KeyedRuns:
         right, ts, end = (np.empty(len(left) + 1, np.int64) for _ in range(3))
         to_left, sign, sources = np.empty(len(left) + 1, np.int64), np.empty(len(left) + 1, np.int8), []
         begin = at = 0
-        those = tuple(map(read_only, (needles.hashes, needles.ts, needles.end, needles.sign)))
+        those = tuple(read_only(a) for a in (needles.hashes, needles.ts, needles.end, needles.sign))
         for page, stop in zip(self._pages, stops.tolist(), strict=True):
             if stop > begin:
                 candidates = left[begin:stop], number[begin:stop]
