@@ -106,9 +106,9 @@ class InputStatistics:
         self._ticks = SMOOTHING * max(1, frontier - first) + (1 - SMOOTHING) * self._ticks
         self._seen += len(new)
         if len(new):
-            known = new.exp[new.exp != INF]
-            if len(known):
-                life = float((new.exp[:1024] - new.ts[:1024]).mean()) if len(known) == len(new) else float("inf")
+            known = np.count_nonzero(new.exp != INF)
+            if known:
+                life = float((new.exp[:1024] - new.ts[:1024]).mean()) if known == len(new) else float("inf")
                 self._life = life if not self._life else 0.5 * (self._life + life)
         # keys change more slowly than rates: after a start, every fourth advance is enough
         self._advances += 1
