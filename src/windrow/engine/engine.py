@@ -37,10 +37,11 @@ from windrow.runtime.ask import AskLimits, Question, ask, ask_batches
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.change import Change
 from windrow.runtime.delivery import Delivery
+from windrow.runtime.instances import Block
 from windrow.runtime.past import group_answers, last_answers, past_answers
 from windrow.runtime.question_plans import Extra, QuestionPlans, Travels
 from windrow.runtime.runtime import Runtime
-from windrow.sharing.member_columns import MemberColumns
+from windrow.sharing.plans.shared_plan import OfferedColumns
 from windrow.sinks import outbox_bytes
 from windrow.store.store import MemoryStore, StateStore, Store
 
@@ -207,15 +208,20 @@ class Engine:
         known = plan.name in registry.served or plan.name.lower() in self.runtime.ticker.queries
         return sharing_of(registry if known else registry.with_plan(plan), plan)
 
-    def _of_columns(self, members: MemberColumns) -> tuple[QueryPlan, dict[str, Any]]:
+    def _of_columns(self, members: Block) -> tuple[QueryPlan, dict[str, Any]]:
         """The plan of one of many instances, and with whom it shares."""
         from windrow.sharing.explain import sharing_of_instance
+        from windrow.sharing.plans.explain import sharing_of_many
 
-        queries = self.catalog.groups[members.names.group.lower()]
-        template, registry = self.catalog.templates[queries.template.lower()], self.runtime.ticker.sharing
-        place = int(np.flatnonzero(registry.columns[members.uid].alive)[0])
+        queries, ticker = self.catalog.groups[members.names.group.lower()], self.runtime.ticker
+        template, registry = self.catalog.templates[queries.template.lower()], ticker.sharing
         planner = self.runtime.declared.planner
         assert planner is not None
+        if isinstance(members, OfferedColumns):
+            place = int(np.flatnonzero(ticker.plans.block(members.key).alive)[0])
+            plan = planner.plan(queries, template, members.names.rows, place, self.catalog)
+            return plan, sharing_of_many(ticker.plans, members, place)
+        place = int(np.flatnonzero(registry.columns[members.uid].alive)[0])
         plan = planner.plan(queries, template, members.names.rows, place, self.catalog)
         return plan, sharing_of_instance(registry, plan, members, place)
 

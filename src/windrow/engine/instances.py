@@ -34,6 +34,8 @@ from windrow.runtime.change import InstanceColumns, PlannedInstances
 from windrow.runtime.instances import without_collector
 from windrow.sharing.condition_columns import ConditionColumns
 from windrow.sharing.conditions import Condition
+from windrow.sharing.plans.canonical import Canonical, canonical
+from windrow.sharing.plans.form_columns import FormColumns, form_columns
 from windrow.sharing.recognise import NotShared, Recognised, recognise
 from windrow.sharing.recognise_columns import recognise_columns
 from windrow.sharing.spans import Doubtful
@@ -128,15 +130,15 @@ class TemplatePlanner:
         for places in _sets(rows, marked, few):
             mine = rows.take(pa.array(places))
             try:
-                query, conditions = self._recognised(name, template, mine, marked, catalog)
+                found = self._recognised(name, template, mine, marked, catalog)
             except (NotShared, Doubtful, WindrowError):
                 continue
-            if all(self._agrees(name, template, mine, i, conditions, query, catalog) for i in _samples(mine, marked)):
-                yield InstanceColumns(places, query, conditions)
+            if all(self._agrees(name, template, mine, i, found, catalog) for i in _samples(mine, marked)):
+                yield InstanceColumns(places, *(found if isinstance(found, tuple) else (found,)))
 
     def _recognised(
         self, name: str, template: TemplateDef, rows: pa.Table, marked: Mapping[str, tuple[str, int]], catalog: Catalog
-    ) -> tuple[Recognised, ConditionColumns]:
+    ) -> tuple[Recognised, ConditionColumns] | FormColumns:
         """What all instances are, and their conditions."""
         from windrow import cql
         from windrow.cql.templates import writer
@@ -145,20 +147,40 @@ class TemplatePlanner:
         plan = cql.compile_select(writer(template).text(literals), catalog, name)
         plan = optimize(plan, catalog, off=self.off, strategy=self.strategy)
         columns = {constant_of(mark).value: one(rows.column(n)) for n, (mark, _) in marked.items()}
-        return recognise_columns(plan, columns, sum(times for _, times in marked.values()), rows.num_rows)
+        places = sum(times for _, times in marked.values())
+        if plan.root.period is None:
+            return form_columns(plan, columns, places, rows.num_rows)
+        return recognise_columns(plan, columns, places, rows.num_rows)
 
     def _agrees(
-        self, name: str, template: TemplateDef, rows: pa.Table, i: int, conditions: ConditionColumns, query: Recognised,
-        catalog: Catalog,
+        self, name: str, template: TemplateDef, rows: pa.Table, i: int,
+        many: tuple[Recognised, ConditionColumns] | FormColumns, catalog: Catalog,
     ) -> bool:  # fmt: skip
         """Whether an instance is planned by itself as it is in columns."""
         (plan,) = self._plans(name, template, rows.slice(i, 1), catalog).values()
+        if isinstance(many, FormColumns):
+            try:
+                return _same_form(canonical(plan), many, i)
+            except NotShared:
+                return False
+        query, conditions = many
         found = recognise(plan)
         alike = (found.source, found.shown, found.member.window, found.member.kind.calls, found.member.kind.above)
         mine = query.member
         return alike == (query.source, query.shown, mine.window, mine.kind.calls, mine.kind.above) and _merged(
             found.member.condition
         ) == _merged(conditions.condition(i))
+
+
+def _same_form(found: Canonical, many: FormColumns, i: int) -> bool:
+    """Whether a query has the form of many, and the conditions that these have at a place."""
+    form = many.form
+    if (found.root, found.columns, found.output, found.sizes, found.shown, found.plan.has_op) != (
+        form.root, form.columns, form.output, form.sizes, form.shown, form.plan.has_op,
+    ):  # fmt: skip
+        return False
+    conditions = [many.conditions(conjuncts).condition(i) for conjuncts in form.slots]
+    return list(map(_merged, found.conditions)) == list(map(_merged, conditions))
 
 
 def _merged(condition: Condition) -> frozenset[Any]:

@@ -225,9 +225,8 @@ class Replay:
         for name, table in self.tables.items():
             ticker.set_table(name, table)
         with without_collector():
-            plans = [
-                p for p in (*self.catalog.queries.values(), *self._instances(ticker)) if self.starts(p) is not None
-            ]
+            declared = (*self.catalog.queries.values(), *self._instances(ticker, strategy))
+            plans = [p for p in declared if self.starts(p) is not None]
             together = [q for p in plans if (q := ticker.sharing.recognised(p)) is not None]
             if sharing == "auto":
                 together = ticker.sharing.worth_sharing(together, self.rate)
@@ -238,7 +237,7 @@ class Replay:
                     ticker.add_query(plan, strategy, self.starts(plan), alone=True)
         return ticker
 
-    def _instances(self, ticker: Ticker) -> Iterator[QueryPlan]:
+    def _instances(self, ticker: Ticker, strategy: str) -> Iterator[QueryPlan]:
         """The plans of queries from templates that run by themselves; the others run from now on."""
         for key, queries in self.catalog.groups.items():
             template = self.catalog.templates[queries.template.lower()]
@@ -249,6 +248,7 @@ class Replay:
                 rows = self.planner.wanted(queries, template, self.tables[queries.table.lower()]).rows
             start, numbers = self.starts(group.like), group.come(rows)
             columns = ticker.sharing.takes_columns and start is not None
+            columns = columns and (group.like.root.period is not None or strategy == "upa")
             planned = self.planner.planned(queries, template, rows, self.catalog, FEW if columns else None)
             for each in planned.columns:
                 ticker.add_columns(group, each, rows, numbers, start)
@@ -269,7 +269,7 @@ class Replay:
                 raise failure
             ticker.commit(tick)
             ticker.store.sweep()
-            shared += ticker.groups.put_together(tick.answers, tick.shared, ticker.how_shown)
+            shared += ticker.groups.put_together(tick.answers, tick.shared, ticker.how_shown, tick.instances)
             for name, table in tick.answers.items():
                 parts.setdefault(name, []).append(rows_of(table))
             if progress is not None:

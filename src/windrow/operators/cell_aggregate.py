@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from math import inf, ldexp
+from math import ldexp
 
 import numpy as np
 import pyarrow as pa
@@ -85,7 +85,7 @@ class CellAggregate(ReducedInput):
     def follow(self, other: CellAggregate) -> None:
         """Go on for the queries of another, which has not begun: what those had that are gone is forgotten."""
         self.having = other.having
-        self._sets.only(other._sets.queries)
+        self._sets.only(other._sets.numbers)
 
     # -- one advance -------------------------------------------------------------------------------------------------
 
@@ -208,18 +208,19 @@ class CellAggregate(ReducedInput):
 
     def _bounds(self) -> tuple[np.ndarray, Int64s, np.ndarray, np.ndarray]:
         """What HAVING surely asks for: measures as weights of lanes, whether they are means, their least and most."""
-        found = [(m, b) for a in self.aggregations if (m := self._measure(a)) is not None and (b := self._asked(a))]
+        both = ((self._measure(a), self._asked(a)) for a in self.aggregations)
+        found = [(m, b) for m, b in both if m is not None and b is not None]
         weights = np.array([m[0] for m, _ in found], np.float64).reshape(len(found), self._store.shape[1])
         counted = np.array([m[1] for m, _ in found], np.int64)
         queries = len(self._sets.numbers)
-        low, high = np.full((queries, len(found)), -inf), np.full((queries, len(found)), inf)
-        for i, (_, asked) in enumerate(found):
-            for local, number in enumerate(self._sets.numbers.tolist()):
-                low[local, i], high[local, i] = asked.get(number, (-inf, inf))
+        low, high = (
+            np.stack([b[k] for _, b in found], axis=1) if found else np.zeros((queries, 0)) for k in (0, 1)
+        )  # fmt: skip
         return weights, counted, low, high
 
-    def _asked(self, call: Aggregation) -> Mapping[int, tuple[float, float]]:
-        return {} if self.having is None else self.having.bounds(call.output)
+    def _asked(self, call: Aggregation) -> tuple[np.ndarray, np.ndarray] | None:
+        """The bounds of a call by the places of queries; `having` tests the same queries."""
+        return None if self.having is None else self.having.bounds(call.output)
 
     def _measure(self, call: Aggregation) -> tuple[list[float], int] | None:
         """A call's answer as a sum of weighted lanes, over the rows counted by a lane if it is a mean; None if not."""

@@ -8,7 +8,7 @@ Invariant: a cell's members are those of its set that are still there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -28,17 +28,16 @@ def packed(queries: Int64s) -> bytes:
 class QuerySets:
     """The sets met so far, for the queries that are there."""
 
-    def __init__(self, queries: Collection[int]) -> None:
+    def __init__(self, queries: Int64s | Sequence[int]) -> None:
         self._sets: list[bytes] = []  # by cell
         self._cell: dict[bytes, int] = {}
         self._holes: list[int] = []  # cells that nothing has
         self._most = _MANY
         self.only(queries)
 
-    def only(self, queries: Collection[int]) -> None:
-        """Have these queries, and no others."""
-        self.queries = frozenset(queries)
-        self.numbers = np.array(sorted(queries), np.int64)  # by the number that members have here
+    def only(self, queries: Int64s | Sequence[int]) -> None:
+        """Have these queries, in order, and no others."""
+        self.numbers = np.asarray(queries, np.int64)  # by the number that members have here
         self._rebuild()
 
     def _rebuild(self) -> None:

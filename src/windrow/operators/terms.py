@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,8 +54,8 @@ class Router(Protocol):
         """Tested columns that are ages, and the columns that say since when."""
 
     @property
-    def queries(self) -> Collection[int]:
-        """The numbers of all queries."""
+    def queries(self) -> NDArray[np.int64]:
+        """The numbers of all queries, in order."""
 
     def classes(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
         """The classes of queries, if they have `lives`."""
@@ -72,8 +72,8 @@ class Router(Protocol):
     def wanted(self, columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:
         """Whether any query wants a row."""
 
-    def bounds(self, column: str) -> Mapping[int, tuple[float, float]]:
-        """By query: the least and the greatest value of a number that it may want; all others want any."""
+    def bounds(self, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """By query, in order: the least and the greatest value of a number that it may want; None: all want any."""
 
     def lists(self, column: str) -> NDArray[np.bool_] | None:
         """By query: whether it shows a column; None: all do."""

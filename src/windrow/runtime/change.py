@@ -22,8 +22,10 @@ from windrow.catalog.instances import InstanceTable
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.column_places import LeftColumns
+from windrow.runtime.plan_members import LeftInstances
 from windrow.runtime.tables import TableSource
 from windrow.sharing.condition_columns import ConditionColumns
+from windrow.sharing.plans.form_columns import FormColumns
 from windrow.sharing.recognise import Recognised
 from windrow.sources.protocol import Source
 
@@ -57,8 +59,8 @@ class InstanceColumns:
     """Instances that differ in conditions only: their places among some rows, what all are, and the conditions."""
 
     places: Int64s
-    query: Recognised
-    conditions: ConditionColumns
+    query: Recognised | FormColumns
+    conditions: ConditionColumns | None = None  # of periodic ones
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class ComingInstances:
 
     rows: pa.Table
     planned: PlannedInstances
-    left: LeftColumns | None = None
+    left: LeftColumns | LeftInstances | None = None
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from windrow.runtime.instances import FEW, TemplateGroup, without_collector
 from windrow.runtime.kept_answers import MapTasks
 from windrow.runtime.outbox import Outbox
 from windrow.runtime.outlet import Outlet, Recent
+from windrow.runtime.plan_members import LeftInstances
 from windrow.runtime.saved_catalog import SavedCatalog
 from windrow.runtime.streams import PushSource, Stream
 from windrow.runtime.tables import LiveTable
@@ -251,7 +252,7 @@ class DeclaredQueries(DeclaredSources):
         like = self.planner.like(template, catalog) if live is None else live.like
         few = FEW if self._takes_columns(like) else None
         parts = []
-        for left in self.ticker.sharing.left_columns(queries.name) if few is not None else ():
+        for left in self.ticker.left_columns(queries.name) if few is not None else ():
             begun = self._begun(left)
             at = positions(begun.rows, come)
             begun, at = begun.take(np.flatnonzero(at >= 0)), at[at >= 0]
@@ -268,18 +269,19 @@ class DeclaredQueries(DeclaredSources):
 
     def _ran_alone(self, queries: QueriesDef, rows: pa.Table) -> Bools:
         """Which instances were members by themselves when the home was left: they go on so, with their state."""
-        left = self.ticker.sharing.left_instances(queries.name)
+        left = self.ticker.left_instances(queries.name)
         if not left:
             return np.zeros(rows.num_rows, np.bool_)
-        return np.array([name in left for name in InstanceNames("", queries.name, rows)], np.bool_)
+        return np.array([name.lower() in left for name in InstanceNames("", queries.name, rows)], np.bool_)
 
     def _takes_columns(self, like: QueryPlan) -> bool:
         """Whether instances may run as members in columns: nothing is done for each of them but answering."""
         streams = [self.streams.get(s.lower()) for s in like.streams]
         kept = any(s is not None and s.definition.retain is not None for s in streams)
-        return self.ticker.sharing.takes_columns and self.budgets.default_us is None and not kept
+        able = self.ticker.sharing.takes_columns and self.budgets.default_us is None and not kept
+        return able and (like.root.period is not None or self.strategy == "upa")
 
-    def _begun(self, left: LeftColumns) -> LeftColumns:
+    def _begun(self, left: LeftColumns | LeftInstances) -> LeftColumns | LeftInstances:
         """Those of a block who had a tick, and have not failed, when the home was left."""
         if not self.ticker.has_clock(left.clock):
             return left.take(np.zeros(0, np.int64))
@@ -313,7 +315,7 @@ class DeclaredQueries(DeclaredSources):
         ticker, planned, numbers = self.ticker, come.planned, group.come(come.rows)
         start = self._start(group.like) if come.left is None else None
         for columns in planned.columns:
-            block = ticker.add_columns(group, columns, come.rows, numbers, start, come.left)
+            block = ticker.add_columns(group, columns, come.rows, numbers, start, come.left, materialized=True)
             undo.callback(ticker.drop_columns, group, block, np.arange(len(columns.places)))
         group.place = group.place.update({name: int(numbers[place]) for name, place in planned.places.items()})
         self.groups.added(group, planned.plans)
@@ -341,10 +343,10 @@ class DeclaredQueries(DeclaredSources):
             for key in keys & self.failures.keys():
                 swapped(self.failures, key, None, undo)
             self.ticker.manifest = replace(manifest, lapsed=tuple(q for q in manifest.lapsed if q not in keys))
-        clock = self.ticker.sharing.columns[block].clock
+        clock = self.ticker.clock_of_block(block)
         undo.callback(self.ticker.await_clock, clock)
         undo.callback(put_back, self.ticker.starts, clock, self.ticker.starts.get(clock))
-        undo.callback(self.ticker.sharing.reinstate_columns, self.ticker.drop_columns(group, block, places))
+        undo.callback(self.ticker.drop_columns(group, block, places))
 
     def _drop_group(self, key: str, undo: ExitStack) -> Callable[[], None]:
         group, outlet = self.groups.live[key], self.outlets[key]

@@ -14,6 +14,7 @@ import pyarrow as pa
 from windrow.errors import StateError
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime import view
+from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.past import last_answer, last_answers_of, last_instant
 from windrow.runtime.program import QueryProgram
 from windrow.runtime.turn import Turns
@@ -81,6 +82,7 @@ class Inspection(Turns):
         running = {name: number for name, number in group.place.items() if name.lower() in queries}
         if group.plan.has_op:
             parts = [group.with_values(self.relation(state, name.lower()), name) for name in running]
+            parts += [self._relation_of_block(state, group, block) for block in group.blocks]
             return pa.concat_tables([group.empty.drop_columns(["_ts", "_op"]), *parts])
         self.answered()
         instants = {
@@ -88,9 +90,22 @@ class Inspection(Turns):
             for name, number in running.items()
         }
         for members in group.blocks.values():
-            at = last_instant(members.query.plan.emit, state.frontier, None)
+            at = last_instant(members.plan.emit, state.frontier, None)
             instants |= dict.fromkeys(members.numbers.tolist(), at)
         return last_answers_of(group, self.declared.outlets[key], instants)
+
+    def _relation_of_block(self, state: StateReader, group: TemplateGroup, block: str) -> pa.Table:
+        """The rows of instances that are in a shared plan as columns, with their values."""
+        name = self.ticker.plans.columns.get(block)
+        if name is None:  # no tick has been planned with them
+            return group.empty.drop_columns(["_ts", "_op"])
+        program, shared = self.ticker.shared_program(name), self.ticker.plans.plans[name]
+        members = shared.blocks[block]
+        rows, which = shared.relation_of_many(view.materialized(state, program), members)
+        values = group.values(members.numbers[which])
+        return pa.Table.from_arrays(
+            [*values, *rows.columns], names=[*group.template.parameters, *rows.column_names]
+        )  # fmt: skip
 
     def answered(self) -> int:
         """The frontier up to which every answer has been told: the state is committed a moment before."""

@@ -32,6 +32,8 @@ from windrow.plan.dataflow import answer
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.kept_answers import AnyAnswer, rows_of
 from windrow.sharing.member_columns import InstanceNames, MemberColumns
+from windrow.sharing.plans.answers import InstanceRows
+from windrow.sharing.plans.shared_plan import OfferedColumns
 from windrow.sharing.query_group import Batch, Shown
 
 FEW = 64
@@ -39,6 +41,10 @@ FEW = 64
 
 REMEMBERED = 64
 """Lists of members whose places are remembered."""
+
+
+Block = MemberColumns | OfferedColumns
+"""Instances in columns: members of a family, or of a shared plan."""
 
 
 @contextmanager
@@ -61,7 +67,7 @@ class TemplateGroup:
         self.definition, self.template, self.like = definition, template, like
         self.plan = replace(like, name=definition.name)  # under the name of all
         self.place: Names[int] = Names()  # the numbers of those that run by themselves, by name
-        self.blocks: Names[MemberColumns] = Names()  # the others
+        self.blocks: Names[Block] = Names()  # the others
         self._rows = pa.schema(list(template.parameters.items())).empty_table()
         self._numbers: Int64s = np.zeros(0, np.int64)  # of the rows, in order
         self._gone: Bools = np.zeros(0, np.bool_)
@@ -182,7 +188,11 @@ class TemplateGroups:
         return None
 
     def put_together(
-        self, answers: dict[str, AnyAnswer], batches: Sequence[Batch], shown: Callable[[str], Shown]
+        self,
+        answers: dict[str, AnyAnswer],
+        batches: Sequence[Batch],
+        shown: Callable[[str], Shown],
+        instances: Sequence[InstanceRows] = (),
     ) -> list[Batch]:
         """Put the answers of instances together in `answers`; returns the batches of the other queries."""
         parts: dict[str, list[pa.Table]] = {}
@@ -198,9 +208,14 @@ class TemplateGroups:
                     others.append(part)
                 elif len(part):
                     one_ = group.blocks.get(part.one)
-                    how = shown(part.one.lower()) if one_ is None else Shown.of(one_.query.plan)
+                    how = shown(part.one.lower()) if one_ is None else Shown.of(one_.plan)
                     table = _table(part, how)
                     parts.setdefault(group.name, []).append(group.shown(table, places))
+        for each in instances:
+            for group in self.live.values():
+                members = group.blocks.get(each.block)
+                if members is not None:
+                    parts.setdefault(group.name, []).append(group.shown(each.table, members.numbers[each.which]))
         for name, found in parts.items():
             answers[name] = _in_order(found, self.live[name.lower()].empty.schema)
         return others

@@ -140,6 +140,11 @@ class Sharing(Registry):
         return SharedQuery(member.uid, query.plan, self.names[key], entry.epoch)
 
     @property
+    def taking_up(self) -> bool:
+        """Whether the queries of a home come back."""
+        return self._saved is not None
+
+    @property
     def takes_columns(self) -> bool:
         """Whether members may come in columns: all queries over the same rows are of one family."""
         return self.sharing in ("auto", "shards")

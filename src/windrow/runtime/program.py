@@ -108,7 +108,7 @@ class QueryProgram:
         for scan, predicates in scanned(self.plan.root):
             if scan in routed:  # of several queries
                 shown = {internal: column.lower() for internal, column, _ in scan.columns}
-                all_wanted = tuple(renamed(c, shown) for c in routed[scan].conditions.values())
+                all_wanted = tuple(renamed(c, shown) for c in routed[scan].some(MOST_CONDITIONS))
                 found[scan.stream.lower()] = (*found.get(scan.stream.lower(), ()), *all_wanted)
                 continue
             names = {internal: Expr((Ref(column.lower()),), type_) for internal, column, type_ in scan.columns}

@@ -21,7 +21,7 @@ from typing import TypeGuard
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.aggregates.vectors import raw
+from windrow.operators.aggregates.vectors import Int64s, raw
 from windrow.operators.cell_aggregate import CellAggregate
 from windrow.operators.changes import Changes
 from windrow.operators.elements import Elements, concat
@@ -74,18 +74,18 @@ class QueryState:
                     old.value = now.value
                 case CellAggregate() as old, CellAggregate() as now:
                     old.follow(now)
-        if before - self._queries:
+        if not np.isin(before, self._queries).all():
             self.forget_gone()
 
     @property
-    def _queries(self) -> frozenset[int]:
+    def _queries(self) -> Int64s:
         """The queries that share the plan, by number."""
         routers = (s.operator.router for s in self.flow.steps if isinstance(s.operator, RouteOperator | RouteSets))
-        return frozenset().union(*(r.queries for r in routers))
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *(r.queries for r in routers)]))
 
     def forget_gone(self) -> None:
         """Forget the answers of queries that have left the plan: nobody will take them back."""
-        there = np.array(sorted(self._queries), np.int64)
+        there = self._queries
         for step in self.flow.steps:
             if isinstance(step.operator, Changes | Materialize) and QUERY in step.schema:
                 step.operator.replace_rows(0, lambda rows: np.isin(raw(rows.columns[QUERY]), there), ())

@@ -44,7 +44,7 @@ from windrow.runtime.plan_members import PLANS
 from windrow.runtime.program import Program, QueryProgram
 from windrow.runtime.registered import RegisteredQueries
 from windrow.runtime.table_versions import TABLES, instants, needed, table_slots
-from windrow.sharing.plans.answers import parted
+from windrow.sharing.plans.answers import InstanceRows, parted
 from windrow.sharing.query_group import Batch, Shown, gathered, tables
 from windrow.sources.protocol import Available
 from windrow.store.failpoints import reach
@@ -60,6 +60,7 @@ class Tick:
     frontier: int
     answers: dict[str, AnyAnswer] = field(default_factory=dict)
     shared: list[Batch] = field(default_factory=list)  # answers of queries that share, not yet taken apart
+    instances: list[InstanceRows] = field(default_factory=list)  # of shared plans, not yet put together
     archived: dict[str, Elements] = field(default_factory=dict)  # rows for archives, with their lifetimes
     late: dict[str, pa.Table] = field(default_factory=dict)
     aside: dict[str, pa.Table] = field(default_factory=dict)  # rows for quarantines
@@ -67,6 +68,7 @@ class Tick:
     seconds: dict[str, float] = field(default_factory=dict)
     ended: float = 0.0  # by the wall
     failed: dict[str, WindrowError] = field(default_factory=dict)  # queries that cannot go on
+    over: set[str] = field(default_factory=set)  # shared plans that cannot
     spent: float = 0.0  # seconds of queries with deadlines, in the task where they took longest
     kernels: float = 0.0  # seconds in tasks behind stage 0: of each stage, the longest task
     admitted: list[Admission] = field(default_factory=list)  # what tasks kept of streams that may be shed
@@ -167,6 +169,8 @@ class Ticker(RegisteredQueries):
         self.starts = {q: s for q, s in self.starts.items() if q not in clocks}
         self.sharing.used()
         lapsed = self.manifest.lapsed
+        for name in tick.over:
+            self.drop_blocks(name)
         for name in tick.failed:
             self.drop_query(name)
         if lapsed:  # their clock goes on for the others: they begin anew after a restart
@@ -233,7 +237,11 @@ class Ticker(RegisteredQueries):
                     reports.append(report)
         for name in tick.failed.keys() & self.plans.plans.keys():
             error = tick.failed.pop(name)
-            tick.failed |= {m.key: error for m in self.plans.plans[name].members.values()}
+            plan = self.plans.plans[name]
+            tick.failed |= {m.key: error for m in plan.members.values()}
+            for block in plan.blocks.values():
+                tick.failed |= {block.names[i].lower(): error for i in np.flatnonzero(block.alive).tolist()}
+            tick.over.add(name)
         tick.frontier = max([tick.frontier, *(r.clocks.frontier for r in reports[:1])])
         for name, found in answers.items():
             self._take_answer(tick, name, [part for _, part in sorted(found, key=lambda p: p[0])])
@@ -264,20 +272,23 @@ class Ticker(RegisteredQueries):
 
     def _part(self, tick: Tick, name: str, rows: Elements) -> None:
         """Add the answers of queries that are one plan."""
-        for mine, table in parted(rows, self.plans.plans[name].shown):
+        plan = self.plans.plans[name]
+        rows, found = plan.parted(rows)
+        tick.instances += found
+        for mine, table in parted(rows, plan.shown):
             tick.answers[mine.name] = table
             tick.counters[f"answers.{mine.name.lower()}"] = table.num_rows
 
     def take_apart(self, tick: Tick) -> None:
         """Add the answers of queries that share to the others; those of instances of one template are one."""
-        others = self.groups.put_together(tick.answers, tick.shared, self.how_shown)
+        others = self.groups.put_together(tick.answers, tick.shared, self.how_shown, tick.instances)
         for name in tick.answers.keys() & {g.name for g in self.groups.live.values()}:
             tick.counters[f"answers.{name.lower()}"] = tick.answers[name].num_rows
         for name, table in self.shown(others).items():
             if name.lower() not in tick.failed:
                 tick.answers[name] = table
                 tick.counters[f"answers.{name.lower()}"] = table.num_rows
-        tick.shared = []
+        tick.shared, tick.instances = [], []
 
     def how_shown(self, key: str) -> Shown:
         """How the answer of a query is shown."""
@@ -332,8 +343,7 @@ class Ticker(RegisteredQueries):
         clocks = reports[0].clocks
         self._count_rows(tick, clocks.marks, reports[0].firsts)
         tables = needed(self.tables, tick.frontier)
-        over = {self.plans.place[q][0] for q in tick.failed if q in self.plans.place}
-        runs |= table_slots(tables) | self.plan_members.slots(self.plans, tick.number, over)
+        runs |= table_slots(tables) | self.plan_members.slots(self.plans, tick.number, tick.over)
         self.choices.take((r.partition, r.measured) for r in reports)
         self.heavy.take(tick.number, (r.counted for r in reports))
         prepared = {
@@ -345,7 +355,7 @@ class Ticker(RegisteredQueries):
             "runs": runs,
             "tables": instants(tables),
             "deadlines": {} if self.deadlines is None else self.deadlines.saved(),
-            "plans": self.plans.saved(over),
+            "plans": self.plans.saved(tick.over),
             **self.chosen(),
         }
         self._next = (prepared, generations)
@@ -376,8 +386,9 @@ class Ticker(RegisteredQueries):
         }
 
     def _is_instance(self, key: str) -> bool:
-        """Whether a query that shares is a member in columns."""
-        return key not in self.queries and self.groups.find(key) is not None
+        """Whether a query that shares is a member of a family in columns."""
+        found = None if key in self.queries else self.groups.find(key)
+        return found is not None and not self.plans.has_block(found[1])
 
     def _count_rows(self, tick: Tick, marks: Mapping[str, int], firsts: Mapping[str, int]) -> None:
         """Remember how many rows have come over how much time."""

@@ -167,14 +167,17 @@ class PredicateBoxes:
         of: list[Int64s] = []
         first = boxes = 0
         for condition in conditions:
-            made = _of_columns if isinstance(condition, ConditionColumns) else _of_one
-            mine = made(condition, first, boxes, tests)  # type: ignore[arg-type]
+            of_each = _of_columns if isinstance(condition, ConditionColumns) else _of_one
+            mine = of_each(condition, first, boxes, tests)  # type: ignore[arg-type]
             of.append(mine)
             first, boxes = first + len(condition), boxes + len(mine)
         whose = np.concatenate([np.zeros(0, np.int64), *of])
         placed = [t.placed(len(whose)) for t in tests.values()]
         low, high = (np.array([p[k] for p in placed], np.int64).reshape(len(placed), len(whose)) for k in (1, 2))
-        return [p[0] for p in placed], PredicateBoxes(whose, low, high)
+        made = PredicateBoxes(whose, low, high)
+        if (np.diff(whose) < 0).any():  # those of one predicate stand side by side: a cell has it once
+            made = made.take(np.argsort(whose, kind="stable"))
+        return [p[0] for p in placed], made
 
     def narrow(self, a: int, size: int) -> bool:
         """Whether attribute a, with so many places, is a key."""

@@ -95,6 +95,16 @@ class ConditionColumns:
         return Condition(tuple(found))
 
 
+def both_within(
+    conditions: ConditionColumns, attribute: Attribute, low: Int64s | None, high: Int64s | None
+) -> ConditionColumns:
+    """Conditions that also hold only where a number, which none of them tests, lies in `[low, high)` of its row."""
+    none = np.full(len(conditions), NONE)
+    ends = Ends(none if low is None else low, none if high is None else high)
+    boxes = tuple(ColumnBox({**box.ends, attribute: ends}, box.some) for box in conditions.boxes)
+    return ConditionColumns(conditions.size, boxes)
+
+
 def conditions_of(
     predicates: Sequence[Predicate], columns: Mapping[Any, pa.Array], count: int
 ) -> tuple[ConditionColumns, int]:
@@ -253,4 +263,4 @@ def _cuts(attribute: pa.DataType, values: pa.Array) -> tuple[Int64s, Int64s, Boo
     raise Doubtful(f"values of type {values.type} against {attribute}")
 
 
-__all__ = ["NONE", "ColumnBox", "ConditionColumns", "Ends", "conditions_of"]
+__all__ = ["NONE", "ColumnBox", "ConditionColumns", "Ends", "both_within", "conditions_of"]

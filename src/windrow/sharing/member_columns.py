@@ -21,6 +21,7 @@ import pyarrow as pa
 from windrow.catalog.instances import name_of
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import INF
+from windrow.plan.nodes import QueryPlan
 from windrow.sharing.condition_columns import ConditionColumns
 from windrow.sharing.member import Kind
 from windrow.sharing.query_group import instants
@@ -80,6 +81,11 @@ class MemberColumns:
     def kind(self) -> Kind:
         """What all have in common."""
         return self.query.member.kind
+
+    @property
+    def plan(self) -> QueryPlan:
+        """The plan of one of them."""
+        return self.query.plan
 
     @property
     def window(self) -> SlideWindow:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.aggregates.vectors import raw
+from windrow.operators.aggregates.vectors import Int64s, raw
 from windrow.operators.elements import Elements
 from windrow.operators.route import by_number
 from windrow.operators.terms import QUERY
@@ -33,12 +34,29 @@ class ShownAnswer:
         return cls(plan.name, tuple(c for _, c in form.output), names, plan.has_op, plan.time_type)
 
 
+class InstanceRows(NamedTuple):
+    """Rows of the queries of a block as users see them, and which of its queries each row is of."""
+
+    block: str
+    table: pa.Table
+    which: Int64s
+
+
+def of_many(rows: Elements, block: str, form: Canonical, at: Int64s, which: Int64s) -> InstanceRows:
+    """The rows of a block: those at some places of an answer, in the order in which they stand."""
+    shown = ShownAnswer.of(form)
+    rows = rows.take(at)
+    ts, sign = pa.array(rows.ts).cast(shown.time_type), pa.array(rows.sign)
+    arrays = [ts, *((sign,) if shown.has_op else ()), *(rows.columns[c] for c in shown.columns)]
+    return InstanceRows(block, pa.Table.from_arrays(arrays, names=shown.names), which)
+
+
 def parted(rows: Elements, shown: Mapping[int, ShownAnswer]) -> Iterator[tuple[ShownAnswer, pa.Table]]:
     """The tables that users see, of all queries that have rows, each in the order of its times.
 
     Rows of queries that are not `shown` have nobody to see them.
     """
-    if not len(rows):
+    if not len(rows) or not shown:
         return
     rows = _ordered(rows)
     query = raw(rows.columns[QUERY])

@@ -5,7 +5,7 @@ queries     how many are one dataflow
 operators   [{"operator", "detail", "shared"}], the first to read rows first: run once for all queries (`all`), or
             with rows told apart by query (`by query`) or by the set of queries that want them (`by cell`); at a
             `route` rows part
-with        names of the others
+with        names of the others; of instances of a template, of some
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from windrow.operators.aggregates.call import LINEAR
 from windrow.operators.terms import QUERY
 from windrow.plan.nodes import Aggregate, Emit, Node, QueryPlan, Route, walk
 from windrow.plan.words import words
-from windrow.sharing.plans.registry import SharedPlan, SharedPlans
+from windrow.sharing.plans.registry import SharedPlans
+from windrow.sharing.plans.shared_plan import OfferedColumns, SharedPlan
 
 SHOWN = 5
 """Names listed before the rest is only counted."""
@@ -32,9 +35,31 @@ def sharing_of_continuous(plans: SharedPlans, plan: QueryPlan) -> dict[str, Any]
     name, number = plans.place[key]
     shared = plans.plans[name]
     others = [m.form.plan.name for q, m in shared.members.items() if q != number]
+    return _described_plan(shared, others + _some_of_blocks(shared, None))
+
+
+def sharing_of_many(plans: SharedPlans, block: OfferedColumns, place: int) -> dict[str, Any]:
+    """With whom one of many instances shares; of others that are many, some are named."""
+    if block.key not in plans.columns:
+        return {"shared": False, "why": "no row has come yet", "text": ["sharing: none, no row has come yet"]}
+    shared = plans.plans[plans.columns[block.key]]
+    others = [m.form.plan.name for m in shared.members.values()]
+    return _described_plan(shared, others + _some_of_blocks(shared, (block.key, place)))
+
+
+def _described_plan(shared: SharedPlan, others: list[str]) -> dict[str, Any]:
     operators = list(_operators(shared))
-    found = {"shared": True, "queries": len(shared.members), "operators": operators, "with": others}
-    return found | {"text": _lines(others, operators)}
+    found = {"shared": True, "queries": len(shared), "operators": operators, "with": others}
+    return found | {"text": _lines(others, operators, len(shared) - 1)}
+
+
+def _some_of_blocks(shared: SharedPlan, but: tuple[str, int] | None) -> list[str]:
+    """The names of some queries of each block, without one of them."""
+    found = []
+    for block in shared.blocks.values():
+        some = [int(i) for i in np.flatnonzero(block.alive)[: SHOWN + 1] if (block.key, int(i)) != but]
+        found += [block.names[i] for i in some[:SHOWN]]
+    return found
 
 
 def _operators(shared: SharedPlan) -> Iterator[dict[str, str]]:
@@ -62,8 +87,8 @@ def _described(node: Node, shared: str) -> dict[str, str]:
     return {"operator": kind, "detail": detail, "shared": shared}
 
 
-def _lines(others: list[str], operators: list[dict[str, str]]) -> list[str]:
-    more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+def _lines(others: list[str], operators: list[dict[str, str]], count: int) -> list[str]:
+    more = f" and {count - SHOWN} more" if count > SHOWN else ""
     names = ", ".join(others[:SHOWN]) + more if others else "nobody so far"
     lines = [f"sharing: one dataflow with {names}"]
     for each in operators:

@@ -18,21 +18,48 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
+from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.elements import BEGINNING
 from windrow.operators.terms import CAME, QUERY, QUERY_TYPE, START
 from windrow.optimize.pushdown_predicates import push
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, column
 from windrow.plan.timestamped import dates
 from windrow.scalar_engine import quote
+from windrow.sharing.condition_columns import ConditionColumns, both_within
 from windrow.sharing.conditions import EVERYTHING, Attribute, Condition, both, condition, within
 from windrow.sharing.plans.canonical import Canonical, Slot, number_of, window_of
-from windrow.sharing.plans.router import IndexRouter, of_query
+from windrow.sharing.plans.form_columns import FormColumns
+from windrow.sharing.plans.router import IndexRouter, RoutedColumns, of_queries, of_query
 from windrow.sharing.plans.shape import PlanColumns
 
 OTHER = f"{QUERY}'"
 """The query's number on the right side of EXISTS."""
+
+
+@dataclass(frozen=True, eq=False)
+class ManyMembers:
+    """Queries of one form by their numbers, in order, and which of them are there; `start`: if they began late."""
+
+    numbers: Int64s
+    forms: FormColumns
+    alive: Bools
+    start: int = BEGINNING
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """What each of them shows."""
+        return tuple(name for name, _ in self.forms.form.shown)
+
+    def routed(self, conditions: ConditionColumns, windows: Sequence[str] = (), late: bool = False) -> RoutedColumns:
+        """The same as a router has them; `windows`: the columns of those whose lengths differ."""
+        sizes = {column: self.forms.form.sizes[int(column[len(START) :])] for column in windows}
+        return RoutedColumns(
+            self.numbers, conditions, self.alive, self.start if late else BEGINNING, sizes, self.shown
+        )  # fmt: skip
 
 
 def merged(
@@ -43,15 +70,18 @@ def merged(
     starts: Mapping[int, int] | None = None,
     shape: PlanColumns | None = None,
     number: int = 0,
+    many: Sequence[ManyMembers] = (),
 ) -> n.QueryPlan:
     """The plan of queries by their numbers, which have one canonical form; `everywhere`: routed at every slot.
 
     `joined`: others may come when it has begun. `shape`: what its rows consist of, if that is settled. `number`: of the
-    query that comes next.
+    query that comes next. `many`: more of the queries.
     """
-    first = next(iter(members.values()))
-    shape = PlanColumns.of(members.values()) if shape is None else shape
-    made = _Merge(members, everywhere, dict(starts or {}), shape, number if joined and not first.stateless else None)
+    forms = [*members.values(), *(m.forms.form for m in many)]
+    first = forms[0]
+    shape = PlanColumns.of(forms) if shape is None else shape
+    came = number if joined and not first.stateless else None
+    made = _Merge(members, everywhere, dict(starts or {}), shape, came, many)
     root, parting = made.late() if late(first, everywhere, joined, shape) else (made.build(first.root), None)
     assert isinstance(root, n.Emit)
     output = tuple((c, c) for c in root.schema)
@@ -78,10 +108,11 @@ class _Merge:
     starts: dict[int, int]
     shape: PlanColumns
     came: int | None = None  # the number of the query that comes next, where rows are to say it
+    many: Sequence[ManyMembers] = ()
 
     @property
     def first(self) -> Canonical:
-        return next(iter(self.members.values()))
+        return next(iter(self.members.values())) if self.members else self.many[0].forms.form
 
     def build(self, node: n.Node, tested: frozenset[str] = frozenset()) -> n.Node:
         """The node for all queries; `tested`: columns that a slot above reads besides those of the form."""
@@ -111,8 +142,9 @@ class _Merge:
         common = _kept(self._shown(below, slot), sorted({*self.shape.shown, *self._tested(slot)}))
         op, times = form.root.op, dates(common)
         conditions = {q: m.conditions[slot.number] for q, m in self.members.items()}
-        router, keep = IndexRouter(conditions, shown=self._lists()), tuple(self.shape.shown)
-        own = set(keep).intersection(*self._lists().values())
+        blocks = [m.routed(m.forms.conditions(m.forms.form.slots[slot.number])) for m in self.many]
+        router, keep = IndexRouter(conditions, shown=self._lists(), blocks=blocks), tuple(self.shape.shown)
+        own = set(keep).intersection(*self._lists().values(), *(m.shown for m in self.many))
         if op is n.StreamOp.ISTREAM and times is not None and times <= own:  # nothing can cancel
             return n.Emit(common, op), n.Parting(router, keep, n.StreamOp.RELATION)
         return n.Emit(common), n.Parting(router, keep, op)
@@ -140,6 +172,16 @@ class _Merge:
             return found
         for name in self._came:
             found = both(found, within(Attribute(quote(name), pa.int64(), (name,)), (query + 1, None)))
+        return found
+
+    def _conditions(self, many: ManyMembers, slot: int) -> ConditionColumns:
+        """The same of many queries; all of them came at once, so rows that came later did behind the last of them."""
+        found = many.forms.conditions(many.forms.form.slots[slot])
+        if self.came is None or many.numbers[0] < self.shape.began:
+            return found
+        for name in self._came:
+            later = np.full(len(found), many.numbers[-1] + 1)
+            found = both_within(found, Attribute(quote(name), pa.int64(), (name,)), later, None)
         return found
 
     def _below(self, slot: Slot) -> n.Node:
@@ -171,21 +213,25 @@ class _Merge:
         below = self._below(slot)
         apart = QUERY in below.schema
         lists = self._lists() if last else None
-        alike = self.shape.stamped.isdisjoint(slot.windows) and (lists is None or len({*lists.values()}) == 1)
+        different = {*(lists or {}).values(), *(m.shown for m in self.many)}
+        alike = self.shape.stamped.isdisjoint(slot.windows) and (lists is None or len(different) == 1)
         keep = tuple(self.shape.shown) if last else slot.keep
         if not (self.everywhere or last) or (apart and not self.first.slots[number] and alike):
             below = push(below, self.first.slots[number])
             return _kept(self._shown(below, slot) if last else below, keep)
         windows = self._windows(slot)
         conditions = {q: self._condition(q, number) for q in self.members}
+        columns = [self._conditions(m, number) for m in self.many]
         if apart:
             conditions = {q: of_query(q, c) for q, c in conditions.items()}
+            columns = [of_queries(m.numbers, c) for m, c in zip(self.many, columns, strict=True)]
         else:
             below = reduced(self._admitted(below, number, beside))
         if last:
             below = self._shown(below, slot)
         starts = {} if apart else self.starts
-        return n.Route(below, IndexRouter(conditions, starts, windows, _meets(slot.input), lists), keep)
+        blocks = [m.routed(c, list(windows), not apart) for m, c in zip(self.many, columns, strict=True)]
+        return n.Route(below, IndexRouter(conditions, starts, windows, _meets(slot.input), lists, blocks), keep)
 
     def _windows(self, slot: Slot) -> dict[str, dict[int, int]]:
         """The lengths that windows have for queries, where they differ."""
@@ -196,7 +242,8 @@ class _Merge:
         number, below = number_of(node), self.build(node.input, tested)
         if number is None:
             return replace(node, input=below)
-        made = replace(node, input=below, spec=window_of(max(m.sizes[number] for m in self.members.values())))
+        forms = (*self.members.values(), *(m.forms.form for m in self.many))
+        made = replace(node, input=below, spec=window_of(max(form.sizes[number] for form in forms)))
         return n.Stamp(made, f"{START}{number}") if number in self.shape.stamped else made
 
     def _scan(self, node: n.Scan | n.TableScan) -> n.Node:
@@ -243,7 +290,11 @@ class _Merge:
     def _admit(self, scan: n.Scan, slot: int) -> n.Node:
         mine = {q: _of_columns(m.slots[slot], scan.schema.keys()) for q, m in self.members.items()}
         conditions = {q: condition(conjuncts) for q, conjuncts in mine.items()}
-        return scan if EVERYTHING in conditions.values() else n.Admit(scan, IndexRouter(conditions))
+        columns = [_of_columns(m.forms.form.slots[slot], scan.schema.keys()) for m in self.many]
+        if EVERYTHING in conditions.values() or not all(columns):
+            return scan
+        blocks = [m.routed(m.forms.conditions(c)) for m, c in zip(self.many, columns, strict=True)]
+        return n.Admit(scan, IndexRouter(conditions, blocks=blocks))
 
 
 def _meets(node: n.Node) -> bool:

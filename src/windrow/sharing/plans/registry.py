@@ -14,21 +14,18 @@ A shared plan's name and the numbers of its queries are never used twice in a ho
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-import pyarrow as pa
+import numpy as np
 
 from windrow.errors import StateError
-from windrow.operators.elements import BEGINNING, Elements
+from windrow.operators.aggregates.vectors import Int64s
 from windrow.plan.nodes import QueryPlan
-from windrow.sharing.plans.answers import ShownAnswer, of_one
-from windrow.sharing.plans.canonical import Canonical, canonical
-from windrow.sharing.plans.merge import merged
-from windrow.sharing.plans.router import IndexRouter
+from windrow.sharing.plans.canonical import canonical
 from windrow.sharing.plans.shape import PlanColumns
+from windrow.sharing.plans.shared_plan import Offered, OfferedColumns, SharedPlan, count
 from windrow.sharing.recognise import NotShared
 
 FIRST = "it is the first of its kind"
@@ -49,115 +46,12 @@ class MemberChange(NamedTuple):
     come: bool
 
 
-@dataclass(frozen=True)
-class Offered:
-    """A query that may share; `start`: where its clock starts, if that is known."""
+class LeftColumns(NamedTuple):
+    """The places that many queries had in a plan when their home was left."""
 
-    key: str
-    form: Canonical
-    materialized: bool
+    plan: str
+    places: Int64s
     start: int | None
-    retained: bool  # it is given rows from before it came
-
-    def common(self) -> Hashable:
-        """What all who share with it must have in common, wherever they part."""
-        form = self.form
-        nested = tuple(bool(c) for c in form.slots)
-        return (form.root, form.plan.time_type, self.materialized, self.retained, nested[1:])
-
-    @property
-    def remembers(self) -> bool:
-        """Whether a shared plan of its form remembers rows that belong to all, and so must begin for all at once.
-
-        In a replay, where nothing is materialized, all begin at once anyway."""
-        return self.retained or not (self.form.stateless or self.form.joins) or not self.materialized
-
-
-@dataclass
-class SharedPlan:
-    """Queries that are one dataflow, by their numbers."""
-
-    name: str
-    common: Hashable
-    everywhere: bool  # routed at every slot
-    begun: bool = False
-    next: int = 0
-    members: dict[int, Offered] = field(default_factory=dict)
-    uid: str = field(default_factory=lambda: uuid.uuid4().hex)
-    plan: QueryPlan | None = None
-    shape: PlanColumns | None = None  # settled when it begins
-    _known: dict[str, Any] = field(default_factory=dict)  # what follows from the members
-
-    def changed(self) -> None:
-        """Somebody has come or gone."""
-        self.plan, self._known = None, {}
-
-    @property
-    def shown(self) -> dict[int, ShownAnswer]:
-        """How every query shows its answer."""
-        if "shown" not in self._known:
-            self._known["shown"] = {number: ShownAnswer.of(m.form) for number, m in self.members.items()}
-        found: dict[int, ShownAnswer] = self._known["shown"]
-        return found
-
-    @property
-    def saved(self) -> dict[str, Any]:
-        """What a restart must know but for its members; the same object until somebody comes or goes."""
-        if "saved" not in self._known:
-            shape = self.settled().plain()
-            self._known["saved"] = {"everywhere": self.everywhere, "next": self.next, "shape": shape}
-        found: dict[str, Any] = self._known["saved"]
-        return found
-
-    @property
-    def open(self) -> bool:
-        """Whether a query may join at any time."""
-        return self.everywhere and not next(iter(self.members.values())).remembers
-
-    def takes(self, query: Offered) -> bool:
-        """Whether a query of its form may join at any time."""
-        if not self.open:
-            return False
-        member = next(iter(self.members.values()))
-        return (self.shape or self.settled()).fits(query.form, member.form)
-
-    def join(self, query: Offered, number: int | None = None) -> int:
-        """Have one more query."""
-        number = self.next if number is None else number
-        self.members[number] = query
-        self.next = max(self.next, number + 1)
-        self.changed()
-        return number
-
-    def planned(self, frontier: int = BEGINNING) -> QueryPlan:
-        """The plan of all members; the same object until somebody comes or goes. What is up to `frontier` is over."""
-        if self.plan is None:
-            late = {q: m.start for q, m in self.members.items() if m.start is not None and m.start > frontier}
-            starts = late if self.open else {}
-            forms = {q: m.form for q, m in self.members.items()}
-            self.plan = merged(self.name, forms, self.everywhere, self.open, starts, self.settled(), self.next)
-        return self.plan
-
-    def settled(self) -> PlanColumns:
-        """What its rows consist of, from now on."""
-        forms = [m.form for m in self.members.values()]
-        if self.shape is None:
-            self.shape = replace(PlanColumns.of(forms), began=self.next)
-        elif self.open and forms[0].stateless:
-            self.shape = self.shape.widened(forms)
-        return self.shape
-
-    def relation(self, rows: Elements, number: int) -> pa.Table:
-        """What one query stands at, of the rows that the plan stands at."""
-        form = self.members[number].form
-        assert self.plan is not None
-        if self.plan.parting is None:
-            rows = of_one(rows, number)
-        else:
-            router = IndexRouter({number: form.conditions[-1]})
-            at, _ = router.pairs({c: rows.columns[c] for c in router.reads}, len(rows))
-            rows = rows.take(at)
-        return pa.table({name: rows.columns[c] for name, c in form.output}) if form.output else pa.table({})
 
 
 class SharedPlans:
@@ -179,6 +73,7 @@ class SharedPlans:
         self.plans: dict[str, SharedPlan] = {}
         self.place: dict[str, tuple[str, int]] = {}
         self.reasons: dict[str, str] = {}
+        self.columns: dict[str, str] = {}  # by block, in which plan it is
         self._waiting: dict[str, Offered] = {}
         self._seen: set[Hashable] = set()
         self._saved = dict(saved or {})
@@ -218,8 +113,64 @@ class SharedPlans:
                 )
             shape = PlanColumns.read(saved["shape"])
             self.plans[name] = SharedPlan(name, query.common(), saved["everywhere"], True, saved["next"], shape=shape)
+        if isinstance(query, OfferedColumns):
+            self.plans[name].join_columns(query)
+            self.columns[query.key] = name
+            return
         self.plans[name].join(query, number)
         self.place[query.key] = (name, number)
+
+    def offer_columns(self, block: OfferedColumns, left: LeftColumns | None = None) -> None:
+        """Let many queries share from the next tick on; `left`: the places they go on at."""
+        if left is None:
+            self._waiting[block.key] = block
+            return
+        block = replace(block, places=left.places, start=left.start)
+        self._rejoin(block, left.plan, 0, left.start)
+
+    def block(self, key: str) -> OfferedColumns:
+        """A block by its name, whether it has a place or not."""
+        found = self._waiting[key] if key in self._waiting else self.plans[self.columns[key]].blocks[key]
+        assert isinstance(found, OfferedColumns)
+        return found
+
+    def has_block(self, key: str) -> bool:
+        """Whether there is a block of this name."""
+        return key in self.columns or key in self._waiting
+
+    def put_block(self, block: OfferedColumns, plan: SharedPlan | None) -> None:
+        """Let a block have other members; `plan`: in which it is, if it is in one."""
+        if plan is None:
+            self._waiting[block.key] = block
+            return
+        self.plans.setdefault(plan.name, plan)
+        plan.join_columns(block)
+        self.columns[block.key] = plan.name
+        self.changes.append(MemberChange(plan.name, block.key, -1, None, False))
+
+    def leave_columns(self, key: str, places: Int64s) -> str | None:
+        """Serve some of many queries no longer; the name of their shared plan if that is over."""
+        before = self.block(key)
+        block = replace(before, left=np.union1d(before.left, places))
+        name = self.columns.get(key)
+        plan = None if name is None else self.plans[name]
+        if len(block.left) < len(block):
+            self.put_block(block, plan)
+            return None
+        self._waiting.pop(key, None)
+        if plan is None:
+            return None
+        del plan.blocks[key], self.columns[key]
+        plan.changed()
+        self.changes.append(MemberChange(plan.name, key, -1, None, False))
+        return self._ended(plan)
+
+    def _ended(self, plan: SharedPlan) -> str | None:
+        """The name of a plan that nobody is in any more, which is forgotten."""
+        if plan.members or plan.blocks:
+            return None
+        del self.plans[plan.name]
+        return plan.name
 
     def remove(self, key: str) -> str | None:
         """Serve a query no longer; the name of its shared plan if that is over."""
@@ -232,10 +183,7 @@ class SharedPlans:
         del plan.members[number]
         plan.changed()
         self.changes.append(MemberChange(name, key, number, None, False))
-        if plan.members:
-            return None
-        del self.plans[name]
-        return name
+        return self._ended(plan)
 
     def token(self, key: str) -> tuple[Any, ...]:
         """What `reinstate` needs to take a query back that is removed."""
@@ -257,7 +205,7 @@ class SharedPlans:
     # putting together
 
     def settle(self, starts: Mapping[str, int]) -> list[str]:
-        """Put those together that have come; the keys of all that have found a place."""
+        """Put those together that have come; the keys of all that have found a place, queries and blocks."""
         waiting = [replace(w, start=starts.get(k, w.start)) for k, w in self._waiting.items()]
         self._waiting = {}
         alike: dict[Hashable, list[Offered]] = {}
@@ -277,7 +225,8 @@ class SharedPlans:
             left += [query] if plan is None else []
         for everywhere, members in (d for alike in _by_list(left) for d in self._divided(alike)):
             one = members[0]
-            if len(members) > 1 or (everywhere and not one.remembers and common in self._seen):
+            many = any(isinstance(m, OfferedColumns) for m in members)  # they run in no other way
+            if many or len(members) > 1 or (everywhere and not one.remembers and common in self._seen):
                 found += self._join(self._new(common, everywhere), members)
             else:
                 self.reasons[one.key] = BEGUN if common in self._seen else FIRST
@@ -285,13 +234,15 @@ class SharedPlans:
 
     def _divided(self, queries: Sequence[Offered]) -> Iterator[tuple[bool, list[Offered]]]:
         """Queries of one form as those who share, and whether they part everywhere."""
+        early = [q for q in queries if isinstance(q, OfferedColumns) and q.forms.early]
         alike: dict[Hashable, list[Offered]] = {}
         for query in queries:
             start = query.start if query.remembers else None
             alike.setdefault((query.form.fixed, start), []).append(query)
         why = queries[0].form.routable
         single = len(queries[0].form.slots) == 1
-        if not single and not why and len(alike) > 1 and FEWER * len(alike) > len(queries):
+        different = len(alike) + count(early) - len(early)
+        if not single and not why and (early or (different > 1 and FEWER * different > count(queries))):
             by_start: dict[int | None, list[Offered]] = {}
             for query in queries:
                 by_start.setdefault(query.start if query.remembers else None, []).append(query)
@@ -309,6 +260,10 @@ class SharedPlans:
 
     def _join(self, plan: SharedPlan, queries: Sequence[Offered]) -> list[str]:
         for query in queries:
+            if isinstance(query, OfferedColumns):
+                plan.join_columns(query)
+                self.columns[query.key] = plan.name
+                continue
             number = plan.join(query)
             self.place[query.key] = (plan.name, number)
             self.changes.append(MemberChange(plan.name, query.key, number, query.start, True))

@@ -9,12 +9,15 @@ Cost: per row a binary search per attribute and a lookup per space; then one ste
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain, islice
 from math import inf
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from windrow.operators import scalar
@@ -23,10 +26,14 @@ from windrow.operators.elements import BEGINNING, INF
 from windrow.operators.query_sets import packed as packed_set
 from windrow.operators.terms import QUERIES_TYPE, QUERY, QUERY_TYPE, Lives
 from windrow.scalar_engine import quote
+from windrow.sharing.boxes import Conditions
 from windrow.sharing.cells import CellSpace
+from windrow.sharing.condition_columns import NONE, ConditionColumns, both_within
 from windrow.sharing.conditions import Attribute, Condition, both, packed, read, within
 from windrow.sharing.index import PredicateIndex
 from windrow.sharing.kernels import members_of_cells
+
+Floats = npt.NDArray[np.float64]
 
 ALL_CELLS = 1 << 12
 """The queries of all cells of a space are found at once if it has no more than these."""
@@ -40,6 +47,11 @@ def of_query(number: int, condition: Condition) -> Condition:
     return both(within(_QUERY, (number, number + 1)), condition)
 
 
+def of_queries(numbers: Int64s, conditions: ConditionColumns) -> ConditionColumns:
+    """The same of many queries."""
+    return both_within(conditions, _QUERY, numbers, numbers + 1)
+
+
 def renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
     """A condition that holds at least where this one does, and tests plain columns by other names only."""
     boxes = []
@@ -50,8 +62,28 @@ def renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
     return Condition(tuple(boxes))
 
 
+@dataclass(frozen=True, eq=False)
+class RoutedColumns:
+    """Many queries that differ in their conditions only: their numbers, in order, and which of them are there.
+
+    `start`, `sizes` and `shown`: as an `IndexRouter` has them for each query, the same for all of these.
+    """
+
+    numbers: Int64s
+    conditions: ConditionColumns
+    alive: Bools
+    start: int = BEGINNING
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
+
+    @property
+    def there(self) -> Int64s:
+        """The numbers of those that are there."""
+        return self.numbers[self.alive]
+
+
 class IndexRouter:
-    """The queries by their numbers, each with its condition.
+    """The queries by their numbers, each with its condition; many at once in `blocks`.
 
     `starts`: the clocks of those that began late. `windows`: by column that says when a row came into a window, the
     length that this window has for each query; `aged`: rows may be older than some of these, so they are tested, too.
@@ -65,8 +97,9 @@ class IndexRouter:
         windows: Mapping[str, Mapping[int, int]] | None = None,
         aged: bool = False,
         shown: Mapping[int, Collection[str]] | None = None,
+        blocks: Sequence[RoutedColumns] = (),
     ) -> None:
-        self.conditions = dict(conditions)
+        self.conditions, self.blocks = dict(conditions), tuple(blocks)
         self.late, self.windows, self.aged = dict(starts or {}), dict(windows or {}), aged
         self.shown = None if shown is None else {q: tuple(columns) for q, columns in shown.items()}
         self._prepare()
@@ -74,17 +107,22 @@ class IndexRouter:
     def _prepare(self) -> None:
         self.ages: dict[str, str] = {f"{_AGE}{c}": c for c in self.windows} if self.aged else {}
         conditions = {q: self._with_ages(q, c) for q, c in self.conditions.items()}
+        blocks = [replace(b, conditions=self._with_ages_of_many(b)) for b in self.blocks]
         found: dict[str, Attribute] = {}
-        for condition in conditions.values():
-            found |= condition.attributes
+        every: list[Conditions] = [*conditions.values(), *(b.conditions for b in blocks)]
+        for each in every:
+            found |= each.attributes
         self._copied = {sql: a.reads[0] for sql, a in found.items() if len(a.reads) == 1 and sql == quote(a.reads[0])}
         self._computed = [a for sql, a in found.items() if sql not in self._copied]
         self.reads = tuple(dict.fromkeys(c for a in found.values() for c in a.reads))
         self.ages = {age: c for age, c in self.ages.items() if age in self.reads}
-        self._index = PredicateIndex(c for c in conditions.values() if c.boxes)
-        self._tables = [_Cells(k, p, self._index, conditions) for k, p in enumerate(self._index.spaces)]
+        self._index = PredicateIndex(c for c in every if c.boxes)
+        self._tables = [_Cells(k, p, self._index, conditions, blocks) for k, p in enumerate(self._index.spaces)]
+        self._most = max([*self.conditions, *(int(b.numbers[-1]) for b in blocks)], default=0)
+        self._bounded: dict[str, tuple[Floats, Floats] | None] = {}
         self._classify()
-        columns = {c for mine in (self.shown or {}).values() for c in mine}
+        lists = () if self.shown is None else (*self.shown.values(), *(b.shown for b in blocks))
+        columns = {c for mine in lists for c in mine}
         self._lists = {c: by for c in columns if (by := self._shows(c)) is not None}
 
     def _with_ages(self, query: int, condition: Condition) -> Condition:
@@ -95,18 +133,32 @@ class IndexRouter:
                 condition = both(condition, young)
         return condition
 
+    def _with_ages_of_many(self, block: RoutedColumns) -> ConditionColumns:
+        conditions = block.conditions
+        for age, column in self.ages.items():
+            size = block.sizes[column]
+            if size != INF:
+                young = Attribute(quote(age), pa.int64(), (age,))
+                conditions = both_within(conditions, young, None, np.full(len(conditions), size))
+        return conditions
+
     def _classify(self) -> None:
         """Queries that begin and see rows alike are a class."""
         self.lives: Lives | None = None
-        if not self.late and not self.windows:
+        if not self.late and not self.windows and all(b.start == BEGINNING for b in self.blocks):
             return
         kinds: dict[tuple[int, ...], int] = {}
-        self._class = np.zeros(max(self.conditions, default=0) + 1, np.int64)
+        self._class = np.zeros(self._most + 1, np.int64)
         for query in self.conditions:
             kind = (self.late.get(query, BEGINNING), *(sizes[query] for sizes in self.windows.values()))
             self._class[query] = kinds.setdefault(kind, len(kinds))
+        for block in self.blocks:
+            self._class[block.numbers] = kinds.setdefault(self._kind(block), len(kinds))
         by = np.array(list(kinds), np.int64).reshape(len(kinds), 1 + len(self.windows))
         self.lives = Lives(by[:, 0], {c: by[:, 1 + i] for i, c in enumerate(self.windows)})
+
+    def _kind(self, block: RoutedColumns) -> tuple[int, ...]:
+        return (block.start, *(block.sizes[column] for column in self.windows))
 
     def classes(self, queries: Int64s) -> Int64s:
         """The classes of queries, if they have `lives`."""
@@ -115,33 +167,46 @@ class IndexRouter:
 
     def _shows(self, column: str) -> Bools | None:
         assert self.shown is not None
-        found = np.zeros(max(self.conditions, default=0) + 1, np.bool_)
+        found = np.zeros(self._most + 1, np.bool_)
         found[[q for q in self.conditions if column in self.shown[q]]] = True
-        return None if found[list(self.conditions)].all() else found
+        for block in self.blocks:
+            found[block.numbers] = column in block.shown
+        everybody = found[list(self.conditions)].all() and all(column in b.shown for b in self.blocks)
+        return None if everybody else found
 
     def lists(self, column: str) -> Bools | None:
         """By query: whether it shows a column; None: all do."""
         return self._lists.get(column)
 
-    @property
-    def queries(self) -> Collection[int]:
-        """The numbers of all queries."""
-        return self.conditions.keys()
+    @cached_property
+    def queries(self) -> Int64s:
+        """The numbers of all queries, in order."""
+        own = np.array(list(self.conditions), np.int64)
+        return np.sort(np.concatenate([own, *(b.there for b in self.blocks)]))
+
+    def some(self, most: int) -> Iterator[Condition]:
+        """The conditions of at most so many queries."""
+        many = (b.conditions.condition(int(i)) for b in self.blocks for i in np.flatnonzero(b.alive)[:most])
+        return islice(chain(self.conditions.values(), many), most)
 
     def __getstate__(self) -> tuple[Any, ...]:
-        rest = (self.late, self.windows, self.aged, self.shown)
+        rest = (self.late, self.windows, self.aged, self.shown, self.blocks)
         return (list(self.conditions), packed(list(self.conditions.values())), *rest)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        numbers, conditions, self.late, self.windows, self.aged, self.shown = state
+        numbers, conditions, self.late, self.windows, self.aged, self.shown, self.blocks = state
         self.conditions = dict(zip(numbers, read(conditions), strict=True))
         self._prepare()
 
     def __str__(self) -> str:
         axes = [a for a in self._index.axes if _AGE not in a]
-        lengths = [f"{len(set(sizes.values()))} windows" for sizes in self.windows.values()]
-        lists = [f"{len(set(self.shown.values()))} select lists"] if self._lists and self.shown else []
-        return f"{len(self.conditions)} queries by {', '.join([*axes, *lengths, *lists]) or 'nothing'}"
+        lengths = [
+            f"{len({*sizes.values(), *(b.sizes[column] for b in self.blocks)})} windows"
+            for column, sizes in self.windows.items()
+        ]
+        shown = {*(self.shown or {}).values(), *(b.shown for b in self.blocks)}
+        lists = [f"{len(shown)} select lists"] if self._lists else []
+        return f"{len(self.queries)} queries by {', '.join([*axes, *lengths, *lists]) or 'nothing'}"
 
     def _cells(self, columns: Mapping[str, pa.Array], rows: int) -> list[Int64s]:
         """Every row's cell in every space."""
@@ -176,14 +241,26 @@ class IndexRouter:
     def _by_class(self) -> list[IndexRouter]:
         assert self.lives is not None
         mine: list[dict[int, Condition]] = [{} for _ in self.lives.start]
+        many: list[list[RoutedColumns]] = [[] for _ in mine]
         for query, condition in self.conditions.items():
             mine[self._class[query]][query] = self._with_ages(query, condition)
-        return [IndexRouter(conditions) for conditions in mine]
+        for block in self.blocks:
+            aged = self._with_ages_of_many(block)
+            many[self._class[block.numbers[0]]].append(RoutedColumns(block.numbers, aged, block.alive))
+        return [IndexRouter(conditions, blocks=blocks) for conditions, blocks in zip(mine, many, strict=True)]
 
-    def bounds(self, column: str) -> dict[int, tuple[float, float]]:
-        """By query: between which values a number must lie that it wants."""
-        found = {q: _bounds(c, quote(column)) for q, c in self.conditions.items()}
-        return {q: b for q, b in found.items() if b != (-inf, inf)}
+    def bounds(self, column: str) -> tuple[Floats, Floats] | None:
+        """By query, in order: between which values a number must lie that it wants; None: all want any."""
+        if column not in self._bounded:
+            low, high = np.full(self._most + 1, -inf), np.full(self._most + 1, inf)
+            for query, condition in self.conditions.items():
+                low[query], high[query] = _bounds(condition, quote(column))
+            for block in self.blocks:
+                low[block.numbers], high[block.numbers] = _bounds_of_many(block.conditions, quote(column))
+            low, high = low[self.queries], high[self.queries]
+            free = (low == -inf).all() and (high == inf).all()
+            self._bounded[column] = None if free else (low, high)
+        return self._bounded[column]
 
     def wanted(self, columns: Mapping[str, pa.Array], rows: int) -> Bools:
         """Whether any query wants a row."""
@@ -204,15 +281,22 @@ class _Cells:
     """The queries of the cells of one space."""
 
     def __init__(
-        self, number: int, space: CellSpace, index: PredicateIndex, conditions: Mapping[int, Condition]
+        self,
+        number: int,
+        space: CellSpace,
+        index: PredicateIndex,
+        conditions: Mapping[int, Condition],
+        blocks: Sequence[RoutedColumns],
     ) -> None:
         self.space = space
         of = {c: i for c, (k, i) in index.home.items() if k == number}
         mine = [(of[c], q) for q, c in conditions.items() if c in of]
-        mine.sort()
-        predicates = np.array([p for p, _ in mine], np.int64)
-        self._queries = np.array([q for _, q in mine], np.int64)
-        self._first = np.searchsorted(predicates, np.arange(len(space.conditions) + 1))
+        many = [(of[b.conditions] + np.flatnonzero(b.alive), b.there) for b in blocks if b.conditions in of]
+        predicates = np.concatenate([np.array([p for p, _ in mine], np.int64), *(p for p, _ in many)])
+        queries = np.concatenate([np.array([q for _, q in mine], np.int64), *(q for _, q in many)])
+        order = np.lexsort((queries, predicates))
+        self._queries = queries[order]
+        self._first = np.searchsorted(predicates[order], np.arange(space.predicates + 1))
         self._all = self._members(np.arange(space.cells)) if space.cells <= ALL_CELLS else None
 
     def _members(self, cells: Int64s) -> tuple[Int64s, Int64s]:
@@ -270,6 +354,35 @@ def _bounds(condition: Condition, sql: str) -> tuple[float, float]:
                 most = _value(values.spans[-1][1], attribute.type, inf)
         low, high = min(low, least), max(high, most)
     return low, high
+
+
+def _bounds_of_many(conditions: ConditionColumns, sql: str) -> tuple[Floats, Floats]:
+    """The same of many conditions."""
+    low, high = np.full(len(conditions), inf), np.full(len(conditions), -inf)
+    for box in conditions.boxes:
+        least, most = np.full(len(conditions), -inf), np.full(len(conditions), inf)
+        for attribute, ends in box.ends.items():
+            if attribute.sql == sql and not ends.null:
+                least = _values(ends.low, attribute.type, -inf)
+                most = _values(ends.high, attribute.type, inf)
+        low = np.where(box.some, np.minimum(low, least), low)
+        high = np.where(box.some, np.maximum(high, most), high)
+    return low, high
+
+
+def _values(cuts: np.ndarray, type_: pa.DataType, otherwise: float) -> Floats:
+    """The numbers that cuts stand for."""
+    found: Floats = np.full(len(cuts), otherwise)
+    if cuts.dtype == object:
+        return found
+    some = cuts != NONE
+    if pa.types.is_float64(type_):
+        bits = np.where(cuts < 0, cuts ^ np.int64(0x7FFFFFFFFFFFFFFF), cuts).view(np.float64)
+        some &= ~np.isnan(bits)
+        return np.where(some, bits, otherwise)
+    if pa.types.is_decimal(type_):
+        return np.where(some, cuts / 10.0**type_.scale, otherwise)
+    return np.where(some, cuts.astype(np.float64), otherwise) if pa.types.is_signed_integer(type_) else found
 
 
 def _value(cut: object, type_: pa.DataType, otherwise: float) -> float:

@@ -1,0 +1,233 @@
+"""A shared plan: continuous queries that are one dataflow, by their numbers, and what follows from who they are.
+
+A query is in it by itself, or with many others that differ in compared constants only, as a block of columns: for those
+nothing is done in Python for each. Numbers are never used twice.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.aggregates.vectors import Bools, Int64s, raw
+from windrow.operators.elements import BEGINNING, Elements
+from windrow.operators.terms import QUERY
+from windrow.plan.nodes import QueryPlan
+from windrow.sharing.member_columns import InstanceNames
+from windrow.sharing.plans.answers import InstanceRows, ShownAnswer, of_many, of_one
+from windrow.sharing.plans.canonical import Canonical
+from windrow.sharing.plans.form_columns import FormColumns
+from windrow.sharing.plans.merge import ManyMembers, merged
+from windrow.sharing.plans.router import IndexRouter, RoutedColumns
+from windrow.sharing.plans.shape import PlanColumns
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A query that may share; `start`: where its clock starts, if that is known."""
+
+    key: str
+    form: Canonical
+    materialized: bool
+    start: int | None
+    retained: bool  # it is given rows from before it came
+
+    def common(self) -> Hashable:
+        """What all who share with it must have in common, wherever they part."""
+        form = self.form
+        nested = tuple(bool(c) for c in form.slots)
+        return (form.root, form.plan.time_type, self.materialized, self.retained, nested[1:])
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a shared plan of its form remembers rows that belong to all, and so must begin for all at once.
+
+        In a replay, where nothing is materialized, all begin at once anyway."""
+        return self.retained or not (self.form.stateless or self.form.joins) or not self.materialized
+
+
+@dataclass(frozen=True, eq=False)
+class OfferedColumns(Offered):
+    """Many queries that may share, which differ in compared constants; `key`: the name of their block.
+
+    `numbers`: of the instances in their group. `places`: their numbers in the plan, in order, once they have any.
+    `left`: which of them are gone.
+    """
+
+    forms: FormColumns
+    names: InstanceNames
+    numbers: Int64s
+    places: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    left: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.forms)
+
+    @property
+    def plan(self) -> QueryPlan:
+        """The plan of all, with marks in it."""
+        return self.form.plan
+
+    @property
+    def alive(self) -> Bools:
+        """Which of them are there."""
+        found = np.ones(len(self), np.bool_)
+        found[self.left] = False
+        return found
+
+    def merged(self, start: int) -> ManyMembers:
+        """As the plan of all has them."""
+        return ManyMembers(self.places, self.forms, self.alive, start)
+
+    def among(self, queries: Int64s) -> tuple[Int64s, Int64s]:
+        """Which of some numbers in the plan are of these: (where they stand, which each is)."""
+        at = np.minimum(np.searchsorted(self.places, queries), len(self.places) - 1)
+        rows = np.flatnonzero(self.places[at] == queries)
+        return rows, at[rows]
+
+
+@dataclass
+class SharedPlan:
+    """Queries that are one dataflow, by their numbers; many at once in `blocks`, by their names."""
+
+    name: str
+    common: Hashable
+    everywhere: bool  # routed at every slot
+    begun: bool = False
+    next: int = 0
+    members: dict[int, Offered] = field(default_factory=dict)
+    blocks: dict[str, OfferedColumns] = field(default_factory=dict)
+    uid: str = field(default_factory=lambda: uuid.uuid4().hex)
+    plan: QueryPlan | None = None
+    shape: PlanColumns | None = None  # settled when it begins
+    _known: dict[str, Any] = field(default_factory=dict)  # what follows from the members
+
+    def changed(self) -> None:
+        """Somebody has come or gone."""
+        self.plan, self._known = None, {}
+
+    @property
+    def shown(self) -> dict[int, ShownAnswer]:
+        """How every query shows its answer."""
+        if "shown" not in self._known:
+            self._known["shown"] = {number: ShownAnswer.of(m.form) for number, m in self.members.items()}
+        found: dict[int, ShownAnswer] = self._known["shown"]
+        return found
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """What a restart must know but for its members; the same object until somebody comes or goes."""
+        if "saved" not in self._known:
+            shape = self.settled().plain()
+            self._known["saved"] = {"everywhere": self.everywhere, "next": self.next, "shape": shape}
+        found: dict[str, Any] = self._known["saved"]
+        return found
+
+    @property
+    def one(self) -> Offered:
+        """One of the queries."""
+        return next(iter(self.members.values() or self.blocks.values()))
+
+    def __len__(self) -> int:
+        """How many queries there are."""
+        return len(self.members) + sum(len(b) - len(b.left) for b in self.blocks.values())
+
+    @property
+    def open(self) -> bool:
+        """Whether a query may join at any time."""
+        return self.everywhere and not self.one.remembers
+
+    def takes(self, query: Offered) -> bool:
+        """Whether a query of its form may join at any time."""
+        if not self.open:
+            return False
+        return (self.shape or self.settled()).fits(query.form, self.one.form)
+
+    def join(self, query: Offered, number: int | None = None) -> int:
+        """Have one more query."""
+        number = self.next if number is None else number
+        self.members[number] = query
+        self.next = max(self.next, number + 1)
+        self.changed()
+        return number
+
+    def join_columns(self, block: OfferedColumns) -> OfferedColumns:
+        """Have many more queries; those without numbers get some."""
+        if not len(block.places):
+            block = replace(block, places=self.next + np.arange(len(block)))
+        self.blocks[block.key] = block
+        self.next = max(self.next, int(block.places[-1]) + 1)
+        self.changed()
+        return block
+
+    def planned(self, frontier: int = BEGINNING) -> QueryPlan:
+        """The plan of all members; the same object until somebody comes or goes. What is up to `frontier` is over."""
+        if self.plan is None:
+            late = {q: m.start for q, m in self.members.items() if m.start is not None and m.start > frontier}
+            starts = late if self.open else {}
+            forms = {q: m.form for q, m in self.members.items()}
+            many = [
+                b.merged(b.start if self.open and b.start is not None and b.start > frontier else BEGINNING)
+                for b in self.blocks.values()
+            ]
+            self.plan = merged(self.name, forms, self.everywhere, self.open, starts, self.settled(), self.next, many)
+        return self.plan
+
+    def settled(self) -> PlanColumns:
+        """What its rows consist of, from now on."""
+        forms = [m.form for m in (*self.members.values(), *self.blocks.values())]
+        if self.shape is None:
+            self.shape = replace(PlanColumns.of(forms), began=self.next)
+        elif self.open and forms[0].stateless:
+            self.shape = self.shape.widened(forms)
+        return self.shape
+
+    def relation(self, rows: Elements, number: int) -> pa.Table:
+        """What one query stands at, of the rows that the plan stands at."""
+        form = self.members[number].form
+        assert self.plan is not None
+        if self.plan.parting is None:
+            rows = of_one(rows, number)
+        else:
+            router = IndexRouter({number: form.conditions[-1]})
+            at, _ = router.pairs({c: rows.columns[c] for c in router.reads}, len(rows))
+            rows = rows.take(at)
+        return pa.table({name: rows.columns[c] for name, c in form.output}) if form.output else pa.table({})
+
+    def parted(self, rows: Elements) -> tuple[Elements, list[InstanceRows]]:
+        """The rows of an answer that belong to queries by themselves, and those of blocks."""
+        if not self.blocks or not len(rows):
+            return rows, []
+        query, found = raw(rows.columns[QUERY]).astype(np.int64), []
+        rest = np.ones(len(rows), np.bool_)
+        for block in self.blocks.values():
+            at, which = block.among(query)
+            rest[at] = False
+            there = block.alive[which]
+            if there.any():
+                found.append(of_many(rows, block.key, block.form, at[there], which[there]))
+        return rows.filter(rest), found
+
+    def relation_of_many(self, rows: Elements, block: OfferedColumns) -> tuple[pa.Table, Int64s]:
+        """What the queries of a block stand at, and which of them each row is of."""
+        assert self.plan is not None
+        form = block.form
+        if self.plan.parting is None:
+            at, which = block.among(raw(rows.columns[QUERY]).astype(np.int64))
+        else:
+            conditions = block.forms.conditions(form.slots[-1])
+            router = IndexRouter({}, blocks=[RoutedColumns(np.arange(len(block)), conditions, block.alive)])
+            at, which = router.pairs({c: rows.columns[c] for c in router.reads}, len(rows))
+        there = block.alive[which]
+        rows, which = rows.take(at[there]), which[there]
+        return pa.table({name: rows.columns[c] for name, c in form.output}), which
+
+
+def count(queries: Iterable[Offered]) -> int:
+    """How many queries these are."""
+    return sum(len(q) if isinstance(q, OfferedColumns) else 1 for q in queries)
