@@ -135,6 +135,9 @@ def compare(column: pa.Array, value: pa.Scalar) -> tuple[Mask, Mask]:
     >>> greater.tolist(), same.tolist()
     ([False, True, True], [True, False, False])
     """
+    if pa.types.is_integer(column.type) and not column.null_count and value.is_valid:
+        found, sought = column.to_numpy(), value.as_py()  # as Arrow compares them, without a call for each
+        return found > sought, found == sought
     null = _mask(column.is_null()) if column.null_count else np.zeros(len(column), np.bool_)
     if not value.is_valid:
         return np.zeros(len(column), np.bool_), null
