@@ -19,7 +19,7 @@ from windrow.errors import WindrowError
 from windrow.server import archives, changing, faults, reading
 from windrow.server.access import LogIns, Tokens
 from windrow.server.changes import ChangeStreams
-from windrow.server.guard import Guard, ServerLimits
+from windrow.server.guard import EXPANSION, Guard, ServerLimits
 from windrow.server.listing import QueryList
 from windrow.server.live import Live
 from windrow.server.metrics import exposition
@@ -52,6 +52,7 @@ def create_app(engine: Engine, tokens: Tokens, limits: ServerLimits | None = Non
     state.live, state.tokens, state.sessions, state.cookie = Live(engine), tokens, LogIns(tokens), cookie
     state.queries = QueryList(state.live)
     state.changes = ChangeStreams(engine, limits.event_streams)
+    state.most_arrow = EXPANSION * limits.body_bytes
     state.slots = changing.Slots(limits.asks, limits.asks_waiting)
     app.include_router(reading.router)
     app.include_router(changing.router)

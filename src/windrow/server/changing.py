@@ -119,7 +119,9 @@ async def push(request: Request, stream: Name) -> Response:
     body, kind = await request.body(), request.headers.get("content-type", "").partition(";")[0].strip()
 
     def work() -> Response:
-        table = _arrow(body) if kind == ARROW else _objects(Pushed.model_validate_json(body))
+        table = (
+            _arrow(body, request.app.state.most_arrow) if kind == ARROW else _objects(Pushed.model_validate_json(body))
+        )
         live(request).engine.push(stream, table)
         live(request).forget()
         return plain({"rows": table.num_rows})
@@ -127,13 +129,18 @@ async def push(request: Request, stream: Name) -> Response:
     return await to_thread.run_sync(work)
 
 
-def _arrow(body: bytes) -> pa.Table:
+def _arrow(body: bytes, most: int) -> pa.Table:
     try:
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-            table: pa.Table = reader.read_all()
-            table.validate(full=True)  # offsets of a stranger may point anywhere
-            return table
-    except (pa.ArrowException, OSError) as error:
+            batches, size, _ = [], 0, reader.schema.names  # names that are no text raise here
+            for batch in reader:
+                batch.validate(full=True)  # offsets of a stranger may point anywhere
+                size += batch.nbytes
+                if size > most:
+                    raise HTTPException(413, {"hint": f"send rows of at most {most:,} bytes, as they are in memory"})
+                batches.append(batch)
+            return pa.Table.from_batches(batches, reader.schema)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise SourceError("the body is not an Arrow stream", detail=str(error)) from None
 
 

@@ -53,6 +53,10 @@ class ServerLimits:
     event_streams: int = 1000
 
 
+EXPANSION = 16
+"""How many times its own size a compressed body may become."""
+
+
 class Rates:
     """Token buckets by name: `rate` a second, twice that at once. Bounded: names not seen for longest are forgotten."""
 
