@@ -262,6 +262,10 @@ def microseconds(text: str) -> int:
     return round(sum(Fraction(number) * UNITS[unit.lower()] for number, unit in pairs))
 
 
+LONGEST = 2**61
+"""The longest time that can be said, so that RANGE, SLIDE and an instant add up to one: 73,000 years, or ticks."""
+
+
 def _measure(words: str, cursor: Cursor, offset: int, what: str) -> tuple[int, bool]:
     """The length in microseconds (with a unit) or ticks (without)."""
     pairs = re.findall(r"([+-]?\d+(?:\.\d+)?(?:[eE]\d{1,3})?)\s*([^\W\d]*)", words)
@@ -279,7 +283,7 @@ def _measure(words: str, cursor: Cursor, offset: int, what: str) -> tuple[int, b
         raise CQLSyntaxError(
             f"'{words}' is not a whole number of {'ticks' if bare else 'microseconds'}", span=cursor.source.span(offset)
         )
-    if total >= 2**63:
+    if total > LONGEST:
         raise BindingError(
             f"'{words}' is too long a time", hint="write [RANGE UNBOUNDED]", span=cursor.source.span(offset)
         )
