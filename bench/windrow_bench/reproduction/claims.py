@@ -141,7 +141,7 @@ def _table(found: Iterable[Verdict]) -> list[str]:
     for verdict in found:
         claim = verdict.claim
         source = f" ([{claim.record}](results/{claim.record}.md), {verdict.commit})" if verdict.commit else ""
-        why = f": {claim.otherwise}" if verdict.word != "same" and claim.otherwise else ""
+        why = f": {claim.otherwise}" if verdict.word in ("different", "not applicable") and claim.otherwise else ""
         cells = (claim.figure, claim.says, verdict.figure + source, verdict.word + why)
         lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
     return lines
