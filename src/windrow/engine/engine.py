@@ -66,6 +66,7 @@ class Engine:
         ahead: str | float | None = None,
         allow: Iterable[str] = (),
         max_rows: int = MOST_ROWS,
+        expire_every: str | float | None = None,
     ) -> None:
         """Open an engine; with a `home` it goes on where the last one stopped.
 
@@ -74,6 +75,7 @@ class Engine:
         `ahead`: how far ahead of its stream and of the wall a row may be, for streams that do not say AHEAD.
         `allow`: options of sources that change what they read, which are refused otherwise: cleanSource.
         `max_rows`: that a query may answer with in one tick, on each partition; one that would have more stops.
+        `expire_every`: how often joins let go of rows that have ended (seconds, or ticks); every tick without it.
         """
         if partitions is not None and partitions < 1:
             raise WindrowError(f"partitions is {partitions}", hint="give a number from 1 on, or none")
@@ -90,6 +92,7 @@ class Engine:
             "ahead_us": microseconds_of(ahead, "ahead"),
             "allow": frozenset(allow),
             "most_rows": max_rows,
+            "expire_us": microseconds_of(expire_every, "expire_every"),
         }
         self.runtime = self._opened(runtime, home, spark, self._functions(self.catalog), settings)
         self.runtime.declared.planner = TemplatePlanner(self._without, strategy)

@@ -209,6 +209,8 @@ class JoinPlan:
             return {name: [names[s.part] for s in path] for name, path in paths if path}
 
         described: dict[str, Any] = {"orders": shown(orders), "reorderings": reorderings}
+        if self.interval:
+            described["expires every"] = f"{self.interval:,} ticks of the clock"
         described["methods"] = {
             name: [method(s) for s in path] for name, path in zip(names, self._paths(orders), strict=True) if path
         }

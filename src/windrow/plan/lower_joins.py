@@ -103,6 +103,7 @@ def join_steps(
         eager=to.strategy == "direct",
         bands=bands(residual, types, rename),
         planner=to.tuning.orders,
+        interval=to.expires_every,
     )
     return to.flow.add(join, steps, node, types)
 

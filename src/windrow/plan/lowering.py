@@ -19,6 +19,7 @@ from windrow.operators.protocol import Operator
 from windrow.operators.row_limit import MOST_ROWS, RowLimit
 from windrow.operators.state.pending import Calendar, Fifo, Pending, ScannedList
 from windrow.plan import nodes as n
+from windrow.plan.cost import unit_of
 from windrow.plan.expr import Expr
 from windrow.plan.patterns import Pattern, annotate
 from windrow.plan.steps import Dataflow
@@ -36,7 +37,8 @@ class Tuning:
 
     `aggregation`: "late", "auto" (`plans` chooses), or the bits of a plan, one per input.
     `apart`: an aggregation join is two steps, so that its changes and its groups may lie in different places.
-    `most_rows`: an answer at one time may have.
+    `most_rows`: an answer at one time may have. `expire_us`: how often joins let go of rows that have ended, in
+    microseconds of time or millionths of a tick; at every advance without it.
     """
 
     orders: Planner | None = None
@@ -44,6 +46,7 @@ class Tuning:
     plans: PlanPlanner | None = None
     apart: bool = False
     most_rows: int = MOST_ROWS
+    expire_us: int | None = None
 
 
 class PlanLowering:
@@ -56,6 +59,7 @@ class PlanLowering:
         self.strategy = strategy
         self.pattern = annotate(plan.root, strategy)
         self.limit = RowLimit(plan.name, tuning.most_rows)
+        self.expires_every = (tuning.expire_us or 0) * unit_of(plan) // 1_000_000  # in ticks of the clock
         self.grid = _grid_aggregate(plan.root)
         self.grid_chain = _chain(plan.root) if self.grid is not None else frozenset()
         self._made: dict[int, int] = {}

@@ -56,7 +56,8 @@ class QueryProgram:
 
     `retain`: not a query of the user's but the history of a stream, kept so long. `materialized`: a relation's present
     rows are kept. `archived`: its answers are rows with their lifetimes, for an archive. `parted`: they are the answers
-    of several queries. `most_rows`: that an answer may have at one time.
+    of several queries. `most_rows`: that an answer may have at one time. `expire_us`: how often joins let go of
+    rows that have ended, microseconds or millionths of a tick.
     """
 
     uid: str
@@ -68,12 +69,13 @@ class QueryProgram:
     archived: bool = False
     parted: bool = False
     most_rows: int = MOST_ROWS
+    expire_us: int | None = None
 
     def flow(self) -> Dataflow:
         """The operators, new."""
         if self.retain is not None:
             return lower_kept(self.plan, self.retain)
-        tuning = replace(MEASURING, most_rows=self.most_rows)
+        tuning = replace(MEASURING, most_rows=self.most_rows, expire_us=self.expire_us)
         if self.archived:
             return lower_archived(self.plan, self.functions, tuning)
         return lower(self.plan, self.functions, self.strategy, self.materialized, tuning)

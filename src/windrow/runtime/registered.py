@@ -63,9 +63,10 @@ class RegisteredQueries(NewestManifest):
         in_process: bool = False,
         most_rows: int = MOST_ROWS,
         keeps_partitions: bool = True,
+        expire_us: int | None = None,
     ) -> None:
         super().__init__(store, partitions)
-        self._functions, self.most_rows = functions, most_rows
+        self._functions, self.most_rows, self.expire_us = functions, most_rows, expire_us
         self.streams: dict[str, StreamDef] = {}
         self.queries: dict[str, QueryProgram | SharedQuery] = {}
         self.quotas: Quotas = {}  # of the next tick
@@ -134,8 +135,9 @@ class RegisteredQueries(NewestManifest):
             return
         uid = uuid.uuid4().hex
         made = QueryProgram(
-            uid, plan, strategy, self.functions, retain, materialized, archived, most_rows=self.most_rows
-        )
+            uid, plan, strategy, self.functions, retain, materialized, archived, most_rows=self.most_rows,
+            expire_us=self.expire_us,
+        )  # fmt: skip
         assert made.layout.flow.steps  # what cannot be lowered fails here, not in a tick
         self.queries[plan.name.lower()] = made
         self._deployment = None
@@ -188,8 +190,9 @@ class RegisteredQueries(NewestManifest):
         if known is None or known.plan is not plan:
             materialized = shared.one.materialized and shared.one.form.plan.has_op
             known = QueryProgram(
-                shared.uid, plan, "upa", self.functions, None, materialized, parted=True, most_rows=self.most_rows
-            )
+                shared.uid, plan, "upa", self.functions, None, materialized, parted=True, most_rows=self.most_rows,
+                expire_us=self.expire_us,
+            )  # fmt: skip
             self._plan_programs[name] = known
         return known
 

@@ -66,6 +66,7 @@ class Turns:
         ahead_us: int | None = None,
         allow: Collection[str] = (),
         most_rows: int = MOST_ROWS,
+        expire_us: int | None = None,
         frames: Frames | None = None,
         explain: Callable[[BaseException], WindrowError] | None = None,
         clock: Callable[[], float] = time.time,
@@ -78,7 +79,7 @@ class Turns:
         spread = partitions or job.parallelism
         self.ticker = Ticker(
             store, functions, spread, how, in_process=job.in_process, most_rows=most_rows,
-            keeps_partitions=partitions is None,
+            keeps_partitions=partitions is None, expire_us=expire_us,
         )  # fmt: skip
         self.measure_by(stopwatch)
         self.ticker.deadlines = Deadlines(None if budget_us is None else budget_us / 1e6, technique_of(schedule))
