@@ -1,12 +1,12 @@
 """One to a hundred thousand queries of one shape, from a template: time and memory, answers compared.
 
 Shapes: alerts per entity (periodic), and, followed at every instant, selections, HAVING alerts, aggregates of
-selections, window joins and absences that differ in constants. Rules are a table; `CREATE QUERIES ... USING TABLE
-rules` makes a query of each. Every run has a process of its own, so that its memory is its own (on Spark, the
-driver's). Beside them, what users of other engines do with alerts: the table of rules joined with the stream (by
-DuckDB, over all rows at once; with `--runtime spark`, where the alerts run on Spark, a broadcast table in Structured
-Streaming). Alarms are answers that count something; their number, counts and maxima are compared with those of the
-join, run by run.
+selections, window joins and absences that differ in constants, and aggregates that differ in nothing but their windows.
+Rules are a table; `CREATE QUERIES ... USING TABLE rules` makes a query of each. Every run has a process of its own, so
+that its memory is its own (on Spark, the driver's). Beside them, what users of other engines do with alerts: the table
+of rules joined with the stream (by DuckDB, over all rows at once; with `--runtime spark`, where the alerts run on
+Spark, a broadcast table in Structured Streaming). Alarms are answers that count something; their number, counts and
+maxima are compared with those of the join, run by run.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from windrow_bench.harness import CLOCKS, Ratio, Result, parser, progress, repor
 KEYS = 10_000
 CREATED = 20
 """Queries that are created while others run."""
-CONTINUOUS = {"filters": 2.0, "having": 3.0, "aggregates": 3.0, "joins": 3.0, "absence": 4.0}
+CONTINUOUS = {"filters": 2.0, "having": 3.0, "aggregates": 3.0, "windows": 3.0, "joins": 3.0, "absence": 4.0}
 """Shapes that are followed at every instant, and what 64 of them may cost against one."""
 SLIDE, SPAN = 60, 960
 DECLARED = """
 CREATE STREAM trade (sym BIGINT, price DOUBLE, ts BIGINT) TIMESTAMP BY ts;
 CREATE STREAM quote (sym BIGINT, ts BIGINT) TIMESTAMP BY ts;
-CREATE TABLE rules (s BIGINT, lim DOUBLE, w BIGINT);
+CREATE TABLE rules (s BIGINT, lim DOUBLE, w BIGINT, length BIGINT);
 """
 SHAPES = {
     "alerts": (
@@ -52,6 +52,10 @@ SHAPES = {
     "aggregates": (
         "lim DOUBLE",
         "SELECT ISTREAM(sym, COUNT(*) AS n) FROM trade [RANGE 60] WHERE price > $lim GROUP BY sym HAVING COUNT(*) > 1",
+    ),
+    "windows": (
+        "length BIGINT",
+        "SELECT ISTREAM(sym, COUNT(*) AS n) FROM trade [RANGE $length] GROUP BY sym HAVING SUM(price) > 1000",
     ),
     "joins": (
         "lim DOUBLE",
@@ -85,7 +89,8 @@ def rules(count: int, seed: int) -> pa.Table:
     """Rules of which no two are equal, and which hold for few rows."""
     rng, number = np.random.default_rng(seed + 1), np.arange(count)
     limits = np.round(np.round(250 + rng.gamma(2.0, 50.0, count), 2) + number * 1e-7, 7)
-    return pa.table({"s": number % KEYS, "lim": limits, "w": SLIDE * (1 + number % 4)})
+    spans = {"w": SLIDE * (1 + number % 4), "length": SLIDE + number}
+    return pa.table({"s": number % KEYS, "lim": limits, **spans})
 
 
 def script(shape: str) -> str:

@@ -109,6 +109,17 @@ def test_bounds_leave_out_what_having_would_drop() -> None:
     ]  # fmt: skip
 
 
+def test_what_others_ask_for_binds_nobody() -> None:
+    """A mean of nothing is outside of the bounds of whoever asks for it, and no matter to the others."""
+    router = IndexRouter({q: within(V, (0, None)) for q in range(2)})
+    one = CellAggregate(("k",), CALLS[:1] + CALLS[4:5], {**TYPES, QUERIES: QUERIES_TYPE}, router)
+    mean = within(Attribute('"a"', pa.float64(), ("a",)), (0, None))
+    one.having = IndexRouter({0: mean, 1: within(Attribute('"n"', pa.int64(), ("n",)), (1, None))})
+    columns = {"k": pa.array(["a"]), "v": pa.array([1]), "x": pa.nulls(1, pa.float64())}
+    rows = RouteSets(router, tuple(TYPES)).advance([Elements.positive(np.array([3]), INF, columns)], 9)
+    assert one.advance([rows], 9).columns[QUERY].to_pylist() == [1]
+
+
 def test_sets_that_no_row_has_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells are given again, and queries that are gone are in no cell."""
     monkeypatch.setattr("windrow.operators.query_sets._MANY", 2)

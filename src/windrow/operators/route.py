@@ -71,16 +71,19 @@ class StampOperator(Stateless):
 
 
 class RouteSets(Stateless):
-    """Each element once for all queries that see it equally long, with the set of these in the column `QUERIES`."""
+    """Each element once for all queries that see it equally long, with the set of these in the column `QUERIES`.
 
-    def __init__(self, router: Router, keep: Sequence[str]) -> None:
-        self.router, self.keep = router, tuple(keep)
+    `whole`: once for all, for as long as any sees it; whoever reads it ends it for each.
+    """
+
+    def __init__(self, router: Router, keep: Sequence[str], whole: bool = False) -> None:
+        self.router, self.keep, self.whole = router, tuple(keep), whole
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (rows,) = inputs
         if (rows.sign < 0).any():
             rows = cancel(rows)
-        at, sets, kind = self.router.sets(_tested(self.router, rows), len(rows))
+        at, sets, kind = self.router.sets(_tested(self.router, rows), len(rows), self.whole)
         made = rows.with_columns({c: rows.columns[c] for c in self.keep}).take(at)
         made = made.with_columns({**made.columns, QUERIES: sets})
         return made if kind is None else _lived(made, rows, at, self.router, kind)

@@ -64,10 +64,10 @@ class Router(Protocol):
         """(row, query) for all that want it, in the order of rows."""
 
     def sets(
-        self, columns: Mapping[str, pa.Array], rows: int
+        self, columns: Mapping[str, pa.Array], rows: int, whole: bool = False
     ) -> tuple[NDArray[np.int64], pa.DictionaryArray, NDArray[np.int64] | None]:
         """(row, set of queries of one class) for all rows that somebody wants, a query in one set of a row at most; and
-        the class."""
+        the class. `whole`: of all classes at once."""
 
     def wanted(self, columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:
         """Whether any query wants a row."""

@@ -13,10 +13,13 @@ from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.call import SUMMARISED
 from windrow.operators.cell_aggregate import CellAggregate
+from windrow.operators.elements import INF
 from windrow.operators.grid_aggregate import GridAggregate
+from windrow.operators.length_aggregate import LengthAggregate
 from windrow.operators.linear import Formula, ProjectOperator, SelectOperator
 from windrow.operators.open_sessions import SESSION
 from windrow.operators.protocol import Operator
+from windrow.operators.query_aggregate import QueryAggregate
 from windrow.operators.route import RouteSets
 from windrow.operators.session import SessionAggregate, SessionWindow
 from windrow.operators.terms import QUERIES, QUERIES_TYPE, QUERY
@@ -60,10 +63,25 @@ def aggregate(to: PlanLowering, node: n.Aggregate) -> int:
 
 def _cell_aggregate(to: PlanLowering, node: n.Aggregate, route: n.Route, calls: Sequence[Aggregation]) -> int:
     """The aggregates of many queries: rows come once, with the set of those who want them."""
-    types = {c: route.schema[c] for c in route.keep} | {QUERIES: QUERIES_TYPE}
-    rows = to.flow.add(RouteSets(route.router, route.keep), [to.lower(route.input)], route, types)
+    since = _since(route)
+    keep = route.keep if since is None else (*route.keep, since)
+    types = {c: route.input.schema[c] for c in keep} | {QUERIES: QUERIES_TYPE}
+    rows = to.flow.add(RouteSets(route.router, keep, since is not None), [to.lower(route.input)], route, types)
     keys = [k for k in node.keys if k != QUERY]
-    return to.flow.add(CellAggregate(keys, calls, types, route.router), [rows], node, node.schema)
+    operator: Operator = CellAggregate(keys, calls, types, route.router)
+    if since is not None:
+        operator = LengthAggregate(keys, calls, types, route.router, since)
+    return to.flow.add(operator, [rows], node, node.schema)
+
+
+def _since(route: n.Route) -> str | None:
+    """The column that says when a row came, if rows end for every query so long after; None if they end otherwise."""
+    lives, below = route.router.lives, route.input
+    if lives is None or len(lives.sizes) != 1 or max(next(iter(lives.sizes.values()))) == INF:
+        return None
+    while isinstance(below, n.Project | n.Filter | n.Admit | n.Stamp | n.Window):
+        below = below.input
+    return next(iter(lives.sizes)) if isinstance(below, n.Scan) else None
 
 
 def wanted_answers(to: PlanLowering, route: n.Route) -> None:
@@ -72,7 +90,7 @@ def wanted_answers(to: PlanLowering, route: n.Route) -> None:
     while isinstance(below, n.Project) and all(e.column in (None, name) for name, e in below.outputs):
         below = below.input
     operator = to.flow.steps[to.lower(below)].operator
-    if isinstance(operator, CellAggregate):
+    if isinstance(operator, QueryAggregate):
         operator.having = route.router
 
 

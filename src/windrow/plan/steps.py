@@ -16,7 +16,6 @@ from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateDeltas, AggregateJoin
 from windrow.operators.analytic import AnalyticOperator
 from windrow.operators.bag import BagOperator
-from windrow.operators.cell_aggregate import CellAggregate
 from windrow.operators.changes import Appearing, Changes, Clocked, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.elements import Elements, concat
@@ -26,6 +25,7 @@ from windrow.operators.join import PART_ROWS, JoinOperator
 from windrow.operators.linear import CallOperator, ProjectOperator, SelectOperator, UnionOperator, UnnestOperator
 from windrow.operators.protocol import Operator
 from windrow.operators.quantise import round_up
+from windrow.operators.query_aggregate import QueryAggregate
 from windrow.operators.sample import Moments, Restore, Sample, Snapshots
 from windrow.operators.summary_aggregate import PeriodicSummary, RowsSummary
 from windrow.operators.top_n import TopNOperator
@@ -58,7 +58,7 @@ class Step:
 
 SIGNED: tuple[type, ...] = (
     RowsWindow, Retract, BagOperator, ContinuousAggregate, TopNOperator, AnalyticOperator, HolisticOperator, Changes,
-    RowsSummary, CellAggregate,
+    RowsSummary, QueryAggregate,
 )  # fmt: skip
 """Operators that make negative elements of their own; all others pass on those they get, or take none."""
 

@@ -29,12 +29,12 @@ from windrow.operators.aggregates.reduced import is_reduced
 from windrow.operators.aggregates.sums import SumLanes
 from windrow.operators.asof import AsofOperator
 from windrow.operators.bag import BagOperator
-from windrow.operators.cell_aggregate import CELL, CellAggregate
 from windrow.operators.elements import INF, Elements, Int64s, concat_arrays, one
 from windrow.operators.history import EXP, MOST, SEQ, TS, HistoryOperator
 from windrow.operators.join import JoinOperator
 from windrow.operators.open_sessions import SESSION
 from windrow.operators.protocol import Operator, State
+from windrow.operators.query_aggregate import CELL, QueryAggregate
 from windrow.operators.state.run import Run, ints
 from windrow.runtime.exchange import is_heavy, partition_of
 from windrow.runtime.grid import GridPlacement
@@ -133,7 +133,7 @@ def moved(operator: Operator, states: Sequence[State], frontier: int, spread: Ca
     if isinstance(operator, HistoryOperator):
         return _history(operator, states, frontier, new)
     states = [{slot: _unspent(slot, runs, frontier) for slot, runs in state.items()} for state in states]
-    if isinstance(operator, CellAggregate):
+    if isinstance(operator, QueryAggregate):
         states = _with_the_same_cells(states)
     found: list[dict[str, tuple[Run, ...]]] = [{} for _ in range(new)]
     first = next(s for s in states if s)
@@ -339,7 +339,8 @@ def _with_the_same_cells(states: Sequence[State]) -> list[State]:
         lookup[list(renamed)] = list(renamed.values())
         mine = dict(state)
         for slot, column in (("cells", "_cell"), ("pending", CELL)):
-            mine |= {slot: tuple(Run(_looked_up(r.table, column, lookup)) for r in state[slot])} if state else {}
+            if slot in state:
+                mine[slot] = tuple(Run(_looked_up(r.table, column, lookup)) for r in state[slot])
         made.append(mine | {"sets": (sets,)} if state else {})
     return made
 

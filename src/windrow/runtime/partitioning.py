@@ -25,7 +25,6 @@ from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.analytic import AnalyticOperator
 from windrow.operators.asof import AsofOperator
 from windrow.operators.bag import BagOperator
-from windrow.operators.cell_aggregate import CellAggregate
 from windrow.operators.changes import Appearing, Changes, Entering, Leaving, Retract, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.grid_aggregate import GridAggregate
@@ -43,6 +42,7 @@ from windrow.operators.linear import (
 from windrow.operators.materialize import Materialize
 from windrow.operators.protocol import Operator
 from windrow.operators.quantise import QuantiseOperator
+from windrow.operators.query_aggregate import QueryAggregate
 from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets, StampOperator
 from windrow.operators.sample import Moments, RepeatPeriods, Restore, Sample, Snapshots
 from windrow.operators.session import SessionAggregate, SessionWindow
@@ -190,7 +190,7 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
 def _keys(operator: Operator | None) -> tuple[str, ...] | None:
     """The columns by which an operator divides its rows; None if it does not."""
     match operator:
-        case ContinuousAggregate() | CellAggregate() | GridAggregate() | PeriodicSummary() | SessionWindow():
+        case ContinuousAggregate() | QueryAggregate() | GridAggregate() | PeriodicSummary() | SessionWindow():
             return tuple(operator.keys)
         case RowsWindow() | TopNOperator() | AnalyticOperator():
             return tuple(operator.partition)
@@ -301,7 +301,7 @@ def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[st
                 pass
             case ProjectOperator():
                 names = {n: names[f.copies] for n, f in operator.outputs if f.copies in names}
-            case ContinuousAggregate() | CellAggregate() | GridAggregate() | PeriodicSummary():
+            case ContinuousAggregate() | QueryAggregate() | GridAggregate() | PeriodicSummary():
                 return {c for k in operator.keys for c in names.get(k, ())}, False
             case RowsWindow():
                 return {c for k in operator.partition for c in names.get(k, ())}, False

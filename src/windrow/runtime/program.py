@@ -17,9 +17,9 @@ import pyarrow as pa
 from windrow.catalog import StreamDef
 from windrow.operators.aggregate import GroupedAggregate
 from windrow.operators.aggregates.reduced import Reduction
-from windrow.operators.cell_aggregate import CellAggregate
 from windrow.operators.elements import BEGINNING, Int64s
 from windrow.operators.protocol import Operator
+from windrow.operators.query_aggregate import QueryAggregate
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.lower import Tuning, lower, lower_archived, lower_kept
@@ -152,7 +152,7 @@ class ProgramLayout:
         return {
             number: only.reduction
             for number, (only, *others) in readers.items()
-            if isinstance(only, GroupedAggregate | CellAggregate) and not others and not self.exchanges[number].keep
+            if isinstance(only, GroupedAggregate | QueryAggregate) and not others and not self.exchanges[number].keep
         }
 
     @cached_property

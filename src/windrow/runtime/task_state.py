@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Int64s, raw
-from windrow.operators.cell_aggregate import CellAggregate
 from windrow.operators.changes import Changes
 from windrow.operators.elements import Elements, concat
 from windrow.operators.join import JoinOperator
 from windrow.operators.materialize import Materialize
+from windrow.operators.query_aggregate import QueryAggregate
 from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets, StampOperator
 from windrow.operators.state.run import Run, elements_of, run_of
 from windrow.operators.terms import QUERY
@@ -72,7 +72,7 @@ class QueryState:
                     old.router = now.router
                 case StampOperator() as old, StampOperator() as now:
                     old.value = now.value
-                case CellAggregate() as old, CellAggregate() as now:
+                case QueryAggregate() as old, QueryAggregate() as now:
                     old.follow(now)
         if not np.isin(before, self._queries).all():
             self.forget_gone()

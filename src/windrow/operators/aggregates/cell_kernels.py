@@ -16,16 +16,18 @@ from windrow.operators.elements import INF
 HIDDEN, BEFORE = -(2**63) + 1, -(2**63) + 2
 """Since when an answer is shown: not at all, or since an earlier advance."""
 
-_NEAR = 1e-9
+NEAR = 1e-9
 """Bounds are kept to this part of what is added up; whoever reads the answers tests them exactly."""
 
 
 @njit(cache=True)
-def _passes(total, q, weights, counted, low, high):  # pragma: no cover - compiled
+def passes(total, q, weights, counted, low, high):  # pragma: no cover - compiled
     """Whether there are rows, and no measure lies surely outside of its bounds."""
     if total[q, 0] <= 0:
         return False
     for m in range(low.shape[1]):
+        if low[q, m] == -np.inf and high[q, m] == np.inf:  # it is another's
+            continue
         value, size = 0.0, 0.0
         for k in range(total.shape[1]):
             part = weights[m, k] * total[q, k]
@@ -36,14 +38,14 @@ def _passes(total, q, weights, counted, low, high):  # pragma: no cover - compil
             if rows <= 0:
                 return False
             value, size = value / rows, size / rows
-        near = _NEAR * size
+        near = NEAR * size
         if value < low[q, m] - near or value > high[q, m] + near:
             return False
     return True
 
 
 @njit(cache=True)
-def _differs(a, b, q, shown):  # pragma: no cover - compiled
+def differs(a, b, q, shown):  # pragma: no cover - compiled
     for k in range(len(shown)):  # noqa: SIM110 - compiled
         if a[q, shown[k]] != b[q, shown[k]]:
             return True
@@ -51,7 +53,7 @@ def _differs(a, b, q, shown):  # pragma: no cover - compiled
 
 
 @njit(cache=True)
-def _room(places, lanes):  # pragma: no cover - compiled
+def room(places, lanes):  # pragma: no cover - compiled
     """Twice as much room."""
     more, wider = (
         np.empty((2 * len(places), places.shape[1]), np.int64),
@@ -98,7 +100,7 @@ def sweep_cells(
             p = after[p]
         for j in range(count):
             q = seen[j]
-            since[q] = BEFORE if _passes(total, q, weights, counted, low, high) else HIDDEN
+            since[q] = BEFORE if passes(total, q, weights, counted, low, high) else HIDDEN
         e, end = begins[i], begins[i + 1]
         while e < end:
             t, changed = times[e], 0
@@ -133,12 +135,12 @@ def sweep_cells(
                 e += 1
             for j in range(changed):
                 q = touched[j]
-                was, now = since[q] != HIDDEN, _passes(total, q, weights, counted, low, high)
-                if was == now and not (was and _differs(before, total, q, shown)):
+                was, now = since[q] != HIDDEN, passes(total, q, weights, counted, low, high)
+                if was == now and not (was and differs(before, total, q, shown)):
                     continue
                 if was:
                     if made == len(stretches):
-                        stretches, lanes = _room(stretches, lanes)
+                        stretches, lanes = room(stretches, lanes)
                     old = since[q] == BEFORE
                     stretches[made, 0], stretches[made, 1] = q, g
                     stretches[made, 2], stretches[made, 3] = (t, INF) if old else (since[q], t)
@@ -150,7 +152,7 @@ def sweep_cells(
             q = seen[j]
             if since[q] > BEFORE:
                 if made == len(stretches):
-                    stretches, lanes = _room(stretches, lanes)
+                    stretches, lanes = room(stretches, lanes)
                 stretches[made, 0], stretches[made, 1], stretches[made, 2] = q, g, since[q]
                 stretches[made, 3], stretches[made, 4] = INF, 1
                 lanes[made] = total[q]

@@ -160,12 +160,12 @@ class _Canonical:
         windows = tuple(sorted(w for w in numbers if w is not None))
         return Slot(node, len(self.slots) - 1, tuple(sorted(keep)), has_slot(node), windows)
 
-    def settled(self, node: n.Node) -> n.Node:
-        """The node with the lengths of its windows: they do not commute with what is above."""
+    def settled(self, node: n.Node, unbounded: bool = False) -> n.Node:
+        """The node with the lengths of its windows, or `unbounded` ones: they do not commute with what is above."""
         if isinstance(node, Slot) or not node.inputs:
             return node
-        made, number = node.with_inputs(*map(self.settled, node.inputs)), number_of(node)
-        if number is None or not isinstance(made, n.Window):
+        made, number = node.with_inputs(*(self.settled(i, unbounded) for i in node.inputs)), number_of(node)
+        if number is None or not isinstance(made, n.Window) or (unbounded and self.sizes[number] != INF):
             return made
         self.sizes[number] = 0
         return replace(made, spec=self.specs[number])
@@ -286,6 +286,7 @@ class _Canonical:
         if any(c.kind in SUMMARISED for c in node.calls):
             raise NotShared("summaries of a window of rows are kept for each query")
         below, names, conjuncts = self.lift(node.input)
+        below = self.settled(below, unbounded=True)  # what is never let go need not be kept row by row
         read = {names[c] for c in (*node.keys, *(c.column for c in node.calls if c.column is not None))}
         shown = {k: names[k] for k in node.keys}
         calls: dict[str, n.AggregateCall] = {}

@@ -104,21 +104,26 @@ class SharedPlans:
         saved, query = self._saved[name], replace(query, start=start)
         if name not in self.plans:
             if "shape" not in saved:
-                names = ", ".join(q for q, at in self.left.items() if at[0] == name)
-                raise StateError(
-                    "this home was written by an older version of windrow, whose state of continuous queries that "
-                    "share is not read",
-                    detail=f"they are {names}; nothing has been changed",
-                    hint="drop them with the version that wrote the home, and create them again with this one",
-                )
+                raise self._older(name)
             shape = PlanColumns.read(saved["shape"])
             self.plans[name] = SharedPlan(name, query.common(), saved["everywhere"], True, saved["next"], shape=shape)
+        if self.plans[name].common != query.common():
+            raise self._older(name)
         if isinstance(query, OfferedColumns):
             self.plans[name].join_columns(query)
             self.columns[query.key] = name
             return
         self.plans[name].join(query, number)
         self.place[query.key] = (name, number)
+
+    def _older(self, name: str) -> StateError:
+        names = ", ".join(q for q, at in self.left.items() if at[0] == name)
+        return StateError(
+            "this home was written by an older version of windrow, whose state of continuous queries that share is not "
+            "read",
+            detail=f"they are {names}; nothing has been changed",
+            hint="drop them with the version that wrote the home, and create them again with this one",
+        )
 
     def offer_columns(self, block: OfferedColumns, left: LeftColumns | None = None) -> None:
         """Let many queries share from the next tick on; `left`: the places they go on at."""

@@ -228,9 +228,11 @@ class IndexRouter:
         order = np.argsort(row, kind="stable")
         return row[order], query[order]
 
-    def sets(self, columns: Mapping[str, pa.Array], rows: int) -> tuple[Int64s, pa.DictionaryArray, Int64s | None]:
-        """(row, set of queries of one class) for all rows that somebody wants, and the class."""
-        if self.lives is not None:
+    def sets(
+        self, columns: Mapping[str, pa.Array], rows: int, whole: bool = False
+    ) -> tuple[Int64s, pa.DictionaryArray, Int64s | None]:
+        """(row, set of queries of one class) for all rows that somebody wants, and the class; `whole`: of all."""
+        if self.lives is not None and not whole:
             parts = [router.sets({c: columns[c] for c in router.reads}, rows)[:2] for router in self._by_class]
             kind = np.repeat(np.arange(len(parts)), [len(row) for row, _ in parts])
             return *_joined(parts), kind
