@@ -339,6 +339,34 @@ def test_a_source_without_an_end_is_not_replayed(tmp_path: Path, capsys: pytest.
     assert "--stream k=PATH" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("k,v,ts\n", "has no rows, so nobody knows the types"),
+        ("k;v;ts\na;1;2024-01-01\n", "sep => ';'"),
+        ("k\tv\tts\na\t1\t2024-01-01\n", "sep => '\t'"),
+    ],
+)
+def test_a_file_that_says_too_little(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
+    """A file without rows has no types to guess, and one with another separator one column: both say what to write."""
+    (tmp_path / "s.csv").write_text(text)
+    (tmp_path / "q.cql").write_text("SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE]")
+    assert main(["run", str(tmp_path / "q.cql"), "--stream", f"s={tmp_path / 's.csv'}", "--runtime", "local"]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_who_waits_for_spark_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Spark takes some seconds to start: a terminal says so, a pipe does not."""
+    from windrow.cli.inputs import announce
+
+    announce("spark")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    announce("local")
+    assert capsys.readouterr().err == ""
+    announce("spark")
+    assert capsys.readouterr().err == "starting Spark ...\n"
+
+
 def test_a_script_without_a_query(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Says that there is nothing to answer, instead of nothing."""
     script = tmp_path / "empty.cql"

@@ -86,6 +86,12 @@ def count(text: str) -> int:
     return int(text)
 
 
+def announce(runtime: str) -> None:
+    """Tell a person who waits what takes the seconds before anything else happens."""
+    if runtime == "spark" and sys.stderr.isatty():
+        print("starting Spark ...", file=sys.stderr, flush=True)
+
+
 def read_script(name: str) -> str:
     """The text of the script; `-` is standard input."""
     if name == "-":

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windrow.cli.inputs import RUNTIMES, add_inputs, count, instant, positive, read_script
+from windrow.cli.inputs import RUNTIMES, add_inputs, announce, count, instant, positive, read_script
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +38,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = _arguments(options)
     start = time.perf_counter()
     read_declared(script, arguments["streams"], arguments["tables"])
+    announce(options.runtime)
     with _progress(quiet=options.json) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", LateRowsWarning)  # late rows are told below
         answers = windrow.run(script, progress=progress, **arguments)

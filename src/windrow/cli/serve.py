@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from windrow.cli.inputs import RUNTIMES, port, positive, read_script
+from windrow.cli.inputs import RUNTIMES, announce, port, positive, read_script
 from windrow.errors import WindrowError
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def main(argv: Sequence[str]) -> int:
     made = None if options.token_file else make_token()
     tokens = Tokens({made: Right.ADMIN}) if made else read_tokens(options.token_file)
     script = read_script(options.file) if options.file else ""
+    announce(options.runtime)
     with Engine(options.runtime, home=options.home, partitions=options.partitions) as engine:
         declare(engine, script)
         with _plans_stay():

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windrow.cli.inputs import RUNTIMES, count
+from windrow.cli.inputs import RUNTIMES, announce, count
 from windrow.errors import WindrowError
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def _session(options: argparse.Namespace) -> SqlSession:
         return ServerSession(options.server, options.token)
     from windrow.engine import Engine
 
+    announce(options.runtime)
     return EngineSession(Engine(options.runtime, home=options.home))
 
 

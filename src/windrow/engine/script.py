@@ -79,9 +79,12 @@ def infer_stream(name: str, table: pa.Table) -> StreamDef:
     named = [c for c in columns if c.lower() == "ts"]
     stamped = named or [c for c, t in columns.items() if pa.types.is_timestamp(t)]
     if len(stamped) != 1:
+        hint = f"declare it: CREATE STREAM {name} (...) TIMESTAMP BY <column>"
+        (first, *others) = columns or [""]
+        separator = next((c for c in ";\t|" if c in first), None)
+        if separator is not None and not others:
+            hint += f" FROM csv (path => '...', sep => '{separator}'): the header looks as if it were separated so"
         raise BindingError(
-            f'stream "{name}" has no time column',
-            detail=f"its columns are {', '.join(columns)}",
-            hint=f"declare it: CREATE STREAM {name} (...) TIMESTAMP BY <column>",
+            f'stream "{name}" has no time column', detail=f"its columns are {', '.join(columns)}", hint=hint
         )
     return StreamDef(name, columns, stamped[0])

@@ -48,6 +48,13 @@ def described(data: Any, what: str) -> pa.Table:
         empty = without_rows(os.fspath(data), what)
         if empty is not None:
             return _plain(empty, what, nulls=False)
+        table = to_table(data, what)
+        if not table.num_rows:
+            raise SourceError(
+                f"{what}: {os.fspath(data)} has no rows, so nobody knows the types of its columns",
+                hint="declare them: CREATE STREAM s (..., ts TIMESTAMP) TIMESTAMP BY ts",
+            )
+        return table
     return to_table(data, what)
 
 
