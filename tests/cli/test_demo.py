@@ -65,6 +65,14 @@ def test_demo_in_process(capsys: pytest.CaptureFixture[str]) -> None:
     assert len([line for line in out.splitlines() if line.startswith("  ") and "windrow " in line]) == 3
 
 
+def test_the_overload_waits_for_the_first_tick(tmp_path: Path) -> None:
+    """However long the first tick takes, the overload comes when there is something to see."""
+    from windrow.cli.demo import Demo
+
+    demo = Demo(argparse.Namespace(queries=4, seconds=0.001, rate=10, burst=6, runtime="local"), tmp_path)
+    assert not demo._bursts
+
+
 def test_ctrl_c_ends_it_well() -> None:
     """Ctrl-C stops the engine, exits with 0 and still says what to try."""
     process = start("--runtime", "local", "--queries", "4", "--rate", "500", "--plain")

@@ -117,6 +117,24 @@ def test_watch() -> None:
     session.close()
 
 
+def test_watch_ends_with_its_query() -> None:
+    """A query that is dropped while it is watched ends the watching, in a word instead of an error."""
+    from rich.console import Console
+
+    session = EngineSession(Engine(runtime="local"))
+    session.execute(SCRIPT)
+    drawn = io.StringIO()
+
+    def changed(query: str):  # type: ignore[no-untyped-def]
+        session.execute(f"DROP QUERY {query}")
+        yield None
+
+    session.changed = changed  # type: ignore[method-assign]
+    watch(session, "top", 10, Console(file=drawn, width=80, force_terminal=False))
+    assert drawn.getvalue().endswith("top was dropped\n")
+    session.close()
+
+
 def test_sparklines_follow_keys() -> None:
     """Each key has a past of its own."""
     import pyarrow as pa

@@ -6,10 +6,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
+from windrow.errors import WindrowError
 
 if TYPE_CHECKING:
     from windrow.cli.sessions import SqlSession
@@ -40,13 +42,14 @@ class WatchedAnswer:
         self.name, self.limit = name, limit
         self._past: dict[tuple[Any, ...], deque[float]] = {}
 
-    def draw(self, answer: pa.Table) -> Table:
+    def draw(self, answer: pa.Table) -> Group:
         """The answer now."""
         rows = answer.slice(0, self.limit).to_pylist()
         names = [n for n in answer.column_names if n != "_ts"]
         numbers = [n for n in names if is_number(answer.schema.field(n).type)]
         keys = [n for n in names if n not in numbers]
-        drawn = Table(title=f"{self.name}: {answer.num_rows:,} rows, Ctrl-C ends", title_justify="left")
+        count = f"{answer.num_rows:,} row{'' if answer.num_rows == 1 else 's'}"
+        drawn = Table()
         for name in names:
             drawn.add_column(name, justify="right" if name in numbers else "left")
         if numbers:
@@ -58,7 +61,7 @@ class WatchedAnswer:
                 past.append(float(row[numbers[-1]] or 0))
                 cells.append(sparkline(list(past)))
             drawn.add_row(*(Text(c) for c in cells))
-        return drawn
+        return Group(Text(f"{self.name}: {count}, Ctrl-C ends"), drawn)
 
 
 def watch(session: SqlSession, query: str, limit: int, console: Console | None = None) -> None:
@@ -66,4 +69,16 @@ def watch(session: SqlSession, query: str, limit: int, console: Console | None =
     watched = WatchedAnswer(query, limit)
     with Live(watched.draw(session.snapshot(query)), console=console, auto_refresh=False) as live:
         for _ in session.changed(query):
-            live.update(watched.draw(session.snapshot(query)), refresh=True)
+            try:
+                answer = session.snapshot(query)
+            except WindrowError:
+                if _runs(session, query):
+                    raise
+                break
+            live.update(watched.draw(answer), refresh=True)
+    if not _runs(session, query):
+        (console or Console()).print(f"{query} was dropped", markup=False)
+
+
+def _runs(session: SqlSession, query: str) -> bool:
+    return query.lower() in {name.lower() for name in session.names()["queries"]}
