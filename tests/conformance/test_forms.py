@@ -37,6 +37,11 @@ TEXTS = [
     "SELECT * FROM beat {w} ANTI JOIN info USING (host) WHERE host > 'a'",
     "SELECT [upper(x) FOR x IN tags IF x <> 'b'] AS u, [x || host FOR x IN tags] AS v FROM req {w}",
     "SELECT host, path ~* 'V1' AS m, path !~* 'V2' AS n FROM req {w}",
+    "SELECT sym, ts, AVG(price) OVER w AS mid, 2 * STDDEV_POP(price) OVER w AS band FROM trade {w} WINDOW w AS "
+    "(PARTITION BY sym ORDER BY ts, price, qty, side ROWS BETWEEN 4 PRECEDING AND CURRENT ROW)",
+    "SELECT usr, status FROM req {w} ORDER BY status DESC FETCH FIRST 2 ROWS WITH TIES",
+    "SELECT usr, bytes, ts FROM req {w} ORDER BY bytes DESC, ts, usr OFFSET 1 ROWS FETCH NEXT 2 ROWS ONLY",
+    "SELECT DISTINCT ON (host) host, ts, status FROM req {w} WHERE bytes > 0 ORDER BY host, ts DESC, bytes",
     "SELECT host, status, COUNT(*) AS n FROM req {w} GROUP BY host, status QUALIFY RANK() OVER (PARTITION BY host "
     "ORDER BY n DESC) = 1",
 ]

@@ -33,6 +33,9 @@ def rewrite_expression(tokens: Tokens, names: Names, subquery: Subquery) -> str:
             end = closing(tokens, i)
             out.append(f"({subquery(tokens[i + 1 : end])})")
             i = end + 1
+        elif token.upper in _VARIANCES and _is_over(tokens, i):
+            out.append(_VARIANCES[token.upper])
+            i += 1
         elif token.upper in ("TOP_K", *EXACT, *SUMMARISED, *_VARIANCES) and is_at(tokens, i + 1, "("):
             text, i = _aggregate(tokens, i, names, subquery)
             out.append(text)
@@ -46,6 +49,16 @@ def rewrite_expression(tokens: Tokens, names: Names, subquery: Subquery) -> str:
             out.append(_string_or_name(tokens, i, names))
             i += 1
     return " ".join(out)
+
+
+def _is_over(tokens: Tokens, i: int) -> bool:
+    """Whether the call at `i` is one OVER rows, which DuckDB computes for each by itself."""
+    if not is_at(tokens, i + 1, "("):
+        return False
+    end = closing(tokens, i + 1) + 1
+    if is_at(tokens, end, "FILTER", "("):
+        end = closing(tokens, end + 1) + 1
+    return is_at(tokens, end, "OVER")
 
 
 def _is_query(tokens: Tokens, i: int) -> bool:
