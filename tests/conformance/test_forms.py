@@ -39,8 +39,6 @@ TEXTS = [
     "SELECT host, path ~* 'V1' AS m, path !~* 'V2' AS n FROM req {w}",
     "SELECT sym, ts, AVG(price) OVER w AS mid, 2 * STDDEV_POP(price) OVER w AS band FROM trade {w} WINDOW w AS "
     "(PARTITION BY sym ORDER BY ts, price, qty, side ROWS BETWEEN 4 PRECEDING AND CURRENT ROW)",
-    "SELECT usr, status FROM req {w} ORDER BY status DESC FETCH FIRST 2 ROWS WITH TIES",
-    "SELECT usr, bytes, ts FROM req {w} ORDER BY bytes DESC, ts, usr OFFSET 1 ROWS FETCH NEXT 2 ROWS ONLY",
     "SELECT DISTINCT ON (host) host, ts, status FROM req {w} WHERE bytes > 0 ORDER BY host, ts DESC, bytes",
     "SELECT host, status, COUNT(*) AS n FROM req {w} GROUP BY host, status QUALIFY RANK() OVER (PARTITION BY host "
     "ORDER BY n DESC) = 1",
@@ -95,6 +93,20 @@ def test_texts(text):
     """As DuckDB has it over all rows, and at every instant as the definition does."""
     check_all_rows(text)
     check_windows(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "theirs"),
+    [
+        ("ORDER BY status DESC FETCH FIRST 2 ROWS WITH TIES", "QUALIFY RANK() OVER (ORDER BY status DESC) <= 2"),
+        ("ORDER BY bytes DESC, ts OFFSET 1 ROWS FETCH NEXT 2 ROWS ONLY", "ORDER BY bytes DESC, ts LIMIT 2 OFFSET 1"),
+    ],
+)
+def test_fetch(text, theirs):
+    """FETCH FIRST is LIMIT, with those that tie with the last or without."""
+    select = "SELECT usr, status, bytes, ts FROM req {w} "
+    check_windows(select + text)
+    check_windows(select + text, select + theirs)
 
 
 @pytest.mark.parametrize("text", SPELLED)
