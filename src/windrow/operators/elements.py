@@ -68,7 +68,8 @@ class Elements:
         """The elements where `mask` holds; self when all do."""
         if mask.all():
             return self
-        return self.take(np.flatnonzero(mask))
+        at = np.flatnonzero(mask)
+        return self.take(at) if len(at) else Elements.empty({n: a.type for n, a in self.columns.items()})
 
     def slice(self, begin: int, end: int | None = None) -> Elements:
         """The elements from `begin` on, up to `end`, without copying them."""

@@ -113,6 +113,8 @@ class TaskAnswers:
     def add(self, name: str, query: QueryProgram, rows: Elements) -> None:
         """Take rows that a query answers."""
         self._parts.setdefault(name, []).append(rows)
+        if not self._program.store.durable:  # there are no files
+            return
         self._bytes[name] = self._bytes.get(name, 0) + rows.nbytes()
         if self._bytes[name] >= max(FILE, self._program.answer_bound) and self._may_be_kept(query):
             self._write(name, query)
@@ -126,7 +128,7 @@ class TaskAnswers:
         """What the driver is told."""
         for name, parts in self._parts.items():
             query = queries[name]
-            long = self._bytes[name] >= self._program.answer_bound and self._may_be_kept(query)
+            long = self._bytes.get(name, 0) >= self._program.answer_bound and self._may_be_kept(query)
             if parts and (long or name in self._refs):
                 self._write(name, query)
             if name in self._refs:
@@ -159,7 +161,8 @@ class HeldAnswers:
 
     def slots(self) -> dict[SlotKey, tuple[RunRef, ...]]:
         """Where a manifest names them."""
-        return {(STAGE, tick, "", query): kept.refs for (query, tick), kept in list(self._held.items())}
+        held = list(self._held.items()) if self._held else []
+        return {(STAGE, tick, "", query): kept.refs for (query, tick), kept in held}
 
     def written(self, query: str, tick: int, table: pa.Table) -> KeptAnswer:
         """Write an answer here."""

@@ -44,7 +44,7 @@ def times(stream: StreamDef, table: pa.Table) -> Int64s:
         return one(micros).to_numpy()
     if pa.types.is_integer(type_):
         try:
-            return one(column.cast(pa.int64())).to_numpy()
+            return one(column if pa.types.is_int64(type_) else column.cast(pa.int64())).to_numpy()
         except pa.ArrowInvalid as error:
             raise SourceError(
                 f'stream "{stream.name}" has a time that is no 64-bit integer', detail=str(error)

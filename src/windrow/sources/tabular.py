@@ -39,7 +39,9 @@ def to_table(
     else:
         table = _from_memory(data, what)
     table = _plain(table, what, nulls=schema is not None)
-    return table if schema is None else conform(table, what, schema, added)
+    if schema is None or (table.schema.names == list(schema) and table.schema.types == list(schema.values())):
+        return table
+    return conform(table, what, schema, added)
 
 
 def described(data: Any, what: str) -> pa.Table:
@@ -109,8 +111,11 @@ def _plain(table: pa.Table, what: str, nulls: bool) -> pa.Table:
     repeated = sorted({n for n in names if names.count(n) > 1})
     if repeated:
         raise SourceError(f'{what}: column "{repeated[0]}" appears more than once', hint="rename one of them")
+    schema = table.schema
+    if schema.metadata is None and all(f.nullable and f.metadata is None and f.type.id in _PLAIN for f in schema):
+        return table if all(c.num_chunks == 1 for c in table.itercolumns()) else table.combine_chunks()
     columns = []
-    for field in table.schema:
+    for field in schema:
         column = table.column(field.name)
         if isinstance(field.type, pa.BaseExtensionType):
             column = pa.chunked_array([c.storage for c in column.chunks], field.type.storage_type)
@@ -120,6 +125,16 @@ def _plain(table: pa.Table, what: str, nulls: bool) -> pa.Table:
         except pa.ArrowException as error:
             raise SourceError(f'{what}: column "{field.name}" cannot be read as {plain}', detail=str(error)) from error
     return pa.table(columns, names=names).combine_chunks()
+
+
+_PLAIN = {
+    t.id
+    for t in (
+        pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
+        pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.binary(), pa.date32(), pa.timestamp("us"),
+    )
+}  # fmt: skip
+"""Types that are plain whatever their parameters."""
 
 
 @cache
