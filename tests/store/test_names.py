@@ -11,6 +11,19 @@ import pytest
 import windrow
 
 EVIL = ["../../evil", "..", "a/b", "%2e%2e", ".hidden", "nul\u0001l", "Ümläut 'quoted'", "x" * 80]
+EVIL += [
+    "x" * 300,
+    "ü" * 100,
+    "\ue000" * 60,
+    "trailing. . ",
+    "con",
+    "~root",
+    "a\\b",
+    "%00",
+    "a\u202eb",
+    "-rf *",
+    "$HOME `id`",
+]
 
 
 @pytest.mark.parametrize("name", EVIL)

@@ -83,7 +83,8 @@ def test_missing_file(tmp_path):
 
 def test_segments_are_distinct_and_safe():
     """Names that differ become segments that differ and never leave their folder."""
-    names = ["a", "a/b", "a%2Fb", "..", ".", "über q", ".hidden"]
+    names = ["a", "a/b", "a%2Fb", "..", ".", "über q", ".hidden", "." * 300, "x" * 300, "x" * 301, "ü" * 100]
+    names += [segment("x" * 300), segment(segment("x" * 300))]  # what a name became is a name as well
     made = [segment(n) for n in names]
     assert len(set(made)) == len(names)
-    assert not any("/" in m or m.startswith(".") for m in made)
+    assert not any("/" in m or m.startswith(".") or len(m) > 255 for m in made)

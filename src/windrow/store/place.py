@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import errno
 import functools
+import hashlib
 import os
 import shutil
 import tempfile
@@ -189,6 +190,10 @@ def is_temporary(name: str) -> bool:
     return base.startswith(".") and base.endswith(".tmp")
 
 
+LONGEST_SEGMENT = 220
+"""File systems take 255 bytes, of which this leaves some for what is put behind a segment."""
+
+
 def segment(name: str) -> str:
     """A path segment that is safe on every file system, different for different names.
 
@@ -196,6 +201,10 @@ def segment(name: str) -> str:
     ('top%2F10%20bids', '%2E%2E')
     """
     safe = quote(name, safe="")
+    if len(safe) > LONGEST_SEGMENT:  # %~ is what no name becomes
+        return (
+            f"{safe[:60].replace('.', '%2E')}%~{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:40]}"
+        )
     return safe.replace(".", "%2E") if safe.startswith(".") else safe
 
 
