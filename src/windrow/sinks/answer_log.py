@@ -104,7 +104,7 @@ class AnswerLog:
 
     def _put(self, name: str, table: pa.Table) -> None:
         sink = pa.BufferOutputStream()
-        parquet.write_table(table.select(self.schema.names).cast(self.schema), sink)
+        parquet.write_table(table.select(self.schema.names).cast(self.schema), sink, write_page_checksum=True)
         self.place.write(f"{self.folder}/{name}", sink.getvalue(), sync=self._sync)
 
     # merging
@@ -253,8 +253,9 @@ class AnswerLog:
 
     def _load(self, name: str) -> pa.Table:
         try:
-            return parquet.read_table(pa.BufferReader(self.place.read(name)), partitioning=None).cast(self.schema)
-        except (pa.ArrowException, ValueError) as error:
+            data = pa.BufferReader(self.place.read(name))
+            return parquet.read_table(data, partitioning=None, page_checksum_verification=True).cast(self.schema)
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise StateError(
                 f"corrupt answers {self.place.path(name)}",
                 detail=str(error).splitlines()[0],

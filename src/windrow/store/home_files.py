@@ -87,7 +87,12 @@ def read_format(place: Place) -> tuple[int, str, float]:
     content = _json(place, "format.json", MAGIC)
     if content.get("format") not in KNOWN:
         raise other_version(place.uri, content.get("format"), FORMAT)
-    return int(content["format"]), str(content["identity"]), float(content.get("created", 0.0))
+    try:
+        return int(content["format"]), str(content["identity"]), float(content.get("created", 0.0))
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(
+            f"corrupt {place.path('format.json')}", detail=f"it does not say {error}", hint="restore it from a backup"
+        ) from None
 
 
 def _json(place: Place, name: str, magic: str) -> dict[str, Any]:

@@ -1,0 +1,137 @@
+"""A home is data: files that were cut, changed, swapped or linked are refused by name, or do not matter."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import windrow
+from windrow.errors import WindrowError
+
+SCRIPT = """
+CREATE STREAM s (ts BIGINT, k BIGINT, v BIGINT) TIMESTAMP BY ts RETAIN 100;
+CREATE TABLE t (k BIGINT, w BIGINT);
+CREATE QUERY alone AS SELECT k, COUNT(*) AS n FROM s [RANGE 10] GROUP BY k;
+CREATE QUERY kept AS SELECT k, COUNT(*) AS n FROM s [RANGE 10] GROUP BY k KEEP 100;
+CREATE QUERY joined AS SELECT s.k, t.w FROM s [RANGE 10], t WHERE s.k = t.k;
+CREATE QUERY shared AS SELECT k, SUM(v) AS n FROM s [RANGE 10 SLIDE 5] GROUP BY k;
+CREATE QUERY too AS SELECT k, MAX(v) AS n FROM s [RANGE 20 SLIDE 5] WHERE v > 0 GROUP BY k;
+CREATE ARCHIVE a AS SELECT k, v FROM s [RANGE 20] KEY k EVERY 5;
+"""
+
+
+def life(home: Path, first: int, last: int, declare: bool = False) -> dict[str, Any]:
+    """One life of an engine over a home: some rows, and everything that can be read of it."""
+    with windrow.Engine("local", home=home) as engine:
+        if declare:
+            engine.execute(SCRIPT)
+            engine.table("t", pa.table({"k": [0, 1], "w": [5, 6]}))
+        engine.start()
+        instants = list(range(first, last))
+        engine.push("s", {"ts": instants, "k": [i % 3 for i in instants], "v": [i % 7 for i in instants]})
+        engine.push("s", {"ts": [0], "k": [0], "v": [0]})  # late
+        engine.drain()
+        found: dict[str, Any] = {q: engine[q].snapshot().to_pylist() for q in engine.catalog.queries}
+        found["asked"] = engine.ask("SELECT k, COUNT(*) AS n FROM s [RANGE 90] GROUP BY k ORDER BY k").to_pylist()
+        found["archived"] = sorted(map(str, engine.archive("a").scan().to_pylist()))
+        found["results"] = engine["kept"].results(since=0, until=1000).to_pylist()
+        return found
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[str, Any]]:
+    """A home, another one of the same script, and what the next life over the first answers."""
+    folder = tmp_path_factory.mktemp("homes")
+    for name, last in (("one", 40), ("two", 44)):
+        life(folder / name, 0, 30, declare=True)
+        life(folder / name, 30, last)
+    shutil.copytree(folder / "one", folder / "copy")
+    return folder / "one", folder / "two", life(folder / "copy", 40, 60)
+
+
+def flip(path: Path, chance: random.Random, _: Path) -> None:
+    data = bytearray(path.read_bytes())
+    for _flip in range(min(1, len(data))):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+
+
+def cut(path: Path, chance: random.Random, _: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: chance.randrange(len(data) + 1)])
+
+
+def noise(path: Path, chance: random.Random, _: Path) -> None:
+    path.write_bytes(chance.randbytes(max(1, path.stat().st_size)))
+
+
+def link(path: Path, _: random.Random, secret: Path) -> None:
+    path.unlink()
+    path.symlink_to(secret)
+
+
+def upwards(path: Path, _: random.Random, __: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"runs/", b"../r/").replace(b"archives/", b"/../../e/"))
+
+
+def sibling(path: Path, chance: random.Random, _: Path) -> None:
+    others = [p for p in sorted(path.parent.glob(f"*{path.suffix}")) if p != path and p.is_file()]
+    if others:
+        shutil.copy(chance.choice(others), path)
+
+
+DAMAGES: list[Callable[[Path, random.Random, Path], None]] = [flip, flip, cut, noise, link, upwards, sibling]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_damaged_file_is_refused_or_does_not_matter(
+    seed: int, homes: tuple[Path, Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    """One file of any kind, in one way: the answers are what they were, or a WindrowError that shows no other file."""
+    whole, _, want = homes
+    chance, home, secret = random.Random(seed), tmp_path / "room" / "home", tmp_path / "secret"
+    secret.write_text("swordfish")
+    shutil.copytree(whole, home)
+    files = sorted(p for p in home.rglob("*") if p.is_file())
+    path, damage = files[seed % len(files)], DAMAGES[seed % len(DAMAGES)]
+    damage(path, chance, secret)
+    try:
+        assert life(home, 40, 60) == want
+    except WindrowError as error:
+        assert "swordfish" not in str(error)
+    assert secret.read_text() == "swordfish"
+    assert sorted(os.listdir(tmp_path)) == ["room", "secret"] and os.listdir(tmp_path / "room") == ["home"]
+
+
+@pytest.mark.parametrize("folder", ["manifests", "runs", "catalog", "late"])
+def test_a_folder_of_another_home_is_refused(
+    folder: str, homes: tuple[Path, Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    """All files of a kind from a home of the same script: refused, or not read."""
+    whole, other, want = homes
+    shutil.copytree(whole, tmp_path / "home")
+    shutil.rmtree(tmp_path / "home" / folder)
+    shutil.copytree(other / folder, tmp_path / "home" / folder)
+    try:
+        assert life(tmp_path / "home", 40, 60) == want
+    except WindrowError as error:
+        assert str(error)
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", "null", '{"magic": "windrow", "format": 3}', '{"magic": "windrow"}', "9" * 5000]
+)
+def test_a_format_that_says_too_little(text: str, homes: tuple[Path, Path, dict[str, Any]], tmp_path: Path) -> None:
+    """Refused by name."""
+    shutil.copytree(homes[0], tmp_path / "home")
+    (tmp_path / "home" / "format.json").write_text(text)
+    with pytest.raises(WindrowError):
+        windrow.Engine("local", home=tmp_path / "home")
