@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 
-.PHONY: help docs setup demo test test-local test-spark test-cluster check layers format bench lock clean
+.PHONY: help docs setup demo test test-local test-spark test-cluster check layers format bench stale lock clean
 
 help:  ## say what the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 22
@@ -47,6 +47,9 @@ docs: $(STAMP)  ## the documentation as a site with search, in site/
 
 bench: $(STAMP)  ## run experiments: make bench [NAME=patterns] [ARGS="--quick"]
 	@. scripts/env && $(BIN)/windrow bench $(or $(NAME),patterns) $(ARGS)
+
+stale: $(STAMP)  ## say which pages of docs/results other code lies under, and mark them
+	@$(BIN)/windrow bench report --mark
 
 lock: ## write requirements.lock anew from the newest versions the ranges allow
 	@scripts/lock

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from windrow_bench.report import SOURCES
+from windrow_bench.report import MARK, SOURCES, mark
 from windrow_bench.reproduction.claims import Claim, Record, Seen, judged, page, records
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -58,3 +58,14 @@ def test_what_differs_says_why() -> None:
     kept = records(DOCS / "results")
     found = [judged(c, kept) for s in SOURCES for c in s.claims]
     assert [v.claim.says for v in found if v.word in ("different", "not applicable") and not v.claim.otherwise] == []
+
+
+def test_pages_of_stale_records_say_so(tmp_path: Path) -> None:
+    """A page is marked below its title while its record is stale, once however often it is looked at."""
+    written = "# patterns\n\nText.\n\n| a |\n"
+    (tmp_path / "patterns.md").write_text(written)
+    assert [p.name for p in mark(tmp_path, {"patterns": "3 commits changed what it ran", "joins": "no page"})]
+    marked = (tmp_path / "patterns.md").read_text()
+    assert marked.splitlines()[:5] == ["# patterns", "", MARK, "", "Text."]
+    assert mark(tmp_path, {"patterns": "4 commits changed what it ran"}) == []
+    assert mark(tmp_path, {"patterns": None}) and (tmp_path / "patterns.md").read_text() == written
