@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from windrow.sharing import member_columns
 from windrow.sharing.boxes import PredicateBoxes
 from windrow.sharing.cells import CellSpace
 from windrow.sharing.condition_columns import ConditionColumns
+from windrow.sharing.recognise import recognise
 from windrow.store.manifest import encode
 from windrow.store.store import Store
 from windrow.testing import assert_same
@@ -280,3 +282,33 @@ def test_rows_are_numbered_by_their_values(rows: list[tuple[int, str | None]]) -
     assert (twice is None) == (len(set(rows)) == len(rows))
     if twice is None:
         assert known.added(table).repeated(table.slice(0, 1)) == (0 if rows else None)
+
+
+@pytest.mark.parametrize("condition", ["sym = $s AND price > $lim", "NOT (price <= $lim) OR sym = $s"])
+def test_grouped_instances_are_planned_by_their_shape(condition: str) -> None:
+    """Plans, conditions and answers are those of planning each by itself, whatever digits and signs values have."""
+    text = f"SELECT name, COUNT(*) AS n, MAX(price) AS m FROM st [RANGE 10 SLIDE 5] WHERE {condition} GROUP BY name"
+    made = f"{STREAM} CREATE TEMPLATE t (s BIGINT, lim DOUBLE) AS {text}; CREATE TABLE rules (s BIGINT, lim DOUBLE);"
+    made += "CREATE QUERIES q FROM TEMPLATE t USING TABLE rules"
+    limits = [0.5, -1.25, 4.0, 1e20, 2.5e-7, -3.0, 123456.75, 5.0] * 10
+    given_rules = pa.table({"s": np.arange(80) - 20, "lim": limits})
+    replay = Replay.of(made, {"st": ROWS}, {"rules": given_rules})
+    queries, template = replay.catalog.groups["q"], replay.catalog.templates["t"]
+    by_shape, alone = (replay.planner.planned(queries, template, given_rules, replay.catalog, n) for n in (1, None))
+    assert not by_shape.columns and list(by_shape.plans) == list(alone.plans)
+    for name, plan in by_shape.plans.items():
+        want = alone.plans[name]
+        assert (plan.root, plan.text, plan.output) == (want.root, want.text, want.output)
+        assert recognise(plan).member.condition == recognise(want).member.condition
+    script = "".join(f"CREATE QUERY {n} AS {t};" for n, t in _texts(text, given_rules))
+    wanted = windrow.run(STREAM + script, {"st": ROWS}, runtime="local", sharing="off", until=30)
+    found = windrow.run(made, {"st": ROWS}, {"rules": given_rules}, runtime="local", until=30)["q"]
+    for i, (name, _) in enumerate(_texts(text, given_rules)):
+        mine = found.filter(pc.equal(found.column("s"), i - 20)).drop_columns(["s", "lim"])
+        assert_same(mine, wanted[name])
+
+
+def _texts(text: str, rows: pa.Table) -> list[tuple[str, str]]:
+    """The text of each instance, as somebody would write it."""
+    both = zip(rows.column("s").to_pylist(), rows.column("lim").to_pylist(), strict=True)
+    return [(f"i{i}", text.replace("$s", str(s)).replace("$lim", repr(lim))) for i, (s, lim) in enumerate(both)]

@@ -7,12 +7,13 @@
 
 What is made so is compared with planning the first, the last, the least and the greatest instances by themselves;
 where it differs, and where columns cannot say it (`sharing.condition_columns`), all are planned one by one. So are rows
-with nulls, which are another text, and few rows.
+with nulls, which are another text, and few rows. Periodic instances with GROUP BY are members one by one, but their
+plans are made of one shape, without a text being read, and their conditions are taken from the columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -29,7 +30,7 @@ from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import one
 from windrow.optimize import optimize
 from windrow.plan.nodes import QueryPlan
-from windrow.plan.parametric import constant_of
+from windrow.plan.parametric import Class, class_of, constant_of
 from windrow.runtime.change import InstanceColumns, PlannedInstances
 from windrow.runtime.instances import without_collector
 from windrow.sharing.condition_columns import ConditionColumns
@@ -37,7 +38,7 @@ from windrow.sharing.conditions import Condition
 from windrow.sharing.plans.canonical import Canonical, canonical
 from windrow.sharing.plans.form_columns import FormColumns, form_columns
 from windrow.sharing.recognise import NotShared, Recognised, recognise
-from windrow.sharing.recognise_columns import recognise_columns
+from windrow.sharing.recognise_columns import InstanceConstants, recognise_columns, shape_of_columns
 from windrow.sharing.spans import Doubtful
 
 SAMPLES = 6
@@ -54,22 +55,52 @@ class TemplatePlanner:
         self, queries: QueriesDef, template: TemplateDef, rows: pa.Table, catalog: Catalog, few: int | None
     ) -> PlannedInstances:
         """The plans of instances; `few`: how many are too few for columns, None: all."""
-        columns = () if few is None else tuple(self._columns(queries.name, template, rows, catalog, few))
+        found = () if few is None else tuple(self._columns(queries.name, template, rows, catalog, few))
+        columns = tuple(c for c in found if not c.grouped)
         rest = np.ones(rows.num_rows, np.bool_)
-        for each in columns:
+        for each in found:
             rest[each.places] = False
-        places = np.flatnonzero(rest)
-        plans = self._plans(queries.name, template, rows.take(pa.array(places)), catalog)
+        places = [np.flatnonzero(rest)]
+        plans = self._plans(queries.name, template, rows.take(pa.array(places[0])), catalog)
+        for each in found:
+            if each.grouped:
+                plans |= self._plans(queries.name, template, rows.take(pa.array(each.places)), catalog, each)
+                places.append(each.places)
         self._alike(queries.name, rows, columns, plans)
-        return PlannedInstances(columns, plans, dict(zip(plans, places.tolist(), strict=True)))
+        return PlannedInstances(columns, plans, dict(zip(plans, np.concatenate(places).tolist(), strict=True)))
 
-    def _plans(self, name: str, template: TemplateDef, rows: pa.Table, catalog: Catalog) -> dict[str, QueryPlan]:
-        """The plan of every instance, by its name."""
+    def _plans(
+        self, name: str, template: TemplateDef, rows: pa.Table, catalog: Catalog, many: InstanceColumns | None = None
+    ) -> dict[str, QueryPlan]:
+        """The plan of every instance, by its name; `many`: what all of them are but for their conditions."""
         from windrow.cql.templates import instances, writer
 
         write = writer(template)
         with without_collector():
-            return {i.name: self._plan(i, write.text(i.literals), catalog) for i in instances(name, rows)}
+            if many is None:
+                return {i.name: self._plan(i, write.text(i.literals), catalog) for i in instances(name, rows)}
+            made = self._shaped(template, many)
+            found = enumerate(instances(name, rows))
+            return {i.name: made(i, write.text(i.literals), place, catalog) for place, i in found}
+
+    def _shaped(self, template: TemplateDef, many: InstanceColumns) -> Callable[..., QueryPlan]:
+        """Makes the plans of instances of one shape; of the first of each class of constants, planning it, too."""
+        from windrow.cql.templates import marks
+
+        assert isinstance(many.query, Recognised) and many.conditions is not None
+        marked = marks(template)
+        shape = shape_of_columns(many.query, many.conditions, [mark for mark, _ in marked.values()])
+        which = [i for i, name in enumerate(template.parameters) if name in marked]
+
+        def made(instance: Instance, text: str, place: int, catalog: Catalog) -> QueryPlan:
+            literals = tuple([instance.literals[i] for i in which])
+            classes = tuple([c for literal in literals if (c := _class(literal)) is not None])
+            if len(classes) < len(literals):
+                return self._plan(instance, text, catalog)
+            constants = InstanceConstants(instance.name, text, literals, classes, place)
+            return shape.made(constants, lambda: self._plan(instance, text, catalog))
+
+        return made
 
     def _alike(
         self, name: str, rows: pa.Table, columns: Iterable[InstanceColumns], plans: Mapping[str, QueryPlan]
@@ -165,11 +196,20 @@ class TemplatePlanner:
                 return False
         query, conditions = many
         found = recognise(plan)
-        alike = (found.source, found.shown, found.member.window, found.member.kind.calls, found.member.kind.above)
-        mine = query.member
-        return alike == (query.source, query.shown, mine.window, mine.kind.calls, mine.kind.above) and _merged(
+        of = found.member.kind
+        alike = (found.source, found.shown, found.member.window, of.calls, of.above, of.keys)
+        mine, kind = query.member, query.member.kind
+        return alike == (query.source, query.shown, mine.window, kind.calls, kind.above, kind.keys) and _merged(
             found.member.condition
         ) == _merged(conditions.condition(i))
+
+
+def _class(literal: str) -> Class | None:
+    """The class of a literal that may have a sign; None for one whose text is not its value."""
+    if "''" in literal[1:-1]:
+        return None
+    found = class_of(literal.removeprefix("-"))
+    return (-1, *found) if isinstance(found, tuple) and literal.startswith("-") else found
 
 
 def _same_form(found: Canonical, many: FormColumns, i: int) -> bool:

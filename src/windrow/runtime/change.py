@@ -62,6 +62,11 @@ class InstanceColumns:
     query: Recognised | FormColumns
     conditions: ConditionColumns | None = None  # of periodic ones
 
+    @property
+    def grouped(self) -> bool:
+        """Whether each is a member by itself, since its groups are kept for all queries together."""
+        return isinstance(self.query, Recognised) and self.query.member.kind.shards is not None
+
 
 @dataclass(frozen=True)
 class PlannedInstances:

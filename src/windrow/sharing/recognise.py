@@ -71,13 +71,13 @@ def recognise(plan: n.QueryPlan) -> Recognised:
     """The query as a member of a family; raises `NotShared` with the reason if it cannot be one."""
     if plan.made is None or plan.budget is not None:
         return recognised_rows(plan)[0]
-    alike: _Alike | None = plan.made.shape.notes.get(_Alike)
+    alike: Alike | None = plan.made.shape.notes.get(Alike)
     if alike is None:
-        alike = plan.made.shape.notes[_Alike] = _Alike(plan.made.shape)
+        alike = plan.made.shape.notes[Alike] = Alike(plan.made.shape)
     return alike.recognised(plan, plan.made.constants)
 
 
-class _Alike:
+class Alike:
     """Queries that differ in constants only: the members they are differ in steps and conditions only.
 
     That holds for those whose conditions test the same attributes, and if no constant stands above the aggregate.
