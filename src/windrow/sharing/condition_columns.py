@@ -75,6 +75,14 @@ class ConditionColumns:
     def __len__(self) -> int:
         return self.size
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"size": self.size, "boxes": self.boxes}
+
+    @cached_property
+    def spaces(self) -> dict[str, Any]:
+        """What an index has made of them, for the next one; no part of their value."""
+        return {}
+
     @cached_property
     def attributes(self) -> dict[str, Attribute]:
         """The attributes tested, by their SQL."""

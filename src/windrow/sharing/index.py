@@ -51,7 +51,7 @@ class PredicateIndex:
         self, conditions: Iterable[Conditions] = (), rows_per_slice: float = 256.0, costs: Costs | None = None
     ):
         wanted = list(dict.fromkeys(conditions))
-        self.spaces = [CellSpace(members) for members in _split(wanted, rows_per_slice, costs or Costs())]
+        self.spaces = [_space(members) for members in _split(wanted, rows_per_slice, costs or Costs())]
         self.home = {c: (k, i) for k, p in enumerate(self.spaces) for c, i in p.number.items()}
         self._left: dict[Conditions, tuple[int, int]] = {}  # conditions that have left, but not their spaces
         self._axes()
@@ -134,6 +134,20 @@ def _set(condition: Conditions) -> _Set:
 
 def _set_of(space: CellSpace) -> _Set:
     return frozenset(space.attributes), isinstance(space.conditions[0], ConditionColumns)
+
+
+def _space(members: Sequence[Conditions]) -> CellSpace:
+    """The space of conditions; of columns, the same for as long as these are: they are many, and come and go rarely."""
+    first = members[0]
+    if not isinstance(first, ConditionColumns):
+        return CellSpace(members)
+    known = first.spaces.get("all")
+    if known is None or len(known.conditions) != len(members) or any(
+        a is not b for a, b in zip(known.conditions, members, strict=True)
+    ):  # fmt: skip
+        known = first.spaces["all"] = CellSpace(members)
+    assert isinstance(known, CellSpace)
+    return known
 
 
 def _split(conditions: Sequence[Conditions], rows_per_slice: float, price: Costs) -> list[Sequence[Conditions]]:
