@@ -164,7 +164,8 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
         case AsofOperator():
             return _asof(operator, inputs)
         case DeltaStar():
-            return [_by(tuple(step.schema), inputs[0])]
+            own = _cancelling(step, flow)
+            return [_by(tuple(step.schema) if own is None else own, inputs[0])]
         case BagOperator():
             columns = tuple(step.schema)
             if all(s == inputs[0] and s.how in (How.COLUMNS, How.ONE) for s in inputs):
@@ -180,11 +181,24 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
             return [_by(tuple(step.schema), inputs[0])]
         case Changes() | Sample() | Restore() | Moments():
             source = flow.steps[step.inputs[0]]
-            ends = source.node not in monotonic or source.signed
-            ends &= not (isinstance(operator, Changes) and operator.timestamped)
-            return [_by(tuple(source.schema), inputs[0]) if ends else ANY]
+            ends, own = source.node not in monotonic or source.signed, _cancelling(step, flow)
+            ends &= own is not None or not (isinstance(operator, Changes) and operator.timestamped)
+            return [_by(tuple(source.schema) if own is None else own, inputs[0]) if ends else ANY]
     # an operator that nothing is known of must see everything
     return [ANY if isinstance(operator, STATELESS) else ONE] * len(inputs)
+
+
+def _cancelling(step: Step, flow: Dataflow) -> tuple[str, ...] | None:
+    """The columns that all queries show of a change log in which they part: what differs in others only cancels there.
+
+    None if every query shows all, so that what cancels has cancelled in the log."""
+    at = next(i for i, other in enumerate(flow.steps) if other is step)
+    for reader in flow.steps:
+        route = reader.operator
+        if at in reader.inputs and isinstance(route, RouteOperator) and route.log:
+            own = tuple(c for c in route.keep if route.router.lists(c) is None)
+            return None if len(own) == len(step.schema) else own
+    return None
 
 
 def _keys(operator: Operator | None) -> tuple[str, ...] | None:
@@ -309,10 +323,12 @@ def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[st
                 return set(flow.steps[index].schema), False
             case DeltaStar() | Changes() | Sample() | Restore() | Materialize():
                 step = flow.steps[source]
-                timestamped = isinstance(operator, Changes) and operator.timestamped
+                own = _cancelling(flow.steps[readers[0]], flow)
+                timestamped = isinstance(operator, Changes) and operator.timestamped and own is None
                 ends = not timestamped and (step.node not in monotonic or step.signed)
                 if isinstance(operator, DeltaStar | Materialize) or ends:
-                    return {c for k in step.schema for c in names.get(k, ())}, _moves(flow, readers[0])
+                    together = step.schema if own is None else own
+                    return {c for k in together for c in names.get(k, ())}, _moves(flow, readers[0])
             case Snapshots():
                 return set(), True
             case _:  # it may need all rows of a key, whatever else they hold

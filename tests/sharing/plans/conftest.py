@@ -17,6 +17,7 @@ FORMS = (
     "SELECT {e}i.a AS k, i.x * 2 AS y FROM S AS i{w} WHERE {p}{f}",
     "SELECT {e}DISTINCT a, s FROM S{w} WHERE {p}{f}",
     "SELECT {e}a, COUNT(*) AS n, SUM(x) AS t FROM S{w} WHERE {p} GROUP BY a HAVING COUNT(*) > {c}{f}",
+    "SELECT {e}a, COUNT(*) AS n, AVG(x) AS m FROM S{w} GROUP BY a HAVING COUNT(*) > {c} AND AVG(x) < 3{f}",
     "SELECT {e}s, MAX(x) AS m FROM S{w} GROUP BY s HAVING MAX(x) > {c}{f}",
     "SELECT {e}COUNT(*) AS n FROM S{w} HAVING COUNT(*) > {c}{f}",
     "SELECT {e}l.a, l.x, r.b FROM S AS l{w}, T AS r{v} WHERE l.a = r.a AND l.{p}{f}",
