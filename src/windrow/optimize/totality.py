@@ -24,6 +24,9 @@ _WORDS = {"AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "IN", "BETWEEN", "L
 _FUNCTIONS = {"LOWER", "UPPER", "LENGTH", "TRIM", "STARTS_WITH", "CONTAINS", "ISNAN", "ISFINITE", "ISINF"}
 _TYPED_LITERAL = re.compile(r"CAST\(('[^']*') AS (?:TIMESTAMP|DATE|TIMESTAMPTZ)\)")
 
+_TYPED_NULL = re.compile(r"CAST\(NULL AS [A-Z][A-Z ]*(?:\(\d+(?:, *\d+)?\))?\)")
+"""What outer joins pad with; a string beside one may be cast to its type."""
+
 
 def total(e: Expr, types: Mapping[str, pa.DataType]) -> bool:
     """Whether the expression has a value on every row, whatever its columns hold.
@@ -53,6 +56,7 @@ def _tokens(e: Expr) -> list[tuple[str, str]] | None:
     """The expression as (kind, text), or None if some of it is no token that is known here."""
     text = "".join("\x00" if isinstance(p, Ref) else p for p in e.parts)
     text = _TYPED_LITERAL.sub(r"\1", text)
+    text = text if "'" in text else _TYPED_NULL.sub("NULL", text)
     found, at = [], 0
     while at < len(text):
         match = _TOKEN.match(text, at)

@@ -31,6 +31,12 @@ FORMS = (
     "SELECT {e}{l.a, l.x, r.b, r.s AS z, l.x + r.x AS y} FROM S AS l{w}, T AS r{v} WHERE l.a = r.a AND r.{p}{f}",
     "SELECT {e}{l.a, l.s, l.x} FROM S AS l{w} WHERE l.{p} AND NOT EXISTS (SELECT 1 FROM T AS r{v} WHERE r.a = l.a){f}",
     "SELECT {e}{l.a, l.x, r.b, r.s AS z} FROM S AS l{w} LEFT JOIN T AS r{v} ON l.a = r.a WHERE l.{p}{f}",
+    "SELECT {e}u.a, u.b FROM (SELECT a, b FROM S{w} WHERE {p} UNION ALL SELECT a, b FROM T{v} WHERE {p}) AS u{f}",
+    "SELECT {e}u.a FROM (SELECT a FROM S{w} WHERE {p} UNION SELECT b FROM T{v} WHERE b > {c}) AS u WHERE u.a > {c}{f}",
+    "SELECT {e}u.a FROM (SELECT a FROM S{w} WHERE {p} EXCEPT ALL SELECT a FROM T{v} WHERE {p}) AS u{f}",
+    "SELECT {e}u.s FROM (SELECT s FROM S{w} WHERE {p} INTERSECT ALL SELECT s FROM T{v} WHERE {p}) AS u{f}",
+    "SELECT {e}{l.a, l.x, r.b} FROM S AS l{w} FULL JOIN T AS r{v} ON l.a = r.a WHERE l.{p}{f}",
+    "SELECT {e}{l.a, l.s, r.b} FROM S AS l{w} FULL JOIN T AS r{v} ON l.a = r.a WHERE l.a > {c} OR r.b > {c}{f}",
     "SELECT {e}{l.a, r.b, r.x} FROM S AS l{w} LEFT JOIN T AS r{v} ON l.a = r.a AND r.b > 0 WHERE l.{p}{f}",
 )
 """Shapes of queries: `{p}` a condition on a column, `{c}` a constant, `{w}` and `{v}` windows; `{a, b}` some."""

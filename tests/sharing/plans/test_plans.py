@@ -135,6 +135,18 @@ def test_explain_says_with_whom() -> None:
     engine.stop()
 
 
+def test_explain_says_why_rstream_does_not() -> None:
+    """Queries that repeat their whole answers run by themselves, and say why."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
+    for i in range(2):
+        engine.execute(f"CREATE QUERY q{i} AS SELECT RSTREAM(k) FROM s [RANGE 5] WHERE v > {i}")
+    engine.start()
+    engine.push("s", {"k": [1], "v": [7], "ts": [1]})
+    assert "sharing: none, RSTREAM repeats a whole answer at every change" in engine["q1"].explain()
+    engine.stop()
+
+
 def test_aggregates_of_selections_are_kept_by_cell() -> None:
     """EXPLAIN says so; queries come and go, and each has the answers of its own rows only."""
     engine = windrow.Engine(runtime="local")
@@ -171,6 +183,18 @@ APART = {
     ],
     "outer joins": [
         f"SELECT a.k, b.v FROM s [RANGE {5 + i}] a LEFT JOIN r [RANGE 5] b ON a.k = b.k WHERE a.v > {i}"
+        for i in range(3)
+    ],
+    "full joins": [
+        f"SELECT a.k, b.v FROM s [RANGE 6] a FULL JOIN r [RANGE 5] b ON a.k = b.k WHERE a.v > {i} OR b.v > {i}"
+        for i in range(3)
+    ],
+    "both sides of a union": [
+        f"SELECT k, v FROM s [RANGE {5 + i}] WHERE v > {i} UNION ALL SELECT k, v FROM r [RANGE 4] WHERE v > {2 * i}"
+        for i in range(3)
+    ],
+    "both sides of a difference": [
+        f"SELECT k FROM s [RANGE 5] WHERE v > {i} EXCEPT ALL SELECT k FROM r [RANGE {4 + i}] WHERE v > {2 * i}"
         for i in range(3)
     ],
 }

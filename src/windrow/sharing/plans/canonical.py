@@ -10,7 +10,8 @@ windows below it, since a row that is cut off after a join ends as if its window
     emit(slot 0(join[0.k = 1.k](window(scan r), window(scan s))))     slot 0: (1.v > 3), windows 5 and 9; shown: 1.k
 
 A selection and a window's length commute with windows by time, projections, joins, and the left side of EXISTS and of
-outer joins. They stay below aggregates, DISTINCT, and on both sides of an EXISTS whose right side is selected from.
+outer joins. They stay below aggregates, DISTINCT and set operations (a full join is one), and on both sides of an
+EXISTS whose right side is selected from.
 Law: putting every slot's conjuncts and lengths back gives a plan with the answers of the one it came from.
 """
 
@@ -122,6 +123,8 @@ def canonical(plan: n.QueryPlan) -> Canonical:
     if gate_of(plan) is not None:
         raise NotShared("its budget may shed rows that others need")
     root = plan.root
+    if root.op is n.StreamOp.RSTREAM and root.period is None:
+        raise NotShared("RSTREAM repeats a whole answer at every change, which costs more than what could be shared")
     if root.period is not None or root.each or root.op not in (
         n.StreamOp.RELATION, n.StreamOp.ISTREAM, n.StreamOp.DSTREAM,
     ):  # fmt: skip
@@ -194,6 +197,8 @@ class _Canonical:
                 below, names, conjuncts = self.lift(node.input)
                 keep = {names[c] for c in node.schema}
                 return n.Distinct(self.slot(below, conjuncts, tuple(keep))), names, []
+            case n.Union() | n.Difference() | n.Intersection():
+                return self._combined(node)
         raise NotShared(f"{type(node).__name__.lower()} is not shared yet")
 
     def _scan(self, node: n.Scan | n.TableScan) -> tuple[n.Node, Names, list[Expr]]:
@@ -299,6 +304,22 @@ class _Canonical:
         slot = self.slot(below, conjuncts, tuple(read))
         keys = tuple(sorted(names[k] for k in node.keys))
         return n.Aggregate(slot, keys, tuple(calls[k] for k in sorted(calls)), node.grid), shown, []
+
+    def _combined(self, node: n.Union | n.Difference | n.Intersection) -> tuple[n.Node, Names, list[Expr]]:
+        """A set operation: every input selects for itself, and its columns are named by their places."""
+        parts = []
+        for part in node.inputs:
+            below, names, conjuncts = self.lift(part)
+            mine = [names[c] for c in node.schema]
+            parts.append((self.slot(below, conjuncts, tuple(set(mine))), mine))
+        shown = {c: f"{len(self.slots)}#{i}" for i, c in enumerate(node.schema)}
+        self.types |= {shown[c]: type_ for c, type_ in node.schema.items()}
+        types = list(zip(shown.values(), node.schema.values(), strict=True))
+        renamed = [
+            n.Project(slot, tuple((to, column(of, type_)) for (to, type_), of in zip(types, mine, strict=True)))
+            for slot, mine in parts
+        ]
+        return node.with_inputs(*renamed), shown, []
 
 
 _LENGTH = "length "
