@@ -53,8 +53,11 @@ def spark():  # type: ignore[no-untyped-def]
 
 
 @pytest.fixture(autouse=True)
-def exchanges(request, monkeypatch):  # type: ignore[no-untyped-def]
-    """Tests are small, and small ticks are no jobs: on Spark those of the tests have exchanges unless they say."""
+def exchanges(request, left_as_found, monkeypatch):  # type: ignore[no-untyped-def]
+    """Tests are small, and small ticks are no jobs: on Spark those of the tests have exchanges unless they say.
+
+    What the process is, is compared when everything that was patched is as it was.
+    """
     if request.node.get_closest_marker("spark"):
         from windrow.spark.job import SparkJob
 
