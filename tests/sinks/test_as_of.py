@@ -34,7 +34,7 @@ def test_directories(tmp_path: Path, kind: str) -> None:
     sink.write("q", 1, at(3, _ts=[1]))
     sink.publish("q", 2, [sink.write_part("q", 2, i, at(7, _ts=[5 + i])) for i in range(2)])
     if kind == "json":
-        assert json.loads((tmp_path / "q" / ".as_of").read_text()) == {"tick": 2, "as_of": 7}
+        assert json.loads((tmp_path / "q" / "_as_of").read_text()) == {"tick": 2, "as_of": 7}
         return
     said = [parquet.read_schema(p).metadata[b"windrow.as_of"] for p in sorted((tmp_path / "q").glob("*.parquet"))]
     assert said == [b"3", b"7", b"7"]

@@ -12,7 +12,7 @@ A long answer that tasks have written is a file for each part, the times of one 
 They are written under names that readers skip, and renamed when all are there.
 
 A file of Parquet says for which frontier its rows are exact in its metadata (`windrow.as_of`); beside files of JSON,
-`path/<query>/.as_of` says it of the newest.
+`path/<query>/_as_of` says it of the newest.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class DirectorySink:
         """Say, beside files that cannot, up to where they tell."""
         if self.kind == "json" and frontier is not None:
             said = json.dumps({"tick": tick, "as_of": int(frontier)})
-            self.place.write(f"{segment(query)}/.as_of", said.encode())
+            self.place.write(f"{segment(query)}/_as_of", said.encode())
 
     def folder(self, query: str) -> str:
         """Where the files of a query go; it is there from now on."""
