@@ -335,3 +335,35 @@ def test_the_state_of_a_query_goes_with_it() -> None:
     assert kept() <= 20
     assert engine["q3"].snapshot().num_rows == 10
     engine.stop()
+
+
+def test_windows_of_groups_move_with_their_partitions(tmp_path: Path) -> None:
+    """Aggregates that differ in their windows go on when a home is opened with other partitions."""
+    found: dict[str, dict[str, Any]] = {}
+    names = [f"q{i}" for i in range(4)]
+    for sharing in ("auto", "off"):
+
+        def opened(partitions: int, sharing: str = sharing) -> windrow.Engine:
+            return windrow.Engine(runtime="local", sharing=sharing, home=tmp_path / sharing, partitions=partitions)
+
+        engine = opened(1)
+        engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
+        for i, name in enumerate(names):
+            text = f"SELECT k, count(*) AS n, sum(v) AS t FROM s [RANGE {4 + 3 * i}] GROUP BY k HAVING count(*) > 1"
+            engine.execute(f"CREATE QUERY {name} AS {text}")
+        engine.start()
+        answers: dict[str, list[Any]] = {name: [] for name in names}
+        for ts in range(40):
+            engine.push("s", {"k": [ts % 3, ts % 5, 7], "v": [ts, 2, 1], "ts": [ts] * 3})
+            if ts in (12, 25):
+                for name in names:
+                    answers[name].append(engine[name].results())
+                engine.stop()
+                engine = opened(3 if ts == 12 else 2)
+                engine.start()
+        engine.advance(90)
+        found[sharing] = {n: pa.concat_tables([*answers[n], engine[n].results()]) for n in names}
+        engine.stop()
+    for name, table in found["off"].items():
+        assert table.num_rows
+        assert_same(found["auto"][name], table)
