@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -154,6 +155,55 @@ def test_rows_meet_the_version_of_their_time(first: int, retroactive: bool, tmp_
         life.live(14)
         life.close()
         check(life, f"seed {seed}")
+
+
+KEPT = {
+    "padded": "SELECT id, name, k FROM t LEFT JOIN s [RANGE 6] ON k = id",
+    "absent": "SELECT id, name FROM t WHERE NOT EXISTS (SELECT * FROM s [RANGE 6] WHERE k = id)",
+    "beyond": "SELECT id, name FROM t WHERE NOT EXISTS (SELECT * FROM s [RANGE 6] WHERE k = id AND s.ts > id + 2)",
+    "there": "SELECT id, name FROM t WHERE EXISTS (SELECT * FROM s [RANGE 6] WHERE k = id)",
+}  # fmt: skip
+"""Queries that keep the rows of a table, with partners in a window or without."""
+
+
+def kept_rows(query: str, life: Life, now: int) -> Counter[tuple[Any, ...]]:
+    """What such a query answers at an instant: rows of the window have met the table as it was at their own times."""
+    versions = [tuple(v.values()) for v in life._versions().to_pylist()]
+
+    def there(at: int) -> list[tuple[int, str]]:
+        return [(key, name) for key, name, since, til in versions if since <= at and (til is None or at < til)]
+
+    window = [(k, ts) for k, ts in life.rows["s"] if now - 6 < ts <= now]
+    met = [(row, k) for k, ts in window for row in there(ts) if row[0] == k and (query != "beyond" or ts > k + 2)]
+    partners = {row for row, _ in met}
+    alone = [row for row in there(now) if row not in partners]
+    if query == "padded":
+        return Counter([(*row, k) for row, k in met] + [(*row, None) for row in alone])
+    return Counter([row for row in there(now) if row in partners] if query == "there" else alone)
+
+
+def check_kept(life: Life, context: str) -> None:
+    begun = min(ts for _, ts in life.rows["s"])
+    for query in KEPT:
+        changes = pa.concat_tables(life.found[query]).to_pylist()
+        for now in range(begun, life.until + 1):
+            found: Counter[tuple[Any, ...]] = Counter()
+            for _ts, op, *row in (tuple(c.values()) for c in changes):
+                found[tuple(row)] += op if _ts <= now else 0
+            want = kept_rows(query, life, now)
+            wrong = {r: (found[r], want[r]) for r in found | want if found[r] != want[r]}
+            assert not wrong, f"{context}, {query} at {now}: {wrong}\n{life.changes} {life.rows}"
+
+
+@pytest.mark.parametrize("first", range(0, 12, 6))
+def test_rows_of_a_table_that_are_kept(first: int, tmp_path) -> None:
+    """A row that is kept with or without a partner goes when the table gives it up; new ones wait for rows to come."""
+    for seed in range(first, first + 6):
+        options = {"home": str(tmp_path / str(seed))} if seed % 3 == 0 else {}
+        life = Life(seed, False, KEPT, partitions=1 + seed % 2, **options)
+        life.live(14)
+        life.close()
+        check_kept(life, f"seed {seed}")
 
 
 @pytest.mark.spark

@@ -89,12 +89,14 @@ def join_steps(
     node: n.Node,
     internal: Sequence[bool] = (),
     rename: Mapping[str, str] | None = None,
+    reach_back: bool = False,
 ) -> int:
-    """A join over steps; `rename`: other names for columns of the residual."""
+    """A join over steps; `rename`: other names for columns of the residual; `reach_back`: tables end what they met."""
     flags = internal or (False,) * len(steps)
     read = [to.flow.steps[s] for s in steps]
-    met = not all(r.static for r in read)  # tables alone meet each other as they change
-    parts = [Part(dict(r.schema), r.signed, i, r.static and met) for r, i in zip(read, flags, strict=True)]
+    met = not reach_back and not all(r.static for r in read)  # tables alone meet each other as they change
+    signed = [r.signed or (r.static and reach_back) for r in read]
+    parts = [Part(dict(r.schema), g, i, r.static and met) for r, g, i in zip(read, signed, flags, strict=True)]
     types = {c: t for p in parts for c, t in p.columns.items()}
     join = JoinOperator(
         parts,
@@ -166,7 +168,8 @@ def semi(to: PlanLowering, node: n.Semi | n.LeftJoin, anti: bool) -> int:
         return to.append(kept, QuantiseOperator(seen.period, seen.offset, seen.before), node)
     left = to.lower(node.left)
     keys, equalities = matched(to, node)
-    both = join_steps(to, [left, keys], equalities, (), node)
+    # a row that has left a table is no longer there, with a partner or without
+    both = join_steps(to, [left, keys], equalities, (), node, reach_back=to.flow.steps[left].static)
     kept = to.project(both, {c: c for c in node.left.schema}, node)
     if not anti:
         return kept
@@ -176,7 +179,7 @@ def semi(to: PlanLowering, node: n.Semi | n.LeftJoin, anti: bool) -> int:
 def matched(to: PlanLowering, node: n.Semi | n.LeftJoin) -> tuple[int, list[tuple[str, str, bool]]]:
     """The distinct keys that have a partner on the right, and how the left side meets them."""
     right = to.lower(node.right)
-    if node.residual:
+    if node.residual or _meets_versions(to, node, right):
         return matched_by_value(to, node, right)
     if not node.equalities:  # no correlation: one row for as long as the right side has any
         one = ProjectOperator([("exists'", Formula("1", pa.int32(), ()))])
@@ -185,16 +188,24 @@ def matched(to: PlanLowering, node: n.Semi | n.LeftJoin) -> tuple[int, list[tupl
     return counted(to, keys, node), [(e.left, f"{e.right}'", e.null_safe) for e in node.equalities]
 
 
+def _meets_versions(to: PlanLowering, node: n.Semi | n.LeftJoin, right: int) -> bool:
+    """Whether the left side are tables whose rows have a partner only among rows that came while they were there."""
+    return to.flow.steps[to.lower(node.left)].static and not to.flow.steps[right].static
+
+
 def matched_by_value(
     to: PlanLowering, node: n.Semi | n.LeftJoin, right: int
 ) -> tuple[int, list[tuple[str, str, bool]]]:
     used = {c for e in node.residual for c in e.columns} | {e.left for e in node.equalities}
+    versions = _meets_versions(to, node, right)
+    if versions:
+        used = set(node.left.schema)
     rename = {c: f"{c}'" for c in node.left.schema if c in used}
     correlated = to.project(to.lower(node.left), {new: c for c, new in rename.items()}, node)
     if not rename:  # the residual speaks of the right side alone
         one = ProjectOperator([("exists'", Formula("1", pa.int32(), ()))])
         correlated = to.flow.add(one, [to.lower(node.left)], node, {"exists'": pa.int32()})
-    values = to.distinct(correlated, node)
+    values = counted(to, correlated, node) if versions else to.distinct(correlated, node)
     equalities = [(rename[e.left], e.right, e.null_safe) for e in node.equalities]
     pairs = join_steps(to, [values, right], equalities, node.residual, node, rename=rename)
     columns = to.flow.steps[values].schema
