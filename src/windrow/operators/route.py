@@ -94,11 +94,13 @@ class RouteOperator(Stateless):
 
     What began before a query's clock began appears when that begins, if it is still there then; what a query does not
     show is null. `log`: the input is a consolidated change log, and so is each query's part of the output, though rows
-    may differ in columns that it drops.
+    may differ in columns that it drops. `own`: what every query shows, for as long as they share.
     """
 
-    def __init__(self, router: Router, keep: Sequence[str], *, log: bool = False) -> None:
-        self.router, self.keep, self.log = router, tuple(keep), log
+    def __init__(
+        self, router: Router, keep: Sequence[str], *, log: bool = False, own: tuple[str, ...] | None = None
+    ) -> None:
+        self.router, self.keep, self.log, self.own = router, tuple(keep), log, own
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (rows,) = inputs

@@ -170,7 +170,9 @@ class _Nodes(PlanLowering):
         """Tell the answers of several queries apart."""
         types = self.flow.steps[log].schema
         schema = {**{c: types[c] for c in parting.keep}, QUERY: QUERY_TYPE}
-        step = self.flow.add(RouteOperator(parting.router, parting.keep, log=True), [log], root, schema)
+        step = self.flow.add(
+            RouteOperator(parting.router, parting.keep, log=True, own=parting.own), [log], root, schema
+        )
         match parting.op:
             case n.StreamOp.ISTREAM:
                 self.append(step, Entering(), root)

@@ -193,11 +193,12 @@ def _cancelling(step: Step, flow: Dataflow) -> tuple[str, ...] | None:
 
     None if every query shows all, so that what cancels has cancelled in the log."""
     at = next(i for i, other in enumerate(flow.steps) if other is step)
-    for reader in flow.steps:
-        route = reader.operator
-        if at in reader.inputs and isinstance(route, RouteOperator) and route.log:
-            own = tuple(c for c in route.keep if route.router.lists(c) is None)
-            return None if len(own) == len(step.schema) else own
+    for i, reader in enumerate(flow.steps):
+        match reader.operator:
+            case Materialize() if at in reader.inputs:
+                at = i  # it keeps what the log says
+            case RouteOperator(log=True, own=own) if at in reader.inputs:
+                return None if own is None or len(own) == len(step.schema) else own
     return None
 
 

@@ -66,11 +66,13 @@ class Emit(Unary):
 class Parting:
     """Where the relation of several queries at once becomes the answers of each: see `Route`.
 
-    Its change log is consolidated before, and `op` says what of it the queries show."""
+    Its change log is consolidated before, and `op` says what of it the queries show. `own`: the columns that all of
+    them show, if some show fewer than others: what differs in the rest cancels behind the log only."""
 
     router: Router
     keep: tuple[str, ...]
     op: StreamOp
+    own: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -144,10 +144,12 @@ class _Merge:
         conditions = {q: m.conditions[slot.number] for q, m in self.members.items()}
         blocks = [m.routed(m.forms.conditions(m.forms.form.slots[slot.number])) for m in self.many]
         router, keep = IndexRouter(conditions, shown=self._lists(), blocks=blocks), tuple(self.shape.shown)
-        own = set(keep).intersection(*self._lists().values(), *(m.shown for m in self.many))
-        if op is n.StreamOp.ISTREAM and times is not None and times <= own:  # nothing can cancel
-            return n.Emit(common, op), n.Parting(router, keep, n.StreamOp.RELATION)
-        return n.Emit(common), n.Parting(router, keep, op)
+        own = self.shape.own
+        shared = set(keep).intersection(*self._lists().values(), *(m.shown for m in self.many)) if own is None else own
+        by = None if own is None else tuple(c for c in keep if c in own)
+        if op is n.StreamOp.ISTREAM and times is not None and times <= shared:  # nothing can cancel
+            return n.Emit(common, op), n.Parting(router, keep, n.StreamOp.RELATION, by)
+        return n.Emit(common), n.Parting(router, keep, op, by)
 
     def _lists(self) -> dict[int, tuple[str, ...]]:
         """What every query shows."""

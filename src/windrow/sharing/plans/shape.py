@@ -20,19 +20,22 @@ from windrow.sharing.plans.canonical import Canonical, Columns
 @dataclass(frozen=True)
 class PlanColumns:
     """`shown`: what answers are made of. `columns`: by scan. `tested`: by slot, the columns that conditions read.
-    `stamped`: the windows whose lengths differ. `began`: the number of queries with which it began."""
+    `stamped`: the windows whose lengths differ. `began`: the number of queries with which it began. `own`: what every
+    one of those showed, by which rows lie over partitions where queries part behind their change log; None: by all."""
 
     shown: Mapping[str, Expr]
     columns: tuple[Columns, ...]
     tested: tuple[frozenset[str], ...]
     stamped: frozenset[int]
     began: int = 0
+    own: frozenset[str] | None = None
 
     @classmethod
     def of(cls, forms: Iterable[Canonical]) -> PlanColumns:
         """The shape that serves all of some forms."""
         forms = list(forms)
         shown = {name: e for form in forms for name, e in form.shown}
+        own = frozenset(shown).intersection(*({name for name, _ in form.shown} for form in forms))
         columns = (
             dict.fromkeys(c for one in scan for c in one) for scan in zip(*(f.columns for f in forms), strict=True)
         )
@@ -40,7 +43,7 @@ class PlanColumns:
         differ = frozenset(
             w for w, sizes in enumerate(zip(*(f.sizes for f in forms), strict=True)) if len({*sizes}) > 1
         )
-        return cls(dict(sorted(shown.items())), tuple(map(_sorted, columns)), tested, differ)
+        return cls(dict(sorted(shown.items())), tuple(map(_sorted, columns)), tested, differ, own=own)
 
     def fits(self, form: Canonical, member: Canonical) -> bool:
         """Whether a query may join, where another one is: it shows nothing else, and windows that are one are its."""
@@ -67,7 +70,7 @@ class PlanColumns:
         return {
             "types": schema.serialize().to_pybytes().hex(), "shown": shown, "columns": columns,
             "tested": [sorted(slot) for slot in self.tested], "stamped": sorted(self.stamped),
-            "began": self.began,
+            "began": self.began, "own": None if self.own is None else sorted(self.own),
         }  # fmt: skip
 
     @classmethod
@@ -79,7 +82,9 @@ class PlanColumns:
             for name, parts in plain["shown"].items()
         }
         columns = tuple(tuple((internal, name, next(types)) for internal, name in scan) for scan in plain["columns"])
-        return cls(shown, columns, tuple(map(frozenset, plain["tested"])), frozenset(plain["stamped"]), plain["began"])
+        tested, stamped = tuple(map(frozenset, plain["tested"])), frozenset(plain["stamped"])
+        own = plain.get("own")  # older homes have none
+        return cls(shown, columns, tested, stamped, plain["began"], None if own is None else frozenset(own))
 
 
 def _sorted(columns: Iterable[tuple[str, str, pa.DataType]]) -> Columns:
