@@ -72,7 +72,7 @@ class Translations:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], list[_Known]] = {}
+        self._known: dict[tuple[str, ...], list[_Translated]] = {}
 
     def values(
         self, connection: Callable[[], duckdb.DuckDBPyConnection], texts: tuple[str, ...], columns: Columns, length: int
@@ -92,7 +92,7 @@ class Translations:
         except Inexact:
             return None
 
-    def _find(self, texts: tuple[str, ...], columns: Columns) -> _Known | None:
+    def _find(self, texts: tuple[str, ...], columns: Columns) -> _Translated | None:
         """What is known of texts over columns of these types; it counts as a use."""
         variants = self._known.get(texts)
         if variants is None:
@@ -104,12 +104,12 @@ class Translations:
                 known.uses += known.uses < REPEATED
                 return known
         if len(variants) < MOST_VARIANTS:
-            variants.append(_Known(tuple((n, c.type) for n, c in columns.items())))
+            variants.append(_Translated(tuple((n, c.type) for n, c in columns.items())))
         return None
 
 
 @dataclass
-class _Known:
+class _Translated:
     """What is known of expressions over columns of these types."""
 
     reads: tuple[tuple[str, pa.DataType], ...]

@@ -11,41 +11,30 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
-
-import numpy as np
-import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.catalog.names import Names
 from windrow.operators.aggregate_join import AggregateDeltas
-from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.join import JoinOperator
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.plan.nodes import QueryPlan, StreamOp
 from windrow.runtime.admission import Quotas
-from windrow.runtime.change import InstanceColumns
-from windrow.runtime.column_places import LeftColumns
 from windrow.runtime.deadlines import DeadlineRecord, Deadlines
 from windrow.runtime.exchange import ReducedRows
 from windrow.runtime.family_programs import SharedQuery, clock_name
 from windrow.runtime.heavy_keys import HeavyKeys
-from windrow.runtime.instances import TemplateGroup, TemplateGroups
+from windrow.runtime.instances import TemplateGroups
 from windrow.runtime.join_choices import JoinChoices
 from windrow.runtime.kept_answers import HeldAnswers
-from windrow.runtime.member_blocks import cost_of, has_deadline, unique
+from windrow.runtime.member_blocks import cost_of, has_deadline
 from windrow.runtime.membership import Sharing
 from windrow.runtime.newest_manifest import NewestManifest
-from windrow.runtime.plan_members import LeftInstances, PlanMembers
+from windrow.runtime.plan_members import PlanMembers
 from windrow.runtime.program import Deployment, Functions, QueryProgram
 from windrow.runtime.repartition import repartitioned
 from windrow.sharing.joins.recognise import RecognisedJoin
-from windrow.sharing.member_columns import InstanceNames, MemberColumns
-from windrow.sharing.plans.form_columns import FormColumns
-from windrow.sharing.plans.registry import LeftColumns as PlacesLeft
 from windrow.sharing.plans.registry import SharedPlans
-from windrow.sharing.plans.shared_plan import OfferedColumns
 from windrow.sharing.recognise import Recognised
 from windrow.store.store import StateStore
 
@@ -319,88 +308,6 @@ class RegisteredQueries(NewestManifest):
         if self.manifest.heavy:
             self.heavy.restore(self.manifest.heavy, [name])
 
-    def add_columns(
-        self, group: TemplateGroup, come: InstanceColumns, rows: pa.Table, numbers: Int64s, start: int | None = None,
-        left: LeftColumns | LeftInstances | None = None, *, materialized: bool = False,
-    ) -> str:  # fmt: skip
-        """Run instances of a group as members in columns from the next tick on; returns the name of their block.
-
-        `rows` and `numbers`: of all that come. `left`: they go on where they were.
-        """
-        uid, mine = unique(), rows.take(pa.array(come.places)).combine_chunks()
-        names = InstanceNames(uid, group.name, mine)
-        if isinstance(come.query, FormColumns):
-            block = OfferedColumns(
-                uid, come.query.form, materialized, start, False, come.query, names, numbers[come.places]
-            )
-            if isinstance(left, LeftInstances):
-                left = left.take(come.places)
-                self.plans.offer_columns(block, PlacesLeft(left.plan, left.places, left.start))
-            else:
-                self.plans.offer_columns(block)
-            group.blocks = group.blocks.put(uid, block)
-            self._deployment = None
-            return uid
-        assert come.conditions is not None and not isinstance(left, LeftInstances)
-        members = MemberColumns(uid, come.query, come.conditions, names, numbers[come.places])
-        clock = self.sharing.admit_columns(members, None if left is None else left.take(come.places))
-        group.blocks = group.blocks.put(uid, members)
-        self._deployment = None
-        self.await_clock(clock)
-        if start is not None and not self.has_clock(clock):
-            self.starts[clock] = start
-        return uid
-
-    def drop_columns(self, group: TemplateGroup, block: str, places: Int64s) -> Callable[[], None]:
-        """Stop some members of a block; what takes them back."""
-        if self.plans.has_block(block):
-            return self._drop_from_plan(group, block, places)
-        token = self.sharing.remove_columns(block, places)
-        self._deployment = None
-        if block not in self.sharing.columns:
-            group.blocks = group.blocks.without(block)
-        clock = token[0].clock
-        if clock not in self.sharing.on_clock:
-            self._clockless.discard(clock)
-            self.forget(clock)
-        return partial(self.sharing.reinstate_columns, token)
-
-    def _drop_from_plan(self, group: TemplateGroup, block: str, places: Int64s) -> Callable[[], None]:
-        name = self.plans.columns.get(block)
-        back = partial(self.plans.put_block, self.plans.block(block), None if name is None else self.plans.plans[name])
-        over = self.plans.leave_columns(block, places)
-        self._deployment = None
-        if not self.plans.has_block(block):
-            group.blocks = group.blocks.without(block)
-        if over is not None:
-            self._plan_programs.pop(over, None)
-            self.forget(over)
-        return back
-
-    def drop_blocks(self, plan: str) -> None:
-        """Stop all instances that are in a shared plan as columns."""
-        for block in list(self.plans.plans[plan].blocks.values()) if plan in self.plans.plans else ():
-            group = self.groups.live[block.names.group.lower()]
-            self.drop_columns(group, block.key, np.arange(len(block)))
-
-    def clock_of_block(self, block: str) -> str:
-        """The name of the clock of members in columns; of those that have no place in a plan yet, none runs."""
-        return self.sharing.columns[block].clock if block in self.sharing.columns else self.plans.columns.get(block, "")
-
-    def left_columns(self, queries: str) -> list[LeftColumns | LeftInstances]:
-        """The instances in columns that queries from a template had when the home was left, while it is taken up."""
-        if not self.sharing.taking_up:
-            return []
-        return [*self.sharing.left_columns(queries), *self.plan_members.left_instances(queries)]
-
-    def left_instances(self, queries: str) -> set[str]:
-        """The instances of queries from a template, in lower case, that ran by themselves when the home was left."""
-        if not self.sharing.taking_up:
-            return set()
-        mine = f"{queries.lower()}("
-        alone = (q for q in (*self.plans.left, *self.manifest.clocks, *self.manifest.firsts) if q.startswith(mine))
-        return {name.lower() for name in self.sharing.left_instances(queries)} | set(alone)
-
     @property
     def idle(self) -> bool:
         """Whether nothing runs."""
@@ -409,10 +316,6 @@ class RegisteredQueries(NewestManifest):
     def drop_query(self, name: str) -> None:
         """Stop a query and forget its state."""
         key = name.lower()
-        instance = None if key in self.queries else self.groups.find(key)
-        if instance is not None:
-            self.drop_columns(instance[0], instance[1], np.array([instance[2]]))
-            return
         dropped = self.queries.pop(key, None)  # one that failed is gone already
         self._deployment = None
         if dropped is not None:

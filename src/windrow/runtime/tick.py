@@ -42,7 +42,7 @@ from windrow.runtime.messages import (
 )
 from windrow.runtime.plan_members import PLANS
 from windrow.runtime.program import Program, QueryProgram
-from windrow.runtime.registered import RegisteredQueries
+from windrow.runtime.registered_instances import RegisteredInstances
 from windrow.runtime.table_versions import TABLES, instants, needed, table_slots
 from windrow.sharing.plans.answers import InstanceRows, parted
 from windrow.sharing.query_group import Batch, Shown, gathered, tables
@@ -74,7 +74,7 @@ class Tick:
     admitted: list[Admission] = field(default_factory=list)  # what tasks kept of streams that may be shed
 
 
-class Ticker(RegisteredQueries):
+class Ticker(RegisteredInstances):
     """Plans ticks and makes them real; the driver's side of every runtime."""
 
     @property

@@ -46,7 +46,7 @@ class MemberChange(NamedTuple):
     come: bool
 
 
-class LeftColumns(NamedTuple):
+class LeftPlaces(NamedTuple):
     """The places that many queries had in a plan when their home was left."""
 
     plan: str
@@ -125,7 +125,7 @@ class SharedPlans:
             hint="drop them with the version that wrote the home, and create them again with this one",
         )
 
-    def offer_columns(self, block: OfferedColumns, left: LeftColumns | None = None) -> None:
+    def offer_columns(self, block: OfferedColumns, left: LeftPlaces | None = None) -> None:
         """Let many queries share from the next tick on; `left`: the places they go on at."""
         if left is None:
             self._waiting[block.key] = block
