@@ -55,6 +55,9 @@ SELECTED = ";".join(
     f"SELECT k, SUM(y) AS s, AVG(x) AS m FROM S [RANGE 9] WHERE x > {c / 8} GROUP BY k HAVING COUNT(*) > {c % 3}"
     for c in range(12)
 )
+SELECTED += ";" + ";".join(
+    f"SELECT k, SUM(y) AS s, AVG(x) AS m FROM S [RANGE {c % 5 + 1}] WHERE x > {c / 8} GROUP BY k" for c in range(12)
+)
 FIRST = """
 SELECT k, x FROM S [RANGE 9] ORDER BY x DESC, k LIMIT 3;
 SELECT k, COUNT(*) AS n, SUM(x) AS s, VARIANCE(y) AS v FROM SESSION(S PARTITION BY k, ts, 3)

@@ -11,6 +11,7 @@ State: pending ends, in the structure that the input's update pattern allows. Co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat,
 from windrow.operators.keys import factorize, hash_rows, mix
 from windrow.operators.protocol import State, Stateless
 from windrow.operators.radix import stable_order, stable_places
+from windrow.operators.scatter import scattered
 from windrow.operators.state.pending import Calendar, Ended, Pending
 from windrow.operators.state.run import Run, elements_of, ints, run_of
 
@@ -195,7 +197,8 @@ def _log(new: Elements, due: Ended | None, ordered: bool = True) -> Elements:
     if to is not None:
         ts, sign = _at(to, ts), _at(to, sign)
     come = slice(0, len(new))
-    columns = {n: gathered([(a, come), *due.places(n)], to) for n, a in new.columns.items()}
+    put = gathered if to is None else partial(scattered, to=to)
+    columns = {n: put([(a, come), *due.places(n)]) for n, a in new.columns.items()}
     return Elements(ts, same_end(len(ts)), sign, columns)
 
 

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 INF: int = np.iinfo(np.int64).max
@@ -125,7 +124,7 @@ def concat_arrays(parts: Sequence[pa.Array]) -> pa.Array:
     return pa.concat_arrays(parts)
 
 
-_WIDTHS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+_WIDTHS: Mapping[int, type[np.signedinteger]] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 _FIXED = {
     t.id: _WIDTHS[t.bit_width]
     for t in (
@@ -139,27 +138,23 @@ Places = Sequence[tuple[pa.Array, NDArray[np.integer] | slice]]
 """Arrays of one type, and which of their values are meant."""
 
 
-def gathered(parts: Places, to: Int64s | None = None) -> pa.Array:
-    """The values at the given places of several arrays, end to end, each copied at most once; `to`: where each goes.
+def gathered(parts: Places) -> pa.Array:
+    """The values at the given places of several arrays, end to end, each copied at most once.
 
-    >>> parts = [(pa.array([1, 2, 3]), np.array([2, 0])), (pa.array([7, 8]), slice(1, 2))]
-    >>> gathered(parts).to_pylist(), gathered(parts, np.array([2, 0, 1])).to_pylist()
-    ([3, 1, 8], [1, 8, 3])
+    >>> gathered([(pa.array([1, 2, 3]), np.array([2, 0])), (pa.array([7, 8]), slice(1, 2))]).to_pylist()
+    [3, 1, 8]
     """
     array, at = parts[0]
-    if len(parts) == 1 and isinstance(at, slice) and to is None:
+    if len(parts) == 1 and isinstance(at, slice):
         return array.slice(at.start, at.stop - at.start)
-    width = _FIXED.get(array.type.id)
-    if width is None or any(array.null_count for array, _ in parts):
-        whole = concat_arrays([_picked(array, at) for array, at in parts])
-        return whole if to is None else whole.take(pa.array(inverse(to)))
-    sizes = [at.stop - at.start if isinstance(at, slice) else len(at) for _, at in parts]
+    width = fixed_width(parts)
+    if width is None:
+        return concat_arrays([_picked(array, at) for array, at in parts])
+    sizes = [counted(at) for _, at in parts]
     out, begin = np.empty(sum(sizes), width), 0
     for (array, at), size in zip(parts, sizes, strict=True):
-        values = np.frombuffer(array.buffers()[1], width)[array.offset : array.offset + len(array)]
-        if to is not None:
-            _scatter(values, at, to[begin : begin + size], out)
-        elif isinstance(at, slice):
+        values = fixed_values(array, width)
+        if isinstance(at, slice):
             out[begin : begin + size] = values[at]
         else:
             np.take(values, at, out=out[begin : begin + size], mode="clip")  # unbuffered; no place is out of bounds
@@ -167,35 +162,20 @@ def gathered(parts: Places, to: Int64s | None = None) -> pa.Array:
     return pa.Array.from_buffers(array.type, len(out), [None, pa.py_buffer(out)])
 
 
-def _scatter(values: np.ndarray, at: NDArray[np.integer] | slice, to: Int64s, out: np.ndarray) -> None:
-    """`out[to[i]] = values[at[i]]`, a row at a time."""
-    if isinstance(at, slice):
-        _put(values[at], to, out)
-    else:
-        _put_at(values, at, to, out)
+def fixed_width(parts: Places) -> type[np.signedinteger] | None:
+    """The integers that values are copied as: they have a width of whole bytes, and none is null; else None."""
+    width = _FIXED.get(parts[0][0].type.id)
+    return None if width is None or any(array.null_count for array, _ in parts) else width
 
 
-@njit(cache=True)
-def _put(values, to, out):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    for i in range(len(to)):
-        out[to[i]] = values[i]
+def fixed_values(array: pa.Array, width: type[np.signedinteger]) -> np.ndarray:
+    """The values of an array, as integers."""
+    return np.frombuffer(array.buffers()[1], width)[array.offset : array.offset + len(array)]
 
 
-@njit(cache=True)
-def _put_at(values, at, to, out):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    for i in range(len(to)):
-        out[to[i]] = values[at[i]]
-
-
-def inverse(permutation: Int64s) -> Int64s:
-    """The permutation that undoes another.
-
-    >>> inverse(np.array([2, 0, 1])).tolist()
-    [1, 2, 0]
-    """
-    undone = np.empty_like(permutation)
-    undone[permutation] = np.arange(len(permutation))
-    return undone
+def counted(at: NDArray[np.integer] | slice) -> int:
+    """How many places are meant."""
+    return at.stop - at.start if isinstance(at, slice) else len(at)
 
 
 def _picked(array: pa.Array, at: NDArray[np.integer] | slice) -> pa.Array:

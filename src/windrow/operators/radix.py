@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from windrow.operators.elements import Int64s, inverse
+from windrow.operators.elements import Int64s
+from windrow.operators.scatter import inverse
 
 _DIGIT, _WIDE = 11, 14
 """Bits of a digit; of the only one, if there are as many keys as it has values."""
