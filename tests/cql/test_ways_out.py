@@ -6,7 +6,6 @@ Scripts are replayed; queries are also explained and asked of an engine that all
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -261,14 +260,7 @@ QUERIES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a file that holds the secret, which the environment holds too."""
-    directory = tmp_path_factory.mktemp("ways")
-    (directory / "secret.csv").write_text(f"{_escape.SECRET}\n")
-    os.environ["WINDROW_SECRET"] = _escape.SECRET
-    yield directory
-    del os.environ["WINDROW_SECRET"]
+place = _escape.place
 
 
 @pytest.fixture(scope="module")
