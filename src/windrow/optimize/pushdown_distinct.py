@@ -10,30 +10,11 @@ from dataclasses import replace
 
 from windrow.optimize.rule import RuleContext, filtered, rewrite, with_root
 from windrow.optimize.totality import key_safe
+from windrow.plan import nodes as n
 from windrow.plan.expr import Expr
-from windrow.plan.nodes import (
-    Aggregate,
-    Analytic,
-    Call,
-    Difference,
-    Distinct,
-    Filter,
-    Holistic,
-    Intersection,
-    Join,
-    LeftJoin,
-    Node,
-    Project,
-    Quantise,
-    QueryPlan,
-    Semi,
-    TopN,
-    Union,
-    WindowBounds,
-)
 
 
-def pushdown_distinct(plan: QueryPlan, context: RuleContext) -> QueryPlan:
+def pushdown_distinct(plan: n.QueryPlan, context: RuleContext) -> n.QueryPlan:
     """Drop needless DISTINCTs; move the others below joins and unions where that is cheaper.
 
     >>> from windrow.plan.nodes import Scan
@@ -44,8 +25,8 @@ def pushdown_distinct(plan: QueryPlan, context: RuleContext) -> QueryPlan:
     return with_root(plan, rewrite(plan.root, lambda node: _step(node, context)))
 
 
-def _step(node: Node, context: RuleContext) -> Node:
-    if not isinstance(node, Distinct):
+def _step(node: n.Node, context: RuleContext) -> n.Node:
+    if not isinstance(node, n.Distinct):
         return node
     if key(node.input) is not None:
         return node.input
@@ -55,26 +36,26 @@ def _step(node: Node, context: RuleContext) -> Node:
     return node
 
 
-def key(node: Node) -> frozenset[str] | None:
+def key(node: n.Node) -> frozenset[str] | None:
     """Columns on which no two rows of one instant agree; None if rows may repeat."""
     match node:
-        case Distinct():
+        case n.Distinct():
             return frozenset(node.schema)
-        case Aggregate(keys=keys) | Holistic(keys=keys):
+        case n.Aggregate(keys=keys) | n.Holistic(keys=keys):
             return frozenset(keys)
-        case Filter() | Quantise() | Call() | WindowBounds() | TopN() | Analytic():
+        case n.Filter() | n.Quantise() | n.Call() | n.WindowBounds() | n.TopN() | n.Analytic():
             return key(node.input)
-        case Semi() | Difference():
+        case n.Semi() | n.Difference():
             return key(node.left)
-        case Intersection():
+        case n.Intersection():
             left = key(node.left)
             return key(node.right) if left is None else left
-        case Project(outputs=outputs):
+        case n.Project(outputs=outputs):
             below = key(node.input)
-            copies = {e.column: n for n, e in outputs if e.column is not None}
+            copies = {e.column: name for name, e in outputs if e.column is not None}
             return None if below is None or not below <= copies.keys() else frozenset(copies[c] for c in below)
-        case Join() | LeftJoin():
-            return None if isinstance(node, Join) and any(node.internal) else _union([key(p) for p in node.inputs])
+        case n.Join() | n.LeftJoin():
+            return None if isinstance(node, n.Join) and any(node.internal) else _union([key(p) for p in node.inputs])
     return None
 
 
@@ -83,22 +64,22 @@ def _union(keys: list[frozenset[str] | None]) -> frozenset[str] | None:
     return frozenset().union(*known) if len(known) == len(keys) else None
 
 
-def _below_union(node: Distinct) -> Node | None:
+def _below_union(node: n.Distinct) -> n.Node | None:
     match node.input:
-        case Union(parts=parts) as union if any(key(p) is None for p in parts):
-            return Distinct(replace(union, parts=tuple(p if key(p) is not None else Distinct(p) for p in parts)))
+        case n.Union(parts=parts) as union if any(key(p) is None for p in parts):
+            return n.Distinct(replace(union, parts=tuple(p if key(p) is not None else n.Distinct(p) for p in parts)))
     return None
 
 
-def _below_join(node: Distinct) -> Node | None:
+def _below_join(node: n.Distinct) -> n.Node | None:
     """Over a join (under a projection and filters) whose columns the output determines: join distinct inputs."""
-    project = node.input if isinstance(node.input, Project) else None
+    project = node.input if isinstance(node.input, n.Project) else None
     below = project.input if project else node.input
     predicates: list[Expr] = []
-    while isinstance(below, Filter):
+    while isinstance(below, n.Filter):
         predicates.insert(0, below.predicate)
         below = below.input
-    if not isinstance(below, Join) or any(below.internal):
+    if not isinstance(below, n.Join) or any(below.internal):
         return None
     types = below.schema
     # a predicate or expression that tells 0.0 from -0.0 would see which of two equal rows was kept
@@ -109,12 +90,12 @@ def _below_join(node: Distinct) -> Node | None:
         return None
     if not types.keys() <= determined(below, shown):
         return None
-    parts = tuple(p if key(p) is not None else Distinct(p) for p in below.parts)
+    parts = tuple(p if key(p) is not None else n.Distinct(p) for p in below.parts)
     joined = filtered(replace(below, parts=parts), predicates)
-    return Project(joined, project.outputs) if project else joined
+    return n.Project(joined, project.outputs) if project else joined
 
 
-def determined(join: Join, shown: set[str]) -> set[str]:
+def determined(join: n.Join, shown: set[str]) -> set[str]:
     """The columns whose value follows from those shown: an equality gives the other side."""
     known, size = set(shown), -1
     while len(known) != size:

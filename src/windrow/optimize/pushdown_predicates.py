@@ -17,38 +17,11 @@ import pyarrow as pa
 
 from windrow.optimize.rule import RuleContext, filtered, with_root
 from windrow.optimize.totality import key_safe, total
+from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, Ref
-from windrow.plan.nodes import (
-    Aggregate,
-    Analytic,
-    Append,
-    AsofJoin,
-    Call,
-    Difference,
-    Distinct,
-    Emit,
-    Equality,
-    Filter,
-    Holistic,
-    Intersection,
-    Join,
-    LeftJoin,
-    Node,
-    Project,
-    Quantise,
-    QueryPlan,
-    Semi,
-    Session,
-    StreamOp,
-    TopN,
-    Union,
-    Window,
-    WindowBounds,
-    WindowKind,
-)
 
 
-def pushdown_predicates(plan: QueryPlan, context: RuleContext) -> QueryPlan:
+def pushdown_predicates(plan: n.QueryPlan, context: RuleContext) -> n.QueryPlan:
     """Move every filter as far down as it goes, and make equalities across a join part of the join.
 
     >>> from windrow.plan.nodes import Scan, WindowSpec
@@ -60,13 +33,13 @@ def pushdown_predicates(plan: QueryPlan, context: RuleContext) -> QueryPlan:
     return with_root(plan, push(plan.root, []))
 
 
-def push(node: Node, predicates: Sequence[Expr]) -> Node:
+def push(node: n.Node, predicates: Sequence[Expr]) -> n.Node:
     """The node under the predicates (first innermost), each as far down as it goes."""
-    if isinstance(node, Filter):
+    if isinstance(node, n.Filter):
         return push(node.input, [node.predicate, *predicates])
-    if isinstance(node, Join):
+    if isinstance(node, n.Join):
         return _push_join(node, predicates)
-    if isinstance(node, Semi | LeftJoin):
+    if isinstance(node, n.Semi | n.LeftJoin):
         node = _push_right(node)
     down, stay = _split(predicates, _passes(node), node)
     inputs = [push(i, _into(node, k, down)) for k, i in enumerate(node.inputs)]
@@ -74,7 +47,7 @@ def push(node: Node, predicates: Sequence[Expr]) -> Node:
     return filtered(node if same else node.with_inputs(*inputs), stay)
 
 
-def _split(predicates: Sequence[Expr], passes: Callable[[Expr], bool], node: Node) -> tuple[list[Expr], list[Expr]]:
+def _split(predicates: Sequence[Expr], passes: Callable[[Expr], bool], node: n.Node) -> tuple[list[Expr], list[Expr]]:
     """Predicates that go below the node, and those that stay above it."""
     types = node.schema
     down: list[Expr] = []
@@ -85,17 +58,17 @@ def _split(predicates: Sequence[Expr], passes: Callable[[Expr], bool], node: Nod
     return down, stay
 
 
-def _into(node: Node, position: int, down: Sequence[Expr]) -> list[Expr]:
+def _into(node: n.Node, position: int, down: Sequence[Expr]) -> list[Expr]:
     """The predicates in terms of one input of the node."""
-    if isinstance(node, Project):
+    if isinstance(node, n.Project):
         outputs = dict(node.outputs)
         return [p.substitute(outputs) for p in down]
-    if isinstance(node, Semi | LeftJoin | AsofJoin) and position == 1:
+    if isinstance(node, n.Semi | n.LeftJoin | n.AsofJoin) and position == 1:
         return []
     return list(down)
 
 
-def _passes(node: Node) -> Callable[[Expr], bool]:
+def _passes(node: n.Node) -> Callable[[Expr], bool]:
     """Whether a predicate on the node's output may be tested on its inputs instead."""
     types = node.schema
 
@@ -106,41 +79,41 @@ def _passes(node: Node) -> Callable[[Expr], bool]:
         return key_safe(p, types)
 
     match node:
-        case Call(output=output):
+        case n.Call(output=output):
             return lambda p: output not in p.columns
-        case Quantise() | Semi() | Append():
+        case n.Quantise() | n.Semi() | n.Append():
             return never_raises
-        case TopN(partition=partition) | Analytic(partition=partition) | Holistic(keys=partition):
+        case n.TopN(partition=partition) | n.Analytic(partition=partition) | n.Holistic(keys=partition):
             return lambda p: bool(p.columns) and p.columns <= set(partition) and by_value(p)
-        case Session(keys=keys):  # whole partitions stay or go, so sessions are the same
+        case n.Session(keys=keys):  # whole partitions stay or go, so sessions are the same
             return lambda p: bool(p.columns) and p.columns <= set(keys) and by_value(p)
-        case WindowBounds(bounds=bounds):
+        case n.WindowBounds(bounds=bounds):
             shown = {name for name, _ in bounds}
             return lambda p: p.columns.isdisjoint(shown) and never_raises(p)
-        case Union() | Project():
+        case n.Union() | n.Project():
             return lambda p: True
-        case Window(spec=spec):
-            if spec.kind is not WindowKind.ROWS:
+        case n.Window(spec=spec):
+            if spec.kind is not n.WindowKind.ROWS:
                 return lambda p: True
             # whole partitions stay or go, so the rows counted in each are the same
             return lambda p: bool(p.columns) and p.columns <= set(spec.partition) and by_value(p)
-        case Distinct():
+        case n.Distinct():
             return by_value
-        case Aggregate(keys=keys):
+        case n.Aggregate(keys=keys):
             return lambda p: bool(keys) and p.columns <= set(keys) and by_value(p)
-        case LeftJoin(left=left) | AsofJoin(left=left):
+        case n.LeftJoin(left=left) | n.AsofJoin(left=left):
             names = left.schema.keys()
             return lambda p: p.columns <= names
-        case Difference() | Intersection():
+        case n.Difference() | n.Intersection():
             names = node.right.schema.keys()
             return lambda p: p.columns <= names and never_raises(p)
-        case Emit(op=op, period=period):
-            by_row = op in (StreamOp.ISTREAM, StreamOp.DSTREAM) or (op is not StreamOp.RELATION and period is not None)
-            return never_raises if by_row or op is StreamOp.RELATION else lambda p: False
+        case n.Emit(op=op, period=period):
+            by_row = op in (n.StreamOp.RELATION, n.StreamOp.ISTREAM, n.StreamOp.DSTREAM) or period is not None
+            return never_raises if by_row else lambda p: False
     return lambda p: False
 
 
-def _push_join(node: Join, predicates: Sequence[Expr]) -> Node:
+def _push_join(node: n.Join, predicates: Sequence[Expr]) -> n.Node:
     types = node.schema
     owner = {name: k for k, part in enumerate(node.parts) for name in part.schema}
     per_part: list[list[Expr]] = [[] for _ in node.parts]
@@ -164,7 +137,7 @@ def _push_join(node: Join, predicates: Sequence[Expr]) -> Node:
     return filtered(replace(node, parts=parts, equalities=tuple(equalities), residual=residual), above)
 
 
-def _push_right(node: Semi | LeftJoin) -> Semi | LeftJoin:
+def _push_right(node: n.Semi | n.LeftJoin) -> n.Semi | n.LeftJoin:
     """Test on the right input what the join condition asks of it alone, and find its equalities."""
     left, right = node.left.schema, node.right.schema
     types = {**left, **right}
@@ -176,13 +149,13 @@ def _push_right(node: Semi | LeftJoin) -> Semi | LeftJoin:
         elif equality and equality.left in left and equality.right in right:
             equalities.append(equality)
         elif equality and equality.right in left and equality.left in right:
-            equalities.append(Equality(equality.right, equality.left, equality.null_safe))
+            equalities.append(n.Equality(equality.right, equality.left, equality.null_safe))
         else:
             residual.append(p)
     return replace(node, right=filtered(node.right, below), equalities=tuple(equalities), residual=tuple(residual))
 
 
-def as_equality(p: Expr, types: dict[str, pa.DataType]) -> Equality | None:
+def as_equality(p: Expr, types: dict[str, pa.DataType]) -> n.Equality | None:
     """`a = b` between two columns of one type, as a join sees it; None for anything else.
 
     >>> as_equality(Expr(("(", Ref("a"), " = ", Ref("b"), ")"), pa.bool_()), {"a": pa.int64(), "b": pa.int64()})
@@ -197,4 +170,4 @@ def as_equality(p: Expr, types: dict[str, pa.DataType]) -> Equality | None:
     left, right = (part.name for part in p.parts if isinstance(part, Ref))
     if types[left] != types[right] or pa.types.is_nested(types[left]):
         return None
-    return Equality(left, right, signs[text])
+    return n.Equality(left, right, signs[text])

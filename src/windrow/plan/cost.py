@@ -19,43 +19,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, Ref
-from windrow.plan.nodes import (
-    Admit,
-    Aggregate,
-    Analytic,
-    Append,
-    AsofJoin,
-    Call,
-    Difference,
-    Distinct,
-    Emit,
-    Equality,
-    Filter,
-    Holistic,
-    Intersection,
-    Join,
-    LeftJoin,
-    Node,
-    Project,
-    Quantise,
-    QueryPlan,
-    Route,
-    Scan,
-    Semi,
-    Session,
-    Stamp,
-    StarJoin,
-    StreamOp,
-    TableScan,
-    TopN,
-    Union,
-    Unnest,
-    Window,
-    WindowBounds,
-    WindowKind,
-    walk,
-)
 from windrow.plan.patterns import Lifetimes, Pattern, lifetimes
 
 SCANS_PER_WINDOW = 20
@@ -114,36 +79,36 @@ class _Edge:
         return _Edge(self.rate * share, self.size * share, self.values, self.negative * share, self.period)
 
 
-def unit_of(plan: QueryPlan) -> int:
+def unit_of(plan: n.QueryPlan) -> int:
     """Ticks per unit of time: a second of microseconds, or one tick."""
     return 1_000_000 if pa.types.is_timestamp(plan.time_type) else 1
 
 
 def estimate(
-    root: Node, statistics: Statistics | None = None, strategy: str = "upa", unit: int = 1
-) -> dict[Node, Estimate]:
+    root: n.Node, statistics: Statistics | None = None, strategy: str = "upa", unit: int = 1
+) -> dict[n.Node, Estimate]:
     """The estimate of every node below `root` and of `root` itself."""
     model = _Model(statistics or Statistics(), strategy, unit, lifetimes(root, strategy))
-    for node in walk(root):
+    for node in n.walk(root):
         model.visit(node)
     return model.estimates
 
 
-def total_cost(root: Node, statistics: Statistics | None = None, strategy: str = "upa", unit: int = 1) -> float:
+def total_cost(root: n.Node, statistics: Statistics | None = None, strategy: str = "upa", unit: int = 1) -> float:
     """The cost of a whole plan per unit of time."""
     estimates = estimate(root, statistics, strategy, unit)
-    return sum(estimates[node].cost for node in walk(root))
+    return sum(estimates[node].cost for node in n.walk(root))
 
 
 class _Model:
     """One pass over a plan, inputs first."""
 
-    def __init__(self, statistics: Statistics, strategy: str, unit: int, known: Mapping[Node, Lifetimes]) -> None:
+    def __init__(self, statistics: Statistics, strategy: str, unit: int, known: Mapping[n.Node, Lifetimes]) -> None:
         self.statistics, self.strategy, self.unit, self.known = statistics, strategy, unit, known
-        self.edges: dict[Node, _Edge] = {}
-        self.estimates: dict[Node, Estimate] = {}
+        self.edges: dict[n.Node, _Edge] = {}
+        self.estimates: dict[n.Node, Estimate] = {}
 
-    def visit(self, node: Node) -> None:
+    def visit(self, node: n.Node) -> None:
         if node in self.edges:
             return
         inputs = [self.edges[i] for i in node.inputs]
@@ -152,70 +117,70 @@ class _Model:
         arriving = sum(e.flow for e in inputs)
         self.estimates[node] = Estimate(arriving, edge.rate, edge.negative, edge.size, state, cost)
 
-    def _operator(self, node: Node, inputs: Sequence[_Edge]) -> tuple[_Edge, float, float]:
+    def _operator(self, node: n.Node, inputs: Sequence[_Edge]) -> tuple[_Edge, float, float]:
         """The output edge, the rows of state and the cost of one operator."""
         match node:
-            case Scan():
+            case n.Scan():
                 return self._scan(node), 0.0, 0.0
-            case TableScan():
+            case n.TableScan():
                 edge = self._table(node)
                 return edge, edge.size, 0.0
-            case Window():
+            case n.Window():
                 return self._window(node, inputs[0])
-            case Filter(predicate=predicate):
+            case n.Filter(predicate=predicate):
                 share = selectivity(predicate, inputs[0].values, self.statistics)
                 return inputs[0].scaled(share), 0.0, inputs[0].flow
-            case Admit() | Route() | Stamp():
+            case n.Admit() | n.Route() | n.Stamp():
                 return inputs[0], 0.0, inputs[0].flow
-            case Project(outputs=outputs):
+            case n.Project(outputs=outputs):
                 copies = all(e.column is not None for _, e in outputs)
                 return _projected(inputs[0], outputs), 0.0, 0.0 if copies else inputs[0].flow
-            case Call():
+            case n.Call():
                 return inputs[0], 0.0, 10 * inputs[0].flow
-            case Unnest():  # as if lists had one element
+            case n.Unnest():  # as if lists had one element
                 return inputs[0], 0.0, inputs[0].flow
-            case Quantise(period=period):
+            case n.Quantise(period=period):
                 edge = inputs[0]
                 step = period / self.unit
                 return _Edge(edge.rate, edge.size, edge.values, edge.negative, step), edge.flow * step, edge.flow
-            case Session(gap=gap):
+            case n.Session(gap=gap):
                 edge, waits = inputs[0], 2 * gap / self.unit
                 return _Edge(edge.rate, edge.rate / self.unit, edge.values), edge.rate * waits, 3 * edge.flow
-            case WindowBounds(period=period, bounds=bounds):
+            case n.WindowBounds(period=period, bounds=bounds):
                 edge, step = inputs[0], period / self.unit
                 values = {**edge.values, **dict.fromkeys((name for name, _ in bounds), 1.0)}
                 return _Edge(edge.size / step, edge.size, values, 0.0, step), edge.size, edge.flow + edge.size / step
-            case Union():
+            case n.Union():
                 return _merged(inputs), 0.0, sum(e.flow for e in inputs)
-            case Join():
+            case n.Join():
                 return self._join(node, inputs)
-            case StarJoin(shedding=shedding):
-                exact = Join(node.parts, node.equalities, node.residual)
+            case n.StarJoin(shedding=shedding):
+                exact = n.Join(node.parts, node.equalities, node.residual)
                 edge, state, cost = self._join(exact, inputs)
                 held = shedding.keep[0] if shedding.shared else sum(shedding.keep)
                 share = min(1.0, held / max(1.0, sum(i.size for i in inputs if i.rate)))
                 return edge.scaled(share), min(state, held + sum(i.size for i in inputs if not i.rate)), cost
-            case AsofJoin():
+            case n.AsofJoin():
                 left, right = inputs
                 edge = replace(left, values={**right.values, **left.values})
                 return edge, right.size, 2 * (left.flow + right.flow)
-            case Semi() | LeftJoin():
+            case n.Semi() | n.LeftJoin():
                 return self._match(node, inputs[0], inputs[1])
-            case Distinct():
+            case n.Distinct():
                 return self._distinct(node, inputs[0])
-            case Aggregate():
+            case n.Aggregate():
                 return self._aggregate(node, inputs[0])
-            case Analytic(partition=partition):
+            case n.Analytic(partition=partition):
                 edge = inputs[0]
                 touched = edge.size / max(1.0, math.prod(edge.distinct(c) for c in partition))  # rows of a partition
                 return replace(edge, negative=edge.flow), 2 * edge.size, edge.flow * (3 + 2 * touched)
-            case Holistic(keys=keys):
+            case n.Holistic(keys=keys):
                 edge = inputs[0]
                 groups = min(edge.size, math.prod(edge.distinct(c) for c in keys))
                 changes = edge.flow
                 kept = _Edge(changes, groups, edge.values, changes, edge.period)
                 return kept, edge.size + groups, edge.flow * (3 + 2 * edge.size / max(groups, 1.0))
-            case TopN(partition=partition, limit=limit, offset=offset):
+            case n.TopN(partition=partition, limit=limit, offset=offset):
                 edge = inputs[0]
                 groups = math.prod(edge.distinct(c) for c in partition)
                 size = min(edge.size, groups * limit)
@@ -223,39 +188,39 @@ class _Model:
                 waits = min(edge.size, groups * (limit + offset) * 8)
                 changes = edge.flow * min(1.0, 2 * share)
                 return _Edge(changes, size, edge.values, changes, edge.period), waits, 3 * edge.flow + 2 * changes
-            case Difference() | Intersection():
+            case n.Difference() | n.Intersection():
                 return self._bag(node, inputs)
-            case Append() | Emit():
+            case n.Append() | n.Emit():
                 return self._emit(node, inputs[0])
         raise NotImplementedError(f"no cost rule for {type(node).__name__}")
 
-    def _scan(self, node: Scan) -> _Edge:
+    def _scan(self, node: n.Scan) -> _Edge:
         known = self.statistics
         rate = known.rates.get(node.stream.lower(), known.rate)
         return _Edge(rate, rate * known.horizon, self._values(node.stream, node.columns))
 
-    def _table(self, node: TableScan) -> _Edge:
+    def _table(self, node: n.TableScan) -> _Edge:
         rows = self.statistics.rows.get(node.table.lower(), self.statistics.table_rows)
         return _Edge(0.0, rows, self._values(node.table, node.columns))
 
     def _values(self, source: str, columns: Sequence[tuple[str, str, object]]) -> dict[str, float]:
         known = self.statistics
-        return {n: known.distinct.get(f"{source}.{c}".lower(), known.values) for n, c, _ in columns}
+        return {name: known.distinct.get(f"{source}.{c}".lower(), known.values) for name, c, _ in columns}
 
-    def _window(self, node: Window, edge: _Edge) -> tuple[_Edge, float, float]:
+    def _window(self, node: n.Window, edge: _Edge) -> tuple[_Edge, float, float]:
         spec = node.spec
         size, negative = edge.size, 0.0
-        if spec.kind is WindowKind.ROWS:
+        if spec.kind is n.WindowKind.ROWS:
             groups = math.prod(edge.distinct(c) for c in spec.partition)
             size, negative = min(edge.size, (spec.size or 1) * groups), edge.rate
-        elif spec.kind is not WindowKind.UNBOUNDED:
-            length = 1 if spec.kind is WindowKind.NOW else spec.size or 1
+        elif spec.kind is not n.WindowKind.UNBOUNDED:
+            length = 1 if spec.kind is n.WindowKind.NOW else spec.size or 1
             size = min(edge.size, edge.rate * length / self.unit)
             negative = edge.rate if self.strategy == "negative" else 0.0
         stored = size if negative else 0.0
         return _Edge(edge.rate, size, edge.values, negative), stored, edge.flow + 2 * negative
 
-    def _join(self, node: Join, inputs: Sequence[_Edge]) -> tuple[_Edge, float, float]:
+    def _join(self, node: n.Join, inputs: Sequence[_Edge]) -> tuple[_Edge, float, float]:
         share = _equality_share(node.equalities, inputs)
         for predicate in node.residual:
             share *= self.statistics.selectivity if predicate.columns else 1.0
@@ -270,13 +235,13 @@ class _Model:
         kept = [(e, life) for e, life in zip(inputs, lives, strict=True) if not life.static]
         return edge, sum(e.size for e, _ in kept), probes + sum(self._keep(e, life) for e, life in kept)
 
-    def _match(self, node: Semi | LeftJoin, left: _Edge, right: _Edge) -> tuple[_Edge, float, float]:
+    def _match(self, node: n.Semi | n.LeftJoin, left: _Edge, right: _Edge) -> tuple[_Edge, float, float]:
         keys = [(left.domain(e.left), right.domain(e.right)) for e in node.equalities]
         spread = math.prod(max(v, w) for v, w in keys)  # values over which right rows are spread
         absent = min(0.95, max(0.05, math.exp(-right.size / spread)))  # chance that a left row finds no match
         churn = right.rate * absent * left.size / spread  # left rows whose fate a right arrival changes
         static = self.known[node.right].static
-        if isinstance(node, LeftJoin):
+        if isinstance(node, n.LeftJoin):
             pairs = left.size * right.size / spread
             edge = _Edge(
                 left.rate * (1 + pairs / max(left.size, 1)) + churn, left.size + pairs, {**right.values, **left.values}
@@ -292,7 +257,7 @@ class _Model:
             cost += self._keep(left, self.known[node.left], eager=True)
         return edge, right.size + (0.0 if static else left.size), cost
 
-    def _distinct(self, node: Distinct, edge: _Edge) -> tuple[_Edge, float, float]:
+    def _distinct(self, node: n.Distinct, edge: _Edge) -> tuple[_Edge, float, float]:
         size = min(edge.size, math.prod(edge.distinct(c) for c in node.schema))
         share = size / max(edge.size, 1.0)
         life = self.known[node.input]
@@ -307,7 +272,7 @@ class _Model:
             )
         return out, 2 * size, edge.flow + 2 * self._keep(out, Lifetimes(Pattern.WEAK))
 
-    def _aggregate(self, node: Aggregate, edge: _Edge) -> tuple[_Edge, float, float]:
+    def _aggregate(self, node: n.Aggregate, edge: _Edge) -> tuple[_Edge, float, float]:
         groups = min(max(edge.size, 1.0), math.prod(edge.distinct(k) for k in node.keys))
         life = self.known[node.input]
         ends = edge.rate if life.pattern in (Pattern.WEAKEST, Pattern.WEAK) else edge.negative
@@ -322,7 +287,7 @@ class _Model:
         kept = self._keep(edge, life, eager=True) if pending else 0.0
         return out, groups + pending, (edge.rate + ends) * max(1, len(node.calls)) + kept + out.flow
 
-    def _bag(self, node: Difference | Intersection, inputs: Sequence[_Edge]) -> tuple[_Edge, float, float]:
+    def _bag(self, node: n.Difference | n.Intersection, inputs: Sequence[_Edge]) -> tuple[_Edge, float, float]:
         left, right = inputs
         changes = left.flow + right.flow
         rate = (left.rate + right.rate) / 2
@@ -330,14 +295,14 @@ class _Model:
         kept = sum(self._keep(e, self.known[i], eager=True) for e, i in zip(inputs, node.inputs, strict=True))
         return edge, left.size + right.size, changes + kept + edge.flow
 
-    def _emit(self, node: Append | Emit, edge: _Edge) -> tuple[_Edge, float, float]:
+    def _emit(self, node: n.Append | n.Emit, edge: _Edge) -> tuple[_Edge, float, float]:
         life = self.known[node.input]
         kept = self._keep(edge, life)
         state = 0.0 if life.pattern is Pattern.MONOTONIC else edge.size
-        if isinstance(node, Emit) and node.op is StreamOp.RELATION:
+        if isinstance(node, n.Emit) and node.op is n.StreamOp.RELATION:
             return edge, state, edge.flow + kept
         rate, every = edge.rate, edge.period
-        if isinstance(node, Emit) and node.op in (StreamOp.RSTREAM, StreamOp.RSTREAM_RESTORE):
+        if isinstance(node, n.Emit) and node.op in (n.StreamOp.RSTREAM, n.StreamOp.RSTREAM_RESTORE):
             rate = edge.size / every if every else edge.size * edge.flow
             state = edge.size
         out = _Edge(rate, rate * self.statistics.horizon, edge.values)
@@ -371,7 +336,7 @@ def _projected(edge: _Edge, outputs: Sequence[tuple[str, Expr]]) -> _Edge:
 
 
 def _merged(inputs: Sequence[_Edge]) -> _Edge:
-    values = {n: max(e.values.get(n, e.size) for e in inputs) for n in inputs[0].values}
+    values = {name: max(e.values.get(name, e.size) for e in inputs) for name in inputs[0].values}
     return _Edge(
         sum(e.rate for e in inputs),
         sum(e.size for e in inputs),
@@ -385,15 +350,15 @@ def _owner(inputs: Sequence[_Edge], column: str) -> _Edge:
     return next((e for e in inputs if column in e.values), inputs[0])
 
 
-def _equality_share(equalities: Sequence[Equality], inputs: Sequence[_Edge]) -> float:
+def _equality_share(equalities: Sequence[n.Equality], inputs: Sequence[_Edge]) -> float:
     share = 1.0
     for e in equalities:
         share /= max(_owner(inputs, e.left).domain(e.left), _owner(inputs, e.right).domain(e.right))
     return share
 
 
-def _joined_values(equalities: Sequence[Equality], inputs: Sequence[_Edge]) -> dict[str, float]:
-    values = {n: v for e in inputs for n, v in e.values.items()}
+def _joined_values(equalities: Sequence[n.Equality], inputs: Sequence[_Edge]) -> dict[str, float]:
+    values = {name: v for e in inputs for name, v in e.values.items()}
     for e in equalities:
         if e.left in values and e.right in values:
             values[e.left] = values[e.right] = min(values[e.left], values[e.right])

@@ -7,50 +7,34 @@ when a row comes (count windows, aggregates).
 
 from __future__ import annotations
 
-from windrow.plan.nodes import (
-    AsofJoin,
-    Call,
-    Distinct,
-    Emit,
-    Filter,
-    Join,
-    LeftJoin,
-    Node,
-    Project,
-    Quantise,
-    Semi,
-    StarJoin,
-    Union,
-    Window,
-    WindowKind,
-)
+from windrow.plan import nodes as n
 from windrow.plan.patterns import lifetimes
 
 
-def greatest_lifetime(node: Node) -> int | None:
+def greatest_lifetime(node: n.Node) -> int | None:
     """The greatest lifetime of a row of `node`; None when there is none."""
     match node:
-        case Window(spec=spec):
-            return {WindowKind.RANGE: spec.size, WindowKind.NOW: 1}.get(spec.kind)
-        case Quantise(period=period):
+        case n.Window(spec=spec):
+            return {n.WindowKind.RANGE: spec.size, n.WindowKind.NOW: 1}.get(spec.kind)
+        case n.Quantise(period=period):
             below = greatest_lifetime(node.input)
             return None if below is None else -(-below // period) * period
-        case Filter() | Project() | Call() | Distinct() | Emit():
+        case n.Filter() | n.Project() | n.Call() | n.Distinct() | n.Emit():
             return greatest_lifetime(node.input)
-        case Semi() | LeftJoin() | AsofJoin():
+        case n.Semi() | n.LeftJoin() | n.AsofJoin():
             return greatest_lifetime(node.inputs[0])
-        case Union():
+        case n.Union():
             found = [greatest_lifetime(part) for part in node.parts]
             known = [life for life in found if life is not None]
             return max(known) if len(known) == len(found) else None
-        case Join(internal=internal):
+        case n.Join(internal=internal):
             return _intersected(node, internal)
-        case StarJoin():
+        case n.StarJoin():
             return _intersected(node, ())
     return None
 
 
-def _intersected(node: Node, internal: tuple[bool, ...]) -> int | None:
+def _intersected(node: n.Node, internal: tuple[bool, ...]) -> int | None:
     """A joined row lives no longer than any of its parts whose windows let results expire."""
     flags = internal or (False,) * len(node.inputs)
     bounding = [p for p, inner in zip(node.inputs, flags, strict=True) if not inner and not lifetimes(p)[p].static]

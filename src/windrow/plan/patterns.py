@@ -24,41 +24,8 @@ from enum import IntEnum
 
 from windrow.errors import BindingError
 from windrow.operators.aggregates.call import SKETCHED
+from windrow.plan import nodes as n
 from windrow.plan.internal import only_selects
-from windrow.plan.nodes import (
-    Admit,
-    Aggregate,
-    Analytic,
-    Append,
-    AsofJoin,
-    Call,
-    Difference,
-    Distinct,
-    Emit,
-    Filter,
-    Holistic,
-    Intersection,
-    Join,
-    LeftJoin,
-    Node,
-    Project,
-    Quantise,
-    Route,
-    Scan,
-    Semi,
-    Session,
-    Stamp,
-    StarJoin,
-    StreamOp,
-    TableScan,
-    TopN,
-    Union,
-    Unnest,
-    Window,
-    WindowBounds,
-    WindowKind,
-    walk,
-)
 from windrow.plan.timestamped import dates
 
 STRATEGIES = ("upa", "negative", "direct")
@@ -93,7 +60,7 @@ WEAK = Lifetimes(Pattern.WEAK)
 STRICT = Lifetimes(Pattern.STRICT)
 
 
-def annotate(root: Node, strategy: str = "upa") -> dict[Node, Pattern]:
+def annotate(root: n.Node, strategy: str = "upa") -> dict[n.Node, Pattern]:
     """The pattern of every node's output edge. Equal subtrees have equal patterns, so nodes are the keys.
 
     With strategy "negative" windows announce each expiration, so every edge that is not monotonic is STRICT.
@@ -101,76 +68,76 @@ def annotate(root: Node, strategy: str = "upa") -> dict[Node, Pattern]:
     return {node: life.pattern for node, life in lifetimes(root, strategy).items()}
 
 
-def pattern(root: Node) -> Pattern:
+def pattern(root: n.Node) -> Pattern:
     """The pattern of a whole plan: that of its output edge."""
     found: dict[int, Lifetimes] = {}  # by identity: hashing a node takes its whole subtree
-    for node in walk(root):
+    for node in n.walk(root):
         found[id(node)] = _rule(node, [found[id(i)] for i in node.inputs], "upa")
     return found[id(root)].pattern
 
 
-def lifetimes(root: Node, strategy: str = "upa") -> dict[Node, Lifetimes]:
+def lifetimes(root: n.Node, strategy: str = "upa") -> dict[n.Node, Lifetimes]:
     """What is known of the lifetimes on every node's output edge."""
     if strategy not in STRATEGIES:
         raise BindingError(f'unknown strategy "{strategy}"', hint=f"one of {', '.join(STRATEGIES)}")
-    found: dict[Node, Lifetimes] = {}
-    for node in walk(root):
+    found: dict[n.Node, Lifetimes] = {}
+    for node in n.walk(root):
         if node not in found:
             found[node] = _rule(node, [found[i] for i in node.inputs], strategy)
     return found
 
 
-def _rule(node: Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
+def _rule(node: n.Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
     match node:
-        case Scan():
+        case n.Scan():
             return MONOTONIC
-        case TableScan(retroactive=retroactive):
+        case n.TableScan(retroactive=retroactive):
             return STRICT if retroactive else STATIC
-        case Window():
+        case n.Window():
             return _window(node, strategy)
-        case Quantise(period=period):
+        case n.Quantise(period=period):
             return _quantise(inputs[0], period)
-        case Session():
+        case n.Session():
             return Lifetimes(Pattern.WEAKEST, 1)
-        case WindowBounds(period=period):
+        case n.WindowBounds(period=period):
             return Lifetimes(Pattern.WEAKEST, period)
-        case Route(router=router) if router.lives is not None and router.lives.sizes:
+        case n.Route(router=router) if router.lives is not None and router.lives.sizes:
             return STRICT if inputs[0].pattern is Pattern.STRICT else WEAK
-        case Filter() | Project() | Call() | Unnest() | Admit() | Route() | Stamp():
+        case n.Filter() | n.Project() | n.Call() | n.Unnest() | n.Admit() | n.Route() | n.Stamp():
             return inputs[0]
-        case Union():
+        case n.Union():
             return _union(inputs)
-        case Join(internal=internal):
+        case n.Join(internal=internal):
             return _join(inputs, internal)
-        case StarJoin():
+        case n.StarJoin():
             return _join(inputs, ())
-        case Distinct():
+        case n.Distinct():
             return WEAK if inputs[0].pattern is Pattern.WEAKEST else inputs[0]
-        case Semi(anti=anti):
+        case n.Semi(anti=anti):
             left, right = inputs
             if right.static:
                 return left
             never_ends = left.pattern is right.pattern is Pattern.MONOTONIC and not anti
             return MONOTONIC if never_ends else STRICT
-        case LeftJoin():
+        case n.LeftJoin():
             return inputs[0] if inputs[1].static else STRICT
-        case AsofJoin(pad=pad):
+        case n.AsofJoin(pad=pad):
             return _asof(inputs, pad)
-        case Aggregate() | Holistic() | Analytic() | TopN() | Difference() | Intersection():
+        case n.Aggregate() | n.Holistic() | n.Analytic() | n.TopN() | n.Difference() | n.Intersection():
             return STRICT
-        case Append():
+        case n.Append():
             return MONOTONIC
-        case Emit(op=op):
-            return inputs[0] if op is StreamOp.RELATION else MONOTONIC
+        case n.Emit(op=op):
+            return inputs[0] if op is n.StreamOp.RELATION else MONOTONIC
     raise NotImplementedError(f"no pattern rule for {type(node).__name__}")
 
 
-def _window(node: Window, strategy: str) -> Lifetimes:
-    if node.spec.kind is WindowKind.UNBOUNDED:
+def _window(node: n.Window, strategy: str) -> Lifetimes:
+    if node.spec.kind is n.WindowKind.UNBOUNDED:
         return MONOTONIC
-    if node.spec.kind is WindowKind.ROWS or strategy == "negative":
+    if node.spec.kind is n.WindowKind.ROWS or strategy == "negative":
         return STRICT
-    return Lifetimes(Pattern.WEAKEST, 1 if node.spec.kind is WindowKind.NOW else node.spec.size)
+    return Lifetimes(Pattern.WEAKEST, 1 if node.spec.kind is n.WindowKind.NOW else node.spec.size)
 
 
 def _quantise(life: Lifetimes, period: int) -> Lifetimes:
@@ -212,7 +179,7 @@ def _asof(inputs: list[Lifetimes], pad: bool) -> Lifetimes:
     return WEAK if pad and Pattern.STRICT not in (left.pattern, right.pattern) else _join(inputs, ())
 
 
-def state_structure(node: Node, strategy: str = "upa") -> str:
+def state_structure(node: n.Node, strategy: str = "upa") -> str:
     """What an operator keeps, in EXPLAIN's words; "none" if it keeps nothing.
 
     Matching needs keyed runs whatever the pattern; the pattern says how rows that wait for their end are kept.
@@ -220,58 +187,58 @@ def state_structure(node: Node, strategy: str = "upa") -> str:
     known = lifetimes(node, strategy)
     inputs = [known[i] for i in node.inputs]
     match node:
-        case TableScan():
+        case n.TableScan():
             return "table"
-        case Window(spec=spec):
-            if spec.kind is WindowKind.ROWS:
+        case n.Window(spec=spec):
+            if spec.kind is n.WindowKind.ROWS:
                 return "FIFO per partition" if spec.partition else "FIFO"
-            ends = spec.kind is not WindowKind.UNBOUNDED
+            ends = spec.kind is not n.WindowKind.UNBOUNDED
             return "FIFO" if ends and strategy == "negative" else "none"
-        case Quantise():
+        case n.Quantise():
             return "rows of one period"
-        case Session():
+        case n.Session():
             return "rows of open sessions"
-        case Join():
+        case n.Join():
             return " ⋈ ".join(_keyed(i, strategy) for i in inputs)
-        case StarJoin(shedding=shedding):
+        case n.StarJoin(shedding=shedding):
             kept = (
                 f"{shedding.keep[0]:,} rows shared"
                 if shedding.shared
                 else " ⋈ ".join(f"{k:,} rows" for k in shedding.keep)
             )
             return f"{kept} ⋈ keyed table" if node.facts else kept
-        case AsofJoin():
+        case n.AsofJoin():
             return "keyed table" if inputs[1].static else "keyed by time"
-        case Semi() | LeftJoin():
+        case n.Semi() | n.LeftJoin():
             return f"{_keyed(inputs[0], strategy)} ⋈ {_counts(inputs[1], strategy)}"
-        case Distinct():
+        case n.Distinct():
             return _distinct(inputs[0], strategy)
-        case TopN():
+        case n.TopN():
             return "rows that may be shown"
-        case Analytic() | Holistic():
+        case n.Analytic() | n.Holistic():
             return "rows alive"
-        case Aggregate() if node.summarised:
+        case n.Aggregate() if node.summarised:
             sketched = any(c.kind in SKETCHED for c in node.calls)
             return "a sketch per basic window" if sketched else f"{node.summarised} values per basic window"
-        case Aggregate():
+        case n.Aggregate():
             return _with("group array", _waiting(inputs[0], strategy, ordered=False))
-        case Difference() | Intersection():
+        case n.Difference() | n.Intersection():
             return _with("counts", _waiting(max(inputs, key=lambda i: i.pattern), strategy, ordered=False))
-        case Emit(op=StreamOp.RSTREAM) | WindowBounds():
+        case n.Emit(op=n.StreamOp.RSTREAM) | n.WindowBounds():
             return "rows alive"
-        case Append() | Emit():
+        case n.Append() | n.Emit():
             return "none" if _spelled(node, known, strategy) else _waiting(inputs[0], strategy)
     return "none"
 
 
-def _spelled(node: Append | Emit, known: Mapping[Node, Lifetimes], strategy: str) -> bool:
+def _spelled(node: n.Append | n.Emit, known: Mapping[n.Node, Lifetimes], strategy: str) -> bool:
     """Whether the change log waits for no end: delta-star spells its own, and timestamped rows only enter."""
     below = node.input
-    if isinstance(below, Append) or (isinstance(node, Append) and only_selects(below)):
+    if isinstance(below, n.Append) or (isinstance(node, n.Append) and only_selects(below)):
         return True
-    if isinstance(below, Distinct):
+    if isinstance(below, n.Distinct):
         return _distinct(known[below.input], strategy) == "delta-star"
-    entering = isinstance(node, Append) or node.op is StreamOp.ISTREAM
+    entering = isinstance(node, n.Append) or node.op is n.StreamOp.ISTREAM
     return entering and known[below].pattern is not Pattern.STRICT and dates(below) is not None
 
 

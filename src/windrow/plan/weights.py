@@ -25,29 +25,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, Ref, column
-from windrow.plan.nodes import (
-    Aggregate,
-    AggregateCall,
-    Append,
-    Call,
-    Emit,
-    Filter,
-    Join,
-    Node,
-    Project,
-    Quantise,
-    QueryPlan,
-    Scan,
-    StarJoin,
-    StreamOp,
-    TableScan,
-    Union,
-    Window,
-    WindowBounds,
-    WindowKind,
-    walk,
-)
 
 WEIGHT = "~weight"
 """The column of a stream's rows that holds their weight; no user can name one so."""
@@ -56,104 +35,106 @@ Z = 1.96
 DOUBLE = pa.float64()
 
 
-def weighed(plan: QueryPlan) -> QueryPlan:
+def weighed(plan: n.QueryPlan) -> n.QueryPlan:
     """The plan with scaled aggregates; the same plan when it has none."""
     rewriting = _Rewriting()
     above, chain = _chain(plan.root)
     found = rewriting.node(above)
     errors = rewriting.errors.get(id(above), {})
     for node in reversed(chain):
-        if isinstance(node, Project):
-            known = {n: errors[e.column] for n, e in node.outputs if e.column in errors}
-            found = Project(found, (*node.outputs, *((f"_error {n}", column(c, DOUBLE)) for n, c in known.items())))
-            errors = {n: f"_error {n}" for n in known}
+        if isinstance(node, n.Project):
+            known = {name: errors[e.column] for name, e in node.outputs if e.column in errors}
+            added = ((f"_error {name}", column(c, DOUBLE)) for name, c in known.items())
+            found = n.Project(found, (*node.outputs, *added))
+            errors = {name: f"_error {name}" for name in known}
         else:
             found = node.with_inputs(found)
     shown = [errors[c] for _, c in plan.output if c in errors]
     root = plan.root.with_inputs(_only(found, (*plan.root.input.schema, *dict.fromkeys(shown))))
-    assert isinstance(root, Emit)
+    assert isinstance(root, n.Emit)
     output = plan.output + tuple((f"_error_{name}", errors[c]) for name, c in plan.output if c in errors)
     return plan if root == plan.root else replace(plan, root=root, output=output, made=None)
 
 
-def _chain(root: Emit) -> tuple[Node, list[Node]]:
+def _chain(root: n.Emit) -> tuple[n.Node, list[n.Node]]:
     """The topmost node that is no selection or projection, and those above it, from the top."""
-    node: Node = root.input
-    chain: list[Node] = []
-    while isinstance(node, Filter | Project | Call | WindowBounds):
+    node: n.Node = root.input
+    chain: list[n.Node] = []
+    while isinstance(node, n.Filter | n.Project | n.Call | n.WindowBounds):
         chain.append(node)
         node = node.input
     return node, chain
 
 
-def reach(plan: QueryPlan) -> int | None:
+def reach(plan: n.QueryPlan) -> int | None:
     """How long after its own time a row may still matter to the answer, in ticks of the clock; None: not known, or for
     ever."""
-    if plan.root.op is StreamOp.ISTREAM and _stateless(plan.root.input):
+    if plan.root.op is n.StreamOp.ISTREAM and _stateless(plan.root.input):
         return 1
     length = None if _unwindowed_scan(plan.root.input) else _reach(plan.root.input)
     if length is None:
         return None
     # looking at Q(t) alone; the others also compare it with the answer before
-    periodic = plan.root.op is StreamOp.RSTREAM and plan.root.period is not None
+    periodic = plan.root.op is n.StreamOp.RSTREAM and plan.root.period is not None
     return length if periodic else length + (plan.root.period or 1)
 
 
-def _reach(node: Node) -> int | None:
+def _reach(node: n.Node) -> int | None:
     match node:
-        case Scan():
+        case n.Scan():
             return 0
-        case TableScan():
+        case n.TableScan():
             return 0
-        case Window(spec=spec):
+        case n.Window(spec=spec):
             below = _reach(node.input)
-            if spec.kind is WindowKind.NOW:
+            if spec.kind is n.WindowKind.NOW:
                 return None if below is None else below + 1
-            if spec.kind is not WindowKind.RANGE or spec.size is None:
+            if spec.kind is not n.WindowKind.RANGE or spec.size is None:
                 return None
-            if below is None and isinstance(node.input, Append | Emit):
+            if below is None and isinstance(node.input, n.Append | n.Emit):
                 below = _reach(node.input.inputs[0])  # a derived stream: its rows come while its own windows last
             return None if below is None else below + spec.size
-        case Append() | Emit():
+        case n.Append() | n.Emit():
             return None
-        case Quantise(before=True):
+        case n.Quantise(before=True):
             below = _reach(node.input)
             return None if below is None else below + 1
     found = [_reach(i) for i in node.inputs]
     return None if any(f is None for f in found) else max(f for f in found if f is not None)
 
 
-def _unwindowed_scan(node: Node) -> bool:
+def _unwindowed_scan(node: n.Node) -> bool:
     """Whether a stream is read that no window stands above: its rows are never forgotten."""
-    if isinstance(node, Scan | Window):
-        return isinstance(node, Scan)
+    if isinstance(node, n.Scan | n.Window):
+        return isinstance(node, n.Scan)
     return any(_unwindowed_scan(i) for i in node.inputs)
 
 
-def _stateless(node: Node) -> bool:
+def _stateless(node: n.Node) -> bool:
     """Whether every row is looked at by itself."""
-    if isinstance(node, Window) and node.spec.kind is not WindowKind.UNBOUNDED:
+    if isinstance(node, n.Window) and node.spec.kind is not n.WindowKind.UNBOUNDED:
         return False
-    return isinstance(node, Scan | Filter | Project | Call | Union | Window) and all(map(_stateless, node.inputs))
+    by_row = isinstance(node, n.Scan | n.Filter | n.Project | n.Call | n.Union | n.Window)
+    return by_row and all(map(_stateless, node.inputs))
 
 
 @dataclass
 class _Rewriting:
     """Rewrites nodes, each once, so that what was shared stays shared."""
 
-    made: dict[int, Node] = field(default_factory=dict)
-    carried: dict[int, tuple[Node, str] | None] = field(default_factory=dict)
+    made: dict[int, n.Node] = field(default_factory=dict)
+    carried: dict[int, tuple[n.Node, str] | None] = field(default_factory=dict)
     errors: dict[int, dict[str, str]] = field(default_factory=dict)  # of a rewritten aggregate: output -> its error
     names: int = 0
 
-    def node(self, node: Node) -> Node:
+    def node(self, node: n.Node) -> n.Node:
         """The node with every aggregate below it scaled, and the columns it had (an aggregate has more)."""
         if id(node) not in self.made:
-            scaled = self.aggregate(node) if isinstance(node, Aggregate) else None
+            scaled = self.aggregate(node) if isinstance(node, n.Aggregate) else None
             self.made[id(node)] = scaled or self.over(node, [self.node(i) for i in node.inputs])
         return self.made[id(node)]
 
-    def over(self, node: Node, inputs: list[Node]) -> Node:
+    def over(self, node: n.Node, inputs: list[n.Node]) -> n.Node:
         same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
         if same:
             return node
@@ -161,28 +142,28 @@ class _Rewriting:
         narrow = [_only(new, tuple(old.schema)) for new, old in zip(inputs, node.inputs, strict=True)]
         return node.with_inputs(*narrow)
 
-    def weight(self, node: Node) -> tuple[Node, str] | None:
+    def weight(self, node: n.Node) -> tuple[n.Node, str] | None:
         """The node with a column of weights more, and its name; None where weights cannot be carried."""
         if id(node) not in self.carried:
             self.carried[id(node)] = self._weight(node)
         return self.carried[id(node)]
 
-    def _weight(self, node: Node) -> tuple[Node, str] | None:
+    def _weight(self, node: n.Node) -> tuple[n.Node, str] | None:
         match node:
-            case Scan(alias=alias, columns=columns):
+            case n.Scan(alias=alias, columns=columns):
                 name = f"{alias}.{WEIGHT}"
                 return replace(node, columns=(*columns, (name, WEIGHT, DOUBLE))), name
-            case Window(spec=spec) if spec.kind is not WindowKind.ROWS and not node.derived:
+            case n.Window(spec=spec) if spec.kind is not n.WindowKind.ROWS and not node.derived:
                 return self._unary(node)
-            case Filter() | Call() | Quantise() | WindowBounds():
+            case n.Filter() | n.Call() | n.Quantise() | n.WindowBounds():
                 return self._unary(node)
-            case Project(outputs=outputs):
+            case n.Project(outputs=outputs):
                 below = self.weight(node.input)
                 if below is None:
                     return None
                 name = self.fresh()
-                return Project(below[0], (*outputs, (name, column(below[1], DOUBLE)))), name
-            case Union(parts=parts):
+                return n.Project(below[0], (*outputs, (name, column(below[1], DOUBLE)))), name
+            case n.Union(parts=parts):
                 found = [self.weight(p) for p in parts]
                 name = self.fresh()
                 made = []
@@ -190,20 +171,20 @@ class _Rewriting:
                     if carried is None:
                         return None
                     outputs = (*((c, column(c, t)) for c, t in part.schema.items()), (name, column(carried[1], DOUBLE)))
-                    made.append(Project(carried[0], outputs))
-                return Union(tuple(made)), name
-            case Join(parts=parts) | StarJoin(parts=parts):
+                    made.append(n.Project(carried[0], outputs))
+                return n.Union(tuple(made)), name
+            case n.Join(parts=parts) | n.StarJoin(parts=parts):
                 return self._join(node, parts)
         return None
 
-    def _unary(self, node: Window | Filter | Call | Quantise | WindowBounds) -> tuple[Node, str] | None:
+    def _unary(self, node: n.Window | n.Filter | n.Call | n.Quantise | n.WindowBounds) -> tuple[n.Node, str] | None:
         below = self.weight(node.input)
         return None if below is None else (node.with_inputs(below[0]), below[1])
 
-    def _join(self, node: Node, parts: tuple[Node, ...]) -> tuple[Node, str] | None:
+    def _join(self, node: n.Node, parts: tuple[n.Node, ...]) -> tuple[n.Node, str] | None:
         inputs, weights = [], []
         for part in parts:
-            if not any(isinstance(n, Scan) for n in walk(part)):
+            if not any(isinstance(below, n.Scan) for below in n.walk(part)):
                 inputs.append(part)
                 continue
             found = self.weight(part)
@@ -219,27 +200,27 @@ class _Rewriting:
         for i, w in enumerate(weights):
             product += [" * ", Ref(w)] if i else [Ref(w)]
         outputs = [(c, column(c, t)) for c, t in node.schema.items()]
-        return Project(joined, (*outputs, (name, Expr((*product, ")"), DOUBLE)))), name
+        return n.Project(joined, (*outputs, (name, Expr((*product, ")"), DOUBLE)))), name
 
     def fresh(self) -> str:
         self.names += 1
         return f"{WEIGHT} {self.names}"
 
-    def aggregate(self, node: Aggregate) -> Node | None:
+    def aggregate(self, node: n.Aggregate) -> n.Node | None:
         """The aggregate with scaled columns in place of those it can scale."""
         scaled = [c for c in node.calls if c.kind in ("count", "sum", "avg") and not c.distinct]
         carried = self.weight(node.input) if scaled else None
         if carried is None:
             return None
         below, weight = carried
-        lanes = _Lanes(weight, node.input.schema, any(isinstance(n, Join | StarJoin) for n in walk(node.input)))
+        lanes = _Lanes(weight, node.input.schema, any(isinstance(x, n.Join | n.StarJoin) for x in n.walk(node.input)))
         shown = {c.output: lanes.show(c) for c in scaled}
-        project = Project(below, (*((c, column(c, t)) for c, t in node.input.schema.items()), *lanes.inputs.items()))
-        whole = Aggregate(project, node.keys, (*node.calls, *lanes.calls.values()), node.grid)
-        outputs = [(n, shown[n][0] if n in shown else column(n, t)) for n, t in node.schema.items()]
-        errors = [(f"_error {n}", bound) for n, (_, bound) in shown.items()]
-        self.errors[id(node)] = {n: f"_error {n}" for n in shown}
-        return Project(whole, (*outputs, *errors))
+        project = n.Project(below, (*((c, column(c, t)) for c, t in node.input.schema.items()), *lanes.inputs.items()))
+        whole = n.Aggregate(project, node.keys, (*node.calls, *lanes.calls.values()), node.grid)
+        outputs = [(name, shown[name][0] if name in shown else column(name, t)) for name, t in node.schema.items()]
+        errors = [(f"_error {name}", bound) for name, (_, bound) in shown.items()]
+        self.errors[id(node)] = {name: f"_error {name}" for name in shown}
+        return n.Project(whole, (*outputs, *errors))
 
 
 @dataclass
@@ -250,7 +231,7 @@ class _Lanes:
     types: Mapping[str, pa.DataType]
     joined: bool
     inputs: dict[str, Expr] = field(default_factory=dict)
-    calls: dict[str, AggregateCall] = field(default_factory=dict)
+    calls: dict[str, n.AggregateCall] = field(default_factory=dict)
 
     def sum(self, what: str, x: str | None = None) -> Ref:
         """The sum of an expression in w (the weight) and x (a column), over the rows where x is not null."""
@@ -268,10 +249,10 @@ class _Lanes:
             held = ("(", *parts, ")") if x is None else ("(CASE WHEN ", Ref(x), " IS NOT NULL THEN (", *parts, ") END)")
             argument = f"{name} of"
             self.inputs[argument] = Expr(tuple(held), DOUBLE)
-            self.calls[name] = AggregateCall("sum", argument, name, DOUBLE)
+            self.calls[name] = n.AggregateCall("sum", argument, name, DOUBLE)
         return Ref(name)
 
-    def show(self, call: AggregateCall) -> tuple[Expr, Expr]:
+    def show(self, call: n.AggregateCall) -> tuple[Expr, Expr]:
         """What is shown of a call, and its error."""
         x, spread, own = call.column, self.sum("w*w-w"), Ref(call.output)
         match call.kind:
@@ -307,15 +288,17 @@ def _sql(type_: pa.DataType) -> str:
     return "BIGINT" if pa.types.is_integer(type_) else "DOUBLE"
 
 
-def _only(node: Node, names: tuple[str, ...]) -> Node:
+def _only(node: n.Node, names: tuple[str, ...]) -> n.Node:
     types = node.schema
-    return node if tuple(types) == names else Project(node, tuple((n, column(n, types[n])) for n in names))
+    return (
+        node if tuple(types) == names else n.Project(node, tuple((name, column(name, types[name])) for name in names))
+    )
 
 
 __all__ = ["WEIGHT", "reach", "weighed"]
 
 
-def gate_of(plan: QueryPlan) -> str | None:
+def gate_of(plan: n.QueryPlan) -> str | None:
     """The gate of a query, by its content; None: it never sheds."""
     budget = plan.budget
     if budget is None or budget.us is None:

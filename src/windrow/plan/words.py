@@ -5,115 +5,82 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windrow.operators.terms import SortKey
+from windrow.plan import nodes as n
 from windrow.plan.expr import Expr
-from windrow.plan.nodes import (
-    Admit,
-    Aggregate,
-    AggregateCall,
-    Analytic,
-    AnalyticCall,
-    Append,
-    AsofJoin,
-    Call,
-    Difference,
-    Distinct,
-    Emit,
-    Equality,
-    Filter,
-    Holistic,
-    Intersection,
-    Join,
-    LeftJoin,
-    Node,
-    Project,
-    Quantise,
-    Route,
-    Scan,
-    Semi,
-    Session,
-    Stamp,
-    StarJoin,
-    TableScan,
-    TopN,
-    Union,
-    Unnest,
-    Window,
-    WindowBounds,
-    WindowKind,
-    WindowSpec,
-)
 
 
-def words(node: Node, unit: int = 1) -> tuple[str, str]:
+def words(node: n.Node, unit: int = 1) -> tuple[str, str]:
     """An operator's name and its arguments; `unit` is a second in ticks, or 1.
 
     >>> words(Distinct(Union(())))
     ('distinct', '')
     """
     match node:
-        case Scan(stream=name, alias=alias) | TableScan(table=name, alias=alias):
-            kind = "scan" if isinstance(node, Scan) else "retroactive table" if node.retroactive else "table"
+        case n.Scan(stream=name, alias=alias) | n.TableScan(table=name, alias=alias):
+            kind = "scan" if isinstance(node, n.Scan) else "retroactive table" if node.retroactive else "table"
             shown = name if alias.lower() == name.lower() else f"{name} {alias}"
             return kind, f"{shown} ({', '.join(c for _, c, _ in node.columns)})"
-        case Window(spec=spec):
+        case n.Window(spec=spec):
             return "window", window_words(spec)
-        case Quantise(period=period, offset=offset, before=before):
+        case n.Quantise(period=period, offset=offset, before=before):
             return "quantise", f"{'just before ' if before else ''}{every(period, offset, unit)}"
-        case WindowBounds(bounds=bounds, period=period, offset=offset):
+        case n.WindowBounds(bounds=bounds, period=period, offset=offset):
             return "window bounds", f"{', '.join(name for name, _ in bounds)} at {every(period, offset, unit)}"
-        case Session(text=text):
+        case n.Session(text=text):
             return "session", text
-        case Admit(router=router):
+        case n.Admit(router=router):
             return "admit", str(router)
-        case Route(router=router):
+        case n.Route(router=router):
             return "route", str(router)
-        case Stamp(value=value):
+        case n.Stamp(value=value):
             return "stamp", f"with {'the instant' if value is None else 'the queries'} at which a row came"
-        case Filter(predicate=predicate):
+        case n.Filter(predicate=predicate):
             return "filter", expression(predicate)
-        case Project(outputs=outputs):
-            return "project", ", ".join(e.column if e.column == n else f"{expression(e)} AS {n}" for n, e in outputs)
-        case Call():
+        case n.Project(outputs=outputs):
+            return "project", ", ".join(
+                e.column if e.column == name else f"{expression(e)} AS {name}" for name, e in outputs
+            )
+        case n.Call():
             return "call", f"{node.function}({', '.join(node.arguments)}) AS {node.output}"
-        case Unnest(lists=lists):
+        case n.Unnest(lists=lists):
             return "unnest", ", ".join(f"{column} AS {output}" for output, column, _ in lists)
-        case Join(equalities=equalities, residual=residual):
+        case n.Join(equalities=equalities, residual=residual):
             flags = [str(i + 1) for i, internal in enumerate(node.internal) if internal]
             internal = f" (internal: {', '.join(flags)})" if flags else ""
             return "join", condition(equalities, residual) + internal
-        case StarJoin(equalities=equalities, residual=residual, shedding=shedding, valid=valid):
+        case n.StarJoin(equalities=equalities, residual=residual, shedding=shedding, valid=valid):
             active = " AND active at every row's time" if valid else ""
             return "star join", f"{condition(equalities, residual)}{active}; {shedding.text}"
-        case Semi(equalities=equalities, residual=residual, anti=anti):
+        case n.Semi(equalities=equalities, residual=residual, anti=anti):
             return "anti join" if anti else "semi join", condition(equalities, residual)
-        case LeftJoin(equalities=equalities, residual=residual):
+        case n.LeftJoin(equalities=equalities, residual=residual):
             return "left join", condition(equalities, residual)
-        case AsofJoin(equalities=equalities, times=(left, right), strict=strict, pad=pad):
+        case n.AsofJoin(equalities=equalities, times=(left, right), strict=strict, pad=pad):
             when = f"{left} {'>' if strict else '>='} {right}"
             return "asof left join" if pad else "asof join", " AND ".join(
                 [*([condition(equalities, ())] if equalities else []), when]
             )
-        case TopN():
+        case n.TopN():
             return "top", _top_words(node)
-        case Analytic(partition=partition, calls=calls):
+        case n.Analytic(partition=partition, calls=calls):
             return "analytic", _analytic_words(partition, calls)
-        case Holistic(keys=keys, calls=calls):
+        case n.Holistic(keys=keys, calls=calls):
             shown = ", ".join(c.call.sql(lambda name: name) for c in calls)
             return "aggregate", f"{shown} by value" + (f" by {', '.join(keys)}" if keys else "")
-        case Distinct():
+        case n.Distinct():
             return "distinct", ""
-        case Union():
+        case n.Union():
             return "union all", ""
-        case Difference():
+        case n.Difference():
             return "except all", ""
-        case Intersection():
+        case n.Intersection():
             return "intersect all", ""
-        case Aggregate(keys=keys, calls=calls):
+        case n.Aggregate(keys=keys, calls=calls):
             by = f" by {', '.join(keys)}" if keys else ""
             return "aggregate", (", ".join(call_words(c) for c in calls) + by).strip()
-        case Append():
+        case n.Append():
             return "append", "results never expire"
-        case Emit(op=op, period=period, offset=offset):
+        case n.Emit(op=op, period=period, offset=offset):
             return op.value, every(period, offset, unit) if period else ""
     return type(node).__name__.lower(), ""
 
@@ -124,7 +91,7 @@ def _sorted_by(order: Sequence[SortKey]) -> str:
     )
 
 
-def _analytic_words(partition: Sequence[str], calls: Sequence[AnalyticCall]) -> str:
+def _analytic_words(partition: Sequence[str], calls: Sequence[n.AnalyticCall]) -> str:
     shown = []
     for c in calls:
         text = c.call.sql(lambda name: name)
@@ -133,7 +100,7 @@ def _analytic_words(partition: Sequence[str], calls: Sequence[AnalyticCall]) -> 
     return "; ".join(shown) + (f" of each {', '.join(partition)}" if partition else "")
 
 
-def _top_words(node: TopN) -> str:
+def _top_words(node: n.TopN) -> str:
     parts = [f"{node.limit}" + (f" after {node.offset}" if node.offset else "")]
     parts += [f"by {node.kind}"] if node.kind != "row_number" else []
     parts += [f"of each {', '.join(node.partition)}"] if node.partition else []
@@ -160,11 +127,11 @@ def duration(ticks: int, unit: int) -> str:
     return f"{ticks} us"
 
 
-def window_words(spec: WindowSpec) -> str:
+def window_words(spec: n.WindowSpec) -> str:
     """A window as CQL writes it."""
     if spec.text:
         return spec.text if spec.text.startswith("[") else f"[{spec.text}]"
-    size = {WindowKind.UNBOUNDED: "RANGE UNBOUNDED", WindowKind.NOW: "NOW"}.get(spec.kind)
+    size = {n.WindowKind.UNBOUNDED: "RANGE UNBOUNDED", n.WindowKind.NOW: "NOW"}.get(spec.kind)
     parts = [f"PARTITION BY {', '.join(spec.partition)}"] if spec.partition else []
     parts.append(size or f"{spec.kind.name} {spec.size}")
     parts += [f"SLIDE {spec.slide}"] if spec.slide else []
@@ -172,14 +139,14 @@ def window_words(spec: WindowSpec) -> str:
     return f"[{' '.join(parts)}]"
 
 
-def call_words(call: AggregateCall) -> str:
+def call_words(call: n.AggregateCall) -> str:
     """An aggregate as SQL writes it."""
     arguments = [call.column or "*", *(str(p) for p in call.parameters)]
     distinct = "DISTINCT " if call.distinct else ""
     return f"{call.kind.upper()}({distinct}{', '.join(arguments)})"
 
 
-def condition(equalities: Sequence[Equality], residual: Sequence[Expr]) -> str:
+def condition(equalities: Sequence[n.Equality], residual: Sequence[Expr]) -> str:
     """What a join demands, or "always"."""
     signs = {True: "IS NOT DISTINCT FROM", False: "="}
     terms = [f"{e.left} {signs[e.null_safe]} {e.right}" for e in equalities]
@@ -204,7 +171,7 @@ def _closes_at_end(text: str) -> bool:
     return False
 
 
-def sketch(node: Node) -> str:
+def sketch(node: n.Node) -> str:
     """A plan on one line.
 
     >>> sketch(Distinct(Union((Distinct(Union(())),))))

@@ -23,38 +23,23 @@ from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.mergeable import MergeableAggregate, merges
 from windrow.operators.elements import INF, Elements, Int64s, concat
 from windrow.optimize.rule import rewrite
+from windrow.plan import nodes as n
 from windrow.plan.expr import Expr
-from windrow.plan.nodes import (
-    Aggregate,
-    Call,
-    Filter,
-    Join,
-    Node,
-    Project,
-    QueryPlan,
-    Scan,
-    Semi,
-    StreamOp,
-    TableScan,
-    Window,
-    WindowKind,
-    walk,
-)
 from windrow.plan.patterns import lifetimes
 from windrow.plan.steps import Dataflow, in_parts
 
-LINEAR = (Filter, Project, Call)
+LINEAR = (n.Filter, n.Project, n.Call)
 
 
 @dataclass(frozen=True)
 class SplitPlan:
     """A plan that splits: `lower` run by run, then the aggregate if there is one, then `upper` over `merged`."""
 
-    scan: Scan
-    lower: Node
-    aggregate: Aggregate | None
-    upper: Node
-    merged: Scan  # the leaf of `upper`: what comes from below it
+    scan: n.Scan
+    lower: n.Node
+    aggregate: n.Aggregate | None
+    upper: n.Node
+    merged: n.Scan  # the leaf of `upper`: what comes from below it
 
     def aggregation(self) -> MergeableAggregate | None:
         """The aggregate, to be computed in parts."""
@@ -63,25 +48,25 @@ class SplitPlan:
         return MergeableAggregate(self.aggregate.keys, _calls(self.aggregate), self.aggregate.input.schema)
 
 
-def split(plan: QueryPlan) -> SplitPlan | None:
+def split(plan: n.QueryPlan) -> SplitPlan | None:
     """How a plan splits by run; None when it does not."""
-    if plan.root.op is not StreamOp.RELATION or plan.root.period is not None:
+    if plan.root.op is not n.StreamOp.RELATION or plan.root.period is not None:
         return None
     above, node = [], plan.root.input
     while isinstance(node, LINEAR):
         above.append(node)
         node = node.input
-    aggregate = node if isinstance(node, Aggregate) else None
+    aggregate = node if isinstance(node, n.Aggregate) else None
     if aggregate is None:
         above, node = [], plan.root.input
     elif not merges(_calls(aggregate)):
         return None
     lower = node if aggregate is None else aggregate.input
-    scans = [n for n in walk(lower) if isinstance(n, Scan)]
+    scans = [scan for scan in n.walk(lower) if isinstance(scan, n.Scan)]
     if len(scans) != 1 or not _linear(lower):
         return None
     merged = _leaf(node)
-    upper: Node = merged
+    upper: n.Node = merged
     for unary in reversed(above):
         upper = replace(unary, input=upper)
     return SplitPlan(scans[0], lower, aggregate, upper, merged)
@@ -90,50 +75,50 @@ def split(plan: QueryPlan) -> SplitPlan | None:
 def without(how: SplitPlan, decided: Set[Expr]) -> SplitPlan:
     """The same without filters that whoever reads the rows has decided already."""
 
-    def read(node: Node) -> Node:
-        return node.input if isinstance(node, Filter) and node.predicate in decided and _bare(node.input) else node
+    def read(node: n.Node) -> n.Node:
+        return node.input if isinstance(node, n.Filter) and node.predicate in decided and _bare(node.input) else node
 
     return replace(how, lower=rewrite(how.lower, read)) if decided else how
 
 
-def _bare(node: Node) -> bool:
+def _bare(node: n.Node) -> bool:
     """Whether there are but windows and filters above a scan."""
-    while isinstance(node, Filter | Window):
+    while isinstance(node, n.Filter | n.Window):
         node = node.input
-    return isinstance(node, Scan)
+    return isinstance(node, n.Scan)
 
 
-def _linear(node: Node) -> bool:
+def _linear(node: n.Node) -> bool:
     """Whether the rows of a node are the sum of what each row of its one stream gives."""
     match node:
-        case Scan():
+        case n.Scan():
             return True
-        case Window(spec=spec):
-            return spec.kind in (WindowKind.RANGE, WindowKind.NOW) and _linear(node.input)
-        case Filter() | Project() | Call():
+        case n.Window(spec=spec):
+            return spec.kind in (n.WindowKind.RANGE, n.WindowKind.NOW) and _linear(node.input)
+        case n.Filter() | n.Project() | n.Call():
             return _linear(node.input)
-        case Join(internal=internal):
+        case n.Join(internal=internal):
             return not any(internal) and all(_static(p) or _linear(p) for p in node.parts)
-        case Semi(anti=False):
+        case n.Semi(anti=False):
             return _linear(node.inputs[0]) and _static(node.inputs[1])
     return False  # NOT EXISTS and LEFT JOIN take rows back: parts would not be sums of rows
 
 
-def _static(node: Node) -> bool:
+def _static(node: n.Node) -> bool:
     return lifetimes(node)[node].static
 
 
-def _leaf(node: Node) -> Scan:
+def _leaf(node: n.Node) -> n.Scan:
     """A source of rows with the columns of a node."""
-    return Scan("~merged", "~merged", tuple((name, name, type_) for name, type_ in node.schema.items()), "")
+    return n.Scan("~merged", "~merged", tuple((name, name, type_) for name, type_ in node.schema.items()), "")
 
 
-def _calls(node: Aggregate) -> list[Aggregation]:
+def _calls(node: n.Aggregate) -> list[Aggregation]:
     return [Aggregation(c.kind, c.column, c.output, c.type, c.distinct, c.parameters) for c in node.calls]
 
 
 def evaluate(
-    flow: Dataflow, source: Callable[[Scan | TableScan], Elements], frontier: int, check: Callable[[], None]
+    flow: Dataflow, source: Callable[[n.Scan | n.TableScan], Elements], frontier: int, check: Callable[[], None]
 ) -> Elements:
     """What the last step of a new dataflow gives when all rows of its sources come at once; `check` may stop it."""
     outputs: list[Elements] = []
@@ -142,7 +127,7 @@ def evaluate(
     for index, step in enumerate(flow.steps):
         check()
         if step.operator is None:
-            assert isinstance(step.node, Scan | TableScan)
+            assert isinstance(step.node, n.Scan | n.TableScan)
             outputs.append(source(step.node))
             continue
         inputs = [outputs[i] for i in step.inputs]
@@ -168,7 +153,7 @@ def first_end(rows: Elements) -> int:
     return int(ends.min()) if len(ends) else INF
 
 
-def table_of(columns: Mapping[str, pa.Array], plan: QueryPlan) -> pa.Table:
+def table_of(columns: Mapping[str, pa.Array], plan: n.QueryPlan) -> pa.Table:
     """The columns of the answer as its user sees them."""
     arrays = [columns[internal] for _, internal in plan.output]
     return pa.Table.from_arrays(arrays, names=[shown for shown, _ in plan.output])
