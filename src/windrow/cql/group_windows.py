@@ -164,7 +164,7 @@ def _clause(call: exp.Expr, name: str, time: exp.Column, lengths: list[exp.Expr]
             hint=f"write {name}(ts, '10 minutes')",
             span=source.span(offset),
         )
-    amounts = {key: _amount(tree, key, source) for key, tree in zip(names, lengths, strict=False)}
+    amounts = {key: length_of(tree, key, source) for key, tree in zip(names, lengths, strict=False)}
     if function == "TUMBLE" and "SLIDE" in amounts:
         function = "HOP"
     cursor = Cursor(source, [])
@@ -172,7 +172,7 @@ def _clause(call: exp.Expr, name: str, time: exp.Column, lengths: list[exp.Expr]
     return clause_of(function, amounts, cursor, offset, text, time=(time.name, offset_of(time) or offset))
 
 
-def _amount(tree: exp.Expr, what: str, source: ScriptText) -> Amount:
+def length_of(tree: exp.Expr, what: str, source: ScriptText) -> Amount:
     """A length of time given as an expression: '10 minutes', INTERVAL '10' MINUTE or a number of ticks."""
     offset = offset_of(tree) or 0
     text = str(tree.sql(dialect=DIALECT))

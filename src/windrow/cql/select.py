@@ -42,6 +42,7 @@ from windrow.cql.source import ScriptText
 from windrow.cql.spellings import first_of_each, respell
 from windrow.cql.sql_functions import inlined
 from windrow.cql.subqueries import filter_by
+from windrow.cql.temporal_filters import place_temporal_filters
 from windrow.cql.windowed_selects import push_windows
 from windrow.cql.windows import Clock, WindowClause
 from windrow.cql.wstream import expand_all
@@ -86,6 +87,7 @@ class Binder:
         link_common_tables(tree)
         first_of_each(tree)
         place_proctime(tree, self.catalog, self.context.source)
+        place_temporal_filters(tree, self)
         push_windows(tree, self.catalog)
         tree = expand_group_windows(tree, self)
         link_common_tables(tree)
