@@ -17,7 +17,7 @@ from windrow.operators.join import JoinOperator
 from windrow.operators.keys import hash_rows
 from windrow.operators.state.keyed import KeyedRuns, Needles
 from windrow.operators.state.run import Run
-from windrow.runtime.task_state import QueryState, TaskMemory, give_back
+from windrow.runtime.task_state import HOMES, QueryState, TaskMemory, give_back
 from windrow.store import runs
 from windrow.store.place import Place
 from windrow.store.runs import RunStore
@@ -90,6 +90,18 @@ def test_workers_that_take_turns(tmp_path: Path) -> None:
         engine.drain(60)
     for query, answer in want.items():
         assert_same(parquet.read_table(tmp_path / "out" / query).sort_by("_ts"), answer)
+
+
+def test_workers_forget_homes_that_nobody_comes_back_to() -> None:
+    """The homes that were worked for last are remembered, with all their partitions."""
+    memory = TaskMemory()
+    for number in range(HOMES + 3):
+        for home in ("first", str(number)):
+            for partition in range(2):
+                memory.pop((home, 1, partition), "")
+                memory.put((home, 1, partition), "", {})
+    assert len(memory.attempts) == 2 * HOMES
+    assert {"first", str(HOMES + 2)} <= {home for home, _, _ in memory.attempts}
 
 
 @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=8), min_size=1, max_size=6))

@@ -1,11 +1,14 @@
-"""Workers keep the memory of one tick for the next."""
+"""Workers keep the memory of one tick for the next, and the operators."""
 
 import os
 import platform
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
+
+import windrow
 
 SCRIPT = """
 import resource
@@ -34,3 +37,25 @@ def test_freed_memory_is_not_cleared_again():
     )
     without, kept = map(int, done.stdout.split())
     assert kept < 1000 < without
+
+
+@pytest.mark.spark
+def test_operators_stay_in_their_workers(spark, tmp_path):
+    """What a worker ran in one tick is there in the next: only partitions that moved are read back."""
+    home = str(tmp_path / "home")
+
+    def remembered(_):
+        from windrow.spark.job import memory
+
+        return [key[0] for key in memory.attempts]
+
+    with windrow.Engine(spark=spark, home=home, partitions=2) as engine:
+        engine.execute("""
+            CREATE STREAM s (ts BIGINT, k BIGINT) TIMESTAMP BY ts;
+            CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM s [RANGE 9] GROUP BY k;
+        """)
+        engine.start()
+        for ts in range(3):
+            engine.push("s", pa.table({"ts": [ts] * 4, "k": [0, 1, 2, 3]}))
+        engine.drain(60)
+        assert any(home in homes for homes in engine.runtime.job.map(remembered, range(8)))

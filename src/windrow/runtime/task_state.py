@@ -44,6 +44,9 @@ WAITING, TABLE = "waiting", "table"
 LARGE = 16 << 20
 """Bytes of new runs behind which a task gives memory back."""
 
+HOMES = 4
+"""Of how many homes, the last to be worked for, a process keeps the operators: workers outlive engines."""
+
 
 @dataclass
 class QueryState:
@@ -174,8 +177,11 @@ class TaskMemory:
         return (states, {}) if found == generation else ({}, states)
 
     def put(self, key: tuple[str, int, int], generation: str, states: dict[str, TaskState]) -> None:
-        """Remember an attempt."""
+        """Remember an attempt, and forget homes that nobody has come back to."""
         self.attempts[key] = (generation, states)
+        homes = list(dict.fromkeys(home for home, _, _ in reversed(self.attempts)))
+        for old in [k for k in self.attempts if k[0] in homes[HOMES:]]:
+            del self.attempts[old]
 
     def slots(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:
         """All state, as a manifest would name it."""

@@ -18,7 +18,6 @@ tasks. Pieces of sources travel as descriptors, and the tasks read them.
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import pickle
 import shutil
@@ -27,6 +26,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Batches = Iterator[pa.RecordBatch]
 
 FEW_BYTES = 4 << 20
 """Of new rows, up to which a tick is done in one place."""
@@ -142,7 +142,7 @@ class SparkJob:
         )
         for stage in range(1, stages + 1):
             dealt = envelopes.repartitionById(program.partitions, envelopes["to"])
-            envelopes = dealt.mapInArrow(_stage_task(shipped, stage, stage == stages), self._schema)
+            envelopes = dealt.mapInArrow(partial(_stage_task, shipped, stage, stage == stages), self._schema)
         return self._received(envelopes)
 
     def _received(self, envelopes: DataFrame) -> list[Envelope]:
@@ -165,7 +165,7 @@ class SparkJob:
 
     def _one_task(self, feeds: Sequence[Feed], shipped: _Shipped, stages: int) -> DataFrame:
         given = _packed([(f.stream, f.only, part) for f in feeds for part in _parts(f)])
-        return self.spark.range(0, 1, 1, 1).mapInArrow(_whole_task(shipped, given, stages), self._schema)
+        return self.spark.range(0, 1, 1, 1).mapInArrow(partial(_whole_task, shipped, given, stages), self._schema)
 
     def map(
         self, work: Callable[[Any], Any], values: Sequence[Any],
@@ -185,17 +185,18 @@ class SparkJob:
             elif isinstance(each.rows, tuple):
                 pieces += [(each.stream, each.only, piece) for piece in each.rows]
             else:
-                found.append(each.rows.mapInArrow(_frame_task(shipped, each.stream), self._schema))
+                found.append(each.rows.mapInArrow(partial(_frame_task, shipped, each.stream), self._schema))
         if rows:
             packed = [_packed(mine) for mine in _dealt(rows, self.parallelism)]
             table = pa.Table.from_arrays([pa.array(packed, pa.binary())], schema=GIVEN)
-            found.append(self.spark.createDataFrame(table, self._given).mapInArrow(_given_task(shipped), self._schema))
+            given = self.spark.createDataFrame(table, self._given)
+            found.append(given.mapInArrow(partial(_given_task, shipped), self._schema))
         # Without rows there must still be something to shuffle: Spark would skip the stages of an empty relation.
         if pieces or not found:
             shares = [_packed(mine) for mine in _dealt(pieces, self.parallelism)] or [_packed([])]
             numbers = self.spark.range(0, len(shares), 1, len(shares))
-            found.append(numbers.mapInArrow(_pieces_task(shipped, shares), self._schema))
-        return functools.reduce(lambda a, b: a.union(b), found)
+            found.append(numbers.mapInArrow(partial(_pieces_task, shipped, shares), self._schema))
+        return reduce(lambda a, b: a.union(b), found)
 
     def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
         self._counted = True  # who asks divides something between them
@@ -252,44 +253,36 @@ def _packed(mine: Sequence[_Given]) -> bytes:
     return packed
 
 
-def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _nothing(batches: Batches) -> Batches:
     yield from batches
 
 
-def _frame_task(shipped: _Shipped, stream: str) -> Task:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        here = _here()
-        rows = list(batches)  # with all their columns: a frame cannot be read twice
-        yield from pack(feed(shipped.load(), stream, lambda *_: rows, here), here, shipped.spool)
-
-    return run
+# Tasks are functions of this module: Spark sends their names. A function within another would be sent with a copy of
+# all that it names, and what a worker remembers would be a new, empty memory in every task.
 
 
-def _given_task(shipped: _Shipped) -> Task:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _fed(shipped, [given.as_buffer() for batch in batches for given in batch["given"]])
-
-    return run
-
-
-def _pieces_task(shipped: _Shipped, shares: Sequence[bytes]) -> Task:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _fed(shipped, [shares[i] for batch in batches for i in batch["id"].to_pylist()])
-
-    return run
+def _frame_task(shipped: _Shipped, stream: str, batches: Batches) -> Batches:
+    here = _here()
+    rows = list(batches)  # with all their columns: a frame cannot be read twice
+    yield from pack(feed(shipped.load(), stream, lambda *_: rows, here), here, shipped.spool)
 
 
-def _whole_task(shipped: _Shipped, share: bytes, stages: int) -> Task:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        here, program = _here(), shipped.load()
-        sent = [e for _ in batches for e in _sent(program, [share], here)]
-        yield from pack(all_stages(program, sent, stages, _memory), here, shipped.spool)
-        _freeze()
-
-    return run
+def _given_task(shipped: _Shipped, batches: Batches) -> Batches:
+    return _fed(shipped, [given.as_buffer() for batch in batches for given in batch["given"]])
 
 
-def _fed(shipped: _Shipped, shares: Sequence[bytes | pa.Buffer]) -> Iterator[pa.RecordBatch]:
+def _pieces_task(shipped: _Shipped, shares: Sequence[bytes], batches: Batches) -> Batches:
+    return _fed(shipped, [shares[i] for batch in batches for i in batch["id"].to_pylist()])
+
+
+def _whole_task(shipped: _Shipped, share: bytes, stages: int, batches: Batches) -> Batches:
+    here, program = _here(), shipped.load()
+    sent = [e for _ in batches for e in _sent(program, [share], here)]
+    yield from pack(all_stages(program, sent, stages, memory), here, shipped.spool)
+    _freeze()
+
+
+def _fed(shipped: _Shipped, shares: Sequence[bytes | pa.Buffer]) -> Batches:
     """What a task sends that reads what it was given."""
     here = _here()
     yield from pack(_sent(shipped.load(), shares, here), here, shipped.spool)
@@ -319,18 +312,15 @@ def _reader(program: Program, stream: str, pieces: Sequence[bytes | Piece]) -> R
     return read
 
 
-_memory = TaskMemory()
+memory = TaskMemory()
 """The operators of this worker's last attempts."""
 
 
-def _stage_task(shipped: _Shipped, stage: int, last: bool) -> Task:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        here = _here()
-        done = Stage(shipped.load(), stage, here, last, _memory).run(unpack(batches, shipped.spool))
-        yield from pack(done, here, shipped.spool)
-        _freeze()
-
-    return run
+def _stage_task(shipped: _Shipped, stage: int, last: bool, batches: Batches) -> Batches:
+    here = _here()
+    done = Stage(shipped.load(), stage, here, last, memory).run(unpack(batches, shipped.spool))
+    yield from pack(done, here, shipped.spool)
+    _freeze()
 
 
 _tasks = 0
