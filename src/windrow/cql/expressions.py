@@ -14,7 +14,7 @@ from windrow.cql import types
 from windrow.cql.builtins import AGGREGATES, HOLISTIC, REDUCERS, REWRITTEN, SCALARS, names
 from windrow.cql.dialect import WSTREAM
 from windrow.cql.growth import COLUMN, LIMIT, MADE, check_growth
-from windrow.cql.predicates import predicate_of
+from windrow.cql.predicates import predicate_of, with_numbers
 from windrow.cql.rendering import Refused, render
 from windrow.cql.scope import did_you_mean, span_of
 from windrow.cql.source import ScriptText
@@ -215,8 +215,10 @@ class BindingContext:
 
     def predicate(self, tree: exp.Expr, clause: str) -> Expr:
         """The expression of a condition: a boolean."""
-        expr = self.expr(tree)
+        expr, written = self.expr(tree), tree
         if pa.types.is_boolean(expr.type):
+            tree = with_numbers(written)
+            expr = expr if tree is written else self.expr(tree)
             return replace(expr, predicate=predicate_of(tree, self))
         if pa.types.is_integer(expr.type) or pa.types.is_null(expr.type):
             return Expr(("CAST(", *expr.parts, " AS BOOLEAN)"), pa.bool_())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -41,6 +42,10 @@ _PLAIN = re.compile(r"(?=.{1,18}$)\d+(\.\d+)?|\d+(\.\d+)?[eE][+-]?\d\d?")
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "="}
 
 
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)
+_ARITHMETIC = (exp.Neg, exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Cast, exp.Literal, exp.DataType)
+
+
 class _Bit(Exception):
     """Not one of the tests that are told apart."""
 
@@ -64,6 +69,37 @@ def predicate_of(tree: exp.Expr, context: BindingContext) -> Predicate:
         return _test(tree, context)
     except (_Bit, Refused) as why:  # a part may not stand by itself: a collated side of a comparison
         return Bit(_boolean(context.typed(tree)), str(why))
+
+
+def with_numbers(tree: exp.Expr) -> exp.Expr:
+    """The condition with numbers in the place of arithmetic on constants that something is compared with.
+
+    `x > 10 * 2.5` is `x > 25.0`: nothing is computed for rows, and nothing can raise for one of them.
+    """
+    made = tree.copy()
+    sides = [side for test in made.find_all(*_COMPARED) for side in test.iter_expressions()]
+    numbers = [(side, number) for side in sides if (number := _number(side)) is not None]
+    for side, number in numbers:
+        side.replace(number)
+    return made if numbers else tree
+
+
+def _number(tree: exp.Expr) -> exp.Expr | None:
+    """What arithmetic on constants gives, as a literal of the same kind; None if it is something else."""
+    plain = isinstance(tree.this if isinstance(tree, exp.Neg) else tree, exp.Literal)
+    if plain or not all(isinstance(part, _ARITHMETIC) for part in tree.walk()):
+        return None
+    try:
+        constant = _folded(_text(tree))
+    except _Bit:
+        return None
+    value, double = constant.value, constant.type == pa.float64()
+    exact = pa.types.is_integer(constant.type) or pa.types.is_decimal(constant.type)
+    if value is None or not (exact or (double and isfinite(value))):
+        return None
+    shown = repr(abs(value)) if double else format(abs(value), "f" if pa.types.is_decimal(constant.type) else "d")
+    number = exp.Literal.number(f"{shown}e0" if double and "e" not in shown else shown)  # an exponent makes a DOUBLE
+    return exp.Neg(this=number) if value < 0 else number
 
 
 def _test(tree: exp.Expr, context: BindingContext) -> Predicate:
@@ -205,4 +241,4 @@ def _folded(text: str) -> Constant:
     return Constant(column[0].as_py(), column.type)
 
 
-__all__ = ["predicate_of"]
+__all__ = ["predicate_of", "with_numbers"]

@@ -15,6 +15,7 @@ import pytest
 
 import windrow
 from windrow.plan.expr import Expr, Ref
+from windrow.scalar_engine import connect
 from windrow.sharing.plans.shape import PlanColumns
 from windrow.testing import assert_same, oracle
 
@@ -165,6 +166,50 @@ def test_aggregates_of_selections_are_kept_by_cell() -> None:
     engine.advance(4)
     assert [r["n"] for r in engine["q1"].snapshot().to_pylist()] == [3]
     assert [r["n"] for r in engine["q4"].snapshot().to_pylist()] == [1]  # not what came before it
+    engine.stop()
+
+
+COMPUTED = (
+    *("10 * 0.25", "CAST(1 AS DOUBLE) * 2.5", "-(-3)", "7 - 5", "1 / 3", "9007199254740992 + 1", "0.1 + 0.2"),
+    *("2 * CAST(0.1 AS DOUBLE)", "CAST(0.1 AS FLOAT) + 0", "CAST('2' AS BIGINT) - 4", "- CAST(1 AS BIGINT)", "3 % 2"),
+)
+
+
+@pytest.mark.parametrize("computed", COMPUTED)
+def test_constants_may_be_computed(computed: str) -> None:
+    """A condition on arithmetic of constants means what DuckDB says, whatever it is compared with."""
+    big = 9007199254740993
+    rows = pa.table({
+        "k": pa.array([0, 1, 2, -2, big, big - 1, None, 3], pa.int64()),
+        "v": [0.2, 0.30000000000000004, 2.5, 1 / 3, None, float("nan"), 9007199254740992.0, -1.0],
+        "f": pa.array([0.1, 2.5, 3.0, 1 / 3, None, float("nan"), -0.0, -1.0], pa.float32()), "ts": list(range(8)),
+    })  # fmt: skip
+    tests = [f"{column} {operator} {computed}" for column in ("k", "v", "f") for operator in ("=", ">", "<=", "<>")] + [
+        f"k BETWEEN {computed} AND {computed} + 2",
+        f"v IN ({computed}, 1, 0.2)",
+        f"NOT ({computed} < v)",
+    ]
+    queries = {f"q{i}": f"SELECT ISTREAM(ts AS at) FROM s [NOW] WHERE {test}" for i, test in enumerate(tests)}
+    declared = "CREATE STREAM s (k BIGINT, v DOUBLE, f FLOAT, ts BIGINT) TIMESTAMP BY ts"
+    got = windrow.run(scripted(declared, queries), {"s": rows}, runtime="local")
+    with connect() as connection:
+        connection.register("s", rows)
+        for name, test in zip(queries, tests, strict=True):
+            want = [at for (at,) in connection.sql(f"SELECT ts FROM s WHERE {test} ORDER BY ts").fetchall()]
+            assert got[name].column("at").to_pylist() == want, test
+
+
+def test_computed_constants_are_no_reason_to_run_alone() -> None:
+    """`10 * CAST(2.5 AS DOUBLE)` raises for no row: queries share, whichever way they write it."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute("CREATE STREAM s (k BIGINT, v DOUBLE, ts BIGINT) TIMESTAMP BY ts")
+    having = "CREATE QUERY q{} AS SELECT k, count(*) AS n FROM s [RANGE 5] GROUP BY k HAVING sum(v) > {}"
+    for i, limit in enumerate(("10 * CAST(2.5 AS DOUBLE)", "4", "7.5 - 1", "-CAST(3 AS DOUBLE)")):
+        engine.execute(having.format(i, limit))
+    engine.start()
+    engine.push("s", {"k": [1], "v": [5.0], "ts": [1]})
+    assert "sharing: one dataflow with q1, q2, q3" in engine["q0"].explain()
+    assert "sum(s.v) > 25.0e0" in engine["q0"].explain()
     engine.stop()
 
 
