@@ -427,3 +427,13 @@ def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as caught:
             main(given)
         assert caught.value.code == 2
+
+
+def test_run_without_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty directory is no error, and is told."""
+    (tmp_path / "in").mkdir()
+    script = tmp_path / "q.cql"
+    script.write_text(f"""CREATE STREAM m (v DOUBLE, ts BIGINT) TIMESTAMP BY ts FROM csv (path => '{tmp_path / "in"}');
+        SELECT v FROM m [NOW]""")
+    assert main(["run", str(script), "--runtime", "local"]) == 0
+    assert capsys.readouterr().err == "note: there is no row for stream m yet\n"

@@ -414,3 +414,29 @@ def test_csv_with_another_delimiter(tmp_path):
         read_all(stream("csv", path=str(tmp_path)), tmp_path / "spool")
     assert told.value.hint == "the values look separated by ;: say sep => ';'"
     assert told.value.detail == 'it has no column "ts"; its columns are: ts;auction;price'
+
+
+def test_decimal_commas(tmp_path):
+    """Numbers with a comma are read as declared, by both parsers; a point of thousands is no number."""
+    rows = "ts;auction;price\n2024-01-01 00:00:01;1;20,5\n2024-01-01 00:00:02;1;-0,25\n"
+    (tmp_path / "a.csv").write_text(rows)
+    with pytest.raises(SourceError, match="malformed row") as told:
+        read_all(stream("csv", path=str(tmp_path), sep=";"), tmp_path / "spool")
+    assert told.value.hint == "if commas are decimal points, say decimal => ','"
+    assert told.value.__cause__ is None  # an error that is its own cause would never be let go
+    said = stream("csv", path=str(tmp_path), sep=";", decimal=",")
+    assert read_all(said, tmp_path / "first").column("price").to_pylist() == [20.5, -0.25]
+    (tmp_path / "a.csv").write_text(rows + "2024-01-01 00:00:03;1;1.234,5\n")
+    with pytest.raises(SourceError, match="line 4"):
+        read_all(said, tmp_path / "second")
+    (tmp_path / "a.csv").write_text(rows + "2024-01-01 00:00:03;1;1.234\n")
+    with pytest.raises(SourceError, match="line 4"):
+        read_all(said, tmp_path / "third")
+
+
+def test_json_array_names_its_option(tmp_path):
+    """A file that is one array of objects says what to write."""
+    (tmp_path / "a.json").write_text('[\n{"ts": "2024-01-01", "auction": 1, "price": 1}\n]')
+    with pytest.raises(SourceError, match="line 1") as told:
+        read_all(stream("json", path=str(tmp_path)), tmp_path / "spool")
+    assert told.value.hint == "if the file is an array of objects, say multiLine => 'true'"

@@ -111,6 +111,8 @@ def read_declared(script: str, streams: dict[str, Any], tables: dict[str, Any]) 
             continue
         if isinstance(bound, cql.CreateStream) and definition.options.get("source", "").lower() in ENDING:
             streams[definition.name], aside = rows_now(bound.definition)
+            if not len(streams[definition.name]) and not aside:
+                print(f"note: there is no row for stream {definition.name} yet", file=sys.stderr)
             if aside:
                 told = f"{len(aside)} row{'s' if len(aside) > 1 else ''} of stream {definition.name}"
                 print(f"note: {told} cannot be read; {aside[0].where}: {aside[0].why}", file=sys.stderr)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -66,6 +67,9 @@ def reading(stream: StreamDef, path: str, where: str = "", report: Report | None
     except (SourceError, pa.ArrowException, duckdb.Error, OSError, UnicodeDecodeError, EOFError) as error:
         failure = _failure(stream, path, f"{path}, {where}" if where else path, error)
         if report is None or isinstance(error, PermissionError | ConnectionError | TimeoutError):  # it may go better
+            if failure is error:
+                del failure  # an error that its own frames hold on to keeps all that they hold until the process ends
+                raise
             raise failure from error
         report(MalformedRow(path, f"{failure.primary}: {failure.detail}" if failure.detail else failure.primary, ""))
 
@@ -90,8 +94,17 @@ def malformed(stream: StreamDef, row: MalformedRow) -> SourceError:
     return SourceError(
         f'stream "{stream.name}": malformed row in {row.where}',
         detail=f"{row.why}: {shown}" if shown else row.why,
-        hint="fix the row, or leave malformed rows out with mode => 'DROPMALFORMED'",
+        hint=_advice(str(stream.options.get("source")).lower(), row),
     )
+
+
+def _advice(kind: str, row: MalformedRow) -> str:
+    """What to write: most often an option of the format is missing, else one row is wrong."""
+    if kind == "csv" and re.search(r"'-?\d+,\d+' is not (DOUBLE|FLOAT|DECIMAL)", row.why):
+        return "if commas are decimal points, say decimal => ','"
+    if kind == "json" and row.text.lstrip().startswith("["):
+        return "if the file is an array of objects, say multiLine => 'true'"
+    return "fix the row, or let the stream set such rows aside: ON ERROR QUARANTINE"
 
 
 def refuse(stream: StreamDef, row: MalformedRow, report: Report | None) -> None:

@@ -118,7 +118,7 @@ class SourceOptions:
         for name in self._given:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
-                hint = f'did you mean "{known[near[0]]}"?' if near else f"options are {', '.join(self._known)}"
+                hint = f'did you mean "{known[near[0]]}"?' if near else f"options are {', '.join(known.values())}"
                 raise self.refusal(f'no option "{name}"', f"{hint}; for what only Spark can do, attach a DataFrame")
 
     def refusal(self, what: str, hint: str) -> SourceError:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from windrow.catalog import StreamDef
@@ -28,6 +29,7 @@ class CsvFormat:
     """How a CSV file is written."""
 
     delimiter: str = ","
+    decimal: str = "."
     quote: str = '"'
     escape: str = ""
     header: bool = True
@@ -91,6 +93,7 @@ def csv_format(options: SourceOptions) -> CsvFormat:
         raise options.refusal(f'encoding is "{encoding}"', "use utf-8, or another encoding that contains ASCII")
     return CsvFormat(
         delimiter=options.letter("sep", ",", "delimiter"),
+        decimal=options.choice("decimal", (".", ","), "."),
         quote=options.letter("quote", '"'),
         escape=options.letter("escape", ""),
         header=options.flag("header", True),
@@ -179,7 +182,15 @@ class CsvRows:
         for row, why in sorted(skipped + unread):
             refuse(self.stream, origin.malformed(row, why), self.report)
         forms = time_forms(self.wanted, self.format.times, self.format.dates)
-        return parse_columns(self.stream, table, self.wanted, forms, rows, origin, self.report)
+        return parse_columns(self.stream, self._with_points(table), self.wanted, forms, rows, origin, self.report)
+
+    def _with_points(self, texts: pa.Table) -> pa.Table:
+        """Numbers with a decimal point; a point that was there (of thousands) becomes what no number has."""
+        for at, (name, type_) in enumerate(self.wanted.items()):
+            if self.format.decimal != "." and (pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
+                marked = pc.replace_substring(texts.column(name), ".", "'")
+                texts = texts.set_column(at, name, pc.replace_substring(marked, self.format.decimal, "."))
+        return texts
 
     def _read(self, block: bytes, types: Mapping[str, pa.DataType], options: csv.ParseOptions) -> pa.Table:
         """The wanted columns of a block, named as declared."""
@@ -192,6 +203,7 @@ class CsvRows:
             column_types={place: types[n] for n, place in asked.items()},
             include_columns=list(asked.values()),
             null_values=[self.format.null],
+            decimal_point=self.format.decimal,
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
