@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -256,8 +257,11 @@ def test_reconnects(browser: Any, engine: Engine) -> None:
         page.goto(f"{first.url}/?token={ADMIN}")
         page.goto(f"{first.url}/#/query/top")
         page.wait_for_selector("[data-link=live]")
+        page.wait_for_selector("header :text('running')")
         first.stop()
         page.wait_for_selector("[data-link=reconnecting]")
+        page.wait_for_selector("main .note:has-text('The server does not answer')")
+        page.wait_for_selector("header :text('reconnecting')")
         at = last(engine)
         bid(engine, at + 1, "meanwhile", 999)
         bid(engine, at + 2, "meanwhile", 1)
@@ -266,8 +270,43 @@ def test_reconnects(browser: Any, engine: Engine) -> None:
         try:
             page.wait_for_selector("td:text-is('meanwhile')", timeout=15_000)
             page.wait_for_selector("[data-link=live]")
+            page.wait_for_selector("header :text('running')")
         finally:
             second.stop()
+
+
+def test_a_server_that_counts_anew(browser: Any) -> None:
+    """A server without a home begins at tick 1 again, and the page follows it. Times are in UTC, wherever one looks."""
+    with (
+        Engine(runtime="local") as before,
+        Engine(runtime="local") as after,
+        browser.new_context(timezone_id="Asia/Tokyo") as context,
+    ):
+        for made, ticks in ((before, 5), (after, 2)):
+            made.execute(SCRIPT)
+            made.start()
+            for ts in range(ticks):
+                bid(made, ts + 1, "a", 10)
+        page = context.new_page()
+        with serving(before, TOKENS, Address(port=0)) as server:
+            page.goto(f"{server.url}/?token={ADMIN}")
+            page.goto(f"{server.url}/#/ticks")
+            page.wait_for_selector("td button:text-is('5')")
+        with serving(after, TOKENS, Address(port=server.port)):
+            page.wait_for_selector("td button:text-is('5')", state="detached", timeout=15_000)
+            page.wait_for_selector("td button:text-is('2')")
+            ended = datetime.fromtimestamp(after.ticks()[-1]["ended"], UTC)
+            assert page.locator("tbody tr:has-text('2') td").nth(1).inner_text() == ended.strftime("%H:%M:%S")
+
+
+def test_any_name_can_be_dropped(opens: Opens, engine: Engine) -> None:
+    """A query may have a name that must be quoted."""
+    engine.execute('CREATE QUERY "odd name; x" AS SELECT COUNT(*) AS n FROM bid [RANGE 10 SLIDE 5]')
+    page = opens("query/odd%20name%3B%20x")
+    page.click("button:text-is('Drop')")
+    page.click("button:text-is('Drop it')")
+    page.wait_for_selector("h1:text-is('Queries')")
+    assert "odd name; x" not in engine.catalog.queries
 
 
 @contextmanager

@@ -84,7 +84,8 @@ function Console({ session, onLeave }) {
   const title = known ? known[1] : rest[0] || "Add a query";
   useEffect(() => { document.title = `${title} · windrow`; }, [title]);
   useEffect(() => { document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" }); }, [current]); // on a phone the pages are wider than the screen
-  const [dot, said] = status.error ? ["wait", "reconnecting"] : !s ? ["wait", "connecting"] : s.error ? ["bad", "stopped"] : s.running ? ["", "running"] : ["wait", "not started"];
+  const lost = status.away || status.error;
+  const [dot, said] = lost ? ["wait", "reconnecting"] : !s ? ["wait", "connecting"] : s.error ? ["bad", "stopped"] : s.running ? ["", "running"] : ["wait", "not started"];
   return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); document.getElementById("main").focus(); }}>to the content</a>
   <div class="frame"><header class="side">
     <a class="brand" href="#/overview"><img src="/static/icon.svg" alt="" />windrow</a>
@@ -92,14 +93,14 @@ function Console({ session, onLeave }) {
       ${counted(name, s)}</a>`)}</nav>
     <div class="foot">
       <div aria-live="polite"><span class="dot ${dot}"></span> ${said}${session.runtime ? `, ${session.runtime}` : ""}</div>
-      ${lag != null && html`<div>${behind(lag)}</div>`}
+      ${lag != null && !lost && html`<div>${behind(lag)}</div>`}
       <div>${session.right === "admin" ? "administrator" : "may only read"}</div>
       <label>Theme <select value=${theme} onChange=${(e) => setTheme(e.target.value)}><option value="auto">system</option><option value="light">light</option><option value="dark">dark</option></select></label>
       <button class="keys" onClick=${() => keys.current.showModal()}>Keys</button>
       <button onClick=${onLeave}>Log out</button>
     </div></header>
   <main id="main" tabindex="-1">
-    ${status.error && html`<div class="note warn" role="status">The server does not answer; trying again. ${status.error.status ? status.error.message : ""}</div>`}
+    ${lost && html`<div class="note warn" role="status"><strong>The server does not answer; trying again.</strong> ${status.error?.message ?? "What is shown is the last that came."}</div>`}
     ${s?.error && html`<div class="note bad" role="alert"><strong>The engine has stopped.</strong><pre>${s.error}</pre></div>`}
     <${Page} key=${`${page}/${rest.join("/")}`} args=${rest} session=${session} status=${s} />
   </main></div>

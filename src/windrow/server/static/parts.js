@@ -15,18 +15,19 @@ export function Problem({ error }) {
   </div>`;
 }
 
-// Run `load` now, and again every `every` milliseconds while the page is seen; what it gave last, and its error.
+// Run `load` now, and again every `every` milliseconds while the page is seen; what it gave last, its error, and
+// whether nobody answered: that is told once, above all pages.
 export function usePolled(load, every, deps = []) {
-  const [state, set] = useState({ value: null, error: null });
+  const [state, set] = useState({ value: null, error: null, away: false });
   useEffect(() => {
     let timer, stopped = false;
     const look = async () => {
       clearTimeout(timer);
       try {
         const value = await load();
-        if (!stopped) set({ value, error: null });
+        if (!stopped) set({ value, error: null, away: false });
       } catch (error) {
-        if (!stopped) set((before) => ({ value: before.value, error: error.status ? error : null })); // that the server is away is told once, above all pages
+        if (!stopped) set((before) => ({ value: before.value, error: error.status ? error : null, away: !error.status }));
       }
       if (!stopped && every && !document.hidden) timer = setTimeout(look, every);
     };
@@ -89,7 +90,11 @@ export function Grid({ columns, rows, label, keyOf, isNew, sortable = false, ini
   </div>`;
 }
 
-const shown = (value) => (value === null || value === undefined ? html`<span class="null">null</span>` : cell(value));
+function shown(value) {
+  if (value === null || value === undefined) return html`<span class="null">null</span>`;
+  const text = cell(value);
+  return text.length > 40 ? html`<span title=${text}>${text}</span>` : text; // a cell that is too narrow tells it all when pointed at
+}
 
 // Rows as the API sends them: arrays beside a list of columns.
 export function Rows({ columns, rows, label, ...rest }) {

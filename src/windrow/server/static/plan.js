@@ -8,7 +8,7 @@ const wrap = (text, width = 35) => {
   for (const word of text.split(" ")) {
     const last = lines[lines.length - 1];
     if (last !== undefined && last.length + word.length < width) lines[lines.length - 1] = `${last} ${word}`;
-    else lines.push(word.slice(0, width));
+    else lines.push(word.length > width ? `${word.slice(0, width - 1)}…` : word);
   }
   return lines.length > 4 ? [...lines.slice(0, 3), `${lines[3].slice(0, width - 1)}…`] : lines;
 };

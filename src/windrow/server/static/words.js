@@ -10,7 +10,8 @@ export const number = (n) => (n == null ? "–" : typeof n === "number" ? n.toLo
 
 export function short(n) {
   if (n == null || Number.isNaN(n)) return "–";
-  for (const [limit, unit] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]]) {
+  if (Math.abs(n) >= 1e15) return (+n).toExponential(2);
+  for (const [limit, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]]) {
     if (Math.abs(n) >= limit) return `${+(n / (unit === "k" ? 1e3 : limit)).toPrecision(3)} ${unit}`;
   }
   return Math.abs(n) >= 100 || Number.isInteger(n) ? Math.round(n).toLocaleString("en") : String(+n.toPrecision(3));
@@ -35,7 +36,7 @@ export function seconds(s) {
   return s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${Math.round(s / 86400)} d`;
 }
 
-// Instants of the engine are microseconds since 1970, or plain ticks of a stream's own clock.
+// Instants of the engine are microseconds since 1970, or plain ticks of a stream's own clock. Times are in UTC on all pages, as in answers.
 export const isWall = (instant) => instant != null && Math.abs(instant) > 1e14 && Math.abs(instant) < 4e17; // beyond: before all time
 export const instant = (t) =>
   t == null || Math.abs(t) >= 4e17 ? "–" : isWall(t) ? new Date(t / 1000).toISOString().replace("T", " ").slice(0, 23).replace(/\.000$/, "") : number(t);
@@ -45,9 +46,20 @@ export const span = (ticks, clock) => (ticks == null ? "–" : clock === "micros
 const TYPES = { int8: "TINYINT", int16: "SMALLINT", int32: "INTEGER", int64: "BIGINT", uint8: "UTINYINT", uint16: "USMALLINT", uint32: "UINTEGER", uint64: "UBIGINT", float: "FLOAT", double: "DOUBLE", string: "VARCHAR", bool: "BOOLEAN", binary: "BLOB", "date32[day]": "DATE", "time64[us]": "TIME" };
 export const typeName = (type) => TYPES[type] ?? type.replace(/^timestamp\[\w+, tz=.*\]$/, "TIMESTAMPTZ").replace(/^timestamp\[\w+\]$/, "TIMESTAMP").replace(/^decimal128\((.*)\)$/, "DECIMAL($1)").replace(/^list<\w+: (.*)>$/, (_, of) => `${typeName(of)}[]`);
 
+// A name as one writes it.
+export const quoted = (name) => (/^[a-z_]\w*$/i.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
+
 // A length of time as one writes it in a window: the largest unit that divides it.
 export const written = (us) => { for (const [unit, of] of [["DAY", 864e8], ["HOUR", 36e8], ["MINUTE", 6e7], ["SECOND", 1e6]]) if (us >= of && us % of === 0) return `${us / of} ${unit}${us === of ? "" : "S"}`; return `${us} MICROSECONDS`; };
-export const clock = (seconds) => new Date(seconds * 1000).toTimeString().slice(0, 8);
+const iso = (seconds) => new Date(seconds * 1000).toISOString();
+export const clock = (seconds) => iso(seconds).slice(11, 19);
+
+// Marks of an axis of time: by the second, or with the day where there are several; what would be the same is written once.
+export function marks(ticks) {
+  const [from, next] = ticks, days = ticks[ticks.length - 1] - from > 86400;
+  const text = !days ? clock : next - from < 86400 ? (t) => iso(t).slice(5, 16).replace("T", " ") : (t) => iso(t).slice(0, 10);
+  return ticks.map(text).map((mark, i, all) => (mark === all[i - 1] ? "" : mark));
+}
 
 export const isNumber = (type) => /^(u?int|float|double|decimal|half)/.test(type);
 export const isTime = (type) => /^timestamp/.test(type);

@@ -5,7 +5,7 @@ import { Editor } from "../editor.js";
 import { Badge, Problem } from "../parts.js";
 import { Plan } from "../plan.js";
 import { go } from "../route.js";
-import { short } from "../words.js";
+import { quoted, short } from "../words.js";
 
 const sharers = ({ with: others, others: counts }) => Math.max(0, ...Object.values(counts ?? {}), ...(Array.isArray(others) ? [others] : Object.values(others ?? {})).map((names) => names.length));
 
@@ -27,8 +27,8 @@ export function AddQuery({ args: [replaced], session }) {
   const [error, fail] = useState(null);
   const [busy, work] = useState(false);
   useEffect(() => {
-    if (replaced) get(path("queries", replaced)).then((q) => set(`DROP QUERY ${q.name};\n\n${q.text.trim().replace(/;?$/, ";")}\n`), fail);
-    else get("/api/streams").then(([stream]) => set(stream ? `CREATE QUERY my_query AS\nSELECT COUNT(*) AS n\nFROM ${stream.name} [RANGE ${stream.clock === "tick" ? "60 SLIDE 10" : "1 MINUTE SLIDE 10 SECONDS"}]\n`
+    if (replaced) get(path("queries", replaced)).then((q) => set(`DROP QUERY ${quoted(q.name)};\n\n${q.text.trim().replace(/;?$/, ";")}\n`), fail);
+    else get("/api/streams").then(([stream]) => set(stream ? `CREATE QUERY my_query AS\nSELECT COUNT(*) AS n\nFROM ${quoted(stream.name)} [RANGE ${stream.clock === "tick" ? "60 SLIDE 10" : "1 MINUTE SLIDE 10 SECONDS"}]\n`
       : FIRST), fail);
   }, []);
   const run = async () => {

@@ -4,14 +4,14 @@ import { get, post } from "../api.js";
 import { Bars, choices, labelOf } from "../charts.js";
 import { Editor } from "../editor.js";
 import { Problem, Rows } from "../parts.js";
-import { counted, instant, seconds, written } from "../words.js";
+import { counted, instant, quoted, seconds, written } from "../words.js";
 
 // A question to begin with: over a stream that keeps rows, else over the relation of a query, else over a table.
 async function example() {
   const [streams, tables, [query]] = await Promise.all([get("/api/streams"), get("/api/tables"), get("/api/queries?limit=1")]);
   const kept = streams.find((s) => s.retain), other = query || tables[0];
-  if (kept) return `SELECT COUNT(*) AS n FROM ${kept.name} [RANGE ${kept.clock === "microsecond" ? written(kept.retain) : kept.retain}]`;
-  return other ? `SELECT * FROM ${other.name}` : "";
+  if (kept) return `SELECT COUNT(*) AS n FROM ${quoted(kept.name)} [RANGE ${kept.clock === "microsecond" ? written(kept.retain) : kept.retain}]`;
+  return other ? `SELECT * FROM ${quoted(other.name)}` : "";
 }
 
 export function Ask() {

@@ -15,6 +15,7 @@ export function useTicks(status) {
   useEffect(() => {
     if (!status || busy.current) return;
     busy.current = true;
+    if (status.ticks < newest.current) { newest.current = -1; set([]); } // another server: it counts anew
     get(`/api/ticks?after=${newest.current}`).then((more) => {
       if (!more.length) return;
       newest.current = more[more.length - 1].tick;
@@ -44,7 +45,7 @@ export function Overview({ status, session }) {
   const late = streamSum(status, "late"), aside = streamSum(status, "quarantined"), failed = Object.keys(status.failed || {}).length;
   const times = ticks.map((t) => t.ended), at = samples.map((s) => s.now_us / 1e6);
   const sampled = samples.slice(1).map((s, i) => (streamSum(s, "rows") - streamSum(samples[i], "rows")) / Math.max(1e-3, (s.now_us - samples[i].now_us) / 1e6));
-  return html`<div class="head"><h1>Overview</h1><span class="soft">${status.frontier == null || instant(status.frontier) === "–" ? (status.counts.streams ? "no answer yet" : "nothing is declared yet") : `answers are complete up to ${instant(status.frontier)}`}</span></div>
+  return html`<div class="head"><h1>Overview</h1><span class="soft">${status.frontier == null || instant(status.frontier) === "–" ? (status.counts.streams ? "no answer yet" : "nothing is declared yet") : `answers are complete up to ${instant(status.frontier)}${lag == null ? "" : " UTC"}`}</span></div>
   <div class="cards">
     <${Figure} label="rows a second" value=${short(rate)} note="${short(streamSum(status, "rows"))} so far" />
     <${Figure} label=${lag < -1 ? "ahead of now" : "behind now"} value=${lag == null ? "–" : seconds(lag < -1 ? -lag : Math.max(0, lag))} note=${lag != null ? "" : instant(status.frontier) === "–" ? "no answer yet" : "time is in ticks"} />
@@ -64,7 +65,7 @@ export function Overview({ status, session }) {
       : at.length < 3 ? html`<div class="empty">looking …</div>` : html`<${Lines} label="rows a second" times=${at.slice(1)} series=${[{ label: "rows/s", values: sampled }]} />`}</section>
     <section class="panel"><h2>Tick time by phase, ms</h2>${ticks.length > 1 ? html`<${Lines} label="milliseconds" stacked times=${times}
       series=${PHASES.map((p) => ({ label: p, values: ticks.map((t) => t.ms[p] ?? 0) }))} />` : html`<div class="empty">${TOO_FEW}</div>`}</section>
-    <section class="panel"><h2>Behind now, seconds</h2>${ticks.some((t) => isWall(t.frontier))
+    <section class="panel"><h2>Behind now, seconds</h2>${ticks.length < 2 ? html`<div class="empty">${TOO_FEW}</div>` : ticks.some((t) => isWall(t.frontier))
       ? html`<${Lines} label="seconds behind now" times=${times} series=${[{ label: "lag", values: ticks.map((t) => (isWall(t.frontier) ? t.ended - t.frontier / 1e6 : null)) }]} />`
       : html`<div class="empty">${ticks.some((t) => instant(t.frontier) !== "–") ? "the streams have clocks of their own: time is counted in ticks" : "no answer yet"}</div>`}</section>
     <section class="panel"><h2>State and memory</h2>${at.length < 2 ? html`<div class="empty">looking …</div>` : html`<${Lines} label="bytes" times=${at} format=${bytes}

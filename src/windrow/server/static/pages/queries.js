@@ -14,7 +14,7 @@ const COLUMNS = [
   { name: "rate", label: "answers/s", number: true, value: (q) => q.answers_per_second ?? null, show: (q) => short(q.answers_per_second) },
   { name: "answers", label: "answers", number: true, value: (q) => q.answers ?? 0, show: (q) => short(q.answers ?? 0) },
   { name: "late", label: "late", number: true, wide: true, value: (q) => q.deadline?.late ?? 0, show: (q) => (q.deadline?.late ? html`<span class="badge warn">${late(q)}</span>` : "no") },
-  { name: "state", label: "state", number: true, wide: true, value: (q) => q.state_bytes ?? null, show: (q) => bytes(q.state_bytes) },
+  { name: "state", label: "state", number: true, wide: true, value: (q) => q.state_bytes ?? null, show: (q) => (q.shared_with ? html`<span class="soft" title="kept once, with those it shares with">${bytes(q.state_bytes)}</span>` : bytes(q.state_bytes)) },
   { name: "shared", label: "shares with", number: true, wide: true, value: (q) => q.shared_with ?? 0, show: (q) => (q.shared_with ? number(q.shared_with) : "–") },
   { name: "failed", label: "health", value: (q) => q.failed || "", show: (q) => (q.failed ? html`<span class="badge failed" title=${q.failed}>failed</span>` : "well") },
   { name: "text", label: "asks", wide: true, value: (q) => q.text, show: (q) => html`<code>${body(q.text).slice(0, 160)}</code>` },

@@ -5,7 +5,7 @@ import { Bars, Lines, choices, labelOf } from "../charts.js";
 import { Badge, HeldBack, Missing, Problem, Rows, usePolled } from "../parts.js";
 import { Plan, breadth } from "../plan.js";
 import { go } from "../route.js";
-import { bytes, counted, isTime, number, short } from "../words.js";
+import { bytes, counted, isTime, number, quoted, short } from "../words.js";
 
 const NEWEST = 2000, POINTS = 600;
 
@@ -89,7 +89,7 @@ function OverTime({ points, value, split }) {
   }
   if (points.length < 2) return html`<div class="empty">waiting for changes …</div>`;
   const times = points.map((p) => p.at);
-  return html`<${Lines} label="${value.name} over time" height=${320} times=${times} wall=${times[0] > 1e8} series=${series} />`;
+  return html`<${Lines} label="${value.name} over time" fit height=${320} times=${times} wall=${times[0] > 1e8} series=${series} />`;
 }
 
 // With whom a query shares what: rows, cells and predicates of aggregates, joins and their synopses, or a dataflow.
@@ -109,7 +109,7 @@ export function QueryPage({ args: [name], session, status }) {
   const answer = useAnswer(name, query?.relation);
   const [problem, fail] = useState(null);
   const sure = useRef(null);
-  const drop = async () => { try { await post("/api/execute", { script: `DROP QUERY ${query.name}` }); go("queries"); } catch (e) { fail(e); } };
+  const drop = async () => { try { await post("/api/execute", { script: `DROP QUERY ${quoted(query.name)}` }); go("queries"); } catch (e) { fail(e); } };
   if (!query) return error ? html`<${Missing} name=${name} error=${error} all="All queries" where="queries" />` : html`<p class="waiting">looking …</p>`;
   const isNew = (row) => answer.fresh.has(JSON.stringify(row));
   const link = { live: ["", "live"], connecting: ["wait", "connecting"], reconnecting: ["wait", "reconnecting"], dropped: ["bad", "dropped"], gone: ["bad", "disconnected"] }[answer.link];

@@ -50,7 +50,7 @@ export function Ticks({ status }) {
   if (!ticks.length) return html`<div class="head"><h1>Ticks</h1></div><div class="empty">No ticks yet: the first comes with the first rows.</div>`;
   return html`<div class="head"><h1>Ticks</h1><span class="soft">the newest ${shown.length}; median ${seconds(median(ticks.map((t) => t.ms.total)) / 1000)}</span><span class="end"><button aria-pressed=${!!held} onClick=${() => hold(held ? null : all)}>${held ? "Go on" : "Hold still"}</button></span></div>
   <section class="panel"><${Timeline} ticks=${shown} chosen=${chosen} choose=${choose} /></section>
-  ${one && html`<section class="panel"><h2>Tick ${number(one.tick)}</h2><dl class="facts"><dt>ended</dt><dd>${new Date(one.ended * 1000).toLocaleString("sv")}</dd><dt>answers up to</dt><dd>${instant(one.frontier)}${isWall(one.frontier) ? `, ${behind(one.ended - one.frontier / 1e6)}` : ""}</dd>
+  ${one && html`<section class="panel"><h2>Tick ${number(one.tick)}</h2><dl class="facts"><dt>ended</dt><dd>${instant(one.ended * 1e6)} UTC</dd><dt>answers up to</dt><dd>${instant(one.frontier)}${isWall(one.frontier) ? `, ${behind(one.ended - one.frontier / 1e6)}` : ""}</dd>
     <dt>took</dt><dd>${Object.entries(one.ms).map(([p, ms]) => `${p} ${short(ms)}`).join(", ")} ms</dd><dt>rows, answers</dt><dd>${number(one.rows)}, ${number(one.answers)}</dd>${explain(one, ticks) && html`<dt>why slow</dt><dd>${explain(one, ticks)}</dd>`}</dl></section>`}
   ${slow.length > 0 && html`<section class="panel"><h2>Slow ticks</h2><dl class="facts">${slow.slice(0, 8).map(([t, why]) => html`<dt>${number(t.tick)}, ${seconds(t.ms.total / 1000)}</dt><dd>${why}</dd>`)}</dl></section>`}
   <${Grid} label="ticks" columns=${columns} rows=${[...ticks].reverse()} keyOf=${(t) => t.tick} sortable />`;
