@@ -12,7 +12,7 @@ from tests.answers import bag, relation
 
 import windrow
 from windrow.errors import BindingError, RuntimeFailure, UnsupportedError
-from windrow.operators import history
+from windrow.operators import history, join
 from windrow.operators.state import zones
 from windrow.runtime import ask_parts as asking
 from windrow.runtime import view
@@ -227,6 +227,37 @@ def test_limits(live):
         with pytest.raises(RuntimeFailure, match="was cancelled"):
             live.engine.ask(query, cancel=cancelled)
         assert live.engine.ask(query, timeout=60).num_rows
+
+
+PAIRS = "FROM s [RANGE 40] a, s [RANGE 40] b, s [RANGE 40] c"
+
+
+@pytest.mark.parametrize("rows", [f"SELECT a.k {PAIRS}", f"SELECT COUNT(*) AS n {PAIRS}"])
+def test_joins_can_be_given_up(live, monkeypatch, rows):
+    """A join looks at its limits for every part of pairs, also where none of them holds; too many rows are refused."""
+    live.push(6)
+    monkeypatch.setattr(join, "PART_ROWS", 5000)
+    looks = []
+    cancelled = threading.Event()
+    monkeypatch.setattr(AskLimits, "check", lambda limits: looks.append(0) or limits._stop_in_time())
+    live.engine.ask(f"{rows} WHERE a.v + b.v + c.v < -1", cancel=cancelled)
+    assert len(looks) > 20
+
+    def look(limits):
+        limits._stop_in_time()
+        if looks.pop():
+            cancelled.set()
+
+    monkeypatch.setattr(AskLimits, "check", look)
+    looks = [0] * 50 + [1] + [0] * 15
+    with pytest.raises(RuntimeFailure, match="was cancelled"):
+        live.engine.ask(f"{rows} WHERE a.v + b.v + c.v < -1", cancel=cancelled)
+    assert len(looks) == 50  # the look after the one at which it was set
+    monkeypatch.undo()
+    live.engine._max_rows = 10_000
+    with pytest.raises(RuntimeFailure, match="the question joins more than 10,000 rows"):
+        live.engine.ask(f"{rows} WHERE a.v < b.v AND b.v < c.v")
+    assert live.engine.ask("SELECT a.k FROM s [RANGE 5] a, s [RANGE 5] b WHERE a.v < b.v").num_rows
 
 
 def test_ticks_go_first():

@@ -121,6 +121,11 @@ def test_what_is_not_kept():
             engine.ask("SELECT * FROM q AS OF 2")
         with pytest.raises(BindingError, match="this clock counts ticks"):
             engine["q"].results(since=dt.datetime(2026, 1, 1))
+        for since in ("5", 5.5):
+            with pytest.raises(BindingError, match="is no instant"):
+                engine["q"].results(since=since)
+        with pytest.raises(StateError, match="not kept for so long"):
+            engine.ask("SELECT * FROM q AS OF -2")
 
 
 def test_answers_that_cannot_be_kept_are_not_lost_elsewhere(tmp_path, monkeypatch):

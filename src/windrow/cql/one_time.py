@@ -125,9 +125,9 @@ class OneTimeSelect:
             table.set("this", exp.to_identifier(name, quoted=True))
 
     def _instant(self, node: exp.Expr) -> int | datetime:
-        value = node.this if isinstance(node, exp.Cast) else node
+        value = node.this if isinstance(node, exp.Cast | exp.Neg) else node
         if isinstance(value, exp.Literal) and not value.is_string and str(value.this).isdecimal():
-            return int(str(value.this))
+            return -int(str(value.this)) if isinstance(node, exp.Neg) else int(str(value.this))
         if isinstance(value, exp.Literal) and value.is_string:
             try:
                 found = datetime.fromisoformat(str(value.this))

@@ -74,12 +74,13 @@ class Engine:
         `schedule`: how queries with SLIDE AT MOST are put in order when ticks are longer than `tick_budget`.
         `ahead`: how far ahead of its stream and of the wall a row may be, for streams that do not say AHEAD.
         `allow`: options of sources that change what they read, which are refused otherwise: cleanSource.
-        `max_rows`: that a query may answer with in one tick, on each partition; one that would have more stops.
+        `max_rows`: that a query may answer with in one tick, on each partition, and that a one-time query may join;
+        one that would have more stops.
         `expire_every`: how often joins let go of rows that have ended (seconds, or ticks); every tick without it.
         """
         if partitions is not None and partitions < 1:
             raise WindrowError(f"partitions is {partitions}", hint="give a number from 1 on, or none")
-        self._without, self._strategy = frozenset(without), strategy
+        self._without, self._strategy, self._max_rows = frozenset(without), strategy, max_rows
         self._declaring = threading.RLock()  # a change is bound against the catalog that it is made to
         self.catalog = Catalog(functions=registered())
         self._plans: QuestionPlans | None = None
@@ -360,7 +361,7 @@ class Engine:
     ) -> Question:
         """A one-time query over the present catalog."""
         plans, runtime = self.question_plans(), self.runtime
-        limits = AskLimits(timeout, cancel, runtime.tick_runs, runtime.let_tick_pass)
+        limits = AskLimits(timeout, cancel, runtime.tick_runs, runtime.let_tick_pass, most_rows=self._max_rows)
         planned = plans.plan(text, parameters)
         return Question(plans, planned, self.runtime, self._functions(plans.catalog), limits)
 

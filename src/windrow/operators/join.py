@@ -43,7 +43,8 @@ class JoinOperator(JoinPlan):
     """Join `parts` on equalities (left, right, null_safe), bands and residual predicates.
 
     A band must also be among the residual predicates: it only finds candidates. `eager`: search all state to expire;
-    `interval`: look for ended elements only after so many ticks.
+    `interval`: look for ended elements only after so many ticks. `watch` is called for every part of pairs, whether or
+    not any of them holds, and may raise.
     """
 
     def start(self, ts: int) -> None:
@@ -144,6 +145,7 @@ class JoinOperator(JoinPlan):
             hashes[step.bound] = needles.hashes
         for met in self._indexes[step.index].probe(needles, PART_ROWS):
             if len(met):
+                self.watch()
                 pairs, ends = self._paired(step, found, alive, met)
                 if len(pairs):
                     yield pairs, ends

@@ -35,6 +35,9 @@ Planner = Callable[[Sequence[Observed], Orders, Matches], JoinOrders]
 """From what is measured and the orders in use to the orders to use."""
 
 
+def _nothing() -> None: ...
+
+
 class JoinPlan:
     """A join's inputs, orders, indexes and figures."""
 
@@ -55,6 +58,7 @@ class JoinPlan:
         self.residual = tuple(residual)
         self.bands = tuple(bands)
         self.eager, self.interval, self.planner = eager, interval, planner
+        self.watch: Callable[[], None] = _nothing
         self._owner = {c: i for i, p in enumerate(parts) for c in p.columns}
         everyone = tuple(range(len(parts)))
         self.orders: Orders = tuple(tuple(o) for o in orders) if orders else (everyone,) * len(parts)

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from windrow.errors import BindingError, RuntimeFailure
 from windrow.operators.elements import BEGINNING, Elements, concat
+from windrow.operators.row_limit import MOST_ROWS
 from windrow.operators.state.run import Run
 from windrow.optimize.rule import rewrite, with_root
 from windrow.plan.dataflow import answer
@@ -76,7 +77,7 @@ class AskLimits:
 
     `tick_runs`: whether a tick computes in this process, and `let_tick_pass`: waits for its end. Ticks come first, as
     movements of windows do in the thesis (7.2): the interpreter is theirs. But a question that has waited for as long
-    as it has worked, and `PATIENCE`, goes on beside them.
+    as it has worked, and `PATIENCE`, goes on beside them. `most_rows`: that a join in it may have.
     """
 
     seconds: float | None = None
@@ -85,6 +86,7 @@ class AskLimits:
     let_tick_pass: Callable[[float], object] = lambda seconds: None
     clock: Callable[[], float] = time.monotonic
     waited: float = 0.0
+    most_rows: int = MOST_ROWS
 
     def __post_init__(self) -> None:
         self.begun = self.clock()
@@ -244,7 +246,7 @@ class Question:
             rows = concat([wish.empty, *(self._read(run, wish, frontier, figures) for run in runs)])
             return rows.take(np.argsort(rows.ts, kind="stable"))
 
-        elements = evaluate(flow, source, frontier, self.limits.check)
+        elements = evaluate(flow, source, frontier, self.limits.check, self.limits.most_rows)
         return answer(self.plan, elements).drop_columns(["_ts", "_op"])
 
     def _read(self, run: Run, wish: ScanWish, frontier: int, figures: HistoryFigures) -> Elements:

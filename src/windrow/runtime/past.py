@@ -3,6 +3,7 @@ periodic query answered at its last evaluation."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 
@@ -40,7 +41,11 @@ def instant_of(at: int | datetime, time_type: pa.DataType) -> int:
             raise BindingError(f"{at} is a time, and this clock counts ticks", hint="give a number of ticks")
         plain = at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo is not None else at
         return int((plain - _EPOCH).total_seconds()) * 1_000_000 + plain.microsecond
-    return int(at)
+    try:
+        return operator.index(at)
+    except TypeError:
+        hint = "give a number of ticks" if pa.types.is_integer(time_type) else "give a datetime, or microseconds"
+        raise BindingError(f"{at!r} is no instant", hint=hint) from None
 
 
 def past_answers(

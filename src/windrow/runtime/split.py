@@ -14,14 +14,17 @@ split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from windrow.errors import RuntimeFailure
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.mergeable import MergeableAggregate, merges
 from windrow.operators.elements import INF, Elements, Int64s, concat
+from windrow.operators.join import JoinOperator
+from windrow.operators.row_limit import MOST_ROWS
 from windrow.optimize.rule import rewrite
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr
@@ -118,9 +121,16 @@ def _calls(node: n.Aggregate) -> list[Aggregation]:
 
 
 def evaluate(
-    flow: Dataflow, source: Callable[[n.Scan | n.TableScan], Elements], frontier: int, check: Callable[[], None]
+    flow: Dataflow,
+    source: Callable[[n.Scan | n.TableScan], Elements],
+    frontier: int,
+    check: Callable[[], None],
+    most_rows: int = MOST_ROWS,
 ) -> Elements:
-    """What the last step of a new dataflow gives when all rows of its sources come at once; `check` may stop it."""
+    """What the last step of a new dataflow gives when all rows of its sources come at once.
+
+    `check` may stop it, also within a join; a join that has more than `most_rows` results is refused.
+    """
     outputs: list[Elements] = []
     for step in flow.steps:
         step.start(frontier)
@@ -131,15 +141,30 @@ def evaluate(
             outputs.append(source(step.node))
             continue
         inputs = [outputs[i] for i in step.inputs]
+        if not isinstance(step.operator, JoinOperator):
+            outputs.append(step.operator.advance(inputs, frontier))
+            continue
+        step.operator.watch = check
         parts = in_parts(flow, index, inputs, frontier)
         if parts is not None:
-            found = [Elements.empty(flow.steps[-1].schema)]
-            for part in parts:
-                check()
-                found.append(part)
-            return concat(found)
-        outputs.append(step.operator.advance(inputs, frontier))
+            return _gathered(parts, flow.steps[-1].schema, most_rows)
+        outputs.append(_gathered(step.operator.parts_of(inputs, frontier), step.schema, most_rows))
     return outputs[-1]
+
+
+def _gathered(parts: Iterable[Elements], schema: Mapping[str, pa.DataType], most_rows: int) -> Elements:
+    """All results of a join, refused as soon as they are too many."""
+    found, count = [Elements.empty(schema)], 0
+    for part in parts:
+        count += len(part)
+        if count > most_rows:
+            raise RuntimeFailure(
+                f"the question joins more than {most_rows:,} rows",
+                detail="they would be in memory all at once",
+                hint="ask for a shorter window or a key, register it as a query, or raise max_rows",
+            )
+        found.append(part)
+    return concat(found)
 
 
 def alive(rows: Elements, frontier: int) -> Elements:
