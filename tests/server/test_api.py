@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import httpx
 import pyarrow as pa
 import pytest
 
 from windrow.engine import Engine
+from windrow.errors import RuntimeFailure
+from windrow.runtime.ask import AskLimits
 from windrow.server.access import Right, Tokens
 from windrow.server.guard import OPEN, Rates, ServerLimits
 from windrow.server.process import Address, Server, serving
@@ -82,6 +85,43 @@ def test_arrow_in_and_out(admin: httpx.Client) -> None:
     broken = admin.post("/api/push/bid", content=body[:-40] + b"x" * 9, headers={"content-type": ARROW})
     assert broken.status_code == 400 and "Arrow" in broken.json()["error"]["message"]
     assert admin.get("/api/queries/top/snapshot", headers={"accept": "image/png"}).status_code == 406
+
+
+LONG = (
+    "SELECT COUNT(*) AS n FROM bid [RANGE 90] a, bid [RANGE 90] b, bid [RANGE 90] c WHERE a.price + b.price < c.price"
+)
+
+
+def test_questions_have_parameters_and_limits(
+    admin: httpx.Client, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values stand for parameters; a question is given up after its time, and when nobody waits for it any more."""
+    admin.post("/api/push/bid", json={"rows": {"ts": [1] * 60, "auction": ["a"] * 60, "price": list(range(60))}})
+    admin.post("/api/push/bid", json={"rows": {"ts": [9], "auction": ["b"], "price": [1]}})
+    asked = {"query": "SELECT COUNT(*) AS n FROM bid [RANGE 90] WHERE price > $p", "parameters": {"p": 49}}
+    assert admin.post("/api/ask", json=asked).json()["rows"] == [[10]]
+    assert admin.post("/api/ask", json={**asked, "query": asked["query"].replace("$p", "?"), "parameters": [9]}).json()[
+        "rows"
+    ] == [[50]]
+    late = admin.post("/api/ask", json={"query": LONG, "timeout": 0})
+    assert late.status_code == 422 and "took longer than 0 s" in late.json()["error"]["message"]
+    begun, ended = threading.Event(), threading.Event()
+    check = AskLimits.check
+
+    def look(limits: AskLimits) -> None:
+        begun.set()
+        assert limits.cancel is not None
+        limits.cancel.wait(20)  # the asker has gone
+        try:
+            check(limits)
+        except RuntimeFailure:
+            ended.set()
+            raise
+
+    monkeypatch.setattr(AskLimits, "check", look)
+    with pytest.raises(httpx.ReadTimeout):
+        admin.post("/api/ask", json={"query": LONG}, timeout=0.5)
+    assert begun.is_set() and ended.wait(10)
 
 
 def test_a_table_told_by_its_changes(admin: httpx.Client, reader: httpx.Client) -> None:

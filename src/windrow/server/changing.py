@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -47,8 +49,10 @@ class AskRequest(BaseModel):
     """A one-time SELECT."""
 
     query: Text
+    parameters: dict[str, Any] | list[Any] | None = Field(None, description="the values of $name, $1 or ?")
     isolation: Literal["snapshot", "latest"] = "snapshot"
     limit: int = Field(10_000, ge=0, le=MOST_ROWS)
+    timeout: float = Field(300, ge=0, le=3600, description="seconds, to the last batch of an Arrow stream")
 
 
 class Pushed(BaseModel):
@@ -89,15 +93,28 @@ async def check_script(request: Request, body: ScriptBody) -> Response:
 
 @router.post("/api/ask", responses=JSON_OR_ARROW)
 async def ask(request: Request, body: AskRequest) -> Response:
-    """Answer a one-time SELECT over kept windows, tables and the relations of queries."""
+    """Answer a one-time SELECT over kept windows, tables and the relations of queries. A question whose asker goes
+    away is given up."""
+    gone = threading.Event()
+    how: dict[str, Any] = {"isolation": body.isolation, "timeout": body.timeout, "cancel": gone}
 
     def work() -> Response:
+        engine = live(request).engine
         if ARROW in request.headers.get("accept", ""):
-            return arrow_stream(live(request).engine.ask_batches(body.query, isolation=body.isolation))
-        return answer(request, live(request).engine.ask(body.query, isolation=body.isolation), body.limit)
+            return arrow_stream(engine.ask_batches(body.query, body.parameters, **how))
+        return answer(request, engine.ask(body.query, body.parameters, **how), body.limit)
+
+    async def listen() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        gone.set()
 
     async with slot(request):
-        return await to_thread.run_sync(work)
+        listening = asyncio.ensure_future(listen())
+        try:
+            return await to_thread.run_sync(work)
+        finally:
+            listening.cancel()
 
 
 PUSHED: dict[str, Any] = {
