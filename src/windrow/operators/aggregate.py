@@ -214,11 +214,11 @@ class GroupedAggregate(ReducedInput):
             self._saved = {"groups": (Run(groups),)}
             self._saved |= {name: (run,) for name, run in self._partials.value_runs().items()}
         clock = pa.table({"start": [self._start], "previous": [self._previous], "begun": [self._begun]})
-        return {**self._saved, **self._early_state(), "pending": self._pending.runs(), "clock": (Run(clock),)}
+        return {**self._saved, **super().state(), "pending": self._pending.runs(), "clock": (Run(clock),)}
 
     def restore(self, state: State, frontier: int = BEGINNING) -> None:
         """Go on from a state."""
-        self._restore_early(state)
+        super().restore(state, frontier)
         self._saved = {n: r for n, r in state.items() if n not in ("pending", "clock", "early")}
         clock = state["clock"][0].table.to_pylist()[0]
         self._start, self._previous, self._begun = clock["start"], clock["previous"], clock["begun"]

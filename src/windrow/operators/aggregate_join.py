@@ -45,7 +45,7 @@ from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.join_steps import JoinStep, Part
 from windrow.operators.keytable import KeyTable
 from windrow.operators.linear import Formula
-from windrow.operators.protocol import State
+from windrow.operators.protocol import State, Unclocked
 from windrow.operators.state.run import Run
 from windrow.operators.table_versions import EPOCH, SINCE, UNTIL
 
@@ -53,14 +53,11 @@ PART_ROWS = 1 << 20
 """Meetings are formed in parts of about this many."""
 
 
-class AggregateDeltas(AggregationPlan):
+class AggregateDeltas(AggregationPlan, Unclocked):
     """The changes of GROUP BY `keys` with `aggregations` over the join of `parts`; `period`: of evaluation.
 
     `plan`: bits that say which inputs aggregate early; without it a `planner` chooses, at first early wherever it can.
     """
-
-    def start(self, ts: int) -> None:
-        """Nothing to do."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         """The changes of this advance, as elements."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from windrow.operators.aggregates.sums import SumLanes, relaid
 from windrow.operators.aggregates.sweep import in_order
+from windrow.operators.aggregates.vectors import opens
 from windrow.operators.elements import BEGINNING, Int64s, concat_arrays
 from windrow.operators.state.ranges import expand, merge_order, parts, ranges
 
@@ -33,9 +34,7 @@ def summed(entry: Int64s, ts: Int64s, count: Int64s, lanes: Mapping[str, Int64s]
     """Changes in any order, summed per entry and instant."""
     order = in_order(entry, ts)
     e, t = entry[order], ts[order]
-    opens = np.ones(len(e), np.bool_)
-    opens[1:] = (e[1:] != e[:-1]) | (t[1:] != t[:-1])
-    starts = np.flatnonzero(opens)
+    starts = np.flatnonzero(opens(e, t))
     if len(starts) == len(e):
         return Events(e, t, count[order], {c: m[order] for c, m in lanes.items()})
     added = {c: np.add.reduceat(m[order], starts, axis=0) for c, m in lanes.items()}

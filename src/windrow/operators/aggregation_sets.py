@@ -26,6 +26,7 @@ import pyarrow as pa
 from numba import njit
 
 from windrow.operators.aggregates.sums import SumLanes, Sums
+from windrow.operators.aggregates.vectors import grown, opens
 from windrow.operators.aggregation_entries import EntryEnds, EntryIndex, Events, SingleRows, summed
 from windrow.operators.elements import INF, Elements, Int64s, one
 from windrow.operators.keys import mix
@@ -132,9 +133,9 @@ class AggregationSet:
         after = len(self.table)
         if after > len(self.count):
             room = max(after, 2 * len(self.count))
-            self.count = _grown(self.count, room)
-            self.group = _grown(self.group, room)
-            self.codes = {c: _grown(h, room) for c, h in self.codes.items()}
+            self.count = grown(self.count, room)
+            self.group = grown(self.group, room)
+            self.codes = {c: grown(h, room) for c, h in self.codes.items()}
             for s in self.sums.values():
                 s.grow(room)
         if after > before:
@@ -277,21 +278,13 @@ class AggregationSet:
         )
 
 
-def _grown(array: Int64s, room: int) -> Int64s:
-    more = np.zeros(room, np.int64)
-    more[: len(array)] = array
-    return more
-
-
 class Versions:
     """A set during one advance: its events, and what each entry holds after each of them."""
 
     def __init__(self, of: AggregationSet, events: Events) -> None:
         self.set, self.events = of, events
         n = len(events)
-        opens = np.ones(n, np.bool_)
-        opens[1:] = events.entry[1:] != events.entry[:-1]
-        first = np.flatnonzero(opens)
+        first = np.flatnonzero(opens(events.entry))
         self.last = np.append(first[1:], n) - 1 if n else first
         sizes = np.diff(np.append(first, n))
         self.count = _running(events.count, first, sizes, of.count[events.entry[first]])

@@ -27,7 +27,7 @@ from windrow.operators.elements import BEGINNING, INF, Elements, concat, concat_
 from windrow.operators.keys import factorize
 from windrow.operators.keytable import KeyTable
 from windrow.operators.linear import Formula
-from windrow.operators.protocol import State
+from windrow.operators.protocol import State, Unclocked
 from windrow.operators.state.keyed import surviving
 from windrow.operators.state.run import elements_of, run_of
 
@@ -61,7 +61,7 @@ class _Timeline:
         return int(self.copies.sum())
 
 
-class AnalyticOperator:
+class AnalyticOperator(Unclocked):
     """Every row with the values of some functions over its partition; their SQL says PARTITION BY `INSTANT`."""
 
     def __init__(
@@ -77,9 +77,6 @@ class AnalyticOperator:
         self._groups = KeyTable({p: self.types[p] for p in self.partition})
         self._held, self._shown = Elements.empty(self.types), Elements.empty(self.schema)
         self._slots = self._shown_slots = np.zeros(0, np.int64)
-
-    def start(self, ts: int) -> None:
-        """Nothing to do."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (new,) = inputs

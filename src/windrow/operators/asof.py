@@ -24,7 +24,7 @@ from numba import njit
 from windrow.operators.aggregates.order import encode
 from windrow.operators.elements import INF, Elements, Int64s, concat
 from windrow.operators.keytable import KeyTable
-from windrow.operators.protocol import State
+from windrow.operators.protocol import State, Unclocked
 from windrow.operators.state.keyed import surviving
 from windrow.operators.state.run import elements_of, run_of
 from windrow.operators.window import in_value_order
@@ -32,7 +32,7 @@ from windrow.operators.window import in_value_order
 Equalities = Sequence[tuple[str, str, bool]]
 
 
-class AsofOperator:
+class AsofOperator(Unclocked):
     """Join on `equalities` (left, right, null_safe) and `left_time >= right_time` (`>` if `strict`).
 
     `derived`: right rows of one time are in the order of their values, else of arrival.
@@ -62,9 +62,6 @@ class AsofOperator:
         self._held = Elements.empty(self.right)  # in the order of their times
         self._index: tuple[Int64s, Int64s, Int64s] | None = None  # see `_indexed`
         self._waiting = Elements.empty({**self.left, **self.right})
-
-    def start(self, ts: int) -> None:
-        """Nothing to do."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         left, right = inputs

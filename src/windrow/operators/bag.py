@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from windrow.operators.elements import INF, Elements, Int64s, one
 from windrow.operators.keytable import KeyTable
-from windrow.operators.protocol import State
+from windrow.operators.protocol import State, Unclocked
 from windrow.operators.state.pending import Calendar, Pending
 from windrow.operators.state.run import Run, ints
 
@@ -34,7 +34,7 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-class BagOperator:
+class BagOperator(Unclocked):
     """Keep `rule(copies in the first input, copies in the second)` copies of every row."""
 
     def __init__(self, rule: str, types: Mapping[str, pa.DataType], pending: Callable[[], Pending] = Calendar) -> None:
@@ -42,9 +42,6 @@ class BagOperator:
         self._rows = KeyTable(types)
         self._counts = np.zeros((0, 3), np.int64)  # by slot: copies in a, copies in b, pending ends
         self._pending = pending()
-
-    def start(self, ts: int) -> None:
-        """Nothing to do."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         slot, time, side, delta = self._changes(inputs, frontier)

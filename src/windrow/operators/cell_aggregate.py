@@ -24,13 +24,11 @@ import pyarrow as pa
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.cell_kernels import live_partials, sweep_cells
 from windrow.operators.aggregates.pending import RowEnds
-from windrow.operators.aggregates.reduced import (
-    kept_columns,
-)
+from windrow.operators.aggregates.reduced import kept_columns
 from windrow.operators.aggregates.sums import SumLanes
 from windrow.operators.aggregates.sweep import in_order
-from windrow.operators.aggregates.vectors import Int64s, raw
-from windrow.operators.elements import BEGINNING, INF, Elements, one
+from windrow.operators.aggregates.vectors import Int64s, grown, raw
+from windrow.operators.elements import BEGINNING, INF, Elements
 from windrow.operators.protocol import State
 from windrow.operators.query_aggregate import CELL, QueryAggregate
 from windrow.operators.state.run import Run, ints
@@ -130,8 +128,8 @@ class CellAggregate(QueryAggregate):
             return
         old = len(self._cell)
         size = max(old + rows - self._spare, 2 * old)
-        self._after, self._cell, self._waiting = (_grown(a, size) for a in (self._after, self._cell, self._waiting))
-        self._store = np.concatenate((self._store, np.zeros((size - old, self._store.shape[1]), np.int64)))
+        self._after, self._cell, self._waiting = (grown(a, size) for a in (self._after, self._cell, self._waiting))
+        self._store = grown(self._store, size)
         free = np.empty(size, np.int64)
         free[: self._spare] = self._free[: self._spare]
         free[self._spare : self._spare + size - old] = np.arange(old, size)
@@ -139,41 +137,27 @@ class CellAggregate(QueryAggregate):
 
     # -- state -------------------------------------------------------------------------------------------------------
 
-    def state(self) -> State:
-        """The groups, the partials, the sets of queries, the pending ends, and the clock."""
-        if not self._saved:
-            slots = self._groups.slots
-            keys = {f"key|{k}": c for k, c in zip(self.keys, self._groups.keys(slots), strict=True)}
-            pairs = live_partials(slots, self._head, self._after)
-            lanes = {"_rows": pa.array(self._store[pairs[:, 1], 0])}
-            for column, (layout, at) in self._places().items():
-                for k, name in enumerate(layout.names()):
-                    lanes[f"{name}|{column}"] = pa.array(self._store[pairs[:, 1], at + k])
-            partials = {"_group": pa.array(pairs[:, 0]), "_cell": pa.array(self._cell[pairs[:, 1]])}
-            partials["_waiting"] = pa.array(self._waiting[pairs[:, 1]])
-            self._saved = {
-                "groups": (Run(pa.table({"_slot": pa.array(slots), **keys})),),
-                "cells": (Run(pa.table(partials | lanes)),),
-                "sets": (Run(self._sets.table()),),
-            }
-        clock = pa.table({"start": [self._start]})
-        return {**self._saved, **self._early_state(), "pending": self._pending.runs(), "clock": (Run(clock),)}
+    def _kept(self) -> dict[str, Run]:
+        """The partials."""
+        pairs = live_partials(self._groups.slots, self._head, self._after)
+        partials = {"_group": pa.array(pairs[:, 0]), "_cell": pa.array(self._cell[pairs[:, 1]])}
+        partials["_waiting"] = pa.array(self._waiting[pairs[:, 1]])
+        partials["_rows"] = pa.array(self._store[pairs[:, 1], 0])
+        for column, (layout, at) in self._places().items():
+            for k, name in enumerate(layout.names()):
+                partials[f"{name}|{column}"] = pa.array(self._store[pairs[:, 1], at + k])
+        return {"cells": Run(pa.table(partials))}
 
     def restore(self, state: State, frontier: int = BEGINNING) -> None:
         """Go on from a state."""
-        self._restore_early(state)
-        self._saved = {name: state[name] for name in ("groups", "cells", "sets")}
-        groups, cells, sets = (state[name][0].table for name in ("groups", "cells", "sets"))
-        self._start = int(ints(state["clock"][0].table, "start")[0])
-        self._groups.restore(ints(groups, "_slot"), [one(groups.column(f"key|{k}")) for k in self.keys])
-        self._sets.restore(sets)
+        super().restore(state, frontier)
+        cells = state["cells"][0].table
         named = [n.split("|", 1) for n in cells.column_names if "|" in n]
         for column, sums in self._sums.items():
             sums.layout = SumLanes.of_names([name for name, of in named if of == column])
             sums.store = np.zeros((0, sums.layout.width), np.int64)
         self._layouts, self._known = [s.layout for s in self._sums.values()], None
         self._restore_partials(cells)
-        self._pending.restore(state["pending"], frontier)
 
     def _restore_partials(self, cells: pa.Table) -> None:
         lanes = [f"{n}|{c}" for c, (layout, _) in self._places().items() for n in layout.names()]
@@ -187,9 +171,3 @@ class CellAggregate(QueryAggregate):
         same = np.flatnonzero(group[1:] == group[:-1])
         self._after[same] = same + 1
         self._free, self._spare = np.empty(len(group), np.int64), 0
-
-
-def _grown(array: Int64s, size: int) -> Int64s:
-    more = np.zeros(size, np.int64)
-    more[: len(array)] = array
-    return more

@@ -47,12 +47,14 @@ class Clocked:
         self._early = new if frontier < self._start else None
         return from_start(new, self._start) if self._early is None else new.take(np.zeros(0, np.int64))
 
-    def _early_state(self) -> State:
+    def state(self) -> State:
+        """What waits for the clock to start."""
         if self._early is None:
             return {}
         return {"early": (Run(pa.table({"start": [self._start]})), run_of(self._early))}
 
-    def _restore_early(self, state: State) -> None:
+    def restore(self, state: State, frontier: int) -> None:
+        """Go on from a state; of its slots, one is looked at here."""
         self._early = None
         if "early" in state:
             clock, rows = state["early"]
@@ -99,11 +101,11 @@ class Changes(Clocked):
             self._pending.add(rows.take(np.argsort(rows.exp, kind="stable")))
 
     def state(self) -> State:
-        return {"pending": self._pending.runs(), **self._early_state()}
+        return {"pending": self._pending.runs(), **super().state()}
 
     def restore(self, state: State, frontier: int) -> None:
         self._pending.restore(state["pending"], frontier)
-        self._restore_early(state)
+        super().restore(state, frontier)
 
 
 class Retract(Changes):
@@ -136,12 +138,6 @@ class Starting(Clocked):
         rows = self._on_time(inputs, frontier)
         return in_order(Elements.positive(rows.ts, INF, rows.columns))
 
-    def state(self) -> State:
-        return self._early_state()
-
-    def restore(self, state: State, frontier: int) -> None:
-        self._restore_early(state)
-
 
 class Appearing(Clocked):
     """The answer of INTERNAL windows that only select, project and join: every result once, when it comes into being.
@@ -156,12 +152,6 @@ class Appearing(Clocked):
         rows = cancel(rows.with_lifetimes(rows.ts, np.full(len(rows), INF)))
         rows = rows.filter(rows.sign > 0)
         return in_order(Elements.positive(rows.ts, INF, rows.columns))
-
-    def state(self) -> State:
-        return self._early_state()
-
-    def restore(self, state: State, frontier: int) -> None:
-        self._restore_early(state)
 
 
 class Leaving(Entering):

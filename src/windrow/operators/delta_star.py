@@ -76,7 +76,7 @@ class DeltaStar(Clocked):
         rows = {n: a for n, a in self._rows.arrays().items() if n in self.types}
         return {
             "rows": (Run(pa.table({"_end0": pa.array(ends[:, 0]), "_end1": pa.array(ends[:, 1]), **rows})),),
-            **self._early_state(),
+            **super().state(),
         }
 
     def restore(self, state: State, frontier: int) -> None:
@@ -85,7 +85,7 @@ class DeltaStar(Clocked):
         slots = self._rows.slots({n: one(run.table.column(n)) for n in self.types}, run.table.num_rows)
         self._grow()
         self._ends[slots, 0], self._ends[slots, 1] = ints(run.table, "_end0"), ints(run.table, "_end1")
-        self._restore_early(state)
+        super().restore(state, frontier)
 
 
 @njit(cache=True)

@@ -17,7 +17,7 @@ from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.reduced import LANES, ROWS, listed, sums_of, values_of
 from windrow.operators.aggregates.sums import SumLanes
 from windrow.operators.aggregates.sweep import in_order
-from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.aggregates.vectors import Int64s, opens
 from windrow.operators.elements import INF, Elements, concat_arrays
 from windrow.operators.keytable import KeyTable
 
@@ -69,9 +69,7 @@ def to_elements(
         group = table.slots(deltas.values, len(slots)) * (int(slots.max(initial=0)) + 1) + slots
     order = in_order(group, deltas.ts)
     g, t = group[order], deltas.ts[order]
-    opens = np.ones(len(g), np.bool_)
-    opens[1:] = (g[1:] != g[:-1]) | (t[1:] != t[:-1])
-    starts = np.flatnonzero(opens)
+    starts = np.flatnonzero(opens(g, t))
     rows = np.add.reduceat(deltas.rows[order], starts)
     lanes = {c: np.add.reduceat(m[order], starts, axis=0) for c, m in deltas.lanes.items()}
     some = rows != 0

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.operators.elements import Elements
-from windrow.operators.protocol import State
+from windrow.operators.protocol import State, Stateless, Unclocked
 from windrow.operators.state.run import Run, ints
 from windrow.operators.state.zones import WORTH, is_key, zoned
 
@@ -37,7 +37,7 @@ TS, EXP, SEQ = "_ts", "_exp", "_seq"
 """Beside the stream's columns: the lifetime, and a number that says in which order rows came."""
 
 
-class HistoryOperator:
+class HistoryOperator(Unclocked):
     """Rows of a stream; `key`: the columns they are sorted by within a run; `time`: that of their time. Nothing comes
     out."""
 
@@ -46,9 +46,6 @@ class HistoryOperator:
         self._runs: list[Run] = []  # in the order of their time
         self._last: dict[str, int] = {}  # the last end in each run
         self._count = 0  # rows that have come
-
-    def start(self, ts: int) -> None:
-        """Nothing to do."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (rows,) = inputs
@@ -98,21 +95,12 @@ class HistoryOperator:
         self._count = max((int(ints(r.table, SEQ).max()) + 1 for r in self._runs), default=0)
 
 
-class LifetimesOperator:
+class LifetimesOperator(Stateless):
     """What an archive takes: rows as they begin, with their ends. Nothing stays behind."""
-
-    def start(self, ts: int) -> None:
-        """Nothing to do."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (rows,) = inputs
         return rows
-
-    def state(self) -> State:
-        return {}
-
-    def restore(self, state: State, frontier: int) -> None:
-        """Nothing to do."""
 
 
 def _numbered(run: Run) -> Run:

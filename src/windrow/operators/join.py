@@ -30,7 +30,7 @@ from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat,
 from windrow.operators.join_plan import JoinPlan
 from windrow.operators.join_steps import LEAST, SINCE, JoinStep, Probes, index_slot, kept, touched
 from windrow.operators.keys import has_signed_values, hash_rows, same_rows
-from windrow.operators.protocol import State
+from windrow.operators.protocol import State, Unclocked
 from windrow.operators.state.bands import range_of
 from windrow.operators.state.keyed import KeyedRuns, Needles, Pairs
 from windrow.operators.state.run import Run
@@ -39,16 +39,13 @@ PART_ROWS = 1 << 20
 """Pairs are formed in parts of at most this many candidates (one row's candidates at least)."""
 
 
-class JoinOperator(JoinPlan):
+class JoinOperator(JoinPlan, Unclocked):
     """Join `parts` on equalities (left, right, null_safe), bands and residual predicates.
 
     A band must also be among the residual predicates: it only finds candidates. `eager`: search all state to expire;
     `interval`: look for ended elements only after so many ticks. `watch` is called for every part of pairs, whether or
     not any of them holds, and may raise.
     """
-
-    def start(self, ts: int) -> None:
-        """Nothing to do."""
 
     @property
     def nbytes(self) -> int:

@@ -32,11 +32,10 @@ from windrow.operators.aggregates.pending import RowEnds
 from windrow.operators.aggregates.reduced import Reduction, kept_columns
 from windrow.operators.aggregates.row_lists import RowLists
 from windrow.operators.aggregates.vectors import Int64s, raw
-from windrow.operators.elements import BEGINNING, INF, Elements, one
+from windrow.operators.elements import BEGINNING, INF, Elements
 from windrow.operators.protocol import State
 from windrow.operators.query_aggregate import CELL, QueryAggregate
 from windrow.operators.radix import stable_order
-from windrow.operators.state.run import Run, ints
 from windrow.operators.terms import QUERIES, Router
 
 _LONG = 1 << 61
@@ -166,16 +165,6 @@ class LengthAggregate(QueryAggregate):
 
     # -- state -------------------------------------------------------------------------------------------------------
 
-    def state(self) -> State:
-        """The groups, the sets of queries, the rows with their ends, and the clock."""
-        if not self._saved:
-            slots = self._groups.slots
-            keys = {f"key|{k}": c for k, c in zip(self.keys, self._groups.keys(slots), strict=True)}
-            groups = pa.table({"_slot": pa.array(slots), **keys})
-            self._saved = {"groups": (Run(groups),), "sets": (Run(self._sets.table()),)}
-        clock = pa.table({"start": [self._start]})
-        return {**self._saved, **self._early_state(), "pending": self._pending.runs(), "clock": (Run(clock),)}
-
     def restore(self, state: State, frontier: int = BEGINNING) -> None:
         """Go on from a state."""
         if "cells" in state:
@@ -185,14 +174,8 @@ class LengthAggregate(QueryAggregate):
                 detail="nothing has been changed",
                 hint="drop the queries with the version that wrote the home, and create them again with this one",
             )
-        self._restore_early(state)
+        super().restore(state, frontier)
         self._frontier, self._rows, self._everyone = frontier, RowLists(self._width), True
-        self._saved = {name: state[name] for name in ("groups", "sets")}
-        groups, sets = (state[name][0].table for name in ("groups", "sets"))
-        self._start = int(ints(state["clock"][0].table, "start")[0])
-        self._groups.restore(ints(groups, "_slot"), [one(groups.column(f"key|{k}")) for k in self.keys])
-        self._sets.restore(sets)
-        self._pending.restore(state["pending"], frontier)
         rows = [RowEnds.of(run) for run in state["pending"]]
         rows = [r.take(np.flatnonzero(r.exp > frontier)) for r in rows]
         if sum(map(len, rows)):

@@ -12,20 +12,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from windrow.operators.elements import BEGINNING, Elements, concat
-from windrow.operators.protocol import State
+from windrow.operators.protocol import State, Unclocked
 from windrow.operators.state.keyed import KeyedRuns, surviving
 from windrow.operators.state.run import Run, elements_of
 
 
-class Materialize:
+class Materialize(Unclocked):
     """Remember the relation of a change log."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._rows = KeyedRuns(columns, strict=True)
         self._last = BEGINNING
-
-    def start(self, ts: int) -> None:
-        """Nothing to do."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (log,) = inputs

@@ -35,11 +35,15 @@ class Operator(Protocol):
         """Go on from a state that an equal operator returned after advancing to `frontier`."""
 
 
-class Stateless:
-    """Base of operators that remember nothing."""
+class Unclocked:
+    """Base of operators that need not know when the clock starts."""
 
     def start(self, ts: int) -> None:
         """Nothing to do."""
+
+
+class Stateless(Unclocked):
+    """Base of operators that remember nothing."""
 
     def state(self) -> State:
         """No state."""

@@ -19,19 +19,13 @@ from windrow.operators.aggregates.call import MOMENTS
 from windrow.operators.aggregates.final_values import Lowering
 from windrow.operators.aggregates.groups import Groups
 from windrow.operators.aggregates.pending import PendingEnds, RowEnds
-from windrow.operators.aggregates.reduced import (
-    ReducedInput,
-    Reduction,
-    is_reduced,
-    laid_out,
-    row_weights,
-)
+from windrow.operators.aggregates.reduced import ReducedInput, Reduction, is_reduced, laid_out, row_weights
 from windrow.operators.aggregates.sums import SumLanes, Sums, relaid
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.operators.elements import Elements, concat_arrays
+from windrow.operators.elements import BEGINNING, Elements, concat_arrays, one
 from windrow.operators.protocol import State
 from windrow.operators.query_sets import QuerySets
-from windrow.operators.state.run import Run
+from windrow.operators.state.run import Run, ints
 from windrow.operators.terms import QUERIES, QUERY, Router
 
 CELL = "cell'"
@@ -76,13 +70,32 @@ class QueryAggregate(ReducedInput):
         """The stretches of constant answer that begin, and the ends of those sent before."""
         raise NotImplementedError
 
-    def state(self) -> State:
-        """All that is needed to go on."""
-        raise NotImplementedError
+    # -- state -------------------------------------------------------------------------------------------------------
 
-    def restore(self, state: State, frontier: int) -> None:
+    def state(self) -> State:
+        """The groups, the sets of queries, what else is kept, the rows that wait for their end, and the clock."""
+        if not self._saved:
+            slots = self._groups.slots
+            keys = {f"key|{k}": c for k, c in zip(self.keys, self._groups.keys(slots), strict=True)}
+            groups = Run(pa.table({"_slot": pa.array(slots), **keys}))
+            kept = {"groups": groups, "sets": Run(self._sets.table()), **self._kept()}
+            self._saved = {name: (run,) for name, run in kept.items()}
+        clock = Run(pa.table({"start": [self._start]}))
+        return {**self._saved, **super().state(), "pending": self._pending.runs(), "clock": (clock,)}
+
+    def _kept(self) -> dict[str, Run]:
+        """What is kept beside the rows."""
+        return {}
+
+    def restore(self, state: State, frontier: int = BEGINNING) -> None:
         """Go on from a state."""
-        raise NotImplementedError
+        super().restore(state, frontier)
+        self._saved = {name: runs for name, runs in state.items() if name not in ("pending", "clock", "early")}
+        groups, sets, clock = (state[name][0].table for name in ("groups", "sets", "clock"))
+        self._start = int(ints(clock, "start")[0])
+        self._groups.restore(ints(groups, "_slot"), [one(groups.column(f"key|{k}")) for k in self.keys])
+        self._sets.restore(sets)
+        self._pending.restore(state["pending"], frontier)
 
     # -- lanes -------------------------------------------------------------------------------------------------------
 

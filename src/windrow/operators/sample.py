@@ -93,17 +93,6 @@ class RepeatPeriods(Stateless):
         return repeated(rows, self.period, self.limit)
 
 
-class Snapshots(_Alive):
-    """RSTREAM of a change log: the whole relation at every instant that has a change."""
-
-    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
-        (log,) = inputs
-        elements = self._join(log)
-        out = at_instants(elements, np.unique(log.ts), self.limit)
-        self._keep(elements, frontier)
-        return out
-
-
 class Moments(_Alive):
     """The whole relation at every instant at which an element begins: RSTREAM of rows that live for one instant."""
 
@@ -113,6 +102,10 @@ class Moments(_Alive):
         out = at_instants(elements, np.unique(new.ts), self.limit)
         self._keep(elements, frontier)
         return out
+
+
+class Snapshots(Moments):
+    """RSTREAM of a change log: the whole relation at every instant that has a change."""
 
 
 class Restore(_Alive):

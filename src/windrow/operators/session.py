@@ -26,20 +26,17 @@ from windrow.operators.aggregates.partials import Partials
 from windrow.operators.aggregates.sweep import MultiplicityChanges, Sweep
 from windrow.operators.elements import Elements, Int64s, concat
 from windrow.operators.open_sessions import SESSION, OpenSessions
-from windrow.operators.protocol import Operator, State
+from windrow.operators.protocol import Operator, State, Unclocked
 from windrow.operators.state.run import Run, elements_of, ints, run_of
 
 
-class SessionWindow:
+class SessionWindow(Unclocked):
     """The rows of each session of `keys`, at its end, with its bounds in columns `start` and `end`."""
 
     def __init__(self, keys: Mapping[str, pa.DataType], gap: int, start: str, end: str, type_: pa.DataType) -> None:
         self.keys, self.gap, self.bounds, self.type = dict(keys), gap, (start, end), type_
         self._sessions = OpenSessions(keys, gap)
         self._waiting: list[tuple[Elements, Int64s]] = []  # rows, and the slot of each row's session
-
-    def start(self, ts: int) -> None:
-        """Nothing to do."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         self._wait(inputs[0])

@@ -30,7 +30,7 @@ from windrow.operators import scalar
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.keys import factorize, hash_rows, is_bijective, same_rows
 from windrow.operators.linear import Formula
-from windrow.operators.protocol import State
+from windrow.operators.protocol import State, Unclocked
 from windrow.operators.quality import Quality
 from windrow.operators.star_memory import Outcome, Policy, StarRows, advance
 from windrow.operators.state.run import Run, elements_of, ints, run_of
@@ -58,7 +58,7 @@ class FactTable:
     valid: tuple[str, str] | None = None
 
 
-class StarJoinOperator:
+class StarJoinOperator(Unclocked):
     """Join streams through a fact table (the last input, if there is one) in bounded memory."""
 
     def __init__(
@@ -72,9 +72,6 @@ class StarJoinOperator:
         self._drops = np.zeros(len(streams), np.int64)
         self._counts = np.zeros(4, np.int64)
         self._sums = np.zeros(4)
-
-    def start(self, ts: int) -> None:
-        """Nothing to do."""
 
     @property
     def quality(self) -> Quality:

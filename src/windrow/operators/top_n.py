@@ -31,7 +31,7 @@ from windrow.operators.asof import by_slot
 from windrow.operators.elements import INF, Elements, concat, one
 from windrow.operators.keys import dense
 from windrow.operators.keytable import KeyTable
-from windrow.operators.protocol import State
+from windrow.operators.protocol import State, Unclocked
 from windrow.operators.sorting import Ordered, ordered, oriented
 from windrow.operators.state.keyed import surviving
 from windrow.operators.state.run import elements_of, run_of
@@ -43,7 +43,7 @@ KINDS = {"row_number": ROW_NUMBER, "rank": RANK, "dense_rank": DENSE}
 _BEST, _WORST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
-class TopNOperator:
+class TopNOperator(Unclocked):
     """Rows with a rank in `(offset, offset + limit]` within their partition; `output`: the rank as a column.
 
     `strict`: negative elements may come, so that no end is certain.
@@ -76,9 +76,6 @@ class TopNOperator:
     def schema(self) -> dict[str, pa.DataType]:
         """The columns of the output."""
         return self.types if self.output is None else {**self.types, self.output: pa.int64()}
-
-    def start(self, ts: int) -> None:
-        """Nothing to do."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (new,) = inputs

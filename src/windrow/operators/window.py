@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from windrow.operators import scalar
 from windrow.operators.elements import INF, Elements, Int64s, concat
 from windrow.operators.keys import factorize
-from windrow.operators.protocol import State, Stateless
+from windrow.operators.protocol import State, Stateless, Unclocked
 from windrow.operators.state.run import elements_of, ints, run_of
 
 _SEQ = "_seq"
@@ -37,7 +37,7 @@ class RangeWindow(Stateless):
         return rows.with_lifetimes(rows.ts, np.where(fits, rows.ts + self.size, INF))
 
 
-class RowsWindow:
+class RowsWindow(Unclocked):
     """`[PARTITION BY columns ROWS size SLIDE slide]`: the newest rows (of each partition), moving every `slide` rows.
 
     Row number i (from 1, per partition) is visible from the arrival of row `up(i)` to that of row `up(i + size)`, where
@@ -56,9 +56,6 @@ class RowsWindow:
         self.size, self.slide, self.partition, self.derived = size, slide, tuple(partition), derived
         self.number = number  # the column in which every row carries its own
         self._open: tuple[Elements, Int64s] | None = None  # rows not ended yet, and their numbers; ts is the arrival
-
-    def start(self, ts: int) -> None:
-        """Nothing to do."""
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (rows,) = inputs

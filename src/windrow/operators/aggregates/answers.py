@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
 from windrow.operators.aggregates.order import CodeOrder
-from windrow.operators.aggregates.vectors import DAY_US, Bools, Int64s, bitmap, decimals, fixed, raw, words
+from windrow.operators.aggregates.vectors import DAY_US, Bools, Int64s, bitmap, decimals, fixed, opens, raw, words
 
 Places = Int64s | slice
 """Which points: by index, or all of them."""
@@ -31,19 +31,11 @@ class PointValues:
 
     def differs(self) -> Bools:
         """Where a point's value is not that of the point before it (arbitrary at index 0)."""
-        some = np.ones(len(self.keys[0]), np.bool_)
-        if self.valid is None:
-            changed = np.zeros(len(some) - 1, np.bool_)
-            for key in self.keys:
-                changed |= key[1:] != key[:-1]
-        else:
-            changed = np.zeros(len(some) - 1, np.bool_)
-            for key in self.keys:
-                changed |= key[1:] != key[:-1]
-            changed &= self.valid[1:]
-            changed |= self.valid[1:] != self.valid[:-1]
-        some[1:] = changed
-        return some
+        changed = opens(*self.keys)
+        if self.valid is not None:
+            changed[1:] &= self.valid[1:]
+            changed[1:] |= self.valid[1:] != self.valid[:-1]
+        return changed
 
 
 def pick(valid: Bools | None, index: Places) -> Bools | None:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.basic_kernels import count_slices
-from windrow.operators.aggregates.vectors import Bools, Int64s, validity
+from windrow.operators.aggregates.vectors import Bools, Int64s, opens, validity
 from windrow.operators.elements import concat_arrays, one
 from windrow.operators.keys import factorize
 from windrow.operators.state.run import ints
@@ -61,7 +61,7 @@ def counted(
         picks = pa.array(order)
         begin, end, slot = begin[order], end[order], None if slot is None else slot[order]
         columns = {c: a.take(picks) for c, a in columns.items()}
-    first = _stretches((begin, end))
+    first = _stretches(begin, end)
     groups = np.zeros(len(begin), np.int64) if slot is None else slot
     at, codes, count = count_slices(first, groups, max(slots, 1))
     of = first[np.repeat(np.arange(len(first) - 1), np.diff(at))]
@@ -92,13 +92,9 @@ def _table(begin: Int64s, end: Int64s, slot: Int64s, count: Int64s, value: pa.Ar
     return pa.table(columns if value is None else {**columns, VALUE: value})
 
 
-def _stretches(keys: Sequence[np.ndarray]) -> Int64s:
+def _stretches(*keys: np.ndarray) -> Int64s:
     """Where stretches of equal keys begin, and the end."""
-    opens = np.zeros(len(keys[0]), np.bool_)
-    opens[:1] = True
-    for key in keys:
-        opens[1:] |= key[1:] != key[:-1]
-    return np.append(np.flatnonzero(opens), len(opens))
+    return np.append(np.flatnonzero(opens(*keys)), len(keys[0]))
 
 
 def added(parts: Sequence[SliceCounts]) -> SliceCounts:
@@ -136,7 +132,7 @@ def _again(parts: Sequence[pa.Table], keys: Sequence[Int64s]) -> Bools:
     cuts = [np.zeros(1, np.int64)]
     base = 0
     for part in parts:
-        cuts.append(base + _stretches([ints(part, BEGIN), ints(part, END)])[1:] if part.num_rows else cuts[0][:0])
+        cuts.append(base + _stretches(ints(part, BEGIN), ints(part, END))[1:] if part.num_rows else cuts[0][:0])
         base += part.num_rows
     first = np.concatenate(cuts)
     at = first[:-1]
@@ -159,7 +155,7 @@ def _summed(table: pa.Table) -> pa.Table:
 def owners(slices: pa.Table, values: pa.Table) -> Int64s:
     """Where the values of each slice begin, and the end; both in the order of slices."""
     keys = [ints(values, n) for n in _NAMES]
-    first = _stretches(keys) if values.num_rows else np.zeros(1, np.int64)
+    first = _stretches(*keys) if values.num_rows else np.zeros(1, np.int64)
     at = first[:-1]
     both = [concat_arrays([one(slices.column(n)), pa.array(k[at])]) for n, k in zip(_NAMES, keys, strict=True)]
     codes, _ = factorize(both, slices.num_rows + len(at))

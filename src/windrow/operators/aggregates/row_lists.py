@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from windrow.operators.aggregates.sweep import in_order
-from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.aggregates.vectors import Int64s, grown
 
 _FEW = 4096
 
@@ -61,18 +61,18 @@ class RowLists:
         if 2 * self.first > self.end:
             self._move_up()
         if capacity > len(self.head):
-            self.head = _grown(self.head, max(capacity, 2 * len(self.head)), -1)
+            self.head = grown(self.head, max(capacity, 2 * len(self.head)), -1)
         new, self.end = self.end, self.end + rows
         if self.end > len(self.times):
             size = max(self.end, 2 * len(self.times))
-            self.times, self.groups, self.after = (_grown(a, size) for a in (self.times, self.groups, self.after))
-            self.lanes = _grown(self.lanes, size)
+            self.times, self.groups, self.after = (grown(a, size) for a in (self.times, self.groups, self.after))
+            self.lanes = grown(self.lanes, size)
         if self._spare < rows:
             old = len(self.cell)
             size = max(old + rows - self._spare, 2 * old)
-            self.following, self.cell, self.oldest = (_grown(a, size) for a in (self.following, self.cell, self.oldest))
-            self.fresh, self.newest, self.place = (_grown(a, size) for a in (self.fresh, self.newest, self.place))
-            self.count, self.sums, self._free = (_grown(a, size) for a in (self.count, self.sums, self._free))
+            self.following, self.cell, self.oldest = (grown(a, size) for a in (self.following, self.cell, self.oldest))
+            self.fresh, self.newest, self.place = (grown(a, size) for a in (self.fresh, self.newest, self.place))
+            self.count, self.sums, self._free = (grown(a, size) for a in (self.count, self.sums, self._free))
             self._free[self._spare : self._spare + size - old] = np.arange(old, size)
             self._spare += size - old
         return new
@@ -116,12 +116,6 @@ class RowLists:
     def relaid(self, lanes: Sequence[Int64s]) -> None:
         """Have other lanes of the same sums."""
         self.lanes, self.sums = lanes
-
-
-def _grown(array: np.ndarray, size: int, fill: int = 0) -> Int64s:
-    more = np.full((size, *array.shape[1:]), fill, np.int64)
-    more[: len(array)] = array
-    return more
 
 
 @njit(cache=True)

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.aggregates.vectors import Bools, Int64s, opens
 from windrow.operators.elements import BEGINNING
 from windrow.operators.radix import stable_order
 
@@ -130,9 +130,8 @@ def sweep_at(slots: Int64s, group: Int64s, time: Int64s) -> Sweep:
     """A sweep without events over all of `slots`, with points at the given (group, time) pairs."""
     order = in_order(group, time)
     g, t = group[order], time[order]
-    opens = np.ones(len(g), np.bool_)
-    opens[1:] = (g[1:] != g[:-1]) | (t[1:] != t[:-1])
-    g, t = g[opens], t[opens]
+    first = opens(g, t)
+    g, t = g[first], t[first]
     firsts = np.concatenate(([0], np.cumsum(np.bincount(g, minlength=len(slots)) + 1)))
     times = np.full(len(g) + len(slots), BEGINNING, np.int64)
     times[np.arange(len(g)) + g + 1] = t

@@ -19,7 +19,7 @@ from windrow.operators.aggregates.call import Aggregation
 from windrow.operators.aggregates.kernels import grouped, most_frequent, order_statistics
 from windrow.operators.aggregates.order import CodeOrder, encode
 from windrow.operators.aggregates.sweep import MultiplicityChanges, Sweep
-from windrow.operators.aggregates.vectors import Int64s, validity
+from windrow.operators.aggregates.vectors import Int64s, opens, validity
 from windrow.operators.elements import concat_arrays, one
 from windrow.operators.state.run import Run, ints
 
@@ -54,19 +54,14 @@ class Members:
         by_member = grouped(np.arange(len(feed.rows)), feed.rows, len(self.codes))
         member, point = feed.rows[by_member], points[by_member]
         total = np.cumsum(feed.deltas[by_member])
-        opens = np.ones(len(member), np.bool_)
-        opens[1:] = member[1:] != member[:-1]
-        begin = np.flatnonzero(opens)
+        begin = np.flatnonzero(opens(member))
         base = np.where(begin > 0, total[begin - 1], 0) if len(begin) else begin
         total = total - np.repeat(base, np.diff(np.append(begin, len(member)))) + self.before[member]
-        closes = np.ones(len(member), np.bool_)
-        closes[:-1] = opens[1:] | (point[1:] != point[:-1])
-        last = np.flatnonzero(closes)
+        last = np.flatnonzero(np.append(opens(member, point), True)[1:])
         there = total[last] > 0
         was = np.empty(len(last), np.bool_)
         was[1:] = there[:-1]
-        first = np.ones(len(last), np.bool_)
-        first[1:] = member[last[1:]] != member[last[:-1]]
+        first = opens(member[last])
         was[first] = self.before[member[last[first]]] > 0
         changed = there != was
         rows, deltas, at = member[last[changed]], np.where(there[changed], 1, -1), point[last[changed]]
@@ -129,11 +124,10 @@ def _number(group: Int64s, code: Int64s, groups: int) -> tuple[Int64s, Int64s, I
     """Number the distinct (group, code) pairs in order: each pair's member, the groups' first members, the codes."""
     by = grouped(np.argsort(code), group, groups)
     g, c = group[by], code[by]
-    opens = np.ones(len(by), np.bool_)
-    opens[1:] = (g[1:] != g[:-1]) | (c[1:] != c[:-1])
+    another = opens(g, c)
     member = np.empty(len(by), np.int64)
-    member[by] = np.cumsum(opens) - 1
-    begin = np.flatnonzero(opens)
+    member[by] = np.cumsum(another) - 1
+    begin = np.flatnonzero(another)
     firsts = np.searchsorted(g[begin], np.arange(groups + 1))
     return member, firsts, c[begin]
 

@@ -54,6 +54,26 @@ def filled(array: pa.Array) -> np.ndarray:
     return values if valid is None else np.where(valid, values, values.dtype.type(0))
 
 
+def opens(*keys: np.ndarray) -> Bools:
+    """Where another key begins: at the first row, and at each that differs from the one before it in some key.
+
+    >>> opens(np.array([1, 1, 2, 2]), np.array([0, 0, 0, 5])).tolist()
+    [True, False, True, True]
+    """
+    found = np.zeros(len(keys[0]), np.bool_)
+    found[:1] = True
+    for key in keys:
+        found[1:] |= key[1:] != key[:-1]
+    return found
+
+
+def grown(array: np.ndarray, size: int, fill: int = 0) -> np.ndarray:
+    """The rows of an array, with room for `size` of them."""
+    more = np.full((size, *array.shape[1:]), fill, array.dtype)
+    more[: len(array)] = array
+    return more
+
+
 _NAN = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}
 _INFINITY = {2: 0x7C00, 4: 0x7F800000, 8: 0x7FF0000000000000}
 
