@@ -34,6 +34,20 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("rights, told", [(0o644, True), (0o640, False), (0o600, False)])
+def test_who_can_read_the_tokens(
+    rights: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token file that everybody on the machine can read is told."""
+    monkeypatch.setattr("windrow.server.process.Server.run_until_signal", lambda server: server._socket.close())
+    tokens = tmp_path / "tokens"
+    tokens.write_text("admin the-administrator-s-token\n")
+    tokens.chmod(rights)
+    assert main(["serve", "--runtime", "local", "--port", "0", "--token-file", str(tokens)]) == 0
+    warning = f"warning: everybody on this machine can read the tokens: chmod 600 {tokens}\n"
+    assert capsys.readouterr().err == (warning if told else "")
+
+
 @pytest.mark.parametrize("port", ["99999", "http", "-1"])
 def test_a_port_that_is_none(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A number beyond the last port is refused: it used to be taken modulo 65536."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -122,6 +123,9 @@ def _different(engine: Engine, script: str) -> list[tuple[str, str]]:
 
 
 def _greet(url: str, token: str | None, options: argparse.Namespace) -> None:
+    if options.token_file and os.stat(options.token_file).st_mode & 0o007:
+        told = f"everybody on this machine can read the tokens: chmod 600 {options.token_file}"
+        print(f"warning: {told}", file=sys.stderr)
     if not _is_loopback(options.host) and not options.certificate:
         print("warning: tokens and data travel in clear text; --certificate and --key help", file=sys.stderr)
     print(f"windrow serves {options.file or 'an empty engine'} at {url}")

@@ -57,7 +57,7 @@ class ChangeStreams:
         self._pulse: asyncio.TimerHandle | None = None
         self._written: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._mark = engine.runtime.store.identity[:8]
-        self._end = engine.on_tick(lambda _: self.wake())
+        self._end = engine.on_tick(self.wake)
 
     @property
     def full(self) -> bool:
@@ -70,7 +70,7 @@ class ChangeStreams:
         self._end()
         self.wake()
 
-    def wake(self) -> None:
+    def wake(self, tick: int = 0) -> None:
         """Let every reader look; from any thread."""
         loop = self._loop
         if self.readers and loop is not None and not loop.is_closed():

@@ -54,7 +54,8 @@ class Server(uvicorn.Server):
             self.config.load()
         except OSError as error:
             self._socket.close()
-            raise SourceError("the certificate cannot be read", detail=str(error)) from None
+            files = f"{address.certificate} and {address.key}"
+            raise SourceError(f"the certificate cannot be read: {files}", detail=str(error)) from None
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
