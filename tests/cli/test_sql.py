@@ -187,3 +187,14 @@ def test_archives_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", "-c", f"{SCRIPT}\n{archive};\n\\d\n\\d kept"]) == 0
     out = capsys.readouterr().out
     assert "archives: kept" in out and "archive kept (auction)" in out
+
+
+def test_words_of_other_shells(capsys: pytest.CaptureFixture[str]) -> None:
+    """help, quit and exit need no backslash and no semicolon; a misspelled beginning is named."""
+    assert main(["sql", "-c", "help"]) == 0
+    assert "this list" in capsys.readouterr().out
+    for word in ("quit", "EXIT;"):
+        with pytest.raises(SystemExit):
+            main(["sql", "-c", word])
+    assert main(["sql", "-c", "SELCT 1"]) == 1
+    assert "hint: did you mean SELECT?" in capsys.readouterr().err

@@ -3,7 +3,7 @@
     windrow sql                          an engine in this process, empty
     windrow sql --home state/            ... with what a home keeps
     windrow sql --server URL             a server; the link that `windrow serve` printed will do
-    windrow sql -c "SELECT 1"            one script, no questions; also from standard input
+    windrow sql -c "SHOW QUERIES"        one script, no questions; also from standard input
 
 A statement ends with `;`. SELECT is answered once, now; everything else is executed. Lines that begin with `\\` are for
 the shell: `\\?` lists them. On a terminal there are completion, colours and history.
@@ -39,6 +39,8 @@ COMMANDS = {
     "\\q": "leave",
 }
 QUIET = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"  # strings, names and comments, in which ; ends nothing
+WORDS = {"help": "\\?", "quit": "\\q", "exit": "\\q"}
+"""What people type who do not know the commands yet."""
 ONCE = ("SELECT", "WITH", "FROM", "(")
 
 
@@ -130,8 +132,8 @@ class Shell:
         """Do one statement or command; False if it went wrong."""
         begin = time.perf_counter()
         try:
-            if text.strip().startswith("\\"):
-                self._command(text.strip())
+            if (command := _commanded(text)).startswith("\\"):
+                self._command(command)
             else:
                 self._statement(text)
         except WindrowError as error:
@@ -250,6 +252,10 @@ def _lines(text: str) -> Iterator[str]:
         yield first
 
 
+def _commanded(text: str) -> str:
+    return WORDS.get(text.strip(" \t\n;").lower(), text.strip())
+
+
 def _leave(_: list[str]) -> None:
     raise SystemExit(0)
 
@@ -257,10 +263,10 @@ def _leave(_: list[str]) -> None:
 def is_whole(text: str) -> bool:
     """Whether what was typed can be run: a command, or statements of which the last has its `;`.
 
-    >>> is_whole("SELECT 1"), is_whole("SELECT 1;"), is_whole("\\\\d"), is_whole("SELECT ';")
-    (False, True, True, False)
+    >>> is_whole("SELECT 1"), is_whole("SELECT 1;"), is_whole("\\\\d"), is_whole("quit"), is_whole("SELECT ';")
+    (False, True, True, True, False)
     """
-    bare = re.sub(QUIET, "", text, flags=re.DOTALL).strip()
+    bare = _commanded(re.sub(QUIET, "", text, flags=re.DOTALL))
     return not bare or bare.startswith("\\") or (bare.endswith(";") and bare.count("'") == 0)
 
 

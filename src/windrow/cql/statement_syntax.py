@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING
 
 from windrow.catalog import SinkDef
@@ -41,6 +42,7 @@ _STARTS = (
     "CREATE STREAM, CREATE TABLE, CREATE VIEW, CREATE QUERY, CREATE ARCHIVE, CREATE TEMPLATE, CREATE SINK, "
     "CREATE FUNCTION, ALTER, DROP, EXPLAIN, SHOW, DESCRIBE or SELECT"
 )
+_FIRST = ("SELECT", "CREATE", "ALTER", "DROP", "EXPLAIN", "SHOW", "DESCRIBE", "WITH")
 
 
 def parse_statement(cursor: Cursor, position: int, text: str | None = None) -> Statement:
@@ -66,7 +68,8 @@ def parse_statement(cursor: Cursor, position: int, text: str | None = None) -> S
         return _show(cursor, place)
     if cursor.accept("DESCRIBE") or cursor.accept("DESC"):
         return _describe(cursor, place)
-    raise cursor.unexpected("a statement", hint=f"start with {_STARTS}")
+    near = difflib.get_close_matches(cursor.word, _FIRST, n=1, cutoff=0.75)
+    raise cursor.unexpected("a statement", hint=f"did you mean {near[0]}?" if near else f"start with {_STARTS}")
 
 
 def _query(cursor: Cursor) -> exp.Query:
