@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from windrow.operators.elements import INF, Elements
 from windrow.operators.keys import hash_rows
 from windrow.operators.keytable import KeyTable
-from windrow.operators.state import pending
+from windrow.operators.state import keyed, pending
 from windrow.operators.state.keyed import KeyedRuns, Needles, surviving
 from windrow.operators.state.pending import Calendar, Fifo, ScannedList
 
@@ -106,6 +106,19 @@ def test_expired_rows_leave_keyed_runs():
         runs.expire(tick * size - 1)
         runs.insert(elements(ts, ts + 1000, k=ts % 37), tick * size - 1)
         assert len(runs) <= 3 * 1000 + size
+
+
+def test_large_ticks_are_written_once(monkeypatch):
+    """What ends in the order of arrival stays in the run it was first written to until that has ended."""
+    monkeypatch.setattr(keyed, "LARGE", 64)
+    runs, written = KeyedRuns(("k",)), set()
+    for tick in range(60):
+        ts = np.arange(100 * tick, 100 * (tick + 1))
+        runs.expire(100 * tick)
+        runs.insert(Elements.positive(ts, ts + 4_000, {"k": pa.array(ts)}), 100 * tick)
+        written |= {run.uid for run in runs.runs()}
+    assert len(written) == 60
+    assert len(runs.runs()) == 41
 
 
 @pytest.mark.parametrize("types", [{"a": pa.string()}, {"a": pa.string(), "b": pa.int64()}])

@@ -46,8 +46,9 @@ CANDIDATES = 1 << 16
 FANOUT = 2
 """A run is merged into its neighbour when the neighbour is at most FANOUT times larger."""
 
-SHARE, LARGE = 8, 1 << 17
-"""What ends in the order of arrival is not merged to more than this share of all there is, if it has so many rows."""
+SHARE, BAND_SHARE, LARGE = 64, 8, 1 << 17
+"""What ends in the order of arrival is not merged to more than this share of all there is, if it has so many rows: a
+large tick is then copied and written once, however much is alive. A band looks into every page: there are fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,8 @@ class KeyedRuns:
 
     def _is_share(self, page: Page, size: int) -> bool:
         """Whether a page of so many rows, like this one, soon ends as a whole: copying its rows would gain nothing."""
-        return not self.strict and page.fifo and page.last < INF and size > max(LARGE, len(self) // SHARE)
+        share = SHARE if self.band is None else BAND_SHARE
+        return not self.strict and page.fifo and page.last < INF and size > max(LARGE, len(self) // share)
 
     def _bury(self, page: Page) -> None:
         """Let nobody meet the rows that the tombstones of a page end, nor the tombstones."""
@@ -222,7 +224,7 @@ class KeyedRuns:
 
         def whole(page: Page) -> bool:
             """Whether it soon ends as a whole and is little of all there is: writing half of it again gains nothing."""
-            return not self.strict and page.fifo and SHARE * len(page) <= 2 * size
+            return not self.strict and page.fifo and 4 * len(page) <= size
 
         for page in pages:
             if self.eager:  # the direct approach: look at every element, every time
