@@ -14,6 +14,7 @@ from windrow.operators.protocol import State
 from windrow.operators.state.run import Run
 from windrow.optimize import optimize
 from windrow.plan.dataflow import Circuit
+from windrow.plan.lowering import Tuning
 from windrow.plan.nodes import QueryPlan
 
 Streams = Mapping[str, pa.Table]
@@ -50,9 +51,9 @@ def runs_of(found: Collection[State]) -> list[Run]:
     return [run for state in found for runs in state.values() for run in runs]
 
 
-def resumed(plan: QueryPlan, strategy: str, found: Collection[State], frontier: int) -> Circuit:
+def resumed(plan: QueryPlan, strategy: str, found: Collection[State], frontier: int, tuning: Tuning) -> Circuit:
     """A circuit that goes on from the states of another."""
-    circuit = Circuit(plan, {}, {}, strategy)
+    circuit = Circuit(plan, {}, {}, strategy, tuning=tuning)
     circuit.start(0)
     circuit.frontier = frontier
     for step, state in zip(circuit.flow.steps, found, strict=True):

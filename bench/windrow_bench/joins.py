@@ -10,25 +10,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from itertools import pairwise, permutations
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from windrow.operators.elements import Elements
 from windrow.operators.join import JoinOperator
-from windrow.operators.join_steps import JoinStep, Part
-from windrow.operators.linear import Formula
-from windrow.optimize.order_joins import heuristic_order, paper_order, plan_orders
+from windrow.operators.join_steps import Part
+from windrow.optimize.order_joins import best_orders, heuristic_order, paper_order, plan_orders
 from windrow.plan.join_cost import JoinModel
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
-from windrow_bench.join_yardsticks import exhaustive_order, on_one_attribute
+from windrow_bench.join_yardsticks import exhaustive_order, naive_cost, on_one_attribute
+from windrow_bench.joins_run import Parameters, Streams, best, measure
 from windrow_bench.reorder import LocalJoin, settled
 from windrow_bench.switches import NAMES, between, flows
 
-Parameters = list[tuple[float, float, float]]
 TABLES: dict[str, Parameters] = {
     "table 5": [(10, 100, 500), (1, 100, 50), (1, 200, 40), (3, 100, 5)],
     "table 6": [(100, 100, 200), (1, 100, 200), (1, 100, 20), (3, 100, 2)],
@@ -42,90 +40,10 @@ PRINTED = {
     ("table 7", "2134"): 79000,
     ("thesis 5.5", "2134"): 16200, ("thesis 5.5", "2341"): 42600, ("thesis 5.5", "1234"): 21000,
 }  # fmt: skip
+FAST: Parameters = [(1, 100, 50), (1, 100, 50), (1, 100, 50), (10, 100, 50)]
+"""The streams of figure 3b."""
 PAPER_RATE = 11_540
 """Tuples per second of the paper's best plan at table 5 (table 8, eager hash join)."""
-
-
-class Counting(JoinOperator):
-    """A join that counts the pairs it looks at."""
-
-    pairs = 0
-
-    def _check(self, step: JoinStep, pairs: Elements, ends: np.ndarray) -> tuple[Elements, np.ndarray]:
-        self.pairs += len(pairs)
-        return super()._check(step, pairs, ends)
-
-
-class Streams:
-    """Generated streams; a unit of time has as many ticks as tuples come in it."""
-
-    def __init__(self, parameters: Parameters, tuples: int, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        rates = np.array([r for r, _, _ in parameters])
-        self.unit = int(rates.sum())
-        source = rng.choice(len(rates), tuples, p=rates / rates.sum())
-        self.parts: list[Elements] = []
-        for i, (_, window, values) in enumerate(parameters):
-            ts = np.flatnonzero(source == i)
-            keys = pa.array(rng.integers(1, int(values) + 1, len(ts)))
-            columns = {f"s{i + 1}.ts": pa.array(ts), f"s{i + 1}.a": keys}
-            self.parts.append(Elements.positive(ts, ts + int(window * self.unit), columns))
-        self.tuples = tuples
-        self.longest = int(max(w for _, w, _ in parameters) * self.unit)
-
-    def between(self, begin: int, end: int) -> list[Elements]:
-        """What comes in `[begin, end)`."""
-        found = []
-        for s in self.parts:
-            low, high = np.searchsorted(s.ts, (begin, end))
-            columns = {n: a.slice(low, high - low) for n, a in s.columns.items()}
-            found.append(Elements(s.ts[low:high], s.exp[low:high], s.sign[low:high], columns))
-        return found
-
-
-def join_of(streams: Streams, order: str, method: str, expiration: int = 0) -> Counting:
-    """The join of all streams on their common attribute."""
-    parts = [Part({n: a.type for n, a in s.columns.items()}) for s in streams.parts]
-    names = [f"s{i + 1}.a" for i in range(len(parts))]
-    orders = [[int(c) - 1 for c in order]] * len(parts)
-    if method == "hash":
-        equalities = [(a, b, False) for a, b in pairwise(names)]
-        return Counting(parts, equalities, orders=orders, interval=expiration)
-    # every pair of inputs has its predicate, as every loop compares with the new tuple
-    pairs = [(a, b) for k, a in enumerate(names) for b in names[k + 1 :]]
-    same = [Formula(f'"{a}" = "{b}"', pa.bool_(), (a, b)) for a, b in pairs]
-    return Counting(parts, residual=same, orders=orders, interval=expiration)
-
-
-def measure(
-    streams: Streams, order: str, method: str, every: float, clock: str, expiration: float = 0
-) -> dict[str, Any]:
-    """Run once, from the moment the windows are full; `every` and `expiration` in units of time."""
-    join = join_of(streams, order, method, int(expiration * streams.unit))
-    step = max(1, int(every * streams.unit))
-    for begin in range(0, streams.longest, max(step, streams.longest // 8)):
-        end = min(begin + max(step, streams.longest // 8), streams.longest)
-        join.advance(streams.between(begin, end), end - 1)
-    join.pairs = results = 0
-    now = CLOCKS[clock]
-    spent = 0.0
-    for begin in range(streams.longest, streams.tuples, step):
-        new = streams.between(begin, begin + step)
-        before = now()
-        results += len(join.advance(new, begin + step - 1))
-        spent += now() - before
-    seen = streams.tuples - streams.longest
-    return {
-        "tuples_per_s": seen / spent,
-        "results_per_s": results / spent,
-        "pairs_per_unit": join.pairs / (seen / streams.unit),
-        "results": results,
-    }
-
-
-def best(repeat: int, *arguments: Any, **more: Any) -> dict[str, Any]:
-    """The fastest of several runs."""
-    return max((measure(*arguments, **more) for _ in range(max(1, repeat))), key=lambda m: float(m["tuples_per_s"]))
 
 
 def tables() -> list[dict[str, Any]]:
@@ -256,6 +174,30 @@ def intervals(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, 
     )
 
 
+def general(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Ratio], list[Figure]]:
+    """Figure 3b on running joins: the best orders of the naive, the lazy and the general lazy join."""
+    rows: list[dict[str, Any]] = []
+    for every in (5, 50) if options.quick else (5, 10, 25, 50, 100):
+        model = JoinModel(on_one_attribute(FAST), interval=every)
+        everyone = list(permutations(range(4)))
+        one, first = min(everyone, key=lambda o: naive_cost(model, o)), min(everyone, key=model.global_cost)
+        plans: dict[str, tuple[tuple[int, ...], ...]] = {
+            "naive": (one,) * 4,
+            "lazy": tuple((i, *(j for j in first if j != i)) for i in range(4)),
+            "general": best_orders(model, anywhere=True),
+        }
+        empty = Streams(FAST, 0, options.seed)
+        streams = Streams(FAST, empty.longest + 8 * every * empty.unit, options.seed)
+        for method, (name, orders) in ((m, p) for m in ("nested", "hash") for p in plans.items()):
+            found = best(options.repeat, streams, orders, method, every, options.clock)
+            case = {"part": "figure 3b", "method": method, "join": name, "evaluated every": every}
+            shown = ", ".join("".join(str(j + 1) for j in o) for o in orders)
+            rows.append({**case, "order": shown, "predicted": model.general_cost(orders), **found})
+        if len({r["results"] for r in rows if r["evaluated every"] == every}) != 1:
+            raise AssertionError(f"joins evaluated every {every} differ in their results")
+    return rows, [], []
+
+
 def papers(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Ratio], list[Figure]]:
     """Table 8 and figures 5.3 and 5.4 at the papers' own intervals: eager is an evaluation for every tuple."""
     rows: list[dict[str, Any]] = []
@@ -366,6 +308,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for name, run in (
                 ("orders", orders),
                 ("intervals", intervals),
+                ("general", general),
                 ("papers", papers),
                 ("reorder", reordering),
             ):

@@ -5,7 +5,8 @@ Each query runs as a change log, in batches of a fixed length ("fixed") and of a
 the same at every window; batches that grow with the window share that cost between ever more tuples. The windows are
 filled first; then a stretch of batches is replayed from that state by every strategy in turn, several times, and a
 batch counts with its least time. Space is what the operators keep: the bytes and rows of their runs. The negative
-strategy keeps no answer: it computes a result a second time to take it back.
+strategy keeps no answer: it computes a result a second time to take it back. Figure 3.9 has calendars of 10 and of 50
+days beside those of 16 that windrow makes.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from windrow.operators.state.pending import DAYS
 from windrow.plan.dataflow import Circuit
+from windrow.plan.lowering import Tuning
 from windrow.plan.nodes import QueryPlan
 from windrow_bench import flows
 from windrow_bench.drive import Streams, advance, planned, resumed, runs_of, states
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
 
 STRATEGIES = ("upa", "negative", "direct")
+YEARS = {"1 many": (10, 50)}
+"""Calendars of so many days are measured, too."""
 WINDOWS = (2_000, 10_000, 50_000, 200_000)
 BATCHES_PER_WINDOW, FIXED = 100, 500
 """Batches of a window, or ticks of a batch."""
@@ -77,12 +82,16 @@ def variants(few: str, many: str) -> tuple[Variant, ...]:
 class Run:
     """A query under one strategy, with its windows full, and the least time of each measured batch."""
 
-    def __init__(self, plan: QueryPlan, strategy: str, links: Streams, window: int, ticks: int) -> None:
+    def __init__(
+        self, plan: QueryPlan, strategy: str, links: Streams, window: int, ticks: int, days: int = DAYS
+    ) -> None:
         self.plan, self.strategy, self.window, self.ticks = plan, strategy, window, ticks
+        self.tuning = Tuning(days=days)
+        self.name = strategy if days == DAYS else f"{strategy}({days})"
         self.links = {name.lower(): links[name.lower()] for name in plan.streams}
         self.best: list[float] = []
         self.changes = 0
-        circuit = Circuit(plan, {}, {}, strategy)
+        circuit = Circuit(plan, {}, {}, strategy, tuning=self.tuning)
         circuit.start(0)
         at = 0
         fill = np.linspace(0, window, FILL + 1, dtype=int)[1:].tolist()
@@ -98,7 +107,7 @@ class Run:
     def stretch(self, effort: Effort) -> None:
         """Replay the measured batches from the filled state, or as many of them as fit in the time."""
         now = CLOCKS[effort.clock]
-        circuit = resumed(self.plan, self.strategy, self.filled, self.begin - 1)
+        circuit = resumed(self.plan, self.strategy, self.filled, self.begin - 1, self.tuning)
         at, stop, changes = self.begin, now() + effort.seconds, 0
         for i, upto in enumerate(self._ends(self.begin, effort.batches)):
             begin = now()
@@ -119,7 +128,7 @@ class Run:
             "query": variant.name,
             "batch": effort.name,
             "window": self.window,
-            "strategy": self.strategy,
+            "strategy": self.name,
             "ms_per_1000": 1000 * sum(self.best) / thousands,
             "state_bytes": sum(r.nbytes for r in runs),
             "state_rows": sum(r.table.num_rows for r in runs),
@@ -155,7 +164,9 @@ class Effort:
 def measure(variant: Variant, links: Streams, window: int, effort: Effort) -> list[Row]:
     """A row per strategy."""
     plan = variant.plan(links, window)
-    runs = [Run(plan, strategy, links, window, effort.batch(window)) for strategy in STRATEGIES]
+    ticks = effort.batch(window)
+    runs = [Run(plan, strategy, links, window, ticks) for strategy in STRATEGIES]
+    runs += [Run(plan, "upa", links, window, ticks, days) for days in YEARS.get(variant.name, ())]
     for _ in range(max(1, effort.repeat)):
         for run in runs:
             run.stretch(effort)
@@ -187,7 +198,7 @@ def figures(rows: Sequence[Row], drawn: Sequence[Variant]) -> list[Figure]:
         lines = {
             strategy if len(queries) == 1 else f"{strategy}, {query[2:]}": _points(rows, query, strategy, "ms_per_1000")
             for query in queries
-            for strategy in STRATEGIES
+            for strategy in (*STRATEGIES, *(f"upa({days})" for days in YEARS.get(query, ())))
         }
         caption = f"Time of query {queries[0] if len(queries) == 1 else queries[0][0]} (figure {number} of the thesis)"
         made.append(Figure(f"time-{number}", caption, "window (ticks)", "ms per 1,000 tuples", lines))

@@ -52,7 +52,7 @@ def stale(record: Record, root: Path) -> str | None:
         return "measured with changes that no commit has"
     if _git(root, "merge-base", "--is-ancestor", record.commit, "HEAD").returncode:
         return "its commit is not in the history"
-    under = ("src/windrow", f"bench/windrow_bench/{record.name.split('-')[0]}.py")
+    under = ("src/windrow", f"bench/windrow_bench/{record.name.split('-')[0]}*.py")
     count = _git(root, "rev-list", "--count", f"{record.commit}..HEAD", "--", *under).stdout.strip()
     return None if count == "0" else f"{count} commits changed what it ran"
 

@@ -32,10 +32,11 @@ def ids(found):
     frontiers=st.lists(st.integers(0, 40), min_size=12, max_size=12),
     restart=st.booleans(),
     much=st.sampled_from([(1, 2), (3, 4), (pending.NEW_BATCHES, pending.NEW_ROWS)]),
+    days=st.sampled_from([1, 10, pending.DAYS, 50]),
 )
-def test_calendar_and_scan_hand_out_the_same(ends, frontiers, restart, much):
+def test_calendar_and_scan_hand_out_the_same(ends, frontiers, restart, much, days):
     """Whatever order ends come in, each element is due once, at the first frontier that reaches it."""
-    calendar, scan, frontier, row = Calendar(), ScannedList(), 0, 0
+    calendar, scan, frontier, row = Calendar(days), ScannedList(), 0, 0
     with mock.patch.multiple(pending, NEW_BATCHES=much[0], NEW_ROWS=much[1]):  # so that few rows fill days
         for batch, step in zip(ends, frontiers, strict=False):
             exp = [frontier + e for e in batch]
@@ -44,7 +45,7 @@ def test_calendar_and_scan_hand_out_the_same(ends, frontiers, restart, much):
             calendar.add(new)
             scan.add(new)
             if restart:
-                runs, calendar = calendar.runs(), Calendar()
+                runs, calendar = calendar.runs(), Calendar(days)
                 calendar.restore(runs, frontier)
             frontier += step
             assert ids(calendar.due(frontier)) == ids(scan.due(frontier))

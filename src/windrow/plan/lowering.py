@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from windrow.operators.aggregation_plan import PlanPlanner
 from windrow.operators.bag import BagOperator
@@ -17,7 +18,7 @@ from windrow.operators.join_plan import Planner
 from windrow.operators.linear import Formula, ProjectOperator
 from windrow.operators.protocol import Operator
 from windrow.operators.row_limit import MOST_ROWS, RowLimit
-from windrow.operators.state.pending import Calendar, Fifo, Pending, ScannedList
+from windrow.operators.state.pending import DAYS, Calendar, Fifo, Pending, ScannedList
 from windrow.plan import nodes as n
 from windrow.plan.cost import unit_of
 from windrow.plan.expr import Expr
@@ -38,7 +39,7 @@ class Tuning:
     `aggregation`: "late", "auto" (`plans` chooses), or the bits of a plan, one per input.
     `apart`: an aggregation join is two steps, so that its changes and its groups may lie in different places.
     `most_rows`: an answer at one time may have. `expire_us`: how often joins let go of rows that have ended, in
-    microseconds of time or millionths of a tick; at every advance without it.
+    microseconds of time or millionths of a tick; at every advance without it. `days`: of a year of calendars.
     """
 
     orders: Planner | None = None
@@ -47,6 +48,7 @@ class Tuning:
     apart: bool = False
     most_rows: int = MOST_ROWS
     expire_us: int | None = None
+    days: int = DAYS
 
 
 class PlanLowering:
@@ -105,7 +107,9 @@ class PlanLowering:
         """The state that fits the update pattern of a node, and the strategy."""
         if self.strategy == "direct":
             return ScannedList
-        return Fifo if node is not None and self.pattern[node] is Pattern.WEAKEST else Calendar
+        if node is not None and self.pattern[node] is Pattern.WEAKEST:
+            return Fifo
+        return Calendar if self.tuning.days == DAYS else partial(Calendar, self.tuning.days)
 
     def distinct(self, step: int, node: n.Node) -> int:
         """One copy of every row of a step."""

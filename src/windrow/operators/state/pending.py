@@ -270,11 +270,12 @@ class Calendar:
     of the parts of a day. State is written by sorting, not by day: every sorting touches most days, and rewriting them
     would cost everything that waits.
 
-    The length of a day is set by the first sorting (its span of ends over DAYS) and grows when a later one would need
+    The length of a day is set by the first sorting (its span of ends over `days`) and grows when a later one would need
     more than four years of days.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, days: int = DAYS) -> None:
+        self.days = days
         self._new: list[_WaitingRows] = []
         self._today: list[_WaitingRows] = []
         self._tomorrow = BEGINNING  # every day holds ends from here on only
@@ -318,10 +319,10 @@ class Calendar:
             self._days.setdefault(int(days[begin - rows.head]), []).append(rows.part(begin, stop))
 
     def _stretch(self, span: int) -> None:
-        if self._length and span <= 4 * DAYS * self._length:
+        if self._length and span <= 4 * self.days * self._length:
             return
         parts = [p for day in sorted(self._days) for p in self._days[day]]
-        self._length, self._days = max(1, span // DAYS, 2 * self._length), {}
+        self._length, self._days = max(1, span // self.days, 2 * self._length), {}
         if parts:
             self._put(_together(parts))
 
@@ -367,7 +368,7 @@ class Calendar:
         return rows.part(rows.place(self._frontier, "right"), rows.stop)
 
     def restore(self, runs: tuple[Run, ...], frontier: int = BEGINNING) -> None:
-        Calendar.__init__(self)
+        Calendar.__init__(self, self.days)
         self._frontier = frontier
         whole = [_WaitingRows(_rows(run), run) for run in runs]
         waiting = [w.part(w.place(frontier, "right") if frontier < INF else w.stop, w.stop) for w in whole]
