@@ -145,8 +145,8 @@ class Laterals:
             or any(find_aggregate(i, self.binder.catalog) for i in query.expressions)
         ):
             raise UnsupportedError(
-                "LATERAL that is more than the row before it and rows that equalities link to it",
-                hint="link it by equalities of columns with their tables (WHERE s.k = i.k); an aggregate without GROUP "
+                "LATERAL that is more than the row before it and rows that comparisons link to it",
+                hint="link it by comparisons of columns with tables (WHERE s.k = i.k); an aggregate without GROUP "
                 "BY is a subquery of the select list: (SELECT COUNT(*) FROM s WHERE s.k = i.k)",
                 span=span_of(source, self.binder.context.source),
             )

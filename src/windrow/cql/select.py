@@ -19,7 +19,7 @@ from windrow.cql import types
 from windrow.cql.analytic import own_windows, with_named_windows
 from windrow.cql.bounds import EvaluationGrid, bounds_of, parted
 from windrow.cql.composition import composed
-from windrow.cql.decorrelate import join_laterals
+from windrow.cql.decorrelate import decorrelate
 from windrow.cql.emission import Block, emit, settled
 from windrow.cql.expressions import BindingContext, find_aggregate, has_user_function
 from windrow.cql.forms import respell_forms
@@ -83,7 +83,7 @@ class Binder:
         """The plan of a whole query; a one-time query may read tables alone."""
         tree = expand_all(tree, self.context.source)
         respell_forms(tree)
-        join_laterals(tree, lambda item: find_aggregate(item, self.catalog) is not None)
+        decorrelate(tree, lambda item: find_aggregate(item, self.catalog) is not None)
         link_common_tables(tree)
         first_of_each(tree)
         place_proctime(tree, self.catalog, self.context.source)

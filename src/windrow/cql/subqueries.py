@@ -172,7 +172,8 @@ class Subqueries:
                     return outside, inside
         raise UnsupportedError(
             "a subquery in an expression that is linked by more than equalities",
-            hint="join it in FROM",
+            hint="link it by comparisons of columns of one input, with tables (WHERE s.k = i.k AND s.b < i.b), or "
+            "join it in FROM",
             span=span_of(condition, self.binder.context.source),
         )
 
