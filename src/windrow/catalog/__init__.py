@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -19,8 +19,6 @@ from windrow.catalog.instances import InstanceTable
 from windrow.catalog.names import Names
 from windrow.errors import BindingError
 from windrow.plan.nodes import QueryPlan
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -178,6 +176,22 @@ class FunctionDef:
 
 Declared = StreamDef | TableDef | QueryPlan | ArchiveDef | TemplateDef | QueriesDef | SinkDef | ViewDef | SqlFunctionDef
 
+KINDS: Mapping[str, tuple[str, type]] = {
+    "stream": ("streams", StreamDef), "table": ("tables", TableDef), "view": ("views", ViewDef),
+    "query": ("queries", QueryPlan), "archive": ("archives", ArchiveDef), "template": ("templates", TemplateDef),
+    "queries": ("groups", QueriesDef), "sink": ("sinks", SinkDef), "function": ("macros", SqlFunctionDef),
+}  # fmt: skip
+"""Kinds of declarations: the field of a catalog that has them, and their type."""
+
+
+def kind_of(item: Declared) -> str:
+    """The kind of a declaration.
+
+    >>> kind_of(SinkDef("out", "hot", "parquet"))
+    'sink'
+    """
+    return next(kind for kind, (_, type_) in KINDS.items() if isinstance(item, type_))
+
 
 @dataclass(frozen=True)
 class Catalog:
@@ -196,11 +210,7 @@ class Catalog:
 
     def kinds(self) -> dict[str, Mapping[str, Declared]]:
         """What is declared, by kind."""
-        return {
-            "stream": self.streams, "table": self.tables, "view": self.views, "query": self.queries,
-            "archive": self.archives, "template": self.templates, "queries": self.groups, "sink": self.sinks,
-            "function": self.macros,
-        }  # fmt: skip
+        return {kind: getattr(self, names) for kind, (names, _) in KINDS.items()}
 
     def readers(self, name: str) -> list[str]:
         """Who reads a stream, table, view or query: views, queries and archives, and templates that may."""
@@ -222,71 +232,38 @@ class Catalog:
         """The catalog with one more declaration; a taken name is an error, but queries may get more instances."""
         key = item.name.lower()
         if isinstance(item, QueriesDef) and key in self.groups:
-            return replace(self, groups=Names.of(self.groups).put(key, item))
+            return self._with(item)
         for kind, names in self.kinds().items():
             if key in names and (kind == "function") == isinstance(item, SqlFunctionDef):
                 raise BindingError(
                     f'{kind} "{item.name}" already exists',
                     hint=f"DROP {kind.upper()} {item.name} first, or choose another name",
                 )
-        match item:
-            case StreamDef():
-                return replace(self, streams=Names.of(self.streams).put(key, item))
-            case TableDef():
-                return replace(self, tables=Names.of(self.tables).put(key, item))
-            case QueryPlan():
-                return replace(self, queries=Names.of(self.queries).put(key, item))
-            case ArchiveDef():
-                return replace(self, archives=Names.of(self.archives).put(key, item))
-            case TemplateDef():
-                return replace(self, templates=Names.of(self.templates).put(key, item))
-            case QueriesDef():
-                return replace(self, groups=Names.of(self.groups).put(key, item))
-            case SinkDef():
-                return replace(self, sinks=Names.of(self.sinks).put(key, item))
-            case ViewDef():
-                return replace(self, views=Names.of(self.views).put(key, item))
-            case SqlFunctionDef():
-                return replace(self, macros=Names.of(self.macros).put(key, item))
+        return self._with(item)
 
-    def with_view(self, view: ViewDef) -> Catalog:
-        """The catalog with a view, in the place of the one of its name; one that is read keeps its meaning."""
-        key = view.name.lower()
-        old = self.views.get(key)
-        if old is None:
-            return self.add(view)
-        if old.plan.same_answer(view.plan):
-            return self if old.plan.text == view.plan.text else replace(self, views=Names.of(self.views).put(key, view))
-        return self.drop("view", view.name).add(view)
-
-    def altered(self, kind: str, item: Declared) -> Catalog:
-        """The catalog with another stream, table, query or sink in the place of the one of its name."""
-        field_ = {"stream": "streams", "table": "tables", "query": "queries", "sink": "sinks"}[kind]
-        names: Mapping[str, Declared] = getattr(self, field_)
-        if names[item.name.lower()] == item:
-            return self
-        changed: dict[str, Any] = {field_: Names.of(names).put(item.name.lower(), item)}
+    def _with(self, item: Declared) -> Catalog:
+        """The catalog with a declaration, in the place of the one of its name."""
+        names = KINDS[kind_of(item)][0]
+        changed: dict[str, Any] = {names: Names.of(getattr(self, names)).put(item.name.lower(), item)}
         return replace(self, **changed)
 
-    def with_function(self, function: SqlFunctionDef) -> Catalog:
-        """The catalog with a function in SQL, in the place of the one of its name; one that is called stays."""
-        key = function.name.lower()
-        old = self.macros.get(key)
-        if old is None:
-            return self.add(function)
-        if (old.parameters, old.body) == (function.parameters, function.body):
-            same = old.text == function.text
-            return self if same else replace(self, macros=Names.of(self.macros).put(key, function))
-        return self.drop("function", function.name).add(function)
+    def altered(self, item: Declared) -> Catalog:
+        """The catalog with another stream, table, query or sink in the place of the one of its name."""
+        same = self.kinds()[kind_of(item)][item.name.lower()] == item
+        return self if same else self._with(item)
 
-    def replaced(self, plan: QueryPlan) -> Catalog:
-        """The catalog with another query of the same name. One with the same plan stays as it is but for its text."""
-        key = plan.name.lower()
-        old = self.queries[key]
-        if old.same_answer(plan):
-            same = (old.text, old.keep) == (plan.text, plan.keep)
-            return self if same else replace(self, queries=Names.of(self.queries).put(key, plan))
-        return self.drop("query", plan.name).add(plan)
+    def replaced(self, item: QueryPlan | ViewDef | SqlFunctionDef) -> Catalog:
+        """The catalog with a query, view or function in SQL, in the place of the one of its name, if there is one.
+
+        One that means the same stays as it is but for its text; another is refused while somebody reads or calls it.
+        """
+        kind = kind_of(item)
+        old: Any = self.kinds()[kind].get(item.name.lower())
+        if old is None:
+            return self.add(item)
+        if not _same_meaning(old, item):
+            return self.drop(kind, item.name).add(item)
+        return self if _said(old) == _said(item) else self._with(item)
 
     def drop(self, kind: str, name: str, if_exists: bool = False) -> Catalog:
         """The catalog without one declaration; a stream or table that a query reads stays."""
@@ -298,25 +275,8 @@ class Catalog:
             raise BindingError(f'{kind} "{name}" does not exist', hint=_known(kind, names))
         if (refusal := self.refusal(kind, names[key].name)) is not None:
             raise refusal
-        match kind:
-            case "stream":
-                return replace(self, streams=_without(self.streams, key))
-            case "table":
-                return replace(self, tables=_without(self.tables, key))
-            case "archive":
-                return replace(self, archives=_without(self.archives, key))
-            case "template":
-                return replace(self, templates=_without(self.templates, key))
-            case "queries":
-                return replace(self, groups=_without(self.groups, key))
-            case "sink":
-                return replace(self, sinks=_without(self.sinks, key))
-            case "view":
-                return replace(self, views=_without(self.views, key))
-            case "function":
-                return replace(self, macros=_without(self.macros, key))
-            case _:
-                return replace(self, queries=_without(self.queries, key))
+        changed: dict[str, Any] = {KINDS[kind][0]: Names.of(names).without(key)}
+        return replace(self, **changed)
 
     def refusal(self, kind: str, name: str) -> BindingError | None:
         """Why a declaration cannot go, if it cannot: who needs it, and what to drop first."""
@@ -332,8 +292,17 @@ class Catalog:
         return BindingError(f'{kind} "{name}" is {verb} by {", ".join(readers)}', hint=hint)
 
 
-def _without(names: Mapping[str, T], key: str) -> Names[T]:
-    return Names.of(names).without(key)
+def _same_meaning(old: Any, new: QueryPlan | ViewDef | SqlFunctionDef) -> bool:
+    if isinstance(new, SqlFunctionDef):
+        return (old.parameters, old.body) == (new.parameters, new.body)
+    return bool(old.same_answer(new) if isinstance(new, QueryPlan) else old.plan.same_answer(new.plan))
+
+
+def _said(item: QueryPlan | ViewDef | SqlFunctionDef) -> tuple[object, ...]:
+    """What may differ in declarations that mean the same."""
+    if isinstance(item, QueryPlan):
+        return item.text, item.keep
+    return (item.plan.text if isinstance(item, ViewDef) else item.text,)
 
 
 def _known(kind: str, names: Mapping[str, object]) -> str:

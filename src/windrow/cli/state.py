@@ -11,7 +11,7 @@ from typing import Any
 
 from windrow.runtime.family_programs import clock_name
 from windrow.runtime.plan_members import PlanMembers
-from windrow.runtime.quarantine import read_quarantine
+from windrow.runtime.quarantine import RowsByTick, malformed
 from windrow.runtime.repair import examine, repair
 from windrow.runtime.saved_catalog import KINDS, in_force
 from windrow.store.manifest import Manifest
@@ -62,7 +62,7 @@ def _repair(home: str, yes: bool, plain: bool) -> int:
 
 
 def _show_quarantine(store: Store, stream: str, plain: bool) -> int:
-    rows = read_quarantine(store.place.below("quarantine"), stream).to_pylist()
+    rows = malformed(RowsByTick(store.place.below("quarantine")), stream).to_pylist()
     if plain:
         for row in rows:
             print(json.dumps(row))

@@ -193,7 +193,7 @@ def _view(statement: CreateViewStatement, catalog: Catalog) -> CreateView | Unch
     definition = ViewDef(statement.name, bind_select(statement.tree, others, *place, one_time=True))
     try:
         others.add(definition)
-        catalog.with_view(definition)
+        catalog.replaced(definition)
     except WindrowError as error:
         raise error.at(statement.name_span) from None
     return CreateView(definition, replaces)
@@ -210,7 +210,7 @@ def _function(statement: CreateFunctionStatement, catalog: Catalog) -> CreateFun
     try:
         definition = bind_function(syntax, statement.text, others)
         with_it = others.add(definition)
-        catalog.with_function(definition) if replaces else None
+        catalog.replaced(definition) if replaces else None
         typed = {p: arrow_type(t) for p, t in definition.parameters.items() if t is not None}
         if typed and len(typed) == len(definition.parameters):  # a call by which it can be checked
             called = ", ".join(quote(p) for p in typed)

@@ -243,7 +243,7 @@ class Engine:
                 return
             change = self._change()
             change.catalog = change.catalog.add(definition)
-            change.add("stream", definition)
+            change.add(definition)
             change.data[name.lower()] = data
             self._apply(change)
 
@@ -258,7 +258,7 @@ class Engine:
             if definition is None:
                 definition = TableDef(name, self.runtime.declared.columns(data), retroactive, valid)
                 change.catalog = change.catalog.add(definition)
-            change.add("table", definition)
+            change.add(definition)
             change.data[name.lower()] = data
             self._apply(change)
 

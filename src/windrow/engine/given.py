@@ -19,29 +19,19 @@ def note(change: Change, bound: Any) -> None:
     from windrow import cql
 
     match bound:
-        case cql.CreateStream(definition):
-            change.add("stream", definition)
-        case cql.CreateTable(definition):
-            change.add("table", definition)
-        case cql.CreateTemplate(definition):
-            change.add("template", definition)
-        case cql.CreateQueries(definition):
-            change.add("queries", definition)
-        case cql.CreateQuery(plan):
-            change.add("query", plan)
+        case cql.CreateStream(item) | cql.CreateTable(item) | cql.CreateArchive(item) | cql.CreateQuery(item):
+            change.add(item)
+        case cql.CreateTemplate(item) | cql.CreateQueries(item) | cql.CreateSink(item):
+            change.add(item)
         case cql.ReplaceQuery(plan):
             old = change.catalog.queries[plan.name.lower()]
             if not old.same_answer(plan):
                 change.drop("query", plan.name)
-                change.add("query", plan)
+                change.add(plan)
             elif old.keep != plan.keep:
-                change.alter("query", plan)
-        case cql.CreateArchive(definition):
-            change.add("archive", definition)
-        case cql.CreateSink(definition):
-            change.add("sink", definition)
-        case cql.Alter(kind, definition):
-            change.alter(kind, definition)
+                change.alter(plan)
+        case cql.Alter(_, item):
+            change.alter(item)
         case cql.Drop(kind, name, _, first):
             for one in (*first, (kind, name)):
                 change.drop(*one)

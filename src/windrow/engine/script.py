@@ -52,20 +52,14 @@ def applied(bound: Any, catalog: Catalog) -> Catalog:
     from windrow import cql
 
     match bound:
-        case cql.CreateStream(definition) | cql.CreateTable(definition) | cql.CreateArchive(definition):
-            return catalog.add(definition)
-        case cql.CreateTemplate(definition) | cql.CreateQueries(definition) | cql.CreateSink(definition):
-            return catalog.add(definition)
-        case cql.CreateQuery(plan):
-            return catalog.add(plan)
-        case cql.ReplaceQuery(plan):
-            return catalog.replaced(plan)
-        case cql.Alter(kind, definition):
-            return catalog.altered(kind, definition)
-        case cql.CreateFunction(definition):
-            return catalog.with_function(definition)
-        case cql.CreateView(definition):
-            return catalog.with_view(definition)
+        case cql.CreateStream(item) | cql.CreateTable(item) | cql.CreateArchive(item) | cql.CreateQuery(item):
+            return catalog.add(item)
+        case cql.CreateTemplate(item) | cql.CreateQueries(item) | cql.CreateSink(item):
+            return catalog.add(item)
+        case cql.ReplaceQuery(item) | cql.CreateFunction(item) | cql.CreateView(item):
+            return catalog.replaced(item)
+        case cql.Alter(_, item):
+            return catalog.altered(item)
         case cql.Drop(kind, name, if_exists, first):
             for one in first:
                 catalog = catalog.drop(*one)

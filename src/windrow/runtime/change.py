@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from windrow.catalog import (
+    KINDS,
     ArchiveDef,
     Catalog,
     Declared,
@@ -17,6 +18,7 @@ from windrow.catalog import (
     StreamDef,
     TableDef,
     TemplateDef,
+    kind_of,
 )
 from windrow.catalog.instances import InstanceTable
 from windrow.operators.aggregates.vectors import Int64s
@@ -48,10 +50,8 @@ class Frames(Protocol):
         """A DataFrame as the content of a table."""
 
 
-_PLURAL = {
-    "stream": "streams", "table": "tables", "query": "queries", "archive": "archives", "template": "templates",
-    "queries": "groups", "sink": "sinks",
-}  # fmt: skip
+RUNNING = {kind: names for kind, (names, _) in KINDS.items() if kind not in ("view", "function")}
+"""Kinds of what runs somewhere, and the field of a change that has those that come."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,25 +113,26 @@ class Change:
     templates: dict[str, TemplateDef] = field(default_factory=dict)
     groups: dict[str, QueriesDef] = field(default_factory=dict)
     sinks: dict[str, SinkDef] = field(default_factory=dict)
-    dropped: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in _PLURAL})
+    dropped: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in RUNNING})
     altered: dict[tuple[str, str], Declared] = field(default_factory=dict)  # by kind and name; they go on
     data: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, kind: str, item: Declared) -> None:
+    def add(self, item: Declared) -> None:
         """Declare something."""
-        getattr(self, _PLURAL[kind])[item.name.lower()] = item
+        getattr(self, RUNNING[kind_of(item)])[item.name.lower()] = item
 
     def drop(self, kind: str, name: str) -> None:
         """Drop something; what this change has declared is only forgotten, and views and functions run nowhere."""
-        if kind not in _PLURAL:
+        if kind not in RUNNING:
             return
         self.altered.pop((kind, name.lower()), None)
-        if getattr(self, _PLURAL[kind]).pop(name.lower(), None) is None:
+        if getattr(self, RUNNING[kind]).pop(name.lower(), None) is None:
             self.dropped[kind].add(name.lower())
 
-    def alter(self, kind: str, item: Declared) -> None:
+    def alter(self, item: Declared) -> None:
         """Let something be another; what this change has declared is declared so at once, and a table is read again."""
-        declared, key = getattr(self, _PLURAL[kind]), item.name.lower()
+        kind, key = kind_of(item), item.name.lower()
+        declared = getattr(self, RUNNING[kind])
         if key in declared or kind == "table":
             declared[key] = item
         else:
@@ -140,7 +141,7 @@ class Change:
     @property
     def only_drops(self) -> bool:
         """Whether nothing comes."""
-        return not self.altered and not any(getattr(self, plural) for plural in _PLURAL.values())
+        return not self.altered and not any(getattr(self, plural) for plural in RUNNING.values())
 
     @property
     def only_queries_come(self) -> bool:

@@ -17,6 +17,7 @@ from windrow.runtime import view
 from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.past import last_answer, last_answers_of, last_instant
 from windrow.runtime.program import QueryProgram
+from windrow.runtime.quarantine import late, malformed
 from windrow.runtime.turn import Turns
 from windrow.runtime.view import StateReader, StoredState, View
 from windrow.sharing.covering import Covering
@@ -152,8 +153,8 @@ class Inspection(Turns):
 
     def late(self, stream: str) -> pa.Table:
         """The late rows of a stream."""
-        return self.late_rows.read(self.declared.streams[stream.lower()].definition)
+        return late(self.late_rows, self.declared.streams[stream.lower()].definition)
 
     def quarantined(self, stream: str) -> pa.Table:
         """What of a stream could not be read."""
-        return self.quarantine.read(stream.lower())
+        return malformed(self.quarantine, stream)

@@ -1,6 +1,7 @@
-"""Rows that cannot be read as declared: file, position, reason and what is written there, under home or in memory.
+"""Rows that no query gets: those that came too late, and those that cannot be read as declared.
 
-    home/quarantine/<stream>/tick-0000000042.parquet
+    home/late/<stream>/tick-0000000042.parquet             the rows
+    home/quarantine/<stream>/tick-0000000042.parquet       file, position, reason and what is written there
 
 They are named by the manifest of the tick that took the rows around them, so each is here once, whatever crashes.
 """
@@ -8,16 +9,16 @@ They are named by the manifest of the tick that took the rows around them, so ea
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyarrow import parquet
 
+from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.sinks.directory import DirectorySink
 from windrow.sources.protocol import MalformedRow
 from windrow.store.place import Place
-from windrow.store.store import StateStore
 
 SCHEMA = pa.schema([("file", pa.string()), ("position", pa.string()), ("reason", pa.string()), ("text", pa.string())])
 SHOWN = pa.schema([("tick", pa.int64()), *SCHEMA])
@@ -70,53 +71,53 @@ def output_name(stream: str) -> str:
     return f"!{stream.lower()}"
 
 
-class Quarantine:
-    """What was set aside of all streams; writing that of a tick again changes nothing."""
+class RowsByTick:
+    """Rows of streams that no query gets, by tick: files in a folder of the home, or in memory.
 
-    def __init__(self, store: StateStore) -> None:
-        self._place = store.place.below("quarantine") if store.place is not None else None
+    Writing those of a tick again changes nothing.
+    """
+
+    def __init__(self, place: Place | None) -> None:
+        self._place = place
         self._held: dict[str, dict[int, pa.Table]] = {}
 
     def write(self, stream: str, tick: int, rows: pa.Table) -> None:
-        """Keep what a tick could not read."""
+        """Keep the rows of a tick."""
         if self._place is None:
             self._held.setdefault(stream, {})[tick] = rows
         else:
-            _sink(self._place).write(stream, tick, rows)
+            DirectorySink(self._place.uri, "parquet").write(stream, tick, rows)
 
-    def read(self, stream: str) -> pa.Table:
-        """Everything of a stream: tick, file, position, reason, text."""
-        return read_quarantine(self._place, stream) if self._place is not None else _shown(self._held.get(stream, {}))
+    def read(self, stream: str) -> dict[int, pa.Table]:
+        """All rows of a stream, by tick."""
+        if self._place is None:
+            return self._held.get(stream.lower(), {})
+        return {tick: parquet.read_table(file) for tick, file in self._files(self._place, stream)}
 
     def count(self, stream: str) -> int:
-        """How many there are."""
+        """How many rows of a stream there are."""
         if self._place is None:
-            return sum(t.num_rows for t in self._held.get(stream, {}).values())
-        place = self._place
-        return sum(parquet.read_metadata(pa.BufferReader(place.read(n))).num_rows for n in _files(place, stream))
+            return sum(t.num_rows for t in self._held.get(stream.lower(), {}).values())
+        return sum(parquet.read_metadata(file).num_rows for _, file in self._files(self._place, stream))
+
+    @staticmethod
+    def _files(place: Place, stream: str) -> Iterator[tuple[int, pa.BufferReader]]:
+        folder = DirectorySink(place.uri, "parquet").name(stream.lower(), 0).rpartition("/")[0]
+        for name in sorted(n for n in place.names(folder) if n.endswith(".parquet")):
+            yield int(name.rsplit("-", 1)[1].removesuffix(".parquet")), pa.BufferReader(place.read(name))
 
 
-def read_quarantine(place: Place, stream: str) -> pa.Table:
-    """Everything of a stream in the folder `quarantine` of a home."""
-    found = {}
-    for name in _files(place, stream):
-        tick = int(name.rsplit("-", 1)[1].removesuffix(".parquet"))
-        found[tick] = parquet.read_table(pa.BufferReader(place.read(name)))
-    return _shown(found)
+def late(kept: RowsByTick, stream: StreamDef) -> pa.Table:
+    """All rows of a stream that came too late."""
+    empty = pa.schema(list(stream.columns.items())).empty_table()
+    found = kept.read(stream.name).values()
+    return pa.concat_tables([empty, *(t.select(empty.column_names).cast(empty.schema) for t in found)])
 
 
-def _shown(ticks: dict[int, pa.Table]) -> pa.Table:
+def malformed(kept: RowsByTick, stream: str) -> pa.Table:
+    """All that could not be read of a stream: tick, file, position, reason, text."""
     parts = [
         t.cast(SCHEMA).add_column(0, SHOWN.field("tick"), pa.array([n] * t.num_rows, pa.int64()))
-        for n, t in sorted(ticks.items())
+        for n, t in sorted(kept.read(stream).items())
     ]
     return pa.concat_tables([SHOWN.empty_table(), *parts])
-
-
-def _files(place: Place, stream: str) -> list[str]:
-    folder = _sink(place).name(stream.lower(), 0).rpartition("/")[0]
-    return sorted(n for n in place.names(folder) if n.endswith(".parquet"))
-
-
-def _sink(place: Place) -> DirectorySink:
-    return DirectorySink(place.uri, "parquet")

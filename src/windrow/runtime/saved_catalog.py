@@ -20,24 +20,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from windrow.catalog import (
-    ArchiveDef,
-    Catalog,
-    Declared,
-    QueriesDef,
-    SinkDef,
-    SqlFunctionDef,
-    StreamDef,
-    TableDef,
-    TemplateDef,
-    ViewDef,
-)
+from windrow.catalog import KINDS as catalog_kinds
+from windrow.catalog import ArchiveDef, Catalog, Declared, QueriesDef, SinkDef, StreamDef, TableDef
 from windrow.catalog.change_columns import ChangeColumns
 from windrow.catalog.instances import InstanceTable, positions
 from windrow.catalog.names import Names
@@ -51,7 +41,9 @@ from windrow.store.store import Store
 FOLD = 64
 """Declarations in the changes of one manifest, at which the whole catalog is written instead."""
 
-KINDS = ("streams", "tables", "macros", "views", "queries", "archives", "templates", "groups", "sinks")
+KINDS = tuple(names for names, _ in catalog_kinds.values())
+"""What is declared, by the field of a catalog that has it."""
+
 Content = Mapping[str, Any]
 
 
@@ -123,30 +115,18 @@ class SavedCatalog:
                 detail=f"they are {names}; nothing has been changed",
                 hint="drop them with the version that wrote the home, and create them again with this one",
             )
-        for plain in content["streams"]:
-            added = tuple(plain.get("added", ()))
-            catalog = catalog.add(StreamDef(**{**plain, "columns": columns_of_text(plain["columns"]), "added": added}))
-        for plain in content["tables"]:
-            catalog = catalog.add(_table_of(plain))
-        from windrow import cql
+        for kind, type_ in (("streams", StreamDef), ("tables", TableDef)):
+            for plain in content[kind]:
+                catalog = catalog.add(_read(type_, plain))
         from windrow.optimize import optimize
 
         for kind, plain in _in_order(content):
-            found = _declared(kind, plain, catalog)
+            found = _bound(kind, plain, catalog)
             if isinstance(found, QueryPlan):
                 found = optimize(found, catalog, off=without, strategy=self.strategy)
+            elif isinstance(found, ArchiveDef):
+                found = replace(found, plan=optimize(found.plan, catalog, off=without, strategy="upa"))
             catalog = catalog.add(found)
-        for plain in content.get("archives", ()):
-            (statement,) = cql.parse(plain["text"])
-            bound = cql.bind(statement, catalog)
-            assert isinstance(bound, cql.CreateArchive)
-            plan = optimize(bound.definition.plan, catalog, off=without, strategy="upa")
-            catalog = catalog.add(replace(bound.definition, plan=plan))
-        for plain in content.get("templates", ()):
-            (statement,) = cql.parse(plain["text"])
-            template = cql.bind(statement, catalog)
-            assert isinstance(template, cql.CreateTemplate)
-            catalog = catalog.add(template.definition)
         for plain in content.get("groups", ()):
             catalog = catalog.add(_group_of(plain))
         for plain in content.get("sinks", ()):
@@ -238,60 +218,32 @@ def _size(change: Content) -> int:
     return declared + max(rows, len(change.get("seats", ())) - declared) + 1
 
 
-def _stream(s: StreamDef) -> dict[str, Any]:
-    return {
-        "name": s.name, "columns": _schema(s.columns), "time": s.time, "slack": s.slack, "within": s.within,
-        "idle_after": s.idle_after, "ahead": s.ahead, "retain": s.retain, "quarantine": s.quarantine,
-        "options": dict(s.options), **({"proctime": True} if s.proctime else {}), **_added(s),
-    }  # fmt: skip
+def _plain(item: StreamDef | TableDef) -> dict[str, Any]:
+    """A stream or table as JSON has it; what older versions did not know is left out where it is not said."""
+    found = {f.name: getattr(item, f.name) for f in fields(item)}
+    found |= {"columns": _schema(item.columns), "options": dict(item.options)}
+    found |= {name: list(value) for name, value in found.items() if isinstance(value, tuple)}
+    if isinstance(item, TableDef) and item.changes is not None:
+        found["changes"] = item.changes.plain()
+    return {name: value for name, value in found.items() if value or name not in ("proctime", "added")}
 
 
-def _table(t: TableDef) -> dict[str, Any]:
-    return {
-        "name": t.name, "columns": _schema(t.columns), "retroactive": t.retroactive,
-        "valid": list(t.valid) if t.valid else None, "options": dict(t.options), "keys": list(t.keys),
-        "changes": None if t.changes is None else t.changes.plain(), "quarantine": t.quarantine, **_added(t),
-    }  # fmt: skip
+def _read(kind: type[StreamDef | TableDef], plain: Content) -> StreamDef | TableDef:
+    """What `_plain` made, now or in a version that knew less."""
+    found: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in plain.items()}
+    if plain.get("changes"):
+        found["changes"] = ChangeColumns.of_plain(plain["changes"])
+    return kind(**{**found, "columns": columns_of_text(plain["columns"])})
 
 
-def _added(item: StreamDef | TableDef) -> dict[str, Any]:
-    return {"added": list(item.added)} if item.added else {}
-
-
-def _table_of(plain: Content) -> TableDef:
-    """What `_table` made, now or in a version that knew no changes of tables."""
-    valid, changes = plain["valid"], plain.get("changes")
-    return TableDef(
-        **{
-            **plain,
-            "columns": columns_of_text(plain["columns"]),
-            "valid": tuple(valid) if valid else None,
-            "keys": tuple(plain.get("keys", ())),
-            "added": tuple(plain.get("added", ())),
-            "changes": ChangeColumns.of_plain(changes) if changes else None,
-        }
-    )
-
-
-def _query(q: QueryPlan) -> dict[str, Any]:
-    return {"name": q.name, "text": q.text, **_needs(q.over)}
-
-
-def _view(v: ViewDef) -> dict[str, Any]:
-    return {"name": v.name, "text": v.plan.text, **_needs(v.plan.over)}
-
-
-def _macro(f: SqlFunctionDef) -> dict[str, Any]:
-    return {"name": f.name, "text": f.text, **_needs(f.calls)}
-
-
-def _needs(names: tuple[str, ...]) -> dict[str, Any]:
-    return {"needs": list(names)} if names else {}
+def _text(name: str, text: str, needs: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What is kept of a declaration that is bound again from its text, behind what it needs."""
+    return {"name": name, "text": text, **({"needs": list(needs)} if needs else {})}
 
 
 def _in_order(content: Content) -> Iterator[tuple[str, Content]]:
-    """Functions, then views and queries, each behind what it needs."""
-    for kinds in (("macros",), ("views", "queries")):
+    """Functions, then views and queries, each behind what it needs, then archives and templates."""
+    for kinds in (("macros",), ("views", "queries"), ("archives",), ("templates",)):
         waiting = {d["name"].lower(): (kind, d) for kind in kinds for d in content.get(kind, ())}
         while waiting:
             ready = [n for n, (_, d) in waiting.items() if not any(m.lower() in waiting for m in d.get("needs", ()))]
@@ -300,24 +252,16 @@ def _in_order(content: Content) -> Iterator[tuple[str, Content]]:
             yield from (waiting.pop(n) for n in ready)
 
 
-def _declared(kind: str, plain: Content, catalog: Catalog) -> Declared:
-    """A function, view or query from its text."""
+def _bound(kind: str, plain: Content, catalog: Catalog) -> Declared:
+    """A declaration from its text."""
     from windrow import cql
 
     if kind == "queries":
         return cql.compile_select(plain["text"], catalog, plain["name"])
     (statement,) = cql.parse(plain["text"])
     bound = cql.bind(statement, catalog)
-    assert isinstance(bound, cql.CreateView | cql.CreateFunction)
+    assert isinstance(bound, cql.CreateView | cql.CreateFunction | cql.CreateArchive | cql.CreateTemplate)
     return bound.definition
-
-
-def _archive(a: ArchiveDef) -> dict[str, Any]:
-    return {"name": a.name, "text": a.plan.text}
-
-
-def _template(t: TemplateDef) -> dict[str, Any]:
-    return {"name": t.name, "text": t.text}
 
 
 def _group(g: QueriesDef) -> dict[str, Any]:
@@ -356,14 +300,17 @@ def _group_of(plain: Content) -> QueriesDef:
     return found
 
 
-def _sink(s: SinkDef) -> dict[str, Any]:
-    return {"name": s.name, "query": s.query, "kind": s.kind, "options": dict(s.options)}
-
-
 _PLAIN: Mapping[str, Any] = {
-    "streams": _stream, "tables": _table, "queries": _query, "archives": _archive, "templates": _template,
-    "groups": _group, "sinks": _sink, "views": _view, "macros": _macro,
-}  # fmt: skip
+    "streams": _plain,
+    "tables": _plain,
+    "queries": lambda q: _text(q.name, q.text, q.over),
+    "views": lambda v: _text(v.name, v.plan.text, v.plan.over),
+    "macros": lambda f: _text(f.name, f.text, f.calls),
+    "archives": lambda a: _text(a.name, a.plan.text),
+    "templates": lambda t: _text(t.name, t.text),
+    "groups": _group,
+    "sinks": lambda s: {"name": s.name, "query": s.query, "kind": s.kind, "options": dict(s.options)},
+}
 
 
 def _schema(columns: Mapping[str, pa.DataType]) -> str:

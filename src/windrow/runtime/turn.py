@@ -28,10 +28,9 @@ from windrow.runtime.declarations import Declarations
 from windrow.runtime.delivery import Delivery
 from windrow.runtime.job import Feed, Job
 from windrow.runtime.kept_answers import AnyAnswer, rows_of
-from windrow.runtime.late import LateRowsStore
 from windrow.runtime.messages import StreamFailed
 from windrow.runtime.program import frontier
-from windrow.runtime.quarantine import Quarantine, output_name
+from windrow.runtime.quarantine import RowsByTick, output_name
 from windrow.runtime.status import TickFigures
 from windrow.runtime.streams import Stream
 from windrow.runtime.tick import Tick, Ticker
@@ -84,8 +83,9 @@ class Turns:
         self.measure_by(stopwatch)
         self.ticker.deadlines = Deadlines(None if budget_us is None else budget_us / 1e6, technique_of(schedule))
         self.declared = Declarations(self.ticker, strategy, budget_us, frames, allow, job.map)
-        self.late_rows = LateRowsStore(store)
-        self.quarantine = Quarantine(store)
+        place = store.place
+        self.late_rows = RowsByTick(None if place is None else place.below("late"))
+        self.quarantine = RowsByTick(None if place is None else place.below("quarantine"))
         self.figures = TickFigures()
         self._ticking = threading.RLock()  # one tick at a time
         self._quiet = threading.Event()  # no tick computes

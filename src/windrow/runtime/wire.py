@@ -18,7 +18,7 @@ import os
 import pickle
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,11 @@ class Spool:
 
 _Lifetimes = ("_ts", "_exp", "_sign")
 
+_WITH_ROWS = (ExchangedRows, Answer, FamilyPartials, JoinRows, JoinSums, LateRows, SetAside)
+"""Messages of which one field is rows, a table or elements; the others are their address."""
+
+_ANSWERS = SharedAnswer.__name__
+
 
 def pack(envelopes: Iterable[Envelope], task: int, spool: Spool | None = None) -> Iterator[pa.RecordBatch]:
     """Envelopes as record batches; no other task that packs for the same readers has this number."""
@@ -146,50 +151,24 @@ def encode(message: Message, spool: Spool | None = None) -> tuple[str, str, byte
 
 def _rows(message: Message) -> tuple[str, str, pa.Table] | None:
     """The kind of a message that carries rows, its address, and the rows."""
-    match message:
-        case ExchangedRows(stage, exchange, query, elements, were):
-            return "rows", f"{stage}:{exchange}:{'' if were is None else were}:{query}", _element_table(elements)
-        case Answer(query, elements):
-            return "answer", query, _element_table(elements)
-        case FamilyPartials(family, slot, table):
-            return "partials", f"{family}:{slot}", table
-        case JoinRows(family, side, epoch, table):
-            return "side", f"{family}:{side}:{epoch}", table
-        case JoinSums(family, grouping, table):
-            return "sums", f"{family}:{grouping}", table
-        case LateRows(stream, table):
-            return "late", stream, table
-        case SetAside(stream, table):
-            return "aside", stream, table
-        case SharedAnswer(batch):
-            return "answers", "", _batch_table(batch)
-    return None
+    if isinstance(message, SharedAnswer):
+        return _ANSWERS, "", _batch_table(message.batch)
+    if not isinstance(message, _WITH_ROWS):
+        return None
+    found = {f.name: getattr(message, f.name) for f in fields(message)}
+    rows = _element_table(found.pop("elements")) if "elements" in found else found.pop("table")
+    return type(message).__name__, json.dumps(found), rows
 
 
 def decode(kind: str, address: str, body: pa.Buffer) -> Message:
     """The message that `encode` made these of."""
-    match kind:
-        case "rows":
-            stage, exchange, were, query = address.split(":", 3)
-            known = int(were) if were else None
-            return ExchangedRows(int(stage), int(exchange), query, decode_elements(body), known)
-        case "answer":
-            return Answer(address, decode_elements(body))
-        case "partials":
-            family, _, slot = address.partition(":")
-            return FamilyPartials(family, slot, decode_table(body))
-        case "side":
-            family, side, epoch = address.split(":")
-            return JoinRows(family, int(side), int(epoch), decode_table(body))
-        case "sums":
-            family, _, grouping = address.partition(":")
-            return JoinSums(family, int(grouping), decode_table(body))
-        case "late":
-            return LateRows(address, decode_table(body))
-        case "aside":
-            return SetAside(address, decode_table(body))
-        case "answers":
-            return SharedAnswer(_decode_batch(body))
+    if kind == _ANSWERS:
+        return SharedAnswer(_decode_batch(body))
+    for type_ in _WITH_ROWS:
+        if kind == type_.__name__:
+            elements = type_ in (ExchangedRows, Answer)
+            rows = {"elements": decode_elements(body)} if elements else {"table": decode_table(body)}
+            return type_(**json.loads(address), **rows)
     message: Message = pickle.loads(memoryview(body))
     return message
 
