@@ -23,7 +23,18 @@ from windrow.plan.lowering import Tuning
 from windrow.plan.nodes import QueryPlan
 from windrow_bench import flows
 from windrow_bench.drive import Streams, advance, planned, resumed, runs_of, states
-from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
+from windrow_bench.harness import (
+    CLOCKS,
+    Figure,
+    Ratio,
+    Result,
+    commit,
+    parser,
+    progress,
+    recorded,
+    report,
+    saved_in,
+)
 
 STRATEGIES = ("upa", "negative", "direct")
 YEARS = {"1 many": (10, 50)}
@@ -219,7 +230,12 @@ def main(argv: Sequence[str]) -> int:
     accepts = parser("patterns", __doc__ or "")
     accepts.add_argument("--data", metavar="FILE", help="flows of a CTU-13 capture (csv, may be compressed)")
     accepts.add_argument("--windows", type=int, nargs="+", metavar="TICKS", help="window sizes")
-    accepts.add_argument("--queries", nargs="+", metavar="NAME", help='only these, for example "1 many"')
+    accepts.add_argument(
+        "--queries",
+        nargs="+",
+        metavar="NAME",
+        help='only these ("1 many"); a record keeps those of others',
+    )
     accepts.add_argument("--batch", type=int, default=FIXED, metavar="TICKS", help=f"ticks of a fixed batch ({FIXED})")
     options = accepts.parse_args(list(argv))
     windows = options.windows or ((500, 2_000) if options.quick else WINDOWS[:3] if options.data else WINDOWS)
@@ -227,10 +243,11 @@ def main(argv: Sequence[str]) -> int:
     efforts = [Effort(ticks, batches, options.repeat, clock=options.clock) for ticks in (options.batch, None)]
     ends = max(effort.ends(windows) for effort in efforts)
     links = flows.read(options.data) if options.data else flows.generate(ends, options.seed)
-    chosen = variants("https", "http") if options.data else variants("ftp", "telnet")
-    chosen = tuple(v for v in chosen if not options.queries or v.name in options.queries)
+    everything = variants("https", "http") if options.data else variants("ftp", "telnet")
+    chosen = tuple(v for v in everything if not options.queries or v.name in options.queries)
     if not chosen:
         accepts.error(f"no such query; there are: {', '.join(v.name for v in variants('', ''))}")
+    name, measured = "patterns-ctu13" if options.data else "patterns", commit()
     rows: list[Row] = []
     with progress() as shown:
         task = shown.add_task("", total=None)
@@ -238,13 +255,16 @@ def main(argv: Sequence[str]) -> int:
             for window in windows:
                 shown.update(task, description=f"query {variant.name}, window {window:,}")
                 for effort in efforts:
-                    rows += measure(variant, links, window, effort)
+                    rows += [{**row, "commit": measured} for row in measure(variant, links, window, effort)]
     parameters = {
         "flows": "CTU-13 scenario 6 (Garcia et al. 2014), split by destination" if options.data else "generated",
         "ticks per batch": f"{options.batch:,}, and window / 100",
         "repetitions": options.repeat,
         "clock": options.clock,
     }
-    name = "patterns-ctu13" if options.data else "patterns"
+    before = [r for r in recorded(name, saved_in(options))[0] if "batch" in r and r["window"] in windows]
+    rows += [r for r in before if r["query"] not in {v.name for v in chosen}]
+    rows.sort(key=lambda r: [v.name for v in everything].index(r["query"]))
+    there = [v for v in everything if any(r["query"] == v.name for r in rows)]
     about = " ".join((__doc__ or "").split())
-    return report(Result(name, about, options.seed, parameters, rows, ratios(rows), figures(rows, chosen)), options)
+    return report(Result(name, about, options.seed, parameters, rows, ratios(rows), figures(rows, there)), options)

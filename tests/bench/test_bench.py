@@ -52,7 +52,15 @@ def test_patterns_measures_every_query_under_every_strategy(tmp_path: Path) -> N
     patterns.main(["--quick", "--windows", "60", "--batch", "20", "--repeat", "1", "--out", str(tmp_path)])
     found = document(tmp_path / "patterns.json")
     names = [v.name for v in patterns.variants("ftp", "telnet")]
-    assert {(r["query"], r["strategy"]) for r in found["rows"]} == {(n, s) for n in names for s in patterns.STRATEGIES}
+    calendars = {("1 many", "upa(10)"), ("1 many", "upa(50)")}
+    every = {(n, s) for n in names for s in patterns.STRATEGIES} | calendars
+    assert {(r["query"], r["strategy"]) for r in found["rows"]} == every
+    small = ["--quick", "--windows", "60", "--batch", "20", "--repeat", "1", "--out", str(tmp_path)]
+    patterns.main([*small, "--queries", "1 many", "--seed", "2"])
+    again = document(tmp_path / "patterns.json")
+    assert {(r["query"], r["strategy"]) for r in again["rows"]} == every  # the others are those of the record
+    same = [r["query"] for r, before in zip(again["rows"], found["rows"], strict=True) if r == before]
+    assert "1 many" not in same and {*same} == {*names} - {"1 many"}
     for name, batch in ((n, b) for n in names for b in ("fixed", "window / 100")):
         same = {r["changes_per_1000"] for r in found["rows"] if (r["query"], r["batch"]) == (name, batch)}
         assert len(same) == 1
