@@ -133,6 +133,22 @@ SPELLED = {
     "SELECT date_bin(INTERVAL '5 minutes', ts, TIMESTAMP '2001-01-01') AS b, toStartOfHour(ts) AS h FROM req [NOW]":
         "SELECT time_bucket(INTERVAL '5 minutes', ts, TIMESTAMP '2001-01-01') AS b, date_trunc('hour', ts) AS h "
         "FROM req [NOW]",
+    "SELECT host, COUNT(*) AS n FROM req GROUP BY host, TumblingWindow(minute, 30)":
+        "SELECT host, COUNT(*) AS n FROM TUMBLE(req, ts, '30 min') GROUP BY host, window_start",
+    "SELECT host, COUNT(*) AS n FROM req GROUP BY host, HoppingWindow(minute, 30, 10)":
+        "SELECT host, COUNT(*) AS n FROM HOP(req, ts, '10 min', '30 min') GROUP BY host, window_start",
+    "SELECT usr, COUNT(*) AS n FROM req GROUP BY usr, SessionWindow(minute, 10)":
+        "SELECT usr, COUNT(*) AS n FROM SESSION(req PARTITION BY usr, ts, '10 min') GROUP BY usr, window_start",
+    "SELECT approx_percentile(0.9, 0.01) WITHIN GROUP (ORDER BY ms) AS p FROM req":
+        "SELECT quantile_disc(ms, 0.9) AS p FROM req",
+    "SELECT time_slice(ts, 15, 'MINUTE') AS t, to_varchar(ts, 'YYYY-MM-DD') AS d, ucase(host) AS h, toHour(ts) AS o, "
+    "formatDateTime(ts, '%H:%M') AS f, CAST(body AS JSONB)->>'n' AS n FROM req [NOW]":
+        "SELECT time_bucket(INTERVAL '15 minutes', ts) AS t, strftime(ts, '%Y-%m-%d') AS d, upper(host) AS h, "
+        "hour(ts) AS o, strftime(ts, '%H:%M') AS f, CAST(body AS JSON)->>'n' AS n FROM req [NOW]",
+    "SELECT host, any(status) AS s, stddevPop(ms) AS d, varSamp(ms) AS v FROM req [RANGE 1 HOUR] GROUP BY host":
+        "SELECT host, any_value(status) AS s, stddev_pop(ms) AS d, var_samp(ms) AS v FROM req [RANGE 1 HOUR] "
+        "GROUP BY host",
+    "SELECT arrayJoin(tags) AS tag, host FROM req [NOW]": "SELECT UNNEST(tags) AS tag, host FROM req [NOW]",
     "SELECT host FROM req [NOW] WHERE 'a' IN tags": "SELECT host FROM req [NOW] WHERE list_contains(tags, 'a')",
     "SELECT r.* EXCLUDE (body, tags, path, bytes) FROM req [NOW] r":
         "SELECT host, status, ms, usr, ts FROM req [NOW]",
@@ -152,6 +168,7 @@ def test_other_words(theirs):
     ("query", "says", "hint"),
     [
         ("SELECT host FROM req WHERE ts < now() - INTERVAL '5 minutes'", "changes by itself", "[RANGE 5 MINUTES]"),
+        ("CREATE STREAM slow AS SELECT host FROM req WHERE ms > 100", 'found "AS"', "CREATE QUERY slow AS SELECT"),
         ("SELECT host, percentiles(ms) AS p FROM req GROUP BY host", 'unknown function "percentiles"', "percentile"),
         ("SELECT trunc(ts, 'HH') AS h FROM req", "type mismatch", "date_trunc('hour', ts)"),
         ("SELECT to_timestamp(path, 'yyyy') AS t FROM req", "type mismatch", "strptime"),

@@ -81,7 +81,9 @@ def parse_declaration(cursor: Cursor, kind: str) -> DeclarationSyntax:
 
 def parse_columns(cursor: Cursor, kind: str, name: str) -> tuple[ColumnSyntax, ...]:
     """Parse `(a BIGINT, ts TIMESTAMP)`."""
-    cursor.expect("(", hint=f"write CREATE {kind.upper()} {name} (a BIGINT, ts TIMESTAMP)")
+    declared = f"CREATE {kind.upper()} {name} (a BIGINT, ts TIMESTAMP)"
+    computed = f"what a SELECT computes is a query or a view: CREATE QUERY {name} AS SELECT ..."
+    cursor.expect("(", hint=computed if cursor.word == "AS" else f"write {declared}")
     columns = []
     while True:
         offset = cursor.offset

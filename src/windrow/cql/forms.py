@@ -8,6 +8,7 @@
     [f(x) FOR x IN l IF c]               list_transform(list_filter(l, lambda x: c), lambda x: f(x))
     LIMIT n BY k                         QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY ...) <= n
     ARRAY(SELECT a FROM t ORDER BY b)    coalesce((SELECT list(a ORDER BY b) FROM t), [])
+    any(a) that nothing is compared with   any_value(a)
     a IS JSON, a ~* 'p', (a, b) OVERLAPS (c, d), LIMIT ALL, WITH t(a, b) AS (SELECT ...)
 
 Nothing here knows types or catalogs; what cannot be said so is left as it is, and the binder says why it is refused.
@@ -154,6 +155,11 @@ def _on(join: exp.Join, before: list[exp.Expr]) -> exp.Expr | None:
 # -- one node ----------------------------------------------------------------------------------------------------------
 
 
+def _any_value(node: exp.Any) -> exp.Expr | None:
+    compared = isinstance(node.parent, exp.Binary) or not isinstance(node.this.unnest(), exp.Column)
+    return None if compared else call("any_value", node.this.unnest())
+
+
 def _symmetric(node: exp.Between) -> exp.Expr | None:
     if not node.args.pop("symmetric", None):
         return None
@@ -254,5 +260,5 @@ def _matches(node: exp.RegexpILike) -> exp.Expr:
 
 _RULES: dict[type[exp.Expr], Callable[[Any], exp.Expr | None]] = {
     exp.Between: _symmetric, exp.Values: _values, exp.Table: _series, exp.Array: _comprehension,
-    exp.Anonymous: _array, exp.Is: _is_json, exp.Overlaps: _overlaps, exp.RegexpILike: _matches,
+    exp.Anonymous: _array, exp.Any: _any_value, exp.Is: _is_json, exp.Overlaps: _overlaps, exp.RegexpILike: _matches,
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
     SELECT window.start, COUNT(*) FROM s GROUP BY window(ts, '10 minutes', '5 minutes')
     SELECT TUMBLE_START(ts, INTERVAL '1' HOUR), COUNT(*) FROM s GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)
+    SELECT COUNT(*) FROM s GROUP BY k, TumblingWindow(minute, 10)
     SELECT tumble(INTERVAL '10 minutes') AS w, COUNT(*) FROM s GROUP BY w
     ->  SELECT window_start, COUNT(*) FROM TUMBLE(s, ts, ...) GROUP BY window_start, window_end
 
@@ -38,6 +39,8 @@ _CALLS = {
     "session": ("SESSION", ("GAP",)),
 }
 _STRUCTS = ("window", "session_window")
+_BY_UNIT = {"tumblingwindow": "tumble", "hoppingwindow": "hop", "sessionwindow": "session"}
+"""Windows of Azure Stream Analytics, whose first argument is the unit of the others."""
 _BOUNDS = {
     f"{name}_{end}": f"window_{end}" for name in ("tumble", "hop", "session") for end in ("start", "end")
 }  # fmt: skip
@@ -50,6 +53,8 @@ def expand_group_windows(tree: exp.Expr, binder: Binder) -> exp.Expr:
         if not isinstance(group, exp.Group):
             continue
         _write_out(select, group)
+        for key in group.expressions:
+            _respell(key)
         calls = [k for k in group.expressions if _call(k) is not None]
         if calls:
             _expand(select, group, calls[0], binder)
@@ -69,6 +74,17 @@ def _write_out(select: exp.Select, group: exp.Group) -> None:
             found = items[int(key.name) - 1].unalias()
         if found is not None and _call(found) is not None:
             key.replace(found.copy())
+
+
+def _respell(key: exp.Expr) -> None:
+    """HoppingWindow(minute, 10, 5) as hop(INTERVAL '5' MINUTE, INTERVAL '10' MINUTE)."""
+    if not (isinstance(key, exp.Anonymous) and key.name.lower() in _BY_UNIT and len(key.expressions) > 1):
+        return
+    unit, *counts = key.expressions
+    if isinstance(unit, exp.Column) and all(isinstance(c, exp.Literal) for c in counts):
+        lengths = [exp.Interval(this=exp.Literal.string(c.name), unit=exp.var(unit.name.upper())) for c in counts]
+        key.set("this", _BY_UNIT[key.name.lower()])
+        key.set("expressions", lengths[::-1])
 
 
 def _call(node: exp.Expr) -> tuple[str, list[exp.Expr]] | None:

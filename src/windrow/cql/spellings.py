@@ -72,11 +72,14 @@ NAMES = (
 )
 """What is known besides DuckDB's functions."""
 _STRFTIME = "strftime"
-_LAST = {"date_format": _JAVA, "timestamptostring": _JAVA, "to_char": _POSTGRES}
+_LAST = {"date_format": _JAVA, "timestamptostring": _JAVA, "to_char": _POSTGRES, "to_varchar": _POSTGRES}
 """Functions whose last argument is a pattern."""
 _FIRST = ("format_date", "format_timestamp")
 """Functions whose first argument is a pattern: of % and letters, or Java's."""
-_PERCENTILES = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc"}
+_PERCENTILES = {
+    "percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc", "approx_percentile": "quantile_disc",
+}  # fmt: skip
+"""Of a column by its order; an approximation is met by what is exact, whatever error may be given beside it."""
 _QUANTILES = ("quantile", "quantile_cont", "quantile_disc", "approx_quantile", "percentile", "approx_percentile")
 _WITHIN = ("mode", *_PERCENTILES)
 """Aggregates of the column that their WITHIN GROUP is ordered by."""
@@ -105,7 +108,7 @@ def respell(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
             listed = exp.Anonymous(this="list", expressions=arguments)
             listed.meta.update(call.meta)
             _rename(call, "to_json", [listed])
-        elif name in _ARITIES:
+        elif name in _ARITIES and not (name in _LAST and len(arguments) == 2):
             wanted = _ARITIES[name]
             raise BindingError(
                 f"{name.upper()} takes {wanted} argument{'s' * (wanted > 1)}, not {len(arguments)}",
@@ -151,6 +154,8 @@ def _within_group(call: exp.Anonymous, order: list[exp.Ordered], source: ScriptT
     """An aggregate with the column that its group is ordered by as its argument."""
     name, given = call.name.lower(), call.expressions
     example = "MODE()" if name == "mode" else f"{name.upper()}(0.9)"
+    if name == "approx_percentile":
+        given = given[:1] if len(given) == 2 and isinstance(given[1], exp.Literal) else given
     if len(order) != 1 or len(given) != (name != "mode"):
         raise BindingError(
             f"{name.upper()} is of one column",

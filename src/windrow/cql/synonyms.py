@@ -32,6 +32,8 @@ _SHARED = {
     ("try_to_number", "a"): "TRY_CAST(a AS DECIMAL(38, 0))", ("to_number", "a"): "CAST(a AS DECIMAL(38, 0))",
     ("width_bucket", "a, b, c, d"):
         "CASE WHEN a < b THEN 0 WHEN a >= c THEN d + 1 ELSE CAST(floor((a - b) * d / (c - b)) AS INTEGER) + 1 END",
+    ("time_slice", "a, b, c"): "time_bucket(CAST(concat(b, ' ', c) AS INTERVAL), a)",
+    ("ucase", "a"): "upper(a)", ("lcase", "a"): "lower(a)",
     ("timestamp_add", "a, b"): "a + b", ("timestamp_sub", "a, b"): "a - b",
 }  # fmt: skip
 _SPARK = {
@@ -58,7 +60,11 @@ _CLICKHOUSE = {
         (f"tostartof{name}minutes", "a"): f"time_bucket(to_minutes({count}), a)"
         for name, count in (("five", 5), ("ten", 10), ("fifteen", 15))
     },
-    ("tostartofinterval", "a, b"): "time_bucket(b, a)",
+    ("tostartofinterval", "a, b"): "time_bucket(b, a)", ("formatdatetime", "a, b"): "strftime(a, b)",
+    ("arrayjoin", "a"): "unnest(a)",
+    **{(f"to{part}", "a"): f"{part}(a)" for part in ("year", "month", "hour", "minute", "second")},
+    **{(f"{name}{kind}", "a"): f"{known}_{kind}(a)" for name, known in (("stddev", "stddev"), ("var", "var"))
+       for kind in ("pop", "samp")},
 }  # fmt: skip
 _KSQL = {
     ("latest_by_offset", "a"): "last(a) FILTER (WHERE a IS NOT NULL)",

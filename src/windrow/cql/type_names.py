@@ -20,7 +20,7 @@ _PLAIN: Mapping[exp.DType, str] = {
     exp.DType.FLOAT: "FLOAT", exp.DType.DOUBLE: "DOUBLE",
     exp.DType.TEXT: "VARCHAR", exp.DType.VARCHAR: "VARCHAR", exp.DType.CHAR: "VARCHAR", exp.DType.NVARCHAR: "VARCHAR",
     exp.DType.BPCHAR: "VARCHAR", exp.DType.VARBINARY: "BLOB", exp.DType.BINARY: "BLOB", exp.DType.BLOB: "BLOB",
-    exp.DType.BIT: "BIT", exp.DType.UUID: "UUID", exp.DType.JSON: "JSON",
+    exp.DType.BIT: "BIT", exp.DType.UUID: "UUID", exp.DType.JSON: "JSON", exp.DType.JSONB: "JSON",
     exp.DType.DATE: "DATE", exp.DType.TIME: "TIME", exp.DType.TIMETZ: "TIMETZ",
     exp.DType.TIMESTAMP: "TIMESTAMP", exp.DType.TIMESTAMPNTZ: "TIMESTAMP", exp.DType.DATETIME: "TIMESTAMP",
     exp.DType.TIMESTAMPTZ: "TIMESTAMPTZ", exp.DType.TIMESTAMP_S: "TIMESTAMP_S", exp.DType.TIMESTAMP_MS: "TIMESTAMP_MS",
