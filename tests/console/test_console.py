@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -501,3 +502,15 @@ def test_ten_thousand_queries(browser: Any, many: Server) -> None:
         page.wait_for_selector("tbody tr:first-child td:nth-child(4):text-is('1')")
         page.click("th button:has-text('answers ↓')")
         page.wait_for_selector("tbody tr:first-child a:text-is('q5000')")
+
+
+def test_what_does_not_go_on(browser: Any, tmp_path: Path) -> None:
+    """The first page says that a stream stands still, and why."""
+    (tmp_path / "a.csv").write_text("ts,v\n1,five\n")
+    with Engine(runtime="local") as engine:
+        engine.execute(SHEET.format(tmp_path).replace("ON ERROR QUARANTINE", ""))
+        engine.start()
+        with console(browser, engine) as page:
+            page.wait_for_selector(".note.bad:has-text('Stream sheet stands still') pre:has-text('five')")
+            page.click(".note.bad a")
+            page.wait_for_selector("h1:text-is('Streams and tables')")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from pathlib import Path
 
 import httpx
 import pyarrow as pa
@@ -303,6 +305,29 @@ def test_metrics(admin: httpx.Client, stranger: httpx.Client) -> None:
     assert 'windrow_query_answer_rows_total{query="top"}' in text
     assert "windrow_up 1.0" in text
     assert stranger.get("/metrics").status_code == 401
+
+
+def test_metrics_of_what_does_not_go_on(admin: httpx.Client, engine: Engine, tmp_path: Path) -> None:
+    """A stream that stands still and a sink that fails are figures to alert on."""
+
+    def fail(query: str, tick: int, table: pa.Table) -> None:
+        raise RuntimeError("the other end is away")
+
+    engine.sink("counts", "callback", name="other", fn=fail)
+    admin.post("/api/push/bid", json={"rows": {"ts": [1, 50], "auction": ["a", "a"], "price": [1, 2]}})
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("ts,v\n1,five\n")
+    engine.execute(f"""CREATE STREAM sheet (ts BIGINT, v BIGINT) TIMESTAMP BY ts FROM csv (path => '{tmp_path / "in"}');
+        CREATE QUERY sheets AS SELECT v FROM sheet [ROWS 1]""")
+    wanted = ('windrow_stream_stopped{stream="sheet"} 1.0', 'windrow_stream_stopped{stream="bid"} 0.0')
+    wanted += ('windrow_sink_failing{query="counts",sink="other"} 1.0',)
+    until, text = time.monotonic() + 30, ""
+    while not all(line in text for line in wanted) and time.monotonic() < until:
+        time.sleep(0.1)
+        text = admin.get("/metrics").text
+    assert all(line in text for line in wanted), [
+        line for line in text.splitlines() if "stopped{" in line or "sink" in line
+    ]
 
 
 def test_unforeseen_faults_show_nothing(admin: httpx.Client, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

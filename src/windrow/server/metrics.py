@@ -20,7 +20,13 @@ STREAM = {
     "quarantined": ("counter", "windrow_stream_quarantined_rows", "rows set aside because they could not be read"),
     "lag": ("gauge", "windrow_stream_lag", "how far the frontier is behind the greatest time, in units of the clock"),
     "kept_bytes": ("gauge", "windrow_stream_kept_bytes", "bytes kept by RETAIN"),
+    "stopped": ("gauge", "windrow_stream_stopped", "whether the stream stands still because it cannot be read"),
     "source_lag": ("gauge", "windrow_stream_source_lag_rows", "rows that the source has and nobody has read"),
+}
+SINK = {
+    "failing": ("gauge", "windrow_sink_failing", "whether the newest attempt to hand answers on failed"),
+    "waiting_ticks": ("gauge", "windrow_sink_waiting_ticks", "ticks whose answers wait to be handed on"),
+    "waiting_bytes": ("gauge", "windrow_sink_waiting_bytes", "bytes of answers that wait to be handed on"),
 }
 QUERY = {
     "answers": ("counter", "windrow_query_answer_rows", "rows answered"),
@@ -51,8 +57,12 @@ class EngineCollector:
         for phase, ms in status.get("tick_ms", {}).items():
             phases.add_metric([phase], ms)
         yield phases
-        yield from _each(STREAM, "stream", status.get("streams", {}))
-        yield from _each(QUERY, "query", status.get("queries", {}))
+        yield _one("windrow_memory_bytes", "memory of this process", status.get("memory_bytes"))
+        streams = status.get("streams", {}).items()
+        yield from _each(STREAM, ("stream",), {(n,): s | {"stopped": bool(s.get("error"))} for n, s in streams})
+        yield from _each(QUERY, ("query",), {(n,): q for n, q in status.get("queries", {}).items()})
+        sinks = [(q, n, s) for q, each in status.get("sinks", {}).items() for n, s in each.items()]
+        yield from _each(SINK, ("query", "sink"), {(q, n): s | {"failing": failing(s)} for q, n, s in sinks})
 
 
 def _one(name: str, help_: str, value: float | None, counter: bool = False) -> Metric:
@@ -62,12 +72,19 @@ def _one(name: str, help_: str, value: float | None, counter: bool = False) -> M
     return family
 
 
-def _each(names: dict[str, tuple[str, str, str]], label: str, figures: dict[str, Any]) -> Iterator[Metric]:
+def failing(sink: dict[str, Any]) -> bool:
+    """Whether answers do not get where a sink should hand them."""
+    return any(sink.get(key) for key in ("error", "hanging_since", "missing"))
+
+
+def _each(
+    names: dict[str, tuple[str, str, str]], labels: tuple[str, ...], figures: dict[tuple[str, ...], dict[str, Any]]
+) -> Iterator[Metric]:
     for key, (kind, name, help_) in names.items():
-        family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(name, help_, labels=[label])
+        family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(name, help_, labels=labels)
         for item, values in figures.items():
             if values.get(key) is not None:
-                family.add_metric([item], values[key])
+                family.add_metric(item, values[key])
         yield family
 
 

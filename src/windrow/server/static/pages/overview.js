@@ -36,6 +36,14 @@ function useSamples(status) {
 
 const streamSum = (s, name) => Object.values(s.streams || {}).reduce((sum, one) => sum + (one[name] || 0), 0);
 
+// What does not go on by itself or is tried again and again: streams, tables and sinks.
+const troubles = (s) => [
+  ...Object.entries(s.streams || {}).filter(([, one]) => one.error).map(([name, one]) => [`Stream ${name} stands still:`, one.error, "streams"]),
+  ...Object.entries(s.tables || {}).filter(([, one]) => one.error).map(([name, one]) => [`Table ${name} cannot be read:`, one.error, "streams"]),
+  ...Object.entries(s.sinks || {}).flatMap(([query, each]) => Object.entries(each).filter(([, one]) => one.error || one.hanging_since || one.missing)
+    .map(([name, one]) => [`Sink ${name} of ${query} fails:`, one.error || one.given_up || (one.missing ? "it is not there" : "it does not come back"), `query/${encodeURIComponent(query)}`])),
+];
+
 export function Overview({ status, session }) {
   const ticks = useTicks(status).slice(-DRAWN), samples = useSamples(status);
   if (!status) return html`<p class="waiting">looking …</p>`;
@@ -58,6 +66,7 @@ export function Overview({ status, session }) {
   ${!status.counts.streams && !status.counts.tables && html`<div class="note">This engine has no stream yet. ${session.right === "admin" ? html`<a href="#/add">Declare one</a> with <code>CREATE STREAM</code>, or give` : "Give"} <code>windrow serve</code> a script.</div>`}
   <${HeldBack} status=${status} />
   ${Object.entries(status.failed || {}).map(([name, why]) => html`<div class="note bad" role="alert"><strong>${name} has stopped:</strong> ${why}</div>`)}
+  ${troubles(status).map(([what, why, where]) => html`<div class="note bad" role="alert"><strong>${what}</strong> <a href="#/${where}">look at it</a><pre>${why}</pre></div>`)}
   ${status.shedding?.gates && Object.values(status.shedding.gates).some((g) => g.shedding) && html`<div class="note warn" role="status">Ticks take longer than their budget: the least important rows are being shed.</div>`}
   <div class="two">
     <section class="panel"><h2>Rows a second</h2>${ticks.length > 1
