@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.brought import DECLARED, answer, check_windows, given
 
+import windrow
 from windrow.errors import WindrowError
 from windrow.testing import assert_same, oracle
 
@@ -111,6 +112,8 @@ def test_windows(text):
         ("SELECT host, COUNT(*) FROM req GROUP BY host EMIT FINAL", 'syntax error at "EMIT"', "TUMBLE"),
         ("SELECT host, COUNT(*) FROM req WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 1 HOUR) GROUP BY host",
          'syntax error at "TUMBLING"', "WITHIN"),
+        ("SELECT host FROM req#time(10 min)", 'syntax error at "#"', "[RANGE 10 MINUTES SLIDE 1 MINUTE]"),
+        ("SELECT * FROM req MATCH_RECOGNIZE (PARTITION BY host ORDER BY ts PATTERN (A B))", "syntax error", "LAG(a)"),
         ("SELECT *, NOW() AS p_time FROM req", "changes by itself", "PROCTIME()"),
         ("SELECT host FROM req WHERE mz_now() < ts", "changes by itself", "[RANGE 5 MINUTES]"),
         ("SELECT host FROM req UNION ALL CORRESPONDING SELECT host FROM beat", "CORRESPONDING", "BY NAME"),
@@ -121,3 +124,24 @@ def test_hints(text, says, hint):
     with pytest.raises(WindrowError) as error:
         answer(text)
     assert says in str(error.value) and hint in str(error.value)
+
+
+def test_a_materialized_view_is_a_query(tmp_path):
+    """It has an answer, may be read, replaced and dropped, and is there after a restart."""
+    script = """
+        CREATE STREAM IF NOT EXISTS s (k BIGINT, ts BIGINT) TIMESTAMP BY ts;
+        CREATE MATERIALIZED VIEW IF NOT EXISTS m AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;
+        CREATE QUERY IF NOT EXISTS top AS SELECT MAX(n) AS n FROM m;
+    """
+    for ts, count in ((1, 1), (2, 2)):
+        engine = windrow.Engine(runtime="local", home=tmp_path)
+        engine.execute(script)
+        engine.start()
+        engine.push("s", {"k": [7], "ts": [ts]})
+        engine.advance(ts)
+        assert engine["m"].snapshot().to_pylist() == [{"k": 7, "n": count}]
+        assert engine["top"].snapshot().to_pylist() == [{"n": count}]
+        engine.stop()
+    engine = windrow.Engine(runtime="local", home=tmp_path)
+    engine.execute("DROP QUERY top; CREATE OR REPLACE MATERIALIZED VIEW m AS SELECT k FROM s; DROP MATERIALIZED VIEW m")
+    assert engine.execute("SHOW QUERIES")[0].num_rows == 0

@@ -169,6 +169,9 @@ def test_other_words(theirs):
     [
         ("SELECT host FROM req WHERE ts < now() - INTERVAL '5 minutes'", "changes by itself", "[RANGE 5 MINUTES]"),
         ("CREATE STREAM slow AS SELECT host FROM req WHERE ms > 100", 'found "AS"', "CREATE QUERY slow AS SELECT"),
+        ("INSERT INTO req VALUES (1)", 'found "INSERT"', "engine.push"),
+        ("CREATE SOURCE z (a INT)", 'found "SOURCE"', "CREATE STREAM"),
+        ("CREATE MATERIALIZED STREAM z (a INT)", 'found "MATERIALIZED"', "CREATE QUERY"),
         ("SELECT host, percentiles(ms) AS p FROM req GROUP BY host", 'unknown function "percentiles"', "percentile"),
         ("SELECT trunc(ts, 'HH') AS h FROM req", "type mismatch", "date_trunc('hour', ts)"),
         ("SELECT to_timestamp(path, 'yyyy') AS t FROM req", "type mismatch", "strptime"),

@@ -355,6 +355,13 @@ def _syntax_error(error: ParseError, source: ScriptText, tokens: list[Token]) ->
     hint = "a query is SELECT ... FROM s [window] WHERE ... GROUP BY ..."
     if found == '"["':
         hint = f"a window is written {FORMS}"
+    elif found == '"#"':
+        hint = f"a window stands in brackets: {FORMS}"
+    elif any(k.text.upper() == "MATCH_RECOGNIZE" for k in tokens if k.start <= int(info["start"])):
+        hint = (
+            "patterns of rows are not matched: compare a row with those before it, LAG(a) OVER (PARTITION BY k "
+            "ORDER BY ts), or join the stream with itself"
+        )
     elif found == '"EMIT"':
         hint = "EMIT CHANGES is what every query does; what is final comes from windows: FROM TUMBLE(s, ts, '10 min')"
     elif found in ('"TUMBLING"', '"HOPPING"', '"SESSION"'):

@@ -42,6 +42,12 @@ _STARTS = (
     "CREATE STREAM, CREATE TABLE, CREATE VIEW, CREATE QUERY, CREATE ARCHIVE, CREATE TEMPLATE, CREATE SINK, "
     "CREATE FUNCTION, ALTER, DROP, EXPLAIN, SHOW, DESCRIBE or SELECT"
 )
+_CHANGES = {
+    "INSERT": "rows come from where a stream or table is declared to come FROM, or by engine.push; answers go where "
+    "CREATE SINK says",
+    **dict.fromkeys(("UPDATE", "DELETE", "MERGE"), "a table is what its source holds, or what engine.table writes"),
+}
+_SOURCE = "write CREATE STREAM s (a BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM kafka (...)"
 _FIRST = ("SELECT", "CREATE", "ALTER", "DROP", "EXPLAIN", "SHOW", "DESCRIBE", "WITH")
 
 
@@ -69,7 +75,17 @@ def parse_statement(cursor: Cursor, position: int, text: str | None = None) -> S
     if cursor.accept("DESCRIBE") or cursor.accept("DESC"):
         return _describe(cursor, place)
     near = difflib.get_close_matches(cursor.word, _FIRST, n=1, cutoff=0.75)
-    raise cursor.unexpected("a statement", hint=f"did you mean {near[0]}?" if near else f"start with {_STARTS}")
+    hint = _CHANGES.get(cursor.word) or (f"did you mean {near[0]}?" if near else f"start with {_STARTS}")
+    raise cursor.unexpected("a statement", hint=hint)
+
+
+def _kind(cursor: Cursor) -> str:
+    """What is created or dropped, in lower case; the cursor is at its last word."""
+    words = [str(t.text).upper() for t in cursor.tokens[cursor.index : cursor.index + 2]]
+    if words == ["MATERIALIZED", "VIEW"]:
+        cursor.take()
+        return "query"
+    return cursor.word.lower()
 
 
 def _query(cursor: Cursor) -> exp.Query:
@@ -80,7 +96,7 @@ def _query(cursor: Cursor) -> exp.Query:
 
 def _create(cursor: Cursor, place: StatementPlace) -> Statement:
     replaces = cursor.accept("OR", "REPLACE")
-    kind = cursor.word.lower()
+    kind = _kind(cursor)
     if replaces and kind not in ("query", "view", "function"):
         raise cursor.unexpected(
             "QUERY, VIEW or FUNCTION", hint="write CREATE OR REPLACE QUERY name AS SELECT ..., or DROP it first"
@@ -88,7 +104,7 @@ def _create(cursor: Cursor, place: StatementPlace) -> Statement:
     if kind not in KINDS:
         raise cursor.unexpected(
             "STREAM, TABLE, VIEW, QUERY, ARCHIVE, TEMPLATE, QUERIES, SINK or FUNCTION",
-            hint=f"start with {_STARTS}",
+            hint=_SOURCE if kind == "source" else f"start with {_STARTS}",
         )
     cursor.take()
     if kind in ("template", "queries"):
@@ -133,7 +149,7 @@ def _create_sink(cursor: Cursor, place: StatementPlace) -> Statement:
 
 
 def _drop(cursor: Cursor, place: StatementPlace) -> Statement:
-    kind = cursor.word.lower()
+    kind = _kind(cursor)
     if kind not in KINDS:
         raise cursor.unexpected(
             "STREAM, TABLE, VIEW, QUERY, ARCHIVE, TEMPLATE, QUERIES, SINK or FUNCTION", hint="write DROP QUERY name"

@@ -185,5 +185,7 @@ def _tokenizes(text: str) -> bool:
 
 def _is_query(cursor: Cursor) -> bool:
     words = [str(t.text).upper() for t in cursor.tokens[:4]]
-    created = words[:2] == ["CREATE", "QUERY"] or words == ["CREATE", "OR", "REPLACE", "QUERY"]
-    return words[0] in ("SELECT", "WITH", "(", "FROM") or created
+    made = words[3:] if words[1:3] == ["OR", "REPLACE"] else words[1:2]
+    return words[0] in ("SELECT", "WITH", "(", "FROM") or (
+        words[0] == "CREATE" and made in (["QUERY"], ["MATERIALIZED"])
+    )
