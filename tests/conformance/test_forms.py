@@ -65,6 +65,14 @@ SPELLED = {
         "'2024-03-31 00:00:00'",
     "SELECT id, item.sku FROM orders {w} LATERAL VIEW explode(items) t AS item":
         "SELECT id, u.item.sku FROM orders {w}, UNNEST(items) AS u(item)",
+    "SELECT * FROM (SELECT host, status, ms FROM req {w}) PIVOT (SUM(ms) AS total, COUNT(*) AS n FOR status IN (200, "
+    "404 AS missing)) AS p":
+        'SELECT host, SUM(ms) FILTER (WHERE status = 200) AS "200_total", COUNT(*) FILTER (WHERE status = 200) AS '
+        '"200_n", SUM(ms) FILTER (WHERE status = 404) AS missing_total, COUNT(*) FILTER (WHERE status = 404) AS '
+        "missing_n FROM req {w} GROUP BY host",
+    "SELECT p.ts, p.h1 FROM beat {w} PIVOT (COUNT(*) FOR host IN ('h0', 'h1')) AS p WHERE p.h0 = 0":
+        "SELECT ts, COUNT(*) FILTER (WHERE host = 'h1') AS h1 FROM beat {w} GROUP BY ts HAVING COUNT(*) FILTER "
+        "(WHERE host = 'h0') = 0",
     "SELECT host, tag FROM req {w} LATERAL VIEW OUTER explode(tags) t AS tag":
         "SELECT host, u.tag FROM req {w} r LEFT JOIN UNNEST(r.tags) AS u(tag) ON TRUE",
     "SELECT host, i, tag FROM req {w} LATERAL VIEW posexplode(tags) t AS i, tag":
@@ -129,7 +137,8 @@ def test_constants_beside_windows_of_the_standard():
     ("text", "says", "hint"),
     [
         ("SELECT host FROM req TABLESAMPLE 10 PERCENT", "TABLESAMPLE", "hash(id)"),
-        ("SELECT * FROM (SELECT host, ms FROM req) PIVOT (AVG(ms) FOR host IN ('a'))", "PIVOT", "FILTER"),
+        ("SELECT * FROM (SELECT * FROM req) PIVOT (AVG(ms) FOR host IN ('a'))", "PIVOT", "FILTER"),
+        ("SELECT * FROM (SELECT ms, bytes FROM req) UNPIVOT (v FOR n IN (ms, bytes))", "PIVOT", "FILTER"),
         ("WITH RECURSIVE n(i) AS (SELECT 1) SELECT i FROM n, req", "WITH RECURSIVE", "generate_series"),
         (
             "SELECT i.host, l.n FROM info i, LATERAL (SELECT COUNT(*) AS n FROM req r WHERE r.host = i.host) l",

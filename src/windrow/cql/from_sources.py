@@ -40,7 +40,11 @@ if TYPE_CHECKING:
 
 _UNBOUNDED = WindowSpec(WindowKind.UNBOUNDED)
 _REFUSED = {
-    "pivots": ("PIVOT or UNPIVOT", "write one aggregate for each column: COUNT(*) FILTER (WHERE status = 200) AS ok"),
+    "pivots": (
+        "PIVOT or UNPIVOT",
+        "list the columns in a subquery, FROM (SELECT a, k FROM s) PIVOT (SUM(a) FOR k IN (1, 2)), or "
+        "write one aggregate for each column: COUNT(*) FILTER (WHERE status = 200) AS ok",
+    ),
     "sample": ("TABLESAMPLE", "choose rows by their values, such as WHERE hash(id) % 10 = 0"),
     "laterals": ("LATERAL VIEW of this function", "LATERAL VIEW explode(l) t AS x is known, and UNNEST(l)"),
     "version": ("FOR SYSTEM_TIME AS OF", "tables are met as they are when a row comes; remove it"),

@@ -30,6 +30,7 @@ from windrow.cql.memberships import MembershipTest, check, membership_of, semi_j
 from windrow.cql.nesting import DEPTH, PLAN, common_table, link_common_tables, taken_together, too_deep
 from windrow.cql.ordering import check_order, first_rows, limit_of, order_of, ordinal, sort_key
 from windrow.cql.pipeline import Pipeline
+from windrow.cql.pivots import expand_pivots
 from windrow.cql.proctime import place_proctime
 from windrow.cql.relations import bind_from
 from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, has_subquery, offset_of, resolve, span_of
@@ -83,6 +84,7 @@ class Binder:
         """The plan of a whole query; a one-time query may read tables alone."""
         tree = expand_all(tree, self.context.source)
         respell_forms(tree)
+        expand_pivots(tree, self.catalog)
         decorrelate(tree, lambda item: find_aggregate(item, self.catalog) is not None)
         link_common_tables(tree)
         first_of_each(tree)
