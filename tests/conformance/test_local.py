@@ -32,6 +32,9 @@ FOUND = (
     # a periodic query sees them at its first evaluation, not at the clock's start, and not before it
     "SELECT Dstream(P.k, s.x) FROM P LEFT JOIN S AS s [RANGE 5 SLIDE 5] ON P.k = s.a",
     "SELECT Istream(COUNT(*) AS n) FROM P WHERE NOT EXISTS (SELECT 1 FROM S AS s [RANGE 2 SLIDE 4] WHERE s.a = P.k)",
+    # groups and partitions of which no stream has a row are answered, too, by whatever keeps all rows of a group
+    "SELECT P.k, LIST(s.a) AS l FROM P LEFT JOIN S AS s [RANGE 5] ON P.k = s.a GROUP BY P.k",
+    "SELECT P.k, COUNT(*) OVER (PARTITION BY P.k) AS n FROM P LEFT JOIN S AS s [RANGE 5 SLIDE 5] ON P.k = s.a",
     # a stream of which no column is read keeps one that its block still computes
     "SELECT ISTREAM(COUNT(*) AS n) FROM (SELECT a, COUNT(*) AS m FROM S [RANGE 4 SLIDE 2] GROUP BY a) q [RANGE 5]",
 )

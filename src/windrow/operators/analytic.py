@@ -205,7 +205,7 @@ def _followed(rows: Elements, codes: Int64s, slots: Int64s, held: int, frontier:
     """
     went = np.flatnonzero(rows.exp <= frontier)
     row = np.concatenate((np.arange(len(rows)), went))
-    time = np.concatenate((rows.ts, rows.exp[went]))
+    time = np.maximum(np.concatenate((rows.ts, rows.exp[went])), BEGINNING + 1)  # rows of tables are new, too, once
     time[:held] = BEGINNING
     change = np.concatenate((rows.sign, -rows.sign[went])).astype(np.int64)
     order = np.lexsort((time, codes[row]))
@@ -235,6 +235,7 @@ def _expanded(row: Int64s, slots: Int64s, time: Int64s, until: Int64s, count: In
     high = np.searchsorted(events, slot * width + end)
     reps = np.where(count > 0, high - low, 0)
     at = np.repeat(low - (np.cumsum(reps) - reps), reps) + np.arange(int(reps.sum()))
+    instants[instants == BEGINNING + 1] = BEGINNING
     return _Timeline(
         np.repeat(row, reps), at, np.repeat(count, reps), instants[events % width], bounds[:-1], np.diff(bounds)
     )

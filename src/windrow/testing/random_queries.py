@@ -182,9 +182,10 @@ class Writer(QueryFragments):
         elif kind != "LEFT JOIN":
             text = f"P AS p WHERE {kind} (SELECT 1 FROM {stream} WHERE {self.pick('q.a = p.k', 'q.b > p.k')})"
         value = self.pick("q.b", "q.x", "p.w") if kind == "LEFT JOIN" else "p.w"
-        calls = f"COUNT(*) AS n, {self.pick('COUNT', 'SUM', 'MIN')}({value}) AS t"
+        calls = f"COUNT(*) AS n, {self.pick('COUNT', 'SUM', 'MIN', 'LIST')}({value}) AS t"
         if self.chance(3):
-            return f"{self.select(op, f'p.k AS c0, {value} AS c1', self.chance(3))} FROM {text}"
+            more = f", COUNT(*) OVER (PARTITION BY {self.pick('p.k', value)}) AS c2" if self.chance(2) else ""
+            return f"{self.select(op, f'p.k AS c0, {value} AS c1{more}', self.chance(3))} FROM {text}"
         if self.chance(2):
             return f"{self.select(op, f'p.k AS g, {calls}')} FROM {text} GROUP BY p.k"
         return f"{self.select(op, calls)} FROM {text}"
