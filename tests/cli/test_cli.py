@@ -7,6 +7,8 @@ import io
 import json
 import math
 import re
+import subprocess
+import sys
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -201,6 +203,18 @@ def test_internal_error(monkeypatch: pytest.MonkeyPatch, script: str, capsys: py
     monkeypatch.setattr(windrow, "run", lambda *_, **__: 1 / 0)
     assert main(["run", script]) == 1
     assert "internal: ZeroDivisionError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["table", "csv"])
+def test_a_reader_that_has_gone(script: str, bids: str, form: str) -> None:
+    """`windrow run ... | head` ends quietly when head has seen enough, also when nothing was written before."""
+    Path(script).write_text("SELECT price FROM bid [NOW]")
+    command = [sys.executable, "-m", "windrow.cli", "run", script, "--stream", bids, "--runtime", "local"]
+    ended = subprocess.run(
+        ["bash", "-c", '"$@" | true; exit ${PIPESTATUS[0]}', "-", *command, "--format", form],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_missing_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,7 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise SystemExit(2)
     options = _parser().parse_args(given[:1])
     try:
-        return _dispatch(options.command, given[1:])
+        code = _dispatch(options.command, given[1:])
+        sys.stdout.flush()  # here, where a reader that has gone is no fault
+        return code
     except WindrowError as error:
         if traceback:
             raise
@@ -46,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader (head, less) has seen enough
+    except (BrokenPipeError, SystemExit) as error:  # the reader (head, less) has seen enough; rich exits then
+        if not isinstance(error if isinstance(error, BrokenPipeError) else error.__context__, BrokenPipeError):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
