@@ -13,6 +13,7 @@ import pyarrow.csv as csv
 import pytest
 
 import windrow
+from windrow.errors import WindrowError
 
 INT64 = (-(2**63), 2**63 - 1)
 
@@ -60,6 +61,18 @@ def test_until_moves_time_past_the_last_row():
     assert [r[0] for r in rows(run(script, s=TRADES)["q1"])] == []
     assert [r[0] for r in rows(run(script, until=6, s=TRADES)["q1"])] == [5]
     assert [r[0] for r in rows(run(script, until=7, s=TRADES)["q1"])] == [5, 7]
+
+
+def test_until_as_text_is_what_the_clock_has():
+    """A number is an instant of streams that count ticks, and none of streams with times; the other way round, too."""
+    stamped = {"ts": pa.array([0, 60_000_000], pa.timestamp("us")), "a": [1, 2]}
+    query = "SELECT a FROM s [NOW]"
+    assert rows(run(query, until="2", s={"ts": [1, 2, 3], "a": [1, 2, 3]})["q1"])[-1][0] == 2
+    assert rows(run(query, until="1970-01-01T00:00:30", s=stamped)["q1"])[-1][0] == datetime(1970, 1, 1, 0, 0, 0, 1)
+    with pytest.raises(WindrowError, match="until is '5', and the streams have times"):
+        run(query, until="5", s=stamped)
+    with pytest.raises(WindrowError, match="the streams count ticks"):
+        run(query, until="2024-01-01", s={"ts": [1], "a": [1]})
 
 
 def test_until_may_be_a_datetime():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -49,16 +50,14 @@ def binding(text: str) -> tuple[str, str]:
     return name, path
 
 
-def instant(text: str) -> int | datetime:
-    """An instant of the clock: an integer tick, or a time as ISO 8601 writes it.
+def instant(text: str) -> str | datetime:
+    """An instant of the clock: a tick, as it is written (only the streams know if they count), or an ISO 8601 time.
 
     >>> instant("120"), instant("2024-01-01T00:02")
-    (120, datetime.datetime(2024, 1, 1, 0, 2))
+    ('120', datetime.datetime(2024, 1, 1, 0, 2))
     """
-    try:
-        return int(text)
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        return str(int(text))
     try:
         return datetime.fromisoformat(text)
     except ValueError:

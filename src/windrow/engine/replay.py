@@ -355,11 +355,13 @@ def _table(table: TableDef, data: Mapping[str, tuple[str, Any]]) -> pa.Table:
 
 
 def _instant(until: Any, catalog: Catalog) -> int | None:
-    """`until` in ticks of the clock: an integer, or a datetime for timestamp streams."""
+    """`until` in ticks of the clock: an integer, or a datetime for timestamp streams; a text is what the clock has."""
     if until is None or isinstance(until, int | np.integer):
         return None if until is None else int(until)
     clocks = [s.time_type for s in catalog.streams.values()]
-    if clocks and not any(map(pa.types.is_timestamp, clocks)):
+    if not any(map(pa.types.is_timestamp, clocks)):
+        if isinstance(until, str) and until.removeprefix("-").isdecimal():
+            return int(until)
         raise WindrowError(f"until is {until!r}, and the streams count ticks", hint="give a number of ticks")
     if isinstance(until, float):
         raise WindrowError(f"until is {until!r}", hint="give an integer (ticks or microseconds) or a datetime")
@@ -372,5 +374,5 @@ def _instant(until: Any, catalog: Catalog) -> int | None:
         return int(pa.array([str(until)]).cast(pa.timestamp("us")).cast(pa.int64())[0].as_py())
     except pa.ArrowInvalid as error:
         raise WindrowError(
-            f"until is {until!r}", hint="give an integer (ticks or microseconds) or a datetime"
+            f"until is {until!r}, and the streams have times", hint="give a time, as in 2024-01-01T00:02:00"
         ) from error
