@@ -112,7 +112,7 @@ def test_files_that_cannot_be_read_are_set_aside(runtime: str, request: pytest.F
         found = {Path(r["file"]).name: r for r in engine.quarantine("s").to_pylist()}
         assert set(found) == {"b.parquet", "c.parquet", "d.parquet"}
         assert "cannot read" in found["b.parquet"]["reason"]
-        assert 'column "ts" is declared int64' in found["c.parquet"]["reason"]
+        assert 'column "ts" is declared BIGINT' in found["c.parquet"]["reason"]
         assert found["d.parquet"]["position"] == "row 2"
         assert json.loads(found["d.parquet"]["text"])["k"] == 5
         answered(engine, [(1, 1, "a"), (2, 2, "b"), (3, 3, "c"), (4, 4, "d"), (6, 6, "f")])

@@ -110,8 +110,8 @@ def test_rate_is_a_function_of_the_clock(rate, ramp, steps):
     ("columns", "message"),
     [
         ({**PULSE, "price": pa.float64()}, 'no column "price"'),
-        ({**PULSE, "value": pa.string()}, "declared string, but the source has int64"),
-        ({**PULSE, "value": pa.int32()}, "declared int32"),
+        ({**PULSE, "value": pa.string()}, "declared VARCHAR, but the source has BIGINT"),
+        ({**PULSE, "value": pa.int32()}, "declared INTEGER"),
     ],
 )
 def test_rate_columns(tmp_path, columns, message):

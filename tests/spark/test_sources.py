@@ -24,9 +24,9 @@ def stream(columns=COLUMNS, time="ts", **options):
         (
             {"timestamp": pa.timestamp("us"), "value": pa.string()},
             "timestamp",
-            "declared string, but the source has int64",
+            "declared VARCHAR, but the source has BIGINT",
         ),
-        ({"timestamp": pa.timestamp("us"), "value": pa.int32()}, "timestamp", "declared int32"),
+        ({"timestamp": pa.timestamp("us"), "value": pa.int32()}, "timestamp", "declared INTEGER"),
     ],
 )
 def test_schema_mismatch(spark, columns, time, message):
@@ -41,7 +41,7 @@ def test_schema_mismatch(spark, columns, time, message):
 def test_time_of_the_wrong_type(spark):
     """A time column that is no time is refused."""
     frame = spark.readStream.format("rate").load().selectExpr("cast(value as string) ts", "value")
-    with pytest.raises(SourceError, match='time column "ts" of stream "bid" has type string'):
+    with pytest.raises(SourceError, match='time column "ts" of stream "bid" has type VARCHAR'):
         conform(frame, stream({"ts": pa.string()}))
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.operators.elements import one
-from windrow.sources.casting import cast_column, fits
+from windrow.sources.casting import cast_column, fits, sql_name
 from windrow.sources.files import reason
 from windrow.sources.protocol import MalformedRow, Report
 from windrow.sources.tabular import plain_type
@@ -151,7 +151,8 @@ def check_types(stream: StreamDef, file: DataFile, have: Mapping[str, pa.DataTyp
         wanted = stream.columns[name]
         if not fits(plain_type(found), wanted):
             raise SourceError(
-                f'stream "{stream.name}": column "{name}" is declared {wanted}, but {file.path} has {found}',
+                f'stream "{stream.name}": column "{name}" is declared {sql_name(wanted)}, '
+                f"but {file.path} has {sql_name(plain_type(found))}",
                 hint="change the declaration, or write the files with the declared types",
             )
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.operators.elements import one
-from windrow.sources.casting import cast_column, fits
+from windrow.sources.casting import cast_column, fits, sql_name
 from windrow.sources.data_file import declared
 from windrow.sources.intake import times
 from windrow.sources.options import SourceOptions
@@ -78,7 +78,8 @@ def _check_columns(stream: StreamDef) -> None:
             )
         if not fits(found, type_):
             raise SourceError(
-                f'column "{name}" of stream "{stream.name}" is declared {type_}, but the source has {found}',
+                f'column "{name}" of stream "{stream.name}" is declared {sql_name(type_)}, '
+                f"but the source has {sql_name(found)}",
                 hint="change the declaration",
             )
 

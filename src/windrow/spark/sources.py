@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
-from windrow.sources.casting import fits
+from windrow.sources.casting import fits, sql_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -97,13 +97,14 @@ def _check_columns(stream: StreamDef, have: Mapping[str, pa.DataType], names: Ma
     time = have[names[stream.time.lower()]]
     if not (pa.types.is_timestamp(time) or pa.types.is_integer(time)):
         raise SourceError(
-            f'the time column "{stream.time}" of stream "{stream.name}" has type {time}',
+            f'the time column "{stream.time}" of stream "{stream.name}" has type {sql_name(time)}',
             hint="a time column is a TIMESTAMP or an integer",
         )
     for name, wanted in stream.columns.items():
         found = have[names[name.lower()]]
         if not fits(found, _signed(wanted)):
             raise SourceError(
-                f'column "{name}" of stream "{stream.name}" is declared {wanted}, but the source has {found}',
+                f'column "{name}" of stream "{stream.name}" is declared {sql_name(wanted)}, '
+                f"but the source has {sql_name(found)}",
                 hint="change the declaration, or cast the column in the DataFrame",
             )
