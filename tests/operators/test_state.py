@@ -109,6 +109,16 @@ def test_expired_rows_leave_keyed_runs():
         assert len(runs) <= 3 * 1000 + size
 
 
+def test_small_ticks_are_merged_now_and_then():
+    """Each row by itself: runs stay few, and most insertions touch no other run."""
+    runs, written = KeyedRuns(("k",)), set()
+    for ts in range(1_000):
+        runs.insert(Elements.positive(np.array([ts]), INF, {"k": pa.array([ts])}), ts)
+        written |= {run.uid for run in runs.runs()}
+        assert len(runs.runs()) <= keyed.FEW + 10
+    assert len(written) < 1_000 * (1 + 1.5 / keyed.FEW)
+
+
 def test_large_ticks_are_written_once(monkeypatch):
     """What ends in the order of arrival stays in the run it was first written to until that has ended."""
     monkeypatch.setattr(keyed, "LARGE", 64)

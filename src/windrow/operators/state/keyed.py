@@ -46,6 +46,9 @@ CANDIDATES = 1 << 16
 FANOUT = 2
 """A run is merged into its neighbour when the neighbour is at most FANOUT times larger."""
 
+FEW, SMALL = 8, 1 << 10
+"""So few runs with so few rows are left as they are: merging costs as much for a row as for a thousand."""
+
 SHARE, BAND_SHARE, LARGE = 64, 8, 1 << 17
 """What ends in the order of arrival is not merged to more than this share of all there is, if it has so many rows: a
 large tick is then copied and written once, however much is alive. A band looks into every page: there are fewer."""
@@ -129,7 +132,7 @@ class KeyedRuns:
             if self._is_share(self._pages[-1], size + len(self._pages[-count - 1])):
                 break
             size, count = size + len(self._pages[-count - 1]), count + 1
-        if count > 1:  # all at once: what would be merged again is not merged in between
+        if count > 1 and (count > FEW or size > SMALL):  # all at once: what would be merged again is not in between
             newest, self._pages = self._pages[-count:], self._pages[:-count]
             self._merge(newest, frontier)
 
