@@ -394,12 +394,15 @@ def test_ask(opens: Opens) -> None:
     page.wait_for_selector(".cm-content:has-text('FROM bid [RANGE 100]')")  # a question to begin with
     page.click("button:text-is('Ask')")
     page.wait_for_selector("th button:text-is('n')")
-    for text, seen in (("SELECT nobody FROM person", "[role=alert]"), ("SELECT name FROM person", "td:text-is('bob')")):
+    marked = ".cm-lintRange-error:text-is('nobody')"
+    for text, seen in (("SELECT nobody FROM person", marked), ("SELECT name FROM person", "td:text-is('bob')")):
         page.click(".cm-content")
         page.keyboard.press("Control+a")
         page.keyboard.insert_text(text)
         page.keyboard.press("Control+Enter")
         page.wait_for_selector(seen)
+        assert page.locator("[role=alert]").count() == (seen == marked)
+    page.wait_for_selector(marked, state="detached")
 
 
 def test_streams(opens: Opens) -> None:

@@ -16,8 +16,8 @@ async function names() {
   } catch { return {}; }
 }
 
-// `check(text)` resolves to what the server says of the text; a fault marks its place.
-export function Editor({ value, onChange, onRun, label, check = true, onChecked, autofocus = true, readOnly = false }) {
+// With `check`, what the server says of the text is marked while one types; without, `error` is what it said last.
+export function Editor({ value, onChange, onRun, label, check = true, onChecked, error = null, autofocus = true, readOnly = false }) {
   const box = useRef(null), view = useRef(null), now = useRef({});
   now.current = { onChange, onRun, onChecked };
   useEffect(() => {
@@ -34,6 +34,10 @@ export function Editor({ value, onChange, onRun, label, check = true, onChecked,
     const v = view.current;
     if (v && v.state.doc.toString() !== value) v.dispatch({ changes: { from: 0, to: v.state.doc.length, insert: value } });
   }, [value]);
+
+  useEffect(() => {
+    if (!check) library().then((cm) => view.current?.dispatch(cm.setDiagnostics(view.current.state, error ? marked(view.current.state.doc, error) : [])));
+  }, [error]);
 
   function extensions(cm, schema) {
     const dialect = cm.SQLDialect.define({ keywords: WORDS.replace(/\s+/g, " "), types: TYPES, doubleQuotedStrings: false, operatorChars: "*+-%<>!=&|~^/$" });
@@ -68,14 +72,19 @@ export function Editor({ value, onChange, onRun, label, check = true, onChecked,
       return [];
     } catch (error) {
       now.current.onChecked?.(null, error);
-      if (!error.line) return error.status === 400 ? [{ from: 0, to: text.length, severity: "error", message: message(error) }] : [];
-      const line = v.state.doc.line(Math.min(error.line, v.state.doc.lines));
-      const from = Math.min(line.from + error.column - 1, line.to);
-      const word = /^[\w"]+/.exec(v.state.doc.sliceString(from, line.to));
-      return [{ from, to: Math.min(line.to, from + (word ? word[0].length : 1)), severity: "error", message: message(error) }];
+      return marked(v.state.doc, error);
     }
   }
   return html`<div class="editor" ref=${box}></div>`;
+}
+
+// An error as the editor marks it: the word at its place; all of the text if the text is wrong and no place is said.
+function marked(doc, error) {
+  const mark = (from, to) => [{ from, to, severity: "error", message: message(error) }];
+  if (!error.line) return error.status === 400 ? mark(0, doc.length) : [];
+  const line = doc.line(Math.min(error.line, doc.lines)), from = Math.min(line.from + error.column - 1, line.to);
+  const word = /^[\w"]+/.exec(doc.sliceString(from, line.to));
+  return mark(from, Math.min(line.to, from + (word ? word[0].length : 1)));
 }
 
 const message = (error) => [error.message, error.detail, error.hint].filter(Boolean).join("\n");

@@ -32,7 +32,7 @@ export function Ask() {
   return html`<div class="head"><h1>Ask</h1><span class="soft">a SELECT over kept windows, tables and the relations of queries, answered once</span>
     <span class="end"><label>Isolation <select value=${isolation} onChange=${(e) => isolate(e.target.value)}><option value="snapshot">snapshot: as of its start</option><option value="latest">latest: as of its end</option></select></label>
     <button class="main" disabled=${state.busy || !text} onClick=${run}>Ask</button></span></div>
-  ${text !== null && html`<${Editor} label="question" value=${text} onChange=${set} onRun=${run} check=${false} />`}
+  ${text !== null && html`<${Editor} label="question" value=${text} onChange=${set} onRun=${run} check=${false} error=${state.error} />`}
   <p class="soft">${state.busy ? "asking …" : text === "" ? "Ctrl-Enter asks. Streams declared with RETAIN, tables, archives and running queries can be read." : "Ctrl-Enter asks"}</p><${Problem} error=${state.error} />
   ${answer && html`<p class="soft" role="status">${counted(answer.total, "row")} in ${seconds(state.took)}${answer.as_of ? `, exact as of ${instant(Number(answer.as_of))}` : ""}${answer.isolation ? `, ${answer.isolation}` : ""}${answer.from ? `, from ${answer.from}` : ""}</p>
     <div class="two"><section class="panel"><${Rows} label="answer" columns=${answer.columns} rows=${answer.rows} empty="no rows" /></section>
