@@ -11,7 +11,7 @@ import itertools
 import os
 import random
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -103,15 +103,8 @@ class SimulatedEngine(Engine):
         self._on, self._chaos, self._in_process = on, chaos, in_process
         super().__init__("local", HOME, partitions=partitions)
 
-    def _opened(
-        self,
-        runtime: str,
-        home: str | os.PathLike[str] | None,
-        spark: Any,
-        functions: Mapping[str, Any],
-        settings: dict[str, Any],
-    ) -> Runtime:
-        on = self._on
+    def _opened(self, runtime: str, home: str | os.PathLike[str] | None, spark: Any, settings: Any) -> Runtime:
+        on, functions = self._on, self._functions(self.catalog)
         store = Store.open(HOME, clock=lambda: on.clock[0])
         seed = None if self._chaos is None else 2 * self._chaos.getrandbits(31)  # messages stay in memory
         job = _ForgetfulJob(self._chaos) if self._in_process else InProcessJob(chaos=seed)

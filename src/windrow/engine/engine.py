@@ -18,7 +18,6 @@ from itertools import islice
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import Catalog, SinkDef, TableDef
@@ -27,7 +26,7 @@ from windrow.engine.attach import attach, attach_declared, declared_sinks, detac
 from windrow.engine.functions import registered
 from windrow.engine.given import note, replacement, same_stream, with_options
 from windrow.engine.instances import TemplatePlanner
-from windrow.engine.query import Queries, Query
+from windrow.engine.query import Queries, Query, sharing_with
 from windrow.engine.readers import check_readers
 from windrow.engine.script import applied, infer_stream
 from windrow.errors import BindingError, WindrowError
@@ -37,13 +36,10 @@ from windrow.runtime.ask import AskLimits, Question, ask, ask_batches
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.change import Change
 from windrow.runtime.delivery import Delivery
-from windrow.runtime.instances import Block
 from windrow.runtime.past import group_answers, last_answers, past_answers
 from windrow.runtime.question_plans import Extra, QuestionPlans, Travels
-from windrow.runtime.runtime import Runtime
-from windrow.sharing.plans.shared_plan import OfferedColumns
+from windrow.runtime.runtime import Runtime, open_local
 from windrow.sinks import outbox_bytes
-from windrow.store.store import MemoryStore, StateStore, Store
 
 __all__ = ["Engine", "Queries", "Query"]
 
@@ -95,7 +91,7 @@ class Engine:
             "most_rows": max_rows,
             "expire_us": microseconds_of(expire_every, "expire_every"),
         }
-        self.runtime = self._opened(runtime, home, spark, self._functions(self.catalog), settings)
+        self.runtime = self._opened(runtime, home, spark, settings)
         self.runtime.declared.planner = TemplatePlanner(self._without, strategy)
         try:
             self.catalog = self.runtime.restore(self.catalog, self._without)
@@ -105,20 +101,11 @@ class Engine:
             self.runtime.stop()
             raise
 
-    def _opened(
-        self,
-        runtime: str,
-        home: str | os.PathLike[str] | None,
-        spark: Any,
-        functions: Mapping[str, Any],
-        settings: dict[str, Any],
-    ) -> Runtime:
+    def _opened(self, runtime: str, home: str | os.PathLike[str] | None, spark: Any, settings: Any) -> Runtime:
         """The runtime of that name over a home; without one its state goes with it."""
+        functions = self._functions(self.catalog)
         if runtime == "local":
-            from windrow.runtime.job import LocalJob
-
-            store: StateStore = MemoryStore() if home is None else Store.open(home)
-            return _made(lambda: Runtime(LocalJob(), store, functions, **settings), store)
+            return open_local(home, functions, settings)
         if runtime == "spark":
             from windrow.spark.live import open_runtime
 
@@ -154,7 +141,7 @@ class Engine:
                     bound = cql.CreateArchive(replace(definition, plan=best))
                 case cql.Explain(plan, form, replaces):
                     best = self._best(plan, change.catalog)
-                    text = explain(best, form, strategy=self._strategy, sharing=self._sharing(best))
+                    text = explain(best, form, strategy=self._strategy, sharing=sharing_with(self, best))
                     more = replacement(best, change.catalog) if replaces and form == "text" else ""
                     shown.append(text.rstrip("\n") + "\n" + more if more else text)
                 case cql.Show(kind, like):
@@ -201,33 +188,6 @@ class Engine:
 
         self.runtime.apply(change, then if made or gone else None)
         self.catalog = change.catalog
-
-    def _sharing(self, plan: QueryPlan) -> dict[str, Any] | None:
-        """What EXPLAIN says of sharing: as it is, or as it would be if a periodic query were registered."""
-        if plan.root.period is None:
-            return self.runtime.shared_with(plan)
-        from windrow.sharing.explain import sharing_of
-
-        registry = self.runtime.sharing
-        known = plan.name in registry.served or plan.name.lower() in self.runtime.ticker.queries
-        return sharing_of(registry if known else registry.with_plan(plan), plan)
-
-    def _of_columns(self, members: Block) -> tuple[QueryPlan, dict[str, Any]]:
-        """The plan of one of many instances, and with whom it shares."""
-        from windrow.sharing.explain import sharing_of_instance
-        from windrow.sharing.plans.explain import sharing_of_many
-
-        queries, ticker = self.catalog.groups[members.names.group.lower()], self.runtime.ticker
-        template, registry = self.catalog.templates[queries.template.lower()], ticker.sharing
-        planner = self.runtime.declared.planner
-        assert planner is not None
-        if isinstance(members, OfferedColumns):
-            place = int(np.flatnonzero(ticker.plans.block(members.key).alive)[0])
-            plan = planner.plan(queries, template, members.names.rows, place, self.catalog)
-            return plan, sharing_of_many(ticker.plans, members, place)
-        place = int(np.flatnonzero(registry.columns[members.uid].alive)[0])
-        plan = planner.plan(queries, template, members.names.rows, place, self.catalog)
-        return plan, sharing_of_instance(registry, plan, members, place)
 
     def stream(self, name: str, data: Any, timestamp: str | None = None, slack: Any = None, **options: Any) -> None:
         """Declare a stream from a streaming DataFrame, or from an example of the rows that will be pushed.
@@ -446,15 +406,3 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def _made(make: Callable[[], Runtime], store: StateStore) -> Runtime:
-    try:
-        if isinstance(store, Store):
-            store.check()
-        made = make()
-        store.sweep(orphans=True)
-        return made
-    except BaseException:
-        store.close()
-        raise

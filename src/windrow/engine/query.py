@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.plan.nodes import QueryPlan
-from windrow.runtime.instances import TemplateGroup
+from windrow.runtime.instances import Block, TemplateGroup
 from windrow.runtime.past import instant_of, kept_log
 from windrow.runtime.told import ISOLATION, QUALITY, told
+from windrow.sharing.plans.shared_plan import OfferedColumns
 
 if TYPE_CHECKING:
     from windrow.engine.engine import Engine
@@ -97,7 +99,7 @@ class Query:
     def _explained(self, format: str) -> str:
         from windrow.plan.explain import explain
 
-        runtime, sharing = self._engine.runtime, self._engine._sharing(self.plan)
+        runtime, sharing = self._engine.runtime, sharing_with(self._engine, self.plan)
         joins, reduced = runtime.joins(self._key), runtime.reduced(self._key)
         strategy = self._engine._strategy
         shown = explain(self.plan, format, strategy=strategy, joins=joins, sharing=sharing, reduced=reduced)
@@ -198,13 +200,43 @@ class Queries(Query):
         first, block = next(iter(group.place), None), next(iter(group.blocks.values()), None)
         running = None if first is None else self._engine.runtime.ticker.queries.get(first.lower())
         plan = self.plan if running is None else running.plan
-        sharing = self._engine._sharing(plan) if running is not None else None
+        sharing = sharing_with(self._engine, plan) if running is not None else None
         if block is not None:
-            plan, sharing = self._engine._of_columns(block)
+            plan, sharing = _sharing_of_columns(self._engine, block)
         shown = explain(plan, format, strategy=self._engine._strategy, sharing=sharing)
         if format.lower() != "text":
             return shown
         return f"{len(group)} queries from template {group.template.name}, one of them:\n{shown}"
+
+
+def sharing_with(engine: Engine, plan: QueryPlan) -> dict[str, Any] | None:
+    """What EXPLAIN says of sharing: as it is, or as it would be if a periodic query were registered."""
+    if plan.root.period is None:
+        return engine.runtime.shared_with(plan)
+    from windrow.sharing.explain import sharing_of
+
+    registry = engine.runtime.sharing
+    known = plan.name in registry.served or plan.name.lower() in engine.runtime.ticker.queries
+    return sharing_of(registry if known else registry.with_plan(plan), plan)
+
+
+def _sharing_of_columns(engine: Engine, members: Block) -> tuple[QueryPlan, dict[str, Any]]:
+    """The plan of one of many instances, and with whom it shares."""
+    from windrow.sharing.explain import sharing_of_instance
+    from windrow.sharing.plans.explain import sharing_of_many
+
+    catalog, ticker, planner = engine.catalog, engine.runtime.ticker, engine.runtime.declared.planner
+    queries = catalog.groups[members.names.group.lower()]
+    if isinstance(members, OfferedColumns):
+        alive = ticker.plans.block(members.key).alive
+    else:
+        alive = ticker.sharing.columns[members.uid].alive
+    place = int(np.flatnonzero(alive)[0])
+    assert planner is not None
+    plan = planner.plan(queries, catalog.templates[queries.template.lower()], members.names.rows, place, catalog)
+    if isinstance(members, OfferedColumns):
+        return plan, sharing_of_many(ticker.plans, members, place)
+    return plan, sharing_of_instance(ticker.sharing, plan, members, place)
 
 
 def _figures(quality: Mapping[str, Any]) -> str:

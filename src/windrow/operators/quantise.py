@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
-from windrow.operators.protocol import State, Stateless
+from windrow.operators.protocol import State, Unclocked
 from windrow.operators.state.run import elements_of, run_of
 
 
-class QuantiseOperator(Stateless):
+class QuantiseOperator(Unclocked):
     """Move both ends of each lifetime up to the next `k * period + offset`; `before`: to the next one after it.
 
     State: the elements whose moved start lies beyond the frontier, at most one period of input; none if whoever reads

@@ -33,32 +33,31 @@ from windrow.operators.join import JoinOperator
 from windrow.operators.linear import (
     Bounds,
     CallOperator,
-    Pad,
     ProjectOperator,
     SelectOperator,
     UnionOperator,
     UnnestOperator,
 )
 from windrow.operators.materialize import Materialize
-from windrow.operators.protocol import Operator
+from windrow.operators.protocol import Operator, Stateless
 from windrow.operators.quantise import QuantiseOperator
 from windrow.operators.query_aggregate import QueryAggregate
-from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets, StampOperator
-from windrow.operators.sample import Moments, RepeatPeriods, Restore, Sample, Snapshots
+from windrow.operators.route import RouteOperator, RouteSets
+from windrow.operators.sample import Moments, Restore, Sample, Snapshots
 from windrow.operators.session import SessionAggregate, SessionWindow
 from windrow.operators.summary_aggregate import PeriodicSummary
 from windrow.operators.top_n import TopNOperator
-from windrow.operators.window import RangeWindow, RowsWindow
+from windrow.operators.window import RowsWindow
 from windrow.plan.nodes import TableScan
 from windrow.plan.patterns import Pattern, annotate
 from windrow.plan.steps import Dataflow, Step
 from windrow.runtime.grid import GridPlacement
 from windrow.runtime.placement import ANY, EVERYWHERE, ONE, Exchange, HeavySplit, How, Partitioning, Placement
 
-STATELESS = (
-    SelectOperator, AdmitOperator, RouteOperator, RouteSets, StampOperator, ProjectOperator, CallOperator, Bounds,
-    RepeatPeriods, UnnestOperator, Pad, UnionOperator, RangeWindow, Entering, Leaving,
-)  # fmt: skip
+
+def _by_row(operator: object) -> bool:
+    """Whether an operator looks at each row by itself, even before its time: it may run where rows are read."""
+    return isinstance(operator, Stateless) and not isinstance(operator, LifetimesOperator)
 
 
 def place(flow: Dataflow) -> Placement:
@@ -81,12 +80,12 @@ def place(flow: Dataflow) -> Placement:
         wanted = _wanted(step, flow, inputs, monotonic)
         if isinstance(step.operator, JoinOperator):
             wanted = _splittable(flow, index, inputs, wanted, monotonic)
-        if wanted == [ANY] and stages[step.inputs[0]] == 0 and not isinstance(step.operator, STATELESS):
+        if wanted == [ANY] and stages[step.inputs[0]] == 0 and not _by_row(step.operator):
             wanted = [_ahead(flow, index, readers, partitionings)]  # it must cross anyway: to where it is needed next
         pairs = zip(inputs, wanted, strict=True)
         moves = [want.how is not How.ANY and have != want and have is not EVERYWHERE for have, want in pairs]
         stage = max(stages[i] + (1 if move else 0) for i, move in zip(step.inputs, moves, strict=True))
-        if not isinstance(step.operator, STATELESS) or EVERYWHERE in inputs:
+        if not _by_row(step.operator) or EVERYWHERE in inputs:
             stage = max(stage, 1)
         for port, source in enumerate(step.inputs):
             if inputs[port] is EVERYWHERE:
@@ -99,7 +98,7 @@ def place(flow: Dataflow) -> Placement:
         stages.append(stage)
         lie = tuple(have if want.how is How.ANY else want for have, want in zip(inputs, wanted, strict=True))
         partitionings.append(_made(step, lie))
-        if any(s.split for s in lie) and not isinstance(step.operator, STATELESS):
+        if any(s.split for s in lie) and not _by_row(step.operator):
             moved[index] = lie
     return Placement(
         tuple(stages), reads, shares, tuple(partitionings), _everywhere(flow, stages, partitionings), moved
@@ -185,7 +184,7 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
             ends &= own is not None or not (isinstance(operator, Changes) and operator.timestamped)
             return [_by(tuple(source.schema) if own is None else own, inputs[0]) if ends else ANY]
     # an operator that nothing is known of must see everything
-    return [ANY if isinstance(operator, STATELESS) else ONE] * len(inputs)
+    return [ANY if _by_row(operator) else ONE] * len(inputs)
 
 
 def _cancelling(step: Step, flow: Dataflow) -> tuple[str, ...] | None:
@@ -340,7 +339,7 @@ def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[st
 def _moves(flow: Dataflow, index: int) -> bool:
     """Whether this step, and all that follow it, can hand rows of their state over."""
     rest = [flow.steps[i].operator for i in range(index, len(flow.steps))]
-    return all(isinstance(o, (*STATELESS, Changes, Materialize)) and not isinstance(o, Retract) for o in rest)
+    return all((_by_row(o) or isinstance(o, Changes | Materialize)) and not isinstance(o, Retract) for o in rest)
 
 
 def _union(inputs: Sequence[Partitioning]) -> list[Partitioning]:

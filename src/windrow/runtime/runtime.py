@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -24,12 +25,14 @@ from windrow.errors import DrainTimeout, SourceError, WindrowError
 from windrow.runtime.change import Change
 from windrow.runtime.delivery import Delivery, settle
 from windrow.runtime.inspection import Inspection
+from windrow.runtime.job import LocalJob
 from windrow.runtime.streams import PushSource, Stream
 from windrow.sharing.registry import Registry
 from windrow.sources.intake import times
 from windrow.sources.table_changes import check_changes
 from windrow.sources.tabular import to_table
 from windrow.store.background import spawn
+from windrow.store.store import MemoryStore, StateStore, Store
 
 LOG = logging.getLogger("windrow.engine")
 
@@ -310,3 +313,19 @@ class Runtime(Inspection):
     def quality(self, query: str) -> dict[str, Any] | None:
         """What was shed before a query and in its joins; None when it never sheds."""
         return self.figures.quality(self, query.lower())
+
+
+def open_local(
+    home: str | os.PathLike[str] | None, functions: Mapping[str, Callable[..., object]], settings: Mapping[str, Any]
+) -> Runtime:
+    """The runtime in this process over a home; without one its state goes with it."""
+    store: StateStore = MemoryStore() if home is None else Store.open(home)
+    try:
+        if isinstance(store, Store):
+            store.check()
+        made = Runtime(LocalJob(), store, functions, **settings)
+        store.sweep(orphans=True)
+        return made
+    except BaseException:
+        store.close()
+        raise

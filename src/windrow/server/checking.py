@@ -9,6 +9,7 @@ from typing import Any
 from windrow import cql
 from windrow.engine import Engine
 from windrow.engine.functions import registered
+from windrow.engine.query import sharing_with
 from windrow.engine.script import applied
 from windrow.errors import UnsupportedError
 from windrow.optimize import optimize
@@ -61,5 +62,5 @@ def check(engine: Engine, script: str, declarations: bool) -> list[dict[str, Any
 
 
 def _plan(engine: Engine, plan: QueryPlan) -> dict[str, Any]:
-    shown: dict[str, Any] = json.loads(explain(plan, "json", engine._strategy, sharing=engine._sharing(plan)))
+    shown: dict[str, Any] = json.loads(explain(plan, "json", engine._strategy, sharing=sharing_with(engine, plan)))
     return shown
