@@ -28,6 +28,7 @@ meet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,14 +38,13 @@ from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.sums import SumLanes
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.operators.aggregation_plan import AggregationPlan, PlanPlanner
+from windrow.operators.aggregation_plan import AggregationPlan
 from windrow.operators.aggregation_sets import AggregationSet, Versions, combined
 from windrow.operators.deltas import Deltas, joined, to_elements
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.operators.grid_aggregate import GridAggregate
-from windrow.operators.join_steps import JoinStep, Part
+from windrow.operators.join_steps import JoinStep
 from windrow.operators.keytable import KeyTable
-from windrow.operators.linear import Formula
 from windrow.operators.protocol import State, Unclocked
 from windrow.operators.state.run import Run
 from windrow.operators.table_versions import EPOCH, SINCE, UNTIL
@@ -313,24 +313,11 @@ def groups_of(
 class AggregateJoin(AggregateDeltas):
     """GROUP BY over a join, in one place: the changes and the groups they belong to."""
 
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        equalities: Sequence[tuple[str, str, bool]],
-        residual: Sequence[Formula],
-        keys: Sequence[str],
-        aggregations: Sequence[Aggregation],
-        *,
-        period: int | None = None,
-        plan: str | None = None,
-        planner: PlanPlanner | None = None,
-        below: Mapping[int, str] | None = None,
-    ) -> None:
-        super().__init__(
-            parts, equalities, residual, keys, aggregations, period=period, plan=plan, planner=planner, below=below
-        )
+    def __init__(self, *inputs: Any, **settings: Any) -> None:
+        """As of `AggregateDeltas`."""
+        super().__init__(*inputs, **settings)
         types = {c: t for p in self.parts for c, t in p.columns.items()}
-        self._output = groups_of(self.keys, self.aggregations, types, period)
+        self._output = groups_of(self.keys, self.aggregations, types, self.period)
         self.schema = self._output.schema
 
     def start(self, ts: int) -> None:

@@ -159,10 +159,14 @@ class DeclaredQueries(DeclaredSources):
         if key in self.failures:
             swapped(self.failures, key, None, undo)
         if not known:
-            coming = self._newcomers if self._job_runs else self.fresh
-            coming.append(key)
-            undo.callback(coming.remove, key)
+            self._let_come(key, undo)
         return plan
+
+    def _let_come(self, key: str, undo: ExitStack) -> None:
+        """Let a query that is new have its history."""
+        coming = self._newcomers if self._job_runs else self.fresh
+        coming.append(key)
+        undo.callback(coming.remove, key)
 
     def _open_outlet(self, plan: QueryPlan, name: str, empty: pa.Table, undo: ExitStack) -> None:
         key = name.lower()
@@ -190,19 +194,12 @@ class DeclaredQueries(DeclaredSources):
         swapped(self.archives.live, definition.name.lower(), self.archives.made(definition, manifest, known), undo)
         swapped(self.failures, key, None, undo)
         if not known:
-            coming = self._newcomers if self._job_runs else self.fresh
-            coming.append(key)
-            undo.callback(coming.remove, key)
+            self._let_come(key, undo)
 
     def _drop_archive(self, key: str, undo: ExitStack) -> None:
         hidden = hidden_name(key)
         swapped(self.archives.live, key, None, undo)
-        swapped(self.failures, hidden, None, undo)
-        for coming in (self.fresh, self._newcomers):
-            if hidden in coming:
-                coming.remove(hidden)
-                undo.callback(coming.append, hidden)
-        self._forget_query(hidden, undo)
+        self._stop(hidden, undo)
         marks = {name: mark for name, mark in self.ticker.manifest.archives.items() if name != key}
         self.ticker.manifest = replace(self.ticker.manifest, archives=marks)
 
@@ -222,8 +219,12 @@ class DeclaredQueries(DeclaredSources):
 
     def _end_query(self, key: str, undo: ExitStack) -> None:
         """Run a query no longer."""
-        swapped(self.failures, key, None, undo)
         undo.callback(self.budgets.reinstate, self.budgets.dropped(key))
+        self._stop(key, undo)
+
+    def _stop(self, key: str, undo: ExitStack) -> None:
+        """Run what answers under a name no longer."""
+        swapped(self.failures, key, None, undo)
         for coming in (self.fresh, self._newcomers):
             if key in coming:
                 coming.remove(key)

@@ -21,7 +21,7 @@ from windrow.sources.data_file import DataFile, Given, find_columns, refuse, sai
 from windrow.sources.lines import FileLines, compression, first_line
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import Report
-from windrow.sources.row_text import RowOrigin, RowParser, one_batch, parse_columns, time_forms, timed
+from windrow.sources.row_text import RowOrigin, RowParser, one_batch, parse_again, parse_columns, time_forms, timed
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class CsvRows:
         if not texts:
             return one_batch(table.cast(pa.schema(list(self.wanted.items()))))
         rows = np.arange(table.num_rows)
-        parsed = parse_columns(self.stream, table, texts, forms, rows, origin, _parse_again)
+        parsed = parse_columns(self.stream, table, texts, forms, rows, origin, parse_again)
         whole = [parsed.column(n) if n in texts else table.column(n).cast(t) for n, t in self.wanted.items()]
         return one_batch(pa.table(whole, schema=pa.schema(list(self.wanted.items()))))
 
@@ -238,8 +238,3 @@ def _is_utf8(value: bytes | None) -> bool:
         return value is None or value.decode() is not None
     except UnicodeDecodeError:
         return False
-
-
-def _parse_again(row: object) -> None:
-    """A value that a format of times does not fit: parse the block with more care."""
-    raise pa.ArrowInvalid("parse again as text")

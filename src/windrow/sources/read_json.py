@@ -24,7 +24,7 @@ from windrow.sources.casting import sql_name
 from windrow.sources.data_file import DataFile, Given, refuse, said_by_path
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import MalformedRow, Report
-from windrow.sources.row_text import RowOrigin, RowParser, one_batch, parse_columns, time_forms, timed
+from windrow.sources.row_text import RowOrigin, RowParser, one_batch, parse_again, parse_columns, time_forms, timed
 
 PLAIN_BYTES = 1 << 16
 """Blocks from here on are worth a compiled parser, which must be loaded."""
@@ -155,7 +155,7 @@ class JsonRows:
         for column in table.columns:
             if pa.types.is_string(column.type):
                 column.validate(full=True)  # the parser does not look whether text is UTF-8
-        return self._finish(table, types, forms, np.arange(table.num_rows), origin, _parse_again)
+        return self._finish(table, types, forms, np.arange(table.num_rows), origin, parse_again)
 
     def _finish(
         self,
@@ -262,8 +262,3 @@ def _decoded(text: bytes) -> str:
         return text.decode()
     except UnicodeDecodeError:
         return ""
-
-
-def _parse_again(row: object) -> None:
-    """A value that a format of times does not fit: take the block apart with more care."""
-    raise pa.ArrowInvalid("parse again as text")

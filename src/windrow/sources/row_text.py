@@ -72,8 +72,13 @@ def parse_columns(
 def timed(stream: StreamDef, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows as Arrow parsed them; if one has no time, the block is parsed again by who can name it."""
     if stream.time in batch.schema.names and batch.column(stream.time).null_count:
-        raise pa.ArrowInvalid("parse again as text")
+        parse_again()
     return batch
+
+
+def parse_again(row: MalformedRow | None = None) -> None:
+    """Let a block, of which a row may be malformed, be parsed with more care."""
+    raise pa.ArrowInvalid("parse again as text")
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
