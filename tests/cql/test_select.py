@@ -10,7 +10,7 @@ from windrow import cql
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.nodes import (
     Aggregate,
-    AggregateCall,
+    Aggregation,
     Call,
     Emit,
     Equality,
@@ -278,7 +278,7 @@ def test_count_of_an_empty_key_list(plan):
     """A global aggregate has no keys."""
     assert only(plan("SELECT COUNT(*) FROM s"), Aggregate).keys == ()
     assert only(plan("SELECT 1 FROM s HAVING COUNT(*) > 1"), Aggregate).calls == (
-        AggregateCall("count", None, "count(*)", pa.int64()),
+        Aggregation("count", None, "count(*)", pa.int64()),
     )
 
 

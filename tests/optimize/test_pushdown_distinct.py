@@ -11,7 +11,7 @@ from windrow.plan.cost import Statistics
 from windrow.plan.expr import Expr, Ref, column
 from windrow.plan.nodes import (
     Aggregate,
-    AggregateCall,
+    Aggregation,
     Distinct,
     Equality,
     Filter,
@@ -30,7 +30,7 @@ Apply = Callable[..., str]
 INT = pa.int64()
 FEW = RuleContext(statistics=Statistics(values=5))
 MANY = RuleContext(statistics=Statistics(values=1e9))
-COUNT = (AggregateCall("count", None, "n", INT),)
+COUNT = (Aggregation("count", None, "n", INT),)
 
 
 def w(name: str, *columns: str) -> Window:

@@ -11,7 +11,7 @@ from windrow.optimize import pushdown_predicates
 from windrow.plan.expr import Expr, Ref, column
 from windrow.plan.nodes import (
     Aggregate,
-    AggregateCall,
+    Aggregation,
     Append,
     Call,
     Difference,
@@ -166,7 +166,7 @@ def test_left_join_padding(apply: Apply) -> None:
 
 def test_aggregate_keys_only(apply: Apply) -> None:
     """HAVING on keys selects groups, so it can select rows; on aggregates it cannot."""
-    count = (AggregateCall("count", None, "n", INT),)
+    count = (Aggregation("count", None, "n", INT),)
     node = Filter(Filter(Aggregate(s(), ("s.a",), count), p(Ref("n"), " > 1")), A)
     assert apply(pushdown_predicates, node) == (
         "filter[n > 1](aggregate[COUNT(*) by s.a](filter[s.a > 1](scan[s (a, x, t)])))"

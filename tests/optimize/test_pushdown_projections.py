@@ -11,7 +11,7 @@ from windrow.optimize import pushdown_projections
 from windrow.plan.expr import Expr, Ref, column
 from windrow.plan.nodes import (
     Aggregate,
-    AggregateCall,
+    Aggregation,
     Append,
     Call,
     Difference,
@@ -73,7 +73,7 @@ def test_semi_join_keeps_correlation_columns(apply: Apply) -> None:
 def test_unused_calls_and_aggregates_go(apply: Apply) -> None:
     """A user's function or an aggregate that nobody reads is not computed; a global aggregate keeps its row."""
     call = Call(s(), "f", "f", ("s.b",), pa.bool_())
-    calls = (AggregateCall("sum", "s.b", "total", INT), AggregateCall("count", None, "n", INT))
+    calls = (Aggregation("sum", "s.b", "total", INT), Aggregation("count", None, "n", INT))
     node = take(Aggregate(call, ("s.a",), calls), "n")
     assert apply(pushdown_projections, node) == "project[n](aggregate[COUNT(*) by s.a](scan[s (a)]))"
     one = Project(Aggregate(s(), (), calls), (("one", Expr(("1",), INT)),))
@@ -83,7 +83,7 @@ def test_unused_calls_and_aggregates_go(apply: Apply) -> None:
 def test_counting_rows_needs_one_column(apply: Apply) -> None:
     """COUNT(*) reads no column, but rows must be there: the function beside it is still dropped."""
     call = Call(s(), "f", "f", ("s.b",), pa.bool_())
-    node = Aggregate(call, (), (AggregateCall("count", None, "n", INT),))
+    node = Aggregate(call, (), (Aggregation("count", None, "n", INT),))
     assert apply(pushdown_projections, node) == "aggregate[COUNT(*)](scan[s (a)])"
 
 

@@ -9,7 +9,7 @@ from windrow.plan.cost import Statistics, estimate, selectivity, total_cost
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import (
     Aggregate,
-    AggregateCall,
+    Aggregation,
     Distinct,
     Emit,
     Equality,
@@ -79,7 +79,7 @@ def test_delta_star_state_is_twice_its_output() -> None:
 
 def test_periodic_aggregate_changes_once_per_evaluation() -> None:
     """A periodic aggregate sends at most one change per group and evaluation."""
-    calls = (AggregateCall("count", None, "n", pa.int64()),)
+    calls = (Aggregation("count", None, "n", pa.int64()),)
     often = Aggregate(window("s"), (), calls)
     rarely = Aggregate(Quantise(window("s"), 50), (), calls)
     assert estimate(rarely)[rarely].rate_out == pytest.approx(1 / 50)

@@ -15,7 +15,7 @@ from windrow.plan.explain import explain
 from windrow.plan.expr import Expr, Ref, column
 from windrow.plan.nodes import (
     Aggregate,
-    AggregateCall,
+    Aggregation,
     Call,
     Emit,
     Equality,
@@ -47,7 +47,7 @@ def figure() -> QueryPlan:
 
 
 def periodic() -> QueryPlan:
-    total = AggregateCall("sum", "s.a", "total", pa.decimal128(38, 0))
+    total = Aggregation("sum", "s.a", "total", pa.decimal128(38, 0))
     root = Emit(Aggregate(Quantise(window("s"), 5_000_000), ("s.b",), (total,)), StreamOp.RSTREAM, 5_000_000)
     return QueryPlan("sums", root, (("b", "s.b"), ("total", "total")), pa.timestamp("us"))
 
@@ -142,7 +142,7 @@ def test_words_of_operators() -> None:
     assert words(Call(s, "f(a)", "f", ("x.a",), pa.bool_())) == ("call", "f(x.a) AS f(a)")
     double = Expr(("(", Ref("x.a"), " * 2)"), pa.int64())
     assert words(Project(s, (("x.a", column("x.a", pa.int64())), ("d", double)))) == ("project", "x.a, x.a * 2 AS d")
-    count = AggregateCall("count", "x.a", "n", pa.int64(), distinct=True)
+    count = Aggregation("count", "x.a", "n", pa.int64(), distinct=True)
     assert words(Aggregate(s, (), (count,))) == ("aggregate", "COUNT(DISTINCT x.a)")
 
 

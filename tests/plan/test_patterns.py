@@ -9,7 +9,7 @@ from windrow.errors import BindingError
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import (
     Aggregate,
-    AggregateCall,
+    Aggregation,
     Append,
     Difference,
     Distinct,
@@ -59,7 +59,7 @@ def filtered(node: Node, name: str) -> Filter:
     return Filter(node, Expr((Ref(name), " > 1"), pa.bool_()))
 
 
-COUNT = (AggregateCall("count", None, "n", pa.int64()),)
+COUNT = (Aggregation("count", None, "n", pa.int64()),)
 
 
 @pytest.mark.parametrize(

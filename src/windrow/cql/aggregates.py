@@ -38,7 +38,7 @@ from windrow.operators.types import has_interval
 from windrow.plan.expr import Expr, column
 from windrow.plan.nodes import (
     Aggregate,
-    AggregateCall,
+    Aggregation,
     Equality,
     Holistic,
     HolisticCall,
@@ -80,7 +80,7 @@ class BlockAggregates:
         self.scope = scope
         self.columns: dict[str, Expr] = {}  # what the Project below computes
         self.keys: dict[exp.Expr, str] = {}  # key -> column; trees are equal by what they say
-        self.calls: dict[tuple[Any, ...], AggregateCall] = {}
+        self.calls: dict[tuple[Any, ...], Aggregation] = {}
         self.holistic: list[HolisticCall] = []
         self.grouping: dict[tuple[str, ...], str] = {}  # of GROUPING(...): its keys -> column
         for key in (k for keys in sets for k in keys):
@@ -244,7 +244,7 @@ class BlockAggregates:
             if column is not None:  # as large as what it is of
                 size = self.context.sizes.get(column, COLUMN) * most_values(kind, parameters)
                 self.context.sizes.setdefault(output, size)
-            self.calls[key] = AggregateCall(kind, column, output, type_, distinct, parameters)
+            self.calls[key] = Aggregation(kind, column, output, type_, distinct, parameters)
         return self.calls[key].output
 
     def _check_nested(self, parts: Iterable[exp.Expr]) -> None:

@@ -20,7 +20,7 @@ from windrow.cql.source import ScriptText
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.aggregates.call import FREQUENT, SKETCHED, SUMMARISED, frequent_type
 from windrow.plan.nodes import (
-    AggregateCall,
+    Aggregation,
     Append,
     Emit,
     Filter,
@@ -40,7 +40,7 @@ MOST_KEPT = 10_000
 """The greatest k."""
 
 
-def parted(calls: Sequence[AggregateCall]) -> tuple[tuple[AggregateCall, ...], tuple[AggregateCall, ...]]:
+def parted(calls: Sequence[Aggregation]) -> tuple[tuple[Aggregation, ...], tuple[Aggregation, ...]]:
     """Calls by how they are kept: those that need their rows, and those by summaries, which count rows, too."""
     summaries = tuple(c for c in calls if c.kind in SUMMARISED)
     if not summaries:
@@ -156,7 +156,7 @@ def no_distinct(call: exp.Expr, source: ScriptText) -> BindingError:
     )
 
 
-def basic_windows(node: Node, grid: EvaluationGrid | None, calls: Sequence[AggregateCall]) -> tuple[int, int] | None:
+def basic_windows(node: Node, grid: EvaluationGrid | None, calls: Sequence[Aggregation]) -> tuple[int, int] | None:
     """The period and offset of the basic windows, None if they are slices of a window of rows; raises if neither."""
     if grid is None:
         _check_rows(node)

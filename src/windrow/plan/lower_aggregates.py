@@ -34,7 +34,7 @@ from windrow.plan.steps import grid_of
 def aggregate(to: PlanLowering, node: n.Aggregate) -> int:
     """The aggregate as the first operator that fits."""
     operator: Operator
-    calls = [Aggregation(c.kind, c.column, c.output, c.type, c.distinct, c.parameters) for c in node.calls]
+    calls = node.calls
     if any(c.kind in SUMMARISED for c in calls):
         return summary_aggregate(to, node, calls)
     early = to.tuning.aggregation != "late" and to.strategy == "upa" and (grid_of(node) or (0, 0))[1] == 0

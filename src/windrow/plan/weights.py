@@ -231,7 +231,7 @@ class _Lanes:
     types: Mapping[str, pa.DataType]
     joined: bool
     inputs: dict[str, Expr] = field(default_factory=dict)
-    calls: dict[str, n.AggregateCall] = field(default_factory=dict)
+    calls: dict[str, n.Aggregation] = field(default_factory=dict)
 
     def sum(self, what: str, x: str | None = None) -> Ref:
         """The sum of an expression in w (the weight) and x (a column), over the rows where x is not null."""
@@ -249,10 +249,10 @@ class _Lanes:
             held = ("(", *parts, ")") if x is None else ("(CASE WHEN ", Ref(x), " IS NOT NULL THEN (", *parts, ") END)")
             argument = f"{name} of"
             self.inputs[argument] = Expr(tuple(held), DOUBLE)
-            self.calls[name] = n.AggregateCall("sum", argument, name, DOUBLE)
+            self.calls[name] = n.Aggregation("sum", argument, name, DOUBLE)
         return Ref(name)
 
-    def show(self, call: n.AggregateCall) -> tuple[Expr, Expr]:
+    def show(self, call: n.Aggregation) -> tuple[Expr, Expr]:
         """What is shown of a call, and its error."""
         x, spread, own = call.column, self.sum("w*w-w"), Ref(call.output)
         match call.kind:

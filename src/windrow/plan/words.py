@@ -139,7 +139,7 @@ def window_words(spec: n.WindowSpec) -> str:
     return f"[{' '.join(parts)}]"
 
 
-def call_words(call: n.AggregateCall) -> str:
+def call_words(call: n.Aggregation) -> str:
     """An aggregate as SQL writes it."""
     arguments = [call.column or "*", *(str(p) for p in call.parameters)]
     distinct = "DISTINCT " if call.distinct else ""

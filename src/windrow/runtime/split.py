@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
-from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.mergeable import MergeableAggregate, merges
 from windrow.operators.elements import INF, Elements, Int64s, concat
 from windrow.operators.join import JoinOperator
@@ -48,7 +47,7 @@ class SplitPlan:
         """The aggregate, to be computed in parts."""
         if self.aggregate is None:
             return None
-        return MergeableAggregate(self.aggregate.keys, _calls(self.aggregate), self.aggregate.input.schema)
+        return MergeableAggregate(self.aggregate.keys, self.aggregate.calls, self.aggregate.input.schema)
 
 
 def split(plan: n.QueryPlan) -> SplitPlan | None:
@@ -62,7 +61,7 @@ def split(plan: n.QueryPlan) -> SplitPlan | None:
     aggregate = node if isinstance(node, n.Aggregate) else None
     if aggregate is None:
         above, node = [], plan.root.input
-    elif not merges(_calls(aggregate)):
+    elif not merges(aggregate.calls):
         return None
     lower = node if aggregate is None else aggregate.input
     scans = [scan for scan in n.walk(lower) if isinstance(scan, n.Scan)]
@@ -114,10 +113,6 @@ def _static(node: n.Node) -> bool:
 def _leaf(node: n.Node) -> n.Scan:
     """A source of rows with the columns of a node."""
     return n.Scan("~merged", "~merged", tuple((name, name, type_) for name, type_ in node.schema.items()), "")
-
-
-def _calls(node: n.Aggregate) -> list[Aggregation]:
-    return [Aggregation(c.kind, c.column, c.output, c.type, c.distinct, c.parameters) for c in node.calls]
 
 
 def evaluate(

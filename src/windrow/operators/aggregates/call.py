@@ -22,7 +22,8 @@ KINDS = EXTREMES | LINEAR | RANKED | SUMMARISED | {"top_k"}
 class Aggregation:
     """`kind(column)` into `output`, of Arrow type `type`; `column` None is COUNT(*).
 
-    `parameters`: the fraction of a quantile, the k of TOP_K; the k and the threshold of FREQUENT.
+    Plans and operators have the same. `parameters`: the fraction of a quantile, the k of TOP_K; the k and the threshold
+    of FREQUENT.
     """
 
     kind: str

@@ -9,9 +9,9 @@ it belongs to, its pattern rule (`plan/patterns.py`), its lowering, and the oper
     rows       each row by itself           query      the whole, and how it leaves
 """
 
+from windrow.operators.aggregates.call import Aggregation
 from windrow.plan.nodes.groups import (
     Aggregate,
-    AggregateCall,
     Analytic,
     AnalyticCall,
     Difference,
@@ -32,7 +32,7 @@ from windrow.plan.nodes.windows import Quantise, Scan, Session, TableScan, Windo
 __all__ = [
     "Admit",
     "Aggregate",
-    "AggregateCall",
+    "Aggregation",
     "Analytic",
     "AnalyticCall",
     "Append",

@@ -5,11 +5,11 @@ partition, duplicates, bags and aggregates.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from windrow.operators.aggregates.call import FREQUENT, SKETCHED
+from windrow.operators.aggregates.call import FREQUENT, SKETCHED, Aggregation
 from windrow.operators.terms import SortKey
 from windrow.plan.expr import Expr
 from windrow.plan.nodes.node import Binary, Nary, Unary
@@ -99,18 +99,6 @@ class Intersection(Binary):
 
 
 @dataclass(frozen=True)
-class AggregateCall:
-    """One aggregate: `kind(column)` into `output`. `column` None is COUNT(*)."""
-
-    kind: str  # count sum avg min max variance stddev var_pop stddev_pop median quantile top_k frequent
-    column: str | None
-    output: str
-    type: pa.DataType
-    distinct: bool = False
-    parameters: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True)
 class Aggregate(Unary):
     """GROUP BY `keys` (none: one row, even over nothing); keys and aggregate arguments are plain columns.
 
@@ -118,7 +106,7 @@ class Aggregate(Unary):
     """
 
     keys: tuple[str, ...] = ()
-    calls: tuple[AggregateCall, ...] = ()
+    calls: tuple[Aggregation, ...] = ()
     grid: tuple[int, int] | None = None
 
     @property

@@ -294,7 +294,7 @@ class _Canonical:
         below = self.settled(below, unbounded=True)  # what is never let go need not be kept row by row
         read = {names[c] for c in (*node.keys, *(c.column for c in node.calls if c.column is not None))}
         shown = {k: names[k] for k in node.keys}
-        calls: dict[str, n.AggregateCall] = {}
+        calls: dict[str, n.Aggregation] = {}
         for call in node.calls:
             of = None if call.column is None else names[call.column]
             label = f"{call.kind}({'distinct ' if call.distinct else ''}{of or '*'}{call.parameters or ''})"
