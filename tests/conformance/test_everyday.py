@@ -172,6 +172,11 @@ def test_other_words(theirs):
         ("INSERT INTO req VALUES (1)", 'found "INSERT"', "engine.push"),
         ("CREATE SOURCE z (a INT)", 'found "SOURCE"', "CREATE STREAM"),
         ("CREATE MATERIALIZED STREAM z (a INT)", 'found "MATERIALIZED"', "CREATE QUERY"),
+        (
+            "SELECT COUNT(*) FROM (SELECT *, NOW() AS p FROM req) b GROUP BY TUMBLE(b.p, INTERVAL '10' SECOND)",
+            '"p" is not the time of a stream',
+            "PROCTIME()",
+        ),
         ("SELECT host, percentiles(ms) AS p FROM req GROUP BY host", 'unknown function "percentiles"', "percentile"),
         ("SELECT trunc(ts, 'HH') AS h FROM req", "type mismatch", "date_trunc('hour', ts)"),
         ("SELECT to_timestamp(path, 'yyyy') AS t FROM req", "type mismatch", "strptime"),

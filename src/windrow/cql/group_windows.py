@@ -112,9 +112,11 @@ def _expand(select: exp.Select, group: exp.Group, call: exp.Expr, binder: Binder
     clause = _clause(call, name, time, lengths, source)
     stream = _stream(select, time, binder)
     if stream is None and not any(put_window(s, clause, binder.catalog) for s in _queries(select, time)):
+        computed = any(_computes(s, time) for s in _queries(select, time))
+        when = "; when rows came is PROCTIME(), on a stream that is declared TIMESTAMP BY ... AS PROCTIME()"
         raise BindingError(
             f'"{time.name}" is not the time of a stream in FROM',
-            hint=f"{name} takes the time column of a stream that has no other window",
+            hint=f"{name} takes the time column of a stream that has no other window{when * computed}",
             span=span_of(time, source),
         )
     if stream is not None:
@@ -150,6 +152,13 @@ def _queries(select: exp.Select, time: exp.Column) -> list[exp.Expr]:
     """The views and subqueries of FROM whose column the time may be."""
     found = [s for s in sources_of(select) if query_in(s) is not None and window_of(s) is None]
     return [s for s in found if _is_named(s, time)]
+
+
+def _computes(source: exp.Expr, time: exp.Column) -> bool:
+    """Whether a query shows under the name of the time what reads no column, such as NOW()."""
+    query = query_in(source)
+    items = query.expressions if isinstance(query, exp.Select) else []
+    return any(i.alias.lower() == time.name.lower() and i.find(exp.Column) is None for i in items)
 
 
 def _is_named(source: exp.Expr, time: exp.Column) -> bool:
