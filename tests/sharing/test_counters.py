@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from math import lcm
 
 import numpy as np
@@ -129,6 +130,7 @@ def test_to_share_or_not() -> None:
     two = [SlideWindow(18, 15), SlideWindow(12, 9)]
     by_hand = (slice_rate(two) * (18 / 15 + 12 / 9) - 2 * (18 / 225 + 12 / 81)) / 1
     assert least_rate(two) == pytest.approx(by_hand)
+    assert least_rate(Counter({two[0]: 3, two[1]: 2})) == pytest.approx(least_rate([two[0]] * 3 + [two[1]] * 2))
 
 
 def test_edges_are_counted_without_being_made() -> None:

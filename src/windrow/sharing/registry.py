@@ -14,6 +14,7 @@ and for the first query over some rows, it shares, because a family of one costs
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -100,9 +101,10 @@ class Registry:
             return True
         known, least = self._least.get(key, (0, 0.0))
         if len(family) + 1 >= 2 * known:  # the bound moves slowly: looking at all windows each time would be dear
-            windows = [e.member.window for e in family.joined.values()]
-            windows += [w for m in family.columns.values() for w in [m.window] * len(m)]
-            least = least_rate([*windows, query.member.window], self.slicing)
+            windows = Counter([query.member.window, *(e.member.window for e in family.joined.values())])
+            for members in family.columns.values():
+                windows[members.window] += len(members)
+            least = least_rate(windows, self.slicing)
             self._least[key] = (len(family) + 1, least)
         return rate > least
 

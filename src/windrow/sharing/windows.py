@@ -13,7 +13,8 @@ common multiple of their periods; so `edges_between` finds those of a stretch in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import gcd
@@ -122,20 +123,21 @@ def multiples(step: int, offset: int, after: int, upto: int) -> Int64s:
     return np.arange(first, last + 1) * step + offset if last >= first else np.zeros(0, np.int64)
 
 
-def least_rate(windows: Sequence[SlideWindow], technique: str = PAIRED) -> float:
-    """Inequality 1: the rows per tick above which sharing slices costs less.
+def least_rate(windows: Iterable[SlideWindow] | Counter[SlideWindow], technique: str = PAIRED) -> float:
+    """Inequality 1: the rows per tick above which sharing slices costs less; equal windows may be counted.
 
     >>> least_rate([SlideWindow(18, 15), SlideWindow(12, 9)]) < 1
     True
     """
-    if len(windows) < 2:
+    counted = Counter(windows)
+    if counted.total() < 2:
         return float("inf")
-    rate = slice_rate(windows, technique)
-    final = rate * sum(w.range / w.slide for w in windows) - 2 * sum(w.range / w.slide**2 for w in windows)
-    return final / (len(windows) - 1)
+    rate = slice_rate(counted, technique)
+    final = sum(n * (rate * w.range / w.slide - 2 * w.range / w.slide**2) for w, n in counted.items())
+    return final / (counted.total() - 1)
 
 
-def slice_rate(windows: Sequence[SlideWindow], technique: str = PAIRED) -> float:
+def slice_rate(windows: Iterable[SlideWindow], technique: str = PAIRED) -> float:
     """Common slices per tick, estimated without composing: counted over a stretch of the longest slides."""
     distinct = sorted(set(windows))
     stretch = 4 * max(w.slide for w in distinct)
