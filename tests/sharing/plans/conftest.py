@@ -38,10 +38,22 @@ FORMS = (
     "SELECT {e}{l.a, l.x, r.b} FROM S AS l{w} FULL JOIN T AS r{v} ON l.a = r.a WHERE l.{p}{f}",
     "SELECT {e}{l.a, l.s, r.b} FROM S AS l{w} FULL JOIN T AS r{v} ON l.a = r.a WHERE l.a > {c} OR r.b > {c}{f}",
     "SELECT {e}{l.a, r.b, r.x} FROM S AS l{w} LEFT JOIN T AS r{v} ON l.a = r.a AND r.b > 0 WHERE l.{p}{f}",
+    "SELECT {e}l.a, COUNT(*) AS n, SUM(r.x) AS t FROM S AS l{w}, T AS r{v} WHERE l.a = r.a AND l.{p} GROUP BY l.a{f}",
+    "SELECT {e}l.a, COUNT(*) AS n FROM S AS l{w}, T AS r{v} WHERE l.a = r.a GROUP BY l.a HAVING COUNT(*) > {c}{f}",
+    "SELECT {e}DISTINCT l.a, r.b FROM S AS l{w}, T AS r{v} WHERE l.a = r.a AND l.{p}{f}",
+    "SELECT {e}a, COUNT(DISTINCT s) AS d, MIN(x) AS m FROM S{w} WHERE {p} GROUP BY a{f}",
+    "SELECT {e}a, COUNT(*) AS n FROM S{w} WHERE {p} GROUP BY a HAVING COUNT(*) BETWEEN {c} AND 2 OR SUM(b) > {c}{f}",
+    "SELECT {e}l.a, p.v FROM S AS l{w} LEFT JOIN P AS p ON l.a = p.k WHERE l.{p}{f}",
+    "SELECT {e}l.a, r.b, m.x FROM S AS l{w}, T AS r{v}, S AS m{v} WHERE l.a = r.a AND r.a = m.a AND m.{p} AND l.{p}{f}",
+    "SELECT {e}l.a FROM S AS l{w} WHERE NOT EXISTS (SELECT 1 FROM T AS r{v} WHERE r.a = l.a AND r.b > l.b) AND {p}{f}",
+    "SELECT {e}a, x FROM S{w} WHERE ({p} OR {p}) AND NOT ({p} AND {p}){f}",
 )
 """Shapes of queries: `{p}` a condition on a column, `{c}` a constant, `{w}` and `{v}` windows; `{a, b}` some."""
 
-CONDITIONS = ("a > {c}", "a = {c}", "x < {c}", "b <> {c}", "a IN ({c}, {c})", "s >= '{l}'", "s = '{l}'", "x IS NULL")
+CONDITIONS = (
+    *("a > {c}", "a = {c}", "x < {c}", "b <> {c}", "a IN ({c}, {c})", "s >= '{l}'", "s = '{l}'", "x IS NULL"),
+    *("s LIKE '{l}%'", "b BETWEEN {c} AND 2", "a IS NOT DISTINCT FROM {c}", "a > {c} + 1", "x <> 2 * {c}"),
+)
 WINDOWS = ("", " [RANGE 3]", " [RANGE 7]", " [NOW]", " [ROWS 3]", " [PARTITION BY a ROWS 2]")
 LENGTHS = (" [RANGE UNBOUNDED]", " [RANGE 2]", " [RANGE 3]", " [RANGE 7]", " [RANGE 12]", " [NOW]")
 
