@@ -153,6 +153,19 @@ def test_a_damaged_file_is_named(tmp_path):
         log.results()
 
 
+def test_a_file_in_the_place_of_another_is_named(tmp_path):
+    """Answers of another query, or of other ticks, that somebody has put there are refused, not read."""
+    logs = [AnswerLog(Place.of(tmp_path), q, TICKS, 1000, relation=True, sync=False) for q in ("q", "r")]
+    for log, k in zip(logs, (1, 2), strict=True):
+        log.write("", 1, pa.table([[1], [1], [k], [1.0]], schema=TICKS))
+        log.settle()
+    mine, other = sorted(tmp_path.rglob("ticks-*.parquet"))
+    mine.write_bytes(other.read_bytes())
+    with pytest.raises(StateError, match=r"corrupt answers .*\n.*it was written as answers/r"):
+        logs[0].results()
+    assert logs[1].results()["k"].to_pylist() == [2]
+
+
 def test_present_cancels():
     """Rows that left take an equal one with them, NULL and NaN included."""
     nan = float("nan")

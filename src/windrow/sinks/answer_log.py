@@ -43,6 +43,7 @@ FANOUT = 16
 DAY_US = 86_400_000_000
 _FILE = re.compile(r"ticks-(\d{10,})-(\d{10,})\.parquet")
 _RELATION = "_relation"
+_NAME = b"windrow.name"  # a file says whose it is: one that lies in another's place is not read
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -103,9 +104,10 @@ class AnswerLog:
         self._merge_new()  # what came just as the last merge ended
 
     def _put(self, name: str, table: pa.Table) -> None:
-        sink = pa.BufferOutputStream()
-        parquet.write_table(table.select(self.schema.names).cast(self.schema), sink, write_page_checksum=True)
-        self.place.write(f"{self.folder}/{name}", sink.getvalue(), sync=self._sync)
+        sink, name = pa.BufferOutputStream(), f"{self.folder}/{name}"
+        named = table.select(self.schema.names).cast(self.schema).replace_schema_metadata({_NAME: name})
+        parquet.write_table(named, sink, write_page_checksum=True)
+        self.place.write(name, sink.getvalue(), sync=self._sync)
 
     # merging
 
@@ -254,7 +256,10 @@ class AnswerLog:
     def _load(self, name: str) -> pa.Table:
         try:
             data = pa.BufferReader(self.place.read(name))
-            return parquet.read_table(data, partitioning=None, page_checksum_verification=True).cast(self.schema)
+            table = parquet.read_table(data, partitioning=None, page_checksum_verification=True)
+            if (written := (table.schema.metadata or {}).get(_NAME, name.encode())) != name.encode():
+                raise ValueError(f"it was written as {written.decode()}")
+            return table.cast(self.schema)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise StateError(
                 f"corrupt answers {self.place.path(name)}",
