@@ -63,6 +63,15 @@ def test_until_moves_time_past_the_last_row():
     assert [r[0] for r in rows(run(script, until=7, s=TRADES)["q1"])] == [5, 7]
 
 
+@pytest.mark.parametrize("far", [INT64[0], -(2**62) - 1, 2**62 + 1, INT64[1]])
+def test_times_that_are_too_far_from_zero(far):
+    """Times with which no length can be added are refused, not computed with; the furthest are taken."""
+    with pytest.raises(WindrowError, match=r"(?s)a time that is too far from zero.*row 2"):
+        run("SELECT a FROM TUMBLE(s, ts, 4)", s={"ts": [0, far], "a": [1, 2]})
+    ends = {"ts": [-(2**62), 0, 2**62], "a": [1, 2, 3]}
+    assert [r[0] for r in rows(run("SELECT a FROM TUMBLE(s, ts, 4)", s=ends)["q1"])] == [-(2**62) + 4, 4]
+
+
 def test_until_as_text_is_what_the_clock_has():
     """A number is an instant of streams that count ticks, and none of streams with times; the other way round, too."""
     stamped = {"ts": pa.array([0, 60_000_000], pa.timestamp("us")), "a": [1, 2]}

@@ -28,8 +28,24 @@ class Arrivals:
     late: pa.Table
 
 
+FURTHEST = 2**62
+"""No time is further from zero, and no window longer than half of that, so that no sum of times overflows."""
+
+
 def times(stream: StreamDef, table: pa.Table) -> Int64s:
     """The time of each row: microseconds for timestamps and dates, ticks for integers."""
+    ts = _times(stream, table)
+    if len(ts) and not (ts.min() >= -FURTHEST and ts.max() <= FURTHEST):
+        row = int(np.argmax((ts < -FURTHEST) | (ts > FURTHEST)))
+        raise SourceError(
+            f'stream "{stream.name}" has a time that is too far from zero',
+            detail=f"row {row + 1}: column {stream.time} is {ts[row]}, and times go to 2^62 either way",
+            hint="filter such rows out",
+        )
+    return ts
+
+
+def _times(stream: StreamDef, table: pa.Table) -> Int64s:
     column = table.column(stream.time)
     type_ = column.type
     if column.null_count:
