@@ -68,6 +68,20 @@ def test_times_that_are_too_far_from_zero(far):
     """Times with which no length can be added are refused, not computed with; the furthest are taken."""
     with pytest.raises(WindrowError, match=r"(?s)a time that is too far from zero.*row 2"):
         run("SELECT a FROM TUMBLE(s, ts, 4)", s={"ts": [0, far], "a": [1, 2]})
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute("CREATE STREAM s (ts BIGINT, a BIGINT) TIMESTAMP BY ts; CREATE QUERY q AS SELECT a FROM s [NOW]")
+        with pytest.raises(WindrowError, match="too far from zero"):
+            engine.push("s", {"ts": [0, far], "a": [1, 2]})
+        engine.push("s", {"ts": [1], "a": [1]})  # nothing of what is refused stays
+        engine.execute("CREATE STREAM t (ts BIGINT, a BIGINT) TIMESTAMP BY ts ON ERROR QUARANTINE")
+        engine.execute("CREATE QUERY r AS SELECT a FROM t [NOW]")
+        engine.start()
+        engine.push("t", {"ts": [1, far, None], "a": [1, 2, 3]})
+        engine.drain()
+        assert sorted(engine.quarantine("t")["reason"].to_pylist()) == [
+            "column ts is NULL",
+            "column ts is too far from zero",
+        ]
     ends = {"ts": [-(2**62), 0, 2**62], "a": [1, 2, 3]}
     assert [r[0] for r in rows(run("SELECT a FROM TUMBLE(s, ts, 4)", s=ends)["q1"])] == [-(2**62) + 4, 4]
 

@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError, StateError, WindrowError, as_failure
@@ -40,7 +41,7 @@ from windrow.runtime.pruning import may_hold
 from windrow.runtime.quarantine import Aside
 from windrow.runtime.shared_joins import sides
 from windrow.runtime.shared_reduction import reduced
-from windrow.sources.intake import times
+from windrow.sources.intake import times, too_far
 from windrow.sources.protocol import MalformedRow, Piece, Report
 from windrow.sources.read_parquet import ParquetPiece, RowGroup
 
@@ -165,14 +166,24 @@ def _whole(definition: StreamDef, read: Reader) -> pa.Table:
 
 
 def _timed(definition: StreamDef, table: pa.Table, aside: Aside | None) -> pa.Table:
-    """The rows that have a time; others are set aside by whoever knows no place of theirs."""
-    column = table.column(definition.time)
-    if aside is None or not column.null_count:
+    """The rows that have a time that can be; others are set aside by whoever knows no place of theirs."""
+    if aside is None:
         return table
-    without = table.filter(column.is_null())
-    for row in without.to_pylist():
-        aside(MalformedRow("", f"column {definition.time} is NULL", json.dumps(row, default=str)))
-    return table.filter(column.is_valid())
+    if table.column(definition.time).null_count:
+        without = table.column(definition.time).is_null()
+        table = _set_aside(table, without, f"column {definition.time} is NULL", aside)
+    far = too_far(definition, table)
+    return (
+        _set_aside(table, pa.array(far), f"column {definition.time} is too far from zero", aside)
+        if far.any()
+        else table
+    )
+
+
+def _set_aside(table: pa.Table, which: pa.Array | pa.ChunkedArray, why: str, aside: Aside) -> pa.Table:
+    for row in table.filter(which).to_pylist():
+        aside(MalformedRow("", why, json.dumps(row, default=str)))
+    return table.filter(pc.invert(which))
 
 
 def _unreadable(error: Exception, definition: StreamDef) -> WindrowError:

@@ -167,7 +167,7 @@ class Runtime(Inspection):
         if not found.definition.quarantine:  # what is malformed is refused before it is anybody's
             if told is not None:
                 check_changes(told.definition, table)
-            elif table.column(found.definition.time).null_count:
+            else:
                 times(found.definition, table)
         assert isinstance(found.source, PushSource)
         now = self._running and self.job.in_process

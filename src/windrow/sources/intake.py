@@ -36,13 +36,19 @@ def times(stream: StreamDef, table: pa.Table) -> Int64s:
     """The time of each row: microseconds for timestamps and dates, ticks for integers."""
     ts = _times(stream, table)
     if len(ts) and not (ts.min() >= -FURTHEST and ts.max() <= FURTHEST):
-        row = int(np.argmax((ts < -FURTHEST) | (ts > FURTHEST)))
+        row = int(np.argmax(too_far(stream, table)))
         raise SourceError(
             f'stream "{stream.name}" has a time that is too far from zero',
             detail=f"row {row + 1}: column {stream.time} is {ts[row]}, and times go to 2^62 either way",
             hint="filter such rows out",
         )
     return ts
+
+
+def too_far(stream: StreamDef, table: pa.Table) -> np.ndarray:
+    """Which rows have times that are refused."""
+    ts = _times(stream, table)
+    return (ts < -FURTHEST) | (ts > FURTHEST)
 
 
 def _times(stream: StreamDef, table: pa.Table) -> Int64s:
