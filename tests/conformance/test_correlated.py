@@ -26,6 +26,12 @@ VALUES = (
     "SELECT t.k, (SELECT COUNT(*) FROM s {w} WHERE s.k = t.k AND s.a > t.lim) AS over FROM t",
     "SELECT s.k, COUNT(*) AS n FROM s {w} GROUP BY s.k HAVING COUNT(*) > (SELECT COUNT(*) FROM q {w} WHERE q.k < s.k)",
 )
+TUMBLING = (
+    "SELECT a.id, (SELECT COUNT(*) FROM TUMBLE(q, ts, 2) b WHERE b.k = a.k) AS n FROM TUMBLE(s, ts, 2) a",
+    "SELECT a.id FROM TUMBLE(s, ts, 2) a WHERE (SELECT COUNT(*) FROM TUMBLE(q, ts, 2) b WHERE b.k = a.k) = 0",
+    "SELECT COUNT(*) AS n, (SELECT COUNT(*) FROM TUMBLE(q, ts, 1) b) AS m FROM TUMBLE(s, ts, 1) a",
+    "SELECT a.id, (SELECT SUM(b.b) FROM HOP(q, ts, 1, 2) b WHERE b.k = a.k) AS n FROM HOP(s, ts, 1, 2) a",
+)
 TWINS = {
     "SELECT s.id, (SELECT q.b FROM q {w} WHERE q.k = s.k AND q.ts <= s.ts ORDER BY q.ts DESC, q.b LIMIT 1) AS b "
     "FROM s {w}":
@@ -67,6 +73,12 @@ def agree(text, same):
     assert want.num_rows
     for way in ({}, {"batch_rows": 6}):
         assert_same(windrow.run(f"{DECLARED} CREATE QUERY q1 AS {text}", *given(), runtime="local", **way)["q1"], want)
+
+
+@pytest.mark.parametrize("text", TUMBLING)
+def test_values_over_windows_without_partners_are_those_of_sql(text):
+    """A count over a window without a partner is 0, a sum null: only the query itself is silent for empty windows."""
+    agree(text, text)
 
 
 @pytest.mark.parametrize("window", WINDOWS)

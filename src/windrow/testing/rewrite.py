@@ -180,7 +180,7 @@ def _select(tokens: Tokens, context: OracleContext, scope: frozenset[str]) -> Or
     sql += f" WHERE {_and(predicates)}" if predicates else ""
     having = [f"({expression(clauses['HAVING'])})"] if clauses["HAVING"] else []
     group = [expression(clauses["GROUP"])] if clauses["GROUP"] else []
-    if group or having or calls_aggregate(items):
+    if group or ((having or calls_aggregate(items)) and not scope):  # as a value it answers for an empty window, too
         group += _window_keys(sources, clauses["GROUP"])
         having += ["count(*) > 0"] if block.per_window else []
     sql += f" GROUP BY {', '.join(group)}" if group else ""
