@@ -44,7 +44,7 @@ WAITING, TABLE = "waiting", "table"
 LARGE = 16 << 20
 """Bytes of new runs behind which a task gives memory back."""
 
-HOMES = 4
+HOMES = 2
 """Of how many homes, the last to be worked for, a process keeps the operators: workers outlive engines."""
 
 
