@@ -191,7 +191,7 @@ def test_live_answers_and_charts(opens: Opens, engine: Engine) -> None:
     bid(engine, at + 3, "new", 888)
     bid(engine, at + 4, "new", 1)
     page.wait_for_selector("td:text-is('888')")
-    assert page.locator("td:text-is('777')").count() == 0  # it was taken back
+    page.wait_for_selector("td:text-is('777')", state="detached")  # it was taken back
     page.wait_for_selector(".chart canvas")
 
 

@@ -17,9 +17,8 @@ from windrow.plan.expr import Expr
 def pushdown_distinct(plan: n.QueryPlan, context: RuleContext) -> n.QueryPlan:
     """Drop needless DISTINCTs; move the others below joins and unions where that is cheaper.
 
-    >>> from windrow.plan.nodes import Scan
     >>> from windrow.plan.words import sketch
-    >>> sketch(rewrite(Distinct(Distinct(Scan("s", "s", (), "ts"))), lambda n: _step(n, RuleContext())))
+    >>> sketch(rewrite(n.Distinct(n.Distinct(n.Scan("s", "s", (), "ts"))), lambda node: _step(node, RuleContext())))
     'distinct(scan[s ()])'
     """
     return with_root(plan, rewrite(plan.root, lambda node: _step(node, context)))

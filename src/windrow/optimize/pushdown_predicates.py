@@ -24,10 +24,10 @@ from windrow.plan.expr import Expr, Ref
 def pushdown_predicates(plan: n.QueryPlan, context: RuleContext) -> n.QueryPlan:
     """Move every filter as far down as it goes, and make equalities across a join part of the join.
 
-    >>> from windrow.plan.nodes import Scan, WindowSpec
     >>> from windrow.plan.words import sketch
-    >>> s = Scan("s", "s", (("s.a", "a", pa.int64()),), "ts")
-    >>> sketch(push(Filter(Window(s, WindowSpec(WindowKind.RANGE, 5)), Expr((Ref("s.a"), " > 1"), pa.bool_())), []))
+    >>> s = n.Scan("s", "s", (("s.a", "a", pa.int64()),), "ts")
+    >>> young = n.Window(s, n.WindowSpec(n.WindowKind.RANGE, 5))
+    >>> sketch(push(n.Filter(young, Expr((Ref("s.a"), " > 1"), pa.bool_())), []))
     'window[[RANGE 5]](filter[s.a > 1](scan[s (a)]))'
     """
     return with_root(plan, push(plan.root, []))

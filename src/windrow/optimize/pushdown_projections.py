@@ -22,7 +22,7 @@ def pushdown_projections(plan: n.QueryPlan, context: RuleContext) -> n.QueryPlan
     """Drop columns, computed outputs, aggregates and user calls that nobody reads.
 
     >>> from windrow.plan.words import sketch
-    >>> s = Scan("s", "s", (("s.a", "a", pa.int64()), ("s.b", "b", pa.int64())), "ts")
+    >>> s = n.Scan("s", "s", (("s.a", "a", pa.int64()), ("s.b", "b", pa.int64())), "ts")
     >>> sketch(prune(s, frozenset({"s.b"})))
     'scan[s (b)]'
     """

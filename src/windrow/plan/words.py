@@ -12,7 +12,7 @@ from windrow.plan.expr import Expr
 def words(node: n.Node, unit: int = 1) -> tuple[str, str]:
     """An operator's name and its arguments; `unit` is a second in ticks, or 1.
 
-    >>> words(Distinct(Union(())))
+    >>> words(n.Distinct(n.Union(())))
     ('distinct', '')
     """
     match node:
@@ -174,7 +174,7 @@ def _closes_at_end(text: str) -> bool:
 def sketch(node: n.Node) -> str:
     """A plan on one line.
 
-    >>> sketch(Distinct(Union((Distinct(Union(())),))))
+    >>> sketch(n.Distinct(n.Union((n.Distinct(n.Union(())),))))
     'distinct(union all(distinct(union all)))'
     """
     name, arguments = words(node)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import windrow
+from windrow.operators.terms import QUERY
 from windrow.plan.expr import Expr, Ref
 from windrow.scalar_engine import connect
 from windrow.sharing.plans.shape import PlanColumns
@@ -366,18 +367,23 @@ def test_the_state_of_a_query_goes_with_it() -> None:
     def push(ts: int) -> None:
         engine.push("s", {"k": list(range(10)), "v": [9] * 10, "ts": [ts] * 10})
 
-    def kept() -> int:
+    def kept() -> list[int]:
         (state,) = [s for _, states in engine.runtime.job.memory.attempts.values() for s in states.values()]
-        return sum(r.table.num_rows for slot, runs in state.slots(1, 0) if slot.endswith("/rows") for r in runs)
+        tables = [r.table for slot, runs in state.slots(1, 0) if slot.endswith("/rows") for r in runs]
+        return [query for table in tables for query in table[QUERY].to_pylist()]
 
     for ts in range(4):
         push(ts)
-    assert kept() >= 40
+    assert len(set(kept())) == 4
+    assert len(kept()) >= 40
     for i in range(3):
         engine.execute(f"DROP QUERY q{i}")
     push(9)
     engine.advance(12)
-    assert kept() <= 20
+    assert len(set(kept())) == 1
+    for ts in range(20, 60):
+        push(ts)
+    assert len(kept()) <= 200  # what cancels does not pile up
     assert engine["q3"].snapshot().num_rows == 10
     engine.stop()
 
