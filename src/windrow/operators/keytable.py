@@ -21,7 +21,7 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
-from windrow.operators.elements import Int64s
+from windrow.operators.elements import Int64s, gathered
 from windrow.operators.keys import hash_rows, is_bijective, mix_one, same_rows, unmixed
 
 _REHASH = np.int64(0x5851F42D4C957F2D)
@@ -130,8 +130,8 @@ class KeyTable:
 
     def rows(self, slots: Int64s) -> dict[str, pa.Array]:
         """The rows in the given slots."""
-        picks = pa.array(slots if self._place is None else self._place[slots])
-        return {n: self._column(n).take(picks) for n in self.types}
+        places = slots if self._place is None else self._place[slots]
+        return {n: gathered([(self._column(n), places)]) for n in self.types}
 
     def _column(self, name: str) -> pa.Array:
         chunks = self._chunks[name]

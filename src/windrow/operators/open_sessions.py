@@ -182,14 +182,12 @@ def _in_order(open_, current, slots, before, session, is_last):  # type: ignore[
         if slot >= 0 and newest >= before:
             slots[slot, 1], slots[slot, 2] = current[k, 1], newest
             is_last[newest - before] = True
-    out, n = np.empty(len(open_) + np.count_nonzero(is_last), np.int64), 0
-    for slot in open_:
-        if slots[slot, 2] < before:
-            out[n] = slot
-            n += 1
+    out, n = np.empty(len(open_) + np.count_nonzero(is_last) + 1, np.int64), 0
+    for slot in open_:  # written in any case, and written over if it does not count: no branch to guess
+        out[n] = slot
+        n += slots[slot, 2] < before
     old = n
     for i in range(len(session)):
-        if is_last[i]:
-            out[n] = session[i]
-            n += 1
+        out[n] = session[i]
+        n += is_last[i]
     return out[:n], old
