@@ -17,7 +17,7 @@ from windrow.operators.join import JoinOperator
 from windrow.operators.keys import hash_rows
 from windrow.operators.state.keyed import KeyedRuns, Needles
 from windrow.operators.state.run import Run
-from windrow.runtime.task_state import HOMES, QueryState, TaskMemory, give_back
+from windrow.runtime.task_state import RECENT, QueryState, TaskMemory, give_back
 from windrow.store import runs
 from windrow.store.place import Place
 from windrow.store.runs import RunStore
@@ -95,13 +95,19 @@ def test_workers_that_take_turns(tmp_path: Path) -> None:
 def test_workers_forget_homes_that_nobody_comes_back_to() -> None:
     """The homes that were worked for last are remembered, with all their partitions."""
     memory = TaskMemory()
-    for number in range(HOMES + 3):
-        for home in ("first", str(number)):
-            for partition in range(2):
-                memory.pop((home, 1, partition), "")
-                memory.put((home, 1, partition), "", {})
-    assert len(memory.attempts) == 2 * HOMES
-    assert {"first", str(HOMES + 2)} <= {home for home, _, _ in memory.attempts}
+
+    def work(home: str) -> None:
+        for partition in range(2):
+            memory.pop((home, 1, partition), "")
+            memory.put((home, 1, partition), "", {})
+
+    for home in ("closed", *("first", "second") * RECENT):
+        work(home)
+    assert {home for home, _, _ in memory.attempts} == {"first", "second"}
+    assert len(memory.attempts) == 4
+    for _ in range(RECENT):
+        work("second")
+    assert set(memory.attempts) == {("second", 1, 0), ("second", 1, 1)}
 
 
 @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=8), min_size=1, max_size=6))

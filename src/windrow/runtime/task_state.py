@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeGuard
@@ -44,8 +45,8 @@ WAITING, TABLE = "waiting", "table"
 LARGE = 16 << 20
 """Bytes of new runs behind which a task gives memory back."""
 
-HOMES = 2
-"""Of how many homes, the last to be worked for, a process keeps the operators: workers outlive engines."""
+RECENT = 8
+"""A process keeps the operators of the homes that its last so many attempts were for: workers outlive engines."""
 
 
 @dataclass
@@ -170,6 +171,7 @@ class TaskMemory:
     """The operators of a process's last attempts, by home, stage and partition, each with its generation."""
 
     attempts: dict[tuple[str, int, int], tuple[str, dict[str, TaskState]]] = field(default_factory=dict)
+    _homes: deque[str] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def pop(self, key: tuple[str, int, int], generation: str) -> tuple[dict[str, TaskState], dict[str, TaskState]]:
         """What the attempt of this generation left, and what another one did: one of them is empty."""
@@ -179,8 +181,8 @@ class TaskMemory:
     def put(self, key: tuple[str, int, int], generation: str, states: dict[str, TaskState]) -> None:
         """Remember an attempt, and forget homes that nobody has come back to."""
         self.attempts[key] = (generation, states)
-        homes = list(dict.fromkeys(home for home, _, _ in reversed(self.attempts)))
-        for old in [k for k in self.attempts if k[0] in homes[HOMES:]]:
+        self._homes.append(key[0])
+        for old in [k for k in self.attempts if k[0] not in self._homes]:
             del self.attempts[old]
 
     def slots(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:
