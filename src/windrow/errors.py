@@ -16,6 +16,7 @@ also carry the line, the column and the offending line with a caret under it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,11 @@ class WindrowError(Exception):
         if self.hint:
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
+
+    def kept(self) -> Self:
+        """Return self without its frames: an error that outlives its tick would keep all the rows they had at hand."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
 
     def at(self, span: Span | None) -> WindrowError:
         """Return self, placed at `span` unless it already has a place."""

@@ -34,6 +34,7 @@ from windrow.plan.dataflow import answer
 from windrow.plan.explain import explain
 from windrow.plan.lower import lower
 from windrow.plan.nodes import Scan, TableScan, Window, WindowKind, walk
+from windrow.plan.words import duration
 from windrow.runtime import view
 from windrow.runtime.ask_parts import TOGETHER, Functions, Parts
 from windrow.runtime.history_reader import HistoryFigures, ScanWish, rows_of, table_rows, youngest_first
@@ -156,10 +157,11 @@ class Question:
             kept = self.present.reach(scan.stream.lower())
             size = {WindowKind.RANGE: node.spec.size, WindowKind.NOW: 1}.get(node.spec.kind)
             if size is None or size > kept:
+                unit = 1 if pa.types.is_integer(stream.time_type) else 1_000_000
                 raise BindingError(
                     f'stream "{stream.name}" does not keep enough history for {node.spec.text or "this window"}',
-                    detail=f"it keeps {kept} {'ticks' if pa.types.is_integer(stream.time_type) else 'microseconds'}",
-                    hint="declare it with RETAIN, or ask a registered query",
+                    detail=f"it keeps {duration(kept, unit)}" if kept else "it keeps no rows for questions",
+                    hint="declare it with RETAIN and the longest time that is asked about, or ask a registered query",
                 )
 
     def answer(self, isolation: str, figures: HistoryFigures) -> pa.Table:

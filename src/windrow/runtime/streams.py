@@ -60,7 +60,7 @@ class Stream:
         before = self.stopped
         tries = 1 if before is None else before.tries + 1
         pause = min(FIRST_RETRY * 2 ** min(tries - 1, 30), LAST_RETRY)
-        self.stopped = Stopped(error, now if before is None else before.since, now + pause, tries)
+        self.stopped = Stopped(error.kept(), now if before is None else before.since, now + pause, tries)
         return self.stopped
 
     def silent_for(self, now: float) -> float | None:

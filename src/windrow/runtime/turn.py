@@ -314,7 +314,7 @@ class Turns:
         declared.outbox.deliver(tick.number, tick.answers, tick.frontier)
         for name, error in tick.failed.items():
             LOG.error("query %s, tick %d: %s", name, tick.number, error)
-            declared.failures[name] = error
+            declared.failures[name] = error.kept()
         for stream, rows in tick.late.items():
             LOG.warning("stream %s, tick %d: %d late rows", stream, tick.number, rows.num_rows)
             self.late_rows.write(stream, tick.number, rows)
@@ -331,7 +331,7 @@ class Turns:
         """Stop queries before a tick."""
         for key, error in stopped.items():
             LOG.error("%s", error)
-            self.declared.failures[key] = error
+            self.declared.failures[key] = error.kept()
             group = self.ticker.groups.live.get(key)
             for name in [key] if group is None else list(group.place):
                 self.ticker.drop_query(name)

@@ -80,7 +80,7 @@ class Expressions:
             try:
                 called = self._alone(member, columns, rows)
             except RuntimeFailure as error:
-                failed[member.name] = error
+                failed[member.name] = error.kept()
             else:
                 for column, (at, values) in called.items():
                     results[column] = _over(results.get(column), at, values, rows)

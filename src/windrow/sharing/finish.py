@@ -122,7 +122,7 @@ def finish(
             found = finishes[name].changed(rows, frontier)
             answers.append(Batch((name,), np.array([len(found)]), found))
         except RuntimeFailure as error:
-            failures[name] = error
+            failures[name] = error.kept()
     return [batch for batch in answers if len(batch)]
 
 
@@ -154,7 +154,7 @@ def _apart(
             mine = finishes.get(name) or finishes[batch.one]
             found = mine.stretched(name, rows, periods[number], frontier) if periods else mine.advance(rows, frontier)
         except RuntimeFailure as error:
-            failures[name] = error
+            failures[name] = error.kept()
             continue
         numbers.append(number)
         answers.append(found)
