@@ -10,10 +10,12 @@ time is in which they are: instants at which the answer is empty cost nothing. R
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from windrow.errors import RuntimeFailure, WindrowError
+from windrow.operators.aggregates.vectors import Bools, raw
 from windrow.operators.changes import cancel
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.keys import factorize
@@ -104,8 +106,60 @@ class Moments(_Alive):
         return out
 
 
-class Snapshots(Moments):
-    """RSTREAM of a change log: the whole relation at every instant that has a change."""
+class Snapshots(_Alive):
+    """RSTREAM of a change log: the whole relation at every instant that has a change.
+
+    `partition`: columns that divide it into the relations of several queries, each with changes of its own. One that
+    would be too long is left out and `refused`, by the value of that column: the others go on.
+    """
+
+    def __init__(self, limit: RowLimit | None = None, partition: tuple[str, ...] = ()) -> None:
+        super().__init__(limit)
+        self.partition = partition
+        self.refused: dict[int, WindrowError] = {}
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (new,) = inputs
+        elements = self._join(new)
+        self.refused = {}
+        out = self._of_each(elements, new) if self.partition else at_instants(elements, np.unique(new.ts), self.limit)
+        self._keep(elements, frontier)
+        return out
+
+    def _of_each(self, elements: Elements, new: Elements) -> Elements:
+        """The relation of each query at its own instants: those of all stand in one row, by query, then by time."""
+        (by,) = self.partition
+        times, query = np.unique(new.ts), raw(elements.columns[by]).astype(np.int64)
+        places = len(times) + 1  # of a query; the last is behind all of its instants
+
+        def place(queries: Int64s, ts: Int64s) -> Int64s:
+            return queries * places + np.searchsorted(times, ts, "left")
+
+        instants = np.unique(place(raw(new.columns[by]).astype(np.int64), new.ts))
+        low, high = (np.searchsorted(instants, place(query, t), "left") for t in (elements.ts, elements.exp))
+        count = np.maximum(high - low, 0)
+        if int(count.sum()) > self.limit.rows:
+            allowed = self._allowed(elements, query, low, count)
+            elements, low, count = elements.filter(allowed), low[allowed], count[allowed]
+        elements, low, count = _net(elements, low, count, RowLimit(rows=int(count.sum())))
+        at = instants[expand(low, count)] if len(low) else low
+        return _at(elements, count, times[at % places] if len(low) else low, at)
+
+    def _allowed(self, elements: Elements, query: Int64s, low: Int64s, count: Int64s) -> Bools:
+        """The elements of queries that do not answer with too many rows."""
+        refused = []
+        for number in np.unique(query).tolist():
+            mine = query == number
+            try:
+                _net(elements.filter(mine), low[mine], count[mine], self.limit)
+            except RuntimeFailure as error:
+                self.refused[number] = error
+                refused.append(number)
+        return ~np.isin(query, refused)
+
+    def forget(self, keep: Callable[[Elements], Bools]) -> None:
+        """Let go of the elements that `keep` does not keep."""
+        self._alive = None if self._alive is None else self._alive.filter(keep(self._alive))
 
 
 class Restore(_Alive):
@@ -244,10 +298,12 @@ def _stretches(elements: Elements, low: Int64s, count: Int64s) -> tuple[Elements
     return Elements.positive(begin, INF, rows), begin, until - begin
 
 
-def _at(elements: Elements, count: Int64s, ts: Int64s) -> Elements:
+def _at(elements: Elements, count: Int64s, ts: Int64s, by: Int64s | None = None) -> Elements:
+    """Elements, so many times each, at instants, in the order of time; `by`: in this order, where nothing cancels."""
     which = np.repeat(np.arange(len(elements)), count)
-    shown = elements.take(which)
-    log = Elements(ts, np.full(len(ts), INF), shown.sign, shown.columns)
-    if (log.sign < 0).any():
-        log = cancel(log)
-    return log.take(np.argsort(log.ts, kind="stable"))
+    if (elements.sign < 0).any():
+        shown = elements.take(which)
+        log = cancel(Elements(ts, np.full(len(ts), INF), shown.sign, shown.columns))
+        return log.take(np.argsort(log.ts, kind="stable"))
+    order = np.argsort(ts if by is None else by, kind="stable")
+    return Elements.positive(ts[order], INF, elements.take(which[order]).columns)

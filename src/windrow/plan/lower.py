@@ -178,6 +178,12 @@ class _Nodes(PlanLowering):
                 self.append(step, Entering(), root)
             case n.StreamOp.DSTREAM:
                 self.append(step, Leaving(), root)
+            case n.StreamOp.RSTREAM:
+                self.append(step, self._snapshots(step), root)
+
+    def _snapshots(self, log: int) -> Snapshots:
+        """The whole answer at every change, of each query if a column says whose rows are."""
+        return Snapshots(self.limit, tuple(c for c in self.flow.steps[log].schema if c == QUERY))
 
     # state by pattern
 
@@ -246,7 +252,7 @@ class _Nodes(PlanLowering):
             case n.StreamOp.DSTREAM:
                 return self.append(log, Leaving(), node)
             case n.StreamOp.RSTREAM:
-                return self.append(log, Snapshots(self.limit), node)
+                return self.append(log, self._snapshots(log), node)
         assert node.period is not None
         return self.append(log, Restore(node.period, node.op is n.StreamOp.RSTREAM_RESTORE, self.limit), node)
 

@@ -178,10 +178,11 @@ class Shed:
 
 @dataclass(frozen=True, slots=True)
 class QueryFailed:
-    """Why a query cannot go on."""
+    """Why a query cannot go on; `member`: of a shared plan, this one only."""
 
     query: str
     error: WindrowError
+    member: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

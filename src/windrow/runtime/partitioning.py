@@ -172,8 +172,6 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
             return [Partitioning(How.COLUMNS, columns) if columns else ONE] * len(inputs)
         case UnionOperator():
             return _union(inputs)
-        case Snapshots():
-            return [ONE]
         case Retract() | QuantiseOperator() | HistoryOperator() | LifetimesOperator() | Starting():
             return [ANY]
         case Materialize() | Appearing():
@@ -206,7 +204,7 @@ def _keys(operator: Operator | None) -> tuple[str, ...] | None:
     match operator:
         case ContinuousAggregate() | QueryAggregate() | GridAggregate() | PeriodicSummary() | SessionWindow():
             return tuple(operator.keys)
-        case RowsWindow() | TopNOperator() | AnalyticOperator():
+        case RowsWindow() | TopNOperator() | AnalyticOperator() | Snapshots():
             return tuple(operator.partition)
     return None
 

@@ -130,6 +130,8 @@ class RegisteredQueries(NewestManifest):
         assert made.layout.flow.steps  # what cannot be lowered fails here, not in a tick
         self.queries[plan.name.lower()] = made
         self._deployment = None
+        if not known:
+            self._begin_anew(plan.name.lower())
         self._never_late(plan, self.sharing.reasons.get(plan.name, "sharing is off"))
         self._choose(plan.name.lower(), made)
         if start is not None:
@@ -191,11 +193,15 @@ class RegisteredQueries(NewestManifest):
         self.queries[key] = query
         self._deployment = None
         self._note_deadline(query)
-        if key in self.manifest.lapsed and not self.has_begun(query.plan.name):  # it begins anew
-            self.manifest = replace(self.manifest, lapsed=tuple(q for q in self.manifest.lapsed if q != key))
+        if not self.has_begun(query.plan.name):
+            self._begin_anew(key)
         self.await_clock(query.clock)
         if start is not None and not self.has_clock(query.clock):
             self.starts[query.clock] = start
+
+    def _begin_anew(self, key: str) -> None:
+        if key in self.manifest.lapsed:
+            self.manifest = replace(self.manifest, lapsed=tuple(q for q in self.manifest.lapsed if q != key))
 
     def _note_deadline(self, query: SharedQuery) -> None:
         """Keep the deadlines of a query that shares, or why it has none."""
@@ -262,6 +268,8 @@ class RegisteredQueries(NewestManifest):
         key, clock = name.lower(), self.sharing.left_on(name)
         if clock is not None and key not in self.manifest.lapsed and self.has_clock(clock):
             return True
+        if key in self.manifest.lapsed:
+            return False
         return self.has_clock(key) or (key in self.plans.left and self.has_clock(self.plans.left[key][0]))
 
     def take_up(self, saved: Mapping[str, Any]) -> None:

@@ -29,6 +29,7 @@ from windrow.operators.join import JoinOperator
 from windrow.operators.materialize import Materialize
 from windrow.operators.query_aggregate import QueryAggregate
 from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets, StampOperator
+from windrow.operators.sample import Snapshots
 from windrow.operators.state.run import Run, elements_of, run_of
 from windrow.operators.terms import QUERY
 from windrow.plan.steps import Dataflow
@@ -91,8 +92,13 @@ class QueryState:
         """Forget the answers of queries that have left the plan: nobody will take them back."""
         there = self._queries
         for step in self.flow.steps:
-            if isinstance(step.operator, Changes | Materialize) and QUERY in step.schema:
-                step.operator.replace_rows(0, lambda rows: np.isin(raw(rows.columns[QUERY]), there), ())
+            if QUERY not in step.schema:
+                continue
+            match step.operator:
+                case Changes() | Materialize():
+                    step.operator.replace_rows(0, lambda rows: np.isin(raw(rows.columns[QUERY]), there), ())
+                case Snapshots():
+                    step.operator.forget(lambda rows: np.isin(raw(rows.columns[QUERY]), there))
 
     def adopt(self, runs: Mapping[str, Run]) -> None:
         """Let long runs lie where the store has them, by uid."""

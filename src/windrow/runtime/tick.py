@@ -225,8 +225,10 @@ class Ticker(RegisteredInstances):
                     answers.setdefault(query, []).append((envelope.sender, written))
                 case SharedAnswer(batch):
                     shared.append((envelope.sender, batch))
-                case QueryFailed(query, error):
-                    tick.failed.setdefault(query, error)
+                case QueryFailed(query, error, member):
+                    for key, why in self.plans.failing(query, error, member).items():
+                        tick.failed.setdefault(key, why)
+                    tick.over |= {query} if query in self.plans.plans and member is None else set()
                 case LateRows(stream, table):
                     late.setdefault(stream, []).append(table)
                 case SetAside(stream, table):
@@ -235,13 +237,6 @@ class Ticker(RegisteredInstances):
                     tick.admitted.append(admission)
                 case TaskReport() as report:
                     reports.append(report)
-        for name in tick.failed.keys() & self.plans.plans.keys():
-            error = tick.failed.pop(name)
-            plan = self.plans.plans[name]
-            tick.failed |= {m.key: error for m in plan.members.values()}
-            for block in plan.blocks.values():
-                tick.failed |= {block.names[i].lower(): error for i in np.flatnonzero(block.alive).tolist()}
-            tick.over.add(name)
         tick.frontier = max([tick.frontier, *(r.clocks.frontier for r in reports[:1])])
         for name, found in answers.items():
             self._take_answer(tick, name, [part for _, part in sorted(found, key=lambda p: p[0])])
@@ -276,8 +271,9 @@ class Ticker(RegisteredInstances):
         rows, found = plan.parted(rows)
         tick.instances += found
         for mine, table in parted(rows, plan.shown):
-            tick.answers[mine.name] = table
-            tick.counters[f"answers.{mine.name.lower()}"] = table.num_rows
+            if mine.name.lower() not in tick.failed:
+                tick.answers[mine.name] = table
+                tick.counters[f"answers.{mine.name.lower()}"] = table.num_rows
 
     def take_apart(self, tick: Tick) -> None:
         """Add the answers of queries that share to the others; those of instances of one template are one."""
@@ -373,6 +369,7 @@ class Ticker(RegisteredInstances):
         reached = {q: s for q, s in coming.items() if s <= tick.frontier or q in self.starts}
         gone = [q for q in (tick.failed if self._swept else known) if q in tick.failed or not self.runs_on(q)]
         failed = {q for q in tick.failed if isinstance(self.queries.get(q), SharedQuery) or self._is_instance(q)}
+        failed |= tick.failed.keys() & self.plans.place.keys()
         self._swept = True
         on_clock = self.sharing.on_clock
         alone = len(self.queries) - len(self.sharing.places) - len(self.plans.place)

@@ -87,7 +87,7 @@ def set_of_queries(r: random.Random, count: int) -> dict[str, str]:
     """Queries of a few shapes, several of each that differ in constants, and in some sets in windows."""
     found: dict[str, str] = {}
     while len(found) < count:
-        form, emit = r.choice(FORMS), r.choice(["", "", "ISTREAM(", "DSTREAM("])
+        form, emit = r.choice(FORMS), r.choice(["", "", "ISTREAM(", "DSTREAM(", "RSTREAM("])
         windows = (r.choice(WINDOWS), r.choice(WINDOWS[:4]))
         differ = r.random() < 0.5
         for _ in range(r.randint(2, 5)):

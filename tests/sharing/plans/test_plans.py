@@ -137,16 +137,34 @@ def test_explain_says_with_whom() -> None:
     engine.stop()
 
 
-def test_explain_says_why_rstream_does_not() -> None:
-    """Queries that repeat their whole answers run by themselves, and say why."""
-    engine = windrow.Engine(runtime="local")
+def test_who_repeats_too_much_stops_alone(tmp_path: Path) -> None:
+    """Of queries that repeat their whole answers one may have too many rows: the others go on, over restarts too."""
+
+    def opened() -> windrow.Engine:
+        return windrow.Engine(runtime="local", home=tmp_path / "home", max_rows=20)
+
+    engine = opened()
     engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
-    for i in range(2):
-        engine.execute(f"CREATE QUERY q{i} AS SELECT RSTREAM(k) FROM s [RANGE 5] WHERE v > {i}")
+    for i in range(3):
+        engine.execute(f"CREATE QUERY q{i} AS SELECT RSTREAM(k, v) FROM s [RANGE 50] WHERE v > {3 * i}")
     engine.start()
-    engine.push("s", {"k": [1], "v": [7], "ts": [1]})
-    assert "sharing: none, RSTREAM repeats a whole answer at every change" in engine["q1"].explain()
+    engine.push("s", {"k": [1] * 4, "v": [1, 4, 7, 2], "ts": [1, 2, 3, 4]})
+    assert "sharing: one dataflow with q0, q2" in engine["q1"].explain()
+    engine.push("s", {"k": [1] * 5, "v": [1] * 4 + [9], "ts": [5, 6, 7, 8, 9]})
+    assert engine.status()["failed"].keys() == {"q0"}
+    assert 'query "q0" would answer with 30 rows' in str(engine.status()["failed"]["q0"])
+    engine.push("s", {"k": [1], "v": [8], "ts": [10]})
+    assert "sharing: one dataflow with q2" in engine["q1"].explain()
     engine.stop()
+    engine = opened()
+    engine.start()
+    engine.push("s", {"k": [1], "v": [5], "ts": [11]})
+    engine.advance(11)
+    found = {q: engine[q].results().to_pylist() for q in ("q0", "q1", "q2")}
+    engine.stop()
+    assert [r["v"] for r in found["q1"]] == [4, 7, 9, 8, 4, 7, 9, 8, 5]
+    assert [r["v"] for r in found["q2"]] == [7, 9, 8]
+    assert [r["v"] for r in found["q0"]] == [5]  # it began anew
 
 
 def test_aggregates_of_selections_are_kept_by_cell() -> None:

@@ -123,11 +123,7 @@ def canonical(plan: n.QueryPlan) -> Canonical:
     if gate_of(plan) is not None:
         raise NotShared("its budget may shed rows that others need")
     root = plan.root
-    if root.op is n.StreamOp.RSTREAM and root.period is None:
-        raise NotShared("RSTREAM repeats a whole answer at every change, which costs more than what could be shared")
-    if root.period is not None or root.each or root.op not in (
-        n.StreamOp.RELATION, n.StreamOp.ISTREAM, n.StreamOp.DSTREAM,
-    ):  # fmt: skip
+    if root.period is not None or root.each:
         raise NotShared("it is not continuous")
     if not plan.streams:
         raise NotShared("it reads no stream")

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from windrow.errors import StateError
+from windrow.errors import StateError, WindrowError
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.plan.nodes import QueryPlan
 from windrow.sharing.plans.canonical import canonical
@@ -206,6 +206,16 @@ class SharedPlans:
             plan.join(query, number)
             self.place[key] = (plan.name, number)
             self.changes.append(MemberChange(plan.name, key, number, query.start, True))
+
+    def failing(self, query: str, error: WindrowError, member: int | None) -> dict[str, WindrowError]:
+        """The queries that cannot go on: one by itself, all of a plan, or one of its members."""
+        plan = self.plans.get(query)
+        if plan is None:
+            return {query: error}
+        return {
+            key: type(error)(error.primary.replace(f'"{query}"', f'"{key}"'), detail=error.detail, hint=error.hint)
+            for key in plan.keys(member)
+        }
 
     # putting together
 

@@ -137,6 +137,16 @@ class SharedPlan:
         """How many queries there are."""
         return len(self.members) + sum(len(b) - len(b.left) for b in self.blocks.values())
 
+    def keys(self, number: int | None = None) -> list[str]:
+        """The names of its queries, in lower case; `number`: of that one."""
+        if number is not None and number in self.members:
+            return [self.members[number].key]
+        found = [m.key for m in self.members.values()] if number is None else []
+        for block in self.blocks.values():
+            there = np.flatnonzero(block.alive) if number is None else block.among(np.array([number]))[1]
+            found += [block.names[i].lower() for i in there.tolist()]
+        return found
+
     @property
     def open(self) -> bool:
         """Whether a query may join at any time."""
