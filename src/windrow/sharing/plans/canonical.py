@@ -149,6 +149,19 @@ class _Canonical:
     types: dict[str, pa.DataType] = field(default_factory=dict)  # of all columns there are
     sizes: list[int] = field(default_factory=list)  # of windows, by number
     specs: list[n.WindowSpec] = field(default_factory=list)
+    taken: frozenset[str] = frozenset()  # names that columns beside what is lifted have
+
+    def _label(self, text: str, below: Names | None = None) -> str:
+        """The name of what is computed: the text, with a number if a column beside or below it has that name."""
+        taken = self.taken.union((below or {}).values())
+        return next(t for t in (text, *(f"{text}#{i}" for i in range(2, len(taken) + 3))) if t not in taken)
+
+    def _beside(self, node: n.Node, names: Names) -> tuple[n.Node, Names, list[Expr]]:
+        """Lift a node whose rows meet such as have columns of these names."""
+        before, self.taken = self.taken, self.taken.union(names.values())
+        found = self.lift(node)
+        self.taken = before
+        return found
 
     def slot(self, node: n.Node, conjuncts: Sequence[Expr], keep: Sequence[str]) -> Slot:
         """Let a selection stand here."""
@@ -231,7 +244,7 @@ class _Canonical:
             renamed = _renamed(expr, names)
             if renamed.column is None and not total(renamed, self.types):
                 raise NotShared("an expression may raise")
-            shown[name] = renamed.column or renamed.sql()
+            shown[name] = renamed.column or self._label(renamed.sql())
             outputs[shown[name]] = renamed
         self.types |= {name: e.type for name, e in outputs.items()}
         if all(e.column is not None for e in outputs.values()):  # it only leaves columns out, and slots do that
@@ -244,7 +257,7 @@ class _Canonical:
         order = sorted(range(len(node.parts)), key=lambda i: _streams(node.parts[i]))
         parts, names, conjuncts = [], Names(), list[Expr]()
         for i in order:
-            below, mine, lifted = self.lift(node.parts[i])
+            below, mine, lifted = self._beside(node.parts[i], names)
             parts.append(below)
             names |= mine
             conjuncts += lifted
@@ -255,7 +268,7 @@ class _Canonical:
 
     def _semi(self, node: n.Semi) -> tuple[n.Node, Names, list[Expr]]:
         left, names, conjuncts = self.lift(node.left)
-        right, others, selected = self.lift(node.right)
+        right, others, selected = self._beside(node.right, names)
         if selected:
             left = self.slot(left, conjuncts, tuple({names[c] for c in node.left.schema}))
             right = self.slot(right, selected, tuple({others[c] for c in node.right.schema}))
@@ -270,7 +283,7 @@ class _Canonical:
 
     def _left_join(self, node: n.LeftJoin) -> tuple[n.Node, Names, list[Expr]]:
         left, names, conjuncts = self.lift(node.left)
-        right, others, selected = self.lift(node.right)
+        right, others, selected = self._beside(node.right, names)
         if has_slot(right):
             raise NotShared("it pads rows that a subquery selects for itself")
         both = {**names, **others}
@@ -293,7 +306,8 @@ class _Canonical:
         calls: dict[str, n.Aggregation] = {}
         for call in node.calls:
             of = None if call.column is None else names[call.column]
-            label = f"{call.kind}({'distinct ' if call.distinct else ''}{of or '*'}{call.parameters or ''})"
+            text = f"{call.kind}({'distinct ' if call.distinct else ''}{of or '*'}{call.parameters or ''})"
+            label = self._label(text, names)
             calls[label] = replace(call, column=of, output=label)
             shown[call.output] = label
             self.types[label] = call.type
