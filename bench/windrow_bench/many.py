@@ -151,7 +151,7 @@ def creating(count: int, seed: int, runtime: str, clock: str) -> Row:
     """CREATE QUERY while so many run: the median and the worst of some, each durable when it returns."""
     from windrow import Engine
 
-    now, given = CLOCKS[clock], rules(count, seed)
+    now, given = CLOCKS[clock], rules(count, seed).select(["s", "lim", "w"])
     values = ", ".join(f"({s}, {lim}, {w})" for s, lim, w in zip(*(c.to_pylist() for c in given.columns), strict=True))
     parameters, text = SHAPES["alerts"]
     with tempfile.TemporaryDirectory(prefix="windrow-many-", ignore_cleanup_errors=True) as home:

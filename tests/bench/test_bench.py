@@ -226,6 +226,12 @@ def test_reading_compares_questions_with_a_full_pass(tmp_path: Path) -> None:
     assert read["one key"] < read["full pass"] > read["last minute"]
 
 
+def test_many_creates_queries_while_others_run() -> None:
+    """The run that times CREATE QUERY says what one takes, and the worst of them."""
+    found = many.creating(8, 1, "local", "cpu")
+    assert 0 < found["run_s"] <= found["worst_s"]
+
+
 def test_many_runs_every_shape_asked_for(tmp_path: Path) -> None:
     """A row per shape and number of queries, beside a join with their rules, whose answers they have."""
     many.main(["--quick", "--shapes", "alerts", "filters", "--most", "4", "--repeat", "1", "--out", str(tmp_path)])
