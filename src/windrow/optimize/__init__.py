@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 from windrow.catalog import Catalog
 from windrow.errors import BindingError
+from windrow.optimize.announce_ends import announce_ends
 from windrow.optimize.pushdown_distinct import pushdown_distinct
 from windrow.optimize.pushdown_predicates import pushdown_predicates
 from windrow.optimize.pushdown_projections import pushdown_projections
@@ -27,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     pushdown_projections,
     pushdown_distinct,
     simplify_patterns,
+    announce_ends,
 )
 
 ROUNDS = 20

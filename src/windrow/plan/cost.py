@@ -238,8 +238,9 @@ class _Model:
     def _match(self, node: n.Semi | n.LeftJoin, left: _Edge, right: _Edge) -> tuple[_Edge, float, float]:
         keys = [(left.domain(e.left), right.domain(e.right)) for e in node.equalities]
         spread = math.prod(max(v, w) for v, w in keys)  # values over which right rows are spread
-        absent = min(0.95, max(0.05, math.exp(-right.size / spread)))  # chance that a left row finds no match
-        churn = right.rate * absent * left.size / spread  # left rows whose fate a right arrival changes
+        alone = math.exp(-right.size / spread)  # chance that no right row has a key
+        absent = min(0.95, max(0.05, alone))  # that a left row finds no match, though keys are not uniform
+        churn = right.rate * alone * left.size / spread  # left rows whose fate a right arrival changes
         static = self.known[node.right].static
         if isinstance(node, n.LeftJoin):
             pairs = left.size * right.size / spread

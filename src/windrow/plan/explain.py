@@ -102,6 +102,7 @@ def report(
     plan: QueryPlan, strategy: str = "upa", statistics: Statistics | None = None, rules: Sequence[str] = ()
 ) -> Report:
     """Gather everything that EXPLAIN shows."""
+    strategy = plan.run_by(strategy)
     patterns = annotate(plan.root, strategy)
     unit = unit_of(plan)
     estimates = estimate(plan.root, statistics, strategy, unit)
@@ -150,9 +151,10 @@ def _told(what: Mapping[str, Any], lead: str) -> Iterator[str]:
 
 def header(shown: Report) -> list[str]:
     """What holds for the whole plan."""
+    kept = " (results by key: most would end early)" if shown.plan.by_key else ""
     lines = [
         f"query {shown.plan.name}: {shown.root.pattern.word}, {shown.clock}",
-        f"strategy {shown.strategy}, cost {figure(shown.root.cost)} rows/{shown.per}",
+        f"strategy {shown.strategy}{kept}, cost {figure(shown.root.cost)} rows/{shown.per}",
         f"rules applied: {', '.join(shown.rules) or 'none'}",
     ]
     budget = shown.plan.budget

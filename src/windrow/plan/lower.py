@@ -54,7 +54,7 @@ def lower(
     tuning: Tuning | None = None,
 ) -> Dataflow:
     """Build the dataflow of a query; `materialized`: a relation's present rows are kept, for snapshots."""
-    builder = _Nodes(plan, functions, strategy, tuning or Tuning())
+    builder = _Nodes(plan, functions, plan.run_by(strategy), tuning or Tuning())
     last = builder.lower(plan.root)
     if materialized and plan.has_op:
         schema = builder.flow.steps[last].schema

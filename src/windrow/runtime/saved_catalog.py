@@ -123,7 +123,8 @@ class SavedCatalog:
         for kind, plain in _in_order(content):
             found = _bound(kind, plain, catalog)
             if isinstance(found, QueryPlan):
-                found = optimize(found, catalog, off=without, strategy=self.strategy)
+                off = without if plain.get("by_key") else without | {"announce_ends"}  # as its state was written
+                found = optimize(found, catalog, off=off, strategy=self.strategy)
             elif isinstance(found, ArchiveDef):
                 found = replace(found, plan=optimize(found.plan, catalog, off=without, strategy="upa"))
             catalog = catalog.add(found)
@@ -303,7 +304,7 @@ def _group_of(plain: Content) -> QueriesDef:
 _PLAIN: Mapping[str, Any] = {
     "streams": _plain,
     "tables": _plain,
-    "queries": lambda q: _text(q.name, q.text, q.over),
+    "queries": lambda q: _text(q.name, q.text, q.over) | ({"by_key": True} if q.by_key else {}),
     "views": lambda v: _text(v.name, v.plan.text, v.plan.over),
     "macros": lambda f: _text(f.name, f.text, f.calls),
     "archives": lambda a: _text(a.name, a.plan.text),

@@ -84,6 +84,7 @@ class QueryPlan:
     `made`: the shape it was made of, with its constants, if others differ from it in constants only.
     `parting`: it is the plan of several queries, told apart at the end.
     `over`: the views and queries that its text reads, those that these read included; `calls`: functions in SQL.
+    `by_key`: its results are kept by key, not by calendar: windows announce every end by a negative element.
     """
 
     name: str
@@ -97,6 +98,7 @@ class QueryPlan:
     parting: Parting | None = None
     over: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
+    by_key: bool = False
 
     def __getattr__(self, name: str) -> Any:
         """The tree of a plan that was made of a shape, when somebody looks at it."""
@@ -119,6 +121,10 @@ class QueryPlan:
     @property
     def has_op(self) -> bool:
         return self.emit.op is StreamOp.RELATION
+
+    def run_by(self, strategy: str) -> str:
+        """The strategy that runs it, given the one that was asked for."""
+        return "negative" if self.by_key and strategy == "upa" else strategy
 
     def same_answer(self, other: QueryPlan) -> bool:
         """Whether two plans are one but for their texts and for how long their answers last."""
