@@ -469,7 +469,7 @@ def main(argv: Sequence[str]) -> int:
         "--parts", nargs="+", choices=(*PARTS, *APART), default=list(PARTS), help="default: all but esper"
     )
     options.add_argument("--peers", nargs="*", choices=ends.PEERS, help="also on these engines (default: both)")
-    options.add_argument("--peer-queries", type=int, nargs="+", default=[16, 64], help="for Structured Streaming")
+    options.add_argument("--peer-queries", type=int, nargs="+", default=[16, 64], help="for peers (default: 16 64)")
     given = options.parse_args(argv)
     given.sets = given.sets or (1 if given.quick else 10)
     given.peers = list(ends.PEERS) if given.peers == [] else given.peers or []
