@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates import Aggregation
+from windrow.operators.conjunction import holds
 from windrow.operators.elements import Int64s
 from windrow.operators.linear import Formula
-from windrow.operators.scalar import holds
 from windrow.scalar_engine import quote
 from windrow.sharing.conditions import EVERYTHING, Attribute, Condition, within
 from windrow.sharing.family import Family, Kind, Member

@@ -11,6 +11,7 @@ import pytest
 from windrow.catalog import Catalog, StreamDef
 from windrow.cql import compile_select
 from windrow.operators import scalar
+from windrow.operators.conjunction import holds
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import Filter, walk
 from windrow.sharing.cells import CellSpace
@@ -118,7 +119,7 @@ def made(texts: list[str]) -> list[Condition]:
 
 def wanted(text: str, data: dict[str, pa.Array]) -> list[bool]:
     """Where DuckDB says that a predicate is true."""
-    return scalar.holds(data, 2000, [text.replace("{", '"').replace("}", '"')]).tolist()
+    return holds(data, 2000, [text.replace("{", '"').replace("}", '"')]).tolist()
 
 
 def masks(conditions: list[Condition], data: dict[str, pa.Array], index: PredicateIndex) -> list[np.ndarray]:

@@ -62,8 +62,8 @@ from windrow.cql.templates import bind_queries, bind_template
 from windrow.cql.types import arrow_type
 from windrow.errors import BindingError, Span, UnsupportedError, WindrowError
 from windrow.operators.aggregates.vectors import Bools
+from windrow.operators.conjunction import holds
 from windrow.operators.elements import one
-from windrow.operators.scalar import holds
 from windrow.plan.nodes import Emit, Filter, Project, QueryPlan, TableScan, walk
 from windrow.scalar_engine import quote
 

@@ -33,13 +33,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators import scalar
 from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.sums import SumLanes
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.aggregation_plan import AggregationPlan
 from windrow.operators.aggregation_sets import AggregationSet, Versions, combined
+from windrow.operators.conjunction import holds
 from windrow.operators.deltas import Deltas, joined, to_elements
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.operators.grid_aggregate import GridAggregate
@@ -207,7 +207,7 @@ class AggregateDeltas(AggregationPlan, Unclocked):
 
     def _holds(self, step: JoinStep, entries: Mapping[int, Int64s], length: int) -> np.ndarray:
         reads = {c: self._column(c, entries) for f in step.residual for c in f.reads}
-        return scalar.holds(reads, length, [f.sql for f in step.residual])
+        return holds(reads, length, [f.sql for f in step.residual])
 
     def _delta(
         self,

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators import scalar
+from windrow.operators.conjunction import holds
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, gathered
 from windrow.operators.join_plan import JoinPlan
 from windrow.operators.join_steps import LEAST, SINCE, JoinStep, Probes, index_slot, kept, touched
@@ -177,7 +177,7 @@ class JoinOperator(JoinPlan, Unclocked):
             pairs, ends = kept(pairs, ends, keep)
         if step.residual and len(pairs):
             reads = {c: pairs.columns[c] for f in step.residual for c in f.reads}
-            pairs, ends = kept(pairs, ends, scalar.holds(reads, len(pairs), [f.sql for f in step.residual]))
+            pairs, ends = kept(pairs, ends, holds(reads, len(pairs), [f.sql for f in step.residual]))
         return pairs, ends
 
     # moving rows to other partitions

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
 from windrow.operators import scalar
+from windrow.operators.conjunction import holds
 from windrow.operators.elements import Elements, Int64s, concat
 from windrow.operators.protocol import Stateless
 
@@ -39,7 +40,7 @@ class SelectOperator(Stateless):
         if not len(rows):
             return rows
         columns = {n: rows.columns[n] for n in self._reads}
-        return rows.filter(scalar.holds(columns, len(rows), [p.sql for p in self.predicates]))
+        return rows.filter(holds(columns, len(rows), [p.sql for p in self.predicates]))
 
 
 class ProjectOperator(Stateless):

@@ -143,14 +143,3 @@ def ordered(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
         with bounded(_connection(), length):
             found = _connection().from_arrow(source).order(f"{by}, _row").project("_row").to_arrow_table()
         return found.column(0).to_numpy()
-
-
-def holds(columns: Mapping[str, pa.Array], length: int, predicates: Sequence[str]) -> NDArray[np.bool_]:
-    """Where all predicates are true (not false, not null).
-
-    >>> holds({"a": pa.array([1, None, 3])}, 3, ['"a" > 1']).tolist()
-    [False, False, True]
-    """
-    sql = " AND ".join(f"({p})" for p in predicates)
-    (array,) = evaluate(columns, length, [(f"coalesce(({sql}), false)", pa.bool_())])
-    return np.asarray(array)

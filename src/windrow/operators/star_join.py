@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.errors import SourceError
-from windrow.operators import scalar
+from windrow.operators.conjunction import holds
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.keys import factorize, hash_rows, is_bijective, same_rows
 from windrow.operators.linear import Formula
@@ -179,7 +179,7 @@ class StarJoinOperator(Unclocked):
         results = Elements.positive(ts, exp, columns)
         if self.residual:
             reads = {c: columns[c] for f in self.residual for c in f.reads}
-            results = results.filter(scalar.holds(reads, len(results), [f.sql for f in self.residual]))
+            results = results.filter(holds(reads, len(results), [f.sql for f in self.residual]))
         return results
 
     def _remember(self, held: Sequence[Elements], local: Int64s, rows: StarRows, kept: Int64s) -> None:

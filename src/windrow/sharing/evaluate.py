@@ -18,6 +18,7 @@ import pyarrow as pa
 from windrow.errors import RuntimeFailure
 from windrow.operators import scalar
 from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.conjunction import holds
 from windrow.operators.elements import Elements
 from windrow.operators.linear import CallOperator as CallOperator
 from windrow.operators.linear import Formula
@@ -109,7 +110,7 @@ class Expressions:
                 mine[step.column] = self._call(step, mine, len(at))
                 called[step.column] = (at, mine[step.column])
                 continue
-            keep = np.flatnonzero(scalar.holds({c: mine[c] for c in step.reads}, len(at), [step.sql]))
+            keep = np.flatnonzero(holds({c: mine[c] for c in step.reads}, len(at), [step.sql]))
             if len(keep) < len(at):
                 picks = pa.array(keep)
                 at, mine = at[keep], {c: a.take(picks) for c, a in mine.items()}

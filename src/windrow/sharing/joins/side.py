@@ -22,6 +22,7 @@ from windrow.operators.aggregates.groups import Groups
 from windrow.operators.aggregates.order import encode
 from windrow.operators.aggregates.sums import Sums
 from windrow.operators.aggregates.vectors import Bools, Int64s, validity
+from windrow.operators.conjunction import holds
 from windrow.operators.elements import BEGINNING, one
 from windrow.operators.linear import Formula
 from windrow.operators.state.run import Run, ints
@@ -261,7 +262,7 @@ def raises(predicate: Predicate, columns: Mapping[str, pa.Array], rows: int) -> 
     at, mine = rows, dict(columns)
     for formula in predicate:
         try:
-            keep = scalar.holds({c: mine[c] for c in formula.reads}, at, [formula.sql])
+            keep = holds({c: mine[c] for c in formula.reads}, at, [formula.sql])
         except RuntimeFailure as error:
             return error
         picks = pa.array(np.flatnonzero(keep))
