@@ -74,18 +74,19 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 class TickTime(NamedTuple):
-    """Milliseconds of a tick: by the clock, on a core, and in line for one."""
+    """Milliseconds of a tick: by the clock, on a core, and in line for one; and of all threads on cores meanwhile."""
 
     wall: float
     ran: float
     waited: float
+    all_ran: float
 
 
-def _thread() -> tuple[float, int, int]:
-    """The clock, and how long this thread has run and stood in line, in nanoseconds."""
+def _thread() -> tuple[int, int, int, int]:
+    """The clock, how long this thread has run and stood in line, and how long all have run, in nanoseconds."""
     with open("/proc/thread-self/schedstat", encoding="ascii") as file:
         ran, waited, _ = map(int, file.read().split())
-    return time.perf_counter_ns(), ran, waited
+    return time.perf_counter_ns(), ran, waited, time.process_time_ns()
 
 
 def _feed(engine: Any, rate: int, stop: threading.Event, ticks: list[TickTime]) -> None:
@@ -149,9 +150,10 @@ def _cores(options: argparse.Namespace, phases: list[dict[str, Any]]) -> float:
 
 
 def _ticks(found: list[TickTime]) -> dict[str, float]:
-    """Means, which add up; `own`: without the line for a core."""
-    wall, ran, waited = (statistics.fmean(column) for column in zip(*found, strict=True))
-    return {n: round(v, 1) for n, v in (("wall", wall), ("own", wall - waited), ("ran", ran), ("in line", waited))}
+    """Means, which add up; `own`: without the line for a core; `beside`: what other threads of the process ran."""
+    wall, ran, waited, all_ran = (statistics.fmean(column) for column in zip(*found, strict=True))
+    told = {"wall": wall, "own": wall - waited, "ran": ran, "in line": waited, "beside": all_ran - ran}
+    return {name: round(ms, 1) for name, ms in told.items()}
 
 
 class Load:

@@ -6,6 +6,7 @@ first (readers come back to the next server with their Last-Event-ID), then requ
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import socket
@@ -22,6 +23,7 @@ from windrow.errors import SourceError
 from windrow.server.access import Tokens
 from windrow.server.app import create_app
 from windrow.server.guard import ServerLimits
+from windrow.server.ticks_first import TicksFirst
 
 GRACE = 5
 """Seconds that requests under way have left when the server stops."""
@@ -48,6 +50,7 @@ class Server(uvicorn.Server):
         self.url = f"{scheme}://{host}:{self.port}"
         guard = create_app(engine, tokens, limits, cookie=f"windrow-{self.port}")
         self._changes = guard.app.state.changes
+        self._runtime = engine.runtime
         self._thread: threading.Thread | None = None
         try:
             super().__init__(_config(guard, address))
@@ -74,6 +77,13 @@ class Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until asked to stop."""
+        runtime = self._runtime
+        selector = TicksFirst(runtime.tick_runs, runtime.let_tick_pass)
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+            runner.run(self.serve(sockets))
 
     def run_until_signal(self) -> None:
         """Serve until SIGINT or SIGTERM."""
