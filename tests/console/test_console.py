@@ -411,6 +411,7 @@ def test_streams(opens: Opens) -> None:
     page.click("text=Newest rows")
     page.wait_for_selector("h3:has-text('Skew')")
     page.wait_for_selector("[aria-label='Newest rows of bid'] td:text-is('20')")
+    page.wait_for_selector("dd:text-matches(\"^csv \\\\(path => '.*'\\\\)$\")")
 
 
 def test_archives(opens: Opens) -> None:

@@ -416,6 +416,20 @@ def test_csv_with_another_delimiter(tmp_path):
     assert told.value.detail == 'it has no column "ts"; its columns are: ts;auction;price'
 
 
+def test_times_of_another_format(tmp_path):
+    """A time that is not ISO 8601 says which option reads it; where one is given, a row is wrong."""
+    (tmp_path / "a.csv").write_text("ts,auction,price\n18.11.2026 02:26:50,1,20\n")
+    with pytest.raises(SourceError, match="malformed row") as told:
+        read_all(stream("csv", path=str(tmp_path)), tmp_path / "spool")
+    assert told.value.hint.startswith("if times are written so, say timestampFormat => 'dd.MM.yyyy HH:mm:ss'")
+    said = stream("csv", path=str(tmp_path), timestampFormat="dd.MM.yyyy HH:mm:ss")
+    assert read_all(said, tmp_path / "first").num_rows == 1
+    (tmp_path / "a.csv").write_text("ts,auction,price\n2026-11-18,1,20\n")
+    with pytest.raises(SourceError, match="malformed row") as told:
+        read_all(said, tmp_path / "second")
+    assert told.value.hint == "fix the row, or let the stream set such rows aside: ON ERROR QUARANTINE"
+
+
 def test_decimal_commas(tmp_path):
     """Numbers with a comma are read as declared, by both parsers; a point of thousands is no number."""
     rows = "ts;auction;price\n2024-01-01 00:00:01;1;20,5\n2024-01-01 00:00:02;1;-0,25\n"

@@ -94,17 +94,23 @@ def malformed(stream: StreamDef, row: MalformedRow) -> SourceError:
     return SourceError(
         f'stream "{stream.name}": malformed row in {row.where}',
         detail=f"{row.why}: {shown}" if shown else row.why,
-        hint=_advice(str(stream.options.get("source")).lower(), row),
+        hint=_advice({k.lower(): str(v) for k, v in stream.options.items()}, row),
     )
 
 
-def _advice(kind: str, row: MalformedRow) -> str:
+def _advice(options: Mapping[str, str], row: MalformedRow) -> str:
     """What to write: most often an option of the format is missing, else one row is wrong."""
+    kind, fix = (
+        options.get("source", "").lower(),
+        "fix the row, or let the stream set such rows aside: ON ERROR QUARANTINE",
+    )
     if kind == "csv" and re.search(r"'-?\d+,\d+' is not (DOUBLE|FLOAT|DECIMAL)", row.why):
         return "if commas are decimal points, say decimal => ','"
     if kind == "json" and row.text.lstrip().startswith("["):
         return "if the file is an array of objects, say multiLine => 'true'"
-    return "fix the row, or let the stream set such rows aside: ON ERROR QUARANTINE"
+    if kind in ("csv", "json") and re.search(r"is not TIMESTAMP\b", row.why) and "timestampformat" not in options:
+        return f"if times are written so, say timestampFormat => 'dd.MM.yyyy HH:mm:ss' (or 'epoch_ms'); else {fix}"
+    return fix
 
 
 def refuse(stream: StreamDef, row: MalformedRow, report: Report | None) -> None:

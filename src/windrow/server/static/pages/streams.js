@@ -27,6 +27,12 @@ function Sample({ kind, name, label }) {
     ${value.rows.length > 0 && html`<h3>Skew in these rows</h3><${Grid} label="skew of ${name}" columns=${columns} rows=${found} height="14rem" />`}`;
 }
 
+// Where rows come from, as one declares it.
+function source({ source: kind, ...options }) {
+  const said = Object.entries(options).map(([name, value]) => `${name} => '${value}'`).join(", ");
+  return said ? `${kind} (${said})` : kind;
+}
+
 const Columns = ({ columns, time }) => columns.map((c) => html`<span class="column"><code>${c.name}</code> <span class="soft">${typeName(c.type)}${c.name === time ? ", its time" : ""}</span></span>`);
 
 function Stream({ stream }) {
@@ -38,7 +44,7 @@ function Stream({ stream }) {
     <div class="two"><dl class="facts">
       <dt>rows a second</dt><dd>${short(s.rows_per_second)}</dd><dt>rows</dt><dd>${number(s.rows)}</dd><dt>newest time</dt><dd>${instant(s.greatest)}</dd><dt>answers are</dt><dd>${s.lag == null ? "–" : s.lag <= stream.slack + 1 ? "up to date" : `${span(s.lag, stream.clock)} behind it`}</dd>
       ${s.source_lag != null && html`<dt>not read yet</dt><dd>${number(s.source_lag)} rows</dd>`}</dl>
-    <dl class="facts"><dt>source</dt><dd>${stream.source ? Object.entries(stream.source).map(([k, v]) => (k === "source" ? v : `${k}: ${v}`)).join(", ") : "rows are pushed"}</dd>
+    <dl class="facts"><dt>source</dt><dd>${stream.source ? source(stream.source) : "rows are pushed"}</dd>
       <dt>within</dt><dd>${stream.slack ? span(stream.slack, stream.clock) : "rows come in order"}</dd><dt>retain</dt><dd>${stream.retain == null ? "nothing" : span(stream.retain, stream.clock)}${s.kept_bytes ? `, ${bytes(s.kept_bytes)}` : ""}</dd><dt>idle after</dt><dd>${stream.idle_after == null ? "never" : span(stream.idle_after, "microsecond")}</dd>
       <dt>columns</dt><dd><${Columns} columns=${stream.columns} time=${stream.time} /></dd></dl></div>
     ${shown && (stream.retain == null ? html`<p class="soft">This stream keeps no rows; declare it with RETAIN to see some here.</p>` : html`<${Sample} kind="streams" name=${stream.name} label="Newest rows" />`)}</section>`;
