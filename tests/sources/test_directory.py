@@ -15,6 +15,7 @@ from windrow.catalog import StreamDef
 from windrow.errors import SourceError, StateError
 from windrow.sources import directory, lines, read_arrow, read_parquet
 from windrow.sources.directory import offset_of
+from windrow.sources.listing import Listing
 from windrow.sources.protocol import open_source
 from windrow.store.place import Place
 
@@ -454,3 +455,18 @@ def test_json_array_names_its_option(tmp_path):
     with pytest.raises(SourceError, match="line 1") as told:
         read_all(stream("json", path=str(tmp_path)), tmp_path / "spool")
     assert told.value.hint == "if the file is an array of objects, say multiLine => 'true'"
+
+
+def test_settled_folders_are_seldom_listed(tmp_path, monkeypatch):
+    """A folder that has not changed for a while is listed ten times a second at most, and at once when it changes."""
+    now, listed, entries = [100.0], [], Listing._entries
+    monkeypatch.setattr(Listing, "_entries", lambda self, path: listed.append(now[0]) or entries(self, path))
+    listing = Listing(Place(str(tmp_path)), [], False, None, lambda: now[0])
+    for _ in range(1000):  # four seconds
+        listing.look(list)
+        now[0] += 0.004
+    recent, settled = [t for t in listed if t < 103], [t for t in listed if t >= 103.1]
+    assert len(recent) > 700
+    assert 5 <= len(settled) <= 10
+    (tmp_path / "a").write_text("1")
+    assert [f.name for f in listing.look(list)] == ["a"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -289,13 +289,13 @@ class Sharing(Registry):
         self._take_place(name, place)
         self._programs.pop(place[0], None)
 
-    def count(self, family: str, counted: Counters) -> None:
-        """Add what a task did."""
-        found = self.family(family) or self._join_family(family)
-        if found is not None:
-            for counter in fields(Counters):
-                before = getattr(found.counters, counter.name)
-                setattr(found.counters, counter.name, before + getattr(counted, counter.name))
+    def count(self, counted: Mapping[str, Counters]) -> None:
+        """Add what a task did, by family; those that did nothing cost nothing."""
+        some = {name: did for name, did in counted.items() if any(vars(did).values())}
+        for families in (self.families, self.joins.families) if some else ():
+            for key, family in families.items():
+                if (did := some.get(self.names[key])) is not None:
+                    family.counters += did
 
     def used(self) -> None:
         """A tick has been committed: who joins from now on has not seen its rows."""
@@ -341,9 +341,6 @@ class Sharing(Registry):
         """Let these families lie in one place, and all others by group."""
         self.gathered, self._programs, self._join_programs = frozenset(families), {}, {}
 
-    def _join_family(self, name: str) -> JoinFamily | None:
-        return next((f for s, f in self.joins.families.items() if self.names[s] == name), None)
-
     def worth_sharing(
         self, queries: Sequence[Recognised | RecognisedJoin], rate: Callable[[str], float]
     ) -> list[Recognised | RecognisedJoin]:
@@ -352,10 +349,6 @@ class Sharing(Registry):
         together = self.joins.chosen(over_joins)
         self.reasons |= {q.plan.name: ALONE for q in over_joins if q not in together}
         return [*self.chosen([q for q in queries if isinstance(q, Recognised)], rate), *together]
-
-    def family(self, name: str) -> Family | None:
-        """A family by its name."""
-        return next((f for k, f in self.families.items() if self.names[k] == name), None)
 
     def covering(self, asked: Recognised, state: StateReader) -> tuple[str, Covering] | None:
         """Of the queries that run in a state, the one whose partials have most of a question's window, with its family.

@@ -328,8 +328,7 @@ class Ticker(RegisteredInstances):
             for phase, seconds in report.seconds.items():
                 key = f"task.{phase}"
                 tick.seconds[key] = max(tick.seconds.get(key, 0.0), seconds)
-            for family, counted in report.shared.items():
-                self.sharing.count(family, counted)
+            self.sharing.count(report.shared)
             for counter, n in report.counters.items():
                 # every partition of stage 1 counts the same rows
                 if where == (1, 0) or counter.startswith(("answers.", WERE, CAME)):

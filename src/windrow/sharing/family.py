@@ -12,6 +12,7 @@ Cost of an advance: the rows, what they reach, and the answers; nothing per quer
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -334,6 +335,7 @@ def _inside(cell: Int64s) -> tuple[Int64s | None, Int64s]:
     return at, cell[at]
 
 
+@functools.cache
 def slot(key: ShardsKey) -> str:
     """The name of shards: the same in every process."""
     return f"shards {hashlib.blake2b(repr(key).encode(), digest_size=8).hexdigest()}"

@@ -149,3 +149,6 @@ class Counters:
     partials: int = 0
     reads: int = 0
     answers: int = 0
+
+    def __add__(self, other: Counters) -> Counters:
+        return Counters(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))

@@ -6,8 +6,8 @@ underscore, or end in `._COPYING_` or `.tmp`, are what writers have not finished
 
 Cost of a look: a stat of each folder; folders are listed again when their time of change differs. Since a change within
 the grain of that clock cannot be seen by it, and some file systems do not keep it, a folder is also listed after a
-multiple of the time that its last listing took. Names that are known are not looked at further. A folder that changes
-all the time is listed half of the time at most.
+multiple of the time that its last listing took; where nothing has changed for a while, ten times a second at most.
+Names that are known are not looked at further. A folder that changes all the time is listed half of the time at most.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from windrow.store.place import Place
 
 GRAIN_SECONDS = 3.0  # no file system's clock is coarser
 CHANGED, RECENT, SETTLED = 1.0, 4.0, 20.0  # a folder is listed again after so many times as long as it took
+SETTLED_SECONDS = 0.1  # and a settled one not before
 REMOTE_SECONDS = 1.0  # between looks at a store that has no times of folders
 CHUNK = 1 << 16
 
@@ -120,11 +121,14 @@ class Listing:
         mark = (found.st_mtime_ns, found.st_ino)
         if mark != folder.mark:
             folder.mark, folder.since = mark, now
+        took = max(0.0, folder.ended - folder.began)
         if folder.since >= folder.began:
-            pause = CHANGED
+            pause = CHANGED * took
+        elif folder.began < folder.since + GRAIN_SECONDS:
+            pause = RECENT * took
         else:
-            pause = SETTLED if folder.began >= folder.since + GRAIN_SECONDS else RECENT
-        return now >= folder.ended + pause * max(0.0, folder.ended - folder.began)
+            pause = max(SETTLED * took, SETTLED_SECONDS)
+        return now >= folder.ended + pause
 
     def _list(self, path: str, depth: int, folder: _Folder, unseen: Unseen) -> Iterator[ListedFile]:
         start = self._clock()

@@ -241,7 +241,7 @@ def _explain(action: str, path: str, error: OSError) -> StateError:
     )
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=4096)
 def _resolve(uri: str) -> tuple[fs.FileSystem, str]:
     if "://" not in uri:
         return fs.LocalFileSystem(), uri.rstrip("/") or "/"
