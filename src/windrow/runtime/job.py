@@ -8,7 +8,10 @@ twice, move it elsewhere or deliver its messages in any order: answers do not de
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,11 +22,12 @@ from windrow.catalog import StreamDef
 from windrow.operators.elements import Int64s
 from windrow.operators.state.run import Run
 from windrow.runtime.feed import Reader, feed, wanted
-from windrow.runtime.messages import Envelope, StreamFailed
+from windrow.runtime.messages import Envelope, StreamFailed, StreamMark
 from windrow.runtime.program import Program
 from windrow.runtime.stage import Stage
+from windrow.runtime.streams import PushedFile, PushedTable
 from windrow.runtime.task_state import TaskMemory
-from windrow.sources.protocol import Available, Piece
+from windrow.sources.protocol import Available, Piece, Report
 from windrow.store.manifest import SlotKey
 
 
@@ -91,15 +95,23 @@ class LocalJob:
     def run(
         self, feeds: Sequence[Feed], program: Program, stages: int, elsewhere: Elsewhere = nullcontext
     ) -> list[Envelope]:
+        readers = [self._reader(program, given, room) for given, room in zip(feeds, _room(feeds), strict=True)]
         sent: list[Envelope] = []
-        for sender, given in enumerate(feeds):
-            stream = program.deployment.streams.get(given.stream)
-            if stream is not None:
-                rows, skipped = given.rows, None
-                if isinstance(rows, tuple):
-                    rows, skipped = wanted(program, given.stream, rows)
-                sent += feed(program, given.stream, reader(rows, stream), sender, given.only, given.ts, skipped)
+        for sender, (given, found) in enumerate(zip(feeds, readers, strict=True)):
+            if found is not None:
+                read, skipped = found
+                sent += feed(program, given.stream, read, sender, given.only, given.ts, skipped)
         return all_stages(program, sent, stages, self.memory)
+
+    def _reader(self, program: Program, given: Feed, ahead: bool) -> tuple[Reader, StreamMark | None] | None:
+        """How the rows of a feed are read, begun already if there is room; and what is left out of them."""
+        stream = program.deployment.streams.get(given.stream)
+        if stream is None or not isinstance(given.rows, tuple):
+            return None if stream is None else (reader(given.rows, stream), None)
+        pieces, skipped = wanted(program, given.stream, given.rows)
+        if not ahead or stream.quarantine:  # what is malformed is reported in the order of the rows
+            return reader(pieces, stream), skipped
+        return read_ahead(pieces, stream, program.deployment.reads[given.stream]), skipped
 
     def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
         return dict.fromkeys(rows, 1)
@@ -135,6 +147,36 @@ def all_stages(program: Program, sent: list[Envelope], stages: int, memory: Task
         for partition, inbox in enumerate(inboxes):
             sent += Stage(program, stage, partition, last, memory).run(inbox)
     return sent
+
+
+READ_AHEAD = 32 << 20
+"""Bytes of files that threads read while the rows of others are computed with."""
+
+
+def _room(feeds: Sequence[Feed]) -> Iterator[bool]:
+    """Which feeds are read ahead: all that fit, where there are several; what the program has pushed is there."""
+    left = READ_AHEAD if len(feeds) > 1 else 0
+    for each in feeds:
+        pieces = each.rows if isinstance(each.rows, tuple) else ()
+        left -= sum(p.weight for p in pieces)
+        yield left > 0 and bool(pieces) and not any(isinstance(p, PushedTable | PushedFile) for p in pieces)
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max(2, os.cpu_count() or 1), thread_name_prefix="windrow-reading")
+
+
+def read_ahead(pieces: Sequence[Piece], stream: StreamDef, columns: Sequence[str] | None) -> Reader:
+    """Reads these columns of pieces in other threads, from now on."""
+    begun = [_threads().submit(lambda p: list(p.read(stream, columns)), piece) for piece in pieces]
+
+    def read(asked: Sequence[str] | None, report: Report | None) -> Iterable[pa.Table | pa.RecordBatch]:
+        if asked != columns:
+            return reader(pieces, stream)(asked, report)
+        return (batch for each in begun for batch in each.result())
+
+    return read
 
 
 def reader(rows: pa.Table | Sequence[Piece], stream: StreamDef) -> Reader:

@@ -7,6 +7,7 @@ driver: one read of the footer.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,10 +23,13 @@ from windrow.operators.elements import one
 from windrow.sources.casting import cast_column
 from windrow.sources.cuts import PIECE_BYTES, Share
 from windrow.sources.data_file import DataFile, check_types, declared, find_columns, reading, shaped, with_times
-from windrow.sources.intake import times
+from windrow.sources.intake import FURTHEST, times
 from windrow.sources.protocol import Report
 
 BATCH_ROWS = 131_072
+
+_AS_THEY_ARE = (pa.int64(), pa.timestamp("us"))
+"""Types whose numbers are the times of a stream."""
 
 
 @dataclass(frozen=True)
@@ -171,14 +175,19 @@ def _number_column(name: str, footer: Any) -> tuple[int, pa.DataType] | None:
 
 def _statistics_type(column: Any) -> pa.DataType | None:
     # Not the Arrow type of the file: seconds, for one, are written as milliseconds.
-    logical = json.loads(column.logical_type.to_json())
-    if column.physical_type == "INT64" and logical["Type"] == "Timestamp":
+    return _type_of(column.physical_type, column.logical_type.to_json())
+
+
+@functools.cache
+def _type_of(physical: str, text: str) -> pa.DataType | None:
+    logical = json.loads(text)
+    if physical == "INT64" and logical["Type"] == "Timestamp":
         unit = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}[logical["timeUnit"]]
         return pa.timestamp(unit, "UTC" if logical["isAdjustedToUTC"] else None)
-    if column.physical_type in ("DOUBLE", "FLOAT") and logical["Type"] == "None":
+    if physical in ("DOUBLE", "FLOAT") and logical["Type"] == "None":
         return pa.float64()
     plain = logical["Type"] == "None" or (logical["Type"] == "Int" and logical["isSigned"])
-    return pa.int64() if plain and column.physical_type in ("INT32", "INT64") else None
+    return pa.int64() if plain and physical in ("INT32", "INT64") else None
 
 
 def _ends(stream: StreamDef, name: str, found: Any, type_: pa.DataType) -> tuple[pa.Array, bool] | None:
@@ -204,6 +213,8 @@ def _bounds(stream: StreamDef, found: Any, type_: pa.DataType) -> tuple[int, int
         return None
     if found is None or not found.has_min_max or not found.has_null_count or found.null_count:
         return None
+    if type_ == stream.time_type and type_ in _AS_THEY_ARE and -FURTHEST <= found.min_raw <= found.max_raw <= FURTHEST:
+        return found.min_raw, found.max_raw
     ends = pa.chunked_array([pa.array([found.min_raw, found.max_raw], pa.int64()).cast(type_)])
     column = cast_column(ends, stream.time_type, stream.time, stream.name)
     low, high = times(stream, pa.table({stream.time: column}))
