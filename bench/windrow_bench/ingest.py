@@ -4,18 +4,19 @@
 more columns fewer rows, as many values); beside it a bare pyarrow read, and Structured Streaming and Flink SQL (where
 installed) with the one query. Kafka is a broker on loopback if it and Spark's connector are there or can be fetched,
 else librdkafka's mock cluster. "files": the same rows in more files of a tick. "cores": processes pinned to one core
-and to two. "regular": C regular over trades, one query and 256. "appear": from a file's appearance to the answer, with
-one query, with 64, and with 16 streams. "sink": a million answer rows a tick into Parquet, against the same without a
-sink, and the driver's memory. "memory": a window join over ten million live rows. "length": rows per second along a
-run. Parts that are run alone take their place in the record. Sides of a ratio take turns and count with their best.
-"cpu_s" is processor time of all processes of an engine, which a busy machine can repeat; with --clock cpu the ratios of
-the formats are of that.
+and to two, over fewer rows and over more, after runs that warm up. "regular": C regular over trades, one query and 256.
+"appear": from a file's appearance to the answer, with one query, with 64, and with 16 streams. "sink": a million answer
+rows a tick into Parquet, against the same without a sink, and the driver's memory. "memory": a window join over ten
+million live rows. "length": rows per second along a run. Parts that are run alone take their place in the record. Sides
+of a ratio take turns and count with their best. "cpu_s" is processor time of all processes of an engine, which a busy
+machine can repeat; with --clock cpu the ratios of the formats are of that.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +61,7 @@ class Sizes:
     columns: Sequence[int]
     queries: int
     files: Sequence[int]
-    work: int
+    work: Sequence[int]
     trades: int
     appear: int
     ticks: int
@@ -70,12 +71,12 @@ class Sizes:
     @classmethod
     def full(cls) -> Sizes:
         rows = {"parquet": 8_000_000, "csv": 2_000_000, "json": 2_000_000, "kafka": 500_000}
-        return cls(rows, (4, 16), 256, (1, 8, 32), 4_000_000, 1_140_000, 64, 12, 1_000_000, 10_000_000)
+        return cls(rows, (4, 16), 256, (1, 8, 32), (4_000_000, 16_000_000), 1_140_000, 64, 12, 1_000_000, 10_000_000)
 
     @classmethod
     def quick(cls) -> Sizes:
         rows = {"parquet": 1_000_000, "csv": 200_000, "json": 200_000, "kafka": 50_000}
-        return cls(rows, (4,), 64, (1, 8), 500_000, 100_000, 64, 5, 100_000, 500_000)
+        return cls(rows, (4,), 64, (1, 8), (500_000,), 100_000, 64, 5, 100_000, 500_000)
 
 
 @dataclass
@@ -221,17 +222,15 @@ class Bench:
             self.add("files", files=files, seconds=best, rows_per_s=rows.num_rows / best)
 
     def cores(self) -> None:
-        """A process on one core, and on two."""
-        for work in ("groups", "join", "shared"):
+        """A process on one core, and on two: where a job has little to do, and where it has more."""
+        for work, rows in itertools.product(("groups", "join", "shared"), self.sizes.work):
             took = {}
             for cores in (1, 2):
-                one = pinned(work, self.sizes.work, cores, self.repeat)
+                one = pinned(work, rows, cores, self.repeat)
                 took[cores] = one["seconds"]
-                rate = self.sizes.work / one["seconds"]
-                self.add(
-                    "cores", work=work, cores=cores, seconds=one["seconds"], rows_per_s=rate, job_ms=one.get("job")
-                )
-            self.ratio(f"cores: {work}, one core / two cores", took[1] / took[2], 1.7, least=True)
+                figures = {"rows_per_s": rows / one["seconds"], "cpu_s": one["processor"], "job_ms": one.get("job")}
+                self.add("cores", work=work, rows=rows, cores=cores, seconds=one["seconds"], **figures)
+            self.ratio(f"cores: {work} over {rows:,} rows, one core / two cores", took[1] / took[2], 1.7, least=True)
 
     def regular(self) -> None:
         """C regular: 256 queries against one of them, beyond planning."""
@@ -290,11 +289,11 @@ class Bench:
 
     def length(self) -> None:
         """Ticks of the same size along a run."""
-        times = live.along(self.spark, self.place / "length", self.sizes.work // 10, 3 * self.sizes.ticks)
+        times = live.along(self.spark, self.place / "length", self.sizes.work[0] // 10, 3 * self.sizes.ticks)
         third = len(times) // 3
         first, last = (sorted(part)[third // 2] for part in (times[:third], times[-third:]))
         for name, ms in (("first third", first), ("last third", last)):
-            self.add("length", of=name, tick_ms=ms, rows_per_s=1000 * (self.sizes.work // 10) / ms)
+            self.add("length", of=name, tick_ms=ms, rows_per_s=1000 * (self.sizes.work[0] // 10) / ms)
         self.ratio("length: ticks of a run, last third / first", last / first, 1.2)
 
 

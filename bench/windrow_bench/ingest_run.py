@@ -166,16 +166,19 @@ SCRIPTS: Mapping[str, Callable[[], str]] = {
 }
 
 
+WARM = 4
+"""Runs before those that count: a JVM that has just started interprets most of what a job does in it."""
+
+
 def measure(work: str, rows: int, cores: int, repeat: int) -> dict[str, float]:
-    """The best of several runs, after one that loads what is loaded once."""
+    """The best of several runs, after some over the same rows: fewer would be no job at all, but a small tick."""
     from windrow.spark.session import session
 
     spark = session(master=f"local[{cores}]")
     with tempfile.TemporaryDirectory(prefix="windrow-ingest-", ignore_cleanup_errors=True) as folder:
         place = Path(folder)
         sources = _sources(work, rows, place)
-        windrow_live(spark, _sources(work, 20_000, place / "warm"), SCRIPTS[work]())
-        runs = [windrow_live(spark, sources, SCRIPTS[work]()) for _ in range(repeat)]
+        runs = [windrow_live(spark, sources, SCRIPTS[work]()) for _ in range(WARM + repeat)][WARM:]
     spark.stop()
     best = min(runs, key=lambda r: r.seconds - r.planning)
     used = min(r.processor for r in runs)
