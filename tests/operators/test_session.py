@@ -77,6 +77,7 @@ def test_keys_without_a_session_are_forgotten():
         operator.advance([Elements.positive(ts, INF, {"k": pa.array(keys), "x": pa.array(keys)})], at)
     assert operator.state()["open"][0].table.num_rows == 10_000
     assert len(operator._sessions._table) < 50_000
+    assert operator._sessions.used == len(operator._partials.rows) < 50_000
 
 
 def test_sums_of_many_sessions_in_the_order_of_their_ends():

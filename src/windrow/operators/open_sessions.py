@@ -3,6 +3,9 @@
 What is open for a key is one entry of a hash table, so a row costs O(1): it goes on with the session, or a new one
 takes its place. The older one stays until it is released. Sessions are listed in the order of their last rows, which is
 that of their ends: those that are complete come first, and nothing is sorted.
+
+Sessions are numbered as they open, so those of one time lie together. Once most numbers are of sessions that are over,
+the others are numbered anew: O(1) for each that was released.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ SESSION = "_session"
 
 
 class OpenSessions:
-    """The open sessions of each key; a session has a slot, a small integer, until it is released."""
+    """The open sessions of each key; a session has a slot, a small integer, until others are numbered anew."""
 
     def __init__(self, keys: Mapping[str, pa.DataType], gap: int) -> None:
         self.keys, self.gap = dict(keys), gap
@@ -30,17 +33,13 @@ class OpenSessions:
         # [keys] the slot of the open session or -1, the time and the number of its last row, and nothing, so that what
         # a row changes is in one line of the cache
         self._current = np.zeros((0, 4), np.int64)
-        # [slots] the time of the first row, that of the last one, its number, and the key, or -1 if the slot is free;
-        # of a session that its key knows, only the key knows the last row while rows are followed
+        # [slots] the time of the first row, that of the last one, its number, and the key; of a session that its key
+        # knows, only the key knows the last row while rows are followed
         self._slots = np.zeros((0, 4), np.int64)
-        self._free = np.zeros(0, np.int64)  # slots of no session
+        self.used = 0  # slots that were given
         self._rows = 0  # that have come
         self.open = np.zeros(0, np.int64)  # slots in the order of the last row
         self._touched = 0  # where, among these, the sessions of the newest rows begin
-
-    @property
-    def capacity(self) -> int:
-        return len(self._slots)
 
     @property
     def touched(self) -> Int64s:
@@ -53,58 +52,55 @@ class OpenSessions:
         if len(self._table) > len(self._current):
             fresh = np.full((len(self._table) - len(self._current), 4), -1, np.int64)
             self._current = np.concatenate((self._current, fresh))
-        sessions, is_last, done = np.empty(len(rows), np.int64), np.zeros(len(rows), np.bool_), 0
-        while done < len(rows):
-            given = keys, rows.ts, self.gap, self._rows, self._current, self._slots, self._free
-            done, used = _follow(*given, done, sessions, is_last)
-            self._free = self._free[used:]
-            if done < len(rows):
-                self._grow()
+        if self.used + len(rows) > len(self._slots):  # each row may open one; what is not used is not touched
+            slots = np.empty((max(self.used + len(rows), 2 * len(self._slots)), 4), np.int64)
+            slots[: self.used] = self._slots[: self.used]
+            self._slots = slots
+        sessions, is_last = np.empty(len(rows), np.int64), np.zeros(len(rows), np.bool_)
+        given = keys, rows.ts, self.gap, self._rows, self._current, self._slots, self.used
+        self.used = _follow(*given, sessions, is_last)
         self.open, self._touched = _in_order(self.open, self._current, self._slots, self._rows, sessions, is_last)
         self._rows += len(rows)
         return sessions
-
-    def _grow(self) -> None:
-        """Make room for twice as many sessions; all slots that there are have one."""
-        more = max(64, self.capacity)
-        self._free = np.arange(self.capacity, self.capacity + more)
-        self._slots = np.concatenate((self._slots, np.full((more, 4), -1, np.int64)))
 
     def complete(self, frontier: int) -> Int64s:
         """The slots of the sessions that have ended, in the order of their ends."""
         return self.open[: _ended(self.open, self._slots, frontier - self.gap)]
 
-    def bounds(self, slots: Int64s) -> tuple[Int64s, Int64s]:
-        """Where sessions begin and end."""
-        facts = self._slots.take(slots, axis=0)
-        return facts[:, 0].copy(), facts[:, 1] + self.gap
+    def bounds(self, slots: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+        """Where sessions begin and end, and the number of their keys."""
+        return _bounds(self._slots, slots, self.gap)
 
-    def columns(self, slots: Int64s) -> dict[str, pa.Array]:
-        """The keys of sessions."""
-        return self._table.rows(self._slots.take(slots, axis=0)[:, 3].copy())
+    def columns(self, keys: Int64s) -> dict[str, pa.Array]:
+        """Keys by number."""
+        return self._table.rows(keys)
 
-    def release(self, slots: Int64s) -> None:
-        """Forget complete sessions, and from time to time the keys that have none."""
+    def release(self, slots: Int64s) -> Int64s | None:
+        """Forget complete sessions, and from time to time the keys that have none.
+
+        Returns the old slots in the order of the new ones if sessions are numbered anew.
+        """
+        if not len(slots):
+            return None
         self.open, self._touched = self.open[len(slots) :], max(self._touched - len(slots), 0)
         _forget(slots, self._current, self._slots)
-        if 8 * len(slots) < self.capacity:
-            self._free = np.concatenate((slots, self._free))
-        else:  # in order, so that sessions of one time lie together
-            self._free = np.flatnonzero(self._slots[:, 3] < 0)
+        kept = self.open if 2 * len(self.open) < self.used else None
+        if kept is not None:
+            self._slots, self.used, self.open = self._slots.take(kept, axis=0), len(kept), np.arange(len(kept))
+            _renumber(self._current, self._slots)
         alive = self._current[:, 0] >= 0
         if len(alive) > 1024 and 2 * int(alive.sum()) < len(alive):
             old = self._table.compact(alive)
-            renumbered = np.full(len(alive) + 1, -1, np.int64)  # the last one stands for a free slot
+            renumbered = np.full(len(alive), -1, np.int64)
             renumbered[old] = np.arange(len(old))
-            self._current, self._slots[:, 3] = self._current[old], renumbered[self._slots[:, 3]]
-        if self.capacity > 4096 and 16 * len(self.open) < self.capacity:
-            last = int(self.open.max(initial=-1)) + 1
-            self._slots, self._free = self._slots[:last].copy(), self._free[self._free < last]
+            used = self._slots[: self.used, 3]
+            self._current, used[:] = self._current[old], renumbered[used]
+        return kept
 
     def table(self) -> pa.Table:
         """The open sessions as a table."""
-        keys = {f"key|{n}": a for n, a in self.columns(self.open).items()}
-        first, last = self._slots[self.open, 0], self._slots[self.open, 1]
+        first, last, _, numbers = (self._slots[self.open, i] for i in range(4))
+        keys = {f"key|{n}": a for n, a in self.columns(numbers).items()}
         return pa.table({SESSION: self.open, "_first": first, "_last": last, **keys})
 
     def restore(self, table: pa.Table) -> None:
@@ -117,7 +113,7 @@ class OpenSessions:
         self._touched = self._rows = len(slots)
         self._slots = np.full((int(slots.max(initial=-1)) + 1, 4), -1, np.int64)
         self._slots[self.open] = np.stack((first[order], last[order], number, keys[order]), axis=1)
-        self._free = np.flatnonzero(self._slots[:, 3] < 0)
+        self.used = len(self._slots)
         self._current = np.full((len(self._table), 4), -1, np.int64)
         # of two sessions of a key, the newer one
         self._current[keys[order], :3] = np.stack((self.open, last[order], number), axis=1)
@@ -125,30 +121,27 @@ class OpenSessions:
 
 @njit(cache=True)
 def _follow(  # type: ignore[no-untyped-def]
-    keys, ts, gap, before, current, slots, free, begin, session, is_last
+    keys, ts, gap, before, current, slots, used, session, is_last
 ):  # pragma: no cover - compiled
-    """Write the session of each row from `begin` on: up to which row there was a free slot, and how many it took.
+    """Write the session of each row; returns how many slots are used then.
 
     `is_last` is noted of sessions that give way to another.
     """
-    used = 0
-    for i in range(begin, len(keys)):
-        k, t = keys[i], ts[i]
+    for i in range(len(keys)):
+        k, t = np.uint64(keys[i]), ts[i]  # unsigned: no index is looked at for being negative
         slot = current[k, 0]
         if slot < 0 or t - current[k, 1] >= gap:
-            if used == len(free):
-                return i, used
             if slot >= 0:  # it keeps what the key knew of it
-                slots[slot, 1], slots[slot, 2] = current[k, 1], current[k, 2]
+                slots[np.uint64(slot), 1], slots[np.uint64(slot), 2] = current[k, 1], current[k, 2]
                 if current[k, 2] >= before:
-                    is_last[current[k, 2] - before] = True
-            slot = free[used]
+                    is_last[np.uint64(current[k, 2] - before)] = True
+            slot = used
             used += 1
-            slots[slot, 0], slots[slot, 3] = t, k
+            slots[np.uint64(slot), 0], slots[np.uint64(slot), 3] = t, keys[i]
             current[k, 0] = slot
         current[k, 1], current[k, 2] = t, before + i
         session[i] = slot
-    return len(keys), used
+    return used
 
 
 @njit(cache=True)
@@ -165,13 +158,29 @@ def _ended(open_, slots, bound):  # type: ignore[no-untyped-def]  # pragma: no c
 
 
 @njit(cache=True)
+def _bounds(slots, which, gap):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """The first instant of sessions, their ends, and the number of their keys."""
+    first, end, key = np.empty(len(which), np.int64), np.empty(len(which), np.int64), np.empty(len(which), np.int64)
+    for i in range(len(which)):
+        slot = np.uint64(which[i])
+        first[i], end[i], key[i] = slots[slot, 0], slots[slot, 1] + gap, slots[slot, 3]
+    return first, end, key
+
+
+@njit(cache=True)
 def _forget(ended, current, slots):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    """Free the slots of sessions, of which some are still the ones that their keys know."""
+    """Sessions are over, of which some are still the ones that their keys know."""
     for slot in ended:
-        k = slots[slot, 3]
-        slots[slot, 3] = -1
+        k = np.uint64(slots[np.uint64(slot), 3])
         if current[k, 0] == slot:
             current[k, 0] = -1
+
+
+@njit(cache=True)
+def _renumber(current, slots):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """Tell keys the new slots of the sessions that they know."""
+    for i in range(len(slots)):  # in the order of their last rows: of two sessions of a key, it knows the later one
+        current[np.uint64(slots[i, 3]), 0] = i
 
 
 @njit(cache=True)

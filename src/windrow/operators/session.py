@@ -24,6 +24,7 @@ from windrow.operators.aggregates.answers import Places, PointValues
 from windrow.operators.aggregates.call import LINEAR
 from windrow.operators.aggregates.partials import Partials
 from windrow.operators.aggregates.sweep import MultiplicityChanges, Sweep
+from windrow.operators.aggregates.vectors import fixed
 from windrow.operators.elements import Elements, Int64s, concat
 from windrow.operators.open_sessions import SESSION, OpenSessions
 from windrow.operators.protocol import Operator, State, Unclocked
@@ -43,7 +44,7 @@ class SessionWindow(Unclocked):
         complete = self._sessions.complete(frontier)
         rows, slots = self._taken(inputs[0], complete)
         shown = self._shown(rows, slots)
-        self._sessions.release(complete)
+        self._release(complete)
         return shown
 
     def _wait(self, rows: Elements) -> None:
@@ -54,7 +55,7 @@ class SessionWindow(Unclocked):
 
     def _taken(self, none: Elements, complete: Int64s) -> tuple[Elements, Int64s]:
         """The rows of complete sessions, and the slots of these."""
-        done = np.zeros(self._sessions.capacity, np.bool_)
+        done = np.zeros(self._sessions.used, np.bool_)
         done[complete] = True
         out: list[tuple[Elements, Int64s]] = []
         rest: list[tuple[Elements, Int64s]] = []
@@ -70,9 +71,18 @@ class SessionWindow(Unclocked):
 
     def _shown(self, rows: Elements, slots: Int64s) -> Elements:
         """Rows with the bounds of their sessions, alive at the end."""
-        both = self._sessions.bounds(slots)
-        bounds = {name: pa.array(times).cast(self.type) for name, times in zip(self.bounds, both, strict=True)}
+        *both, _ = self._sessions.bounds(slots)
+        bounds = {name: fixed(times, None, self.type) for name, times in zip(self.bounds, both, strict=True)}
         return Elements(both[1], both[1] + 1, rows.sign, {**rows.columns, **bounds})
+
+    def _release(self, complete: Int64s) -> None:
+        """Forget sessions of which no row waits; those that stay may get other numbers."""
+        given = self._sessions.used
+        kept = self._sessions.release(complete)
+        if kept is not None and self._waiting:
+            number = np.empty(given, np.int64)
+            number[kept] = np.arange(len(kept))
+            self._waiting = [(rows, number[slots]) for rows, slots in self._waiting]
 
     def state(self) -> State:
         """The open sessions with their keys, and the rows that wait."""
@@ -116,24 +126,25 @@ class SessionAggregate(SessionWindow):
         self._wait(inputs[0])
         complete = self._sessions.complete(frontier)
         rows, slots = self._taken(inputs[0], complete)
-        number = np.zeros(self._sessions.capacity, np.int64)
+        number = np.zeros(self._sessions.used, np.int64)
         number[complete] = np.arange(len(complete))
         rows, which = self._stepped(self._shown(rows, slots), number[slots], frontier)
         self._partials = Partials(self.aggregations, self.types, strict=True)
         out = self._answered(rows, which, complete)
-        self._sessions.release(complete)
+        self._release(complete)
         return out
 
     def _advance_early(self, rows: Elements, frontier: int) -> Elements:
         """Add rows up as they come."""
         slots = self._sessions.assign(rows)
         rows, slots = self._stepped(rows, slots, frontier)
-        self._partials.grow(self._sessions.capacity)
+        self._partials.grow(self._sessions.used)
         self._partials.add(slots, rows.columns)
         complete = self._sessions.complete(frontier)
         out = self._shown_groups(complete, *self._partials.totals(complete))
-        self._partials.forget(complete)
-        self._sessions.release(complete)
+        kept = self._sessions.release(complete)
+        if kept is not None:
+            self._partials.keep(kept)
         self._partials.carry(self._sessions.touched)
         return out
 
@@ -160,10 +171,10 @@ class SessionAggregate(SessionWindow):
         """Complete sessions that have rows, with their answers, which stand at `points` if not one after the other."""
         left: Places = slice(None) if count.all() else np.flatnonzero(count)
         slots, at = complete[left], left if points is None else points[left]
-        both, names = self._sessions.bounds(slots), {*self.columns.values()}
-        found = self._sessions.columns(slots) if names & self.keys.keys() else {}
+        (*both, keys), names = self._sessions.bounds(slots), {*self.columns.values()}
+        found = self._sessions.columns(keys) if names & self.keys.keys() else {}
         for name, times in zip(self.bounds, both, strict=True):
-            found |= {name: pa.array(times).cast(self.type)} if name in names else {}
+            found |= {name: fixed(times, None, self.type)} if name in names else {}
         shown = {name: found[of] for name, of in self.columns.items()}
         shown |= {a.output: answer.build(at) for a, answer in zip(self.aggregations, answers, strict=True)}
         return Elements(both[1], both[1] + 1, np.ones(len(slots), np.int8), shown)
@@ -186,7 +197,16 @@ class SessionAggregate(SessionWindow):
 
 def in_time_order(rows: Elements) -> Elements:
     """Rows by time, those of one instant in their order."""
-    return rows if (rows.ts[1:] >= rows.ts[:-1]).all() else rows.take(np.argsort(rows.ts, kind="stable"))
+    return rows.take(np.argsort(rows.ts, kind="stable")) if _goes_back(rows.ts) else rows
+
+
+@njit(cache=True)
+def _goes_back(ts):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """Whether some time is less than the one before it; without a way out early, so that many are compared at once."""
+    found = 0
+    for i in range(1, len(ts)):
+        found += ts[i] < ts[i - 1]
+    return found > 0
 
 
 def sweep_once(which: Int64s, groups: Int64s, capacity: int) -> Sweep:

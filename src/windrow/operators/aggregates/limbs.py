@@ -16,12 +16,22 @@ from numba import njit
 _MASK = np.uint64(0xFFFFFFFF)
 _FRACTION = np.int64((1 << 52) - 1)
 _U32 = np.uint64(32)
+_U53 = np.uint64(53)
+_ONE = np.uint64(1)
 
 
 @njit(cache=True)
 def float_span(bits, valid, some_null):  # pragma: no cover - compiled
     """The least and greatest exponent field of finite non-zero values, and the numbers of NaN, +inf, -inf."""
     low, high, nan, up, down = 5000, -1, 0, 0, 0
+    if not some_null:  # without a branch, many at once; a zero, less one, is greater than all
+        least, most = ~np.uint64(0), np.uint64(0)
+        for i in range(len(bits)):
+            magnitude = np.uint64(bits[i]) << _ONE
+            least, most = min(least, magnitude - _ONE), max(most, magnitude)
+        if most >> _U53 < np.uint64(0x7FF):
+            found = np.int64((least + _ONE) >> _U53), np.int64(most >> _U53)
+            return (*found, nan, up, down) if most else (low, high, nan, up, down)
     for i in range(len(bits)):
         if some_null and not valid[i]:
             continue

@@ -229,6 +229,12 @@ class Partials:
         for sums in self.sums.values():
             sums.clear(slots)
 
+    def keep(self, slots: Int64s) -> None:
+        """Number groups anew: those in `slots` become 0, 1, ..., and the others are dropped; where all is sums."""
+        self.rows = self.rows[slots]
+        for sums in self.sums.values():
+            sums.store = sums.store.take(slots, axis=0)
+
     def group_columns(self, slots: Int64s) -> dict[str, pa.Array]:
         """Per-group partials as columns of the table of groups."""
         columns = {"_rows": pa.array(self.rows[slots])}
