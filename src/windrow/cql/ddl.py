@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -308,6 +309,7 @@ def bind_columns(written: Iterable[ColumnSyntax], source: ScriptText, what: str 
     return columns
 
 
+@lru_cache(maxsize=1024)
 def _type(text: str) -> pa.DataType:
     tree = parse_type(text)
     if tree is None:

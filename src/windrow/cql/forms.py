@@ -21,6 +21,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from windrow.cql.nesting import kinds
+
 FIELDS = "fields"  # meta key of an UNNEST: its elements are rows, and each field is a column
 _SERIES = ("generate_series", "range")
 _SEMI = {"SEMI": False, "ANTI": True}
@@ -34,12 +36,14 @@ def respell_forms(tree: exp.Expr) -> None:
         _limit(select)
         _lateral_views(select)
         _semi_joins(select)
+    there = kinds(tree)
     for kind, rule in _RULES.items():
-        for node in reversed(list(tree.find_all(kind))):  # what is inside others first
+        for node in reversed(list(tree.find_all(kind))) if kind in there else ():  # what is inside others first
             made = rule(node)
             if made is not None:
                 made.meta.update((k, v) for k, v in node.meta.items() if k == "start")
                 node.replace(made)
+                there |= kinds(made)
 
 
 def call(name: str, *arguments: exp.Expr) -> exp.Anonymous:

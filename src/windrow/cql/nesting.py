@@ -92,23 +92,29 @@ def check_nesting(tokens: Sequence[Token], source: ScriptText) -> None:
 def normalised(tree: Q, source: ScriptText) -> Q:
     """The tree with methods as functions, `x.f(y)` as `f(x, y)`, with tables of WITH and with balanced ANDs and ORs."""
     levels: dict[int, int] = {}
-    for with_ in list(tree.find_all(exp.With)):
+    there = kinds(tree)
+    for with_ in list(tree.find_all(exp.With)) if exp.With in there else ():
         for cte in with_.expressions:
             read = [_find_common_table(t) for t in cte.find_all(exp.Table)]
             levels[id(cte.this)] = 1 + max((levels.get(id(r), 0) for r in read), default=0)
             if levels[id(cte.this)] > DEPTH:
                 raise too_deep(_place(cte, source))
-    for table in tree.find_all(exp.Table):
+    for table in tree.find_all(exp.Table) if exp.With in there else ():
         _find_common_table(table)
-    for dot in reversed(list(tree.find_all(exp.Dot))):
+    for dot in reversed(list(tree.find_all(exp.Dot))) if exp.Dot in there else ():
         if isinstance(dot.expression, exp.Anonymous):
             _method(dot)
-    for kind in (exp.And, exp.Or):
+    for kind in (k for k in (exp.And, exp.Or) if k in there):
         for top in list(tree.find_all(kind)):
             if not isinstance(top.parent, kind):
                 _balance(top, kind)
     check_chains(tree, source)
     return tree
+
+
+def kinds(tree: exp.Expr) -> set[type[exp.Expr]]:
+    """The kinds of nodes that there are in a tree: one walk, where looking for each is a walk of its own."""
+    return {kind for found in {type(node) for node in tree.walk()} for kind in found.__mro__}
 
 
 class CommonTable:

@@ -84,7 +84,7 @@ def answer(plan: QueryPlan, elements: Elements) -> pa.Table:
     if (elements.ts[1:] < elements.ts[:-1]).any():
         elements = elements.take(np.argsort(elements.ts, kind="stable"))
     ts = pa.array(elements.ts)
-    arrays: list[pa.Array] = [ts if plan.time_type == ts.type else ts.cast(plan.time_type)]
+    arrays: list[pa.Array] = [ts.view(plan.time_type)]
     names = ["_ts"]
     if plan.has_op:
         arrays.append(pa.array(elements.sign))
