@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import pyarrow as pa
 import pytest
 
 import windrow
 from windrow.errors import BindingError, CQLSyntaxError, UnsupportedError
 from windrow.plan.nodes import Aggregate, Emit, Quantise, WindowBounds, walk
-from windrow.testing import assert_same
+from windrow.testing import assert_same, oracle
 
 ROWS = {"ts": [0, 9, 10, 10, 25, 31], "k": ["a", "b", "a", "a", "b", "a"], "x": [1, 2, 3, 4, 5, 6]}
 
@@ -72,6 +74,52 @@ def test_spellings_of_other_engines_mean_the_same(query):
 def test_a_struct_of_bounds_as_spark_has_it():
     """`window` itself is a struct of start and end."""
     assert answer("SELECT window, COUNT(*) AS n FROM s GROUP BY window(ts, 10)")[0] == (10, {"start": 0, "end": 10}, 2)
+
+
+CUMULATED = [
+    "SELECT k, window_start, window_end, COUNT(*) AS n, MAX(x) AS m FROM CUMULATE(s, ts, 5, 20) "
+    "GROUP BY k, window_start, window_end",
+    "SELECT window_start, window_end, SUM(x) AS t FROM TABLE(CUMULATE(TABLE s, DESCRIPTOR(ts), 5, 10, 3)) "
+    "GROUP BY window_start, window_end",
+    "SELECT COUNT(*) AS n FROM CUMULATE(s, ts, 2, 10) WHERE k = 'b'",
+    "SELECT * FROM CUMULATE(s, ts, 5, 20, 13)",
+    "SELECT window_end, k, x FROM CUMULATE(s, ts, 5, 20) QUALIFY ROW_NUMBER() OVER (PARTITION BY window_start, "
+    "window_end ORDER BY x DESC) = 1",
+    "SELECT l.window_start, l.x, r.x AS y FROM CUMULATE(s, ts, 5, 20) l JOIN CUMULATE(s, ts, 5, 20) r ON l.k = r.k "
+    "AND l.window_start = r.window_start AND l.window_end = r.window_end",
+    "SELECT c.x, h.x AS y FROM CUMULATE(s, ts, 5, 20) c JOIN HOP(s, ts, 5, 10) h ON c.k = h.k",
+]
+
+
+@pytest.mark.parametrize("query", CUMULATED)
+def test_cumulating_windows_are_what_they_are_defined_as(query):
+    """CUMULATE: at every step the rows since the last multiple of the size, before the epoch too."""
+    rows = {"ts": [-21, -1, *ROWS["ts"]], "k": ["a", "b", *ROWS["k"]], "x": [7, 8, *ROWS["x"]]}
+    given = {"streams": {"s": pa.table(rows)}, "until": 60}
+    want = oracle(query, **given)["q1"]
+    for batch_rows in (1, None):
+        assert_same(windrow.run(query, runtime="local", batch_rows=batch_rows, **given)["q1"], want)
+
+
+def test_cumulating_windows_begin_at_midnight_whatever_the_zone_of_the_machine():
+    """The visitors of a day so far, every six hours; the last window is the whole day."""
+    at = [datetime(2024, 3, 30, 23), datetime(2024, 3, 31, 0), datetime(2024, 3, 31, 7), datetime(2024, 3, 31, 13)]
+    query = """SELECT window_start, window_end, COUNT(*) AS n
+        FROM TABLE(CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL '6' HOUR, INTERVAL '1' DAY))
+        GROUP BY window_start, window_end"""
+    given = {"streams": {"s": pa.table({"ts": at})}, "until": datetime(2024, 4, 1)}
+    got = windrow.run(query, runtime="local", **given)["q1"]
+    first, day = datetime(2024, 3, 30), datetime(2024, 3, 31)
+    wanted = [(first, day, 1), *((day, day + timedelta(hours=h), n) for h, n in ((6, 1), (12, 2), (18, 3), (24, 3)))]
+    assert [tuple(row.values())[1:] for row in got.to_pylist()] == wanted
+    assert_same(got, oracle(query, **given)["q1"])
+
+
+def test_the_size_of_cumulating_windows_is_a_multiple_of_their_step():
+    """Else the last window would end after the next ones begin."""
+    with pytest.raises(BindingError, match="SIZE 10 is not a multiple of STEP 3") as failure:
+        answer("SELECT COUNT(*) AS n FROM CUMULATE(s, ts, 3, 10)")
+    assert "CUMULATE(s, ts, '2 min', '10 min')" in str(failure.value.hint)
 
 
 def test_two_calls_join_within_equal_windows():

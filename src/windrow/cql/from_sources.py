@@ -24,8 +24,10 @@ from windrow.cql.scope import INSTANT, Entry, Scope, ScopeColumn, did_you_mean, 
 from windrow.cql.shapes import BlockShape, shape_of, stands_alone, window_of
 from windrow.cql.windows import Clock, WindowClause
 from windrow.errors import BindingError, UnsupportedError
+from windrow.plan.expr import Expr, Ref, column
 from windrow.plan.nodes import (
     Node,
+    Project,
     Quantise,
     Scan,
     Session,
@@ -152,18 +154,28 @@ class SourceBinder:
         spec = self._spec(clause, clock, entry) if clause else _UNBOUNDED
         if clause is not None and clause.kind is WindowKind.SESSION:
             return self._session(clause, scan, spec, entry, stream)
+        node: Node = Window(scan, spec)
         if clause is not None and clause.aligned:
-            entry = self._aligned(clause, entry, stream, spec)
-        return JoinInput(self._seen(Window(scan, spec), clause), [entry], spec.internal)
+            node, entry = self._aligned(clause, node, entry, stream, spec)
+        return JoinInput(self._seen(node, clause), [entry], spec.internal)
 
-    def _aligned(self, clause: WindowClause, entry: Entry, stream: StreamDef, spec: WindowSpec) -> Entry:
-        """What TUMBLE and HOP show of a stream: its columns and the bounds of the window."""
+    def _aligned(
+        self, clause: WindowClause, node: Node, entry: Entry, stream: StreamDef, spec: WindowSpec
+    ) -> tuple[Node, Entry]:
+        """What TUMBLE, HOP and CUMULATE show of a stream: its columns and the bounds of the window."""
         assert spec.size is not None
         self._check_time(clause, stream)
         if clause.shift is not None:
             clause.shift.on(self.binder.clock or Clock.MICROSECONDS, self.context.source, "OFFSET")
-        own = [b for b in self.binder.bounded(spec.size) if not entry.find(b.name)]
-        return replace(entry, columns=(*entry.columns, *own))
+        start, end = self.binder.bounded(spec.size)
+        if spec.kind is WindowKind.CUMULATE:  # each row says where its windows begin
+            assert entry.time is not None
+            begin = begins(entry.time, node.schema[entry.time], spec, start.type)
+            start = replace(start, internal=self.context.fresh(f"{entry.alias}.window_start", start.type))
+            kept = tuple((name, column(name, type_)) for name, type_ in node.schema.items())
+            node = Project(node, (*kept, (start.internal, begin)))
+        own = [b for b in (start, end) if not entry.find(b.name)]
+        return node, replace(entry, columns=(*entry.columns, *own))
 
     def _session(
         self, clause: WindowClause, scan: Scan, spec: WindowSpec, entry: Entry, stream: StreamDef
@@ -263,3 +275,16 @@ class SourceBinder:
         if shape.period is None or not shape.quantise or shape.mixed:
             return node
         return Quantise(node, shape.period, shape.offset, clause is not None and clause.aligned)
+
+
+def begins(time: str, type_: pa.DataType, spec: WindowSpec, instants: pa.DataType) -> Expr:
+    """The greatest `k * size + shift` that is not after the time of a row."""
+    if pa.types.is_integer(type_):
+        ticks: tuple[str | Ref, ...] = ("CAST(", Ref(time), " AS BIGINT)")
+        into = "{}"
+    else:
+        ticks = ("epoch_us(", Ref(time), ")")
+        into = "make_timestamp({})" if instants.tz is None else "make_timestamptz({})"
+    since = f" - {spec.shift}) % {spec.size} + {spec.size}) % {spec.size}"
+    before, after = into.split("{}")
+    return Expr((f"({before}", *ticks, " - ((", *ticks, f"{since}{after})"), instants)

@@ -1,6 +1,7 @@
-"""TUMBLE, HOP and SESSION in FROM: the windows of the SQL standard, as clauses on the stream that they name.
+"""TUMBLE, HOP, SESSION and CUMULATE in FROM: windows as functions, as clauses on the stream that they name.
 
     TUMBLE(bid, ts, '10 min' [, offset])    HOP(bid, ts, '2 min', '10 min' [, offset])
+    CUMULATE(bid, ts, '2 min', '10 min' [, offset])
     SESSION(bid PARTITION BY k, ts, '5 min')    TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' MINUTE))
 
 Arguments may have names: `SIZE => INTERVAL '10' MINUTE`.
@@ -17,13 +18,19 @@ from windrow.cql.windows import Amount, WindowClause, parse_amount
 from windrow.errors import BindingError, CQLSyntaxError
 from windrow.plan.nodes import WindowKind
 
-FUNCTIONS = ("TUMBLE", "HOP", "SESSION")
+FUNCTIONS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 FORMS = {
     "TUMBLE": "TUMBLE(s, ts, '10 min')",
     "HOP": "HOP(s, ts, '2 min', '10 min')",
     "SESSION": "SESSION(s PARTITION BY k, ts, '5 min')",
+    "CUMULATE": "CUMULATE(s, ts, '2 min', '10 min')",
 }
-_LENGTHS = {"TUMBLE": ("SIZE", "OFFSET"), "HOP": ("SLIDE", "SIZE", "OFFSET"), "SESSION": ("GAP",)}
+_LENGTHS = {
+    "TUMBLE": ("SIZE", "OFFSET"),
+    "HOP": ("SLIDE", "SIZE", "OFFSET"),
+    "SESSION": ("GAP",),
+    "CUMULATE": ("STEP", "SIZE", "OFFSET"),
+}
 
 
 @dataclass
@@ -40,7 +47,7 @@ class WindowCall:
 
 
 def at_window_function(cursor: Cursor) -> bool:
-    """Is the cursor at TUMBLE(, HOP( or SESSION(, alone or within TABLE( )?"""
+    """Is the cursor at TUMBLE(, HOP(, SESSION( or CUMULATE(, alone or within TABLE( )?"""
     words = [str(t.text).upper() for t in cursor.tokens[cursor.index : cursor.index + 4]]
     if words[:2] == ["TABLE", "("]:
         words = words[2:]
@@ -158,7 +165,7 @@ def clause_of(
     partition: tuple[tuple[str, int], ...] = (),
     time: tuple[str, int] | None = None,
 ) -> WindowClause:
-    """The window that a call makes: `lengths` has SIZE, SLIDE and OFFSET, or GAP."""
+    """The window that a call makes: `lengths` has SIZE, SLIDE or STEP and OFFSET, or GAP."""
     for name, amount in lengths.items():
         if name != "OFFSET" and amount.value <= 0:
             raise BindingError(
@@ -168,7 +175,15 @@ def clause_of(
             )
     if function == "SESSION":
         return WindowClause(WindowKind.SESSION, text, offset, lengths["GAP"], partition=partition, time=time)
-    clause = WindowClause(
-        WindowKind.RANGE, text, offset, lengths["SIZE"], lengths.get("SLIDE", lengths["SIZE"]), time=time, aligned=True
-    )
+    kind, size = WindowKind.RANGE, lengths["SIZE"]
+    if function == "CUMULATE":
+        kind, step = WindowKind.CUMULATE, lengths["STEP"]
+        if size.value % step.value:
+            raise BindingError(
+                f"SIZE {size.text} is not a multiple of STEP {step.text}",
+                hint=f"write {FORMS[function]}: the last window ends where the next ones begin",
+                span=cursor.source.span(size.offset),
+            )
+    slide = lengths.get("SLIDE", lengths.get("STEP", size))
+    clause = WindowClause(kind, text, offset, size, slide, time=time, aligned=True)
     return replace(clause, shift=lengths.get("OFFSET"))

@@ -74,7 +74,7 @@ class Amount:
 class WindowClause:
     """A window as written. `size` and `slide` are rows for ROWS, amounts of time otherwise.
 
-    `aligned`: TUMBLE or HOP, `[end - size, end)` instead of `(t - size, t]`; `shift`: its offset; `time`: the time
+    `aligned`: TUMBLE, HOP or CUMULATE, `[start, end)` instead of `(t - size, t]`; `shift`: its offset; `time`: the time
     column that it names, with its place. `at_most`: the SLIDE is a deadline.
     """
 
@@ -299,6 +299,7 @@ def resolve(clause: WindowClause, clock: Clock, source: ScriptText, partition: t
         partition,
         clause.internal,
         clause.text,
+        clause.shift.value if clause.shift is not None and clause.kind is WindowKind.CUMULATE else 0,
     )
 
 

@@ -4,6 +4,7 @@ A time window needs no state: a row's end is known when it arrives. A count wind
 i + n, so its element is open (`exp = INF`) until that row comes, and then a negative element ends it.
 
     [RANGE 5]        row at 3:   [3, 8)
+    CUMULATE of 5    row at 3:   [3, 5)
     [ROWS 2]         rows at 1, 4, 6:   [1, 6)  [4, INF)  [6, INF)
     [ROWS 2 SLIDE 2] rows 1..4 at 1, 4, 6, 7:   rows 1, 2: [4, 7)   rows 3, 4: [7, INF)
 """
@@ -35,6 +36,19 @@ class RangeWindow(Stateless):
         (rows,) = inputs
         fits = rows.ts < INF - self.size
         return rows.with_lifetimes(rows.ts, np.where(fits, rows.ts + self.size, INF))
+
+
+class CumulatingWindow(Stateless):
+    """CUMULATE: every row lives until the next `k * size + shift` after it."""
+
+    def __init__(self, size: int, shift: int) -> None:
+        self.size, self.shift = size, shift
+
+    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        (rows,) = inputs
+        fits = rows.ts < INF - self.size
+        ends = rows.ts + (self.size - (rows.ts - self.shift) % self.size)
+        return rows.with_lifetimes(rows.ts, np.where(fits, ends, INF))
 
 
 class RowsWindow(Unclocked):

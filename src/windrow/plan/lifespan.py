@@ -15,7 +15,7 @@ def greatest_lifetime(node: n.Node) -> int | None:
     """The greatest lifetime of a row of `node`; None when there is none."""
     match node:
         case n.Window(spec=spec):
-            return {n.WindowKind.RANGE: spec.size, n.WindowKind.NOW: 1}.get(spec.kind)
+            return spec.longest
         case n.Quantise(period=period):
             below = greatest_lifetime(node.input)
             return None if below is None else -(-below // period) * period

@@ -33,7 +33,7 @@ from windrow.operators.sample import Instants, Moments, RepeatPeriods, Restore, 
 from windrow.operators.state.pending import Fifo
 from windrow.operators.terms import QUERY, QUERY_TYPE
 from windrow.operators.top_n import TopNOperator
-from windrow.operators.window import RangeWindow, RowsWindow
+from windrow.operators.window import CumulatingWindow, RangeWindow, RowsWindow
 from windrow.plan import nodes as n
 from windrow.plan.analytic_text import over_instant
 from windrow.plan.expr import column
@@ -199,9 +199,10 @@ class _Nodes(PlanLowering):
                 return self.unary(
                     RowsWindow(spec.size, spec.slide or 1, spec.partition, node.derived, node.number), node
                 )
-        size = 1 if spec.kind is n.WindowKind.NOW else spec.size
+        size = spec.longest
         assert size is not None
-        step = self.unary(RangeWindow(size), node)
+        cumulates = spec.kind is n.WindowKind.CUMULATE
+        step = self.unary(CumulatingWindow(size, spec.shift) if cumulates else RangeWindow(size), node)
         return self.append(step, Retract(Fifo), node) if self.strategy == "negative" else step
 
     def _window_bounds(self, node: n.WindowBounds) -> int:

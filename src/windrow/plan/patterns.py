@@ -137,7 +137,9 @@ def _window(node: n.Window, strategy: str) -> Lifetimes:
         return MONOTONIC
     if node.spec.kind is n.WindowKind.ROWS or strategy == "negative":
         return STRICT
-    return Lifetimes(Pattern.WEAKEST, 1 if node.spec.kind is n.WindowKind.NOW else node.spec.size)
+    if node.spec.kind is n.WindowKind.CUMULATE:
+        return Lifetimes(Pattern.WEAKEST)
+    return Lifetimes(Pattern.WEAKEST, node.spec.longest)
 
 
 def _quantise(life: Lifetimes, period: int) -> Lifetimes:

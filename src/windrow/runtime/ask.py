@@ -33,7 +33,7 @@ from windrow.optimize.rule import rewrite, with_root
 from windrow.plan.dataflow import answer
 from windrow.plan.explain import explain
 from windrow.plan.lower import lower
-from windrow.plan.nodes import Scan, TableScan, Window, WindowKind, walk
+from windrow.plan.nodes import Scan, TableScan, Window, walk
 from windrow.plan.words import duration
 from windrow.runtime import view
 from windrow.runtime.ask_parts import TOGETHER, Functions, Parts
@@ -155,7 +155,7 @@ class Question:
                 continue
             stream = self.catalog.streams[scan.stream.lower()]
             kept = self.present.reach(scan.stream.lower())
-            size = {WindowKind.RANGE: node.spec.size, WindowKind.NOW: 1}.get(node.spec.kind)
+            size = node.spec.longest
             if size is None or size > kept:
                 unit = 1 if pa.types.is_integer(stream.time_type) else 1_000_000
                 raise BindingError(

@@ -21,7 +21,7 @@ from windrow.operators.history import TS
 from windrow.operators.state.run import Run, ints
 from windrow.operators.state.zones import Code, zones_of
 from windrow.plan.expr import Expr
-from windrow.plan.nodes import Filter, Node, Scan, TableScan, Window, WindowKind, walk
+from windrow.plan.nodes import Filter, Node, Scan, TableScan, Window, walk
 from windrow.runtime import pruning
 from windrow.runtime.table_versions import table_columns
 from windrow.sharing.conditions import Condition
@@ -79,7 +79,7 @@ def wishes(root: Node) -> dict[Scan, ScanWish]:
             if isinstance(node, Filter):
                 predicates.append(node.predicate)
             elif size is None:
-                size = {WindowKind.RANGE: node.spec.size, WindowKind.NOW: 1}.get(node.spec.kind)
+                size = node.spec.longest
             node = above.get(id(node))
         if size is not None:
             names = {internal: f"{scan.stream.lower()}.{column}" for internal, column, _ in scan.columns}

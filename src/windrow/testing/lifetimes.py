@@ -31,6 +31,7 @@ class OracleWindow:
     offset: int = 0
     aligned: bool = False  # TUMBLE or HOP
     gap: int | None = None  # SESSION
+    since: int | None = None  # CUMULATE: windows begin at k * range + since
 
     @property
     def period(self) -> tuple[int, int] | None:
@@ -83,8 +84,11 @@ def lifetimes(window: OracleWindow, times: Sequence[int], groups: Sequence[Hasha
     True
     """
     if window.aligned:
-        assert window.range is not None
-        return [(ts + 1, ts + 1 + window.range) for ts in times]
+        size = window.range
+        assert size is not None
+        if window.since is not None:
+            return [(ts + 1, (ts - window.since) // size * size + size + window.since + 1) for ts in times]
+        return [(ts + 1, ts + 1 + size) for ts in times]
     if window.rows is None:
         return [(ts, FOREVER if window.range is None else ts + window.range) for ts in times]
     arrivals: dict[Hashable, list[int]] = {}

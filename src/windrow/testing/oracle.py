@@ -282,7 +282,11 @@ class _Query:
             self.sessions_on(source, block, stream, sessions(source.window.gap, stream.times, groups))
             return
         if source.window.aligned:
-            both = (self.instant(b) for b in (source.window.range or 0, 0))
+            size, since = source.window.range or 0, source.window.since
+            start = self.instant(size)
+            if since is not None:  # the last k * size + since before now; `%` takes the sign of what is divided
+                start = self.time_sql(f"({NOW} - (({NOW} - 1 - {since}) % {size} + {size}) % {size} - 1)")
+            both = (start, self.instant(0))
             source.bounds = "".join(f", {sql} AS {name}" for sql, name in zip(both, BOUNDS, strict=True))
         ends = lifetimes(source.window, stream.times, groups)
         alive = [(row, a, b) for row, (a, b) in zip(stream.rows, ends, strict=True) if a < b]

@@ -1,4 +1,4 @@
-"""Random queries over TUMBLE, HOP and SESSION, and with the bounds of windows."""
+"""Random queries over TUMBLE, HOP, CUMULATE and SESSION, and with the bounds of windows."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ def window_call(w: Writer, alias: str, period: int, offset: int = 0, session: bo
         call = f"SESSION({name}{w.pick('', ' PARTITION BY a', ' PARTITION BY a, s')}, ts, {w.time(period)})"
     elif w.chance(2):
         call = f"TUMBLE({name}, ts, {w.time(period)}{shift})"
+    elif w.chance(3):
+        call = f"CUMULATE({name}, ts, {w.time(period)}, {w.time(period * w.pick(1, 2, 3))}{shift})"
     else:
         size = w.pick(period, 2 * period, w.number(1, 9))
         call = f"HOP({name}, ts, {w.time(period)}, {w.time(size)}{shift})"

@@ -1,6 +1,7 @@
-"""TUMBLE, HOP and SESSION: which rows each window holds, written out from their definitions.
+"""TUMBLE, HOP, CUMULATE and SESSION: which rows each window holds, written out from their definitions.
 
 TUMBLE, HOP    `[end - size, end)` for every end `k * slide + offset`; seen at `end`
+CUMULATE       `[start, end)` for every end `k * step + offset`, start the last `j * size + offset` before it
 SESSION        a row `gap` or more after the one before it in its partition opens a session `[first, last + gap)`,
                which is seen at its end and only then
 """
@@ -14,7 +15,7 @@ from windrow.testing.lifetimes import OracleWindow
 from windrow.testing.script import duration
 from windrow.testing.tokens import Token, Tokens, closing, is_at, split
 
-FUNCTIONS = ("TUMBLE", "HOP", "SESSION")
+FUNCTIONS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 
 
 def read_call(tokens: Tokens, i: int) -> tuple[Token, OracleWindow, int] | None:
@@ -37,6 +38,9 @@ def read_call(tokens: Tokens, i: int) -> tuple[Token, OracleWindow, int] | None:
         case "HOP":
             slide, size, offset = lengths[0], lengths[1], lengths[2] if len(lengths) > 2 else 0
             window = OracleWindow(range=size, slide=slide, offset=offset % slide, aligned=True)
+        case "CUMULATE":
+            step, size, offset = lengths[0], lengths[1], lengths[2] if len(lengths) > 2 else 0
+            window = OracleWindow(range=size, slide=step, offset=offset % step, aligned=True, since=offset % size)
         case _:
             window = OracleWindow(gap=lengths[0], partition=tuple(partition))
     return data[0], window, end + 1 + wrapped

@@ -26,11 +26,12 @@ class WindowKind(Enum):
     UNBOUNDED = "unbounded"  # all rows so far
     NOW = "now"  # rows of this instant
     SESSION = "session"  # rows of one session, when it ends
+    CUMULATE = "cumulate"  # rows since the last multiple of `size`
 
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """A window: `size` and `slide` in ticks of the clock (RANGE) or in rows (ROWS)."""
+    """A window: `size` and `slide` in ticks of the clock (RANGE) or in rows (ROWS); `shift`: where CUMULATE begins."""
 
     kind: WindowKind
     size: int | None = None
@@ -38,6 +39,14 @@ class WindowSpec:
     partition: tuple[str, ...] = ()  # internal column names
     internal: bool = False
     text: str = ""  # as the user wrote it, for EXPLAIN
+    shift: int = 0
+
+    @property
+    def longest(self) -> int | None:
+        """How long rows live at most; None if that is not known when they come, or without end."""
+        if self.kind is WindowKind.NOW:
+            return 1
+        return self.size if self.kind in (WindowKind.RANGE, WindowKind.CUMULATE) else None
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ class _Canonical:
 
     def _window(self, node: n.Window) -> tuple[n.Node, Names, list[Expr]]:
         spec = node.spec
-        if spec.internal or node.derived or node.number is not None:
+        if spec.internal or node.derived or node.number is not None or spec.kind is n.WindowKind.CUMULATE:
             raise NotShared("its window is of a kind that is not shared yet")
         below, names, conjuncts = self.lift(node.input)
         made = replace(spec, text="", partition=tuple(names[c] for c in spec.partition))
