@@ -93,6 +93,30 @@ SPELLED = {
         "SELECT id, u.i.sku AS sku, u.i.qty AS q FROM orders {w}, UNNEST(items) AS u(i)",
     "SELECT id, sku, q, n FROM orders {w} CROSS JOIN UNNEST(items) WITH ORDINALITY AS t (sku, q, n)":
         "SELECT id, u.i.sku AS sku, u.i.qty AS q, u.n FROM orders {w}, UNNEST(items) WITH ORDINALITY AS u(i, n)",
+    "SELECT ts, sym, AVG(price) AS a FROM trade {w} SAMPLE BY 1h":
+        "SELECT date_trunc('hour', ts) AS ts, sym, AVG(price) AS a FROM trade {w} GROUP BY date_trunc('hour', ts), sym",
+    "SELECT sym, MAX(price) AS h, COUNT(*) AS n FROM trade {w} WHERE qty > 2 SAMPLE BY 30m ALIGN TO CALENDAR":
+        "SELECT sym, MAX(price) AS h, COUNT(*) AS n FROM trade {w} WHERE qty > 2 GROUP BY sym, "
+        "time_bucket(INTERVAL 30 MINUTE, ts)",
+    "SELECT ts AS week, COUNT(*) AS n FROM trade {w} SAMPLE BY 1w":
+        "SELECT date_trunc('week', ts)::TIMESTAMP AS week, COUNT(*) AS n FROM trade {w} GROUP BY 1",
+    "SELECT * FROM beat {w} LATEST ON ts PARTITION BY host":
+        "SELECT host, MAX(ts) AS ts FROM beat {w} GROUP BY host",
+    "SELECT host, COUNT(*) AS n FROM (SELECT * FROM beat {w} WHERE host <> 'h1' LATEST ON ts PARTITION BY host) q "
+    "GROUP BY host":
+        "SELECT host, 1 AS n FROM beat {w} WHERE host <> 'h1' GROUP BY host",
+    "SELECT sym, MAX(COLUMNS('^(price|qty)$')) FROM trade {w} GROUP BY sym":
+        "SELECT sym, MAX(price) AS price, MAX(qty) AS qty FROM trade {w} GROUP BY sym",
+    "SELECT COLUMNS(['price', 'QTY']) * 2 FROM trade {w}":
+        "SELECT price * 2 AS price, qty * 2 AS qty FROM trade {w}",
+    "SELECT MIN(COLUMNS('^(p|q)')) AS \"least_\\1\", COUNT(COLUMNS(t.* EXCLUDE (ts, side))) FROM trade {w} t":
+        "SELECT MIN(price) AS least_p, MIN(qty) AS least_q, COUNT(sym) AS sym, COUNT(price) AS price, COUNT(qty) AS "
+        "qty FROM trade {w}",
+    "SELECT ts, coalesce(*COLUMNS(['sym', 'side'])) AS s FROM trade {w}":
+        "SELECT ts, coalesce(sym, side) AS s FROM trade {w}",
+    "SELECT * ILIKE 'S%' FROM trade {w}": "SELECT sym, side FROM trade {w}",
+    "SELECT t.* LIKE '%i%' FROM trade {w} t": "SELECT price, side FROM trade {w} t",
+    "SELECT * SIMILAR TO '[pq].*' FROM trade {w}": "SELECT price, qty FROM trade {w}",
 }  # fmt: skip
 
 
@@ -137,6 +161,15 @@ def test_constants_beside_windows_of_the_standard():
     ("text", "says", "hint"),
     [
         ("SELECT host FROM req TABLESAMPLE 10 PERCENT", "TABLESAMPLE", "hash(id)"),
+        ("SELECT ts, AVG(ms) FROM req SAMPLE BY 1h FILL(PREV)", "FILL in SAMPLE BY", "generate_series"),
+        ("SELECT ts, AVG(ms) FROM req SAMPLE BY 1h ALIGN TO FIRST OBSERVATION", "ALIGN in SAMPLE BY", "CALENDAR"),
+        ("SELECT ts, AVG(ms) FROM req SAMPLE BY 1x", "SAMPLE BY 1x is not a length of time", "1M or 1y"),
+        ("SELECT ts, AVG(ms) FROM (SELECT * FROM req) SAMPLE BY 1h", "SAMPLE BY needs a stream", "time_bucket"),
+        ("SELECT COLUMNS('zzz') FROM req", "no column is called like 'zzz'", "columns are host"),
+        ("SELECT COLUMNS(['hots']) FROM req", 'unknown column "hots" in COLUMNS', '"host"'),
+        ("SELECT COLUMNS(lambda c: c LIKE 'h%') FROM req", "COLUMNS of this kind", "a pattern"),
+        ("SELECT COLUMNS('host') || COLUMNS('path') FROM req", "different COLUMNS", "an item for each"),
+        ("SELECT host FROM req WHERE COLUMNS(*) IS NULL", "only an item of a select list", "name the columns"),
         ("SELECT * FROM (SELECT * FROM req) PIVOT (AVG(ms) FOR host IN ('a'))", "PIVOT", "FILTER"),
         ("SELECT * FROM (SELECT ms, bytes FROM req) UNPIVOT (v FOR n IN (ms, bytes))", "PIVOT", "FILTER"),
         ("WITH RECURSIVE n(i) AS (SELECT 1) SELECT i FROM n, req", "WITH RECURSIVE", "generate_series"),

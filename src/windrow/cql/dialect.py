@@ -22,6 +22,7 @@ from sqlglot.tokens import Token, TokenType
 
 from windrow.cql.ksql_windows import with_group_windows
 from windrow.cql.nesting import check_nesting, normalised, too_deep
+from windrow.cql.sampled_syntax import with_samples
 from windrow.cql.shed_syntax import SHED, at_shed, parse_shed
 from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.window_functions import FUNCTIONS, at_window_function, parse_window_function
@@ -34,6 +35,7 @@ WSTREAM = "WSTREAM"
 OPERATORS: dict[str, StreamOp | None] = {op.name: op for op in StreamOp if op is not StreamOp.RELATION}
 OPERATORS[WSTREAM] = None  # rewritten into a window on a subquery
 WINDOW = "window"  # meta key: the WindowClause
+UNPACKED = "unpacked"  # meta key of a COLUMNS behind `*`
 AS_OF = "as of"  # meta key: the instant that a query's kept answers are read at
 TEXT = "text"  # meta key: the expression as written
 _SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
@@ -122,6 +124,12 @@ class CQL(DuckDB):
             following = exp.Add(this=cut, expression=one)
             whole = exp.If(this=exp.EQ(this=arguments[0].copy(), expression=cut.copy()), true=cut.copy())
             return exp.Case(ifs=[whole], default=following)
+
+        def _parse_star_ops(self) -> Any:
+            found = super()._parse_star_ops()
+            if isinstance(found, exp.Anonymous):
+                found.meta[UNPACKED] = True
+            return found
 
         def _parse_as_of(self) -> Any:
             """`AS OF` and an instant."""
@@ -270,7 +278,9 @@ def parse_query(source: ScriptText, tokens: list[Token]) -> exp.Query:
         raise CQLSyntaxError(f'expected a SELECT, found "{tokens[0].text}"', hint=_misspelled(tokens[:1]), span=start)
     check_nesting(tokens, source)
     try:
-        trees = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(_with_own_words(tokens), source.text)
+        trees = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(
+            with_samples(_with_own_words(tokens), source), source.text
+        )
     except ParseError as error:
         raise _syntax_error(error, source, tokens) from None
     except TokenError:  # sqlglot reads the text of a quoted type name again

@@ -59,7 +59,11 @@ _NOT_FOR_QUERIES = (
         "{}() makes rows, which only UNNEST in a select list may do",
         "unnest in a subquery: FROM (SELECT UNNEST(l) AS x FROM s [RANGE 10]) q",
     ),
-    (names("columns"), "COLUMNS() stands for several columns", "name the columns"),
+    (
+        names("columns"),
+        "COLUMNS() stands for several columns, which only an item of a select list may",
+        "name the columns",
+    ),
 )
 _COMPLETE = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Null, exp.Boolean, exp.Case)
 

@@ -33,6 +33,7 @@ from windrow.cql.pipeline import Pipeline
 from windrow.cql.pivots import expand_pivots
 from windrow.cql.proctime import place_proctime
 from windrow.cql.relations import bind_from
+from windrow.cql.sampled import expand_samples
 from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, has_subquery, offset_of, resolve, span_of
 from windrow.cql.select_items import SelectList, select_list
 from windrow.cql.select_outputs import BlockOutputs
@@ -91,6 +92,7 @@ class Binder:
         place_proctime(tree, self.catalog, self.context.source)
         place_temporal_filters(tree, self)
         push_windows(tree, self.catalog)
+        expand_samples(tree, self)
         tree = expand_group_windows(tree, self)
         link_common_tables(tree)
         check_order(unwrap(tree), self, top=not one_time)

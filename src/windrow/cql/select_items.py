@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from windrow.cql import types
+from windrow.cql.chosen_columns import one_for_each
 from windrow.cql.dialect import OPERATORS, TEXT, StreamItems
 from windrow.cql.growth import check_growth
 from windrow.cql.rendering import AGGREGATE_SYNTAX, Piece, Refused, render
@@ -43,13 +44,20 @@ def select_list(select: exp.Select, source: ScriptText) -> SelectList:
 def expand(items: list[exp.Expr], scope: Scope) -> list[tuple[str, exp.Expr]]:
     """The select list with * expanded: (shown name, resolved tree)."""
     found: list[tuple[str, exp.Expr]] = []
-    for item in items:
+    for item in _written_out(items, scope):
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
             found.extend(_star(item, scope))
             continue
         tree = resolve(item.this if isinstance(item, exp.Alias) else item, scope, over=True)
         found.append((_name(item, tree, scope, len(found)), tree))
     return found
+
+
+def _written_out(items: list[exp.Expr], scope: Scope) -> Iterator[exp.Expr]:
+    """The items with every COLUMNS written out."""
+    for item in items:
+        made = one_for_each(item, scope, lambda star: _star(star, scope))
+        yield from [item] if made is None else made
 
 
 def _star(item: exp.Expr, scope: Scope) -> Iterator[tuple[str, exp.Expr]]:
