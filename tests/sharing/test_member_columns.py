@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,26 @@ def test_columns_say_what_each_condition_says(where: str) -> None:
     assert (one.predicates, one.cells, one.keys, set(one.attributes)) == (
         other.predicates, other.cells, other.keys, set(other.attributes),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("computed", "plain"),
+    [
+        ("sym = $s AND price > 10 * $lim", lambda s, lim: f"sym = {s} AND price > {10 * lim}"),
+        ("($s * 2 - 1 <= sym AND price < -$lim + 9)", lambda s, lim: f"sym >= {2 * s - 1} AND price < {9 - lim}"),
+        ("sym BETWEEN $s + 1 AND 9 AND price > ($lim + 1) / 2", lambda s, lim: f"sym BETWEEN {s + 1} AND 9 AND price > "
+         f"{(lim + 1) / 2}"),
+    ],
+)  # fmt: skip
+def test_computed_constants_are_columns(computed: str, plain: Callable[[int, float], str]) -> None:
+    """What a template computes of its parameters and compares is a column, with the values that DuckDB computes."""
+    columns = declared(40, computed)
+    values = zip(*rules(40).to_pydict().values(), strict=True)
+    for i, (s, lim) in enumerate(values):
+        query = "SELECT COUNT(*) AS n, MAX(price) AS m FROM st [RANGE 10 SLIDE 5] WHERE "
+        engine = windrow.Engine(runtime="local")
+        engine.execute(f"{STREAM} CREATE QUERY q AS {query}{plain(s, lim)}")
+        assert columns.condition(i) == recognise(engine["q"].plan).member.condition
 
 
 def ticked(count: int, store: Any) -> tuple[list[int], Any]:

@@ -35,9 +35,9 @@ from windrow.errors import BindingError, CQLSyntaxError, WindrowError
 from windrow.plan.nodes import QueryPlan
 from windrow.scalar_engine import quote
 
-_COMPARISONS = frozenset(("=", "==", "<", ">", "<=", ">=", "<>", "!="))
-_BEFORE = frozenset(("WHERE", "AND", "OR", "NOT", "(", "HAVING", "ON", "BETWEEN"))
-_AFTER = frozenset(
+COMPARISONS = frozenset(("=", "==", "<", ">", "<=", ">=", "<>", "!="))
+BEFORE = frozenset(("WHERE", "AND", "OR", "NOT", "(", "HAVING", "ON", "BETWEEN"))
+AFTER = frozenset(
     (
         "",
         "AND",
@@ -138,7 +138,7 @@ def _places(body: str) -> tuple[_Place, ...]:
         tokens = tokenize(body)
     except TokenError:
         raise CQLSyntaxError("unterminated string, name or comment in the template") from None
-    words = [_word(t) for t in tokens]
+    words = [word_of(t) for t in tokens]
     found, open_ = [], [""]
     for i, token in enumerate(tokens):
         if words[i] in ("(", "["):
@@ -156,7 +156,8 @@ def _places(body: str) -> tuple[_Place, ...]:
     return tuple(found)
 
 
-def _word(token: Token) -> str:
+def word_of(token: Token) -> str:
+    """The word that a token is, in capitals; none if it is quoted."""
     return "" if token.token_type.name in ("STRING", "IDENTIFIER") else str(token.text).upper()
 
 
@@ -164,13 +165,13 @@ def _is_compared(words: Sequence[str], at: int, inside: str) -> bool:
     """Whether a literal at this place is compared."""
     before = words[at - 1] if at else ""
     after = words[at + 2] if at + 2 < len(words) else ""
-    if after in _COMPARISONS:
-        return before in _BEFORE
-    if after not in _AFTER:
+    if after in COMPARISONS:
+        return before in BEFORE
+    if after not in AFTER:
         return False
     upper = before == "AND" and "BETWEEN" in words[max(0, at - 4) : at - 1]
     listed = inside == "IN" and before in ("(", ",")
-    return before in _COMPARISONS or before == "BETWEEN" or upper or listed
+    return before in COMPARISONS or before == "BETWEEN" or upper or listed
 
 
 class InstanceWriter:

@@ -5,8 +5,9 @@
                 2   7.0   60        and the marks of its conditions are columns of values
                 3   1.0   120
 
-What is made so is compared with planning the first, the last, the least and the greatest instances by themselves;
-where it differs, and where columns cannot say it (`sharing.condition_columns`), all are planned one by one. So are rows
+What is computed of parameters and then compared (`price > 10 * $lim`) is computed for all rows at once and takes their
+place. What is made so is compared with planning the first, the last, the least and the greatest instances alone; where
+it differs, and where columns cannot say it (`sharing.condition_columns`), all are planned one by one. So are rows
 with nulls, which are another text, and few rows. Periodic instances with GROUP BY are members one by one, but their
 plans are made of one shape, without a text being read, and their conditions are taken from the columns.
 """
@@ -26,6 +27,7 @@ from windrow.catalog import Catalog, Instance, QueriesDef, TemplateDef
 from windrow.catalog.instances import InstanceTable, name_of, row_numbers
 from windrow.catalog.literals import literal
 from windrow.errors import BindingError, WindrowError
+from windrow.operators import scalar
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import one
 from windrow.optimize import optimize
@@ -155,17 +157,23 @@ class TemplatePlanner:
         """Instances that differ in compared values only, set by set."""
         from windrow.cql.templates import marks
 
-        marked = marks(template)
-        if not marked or rows.num_rows < few:
+        if rows.num_rows < few:
             return
-        for places in _sets(rows, marked, few):
-            mine = rows.take(pa.array(places))
+        computed, values = _computed(template, rows)
+        marked = marks(computed)
+        if not marked:
+            return
+        for places in _sets(values, marked, few):
+            mine, compared = rows.take(pa.array(places)), values.take(pa.array(places))
             try:
-                found = self._recognised(name, template, mine, marked, catalog)
+                found = self._recognised(name, computed, compared, marked, catalog)
             except (NotShared, Doubtful, WindrowError):
                 continue
-            if all(self._agrees(name, template, mine, i, found, catalog) for i in _samples(mine, marked)):
-                yield InstanceColumns(places, *(found if isinstance(found, tuple) else (found,)))
+            made = InstanceColumns(places, *(found if isinstance(found, tuple) else (found,)))
+            if made.grouped and computed is not template:
+                continue  # their plans are made of their own literals
+            if all(self._agrees(name, template, mine, i, found, catalog) for i in _samples(compared, marked)):
+                yield made
 
     def _recognised(
         self, name: str, template: TemplateDef, rows: pa.Table, marked: Mapping[str, tuple[str, int]], catalog: Catalog
@@ -202,6 +210,20 @@ class TemplatePlanner:
         return alike == (query.source, query.shown, mine.window, kind.calls, kind.above, kind.keys) and _merged(
             found.member.condition
         ) == _merged(conditions.condition(i))
+
+
+def _computed(template: TemplateDef, rows: pa.Table) -> tuple[TemplateDef, pa.Table]:
+    """The template with what it computes of its parameters as parameters, and the values of these; or as it is."""
+    from windrow.cql.template_constants import computed_constants
+
+    made, found = computed_constants(template)
+    columns = {name: one(rows.column(name)) for name in template.parameters}
+    try:
+        arrays = scalar.evaluate(columns, rows.num_rows, [(c.sql, c.type) for c in found]) if found else []
+    except WindrowError:
+        return template, rows
+    values = columns | dict(zip((c.name for c in found), arrays, strict=True))
+    return made, pa.table({name: values[name] for name in made.parameters})
 
 
 def _class(literal: str) -> Class | None:

@@ -23,6 +23,9 @@ CREATE STREAM r (k BIGINT, u BIGINT, ts BIGINT) TIMESTAMP BY ts WITHIN 2;"""
 TEMPLATES = {
     "filters": ("c BIGINT, x DOUBLE", "SELECT k, v FROM s [RANGE 6] WHERE k = $c AND v > $x"),
     "stream": ("x DOUBLE", "SELECT ISTREAM(k, v) FROM s [NOW] WHERE v > $x OR k = 3"),
+    "repeated": ("x DOUBLE", "SELECT RSTREAM(k, v) FROM s [RANGE 6] WHERE v > $x"),
+    "computed": ("c BIGINT, x DOUBLE",
+                 "SELECT k, v FROM s [RANGE 6] WHERE ((2 * $c - 1) / 2 < k AND v > (0.5 + $x) * 2 - $c)"),
     "windows": ("w BIGINT, x DOUBLE", "SELECT k, v FROM s [RANGE $w] WHERE v > $x"),
     "texts": ("t VARCHAR", "SELECT k, n FROM s [RANGE 5] WHERE n >= $t"),
     "distinct": ("x DOUBLE", "SELECT DISTINCT k FROM s [RANGE 5] WHERE v > $x"),
