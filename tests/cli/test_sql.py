@@ -190,10 +190,11 @@ def test_archives_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_words_of_other_shells(capsys: pytest.CaptureFixture[str]) -> None:
-    """help, quit and exit need no backslash and no semicolon; a misspelled beginning is named."""
-    assert main(["sql", "-c", "help"]) == 0
-    assert "this list" in capsys.readouterr().out
-    for word in ("quit", "EXIT;"):
+    """help, quit and exit need no backslash and no semicolon, and may have them; a misspelled beginning is named."""
+    for word in ("help", "\\help"):
+        assert main(["sql", "-c", word]) == 0
+        assert "this list" in capsys.readouterr().out
+    for word in ("quit", "EXIT;", "\\quit"):
         with pytest.raises(SystemExit):
             main(["sql", "-c", word])
     assert main(["sql", "-c", "SELCT 1"]) == 1

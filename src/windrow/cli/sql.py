@@ -39,7 +39,7 @@ COMMANDS = {
     "\\q": "leave",
 }
 QUIET = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"  # strings, names and comments, in which ; ends nothing
-WORDS = {"help": "\\?", "quit": "\\q", "exit": "\\q"}
+WORDS = {"help": "\\?", "\\help": "\\?", "quit": "\\q", "\\quit": "\\q", "exit": "\\q", "\\exit": "\\q"}
 """What people type who do not know the commands yet."""
 ONCE = ("SELECT", "WITH", "FROM", "(")
 
