@@ -41,7 +41,7 @@ def test_groups_are_apart():
     """A function grows in one way."""
     groups = [
         builtins.FIXED, builtins.SUMS, builtins.SCALED, builtins.PRODUCTS, builtins.TRANSFORMS, builtins.GENERATORS,
-        builtins.SERIES, builtins.PATTERNS, builtins.REDUCERS,
+        builtins.SERIES, builtins.PATTERNS, builtins.REDUCERS, builtins.FINDERS,
     ]  # fmt: skip
     for a, b in itertools.combinations(groups, 2):
         assert not set(a) & set(b)

@@ -13,6 +13,56 @@ from windrow import scalar_engine
 from windrow.errors import RuntimeFailure, UnsupportedError
 from windrow.operators import scalar
 
+
+def enum(count: int) -> str:
+    """A type of so many values."""
+    return "ENUM(" + ", ".join(f"'e{i}'" for i in range(count)) + ")"
+
+
+LONG = "k" * 50_000
+MULTIPLIED = [
+    # a value that is shown, put or found many times
+    "length(format('" + "{0}" * 3000 + "', repeat(n, 100)))",
+    "length(printf('" + "%1$s" * 2000 + "', repeat(n, 100)))",
+    "length(concat_ws(repeat(n, 400), " + ", ".join(["''"] * 500) + "))",
+    "length(array_to_string(list_select([repeat(n, 100)], list_transform(range(9000), lambda i: 1)), ''))",
+    "len(list_resize([[1]], 40000, range(40000)))",
+    "len(array_resize([''], 9000, repeat(n, 90)))",
+    "regexp_extract(repeat(n, 90), '((((.*))))', [" + ", ".join(f"'g{i}'" for i in range(900)) + "]) IS NULL",
+    "len(json_extract('\"' || repeat(n, 90) || '\"', [" + ", ".join(["'$'"] * 500) + "]))",
+    "len(json_extract('\"' || repeat(n, 90) || '\"', list_transform(range(20000), lambda v: '$')))",
+    "len(json_extract('\"' || n || '\"', '$.' || '.*'))",
+    "len(json_extract(repeat('[', 900) || repeat(']', 900), '$..*..*'))",
+    "len((repeat('[', 900) || repeat(']', 900))::JSON -> '$..*')",
+    "len(list_transform(range(9000), lambda v: json_keys('{}', [" + ", ".join(["'$'"] * 100) + "])))",
+    # names and places that a type brings along
+    f"len(list_transform(range(9000), lambda v: enum_range(NULL::{enum(200)})))",
+    f"length(array_to_string(list_transform(range(9000), lambda v: typeof(NULL::{enum(200)})), ''))",
+    f"length(list_transform(range(3000), lambda v: {{'{LONG}': v}})::VARCHAR)",
+    f"length(list_transform(range(3000), lambda v: struct_pack({LONG} := v))::VARCHAR)",
+    f"length(list_transform(range(3000), lambda v: row(v))::STRUCT({LONG} INT)[]::VARCHAR)",
+    "len(list_transform(range(900), lambda v: NULL::INT[100][100]))",
+    "(NULL::STRUCT(" + ", ".join(f"f{i} INT[10000]" for i in range(20)) + ")).f1 IS NULL",
+    # types whose values are as large as what they are made of
+    *(f"length(repeat(repeat(n, 900)::{t}::VARCHAR, 3000))" for t in ("VARIANT", "UNION(a VARCHAR)", "BIGNUM")),
+    *(f"length(repeat(repeat(n, 900)::{t}, 9000))" for t in ("NVARCHAR", "BPCHAR", "JSONB")),
+    "length(repeat(('LINESTRING(' || repeat('1 1,', 20000) || '1 1)')::GEOMETRY::VARCHAR, 3000))",
+    *(
+        f"length(repeat(({bits})::VARCHAR, 3500))"
+        for bits in (
+            "xor(repeat('1', 12000)::BIT, '0'::BIT)",
+            "repeat('1', 12000)::BIT << 1",
+            "~repeat('1', 12000)::BIT",
+        )
+    ),
+    # steps of regular expressions, each of which is taken for every place of the text
+    "regexp_matches(repeat(n, 500), '" + "x?" * 20_000 + "b')",
+    "repeat(n, 900) SIMILAR TO '" + "x{0,999}" * 50 + "b'",
+    "regexp_matches(n, '" + "x{0,999}" * 500 + "b')",
+    "len(regexp_extract_all(repeat(n, 900), 'x*y|x'))",
+    "length(regexp_replace(repeat(n, 900), 'x*y|x', '', 'g'))",
+    "len(string_split_regex(repeat(n, 900), 'x*y|x'))",
+]
 DECLARED = "CREATE STREAM s (a BIGINT, n VARCHAR, l BIGINT[], ts BIGINT);"
 ROWS = {"a": [1, 2], "n": ["x" * 100, "y"], "l": [[3, 1, 2], []], "ts": [1, 2]}
 
@@ -37,6 +87,35 @@ def test_what_parts_make_of_a_row_is_bounded(text: str) -> None:
     """A length from elsewhere, what a lambda makes for each element, and many parts: refused before anything runs."""
     with pytest.raises(UnsupportedError):
         run(f"SELECT {text} AS v FROM s")
+
+
+@pytest.mark.parametrize("text", MULTIPLIED, ids=range(len(MULTIPLIED)))
+def test_what_multiplies_is_bounded(text: str) -> None:
+    """Short texts that would make gigabytes, or take minutes for one row: refused before anything runs."""
+    with pytest.raises(UnsupportedError, match=r"a value of up to|make more than|a path that is computed"):
+        run(f"SELECT {text} AS v FROM s")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "format('{} {} {:>5}', n, n, a)",
+        "concat_ws(', ', n, n, a::VARCHAR)",
+        "json_extract_string('{\"a\": {\"b\": 1}}', '$.a.b')",
+        "len(json_extract('[[1], [2]]', '$[*][*]'))",
+        "list_transform(['$.a', '$.b'], lambda p: json_extract_string('{\"a\": 1}', p))",
+        "regexp_replace(n, '([a-z]+)-(\\d{1,4})', '\\2', 'g')",
+        "regexp_extract(n, '(x+)(y*)', ['one', 'two'])",
+        "len(string_split_regex(n || n, '[,;] *'))",
+        "list_select(l, [1, 2])",
+        "list_resize(l, 5, 0)",
+        "('{\"aa\": 1}'::JSON::STRUCT(aa INT)).aa",
+        "a & 3 | 4 << 1",
+    ],
+)
+def test_what_people_write_is_not_refused(text: str) -> None:
+    """The same functions with what they are for."""
+    assert len(run(f"SELECT {text} AS v FROM s")) == 2
 
 
 @pytest.mark.parametrize(

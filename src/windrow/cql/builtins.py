@@ -24,7 +24,7 @@ FIXED = names(
     """
     abs acos acosh asin asinh atan atan2 atanh binom bit_count cbrt ceil ceiling cos cosh cot degrees even exp factorial
     fdiv floor fmod gamma gcd greatest_common_divisor isfinite isinf isnan lcm least_common_multiple lgamma ln log log10
-    log2 mod nextafter pi pow power radians round round_even roundbankers sign signbit sin sinh sqrt tan tanh trunc xor
+    log2 mod nextafter pi pow power radians round round_even roundbankers sign signbit sin sinh sqrt tan tanh trunc
     """
     # numbers and truths about text
     """
@@ -48,37 +48,36 @@ FIXED = names(
     """
     array_contains array_cosine_distance array_cosine_similarity array_distance array_dot_product array_has
     array_has_all array_has_any array_indexof array_inner_product array_length array_negative_dot_product
-    array_negative_inner_product array_position array_unique cardinality json_array_length json_contains json_exists
-    json_type json_valid list_bool_and list_bool_or list_bit_and list_bit_or list_bit_xor list_avg list_contains
+    array_negative_inner_product array_position array_unique cardinality json_contains json_valid
+    list_bool_and list_bool_or list_bit_and list_bit_or list_bit_xor list_avg list_contains
     list_cosine_distance list_cosine_similarity list_count list_distance list_dot_product list_entropy list_has
     list_has_all list_has_any list_indexof list_inner_product list_kurtosis list_kurtosis_pop list_mad list_median
     list_negative_dot_product list_negative_inner_product list_position list_product list_sem list_skewness
     list_stddev_pop list_stddev_samp list_sum list_unique list_var_pop list_var_samp list_approx_count_distinct
-    map_contains map_contains_entry map_contains_value struct_contains struct_has struct_indexof struct_position typeof
+    map_contains map_contains_entry map_contains_value struct_contains struct_has struct_indexof struct_position
     """
 )
 """What they make is a number, a truth, a time or a text of bounded length."""
 
 SUMS = names(
     """
-    coalesce greatest ifnull least nullif try
+    coalesce greatest ifnull least nullif try typeof xor
     add divide multiply subtract
     chr concat decode encode from_base64 from_binary from_hex lcase left left_grapheme lower ltrim nfc_normalize overlay
-    parse_dirname parse_dirpath parse_filename parse_path path_join regexp_extract regexp_extract_all
+    parse_dirname parse_dirpath parse_filename parse_path path_join regexp_extract_all
     regexp_split_to_array reverse right right_grapheme rtrim set_bit split split_part str_split str_split_regex
     string_split string_split_regex string_to_array strip_accents substr substring substring_grapheme translate trim
     ucase unbin unhex upper url_decode
     array_append array_cat array_concat array_cross_product array_distinct array_extract array_filter array_grade_up
     array_intersect array_pop_back array_pop_front array_prepend array_push_back array_push_front array_reverse
-    array_reverse_sort array_select array_slice array_sort array_value array_where array_zip element_at filter flatten
+    array_reverse_sort array_slice array_sort array_value array_where array_zip element_at filter flatten
     grade_up list_any_value list_append list_cat list_concat list_distinct list_element list_extract list_filter
     list_first list_grade_up list_histogram list_intersect list_last list_max list_min list_mode list_pack list_prepend
-    list_reverse list_reverse_sort list_select list_slice list_sort list_string_agg list_value list_where list_zip
+    list_reverse list_reverse_sort list_slice list_sort list_string_agg list_value list_where list_zip
     map map_concat map_entries map_extract map_extract_value map_from_entries map_keys map_values
     row struct_concat struct_extract struct_extract_at struct_insert struct_keys struct_pack struct_update struct_values
     enum_first enum_last enum_range enum_code
-    json json_deep_merge json_extract json_extract_path json_extract_path_text json_extract_string json_insert json_keys
-    json_merge_patch json_remove json_replace json_set json_strip_nulls json_structure json_value
+    json json_deep_merge json_insert json_merge_patch json_remove json_replace json_set json_strip_nulls json_structure
     """
 )
 """What they make is at most as large as all their arguments together."""
@@ -91,12 +90,22 @@ SCALED: Mapping[str, int] = {
 }  # fmt: skip
 """What they make is at most so many times as large as all their arguments together."""
 
-PRODUCTS: Mapping[str, tuple[int, ...]] = {
-    "replace": (0, 2), "regexp_replace": (0, 2), "array_to_string": (0, 1), "array_to_string_comma_default": (0, 1),
-    "aggregate": (0, 2), "array_aggr": (0, 2), "array_aggregate": (0, 2), "list_aggr": (0, 2), "list_aggregate": (0, 2),
-    "concat_ws": (0, 1),
-}  # fmt: skip
-"""What they make is at most as large as these arguments multiplied, and the others added."""
+PRODUCTS: Mapping[str, int] = {
+    **dict.fromkeys(("replace", "regexp_replace", "regexp_extract"), 2),
+    **dict.fromkeys(("aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"), 2),
+    **dict.fromkeys(
+        ("array_to_string", "array_to_string_comma_default", "concat_ws", "list_select", "array_select"), 1
+    ),
+}
+"""What they make is at most as large as the first argument times those from the one of that number on."""
+
+FINDERS = names(
+    """
+    json_array_length json_exists json_extract json_extract_path json_extract_path_text json_extract_string json_keys
+    json_type json_value
+    """
+)
+"""What they find in their first argument by a path, or by each of several, which may lead to all of it."""
 
 TRANSFORMS = frozenset(("apply", "array_apply", "array_transform", "list_apply", "list_transform"))
 """They apply a lambda to every element of a list."""
@@ -107,6 +116,9 @@ GENERATORS: Mapping[str, int] = {
 }  # fmt: skip
 """What they make is as large as the argument of that number says, which must be a constant."""
 
+RESIZERS = frozenset(("list_resize", "array_resize"))
+"""Generators whose third argument, if given, is what they make so many of."""
+
 SERIES = frozenset(("range", "generate_series"))
 """Lists from a first to a last number, which must be constants."""
 
@@ -116,7 +128,7 @@ PATTERNS = frozenset(("format", "printf"))
 REDUCERS = frozenset(("list_reduce", "array_reduce", "reduce"))
 """They fold a list; the lambda must make something of fixed size, because it is applied to what it made."""
 
-SCALARS = FIXED | SUMS | TRANSFORMS | SERIES | PATTERNS | REDUCERS | SCALED.keys() | PRODUCTS.keys() | GENERATORS.keys()
+SCALARS = frozenset().union(FIXED, SUMS, TRANSFORMS, SERIES, PATTERNS, REDUCERS, FINDERS, SCALED, PRODUCTS, GENERATORS)
 """Every scalar function that a query may call, by its name in lower case."""
 
 ARITIES: Mapping[str, int] = {"age": 2}
@@ -135,6 +147,10 @@ PAIRS = frozenset(
     ("damerau_levenshtein", "editdist3", "jaccard", "jaro_similarity", "jaro_winkler_similarity", "levenshtein")
 )
 """They compare every place of one argument with every place of the other."""
+
+SEARCHES_ALL = frozenset(("regexp_extract_all", "regexp_split_to_array", "str_split_regex", "string_split_regex"))
+SEARCHES = SEARCHES_ALL | {"regexp_matches", "regexp_full_match", "regexp_replace", "regexp_extract"}
+"""They compare every place of a text with every place of a regular expression; some begin again after each match."""
 
 LIST_AGGREGATORS = frozenset(("aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"))
 

@@ -38,9 +38,21 @@ _FIXED = (
     exp.Binary, exp.Not, exp.Neg, exp.BitwiseNot, exp.Between, exp.In, exp.Extract, exp.Interval, exp.Abs, exp.Boolean,
     exp.Null, exp.AtTimeZone, exp.StrPosition, exp.RegexpLike, exp.StartsWith, exp.Any,
 )  # fmt: skip
-_GROWING = (exp.Add, exp.DPipe, exp.Dot, exp.Collate, exp.JSONExtract, exp.JSONExtractScalar, exp.PropertyEQ, exp.Kwarg)
+_BITS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.BitwiseNot)  # also of texts
+_JSON = (exp.JSONExtract, exp.JSONExtractScalar)
+_NAMED = (exp.PropertyEQ, exp.Kwarg)
+_GROWING = (exp.Add, exp.DPipe, exp.Dot, exp.Collate, *_JSON, *_NAMED, *_BITS)
 _GIVEN = (exp.Column, exp.Identifier, exp.Literal, exp.RawString, exp.ByteString, exp.Paren)  # nothing is made for them
 _WIDTH_ELSEWHERE = re.compile(r"%[^a-zA-Z%]*\*|\{[^}]*\{")  # printf('%*d', w, a), format('{:{}}', a, w)
+_NUMBERS = (exp.DataType.NUMERIC_TYPES | exp.DataType.TEMPORAL_TYPES) - {exp.DType.BIT} | {
+    *(exp.DType.BOOLEAN, exp.DType.UUID, exp.DType.INTERVAL, exp.DType.TIME_NS)
+}
+"""Types whose values have one size; a value of any other is as large as what it is made of."""
+_TEXTS = (
+    exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NVARCHAR, exp.DType.BPCHAR, exp.DType.JSON,
+    exp.DType.JSONB,
+)  # fmt: skip
+_LISTS = (exp.DType.ARRAY, exp.DType.LIST)
 _MANY = 1_000
 _DEPTH = 3
 
@@ -102,7 +114,13 @@ class _Sizes:
         if isinstance(node, (exp.Literal, exp.RawString, exp.ByteString)):
             return max(1, len(str(node.this)))
         if isinstance(node, exp.Cast):
-            return _cast(node, this)
+            return _cast(node.args["to"], this)
+        if isinstance(node, _NAMED):  # the name is written wherever the struct is
+            return len(node.name) + rest
+        if isinstance(node, _JSON):
+            return _found(node, node.expression, this, rest)
+        if isinstance(node, (exp.RegexpLike, exp.SimilarTo)):
+            self._add(node, this * _steps(node.expression, rest))
         if isinstance(node, _FIXED) and not isinstance(node, _GROWING):
             return 1
         return (this if isinstance(node.args.get("this"), exp.Expr) else 0) + rest + (rest == 0 and this == 0)
@@ -123,6 +141,9 @@ class _Sizes:
         if name in builtins.PAIRS and len(sizes) > 1:
             self._check(node, sizes[0] * sizes[1])
             self._add(node, sizes[0] * sizes[1])
+        if name in builtins.SEARCHES and len(sizes) > 1:
+            again = sizes[0] if name in builtins.SEARCHES_ALL or len(sizes) > 3 else 0  # each match may look at all
+            self._add(node, sizes[0] * (_steps(arguments[1], sizes[1]) + again))
         return _grown(node, name, plain, sizes)
 
     def _applied(self, function: exp.Lambda, size: int, parameters: Mapping[str, int], depth: int) -> int:
@@ -148,17 +169,47 @@ def _trees(value: object) -> list[exp.Expr]:
     return [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, exp.Expr)]
 
 
-def _cast(node: exp.Cast, this: int) -> int:
-    kind = node.args["to"].this if isinstance(node.args["to"], exp.DataType) else None
-    if kind in (exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.JSON):
+def _cast(type_: exp.Expr, this: int) -> int:
+    """The size of a value that had another type before."""
+    kind = type_.this if isinstance(type_, exp.DataType) else None
+    if kind in _NUMBERS:
+        return 1
+    if kind in _TEXTS:
         return 4 * this + 24
     if kind in (exp.DType.BIT, exp.DType.USERDEFINED):
         return 8 * this
-    if kind is exp.DType.ARRAY:
-        places = [int(v.name) for v in node.args["to"].args.get("values") or () if v.name.isdigit()]
-        return max(this, *places) if places else this
-    nested = (exp.DType.LIST, exp.DType.STRUCT, exp.DType.MAP, exp.DType.VARBINARY, exp.DType.BLOB, exp.DType.BINARY)
-    return this if kind in nested else 1
+    if kind is exp.DType.MAP or (kind in _LISTS and not type_.args.get("values")):
+        return this * sum(_places(t) for t in type_.expressions)
+    return max(this, _places(type_)) if kind in _LISTS else this + _places(type_)
+
+
+def _places(type_: exp.Expr) -> int:
+    """What a value of a type holds whatever it is: the places of arrays and fields, with the names that are written."""
+    if isinstance(type_, exp.ColumnDef):
+        return len(type_.name) + _places(type_.args["kind"])
+    if not isinstance(type_, exp.DataType):
+        return len(type_.name) + 1
+    inner = sum(_places(t) for t in type_.expressions)
+    for length in type_.args.get("values") or ():
+        inner *= int(length.name) if length.name.isdigit() else 1
+    return max(1, inner)
+
+
+def _steps(pattern: exp.Expr, size: int) -> int:
+    """The most steps of a regular expression for a character: what is repeated is there as often."""
+    counts = re.findall(r"\d+", pattern.name) if isinstance(pattern, exp.Literal) else []
+    return size * max(1, *map(int, counts), 1)
+
+
+def _found(node: exp.Expr, path: exp.Expr, document: int, rest: int) -> int:
+    """What a path finds in a document: each `..` all that is below each place, and each of several paths all of it."""
+    if isinstance(path, exp.Literal):
+        return document ** (1 + path.name.count("..")) + rest
+    if isinstance(path, exp.Array):
+        return document * max(1, len(path.expressions))
+    if path.find(exp.Column) is None and not isinstance(path, exp.Identifier):  # only constants have wildcards
+        raise Refused(node, "a path that is computed", "write the path as a text: '$.a.b'")
+    return document + rest
 
 
 def _grown(node: exp.Expr, name: str, arguments: Sequence[exp.Expr], sizes: Sequence[int]) -> int:
@@ -167,19 +218,20 @@ def _grown(node: exp.Expr, name: str, arguments: Sequence[exp.Expr], sizes: Sequ
         return 1
     if name in builtins.SCALED:
         return builtins.SCALED[name] * (sum(sizes) + 8)
+    if name in builtins.FINDERS and len(arguments) > 1:
+        return _found(node, arguments[1], sizes[0], sum(sizes[1:]))
     if name in builtins.PRODUCTS:
-        product = 1
-        for i in builtins.PRODUCTS[name]:
-            product *= sizes[i] if i < len(sizes) else 1
-        return product + sum(sizes)
+        return sizes[0] * max(1, sum(sizes[builtins.PRODUCTS[name] :])) + sum(sizes) if sizes else 1
     if name in builtins.GENERATORS:
         at = builtins.GENERATORS[name]
         count = max(0, _constant(node, arguments[at])) if at < len(arguments) else 1
-        return count * sizes[0] if name == "repeat" else count + sum(sizes)
+        if name == "repeat":
+            return count * sizes[0]
+        return count * (sizes[2] if name in builtins.RESIZERS and len(sizes) > 2 else 1) + sum(sizes)
     if name in builtins.SERIES:
         return _series(node, arguments)
     if name in builtins.PATTERNS:
-        return _pattern(node, arguments) + 4 * sum(sizes)
+        return _pattern(node, arguments, max(sizes[1:], default=1))
     return max(1, sum(sizes))
 
 
@@ -216,11 +268,12 @@ def _times(node: exp.Expr, arguments: Sequence[exp.Expr]) -> int:
     return int(count or 1)
 
 
-def _pattern(node: exp.Expr, arguments: Sequence[exp.Expr]) -> int:
-    """The length of a pattern with the widths it asks for."""
+def _pattern(node: exp.Expr, arguments: Sequence[exp.Expr], largest: int) -> int:
+    """The length of a pattern with the widths it asks for and the values it shows, one as often as it likes."""
     pattern = arguments[0] if arguments else None
     if not isinstance(pattern, exp.Literal) or not pattern.is_string or _WIDTH_ELSEWHERE.search(pattern.name):
         raise Refused(
             node, f"{node.name.lower()} with a pattern that is no constant", "write the widths into the pattern"
         )
-    return len(pattern.name) + sum(int(n) for n in re.findall(r"\d+", pattern.name))
+    shown = pattern.name.count("{") + pattern.name.count("%")
+    return len(pattern.name) + sum(int(n) for n in re.findall(r"\d+", pattern.name)) + shown * (4 * largest + 24)
