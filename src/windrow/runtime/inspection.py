@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from windrow.errors import StateError
+from windrow.errors import RuntimeFailure, StateError
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime import view
+from windrow.runtime.family_programs import SharedQuery
 from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.past import last_answer, last_answers_of, last_instant
 from windrow.runtime.program import QueryProgram
@@ -59,16 +60,27 @@ class Inspection(Turns):
 
     def relation(self, state: StateReader, query: str) -> pa.Table:
         """The rows of a relation-valued query in a state."""
-        program = self.ticker.queries[query]
+        program = self._running_query(query)
         assert isinstance(program, QueryProgram)
         if query in self.ticker.plans.place:
             return self._relation_of_many(state, query)
         return view.relation(state, program)
 
+    def _running_query(self, query: str) -> QueryProgram | SharedQuery:
+        """A query that runs; one that has stopped has no state."""
+        found = self.ticker.queries.get(query)
+        if found is None:
+            raise RuntimeFailure(
+                f'query "{query}" has stopped',
+                detail=str(self.declared.failures.get(query, "it was dropped")),
+                hint="CREATE OR REPLACE QUERY it, drop it, or start the engine again when its rows can be computed",
+            )
+        return found
+
     def last_answer(self, state: StateReader, query: str) -> pa.Table:
         """What a periodic query answered at its last evaluation in a state."""
         self.answered()
-        plan = self.ticker.queries[query].plan
+        plan = self._running_query(query).plan
         return last_answer(plan, self.declared.outlets[query], self._last_instant(plan, query, state.frontier))
 
     def _last_instant(self, plan: QueryPlan, query: str, frontier: int) -> int:
