@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import random
 import shutil
@@ -10,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import windrow
 from windrow.errors import WindrowError
+from windrow.store.sealed import seal
 
 SCRIPT = """
 CREATE STREAM s (ts BIGINT, k BIGINT, v BIGINT) TIMESTAMP BY ts RETAIN 100;
@@ -135,3 +139,95 @@ def test_a_format_that_says_too_little(text: str, homes: tuple[Path, Path, dict[
     (tmp_path / "home" / "format.json").write_text(text)
     with pytest.raises(WindrowError):
         windrow.Engine("local", home=tmp_path / "home")
+
+
+@pytest.mark.parametrize("kind", ["late", "quarantine"])
+@pytest.mark.parametrize("damage", ["cut", "noise", "columns", "name"])
+def test_rows_set_aside_are_refused_by_name(kind: str, damage: str, tmp_path: Path) -> None:
+    """A damaged file of late or malformed rows is named, wherever it is read."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("ts,k\n1,1\n20,2\nx,3\n")
+    declared = f"CREATE STREAM f (ts BIGINT, k BIGINT) TIMESTAMP BY ts FROM csv (path => '{tmp_path}/in')"
+    with windrow.Engine("local", home=tmp_path / "home") as engine:
+        engine.execute(f"{declared} ON ERROR QUARANTINE; CREATE QUERY q AS SELECT k FROM f [RANGE 5]")
+        engine.start()
+        engine.drain()
+        for name, ts in (("b.csv", 1), ("c.csv", 30)):  # those of the last tick are written again at the start
+            (tmp_path / "in" / name).write_text(f"ts,k\n{ts},1\n")
+            engine.drain()
+        assert engine.late("f").num_rows == engine.quarantine("f").num_rows == 1
+    (path,) = (tmp_path / "home" / kind).rglob("*.parquet")
+    if damage == "columns":
+        pq.write_table(pa.table({"k": ["x"], "reason": [1.5]}), path)
+    elif damage == "name":
+        path = path.rename(path.with_name("other.parquet"))
+    else:
+        {"cut": cut, "noise": noise}[damage](path, random.Random(1), tmp_path)
+    try:
+        with windrow.Engine("local", home=tmp_path / "home") as engine:
+            engine.start()
+            rows = engine.late("f") if kind == "late" else engine.quarantine("f")
+            assert rows.num_rows == 1 and damage == "columns" and kind == "quarantine"
+    except WindrowError as error:
+        assert str(path) in str(error)
+
+
+def test_late_rows_from_before_a_column_was_added(tmp_path: Path) -> None:
+    """They are null in it."""
+    for home in (None, tmp_path / "home"):
+        with windrow.Engine("local", home=home) as engine:
+            engine.execute("CREATE STREAM s (ts BIGINT, k BIGINT) TIMESTAMP BY ts; CREATE QUERY q AS SELECT k FROM s")
+            engine.start()
+            engine.push("s", {"ts": [10, 20], "k": [1, 2]})
+            engine.push("s", {"ts": [1], "k": [3]})
+            engine.execute("ALTER STREAM s ADD COLUMN z BIGINT")
+            assert engine.late("s").to_pylist() == [{"ts": 1, "k": 3, "z": None}]
+
+
+def resealed(path: Path, change: Callable[[Any], Any]) -> None:
+    """A file with other content whose digest is right."""
+    head, body = path.read_bytes().split(b"\n", 1)
+    header = json.loads(head)
+    path.write_bytes(seal(header["magic"], header["format"], change(json.loads(body))))
+
+
+def test_a_manifest_cannot_name_files_outside(homes: tuple[Path, Path, dict[str, Any]], tmp_path: Path) -> None:
+    """Files that only old manifests name are deleted, but none elsewhere."""
+    home, other = tmp_path / "home", tmp_path / "other"
+    shutil.copytree(homes[0], home)
+    other.write_text("mine")
+    for path in sorted((home / "manifests").iterdir())[:-1]:
+        resealed(path, lambda content: content | {"packs": ["../other"] * len(content["packs"])})
+    with pytest.raises(WindrowError, match="does not lie in"):
+        life(home, 40, 60)
+    assert other.read_text() == "mine"
+
+
+VALUES = [None, -1, 2**63, 10**30, 1e308, float("nan"), "", "../../evil", "/etc/passwd", "a\0b", [], {}, [[]], True]
+
+
+def another(content: Any, chance: random.Random) -> Any:
+    """The same with something else in one place."""
+    places: list[tuple[Any, Any]] = []
+    waiting = [content]
+    while waiting:
+        inside = waiting.pop()
+        for key in inside if isinstance(inside, dict) else range(len(inside)):
+            places.append((inside, key))
+            if isinstance(inside[key], (dict, list)):
+                waiting.append(inside[key])
+    inside, key = chance.choice(places)
+    inside[key] = chance.choice(VALUES)
+    return content
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_whole_files_of_other_content(seed: int, homes: tuple[Path, Path, dict[str, Any]], tmp_path: Path) -> None:
+    """A newest manifest or catalog that was changed, with a digest that is right: some answer, or a WindrowError."""
+    home = tmp_path / "room" / "home"
+    shutil.copytree(homes[0], home)
+    path = max((home / ("manifests" if seed % 2 else "catalog")).iterdir())
+    resealed(path, lambda content: another(content, random.Random(seed)))
+    with contextlib.suppress(WindrowError):
+        life(home, 40, 60)
+    assert os.listdir(tmp_path) == ["room"] and os.listdir(tmp_path / "room") == ["home"]

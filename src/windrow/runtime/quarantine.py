@@ -9,13 +9,14 @@ They are named by the manifest of the tick that took the rows around them, so ea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from windrow.catalog import StreamDef
-from windrow.errors import SourceError
+from windrow.errors import SourceError, StateError
 from windrow.sinks.directory import DirectorySink
 from windrow.sources.protocol import MalformedRow
 from windrow.store.place import Place
@@ -88,36 +89,49 @@ class RowsByTick:
         else:
             DirectorySink(self._place.uri, "parquet").write(stream, tick, rows)
 
-    def read(self, stream: str) -> dict[int, pa.Table]:
-        """All rows of a stream, by tick."""
+    def read(self, stream: str, schema: pa.Schema) -> dict[int, pa.Table]:
+        """All rows of a stream, by tick; null in columns that it did not have then."""
         if self._place is None:
-            return self._held.get(stream.lower(), {})
-        return {tick: parquet.read_table(file) for tick, file in self._files(self._place, stream)}
+            return {tick: _with_columns(t, schema) for tick, t in self._held.get(stream.lower(), {}).items()}
+        return dict(self._files(self._place, stream, lambda file: _with_columns(parquet.read_table(file), schema)))
 
     def count(self, stream: str) -> int:
         """How many rows of a stream there are."""
         if self._place is None:
             return sum(t.num_rows for t in self._held.get(stream.lower(), {}).values())
-        return sum(parquet.read_metadata(file).num_rows for _, file in self._files(self._place, stream))
+        return sum(about.num_rows for _, about in self._files(self._place, stream, parquet.read_metadata))
 
     @staticmethod
-    def _files(place: Place, stream: str) -> Iterator[tuple[int, pa.BufferReader]]:
+    def _files(place: Place, stream: str, read: Callable[[pa.BufferReader], Any]) -> Iterator[tuple[int, Any]]:
         folder = DirectorySink(place.uri, "parquet").name(stream.lower(), 0).rpartition("/")[0]
         for name in sorted(n for n in place.names(folder) if n.endswith(".parquet")):
-            yield int(name.rsplit("-", 1)[1].removesuffix(".parquet")), pa.BufferReader(place.read(name))
+            try:
+                tick = int(name.rsplit("-", 1)[-1].removesuffix(".parquet"))
+                yield tick, read(pa.BufferReader(place.read(name)))
+            except (ValueError, OSError, pa.ArrowException) as error:
+                raise StateError(
+                    f"corrupt file {place.uri}/{name}",
+                    detail=str(error).split("\n", 1)[0],
+                    hint="restore it from a backup, or move it away: no query reads the rows in it",
+                ) from None
+
+
+def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    there = set(rows.column_names)
+    columns = [rows.column(f.name).cast(f.type) if f.name in there else pa.nulls(len(rows), f.type) for f in schema]
+    return pa.table(columns, schema=schema)
 
 
 def late(kept: RowsByTick, stream: StreamDef) -> pa.Table:
     """All rows of a stream that came too late."""
-    empty = pa.schema(list(stream.columns.items())).empty_table()
-    found = kept.read(stream.name).values()
-    return pa.concat_tables([empty, *(t.select(empty.column_names).cast(empty.schema) for t in found)])
+    schema = pa.schema(list(stream.columns.items()))
+    return pa.concat_tables([schema.empty_table(), *kept.read(stream.name, schema).values()])
 
 
 def malformed(kept: RowsByTick, stream: str) -> pa.Table:
     """All that could not be read of a stream: tick, file, position, reason, text."""
     parts = [
-        t.cast(SCHEMA).add_column(0, SHOWN.field("tick"), pa.array([n] * t.num_rows, pa.int64()))
-        for n, t in sorted(kept.read(stream).items())
+        t.add_column(0, SHOWN.field("tick"), pa.array([n] * t.num_rows, pa.int64()))
+        for n, t in sorted(kept.read(stream, SCHEMA).items())
     ]
     return pa.concat_tables([SHOWN.empty_table(), *parts])

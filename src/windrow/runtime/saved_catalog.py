@@ -36,6 +36,7 @@ from windrow.plan.nodes import QueryPlan
 from windrow.runtime.column_places import ColumnPlace, LeftColumns, packed_rows, read_rows
 from windrow.store.failpoints import reach
 from windrow.store.manifest import Manifest
+from windrow.store.sealed import DAMAGED, corrupt
 from windrow.store.store import Store
 
 FOLD = 64
@@ -98,6 +99,15 @@ class SavedCatalog:
         """The catalog in force, with the functions of `catalog`, and who shares; `without`: rules that are off."""
         if not manifest.catalog:
             return catalog, None
+        try:
+            return self._load(manifest, catalog, without, sharing)
+        except (*DAMAGED, AssertionError) as error:
+            file = self.store.place.path(f"catalog/{manifest.catalog:08d}.json")
+            raise corrupt("windrow-catalog", file, f"it is not what windrow writes: {error!r}") from error
+
+    def _load(
+        self, manifest: Manifest, catalog: Catalog, without: frozenset[str], sharing: str
+    ) -> tuple[Catalog, Content | None]:
         content = in_force(self.store, manifest)
         made = {
             "strategy": self.strategy, "sharing": sharing, "tick budget": self.budget,

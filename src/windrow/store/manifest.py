@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from windrow.store.runs import RunRef
-from windrow.store.sealed import corrupt, seal, unseal
+from windrow.store.sealed import DAMAGED, corrupt, seal, unseal
 
 FORMAT = 3
 KNOWN = (2, FORMAT)
@@ -103,9 +103,9 @@ def decode(data: bytes, name: str, home: str = "") -> Manifest:
     if content.pop("home", "") not in ("", home) and home:
         raise corrupt(MAGIC, name, "it was written in another home")
     try:
-        return _manifest(_upgraded(content) if version == 2 else content)
-    except (KeyError, TypeError, ValueError) as error:  # the format in the header is not that of the content
-        raise corrupt(MAGIC, name, f"it lacks what a manifest of format {version} has") from error
+        return _checked(_manifest(_upgraded(content) if version == 2 else content))
+    except DAMAGED as error:  # the format in the header is not that of the content
+        raise corrupt(MAGIC, name, f"it does not hold what a manifest of format {version} has") from error
 
 
 def _plain(m: Manifest) -> dict[str, Any]:
@@ -144,6 +144,21 @@ def _manifest(plain: dict[str, Any]) -> Manifest:
     lapsed, gathered = tuple(plain.pop("lapsed", ())), tuple(plain.pop("gathered", ()))
     plain["tables"] = {table: tuple(instants) for table, instants in plain.get("tables", {}).items()}
     return Manifest(**plain, changes=changes, heavy=heavy, lapsed=lapsed, gathered=gathered, runs=runs, outputs=outputs)
+
+
+def _checked(found: Manifest) -> Manifest:
+    """The manifest, if what counts is a count, what is a time one, and files have names."""
+    refs = list(found.refs())
+    counts = [found.version, found.tick, found.partitions, found.catalog]
+    counts += [n for r in refs for n in (r.rows, r.bytes, r.checksum, r.offset)]
+    counts += [partition for _, partition, _, _ in found.runs]
+    times = [*found.marks.values(), *found.clocks.values(), *found.firsts.values(), found.frontier or 0]
+    names = [name for r in refs for name in (r.uid, r.path)]
+    names += [name for _, _, query, slot in found.runs for name in (query, slot)]
+    whole = all(type(n) is int and n >= 0 for n in counts) and all(type(t) is int and abs(t) <= 2**63 for t in times)
+    if not whole or not 0 < found.partitions <= 2**20 or not all(type(name) is str for name in names):
+        raise ValueError("a value of another kind")
+    return found
 
 
 def _upgraded(old: dict[str, Any]) -> dict[str, Any]:

@@ -70,7 +70,12 @@ class Place:
         return _resolve(self.uri)[0]
 
     def path(self, name: str) -> str:
-        """The full path of a file, as its file system spells it."""
+        """The full path of a file, as its file system spells it; names come from files, too, so none leads outside."""
+        if name.startswith("/") or "\0" in name or (".." in name and ".." in name.split("/")):
+            raise StateError(
+                f"{name!r} does not lie in {self.uri}",
+                hint="a file there is not as it was written: restore it from a backup",
+            )
         root = _resolve(self.uri)[1]
         return f"{root}/{name}" if name else root
 

@@ -13,6 +13,9 @@ from typing import Any
 
 from windrow.errors import StateError
 
+DAMAGED = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+"""What reading raises where a whole file does not hold what windrow writes into it."""
+
 
 def seal(magic: str, version: int, content: Mapping[str, Any]) -> bytes:
     """The bytes of a file with this content."""
