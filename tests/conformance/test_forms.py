@@ -93,6 +93,18 @@ SPELLED = {
         "SELECT id, u.i.sku AS sku, u.i.qty AS q FROM orders {w}, UNNEST(items) AS u(i)",
     "SELECT id, sku, q, n FROM orders {w} CROSS JOIN UNNEST(items) WITH ORDINALITY AS t (sku, q, n)":
         "SELECT id, u.i.sku AS sku, u.i.qty AS q, u.n FROM orders {w}, UNNEST(items) WITH ORDINALITY AS u(i, n)",
+    "SELECT sym, side, total FROM (SELECT sym, SUM(qty) FILTER (WHERE side = 'buy') AS buy, SUM(qty) FILTER (WHERE "
+    "side = 'sell') AS sell FROM trade {w} GROUP BY sym) UNPIVOT (total FOR side IN (buy, sell AS sold)) AS u":
+        "SELECT sym, 'buy' AS side, SUM(qty) AS total FROM trade {w} WHERE side = 'buy' GROUP BY sym HAVING SUM(qty) "
+        "IS NOT NULL UNION ALL SELECT sym, 'sold', SUM(qty) FROM trade {w} WHERE side = 'sell' GROUP BY sym HAVING "
+        "SUM(qty) IS NOT NULL",
+    "SELECT host, what, n FROM (SELECT host, status, bytes FROM req {w}) UNPIVOT INCLUDE NULLS (n FOR what IN (status, "
+    "bytes))":
+        "SELECT host, 'status' AS what, CAST(status AS BIGINT) AS n FROM req {w} UNION ALL SELECT host, 'bytes', bytes "
+        "FROM req {w}",
+    "SELECT host, what, n FROM req {w} UNPIVOT (n FOR what IN (status, bytes))":
+        "SELECT host, 'status' AS what, CAST(status AS BIGINT) AS n FROM req {w} WHERE status IS NOT NULL UNION ALL "
+        "SELECT host, 'bytes', bytes FROM req {w} WHERE bytes IS NOT NULL",
     "SELECT ts, sym, AVG(price) AS a FROM trade {w} SAMPLE BY 1h":
         "SELECT date_trunc('hour', ts) AS ts, sym, AVG(price) AS a FROM trade {w} GROUP BY date_trunc('hour', ts), sym",
     "SELECT sym, MAX(price) AS h, COUNT(*) AS n FROM trade {w} WHERE qty > 2 SAMPLE BY 30m ALIGN TO CALENDAR":
@@ -171,7 +183,7 @@ def test_constants_beside_windows_of_the_standard():
         ("SELECT COLUMNS('host') || COLUMNS('path') FROM req", "different COLUMNS", "an item for each"),
         ("SELECT host FROM req WHERE COLUMNS(*) IS NULL", "only an item of a select list", "name the columns"),
         ("SELECT * FROM (SELECT * FROM req) PIVOT (AVG(ms) FOR host IN ('a'))", "PIVOT", "FILTER"),
-        ("SELECT * FROM (SELECT ms, bytes FROM req) UNPIVOT (v FOR n IN (ms, bytes))", "PIVOT", "FILTER"),
+        ("SELECT * FROM (SELECT * FROM req) UNPIVOT (v FOR n IN (ms, bytes))", "PIVOT", "UNION ALL"),
         ("WITH RECURSIVE n(i) AS (SELECT 1) SELECT i FROM n, req", "WITH RECURSIVE", "generate_series"),
         (
             "SELECT i.host, l.n FROM info i, LATERAL (SELECT COUNT(*) AS n FROM req r WHERE r.host = i.host) l",

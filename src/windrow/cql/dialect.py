@@ -91,7 +91,8 @@ class CQL(DuckDB):
         def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
             instant = self._parse_as_of()
             before = self._parse_cql_window() if self._curr.token_type == TokenType.L_BRACKET else None
-            named = not (at_shed(self._cursor()) or at_within(self._cursor()) or self._match(TokenType.PIVOT, False))
+            pivoted = self._curr.token_type in (TokenType.PIVOT, TokenType.UNPIVOT)
+            named = not (at_shed(self._cursor()) or at_within(self._cursor()) or pivoted)
             alias = super()._parse_table_alias(alias_tokens) if named else None
             after = self._parse_cql_window() if self._curr.token_type == TokenType.L_BRACKET else None
             if before and after:

@@ -45,7 +45,8 @@ _REFUSED = {
     "pivots": (
         "PIVOT or UNPIVOT",
         "list the columns in a subquery, FROM (SELECT a, k FROM s) PIVOT (SUM(a) FOR k IN (1, 2)), or "
-        "write one aggregate for each column: COUNT(*) FILTER (WHERE status = 200) AS ok",
+        "write one aggregate for each column: COUNT(*) FILTER (WHERE status = 200) AS ok; for UNPIVOT, "
+        "SELECT 'a' AS k, a AS v FROM s UNION ALL SELECT 'b', b FROM s",
     ),
     "sample": ("TABLESAMPLE", "choose rows by their values, such as WHERE hash(id) % 10 = 0"),
     "laterals": ("LATERAL VIEW of this function", "LATERAL VIEW explode(l) t AS x is known, and UNNEST(l)"),
