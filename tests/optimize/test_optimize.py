@@ -8,7 +8,6 @@ import pytest
 
 from windrow.errors import BindingError
 from windrow.optimize import RULES, names, optimize, trace
-from windrow.optimize.totality import key_safe, total
 from windrow.plan.cost import Statistics
 from windrow.plan.expr import Expr, Ref, column
 from windrow.plan.nodes import (
@@ -25,6 +24,7 @@ from windrow.plan.nodes import (
     WindowKind,
     WindowSpec,
 )
+from windrow.plan.totality import key_safe, total
 from windrow.plan.words import sketch
 
 INT = pa.int64()

@@ -39,12 +39,12 @@ from windrow.operators.aggregates.sums import SumLanes
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.aggregation_plan import AggregationPlan
 from windrow.operators.aggregation_sets import AggregationSet, Versions, combined
-from windrow.operators.conjunction import holds
 from windrow.operators.deltas import Deltas, joined, to_elements
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.join_steps import JoinStep
 from windrow.operators.keytable import KeyTable
+from windrow.operators.linear import satisfied
 from windrow.operators.protocol import State, Unclocked
 from windrow.operators.state.run import Run
 from windrow.operators.table_versions import EPOCH, SINCE, UNTIL
@@ -207,7 +207,7 @@ class AggregateDeltas(AggregationPlan, Unclocked):
 
     def _holds(self, step: JoinStep, entries: Mapping[int, Int64s], length: int) -> np.ndarray:
         reads = {c: self._column(c, entries) for f in step.residual for c in f.reads}
-        return holds(reads, length, [f.sql for f in step.residual])
+        return satisfied(reads, length, step.residual)
 
     def _delta(
         self,

@@ -8,14 +8,15 @@ This is the one place where conjuncts are put in order: selections, and what joi
 functions are asked above joins and behind every predicate that cannot raise (`optimize/pushdown_predicates.py`), and
 keep the order in which they are written, since one may guard the next.
 
-Law: every predicate sees some of the rows at most, whatever the order, so that none raises that would not anyway.
+Law: only predicates that are known to raise on no row (`total`) are asked of fewer rows; the others see all of them, so
+that neither what a batch holds nor how long anything took decides whether a query fails.
 Cost: small batches, one evaluation; others, a measure of `SAMPLE` rows in `AGAIN` batches.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from time import thread_time
 
@@ -45,15 +46,17 @@ class MeasuredOrder:
     batches: int = AGAIN
 
 
-def holds(columns: Mapping[str, pa.Array], length: int, predicates: Sequence[str]) -> NDArray[np.bool_]:
-    """Where all predicates are true (not false, not null).
+def holds(
+    columns: Mapping[str, pa.Array], length: int, predicates: Sequence[str], total: Collection[str] = ()
+) -> NDArray[np.bool_]:
+    """Where all predicates are true (not false, not null); those in `total` may be put in order.
 
     >>> holds({"a": pa.array([1, None, 3])}, 3, ['"a" > 1']).tolist()
     [False, False, True]
     """
-    if length < LARGE or len(predicates) < 2:
+    if length < LARGE or len(predicates) < 2 or not total:
         return _all_hold(columns, length, predicates)
-    steps = _steps(columns, tuple(predicates))
+    steps = _steps(columns, tuple(predicates), total)
     found = _all_hold(columns, length, steps[0])
     for step in steps[1:]:
         left = np.flatnonzero(found)
@@ -64,19 +67,22 @@ def holds(columns: Mapping[str, pa.Array], length: int, predicates: Sequence[str
     return found
 
 
-def ordered(figures: Mapping[str, tuple[float, float]]) -> tuple[tuple[str, ...], ...]:
+def ordered(figures: Mapping[str, tuple[float, float]], total: Collection[str]) -> tuple[tuple[str, ...], ...]:
     """Predicates by rank, given the share of rows that each keeps and its seconds a row; the cheap ones first.
 
-    >>> ordered({"dear": (0.5, 1e-3), "cheap": (0.9, 1e-8), "keen": (0.1, 1e-3), "plain": (0.2, 1e-8)})
-    (('cheap', 'plain'), ('keen',), ('dear',))
+    >>> figures = {"dear": (0.5, 1e-3), "cheap": (0.9, 1e-8), "keen": (0.1, 1e-3), "raises": (0.2, 1e-3)}
+    >>> ordered(figures, {"dear", "cheap", "keen"})
+    (('cheap', 'raises'), ('keen',), ('dear',))
     """
-    cheap = tuple(p for p, (_, seconds) in figures.items() if seconds < DEAR)
-    dear = [p for p in figures if p not in cheap]
+    first = tuple(p for p, (_, seconds) in figures.items() if seconds < DEAR or p not in total)
+    dear = [p for p in figures if p not in first]
     dear.sort(key=lambda p: (figures[p][0] - 1) / figures[p][1])
-    return (*((cheap,) if cheap else ()), *((p,) for p in dear))
+    return (*((first,) if first else ()), *((p,) for p in dear))
 
 
-def _steps(columns: Mapping[str, pa.Array], predicates: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+def _steps(
+    columns: Mapping[str, pa.Array], predicates: tuple[str, ...], total: Collection[str]
+) -> tuple[tuple[str, ...], ...]:
     known = _orders.get(predicates)
     if known is not None and known.batches > 0:
         known.batches -= 1
@@ -89,7 +95,7 @@ def _steps(columns: Mapping[str, pa.Array], predicates: tuple[str, ...]) -> tupl
         begin = thread_time()
         _all_hold(few, SAMPLE, [p])
         figures[p] = kept / SAMPLE, max((thread_time() - begin) / SAMPLE, 1e-12)
-    _orders[predicates] = MeasuredOrder(ordered(figures))
+    _orders[predicates] = MeasuredOrder(ordered(figures, total))
     if len(_orders) > KNOWN:
         _orders.popitem(last=False)
     return _orders[predicates].steps

@@ -25,11 +25,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.conjunction import holds
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, gathered
 from windrow.operators.join_plan import JoinPlan
 from windrow.operators.join_steps import LEAST, SINCE, JoinStep, Probes, index_slot, kept, touched
 from windrow.operators.keys import has_signed_values, hash_rows, same_rows
+from windrow.operators.linear import satisfied
 from windrow.operators.protocol import State, Unclocked
 from windrow.operators.state.bands import range_of
 from windrow.operators.state.keyed import KeyedRuns, Needles, Pairs
@@ -177,7 +177,7 @@ class JoinOperator(JoinPlan, Unclocked):
             pairs, ends = kept(pairs, ends, keep)
         if step.residual and len(pairs):
             reads = {c: pairs.columns[c] for f in step.residual for c in f.reads}
-            pairs, ends = kept(pairs, ends, holds(reads, len(pairs), [f.sql for f in step.residual]))
+            pairs, ends = kept(pairs, ends, satisfied(reads, len(pairs), step.residual))
         return pairs, ends
 
     # moving rows to other partitions

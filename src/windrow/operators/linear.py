@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from windrow.errors import RuntimeFailure
 from windrow.operators import scalar
@@ -20,12 +21,21 @@ from windrow.operators.protocol import Stateless
 
 @dataclass(frozen=True)
 class Formula:
-    """An expression ready to run: SQL, its type, the columns it reads, and the column it merely copies, if so."""
+    """An expression ready to run: SQL, its type, the columns it reads, and the column it merely copies, if so.
+
+    `total`: it is known to raise on no row.
+    """
 
     sql: str
     type: pa.DataType
     reads: tuple[str, ...]
     copies: str | None = None
+    total: bool = False
+
+
+def satisfied(columns: Mapping[str, pa.Array], length: int, predicates: Sequence[Formula]) -> NDArray[np.bool_]:
+    """Where all predicates are true, asked in the order that costs least."""
+    return holds(columns, length, [p.sql for p in predicates], {p.sql for p in predicates if p.total})
 
 
 class SelectOperator(Stateless):
@@ -40,7 +50,7 @@ class SelectOperator(Stateless):
         if not len(rows):
             return rows
         columns = {n: rows.columns[n] for n in self._reads}
-        return rows.filter(holds(columns, len(rows), [p.sql for p in self.predicates]))
+        return rows.filter(satisfied(columns, len(rows), self.predicates))
 
 
 class ProjectOperator(Stateless):

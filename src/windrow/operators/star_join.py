@@ -26,10 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.errors import SourceError
-from windrow.operators.conjunction import holds
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.keys import factorize, hash_rows, is_bijective, same_rows
-from windrow.operators.linear import Formula
+from windrow.operators.linear import Formula, satisfied
 from windrow.operators.protocol import State, Unclocked
 from windrow.operators.quality import Quality
 from windrow.operators.star_memory import Outcome, Policy, StarRows, advance
@@ -179,7 +178,7 @@ class StarJoinOperator(Unclocked):
         results = Elements.positive(ts, exp, columns)
         if self.residual:
             reads = {c: columns[c] for f in self.residual for c in f.reads}
-            results = results.filter(holds(reads, len(results), [f.sql for f in self.residual]))
+            results = results.filter(satisfied(reads, len(results), self.residual))
         return results
 
     def _remember(self, held: Sequence[Elements], local: Int64s, rows: StarRows, kept: Int64s) -> None:

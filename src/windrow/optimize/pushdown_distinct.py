@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from windrow.optimize.rule import RuleContext, filtered, rewrite, with_root
-from windrow.optimize.totality import key_safe
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr
+from windrow.plan.totality import key_safe
 
 
 def pushdown_distinct(plan: n.QueryPlan, context: RuleContext) -> n.QueryPlan:

@@ -16,9 +16,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from windrow.optimize.rule import RuleContext, filtered, with_root
-from windrow.optimize.totality import key_safe, total
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, Ref
+from windrow.plan.totality import key_safe, total
 
 
 def pushdown_predicates(plan: n.QueryPlan, context: RuleContext) -> n.QueryPlan:

@@ -230,9 +230,9 @@ class _Nodes(PlanLowering):
         return self.flow.add(operator, [below], node, node.schema)
 
     def _filter(self, node: n.Filter) -> int:
-        predicates, below = [formula(node.predicate)], node.input
+        predicates, below = [formula(node.predicate, types=node.schema)], node.input
         while isinstance(below, n.Filter):
-            predicates.insert(0, formula(below.predicate))
+            predicates.insert(0, formula(below.predicate, types=node.schema))
             below = below.input
         return self.flow.add(SelectOperator(predicates), [self.lower(below)], node, node.schema)
 

@@ -97,11 +97,11 @@ def join_steps(
     met = not reach_back and not all(r.static for r in read)  # tables alone meet each other as they change
     signed = [r.signed or (r.static and reach_back) for r in read]
     parts = [Part(dict(r.schema), g, i, r.static and met) for r, g, i in zip(read, signed, flags, strict=True)]
-    types = {c: t for p in parts for c, t in p.columns.items()}
+    types, renamed = {c: t for p in parts for c, t in p.columns.items()}, rename or {}
     join = JoinOperator(
         parts,
         equalities,
-        [formula(e, rename) for e in residual],
+        [formula(e, rename, {c: types[renamed.get(c, c)] for c in e.columns}) for e in residual],
         eager=to.strategy == "direct",
         bands=bands(residual, types, rename),
         planner=to.tuning.orders,
@@ -133,7 +133,7 @@ def star_join(to: PlanLowering, node: n.StarJoin) -> int:
         facts = FactTable(table, schemas[-1], node.facts, node.valid)
     shedding = node.shedding
     policy = Policy(shedding.heuristic, shedding.keep, shedding.shared, shedding.alpha, shedding.beta, shedding.seed)
-    join = StarJoinOperator(streams, facts, policy, [formula(e) for e in node.residual])
+    join = StarJoinOperator(streams, facts, policy, [formula(e, types=node.schema) for e in node.residual])
     joined = to.flow.add(join, steps, node, node.schema)
     return to.append(joined, Retract(Calendar), node) if strategy == "negative" else joined
 
@@ -237,7 +237,7 @@ def aggregate_join(
     operator = kind(
         parts,
         [(e.left, e.right, e.null_safe) for e in shape.join.equalities],
-        [formula(e) for e in shape.residual],
+        [formula(e, types={c: t for p in parts for c, t in p.columns.items()}) for e in shape.residual],
         node.keys,
         calls,
         period=period,

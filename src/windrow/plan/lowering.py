@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
+
 from windrow.operators.aggregation_plan import PlanPlanner
 from windrow.operators.bag import BagOperator
 from windrow.operators.delta_star import DeltaStar
@@ -24,6 +26,7 @@ from windrow.plan.cost import unit_of
 from windrow.plan.expr import Expr
 from windrow.plan.patterns import Pattern, annotate
 from windrow.plan.steps import Dataflow
+from windrow.plan.totality import total
 from windrow.scalar_engine import quote
 
 Functions = Mapping[str, Callable[..., object]]
@@ -147,10 +150,12 @@ def _chain(root: n.Node) -> frozenset[n.Node]:
     return frozenset(found)
 
 
-def formula(e: Expr, rename: Mapping[str, str] | None = None) -> Formula:
-    """An expression for the operators; `rename` maps columns to other names."""
+def formula(
+    e: Expr, rename: Mapping[str, str] | None = None, types: Mapping[str, pa.DataType] | None = None
+) -> Formula:
+    """An expression for the operators; `rename`: other names of columns, `types`: theirs, to know if it can raise."""
     names = rename or {}
     sql = e.sql(lambda c: quote(names.get(c, c)))
     reads = tuple(sorted(names.get(c, c) for c in e.columns))
     copies = names.get(e.column, e.column) if e.column is not None else None
-    return Formula(sql, e.type, reads, copies)
+    return Formula(sql, e.type, reads, copies, types is not None and total(e, types))

@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from windrow.optimize.totality import total
 from windrow.plan.expr import Atom, Bit, Compound, Expr, Predicate
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.parametric import Constants, PlanShape
+from windrow.plan.totality import total
 from windrow.sharing.condition_columns import ConditionColumns, conditions_of
 from windrow.sharing.member import Kind, Member
 from windrow.sharing.recognise import Alike, FamilyRows, NotShared, Recognised, recognised_rows, tested_formula

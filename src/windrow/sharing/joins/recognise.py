@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.linear import Formula
-from windrow.optimize.totality import total
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, Ref, column
+from windrow.plan.totality import total
 from windrow.sharing.above import AboveAggregate, said_above
 from windrow.sharing.joins.members import JoinMember, JoinSource, Sided, name_of
 from windrow.sharing.recognise import NotShared

@@ -26,10 +26,10 @@ import pyarrow as pa
 from windrow.operators.aggregates.call import SUMMARISED
 from windrow.operators.elements import INF
 from windrow.operators.terms import QUERY
-from windrow.optimize.totality import total
 from windrow.plan import nodes as n
 from windrow.plan.bands import bands
 from windrow.plan.expr import Atom, Expr, column
+from windrow.plan.totality import total
 from windrow.plan.weights import gate_of
 from windrow.sharing.conditions import Condition, condition
 from windrow.sharing.recognise import NotShared

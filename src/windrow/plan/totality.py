@@ -1,9 +1,10 @@
 """Which expressions can never raise.
 
 DuckDB raises on casts that fail, on integer overflow and on `%` or `//` by zero. A predicate that may raise must not
-see rows it did not see before, so rules move it less. Proving that it cannot raise is a small grammar: columns of plain
-types, literals, comparisons, logic, null tests, arithmetic on floats, and a few functions that accept everything.
-What the grammar does not know is taken to raise.
+see rows it did not see before, so rules move it less; and it is asked of all rows that reach it, whatever other
+conjuncts say, so that whether it raises does not depend on their order. Proving that it cannot is a small grammar:
+columns of plain types, literals, comparisons, logic, null tests, arithmetic on floats, and some functions that accept
+everything. What the grammar does not know is taken to raise.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ _TOKEN = re.compile(
     r"|(?P<sign><=|>=|<>|!=|==|//|\*\*|[<>=(),+\-*/%])|(?P<ref>\x00))\s*"
 )
 _WORDS = {"AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "IN", "BETWEEN", "LIKE", "DISTINCT", "FROM"}
-_FUNCTIONS = {"LOWER", "UPPER", "LENGTH", "TRIM", "STARTS_WITH", "CONTAINS", "ISNAN", "ISFINITE", "ISINF"}
+_PATTERNS = {"REGEXP_MATCHES", "REGEXP_FULL_MATCH"}
+_FUNCTIONS = {
+    "LOWER", "UPPER", "LENGTH", "TRIM", "STARTS_WITH", "CONTAINS", "ISNAN", "ISFINITE", "ISINF",
+    "LEVENSHTEIN", "DAMERAU_LEVENSHTEIN", "JARO_SIMILARITY", "JARO_WINKLER_SIMILARITY", *_PATTERNS,
+}  # fmt: skip
 _TYPED_LITERAL = re.compile(r"CAST\(('[^']*') AS (?:TIMESTAMP|DATE|TIMESTAMPTZ)\)")
 
 _TYPED_NULL = re.compile(r"CAST\(NULL AS [A-Z][A-Z ]*(?:\(\d+(?:, *\d+)?\))?\)")
@@ -73,6 +78,7 @@ def _accepts(tokens: Sequence[tuple[str, str]], used: Collection[pa.DataType]) -
     floats = bool(used) and all(pa.types.is_floating(t) for t in used)
     numeric = any(_numeric(t) for t in used)
     temporal = any(pa.types.is_temporal(t) for t in used)
+    matched = any(kind == "word" and text.upper() in _PATTERNS for kind, text in tokens)
     ends = [("sign", "("), *tokens, ("", "")]
     for before, (kind, text), after in zip(ends, tokens, ends[2:], strict=False):
         match kind:
@@ -82,7 +88,7 @@ def _accepts(tokens: Sequence[tuple[str, str]], used: Collection[pa.DataType]) -
             case "number":  # a long decimal makes DuckDB cast the column to a decimal that it may not fit
                 fine = len(text.partition(".")[2]) <= 10 or "e" in text.lower()
             case "string":  # compared with a column of another type it is cast, at run time
-                fine = not numeric and (not temporal or _is_time(text))
+                fine = not numeric and (not temporal or _is_time(text)) and (not matched or _is_pattern(text))
             case "sign" if text in ("+", "-", "*"):
                 negative = text == "-" and after[0] == "number" and before[0] in ("sign", "word") and before[1] != ")"
                 fine = floats or negative
@@ -92,6 +98,18 @@ def _accepts(tokens: Sequence[tuple[str, str]], used: Collection[pa.DataType]) -
                 fine = True
         if not fine:
             return False
+    return True
+
+
+def _is_pattern(literal: str) -> bool:
+    """Whether a text is a regular expression in the part of the language that cannot be written wrongly unnoticed."""
+    text = literal[1:-1]
+    if not re.fullmatch(r"[\w .,:;@#%&=<>!~/^$|()\[\]*+?-]*", text) or re.search(r"[*+?][*+]|\(\?|\[[^\]]*\[", text):
+        return False
+    try:
+        re.compile(text)
+    except re.error:
+        return False
     return True
 
 
