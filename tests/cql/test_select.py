@@ -287,6 +287,8 @@ def test_output_names(plan):
     query = plan('SELECT A, s.a AS "Ä b", b+1, COUNT(*) c, Sum(x*2), COUNT(*), a FROM s GROUP BY a, b')
     assert [n for n, _ in query.output] == ["a", "Ä b", "(b + 1)", "c", "sum((x * 2))", "count_star()", "a"]
     assert query.output[0][1] == query.output[1][1] == query.output[6][1] == "s.a"
+    query = plan("SELECT v, A, q.W, COUNT(*) AS n FROM (SELECT a, a AS v, a AS w FROM s) q GROUP BY v, a, w")
+    assert [n for n, _ in query.output] == ["v", "a", "w", "n"]  # of columns that are one, the one that is written
 
 
 def test_time_types(plan):
