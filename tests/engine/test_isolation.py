@@ -91,7 +91,7 @@ def whole(texts: pa.Array) -> pa.Array:
     return texts.cast(pa.int64())
 
 
-@pytest.mark.parametrize("runtime", ["local"])
+@pytest.mark.parametrize("runtime", ["local", pytest.param("spark", marks=pytest.mark.spark)])
 def test_what_raises_stops_alone(runtime: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Every query that meets the row stops, and nothing else does."""
     given = {"spark": request.getfixturevalue("spark")} if runtime == "spark" else {"runtime": runtime}
