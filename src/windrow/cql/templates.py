@@ -33,7 +33,6 @@ from windrow.cql.scope import did_you_mean
 from windrow.cql.source import Cursor, ScriptText
 from windrow.errors import BindingError, CQLSyntaxError, WindrowError
 from windrow.plan.nodes import QueryPlan
-from windrow.scalar_engine import quote
 
 COMPARISONS = frozenset(("=", "==", "<", ">", "<=", ">=", "<>", "!="))
 BEFORE = frozenset(("WHERE", "AND", "OR", "NOT", "(", "HAVING", "ON", "BETWEEN"))
@@ -340,16 +339,16 @@ def values(text: str, template: TemplateDef) -> pa.Table:
     if not _ROWS.fullmatch(text):
         raise BindingError("VALUES of a template are literals", hint="write VALUES (1, 2.5), ('a', NULL)")
     wanted = ", ".join(f"{n} {types.sql_name(t)}" for n, t in template.parameters.items())
-    try:
-        found = types.selected(f"SELECT * FROM (VALUES {text})")
-        if found.num_columns != len(template.parameters):
-            raise types.DuckDBRefusal(f"{found.num_columns} values for {len(template.parameters)} parameters")
-        given = zip(found.column_names, template.parameters.values(), strict=True)
-        items = ", ".join(f"CAST({quote(c)} AS {types.sql_name(t)})" for c, t in given)
-        found = types.selected(f"SELECT {items} FROM (VALUES {text})")
+    count, columns = len(template.parameters), [f"value_{i}" for i in range(len(template.parameters))]
+    typed = zip(columns, template.parameters.values(), strict=True)
+    items = ", ".join(f"CAST({c} AS {types.sql_name(t)}) AS typed_{c}" for c, t in typed)
+    try:  # the text is long: it is read once
+        found = types.selected(f"SELECT {items}, * FROM (VALUES {text}) AS given({', '.join(columns)})")
+        if found.num_columns != 2 * count:
+            raise types.DuckDBRefusal(f"{found.num_columns - count} values for {count} parameters")
     except types.DuckDBRefusal as refusal:
         raise BindingError("VALUES do not fit the template", detail=refusal.short, hint=f"it takes {wanted}") from None
-    return found.rename_columns(list(template.parameters))
+    return found.select(range(count)).rename_columns(list(template.parameters))
 
 
 def rows_of(table: pa.Table, template: TemplateDef) -> pa.Table:
