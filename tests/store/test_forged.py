@@ -115,6 +115,15 @@ def test_a_damaged_file_is_refused_or_does_not_matter(
     assert sorted(os.listdir(tmp_path)) == ["room", "secret"] and os.listdir(tmp_path / "room") == ["home"]
 
 
+def test_a_catalog_of_another_home_is_refused(homes: tuple[Path, Path, dict[str, Any]], tmp_path: Path) -> None:
+    """Its texts may be the same and its streams others."""
+    shutil.copytree(homes[0], tmp_path / "home")
+    for path in (tmp_path / "home" / "catalog").iterdir():
+        shutil.copy(homes[1] / "catalog" / path.name, path)
+    with pytest.raises(WindrowError, match="written in another home"):
+        windrow.Engine("local", home=tmp_path / "home")
+
+
 @pytest.mark.parametrize("folder", ["manifests", "runs", "catalog", "late"])
 def test_a_folder_of_another_home_is_refused(
     folder: str, homes: tuple[Path, Path, dict[str, Any]], tmp_path: Path

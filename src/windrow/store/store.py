@@ -259,7 +259,7 @@ class Store(StateStore):
     def write_catalog(self, version: int, content: Mapping[str, Any]) -> None:
         """Write a version of the catalog; a manifest that names it makes it the one in force."""
         self._own()
-        data = seal(CATALOG, FORMAT, {"version": version, "content": dict(content)})
+        data = seal(CATALOG, FORMAT, {"home": self.identity, "version": version, "content": dict(content)})
         self.place.write(f"catalog/{version:08d}.json", data)
         for old in versions(self.place, "catalog")[: -1 - self.keep]:
             self.place.delete(f"catalog/{old:08d}.json")
@@ -270,6 +270,8 @@ class Store(StateStore):
         found, _ = unseal(bytes(self.place.read(name)), CATALOG, KNOWN, self.place.path(name))
         if found["version"] != version:
             raise corrupt(CATALOG, self.place.path(name), f"it is version {found['version']}")
+        if found.get("home", "") not in ("", self.identity) and self.identity:
+            raise corrupt(CATALOG, self.place.path(name), "it was written in another home")
         content: Mapping[str, Any] = found["content"]
         return content
 
