@@ -72,7 +72,7 @@ def texts(exprs):
         ),
         (
             "SELECT s.a FROM s [NOW SLIDE 1 SEC INTERNAL], t [NOW] WHERE s.a = t.a",
-            "Emit(Project(Quantise(Join(Window(Scan), Window(Scan)))))",
+            "Emit(Project(Join(Quantise(Window(Scan)), Quantise(Window(Scan)))))",
         ),
         (
             "SELECT a FROM s [NOW SLIDE 1 SEC] WHERE EXISTS (SELECT * FROM t [NOW] WHERE t.a = s.a)",

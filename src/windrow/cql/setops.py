@@ -17,7 +17,7 @@ from windrow.cql import types
 from windrow.cql.emission import Block, Output, emit, settled
 from windrow.cql.pipeline import extend
 from windrow.cql.scope import span_of
-from windrow.cql.shapes import BlockShape, shape_of
+from windrow.cql.shapes import BlockShape, merges_streams, shape_of
 from windrow.errors import BindingError, Span, UnsupportedError
 from windrow.plan.expr import Expr, column
 from windrow.plan.nodes import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def combine(tree: exp.SetOperation, shape: BlockShape, binder: Binder) -> Block:
-    """Bind a set operation; its branches share one shape."""
+    """Bind a set operation; its branches share one shape, unless they are streams of their own."""
     if tree.args.get("side") or tree.args.get("kind") or tree.args.get("on"):
         raise UnsupportedError(
             "CORRESPONDING or a side in a set operation",
@@ -49,7 +49,9 @@ def combine(tree: exp.SetOperation, shape: BlockShape, binder: Binder) -> Block:
     merge = isinstance(tree, exp.Union) and not tree.args.get("distinct")
     if (shape.append or shape.mixed) and not merge:
         raise binder.not_internal(tree.key.upper(), _span(tree, binder))
-    left, right = _branch(tree.this, shape, binder), _branch(tree.expression, shape, binder)
+    apart = merges_streams(tree, binder)
+    shapes = [shape_of(b, binder) if apart else shape for b in (tree.this, tree.expression)]
+    left, right = _branch(tree.this, shapes[0], binder), _branch(tree.expression, shapes[1], binder)
     if tree.args.get("by_name"):
         left, right = _by_name(left, right, binder)
     if left.op is not None or right.op is not None:
@@ -91,8 +93,7 @@ def _branch(tree: exp.Expr, shape: BlockShape, binder: Binder) -> Block:
     """Bind a branch; where only some branches are INTERNAL throughout, those are kept for ever by themselves."""
     if not shape.mixed:
         return settled(binder.block(tree, shape), binder)
-    own = shape_of(tree, binder).within(shape)
-    block = binder.block(tree, replace(own, append=own.append and shape.period is None))
+    block = binder.block(tree, shape_of(tree, binder).within(shape))
     node = Append(block.node) if block.shape.append and block.op is None else block.node
     return replace(block, node=node, shape=replace(shape, mixed=False))
 

@@ -1,7 +1,8 @@
 """What the windows of a query make of it, before anything is bound: continuous or periodic, kept for ever or not.
 
 A block is a SELECT or a set operation with the subqueries that are part of it: those in expressions, and those of FROM
-that are no streams of their own. All of them are evaluated together, so they have one period.
+that are no streams of their own. All of them are evaluated together, so they have one period. A UNION ALL of SELECTs
+that all have a stream operator merges streams, each of a block of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class BlockShape:
     """What the windows of a block make of it.
 
     `period`: evaluated at every `k * period + offset` only. `append`: continuous and every window is INTERNAL.
-    `mixed`: some windows are INTERNAL, some not. `quantise`: inputs are seen at the period's multiples.
+    `mixed`: continuous, some windows are INTERNAL, some not. `quantise`: inputs are seen at the period's multiples.
     `aligned`: evaluated per window of TUMBLE or HOP, so a window without rows has no answer. `size`: the longest RANGE;
     None if it has other windows, and so no bounds. `session`: evaluated at the ends of sessions. `at_most`: the period
     is a deadline.
@@ -111,7 +112,17 @@ def shape_of(tree: exp.Expr, binder: Binder) -> BlockShape:
     return binder.shapes[id(tree)][1]
 
 
+def merges_streams(tree: exp.Expr, binder: Binder) -> bool:
+    """Whether a block is a UNION ALL whose branches are all streams, by an operator of their own."""
+    tree = unwrap(tree)
+    if not isinstance(tree, exp.Union) or tree.args.get("distinct"):
+        return False
+    return all(select_list(s, binder.context.source).op is not None for s in selects_of(tree))
+
+
 def _shape(tree: exp.Expr, binder: Binder) -> BlockShape:
+    if merges_streams(tree, binder):
+        return BlockShape()
     clauses = list(clauses_of(tree, binder))
     internal = [c is not None and c.internal for c in clauses]
     feeds = any(s.meta.get(INTERNAL) for s in selects_of(tree))
@@ -119,7 +130,7 @@ def _shape(tree: exp.Expr, binder: Binder) -> BlockShape:
     ops = {select_list(s, binder.context.source).op for s in selects_of(tree)}
     period, offset = _grid(windows, binder)
     every = feeds or (bool(internal) and all(internal))
-    mixed = any(internal) and not every
+    mixed = any(internal) and not every and period is None
     aligned = any(c is not None and c.aligned for c in windows)
     session = next((c for c in windows if c is not None and c.kind is WindowKind.SESSION), None)
     if session is not None:

@@ -122,6 +122,7 @@ class _Query:
 
     def finish(self, parts: Sequence[tuple[str, OracleBlock]]) -> GivenStream | OracleBlock:
         """A query's blocks as what they are: a stream, or a relation (a block without operator or period)."""
+        _settle(parts)
         if len(parts) == 1:
             return self.leave(parts[0][1])
         if all(b.op is None and not b.internal for _, b in parts):
@@ -262,6 +263,7 @@ class _Query:
     def subquery(self, tokens: Tokens, scope: frozenset[str], windowed: bool) -> FromItem:
         """A subquery of a FROM clause: part of the query, unless an operator or a window makes it a stream."""
         parts = rewrite_query(tokens, self, scope)
+        _settle(parts)
         alone = windowed or any(b.op is not None or b.internal for _, b in parts)
         result = self.finish(parts) if alone else combine(parts)
         self.windows += 1
@@ -370,6 +372,13 @@ class _Query:
         depends = OracleBlock("")
         self.window_on(source, depends, stream)
         return self.alive(source.table, source.columns), source.columns, depends
+
+
+def _settle(parts: Sequence[tuple[str, OracleBlock]]) -> None:
+    """Where a SLIDE makes all blocks of a set operation periodic, INTERNAL changes nothing."""
+    if all(block.op is None for _, block in parts) and any(block.period is not None for _, block in parts):
+        for _, block in parts:
+            block.internal = False
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -269,7 +269,8 @@ class Writer(QueryFragments):
 
     def mixed(self) -> str:
         aliases = ["l", "r", "m"][: self.pick(2, 2, 3)]
-        windows = [self.time_window(internal=True), self.time_window(), self.time_window(internal=self.chance(2))]
+        other = self.periodic_window(self.period()) if self.chance(4) else self.time_window()
+        windows = [self.time_window(internal=True), other, self.time_window(internal=self.chance(2))]
         order = self.shuffled(windows[: len(aliases)])
         text, conditions = self.chain(aliases, [self.stream(w, a) for w, a in zip(order, aliases, strict=True)])
         return f"{self.select(self.operator(), self.items(aliases))} FROM {text}{self.where(aliases, *conditions)}"

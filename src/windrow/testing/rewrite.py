@@ -193,6 +193,9 @@ def _select(tokens: Tokens, context: OracleContext, scope: frozenset[str]) -> Or
         sql = _first_rows(sql, expression(clauses["ORDER"]), clauses, context)
     if mixed and (distinct or clauses["GROUP"] or len(block.instants)):
         raise ValueError("INTERNAL and other windows mix only in select-project-join blocks")
+    if mixed and block.period is not None:
+        raise ValueError("INTERNAL beside a SLIDE in a subquery")
+    block.internal &= block.period is None  # a subquery of an expression may have made it periodic
     block.sql = context.mixed(sql, block) if mixed else sql
     block.selects = not (distinct or clauses["GROUP"] or clauses["HAVING"] or calls_aggregate(items))
     return block
