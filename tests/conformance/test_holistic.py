@@ -8,6 +8,7 @@ import pytest
 
 import windrow
 from windrow.cql.expressions import HOLISTIC
+from windrow.operators import holistic
 from windrow.testing import assert_same, oracle
 
 DECLARED = "CREATE STREAM s (k BIGINT, a BIGINT, x DOUBLE, t VARCHAR, ts BIGINT) TIMESTAMP BY ts;\n"
@@ -76,3 +77,23 @@ def test_both_runtimes_agree():
     script = DECLARED + "SELECT k, LIST(t ORDER BY x) AS l, SUM(x) AS n FROM s [RANGE 5] GROUP BY k"
     want = windrow.run(script, {"s": rows()}, runtime="local")["q1"]
     assert_same(windrow.run(script, {"s": rows()}, runtime="spark")["q1"], want)
+
+
+@pytest.mark.parametrize("piece", [1, 300, 2000])
+def test_rows_are_gathered_for_some_instants_at_a_time(monkeypatch, piece):
+    """However few bytes are taken at once, the answers are the same."""
+    monkeypatch.setattr(holistic, "PIECE", piece)
+    script = (
+        DECLARED + "SELECT k, LIST(a) AS l, STRING_AGG(t, '+') AS g, HISTOGRAM(t) AS h FROM s [RANGE 5] GROUP BY k;"
+    )
+    want = oracle(script, {"s": rows()})["q1"]
+    assert_same(windrow.run(script, {"s": rows()}, runtime="local")["q1"], want)
+
+
+def test_long_values_at_many_instants_are_refused(monkeypatch):
+    """A query whose lists grow beyond the bound stops by its name, before all of them are made."""
+    monkeypatch.setattr(holistic, "PIECE", 1000)
+    monkeypatch.setattr(holistic, "MOST", 20_000)
+    script = DECLARED + "SELECT HISTOGRAM(repeat(t, 90) || ts) AS h FROM s [RANGE 5];"
+    with pytest.raises(windrow.WindrowError, match="GB of values at once"):
+        windrow.run(script, {"s": rows()}, runtime="local")
