@@ -155,7 +155,10 @@ READ_AHEAD = 32 << 20
 
 def _room(feeds: Sequence[Feed]) -> Iterator[bool]:
     """Which feeds are read ahead: all that fit, where there are several; what the program has pushed is there."""
-    left = READ_AHEAD if len(feeds) > 1 else 0
+    if len(feeds) == 1:
+        yield False
+        return
+    left = READ_AHEAD
     for each in feeds:
         pieces = each.rows if isinstance(each.rows, tuple) else ()
         left -= sum(p.weight for p in pieces)
