@@ -220,5 +220,5 @@ class _Watch:
 
 _watch = _Watch()
 atexit.register(lambda: _watch.end())
-atexit.register(_shared.cache_clear)  # a connection that is there when modules are taken apart is reported as leaked
+atexit.register(_shared.cache_clear)  # a connection that modules end with is reported as leaked
 os.register_at_fork(after_in_child=lambda: _watch.__init__())  # type: ignore[misc]  # threads do not survive a fork

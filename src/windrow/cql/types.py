@@ -6,6 +6,7 @@ Arrow type is the expression's type. One question costs about a millisecond and 
 
 from __future__ import annotations
 
+import atexit
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -67,6 +68,9 @@ def _check_kept(type_: Any) -> None:
 @lru_cache(maxsize=1)
 def _connection() -> duckdb.DuckDBPyConnection:
     return connect()
+
+
+atexit.register(_connection.cache_clear)  # as `scalar_engine` does with its own
 
 
 def answer(query: str, check: Callable[[Any], None] | None = None) -> pa.Table:

@@ -10,6 +10,7 @@ some microseconds for an expression that Arrow evaluates.
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ def _connection() -> duckdb.DuckDBPyConnection:
     if not hasattr(_local, "connection"):
         _local.connection = connect()
         gate.close_at_exit()  # after DuckDB is there, whose own end would else come first
+        if threading.current_thread() is threading.main_thread():
+            atexit.register(_local.__dict__.clear)  # threads let go of theirs when they end
     return _local.connection
 
 
