@@ -17,8 +17,9 @@ pytest.importorskip("axe_playwright_python", reason="playwright and axe-playwrig
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
-from windrow.engine import Engine
+from windrow.engine import Engine, Query
 from windrow.server.access import Right, Tokens
+from windrow.server.changes import ChangeStreams
 from windrow.server.process import Address, Server, serving
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -193,6 +194,25 @@ def test_live_answers_and_charts(opens: Opens, engine: Engine) -> None:
     page.wait_for_selector("td:text-is('888')")
     page.wait_for_selector("td:text-is('777')", state="detached")  # it was taken back
     page.wait_for_selector(".chart canvas")
+
+
+def test_live_means_that_the_answer_is_there(opens: Opens, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An open connection is not live before its first event: what comes after the word is shown as new."""
+    first = ChangeStreams._reset
+
+    def slowly(self: ChangeStreams, query: Query) -> tuple[int, bytes]:
+        time.sleep(0.5)
+        return first(self, query)
+
+    monkeypatch.setattr(ChangeStreams, "_reset", slowly)
+    page = opens("query/top")
+    page.wait_for_selector("[data-link=live]")
+    at = last(engine)
+    bid(engine, at + 1, "first", 555)
+    bid(engine, at + 2, "second", 556)  # a later change does not take the mark from the one before
+    bid(engine, at + 3, "second", 1)
+    page.wait_for_selector("tr.new td:text-is('556')")
+    assert page.locator("tr.new td:text-is('555')").count() == 1
 
 
 SHARED = {

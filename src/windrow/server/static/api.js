@@ -43,16 +43,18 @@ export async function page(path, from, words) {
 export const path = (kind, name, ...rest) => ["/api", kind, encodeURIComponent(name), ...rest].join("/");
 
 // The answer of a query as it changes. The first event is a `reset` with the present answer; after a break the
-// browser comes back with the number of the last event it saw.
+// browser comes back with the number of the last event it saw. It is live from the first event on: an open connection
+// has shown nothing yet.
 export function changes(name, handlers) {
   const source = new EventSource(`${path("queries", name, "changes")}?after=-1`);
+  let told = null;
+  const tell = (state) => { if (state !== told) handlers.state?.(told = state); };
   for (const kind of ["begin", "reset", "change", "end"]) {
     source.addEventListener(kind, (event) => {
-      if (kind === "end") source.close();
+      if (kind === "end") source.close(); else tell("live");
       handlers[kind]?.(parse(event.data));
     });
   }
-  source.onopen = () => handlers.state?.("live");
-  source.onerror = () => handlers.state?.(source.readyState === EventSource.CLOSED ? "gone" : "reconnecting");
+  source.onerror = () => tell(source.readyState === EventSource.CLOSED ? "gone" : "reconnecting");
   return () => source.close();
 }

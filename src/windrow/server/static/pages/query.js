@@ -7,7 +7,7 @@ import { Plan, breadth } from "../plan.js";
 import { go } from "../route.js";
 import { bytes, counted, isTime, number, quoted, short } from "../words.js";
 
-const NEWEST = 2000, POINTS = 600;
+const NEWEST = 2000, POINTS = 600, FRESH = 1600; // milliseconds that a row is shown as new
 
 // The rows of a stream by their instant: seconds, or ticks of the stream's own clock.
 function instants(columns, rows) {
@@ -18,17 +18,21 @@ function instants(columns, rows) {
 
 // The answer, kept by applying each change to it. A relation is a bag of rows; a stream is its newest rows.
 function useAnswer(name, relation) {
-  const [state, set] = useState({ columns: null, rows: [], tick: null, fresh: new Set(), link: "connecting", points: [] });
+  const [state, set] = useState({ columns: null, rows: [], tick: null, fresh: new Map(), link: "connecting", points: [] });
   useEffect(() => {
     if (relation === undefined) return undefined;
-    let columns = null, bag = new Map(), list = [], points = [], waiting = null;
-    const show = (tick, fresh) => {
-      if (waiting) { for (const k of fresh) waiting.fresh.add(k); waiting.tick = tick; return; }
-      waiting = { tick, fresh: new Set(fresh) };
+    let columns = null, bag = new Map(), list = [], points = [], shown = null;
+    const fresh = new Map(); // rows by when they came
+    const show = (tick, keys) => {
+      const now = performance.now(), waiting = shown !== null;
+      for (const key of keys) { fresh.delete(key); fresh.set(key, now); }
+      shown = tick;
+      if (waiting) return;
       requestAnimationFrame(() => {
-        const w = waiting; waiting = null;
+        const tick = shown; shown = null;
+        for (const [key, at] of fresh) { if (at > performance.now() - FRESH) break; fresh.delete(key); }
         const rows = relation ? [...bag.values()].flatMap((b) => (b.n > 0 ? Array(b.n).fill(b.row) : [])) : [...list];
-        set((s) => ({ ...s, columns, rows, tick: w.tick, fresh: w.fresh, points: relation ? [...points] : instants(columns, list) }));
+        set((s) => ({ ...s, columns, rows, tick, fresh, points: relation ? [...points] : instants(columns, list) }));
       });
     };
     const note = (rows, now) => { points.push({ at: now, rows }); if (points.length > POINTS) points.shift(); };
@@ -50,11 +54,11 @@ function useAnswer(name, relation) {
       return key;
     };
     const change = (event) => {
-      const fresh = [];
-      if (relation) for (const [, op, ...row] of event.rows) { const key = count(row, op); if (op > 0) fresh.push(key); }
-      else { list = [...list, ...event.rows].slice(-NEWEST); fresh.push(...event.rows.map((r) => JSON.stringify(r))); }
+      const keys = [];
+      if (relation) for (const [, op, ...row] of event.rows) { const key = count(row, op); if (op > 0) keys.push(key); }
+      else { list = [...list, ...event.rows].slice(-NEWEST); keys.push(...event.rows.map((r) => JSON.stringify(r))); }
       if (relation) note(event.rows.filter((r) => r[1] > 0).map((r) => r.slice(2)), Date.now() / 1000);
-      show(event.tick, fresh);
+      show(event.tick, keys);
     };
     return changes(name, { reset, change, state: (link) => set((s) => ({ ...s, link })), end: () => set((s) => ({ ...s, link: "dropped" })) });
   }, [name, relation]);
