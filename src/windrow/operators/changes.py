@@ -200,14 +200,16 @@ def _at(to: Int64s, values: np.ndarray) -> np.ndarray:
 
 
 def _opposite(new: Elements, due: Ended) -> bool:
-    """Whether a row that comes and one that leaves at its instant may be equal; column by column, as `_opposed`."""
+    """Whether a row that comes and one that leaves at its instant may be equal: by instants, then column by column."""
     come, gone = mix(new.ts.view(np.uint64)), mix(due.exp.view(np.uint64))
     comers, leavers = np.arange(len(new)), np.arange(len(due))
-    for name, column in new.columns.items():
-        column = column if len(comers) == len(new) else gathered([(column, comers)])
-        other = due.column(name) if len(leavers) == len(due) else due.values(name, leavers)
-        come = mix(come ^ hash_rows([column], len(come)).view(np.uint64))
-        gone = mix(gone ^ hash_rows([other], len(gone)).view(np.uint64))
+    for name in (None, *new.columns):
+        if name is not None:
+            column = new.columns[name]
+            column = column if len(comers) == len(new) else gathered([(column, comers)])
+            other = due.column(name) if len(leavers) == len(due) else due.values(name, leavers)
+            come = mix(come ^ hash_rows([column], len(come)).view(np.uint64))
+            gone = mix(gone ^ hash_rows([other], len(gone)).view(np.uint64))
         keep = _in_filter(come, gone), _in_filter(gone, come)
         comers, come = comers[keep[0]], come[keep[0]]
         leavers, gone = leavers[keep[1]], gone[keep[1]]

@@ -93,20 +93,18 @@ class Pending(Protocol):
 class _WaitingRows:
     """Rows `[head, stop)` of a batch in the order of their ends; and, once asked for, the run that holds them.
 
-    Rows are record batches with `_ts`, `_exp` and `_sign` before their columns. Only their ends are put in order, and
-    cut: a row itself is copied when it is due.
+    Only their ends are put in order, and cut: a row itself is copied when it is due.
     """
 
-    __slots__ = ("_run", "_run_head", "columns", "ends", "head", "order", "positive", "rows", "stop")
+    __slots__ = ("_run", "_run_head", "ends", "head", "order", "positive", "rows", "stop")
 
-    def __init__(self, rows: pa.RecordBatch, run: Run | None = None) -> None:
-        self.rows, self.columns = rows, dict(zip(rows.schema.names, rows.columns, strict=True))
-        self.ends: Int64s = rows.column(1).to_numpy()
+    def __init__(self, rows: Elements, run: Run | None = None) -> None:
+        self.rows, self.ends = rows, rows.exp
         self.order: Int64s | None = None
         if (self.ends[1:] < self.ends[:-1]).any():
             self.order = stable_order(self.ends)
             self.ends = self.ends[self.order]
-        self.positive = bool((rows.column(2).to_numpy() > 0).all())
+        self.positive = bool((rows.sign > 0).all())
         self.head, self.stop = 0, len(self.ends)
         self._run, self._run_head = run, 0
 
@@ -116,8 +114,7 @@ class _WaitingRows:
     def part(self, begin: int, stop: int) -> _WaitingRows:
         """Rows `[begin, stop)` of the same batch."""
         made = _WaitingRows.__new__(_WaitingRows)
-        made.rows, made.columns, made.positive = self.rows, self.columns, self.positive
-        made.ends, made.order = self.ends, self.order
+        made.rows, made.ends, made.order, made.positive = self.rows, self.ends, self.order, self.positive
         made.head, made.stop, made._run, made._run_head = begin, stop, None, begin
         return made
 
@@ -137,12 +134,12 @@ class _WaitingRows:
         """The rows of the batch, in the order of their ends."""
         return slice(self.head, self.stop) if self.order is None else self.order[self.head : self.stop]
 
-    def rest(self) -> pa.RecordBatch:
+    def rest(self) -> Elements:
         """The rows, in no order."""
-        if len(self) == self.rows.num_rows:
+        if len(self) == len(self.rows):
             return self.rows
         at = self.where()
-        return self.rows.slice(at.start, len(self)) if isinstance(at, slice) else self.rows.take(pa.array(at))
+        return self.rows.slice(at.start, at.stop) if isinstance(at, slice) else self.rows.take(at)
 
     def waits(self, frontier: int) -> bool:
         """Whether some row does beyond an instant."""
@@ -151,14 +148,8 @@ class _WaitingRows:
     def run(self) -> Run:
         """The rows as a run: the same one until more is due."""
         if self._run is None or self._run_head != self.head:
-            self._run, self._run_head = Run(pa.Table.from_batches([self.rest()])), self.head
+            self._run, self._run_head = run_of(self.rest()), self.head
         return self._run
-
-
-def _pack(elements: Elements) -> pa.RecordBatch:
-    named = {"_ts": elements.ts, "_exp": elements.exp, "_sign": elements.sign}
-    arrays = [*(pa.array(a) for a in named.values()), *elements.columns.values()]
-    return pa.RecordBatch.from_arrays(arrays, names=[*named, *elements.columns])
 
 
 def _taken(parts: Sequence[_WaitingRows]) -> Ended | None:
@@ -175,25 +166,15 @@ def _taken(parts: Sequence[_WaitingRows]) -> Ended | None:
             apart.append(part)
     taken = [*first.values(), *apart]
     ends = np.concatenate([p.ends[p.head : p.stop] for p in taken])
-    sources = [(p.columns, p.where()) for p in taken]
+    sources = [(p.rows.columns, p.where()) for p in taken]
     if all(p.positive for p in taken):
         return Ended(ends, np.ones(len(ends), np.int8), sources)
-    return Ended(ends, gathered([(columns["_sign"], at) for columns, at in sources]).to_numpy(), sources)
-
-
-def _elements(part: _WaitingRows) -> Elements:
-    ts, exp, sign, *columns = part.rest().columns
-    named = dict(zip(part.rows.schema.names[3:], columns, strict=True))
-    return Elements(ts.to_numpy(), exp.to_numpy(), sign.to_numpy(), named)
-
-
-def _rows(run: Run) -> pa.RecordBatch:
-    return _pack(elements_of(run))
+    return Ended(ends, np.concatenate([p.rows.sign[p.where()] for p in taken]), sources)
 
 
 def _together(parts: Sequence[_WaitingRows]) -> _WaitingRows:
     """Parts as one."""
-    return parts[0] if len(parts) == 1 else _WaitingRows(pa.concat_batches([p.rest() for p in parts]))
+    return parts[0] if len(parts) == 1 else _WaitingRows(concat([p.rest() for p in parts]))
 
 
 class ScannedList:
@@ -239,7 +220,7 @@ class Fifo:
 
     def add(self, elements: Elements) -> None:
         if len(elements):
-            self._queue.append(_WaitingRows(_pack(elements)))
+            self._queue.append(_WaitingRows(elements))
 
     def due(self, frontier: int) -> Ended | None:
         due = []
@@ -253,13 +234,13 @@ class Fifo:
         return _taken(due)
 
     def parts(self) -> list[Elements]:
-        return [_elements(b) for b in self._queue if len(b)]
+        return [b.rest() for b in self._queue if len(b)]
 
     def runs(self) -> tuple[Run, ...]:
         return tuple(b.run() for b in self._queue)
 
     def restore(self, runs: tuple[Run, ...], frontier: int = BEGINNING) -> None:
-        self._queue = deque(_WaitingRows(_rows(r), r) for r in runs)
+        self._queue = deque(_WaitingRows(elements_of(r), r) for r in runs)
 
 
 class Calendar:
@@ -286,7 +267,7 @@ class Calendar:
 
     def add(self, elements: Elements) -> None:
         if len(elements):
-            self._new.append(_WaitingRows(_pack(elements)))
+            self._new.append(_WaitingRows(elements))
             self._sort_new()
 
     def _sort_new(self) -> None:
@@ -349,7 +330,7 @@ class Calendar:
 
     def parts(self) -> list[Elements]:
         later = (p for day in sorted(self._days) for p in self._days[day])
-        return [_elements(p) for p in (*self._today, *self._new, *later) if len(p)]
+        return [p.rest() for p in (*self._today, *self._new, *later) if len(p)]
 
     def runs(self) -> tuple[Run, ...]:
         """One run per sorting, less those that are over; the smaller ones are merged when they are many."""
@@ -370,7 +351,7 @@ class Calendar:
     def restore(self, runs: tuple[Run, ...], frontier: int = BEGINNING) -> None:
         Calendar.__init__(self, self.days)
         self._frontier = frontier
-        whole = [_WaitingRows(_rows(run), run) for run in runs]
+        whole = [_WaitingRows(elements_of(run), run) for run in runs]
         waiting = [w.part(w.place(frontier, "right") if frontier < INF else w.stop, w.stop) for w in whole]
         few = len(waiting) <= NEW_BATCHES and sum(map(len, waiting)) <= NEW_ROWS
         for rows, part in zip(whole, waiting, strict=True):
