@@ -89,6 +89,19 @@ def test_results_subscribers_and_sinks_see_the_same(tmp_path: Path, form: str) -
     assert any(f.name.endswith("-0001." + form) for f in (tmp_path / "out" / "pairs").glob("*"))
 
 
+def test_a_short_part_of_a_long_table_stays_as_it_is(tmp_path: Path) -> None:
+    """How long an answer is goes by its own rows, not by those of the table that it was cut from."""
+    with engine_of(tmp_path / "home") as engine:
+        held = engine.runtime.ticker.held
+        held.bound = 400
+        whole = ROWS.rename_columns(["_ts", "k"])
+        answers: dict[str, Any] = {"long": whole, "short": whole.slice(40, 2)}
+        held.shorten(1, answers)
+    assert isinstance(answers["short"], pa.Table)
+    assert isinstance(answers["long"], kept_answers.KeptAnswer)
+    assert rows_of(answers["long"]).equals(whole)
+
+
 def test_files_go_when_nobody_holds_them(tmp_path: Path) -> None:
     """What `results()` has let go of, and sinks have taken, is swept within a few ticks."""
     with engine_of(tmp_path / "home") as engine:

@@ -122,10 +122,12 @@ class Outbox:
     def outputs(self, answers: Mapping[str, AnyAnswer]) -> dict[str, AnyAnswer]:
         """The answers of a tick that a crash before their sinks have them would lose."""
         found: dict[str, AnyAnswer] = {}
+        waited_for = self._ticker.manifest.sinks
         for query, each in answers.items():
             key = query.lower()
             outlet = self._outlets[key]
-            if each.num_rows and (outlet.sinks or outlet.log is not None or self.missing(key)):
+            last = outlet.sinks or outlet.log is not None or (key in waited_for and self.missing(key))
+            if last and each.num_rows:
                 found[key] = each
         return found
 

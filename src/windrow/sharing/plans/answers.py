@@ -64,12 +64,15 @@ def parted(rows: Elements, shown: Mapping[int, ShownAnswer]) -> Iterator[tuple[S
     ends = np.append(first[1:], len(query))
     one = next(iter(shown.values()))
     ts, sign = pa.array(rows.ts).cast(one.time_type), pa.array(rows.sign)
+    tables: dict[tuple[tuple[str, ...], ...], pa.Table] = {}  # of all rows, as some queries show them
     for number, low, high in zip(query[first].tolist(), first.tolist(), ends.tolist(), strict=True):
         mine = shown.get(number)
         if mine is not None:
-            arrays = [ts, *((sign,) if mine.has_op else ()), *(rows.columns[c] for c in mine.columns)]
-            sliced = [a.slice(low, high - low) for a in arrays]
-            yield mine, pa.Table.from_arrays(sliced, names=mine.names)
+            alike = (mine.columns, mine.names)
+            if alike not in tables:
+                arrays = [ts, *((sign,) if mine.has_op else ()), *(rows.columns[c] for c in mine.columns)]
+                tables[alike] = pa.Table.from_arrays(arrays, names=mine.names)
+            yield mine, tables[alike].slice(low, high - low)
 
 
 def of_one(rows: Elements, number: int) -> Elements:
