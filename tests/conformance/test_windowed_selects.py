@@ -114,16 +114,53 @@ PROC = BID.format(" AS PROCTIME()")
         "SELECT bidder, COUNT(*) AS n, TUMBLE_START(PROCTIME(), INTERVAL '10' SECOND) AS window_start, "
         "TUMBLE_END(PROCTIME(), INTERVAL '10' SECOND) AS window_end FROM bid "
         "GROUP BY bidder, TUMBLE(PROCTIME(), INTERVAL '10' SECOND)",
+        "SELECT b.bidder, COUNT(*) AS n, TUMBLE_START(b.p, INTERVAL '10' SECOND) AS window_start, "
+        "TUMBLE_END(b.p, INTERVAL '10' SECOND) AS window_end FROM (SELECT *, NOW() AS p FROM bid) b "
+        "GROUP BY b.bidder, TUMBLE(b.p, INTERVAL '10' SECOND)",
+        "WITH b AS (SELECT bidder, CURRENT_TIMESTAMP AS p FROM bid), c AS (SELECT p AS q, bidder FROM b) "
+        "SELECT bidder, COUNT(*) AS n, window_start, window_end FROM TUMBLE(c, q, INTERVAL '10' SECOND) "
+        "GROUP BY bidder, window_start, window_end",
+        "SELECT bidder, COUNT(*) AS n, TUMBLE_START(NOW(), INTERVAL '10' SECOND) AS window_start, "
+        "TUMBLE_END(NOW(), INTERVAL '10' SECOND) AS window_end FROM bid "
+        "GROUP BY bidder, TUMBLE(NOW(), INTERVAL '10' SECOND)",
     ],
 )
 def test_counts_by_processing_time(query):
-    """Nexmark's query 12, as Flink and Feldera have windows over PROCTIME(): the time of the rows, at every run."""
+    """Nexmark's query 12, with windows over PROCTIME() as in Flink or NOW() as in Feldera: the time of the rows."""
     want = oracle(
         BID.format("") + "SELECT bidder, COUNT(*) AS n, window_start, window_end FROM "
         "TUMBLE(bid, at, INTERVAL '10' SECOND) GROUP BY bidder, window_start, window_end",
         bids(),
     )["q1"]
-    assert_same(windrow.run(PROC + query, bids(), runtime="local")["q1"], want)
+    for way in ({}, {"batch_rows": 9}):
+        assert_same(windrow.run(PROC + query, bids(), runtime="local", **way)["q1"], want)
+
+
+def test_now_elsewhere_is_not_the_time_of_the_row():
+    """Beside a window by NOW(), NOW() is what it always is; a condition on one is no window of rows."""
+    part = PROC + "WITH b AS (SELECT price, NOW() AS p FROM bid) "
+    counted = "SELECT COUNT(*) AS n FROM TUMBLE(b, p, INTERVAL '10' SECOND)"
+    assert windrow.run(part + counted, bids(), runtime="local")["q1"].num_rows
+    for query in (
+        "SELECT MAX(p) FROM b",
+        "SELECT COUNT(*) FROM b WHERE p > NOW() - INTERVAL '5 seconds'",
+        "SELECT COUNT(*), NOW() FROM TUMBLE(b, p, INTERVAL '10' SECOND)",
+        f"SELECT x.n FROM ({counted}) x, (SELECT MAX(p) AS p FROM b) y",
+    ):
+        with pytest.raises(UnsupportedError, match="changes by itself"):
+            windrow.run(part + query, bids(), runtime="local")
+
+
+def test_the_last_instant_of_a_window():
+    """TUMBLE_ROWTIME and its like are a millisecond before the end, as Flink has them."""
+    call = "(b.at, INTERVAL '5' SECOND, INTERVAL '10' SECOND)"
+    want = oracle(
+        BID.format("") + "SELECT COUNT(*) AS n, window_end - INTERVAL '1 millisecond' AS last FROM "
+        "HOP(bid, at, INTERVAL '5' SECOND, INTERVAL '10' SECOND) GROUP BY window_end",
+        bids(),
+    )["q1"]  # fmt: skip
+    query = f"SELECT COUNT(*) AS n, HOP_ROWTIME{call} AS last FROM bid b GROUP BY HOP{call}"
+    assert_same(windrow.run(BID.format("") + query, bids(), runtime="local")["q1"], want)
 
 
 def test_proctime_is_the_time_of_the_row():
@@ -145,6 +182,11 @@ def test_proctime_is_the_time_of_the_row():
         (PROC + "SELECT PROCTIME() FROM bid a, bid b WHERE a.price = b.price", "several streams", "time column"),
         (PROC + "SELECT PROCTIME() FROM (SELECT price FROM bid)", "no stream is read", "has the stream in its FROM"),
         (PROC + "SELECT NOW() FROM bid", "changes by itself", "time column"),
+        (
+            BID.format("") + "SELECT COUNT(*) FROM bid GROUP BY HOP(NOW(), INTERVAL 1 SECOND, INTERVAL 2 SECOND)",
+            "NOW() of the stream",
+            "AS PROCTIME",
+        ),
     ],
 )
 def test_nothing_looks_at_the_clock(script, message, hint):

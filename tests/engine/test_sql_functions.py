@@ -51,6 +51,33 @@ def test_aggregates_and_names():
     assert windrow.run(typed, {"s": {"a": [3], "b": [1], "ts": [1]}}, runtime="local")["q1"]["r"].to_pylist() == ["4"]
 
 
+def test_as_postgresql_writes_them():
+    """LANGUAGE SQL, before or behind a body between dollars; the body is one expression still."""
+    given = {"s": {"a": [3], "b": [1], "ts": [1]}}
+    for rest in (
+        "LANGUAGE SQL AS $$SELECT x + y;\n$$", "AS $$ select x + y $$ LANGUAGE sql", "AS $$x + y$$",
+        "LANGUAGE SQL AS x + y",
+    ):  # fmt: skip
+        script = f"{DECLARED} CREATE FUNCTION f(x BIGINT, y BIGINT) RETURNS DOUBLE {rest}; SELECT f(a, b) AS r FROM s"
+        assert windrow.run(script, given, runtime="local")["q1"]["r"].to_pylist() == [4.0]
+    for rest, message in (
+        ("LANGUAGE javascript AS $$ return x; $$", "windrow.function"),
+        ("LANGUAGE SQL AS $$SELECT x; SELECT y$$", "syntax error"),
+        ("LANGUAGE SQL AS $$SELECT x FROM s$$", "syntax error"),
+        ("LANGUAGE SQL AS $$SELECT (SELECT 1)$$", "subquery"),
+        ("AS $$SELECT x AS BIGINT), (y$$", "one expression"),
+        ("AS $$x$$ IMMUTABLE", "the end of the function"),
+        ("AS $$$$", "syntax error"),
+        ("AS $$SELECT 'x$$", "not closed"),
+    ):
+        with pytest.raises(WindrowError, match=message):
+            windrow.run(
+                f"{DECLARED} CREATE FUNCTION f(x, y) RETURNS DOUBLE {rest}; SELECT f(a, b) FROM s",
+                given,
+                runtime="local",
+            )
+
+
 def test_they_last_and_are_guarded(tmp_path):
     """A home keeps them as text; who is called is not dropped, nor replaced by something else."""
     home = str(tmp_path / "home")

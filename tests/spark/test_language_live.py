@@ -36,6 +36,8 @@ CREATE QUERIES ruled FROM TEMPLATE alert USING TABLE rules;
 CREATE STREAM visit (usr BIGINT, path VARCHAR, ts BIGINT) TIMESTAMP BY ts AS PROCTIME();
 CREATE VIEW known AS SELECT usr, path, PROCTIME() AS at FROM visit WHERE usr > 0;
 CREATE QUERY visits AS SELECT usr, COUNT(*) AS n, window_start FROM TUMBLE(known, at, 10) GROUP BY usr, window_start;
+CREATE QUERY came AS SELECT v.usr, COUNT(*) AS n, TUMBLE_END(v.at, 10) AS e FROM (SELECT usr, NOW() AS at FROM visit) v
+    GROUP BY v.usr, TUMBLE(v.at, 10);
 CREATE QUERY newest AS SELECT DISTINCT ON (usr) usr, path, ts FROM visit [RANGE 20] ORDER BY usr, ts DESC, path;
 CREATE QUERY member AS
     SELECT sym, sym IN (SELECT usr FROM visit [RANGE 10]) AS i, price >= ALL (SELECT price FROM trade [RANGE 10]) AS a
@@ -99,7 +101,7 @@ def lived(**options: Any) -> dict[str, Any]:
         found["frontier"] = engine.status()["frontier"]
         assert not engine.status()["failed"]
         names = ("busy", "busiest", "costly", "sketched", "often", "later", "ruled")
-        names += ("visits", "newest", "judged", "slow", "noted")
+        names += ("visits", "came", "newest", "judged", "slow", "noted")
         names += ("member", "labelled", "dearest", "tumbled", "unseen")
         found["answers"] = {name: engine[name].results() for name in names}
     return found

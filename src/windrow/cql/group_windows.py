@@ -7,8 +7,8 @@
     ->  SELECT window_start, COUNT(*) FROM TUMBLE(s, ts, ...) GROUP BY window_start, window_end
 
 Spark's `window(time, size [, slide [, offset]])` and `session_window(time, gap)`, and TUMBLE, HOP and SESSION with
-their `_START` and `_END`. The stream is the one of FROM whose time column is named; what else GROUP BY names has
-sessions of its own.
+their `_START`, `_END` and `_ROWTIME` (a millisecond before the end). The stream is the one of FROM whose time column is
+named; what else GROUP BY names has sessions of its own.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ _BY_UNIT = {"tumblingwindow": "tumble", "hoppingwindow": "hop", "sessionwindow":
 _BOUNDS = {
     f"{name}_{end}": f"window_{end}" for name in ("tumble", "hop", "session") for end in ("start", "end")
 }  # fmt: skip
+_LAST = ("tumble_rowtime", "hop_rowtime", "session_rowtime")
 
 
 def expand_group_windows(tree: exp.Expr, binder: Binder) -> exp.Expr:
@@ -234,6 +235,8 @@ def _named(shown: exp.Expr, item: exp.Expr) -> exp.Expr:
 def _bound(node: exp.Expr, name: str) -> exp.Expr:
     if isinstance(node, exp.Anonymous) and node.name.lower() in _BOUNDS:
         return _column(_BOUNDS[node.name.lower()], node)
+    if isinstance(node, exp.Anonymous) and node.name.lower() in _LAST:
+        return _column("window_end", node) - exp.Interval(this=exp.Literal.string("1"), unit=exp.var("MILLISECOND"))
     if name not in _STRUCTS and not (isinstance(node, exp.Anonymous) and node.name.lower() == name):
         return node
     if isinstance(node, exp.Column) and node.table.lower() == name and node.name.lower() in ("start", "end"):

@@ -3,10 +3,12 @@
     CREATE STREAM bid (bidder BIGINT, at TIMESTAMP) TIMESTAMP BY at AS PROCTIME()
     SELECT *, PROCTIME() AS p_time FROM bid              ->    SELECT *, bid.at AS p_time FROM bid
     ... JOIN rate FOR SYSTEM_TIME AS OF PROCTIME()       ->    ... JOIN rate
+    ... GROUP BY TUMBLE(NOW(), INTERVAL '10' SECOND)     ->    ... GROUP BY TUMBLE(bid.at, INTERVAL '10' SECOND)
 
 Nothing here looks at a clock: whoever hands a row over has stamped it when it came, so the same rows give the same
 answer every time. On a stream with event time PROCTIME() is refused, for it would be another time than the one meant.
 `FOR SYSTEM_TIME AS OF` it on a table says what every table here means: it is met as it is when the row comes.
+The window that a row falls into by NOW() is settled when it comes, so as the time of a window NOW() is PROCTIME().
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from windrow.catalog import Catalog, StreamDef
+from windrow.cql.builtins import names
 from windrow.cql.dialect import StreamItems
 from windrow.cql.scope import span_of
 from windrow.cql.shapes import query_in, sources_of
@@ -23,26 +26,52 @@ from windrow.cql.source import ScriptText
 from windrow.errors import UnsupportedError
 
 _NAMES = ("proctime", "proc_time")
+_CLOCKS = names(
+    "now current_timestamp localtimestamp current_localtimestamp getdate sysdate sysdatetime mz_now utc_timestamp"
+)
+_WINDOWS = {
+    f"{name}{end}" for name in ("tumble", "hop", "session") for end in ("", "_start", "_end", "_rowtime")
+}  # fmt: skip
 
 
 def place_proctime(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
     """Put the time of its stream in the place of every PROCTIME(), in the tree itself."""
     _respell_tables(tree, catalog)
-    for call in [c for c in tree.find_all(exp.Anonymous) if is_proctime(c)]:
+    for call in [c for c in tree.walk() if is_proctime(c) or (is_clock(c) and _is_windowed(c))]:
         if call.name.lower() not in catalog.functions and call.name.lower() not in catalog.macros:
             _place(call, catalog, source)
+
+
+def place_clock(select: exp.Select, name: str, stream: StreamDef) -> None:
+    """Put the time of the stream that a SELECT reads in the place of a NOW() which it shows under a name."""
+    for item in select.expressions if stream.proctime else ():
+        if isinstance(item, exp.Alias) and item.alias.lower() == name.lower() and is_clock(item.this):
+            item.set("this", exp.column(stream.time, quoted=True))
+
+
+def is_clock(node: exp.Expr) -> bool:
+    """Whether it is the time of the clock on the wall, in any spelling."""
+    if isinstance(node, exp.CurrentTimestamp | exp.Localtimestamp):
+        return True
+    return isinstance(node, exp.Anonymous) and node.name.lower() in _CLOCKS and not node.expressions
+
+
+def _is_windowed(clock: exp.Expr) -> bool:
+    """Whether a window in GROUP BY, or what is said of one, has it for its time."""
+    call = clock.parent
+    return isinstance(call, exp.Anonymous) and call.name.lower() in _WINDOWS and call.expressions[0] is clock
 
 
 def is_proctime(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.lower() in _NAMES and not node.expressions
 
 
-def _place(call: exp.Anonymous, catalog: Catalog, source: ScriptText) -> None:
-    select = call.find_ancestor(exp.Select)
+def _place(call: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
+    select, shown = call.find_ancestor(exp.Select), call.name.upper() or "NOW"
     streams = list(_streams(select, catalog)) if isinstance(select, exp.Select) else []
     if len(streams) != 1:
         raise UnsupportedError(
-            f"{call.name.upper()}() where {'several streams are' if streams else 'no stream is'} read",
+            f"{shown}() where {'several streams are' if streams else 'no stream is'} read",
             detail="it is the time of one stream's row",
             hint="name the time column of the stream that is meant"
             if streams
@@ -52,7 +81,7 @@ def _place(call: exp.Anonymous, catalog: Catalog, source: ScriptText) -> None:
     alias, stream = streams[0]
     if not stream.proctime:
         raise UnsupportedError(
-            f'{call.name.upper()}() of the stream "{stream.name}", whose time is that of its events',
+            f'{shown}() of the stream "{stream.name}", whose time is that of its events',
             detail="no query looks at the clock, for an answer depends on the rows alone",
             hint=f"use its time column, {stream.time}; or, if that says when rows came, declare the stream with "
             f"TIMESTAMP BY {stream.time} AS PROCTIME()",

@@ -1,6 +1,7 @@
 """Functions in SQL: an expression over parameters, which stands in the place of every call before a query is bound.
 
     CREATE FUNCTION spread(bid DOUBLE, ask DOUBLE) AS (ask - bid) / ask;
+    CREATE FUNCTION spread(bid DOUBLE, ask DOUBLE) RETURNS DOUBLE LANGUAGE SQL AS $$SELECT (ask - bid) / ask$$;
     SELECT spread(b, a) FROM quote     ->     SELECT (CAST(a AS DOUBLE) - CAST(b AS DOUBLE)) / CAST(a AS DOUBLE) ...
 
 Law: the plan is that of the text with the expression in place, so everything that may stand there may stand in a
@@ -10,11 +11,13 @@ parameter has none. Functions may call others that exist; so none calls itself. 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from sqlglot import exp
+from sqlglot.errors import TokenError
 
 from windrow.catalog import Catalog, SqlFunctionDef
 from windrow.cql import types
@@ -32,6 +35,7 @@ LEVELS = 60
 """Expressions inside each other, once they stand there: each is a frame or more in every pass over the tree."""
 _FORM = "write CREATE FUNCTION f(a BIGINT, b BIGINT) AS a + b"
 _HEAD = "SELECT "
+_SELECT = re.compile(r"^\s*SELECT\b|[\s;]+$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -59,14 +63,25 @@ def parse_function(cursor: Cursor) -> FunctionSyntax:
     returns = None
     if cursor.accept("RETURNS"):
         begin = end = cursor.offset
-        while cursor.current is not None and cursor.word != "AS":
+        while cursor.current is not None and cursor.word not in ("AS", "LANGUAGE"):
             end = int(cursor.take().end) + 1
         returns = cursor.source.text[begin:end]
+    _accept_language(cursor)
     cursor.expect("AS", hint=_FORM)
     if cursor.current is None:
         raise cursor.unexpected("an expression", hint=_FORM)
     body = cursor.source.text[cursor.offset : int(cursor.tokens[cursor.end - 1].end) + 1]
+    if cursor.kind == "HEREDOC_STRING":  # $$SELECT a + b$$, as PostgreSQL has them
+        body = _SELECT.sub("", cursor.take().text)
+        _accept_language(cursor)
+        if cursor.current is not None:
+            raise cursor.unexpected("the end of the function", hint=_FORM)
     return FunctionSyntax(name, tuple(parameters), returns, body)
+
+
+def _accept_language(cursor: Cursor) -> None:
+    if cursor.accept("LANGUAGE") and not cursor.accept("SQL"):
+        raise cursor.unexpected("SQL", hint="a function in another language is registered with windrow.function")
 
 
 def bind_function(syntax: FunctionSyntax, text: str, catalog: Catalog) -> SqlFunctionDef:
@@ -98,7 +113,11 @@ def _type(text: str) -> str:
 def expression(body: str) -> exp.Expr:
     """The tree of an expression; whoever wants to change it copies it."""
     text = _HEAD + body
-    query = parse_query(ScriptText(text), tokenize(text))
+    try:
+        tokens = tokenize(text)
+    except TokenError:
+        raise BindingError("the text of a function is not closed", hint=_FORM) from None
+    query = parse_query(ScriptText(text), tokens)
     items = query.expressions
     others = [k for k, v in query.args.items() if v and k not in ("expressions", "kind")]
     if not isinstance(query, exp.Select) or len(items) != 1 or others or isinstance(items[0], exp.Alias | StreamItems):

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from windrow.cql.builtins import names
 from windrow.cql.dialect import WINDOW
 from windrow.cql.group_windows import length_of
+from windrow.cql.proctime import is_clock
 from windrow.cql.scope import INSTANT, conjuncts, offset_of
 from windrow.cql.shapes import query_in, sources_of, window_of
 from windrow.cql.source import ScriptText
@@ -29,9 +29,6 @@ from windrow.plan.nodes import WindowKind
 if TYPE_CHECKING:
     from windrow.cql.select import Binder
 
-_CLOCKS = names(
-    "now current_timestamp localtimestamp current_localtimestamp getdate sysdate sysdatetime mz_now utc_timestamp"
-)
 _SHIFTS = {"timestamp_sub": -1, "date_sub": -1, "timestamp_add": 1, "date_add": 1}
 _FLIPPED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
 
@@ -40,7 +37,7 @@ _Terms = list[tuple[int, exp.Expr]]  # what is added, with its sign
 
 def place_temporal_filters(tree: exp.Expr, binder: Binder) -> None:
     """Put windows on the streams whose time such conditions bound, in the tree itself."""
-    for select in list(tree.find_all(exp.Select)) if any(map(_is_clock, tree.walk())) else ():
+    for select in list(tree.find_all(exp.Select)) if any(map(is_clock, tree.walk())) else ():
         where = select.args.get("where")
         if where is not None:
             kept = list(_rest(where.this, _certain(select), binder))
@@ -88,7 +85,7 @@ def _bound(part: exp.Expr, source: ScriptText) -> tuple[exp.Column, Amount | Non
         return None
     terms = left + right
     times = [(sign, node) for sign, node in terms if isinstance(node, exp.Column)]
-    clocks = [sign for sign, node in terms if _is_clock(node)]
+    clocks = [sign for sign, node in terms if is_clock(node)]
     if len(times) != 1 or clocks != [-times[0][0]]:
         return None
     (sign, time), lengths = times[0], [(s, n) for s, n in terms if isinstance(n, exp.Interval)]
@@ -108,9 +105,9 @@ def _bound(part: exp.Expr, source: ScriptText) -> tuple[exp.Column, Amount | Non
 
 def _terms(node: exp.Expr, sign: int) -> _Terms | None:
     """The terms of a sum of times and lengths; None for anything else."""
-    if isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and _is_clock(node.this)):
+    if isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and is_clock(node.this)):
         return _terms(node.this, sign)
-    if isinstance(node, exp.Column | exp.Interval) or _is_clock(node):
+    if isinstance(node, exp.Column | exp.Interval) or is_clock(node):
         return [(sign, node)]
     if isinstance(node, exp.Add | exp.Sub):
         pair = node.this, node.expression, 1 if isinstance(node, exp.Add) else -1
@@ -120,12 +117,6 @@ def _terms(node: exp.Expr, sign: int) -> _Terms | None:
         return None
     left, right = _terms(pair[0], sign), _terms(pair[1], sign * pair[2])
     return None if left is None or right is None else left + right
-
-
-def _is_clock(node: exp.Expr) -> bool:
-    if isinstance(node, exp.CurrentTimestamp | exp.Localtimestamp):
-        return True
-    return isinstance(node, exp.Anonymous) and node.name.lower() in _CLOCKS and not node.expressions
 
 
 def _place(bound: tuple[exp.Column, Amount | None], inputs: list[exp.Expr], binder: Binder) -> bool:

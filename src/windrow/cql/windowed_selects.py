@@ -19,6 +19,7 @@ from windrow.cql.bounds import NAMES as BOUNDS
 from windrow.cql.dialect import WINDOW, StreamItems
 from windrow.cql.expressions import find_aggregate
 from windrow.cql.nesting import CommonTable, common_table, put_common_table
+from windrow.cql.proctime import place_clock
 from windrow.cql.scope import INSTANT, has_subquery
 from windrow.cql.shapes import query_in, sources_of, unwrap, window_of
 from windrow.cql.windows import WindowClause
@@ -65,6 +66,9 @@ def _below(source: exp.Expr, clause: WindowClause, catalog: Catalog) -> tuple[ex
             assert isinstance(select, exp.Select)
         selects.append(select)
         (source,) = sources_of(select)
+        stream = catalog.streams.get(source.name.lower()) if query_in(source) is None else None
+        if stream is not None and wanted is not None and clause.aligned:
+            place_clock(select, wanted, stream)
         wanted = None if wanted is None else _written(select, wanted)
         if window_of(source) is not None or (clause.time is not None and wanted is None):
             return None
