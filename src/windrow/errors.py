@@ -101,11 +101,22 @@ class DrainTimeout(RuntimeFailure, TimeoutError):
     """What was waited for did not come in time."""
 
 
-def as_failure(error: Exception, query: str) -> WindrowError:
-    """What stops one query: the error itself if it is ours, else one that says what was raised."""
+def as_failure(error: Exception, query: str, home: str | None = None) -> WindrowError:
+    """What stops one query: the error itself if it is ours, else one that says what was raised.
+
+    `home`: from where some of its state has been read, which may hold anything.
+    """
     if isinstance(error, WindrowError):
         return error
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    made = RuntimeFailure(f'query "{query}" raised {said}', hint="this is a fault in windrow; the query was stopped")
+    made: WindrowError = RuntimeFailure(
+        f'query "{query}" raised {said}', hint="this is a fault in windrow; the query was stopped"
+    )
+    if home is not None:
+        made = StateError(
+            f'query "{query}" cannot go on with the state that was read from {home}',
+            detail=f"it raised {said}; either somebody else has written to home, or windrow is at fault",
+            hint="CREATE OR REPLACE QUERY it, or restore home from a backup",
+        )
     made.__cause__ = error
     return made

@@ -36,6 +36,7 @@ from windrow.archive.keys import EVERYTHING, KeyRange
 from windrow.errors import StateError
 from windrow.operators.elements import one
 from windrow.store.place import Place
+from windrow.store.sealed import DAMAGED
 
 LEAST_BYTES, MOST_BYTES = 8 << 10, 64 << 10
 """Between these sizes, before compression, blocks aim at a little more than the rows of a key."""
@@ -216,11 +217,10 @@ class Shelf:
         traffic.opened, traffic.read = traffic.opened + 1, traffic.read + found.bytes
         if body.size != found.bytes or zlib.crc32(body) != found.checksum:
             raise self._damaged(found.path, f"the directory at byte {found.offset} is not what was written")
-        with ipc.open_stream(body, options=_ALONE) as stream:
-            lines = stream.read_all().combine_chunks()
-        said = json.loads(lines.schema.metadata[b"windrow"])
-        ends = dict(zip(said["slots"], said["rows"], strict=True))
-        directory = Directory(lines, tuple(said["files"]), ends)
+        try:
+            directory = _directory(body)
+        except (*DAMAGED, OSError) as error:
+            raise self._damaged(found.path, f"the directory at byte {found.offset} has other content") from error
         self._known[found.path] = directory
         return directory
 
@@ -235,8 +235,11 @@ class Shelf:
         found = list(self._checked(directory, lines, traffic))
         if not found:
             return []
-        with ipc.open_stream(pa.py_buffer(b"".join([self._head, *found])), options=_ALONE) as stream:
-            return list(stream)
+        try:
+            with ipc.open_stream(pa.py_buffer(b"".join([self._head, *found])), options=_ALONE) as stream:
+                return list(stream)
+        except (*DAMAGED, OSError) as error:
+            raise self._damaged(", ".join(directory.files), "a block has other content") from error
 
     def check(self, found: SubIndex) -> None:
         """Read all that a sub-index has, and refuse what is not as it was written."""
@@ -274,6 +277,14 @@ class Shelf:
             detail=what,
             hint="restore home from a backup, or drop the archive and create it again",
         )
+
+
+def _directory(body: pa.Buffer) -> Directory:
+    with ipc.open_stream(body, options=_ALONE) as stream:
+        lines = stream.read_all().combine_chunks()
+    lines.validate(full=True)
+    said = json.loads(lines.schema.metadata[b"windrow"])
+    return Directory(lines, tuple(said["files"]), dict(zip(said["slots"], said["rows"], strict=True)))
 
 
 def _changes(columns: Sequence[pa.Array], length: int) -> np.ndarray:

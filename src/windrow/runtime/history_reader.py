@@ -25,6 +25,7 @@ from windrow.plan.nodes import Filter, Node, Scan, TableScan, Window, walk
 from windrow.runtime import pruning
 from windrow.runtime.table_versions import table_columns
 from windrow.sharing.conditions import Condition
+from windrow.store.sealed import STATE, as_written
 
 
 @dataclass
@@ -181,7 +182,8 @@ def _stretch(
     """The rows of a stretch that are in the window: times first, then the columns, if any is left."""
 
     def column_of(name: str) -> pa.Array:
-        return one(table.column(name).slice(begin, end - begin))
+        with as_written(STATE, "of a stream's history"):
+            return one(table.column(name).slice(begin, end - begin))
 
     ts: Int64s = column_of(TS).to_numpy(zero_copy_only=False)
     figures.bytes += ts.nbytes

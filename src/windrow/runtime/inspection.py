@@ -24,6 +24,7 @@ from windrow.runtime.view import StateReader, StoredState, View
 from windrow.sharing.covering import Covering
 from windrow.sharing.plans.explain import sharing_of_continuous
 from windrow.sharing.recognise import Recognised
+from windrow.store.sealed import STATE, as_written
 
 HANDING_ON = 5.0
 """Seconds to wait for answers that are committed and not told yet."""
@@ -62,9 +63,10 @@ class Inspection(Turns):
         """The rows of a relation-valued query in a state."""
         program = self._running_query(query)
         assert isinstance(program, QueryProgram)
-        if query in self.ticker.plans.place:
-            return self._relation_of_many(state, query)
-        return view.relation(state, program)
+        with as_written(STATE, f'of query "{query}"'):
+            if query in self.ticker.plans.place:
+                return self._relation_of_many(state, query)
+            return view.relation(state, program)
 
     def _running_query(self, query: str) -> QueryProgram | SharedQuery:
         """A query that runs; one that has stopped has no state."""

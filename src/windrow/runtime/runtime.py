@@ -12,12 +12,12 @@ returns; looking in (`inspection.py`) waits for nobody.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from windrow.catalog import Catalog
@@ -32,6 +32,7 @@ from windrow.sources.intake import times
 from windrow.sources.table_changes import check_changes
 from windrow.sources.tabular import to_table
 from windrow.store.background import spawn
+from windrow.store.sealed import STATE, as_written
 from windrow.store.store import MemoryStore, StateStore, Store
 
 LOG = logging.getLogger("windrow.engine")
@@ -66,7 +67,7 @@ class Runtime(Inspection):
 
     def apply(self, change: Change, then: Callable[[], None] | None = None) -> None:
         """Make a change between two ticks: all of it, durably, or none; `then` comes before the next tick."""
-        with contextlib.nullcontext() if then is None else self._ticking:
+        with nullcontext() if then is None else self._ticking:
             # what has failed can still be looked at and dropped
             self.declared.apply(change, (lambda: None) if change.only_drops else self.check)
             if then is not None:
@@ -77,9 +78,12 @@ class Runtime(Inspection):
 
     def restore(self, catalog: Catalog, without: frozenset[str]) -> Catalog:
         """The catalog that the home was left with, and its queries, ready to go on."""
-        return self.declared.restore(catalog, without)
+        with nullcontext() if self.home is None else as_written(STATE, f"in {self.home}"):
+            found = self.declared.restore(catalog, without)
+        self._found = self.ticker.manifest.tick
+        return found
 
-    @contextlib.contextmanager
+    @contextmanager
     def between_ticks(self) -> Iterator[None]:
         """No tick runs meanwhile."""
         with self._ticking:
@@ -108,7 +112,7 @@ class Runtime(Inspection):
                 stream.seen = self._clock()
             self._running = True
         if self.job.in_process:  # rows that were pushed before are processed now
-            self._turn()
+            self._at_once()
         self._loop = spawn(self._run, "windrow-ticks")
 
     def _reopen(self) -> None:
@@ -323,7 +327,8 @@ def open_local(
     try:
         if isinstance(store, Store):
             store.check()
-        made = Runtime(LocalJob(), store, functions, **settings)
+        with as_written(STATE, f"in {home}"):
+            made = Runtime(LocalJob(), store, functions, **settings)
         store.sweep(orphans=True)
         return made
     except BaseException:

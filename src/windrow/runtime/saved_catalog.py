@@ -36,7 +36,7 @@ from windrow.plan.nodes import QueryPlan
 from windrow.runtime.column_places import ColumnPlace, LeftColumns, packed_rows, read_rows
 from windrow.store.failpoints import reach
 from windrow.store.manifest import Manifest
-from windrow.store.sealed import DAMAGED, corrupt
+from windrow.store.sealed import as_written
 from windrow.store.store import Store
 
 FOLD = 64
@@ -99,11 +99,8 @@ class SavedCatalog:
         """The catalog in force, with the functions of `catalog`, and who shares; `without`: rules that are off."""
         if not manifest.catalog:
             return catalog, None
-        try:
+        with as_written("windrow-catalog", self.store.place.path(f"catalog/{manifest.catalog:08d}.json")):
             return self._load(manifest, catalog, without, sharing)
-        except (*DAMAGED, AssertionError) as error:
-            file = self.store.place.path(f"catalog/{manifest.catalog:08d}.json")
-            raise corrupt("windrow-catalog", file, f"it is not what windrow writes: {error!r}") from error
 
     def _load(
         self, manifest: Manifest, catalog: Catalog, without: frozenset[str], sharing: str
@@ -141,7 +138,10 @@ class SavedCatalog:
         for plain in content.get("groups", ()):
             catalog = catalog.add(_group_of(plain))
         for plain in content.get("sinks", ()):
-            catalog = catalog.add(SinkDef(**plain))
+            sink = SinkDef(**plain)
+            if not {sink.query.lower()} & (catalog.queries.keys() | catalog.groups.keys()):
+                raise ValueError(f"sink {sink.name} is for {sink.query}, which there is not")
+            catalog = catalog.add(sink)
         shared = {k: _tuples(v) if k in ("families", "queries") else v for k, v in content["shared"].items()}
         shared["queries"] = Names(shared["queries"])
         left = tuple(map(LeftColumns.of, shared.get("columns", {}).values()))

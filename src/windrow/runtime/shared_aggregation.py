@@ -30,6 +30,7 @@ from windrow.sharing.finish import Finish, finish, finish_slots, restore_finishe
 from windrow.sharing.member import Kind, Spent
 from windrow.sharing.query_group import HeldInstants
 from windrow.sharing.registry import Functions
+from windrow.store.sealed import STATE, as_written
 
 
 @dataclass
@@ -159,7 +160,8 @@ def recalled(program: Program, family_program: FamilyProgram, partition: int, kn
     """A family as of the last accepted tick."""
     functions = program.deployment.functions
     if known is None:
-        known = _restored(program, family_program, partition, functions)
+        with as_written(STATE, f"of the family {family_program.name} in {program.store.uri}"):
+            known = _restored(program, family_program, partition, functions)
     known.follow(family_program, functions)
     known.schedule(program.deadlines)
     known.counted, known.family.stopwatch = Counters(), program.stopwatch

@@ -11,7 +11,9 @@ which only rows are kept: synopses are made anew after a restart.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +38,7 @@ from windrow.sharing.joins.readers import ResultGrouping
 from windrow.sharing.joins.spending import JoinSpending
 from windrow.sharing.member import Spent
 from windrow.sharing.registry import Functions
+from windrow.store.sealed import STATE, as_written
 
 # -- stage 0 -----------------------------------------------------------------------------------------------------------
 
@@ -271,14 +274,19 @@ def recalled_join(program: Program, join: JoinProgram, partition: int, known: Jo
                 reader.fresh = False
                 if start is not None and start <= program.previous:
                     reader.start = start
-        known.operator.restore({s: r for s, r in state.items() if not s.startswith(FINISH)}, program.previous)
-        if known.answers is not None:
-            known.answers.restore(state, program)
+        with _reading(program, join):
+            known.operator.restore({s: r for s, r in state.items() if not s.startswith(FINISH)}, program.previous)
+            if known.answers is not None:
+                known.answers.restore(state, program)
     else:
         known.follow(join, functions)
         _schedule(known, program)
     known.counted = Counters()
     return known
+
+
+def _reading(program: Program, join: JoinProgram) -> AbstractContextManager[None]:
+    return as_written(STATE, f"of {', '.join(islice(join.members, 3))} in {program.store.uri}")
 
 
 def _schedule(state: JoinState, program: Program) -> None:
@@ -301,7 +309,8 @@ def recalled_answers(program: Program, join: JoinProgram, partition: int, known:
         home = join.home(program.partitions) == partition
         known = JoinAnswers(join, partition, home, most_rows=program.most_rows)
         known.follow(join, functions)
-        known.restore(known.read(program, join.name, 2, partition), program)
+        with _reading(program, join):
+            known.restore(known.read(program, join.name, 2, partition), program)
     else:
         known.follow(join, functions)
     known.counted, known.spending = Counters(), _spending(program, join)

@@ -246,7 +246,8 @@ class Stage:
             raise
         except Exception as error:  # one query must not stop the others
             self.answers.drop(name)
-            self._send(0, QueryFailed(name, as_failure(error, held.query.plan.name)))
+            home = self.program.store.uri if held.found & held.refs.keys() else None
+            self._send(0, QueryFailed(name, as_failure(error, held.query.plan.name, home)))
             return False
         return True
 

@@ -40,6 +40,7 @@ from windrow.runtime.shared_joins import JoinAnswers, JoinState
 from windrow.runtime.table_versions import Chain
 from windrow.store.manifest import SlotKey
 from windrow.store.runs import RunRef, cache
+from windrow.store.sealed import STATE, as_written
 
 WAITING, TABLE = "waiting", "table"
 
@@ -61,6 +62,7 @@ class QueryState:
     waiting: dict[int, Elements] = field(default_factory=dict)  # by exchange: rows beyond the frontier
     saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
+    found: frozenset[str] = frozenset()  # the runs that were read back from a home, by uid
 
     @property
     def layout(self) -> ProgramLayout:
@@ -139,7 +141,15 @@ def restored(
     `other`: what another attempt left here; joins go on with the runs that it has in common with the manifest.
     """
     held = QueryState(query, query.flow())
-    slots = program.runs.get((name, stage, partition), {})
+    with as_written(STATE, f"of {query.plan.name} in {program.store.uri}"):
+        _read_back(held, program, name, stage, partition, other)
+    return held
+
+
+def _read_back(
+    held: QueryState, program: Program, name: str, stage: int, partition: int, other: TaskState | None
+) -> None:
+    query, slots = held.query, program.runs.get((name, stage, partition), {})
     # only waiting rows: the clock has not started here
     held.started = any(not slot.startswith(WAITING) for slot in slots)
     grouped: dict[str, dict[str, tuple[Run, ...]]] = {}
@@ -151,6 +161,7 @@ def restored(
         runs = tuple(program.store.read(r) for r in refs)
         grouped.setdefault(owner, {})[inner] = held.saved[slot] = runs
         held.refs |= {r.uid: r for r in refs}
+    held.found = frozenset(held.refs if program.store.durable else ())
     chosen = program.choices.get(name, {})
     for i, step in enumerate(held.flow.steps):
         if step.operator is not None and str(i) in grouped:
@@ -165,7 +176,6 @@ def restored(
         held.forget_gone()
     for inner, runs in grouped.get(WAITING, {}).items():
         held.waiting[int(inner)] = concat([elements_of(r) for r in runs])
-    return held
 
 
 def _is_of(state: TaskState | None, query: QueryProgram) -> TypeGuard[QueryState]:

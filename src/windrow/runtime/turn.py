@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 import pyarrow as pa
 
-from windrow.errors import StateError, WindrowError
+from windrow.errors import RuntimeFailure, StateError, WindrowError
 from windrow.operators.at_exit import gate
 from windrow.operators.elements import BEGINNING
 from windrow.operators.row_limit import MOST_ROWS
@@ -38,6 +38,7 @@ from windrow.runtime.told import told
 from windrow.runtime.view import InMemoryState, StateReader, StoredState
 from windrow.sources.protocol import Available
 from windrow.store.failpoints import reach
+from windrow.store.sealed import DAMAGED, STATE, unlike
 from windrow.store.store import StateStore
 
 LOG = logging.getLogger("windrow.engine")
@@ -72,7 +73,8 @@ class Turns:
         stopwatch: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.job, self.store, self._clock = job, store, clock
-        self._explain = explain or _unexpected
+        self._explained = explain or _unexpected
+        self._found = 0  # the tick up to which the home had been written when it was opened
         self._ahead_us = ahead_us
         how = sharing if strategy == "upa" else "off"
         spread = partitions or job.parallelism
@@ -107,6 +109,14 @@ class Turns:
     def measure_by(self, stopwatch: Callable[[], float]) -> None:
         """Count the seconds of ticks, and of evaluations in their tasks, by this clock: budgets are in its seconds."""
         self._stopwatch = self.ticker.stopwatch = stopwatch
+
+    def _explain(self, error: Exception) -> WindrowError:
+        """As users see it: until a tick is done, what was found in the home may be the reason."""
+        ours = isinstance(error, DAMAGED if not self.job.in_process else Exception)  # else it may be Spark's
+        told = isinstance(error, (WindrowError, OSError, MemoryError))
+        if ours and not told and self.store.place is not None and 0 < self._found == self.ticker.manifest.tick:
+            return unlike(STATE, f"in {self.store.place.uri}", error)
+        return self._explained(error)
 
     def _turn(self, until: int | None = None) -> bool:
         """Take what all sources have and run a tick over it, if there is anything to do."""
@@ -387,8 +397,6 @@ def _of_stream(failure: WindrowError, stream: Stream) -> WindrowError:
 def _unexpected(error: BaseException) -> WindrowError:
     if isinstance(error, WindrowError):
         return error
-    from windrow.errors import RuntimeFailure
-
     made = RuntimeFailure(f"{type(error).__name__}: {error}", hint="this is a fault in windrow")
     made.__cause__ = error
     return made

@@ -259,7 +259,10 @@ class AnswerLog:
             table = parquet.read_table(data, partitioning=None, page_checksum_verification=True)
             if (written := (table.schema.metadata or {}).get(_NAME, name.encode())) != name.encode():
                 raise ValueError(f"it was written as {written.decode()}")
-            return table.cast(self.schema)
+            table = table.cast(self.schema)
+            if any(table.column(c).null_count for c in ("_ts", "_op") if c in table.column_names):
+                raise ValueError("an answer without its instant")
+            return table
         except (pa.ArrowException, OSError, ValueError) as error:
             raise StateError(
                 f"corrupt answers {self.place.path(name)}",

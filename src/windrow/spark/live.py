@@ -13,6 +13,7 @@ from windrow.spark.job import SparkJob
 from windrow.spark.session import session
 from windrow.spark.streaming import SparkFrames
 from windrow.spark.unwrap import unwrap
+from windrow.store.sealed import STATE, as_written
 from windrow.store.store import Store
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def open_runtime(
         store.sweep(orphans=True)
         job = SparkJob(spark)
         job.wake()
-        made = Runtime(job, store, functions, frames=SparkFrames(), explain=unwrap, **settings)
+        with as_written(STATE, f"in {store.place.uri}"):
+            made = Runtime(job, store, functions, frames=SparkFrames(), explain=unwrap, **settings)
     except BaseException:
         store.close()
         raise

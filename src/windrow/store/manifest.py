@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from windrow.store.runs import RunRef
-from windrow.store.sealed import DAMAGED, corrupt, seal, unseal
+from windrow.store.sealed import as_written, corrupt, seal, unseal
 
 FORMAT = 3
 KNOWN = (2, FORMAT)
@@ -102,10 +102,8 @@ def decode(data: bytes, name: str, home: str = "") -> Manifest:
     content, version = unseal(data, MAGIC, KNOWN, name)
     if content.pop("home", "") not in ("", home) and home:
         raise corrupt(MAGIC, name, "it was written in another home")
-    try:
+    with as_written(MAGIC, name):  # the format in the header may not be that of the content
         return _checked(_manifest(_upgraded(content) if version == 2 else content))
-    except DAMAGED as error:  # the format in the header is not that of the content
-        raise corrupt(MAGIC, name, f"it does not hold what a manifest of format {version} has") from error
 
 
 def _plain(m: Manifest) -> dict[str, Any]:
@@ -147,17 +145,24 @@ def _manifest(plain: dict[str, Any]) -> Manifest:
 
 
 def _checked(found: Manifest) -> Manifest:
-    """The manifest, if what counts is a count, what is a time one, and files have names."""
+    """The manifest, if what counts is a count, what is a time one, and names and what they stand for are such."""
     refs = list(found.refs())
-    counts = [found.version, found.tick, found.partitions, found.catalog]
+    counts = [found.version, found.tick, found.partitions, found.catalog, *(tick for _, tick in found.outputs)]
     counts += [n for r in refs for n in (r.rows, r.bytes, r.checksum, r.offset)]
     counts += [partition for _, partition, _, _ in found.runs]
     times = [*found.marks.values(), *found.clocks.values(), *found.firsts.values(), found.frontier or 0]
+    times += [instant for instants in found.tables.values() for instant in instants]
+    times += [tick for reached in found.sinks.values() for tick in reached.values()]
     names = [name for r in refs for name in (r.uid, r.path)]
     names += [name for _, _, query, slot in found.runs for name in (query, slot)]
+    names += [*found.lapsed, *found.gathered, *found.declared.values(), *(query for query, _ in found.outputs)]
+    objects = [found.offsets, found.choices, found.budget, found.deadlines, found.archives, found.plans]
+    objects += [*found.offsets.values(), *found.choices.values(), *found.archives.values(), *found.changes]
     whole = all(type(n) is int and n >= 0 for n in counts) and all(type(t) is int and abs(t) <= 2**63 for t in times)
     if not whole or not 0 < found.partitions <= 2**20 or not all(type(name) is str for name in names):
         raise ValueError("a value of another kind")
+    if not all(isinstance(each, Mapping) for each in objects):
+        raise ValueError("a value where names and values should be")
     return found
 
 

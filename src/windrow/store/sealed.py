@@ -8,13 +8,37 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+import pyarrow as pa
 
 from windrow.errors import StateError
 
-DAMAGED = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+DAMAGED = (
+    LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, AssertionError, StopIteration,
+    pa.ArrowException,
+)  # fmt: skip
 """What reading raises where a whole file does not hold what windrow writes into it."""
+
+
+STATE = "windrow-state"
+"""What is damaged where no one file is."""
+
+
+@contextmanager
+def as_written(magic: str, name: str) -> Iterator[None]:
+    """What is read in here was written by windrow, or `name` is refused: a whole file may still hold anything."""
+    try:
+        yield
+    except DAMAGED as error:
+        raise unlike(magic, name, error) from error
+
+
+def unlike(magic: str, name: str, error: BaseException) -> StateError:
+    """The refusal of a file that does not hold what windrow writes, which reading it has raised."""
+    return corrupt(magic, name, f"it is not what windrow writes: {type(error).__name__}: {error}")
 
 
 def seal(magic: str, version: int, content: Mapping[str, Any]) -> bytes:
