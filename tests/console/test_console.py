@@ -91,7 +91,7 @@ def opens(browser: Any, server: Server) -> Iterator[Opens]:
 
     def open_(where: str, token: str | None = ADMIN, **options: Any) -> Any:
         context = browser.new_context(**options)
-        context.set_default_timeout(8000)
+        context.set_default_timeout(30_000)  # what comes is waited for; a loaded machine is slow
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda e: errors.append(str(e)))
