@@ -19,7 +19,7 @@ from windrow.cql.pipeline import extend
 from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, offset_of, resolve, resolved, span_of
 from windrow.cql.shapes import BlockShape
 from windrow.cql.windows import Clock
-from windrow.cql.within import within_conditions, within_of
+from windrow.cql.within import check_grace, within_conditions, within_of
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.nodes import (
     Filter,
@@ -150,6 +150,9 @@ class _FromBinder(SourceBinder):
         if (range_ := within_of(node.this)) is not None:
             clock = self.binder.clock or Clock.MICROSECONDS
             conditions += within_conditions(range_, before, self.scope.entries[-1], clock, self.context.source)
+            named = [t.name.lower() for t in (node.parent or node).find_all(exp.Table)]
+            streams = [d for n, d in self.binder.catalog.streams.items() if n.lower() in named]
+            check_grace(range_, streams, clock, self.context.source)
         if method == "ASOF":
             self._asof(side, conditions, node)
             return

@@ -3,6 +3,8 @@
     WITHIN d              b.time BETWEEN a.time - d AND a.time + d
     WITHIN (d, e)         b.time BETWEEN a.time - d AND a.time + e
 
+Where several streams stand before it, a.time is the last of their times, as a pair of rows comes with its later one.
+GRACE PERIOD g, how late rows may be, is a property of streams: it is read where theirs is g or more.
 It is one more condition of the join and nothing else: outer joins pad what no row meets within the range, and what is
 remembered is bounded by windows, as everywhere.
 """
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from windrow.catalog import StreamDef
 from windrow.cql.scope import Entry, resolved
 from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.windows import Amount, Clock, parse_amount
@@ -30,6 +33,7 @@ class JoinRange:
     before: Amount
     after: Amount
     offset: int
+    grace: Amount | None = None
 
 
 def at_within(cursor: Cursor) -> bool:
@@ -51,14 +55,11 @@ def parse_within(cursor: Cursor) -> JoinRange:
         cursor.expect(",", hint="write WITHIN (1 HOUR, 2 HOURS)")
         after = parse_amount(cursor, "WITHIN")
         cursor.expect(")", hint="write WITHIN (1 HOUR, 2 HOURS)")
-    if cursor.word == "GRACE":
-        raise UnsupportedError(
-            "GRACE PERIOD on a join",
-            detail="how late rows may be is a property of a stream",
-            hint="write WITHIN 10 SECONDS in CREATE STREAM",
-            span=cursor.source.span(cursor.offset),
-        )
-    return JoinRange(before, after, offset)
+    grace = None
+    if cursor.accept("GRACE"):
+        cursor.expect("PERIOD", hint="write WITHIN 1 HOUR GRACE PERIOD 10 MINUTES")
+        grace = parse_amount(cursor, "GRACE PERIOD")
+    return JoinRange(before, after, offset, grace)
 
 
 def within_of(source: exp.Expr) -> JoinRange | None:
@@ -70,20 +71,21 @@ def within_of(source: exp.Expr) -> JoinRange | None:
 def within_conditions(
     range_: JoinRange, left: Sequence[Entry], right: Entry, clock: Clock, source: ScriptText
 ) -> list[exp.Expr]:
-    """What a range asks of the times of two streams."""
-    timed = [e for e in left if e.time is not None]
+    """What a range asks of the times of streams."""
+    timed = [resolved(e.time) for e in left if e.time is not None]
     span = source.span(range_.offset)
-    if right.time is None or len(timed) != 1:
+    if right.time is None or not timed:
         raise BindingError(
             "WITHIN bounds the times of two streams",
-            detail="one stream stands before it, and one behind it",
+            detail="streams stand before it, and one behind it",
             hint="compare the times in ON: b.ts BETWEEN a.ts - INTERVAL 1 HOUR AND a.ts + INTERVAL 1 HOUR",
             span=span,
         )
     begin, end = (a.on(clock, source, "WITHIN") for a in (range_.before, range_.after))
     if min(begin, end) < 0:
         raise BindingError("WITHIN a negative length", hint=_HINT, span=span)
-    mine, other = resolved(timed[0].time or ""), resolved(right.time)
+    mine = timed[0] if len(timed) == 1 else exp.Anonymous(this="greatest", expressions=timed)
+    other = resolved(right.time)
     found: list[exp.Expr] = [
         exp.GTE(this=other, expression=exp.Sub(this=mine.copy(), expression=_length(begin, clock))),
         exp.LTE(this=other.copy(), expression=exp.Add(this=mine.copy(), expression=_length(end, clock))),
@@ -91,6 +93,19 @@ def within_conditions(
     for tree in found:
         tree.meta["start"] = range_.offset
     return found
+
+
+def check_grace(range_: JoinRange, streams: Sequence[StreamDef], clock: Clock, source: ScriptText) -> None:
+    """Refuse a grace period that streams do not grant, for later rows would not be joined."""
+    grace = range_.grace.on(clock, source, "GRACE PERIOD") if range_.grace is not None else 0
+    for stream in streams:
+        if range_.grace is not None and stream.slack < grace:
+            raise UnsupportedError(
+                f'GRACE PERIOD {range_.grace.text} on a join of "{stream.name}", which does not wait that long',
+                detail="how late rows may be is a property of a stream",
+                hint=f"declare it with TIMESTAMP BY {stream.time} WITHIN {range_.grace.text}",
+                span=source.span(range_.grace.offset),
+            )
 
 
 def _length(value: int, clock: Clock) -> exp.Expr:
