@@ -32,6 +32,9 @@ from numba import njit
 from windrow.operators.aggregates.call import EXTREMES, LINEAR, Aggregation
 from windrow.operators.aggregates.vectors import Bools, Int64s
 
+FEW_EACH = 16
+"""Intervals of a request, on average, up to which each reads its own: to find who could read together takes longer."""
+
 
 class SynopsisKind(Enum):
     """The synopses by name."""
@@ -91,11 +94,23 @@ def best_between(low: Int64s, high: Int64s, codes: Int64s, filled: Bools) -> tup
     ([7, 7], [True, True])
     """
     lengths = np.maximum(high - low, 0)
+    if lengths.sum() <= FEW_EACH * len(low):
+        return _read_best(low, high, codes, filled)
     joint = np.full(len(codes) + 1, 0, np.int64)
     np.maximum.at(joint, high, lengths)
     dyadic = 2 * len(codes) + float((2 * np.log2(lengths + 1.0)).sum())
     kind = Interval if dyadic < joint.sum() else BasicInterval
     return kind(codes, filled).between(low, high)
+
+
+@njit(cache=True)
+def _read_best(low, high, codes, filled):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    best, some = np.zeros(len(low), np.int64), np.zeros(len(low), np.bool_)
+    for q in range(len(low)):
+        for at in range(low[q], high[q]):
+            if filled[at] and (not some[q] or codes[at] > best[q]):
+                best[q], some[q] = codes[at], True
+    return best, some
 
 
 @njit(cache=True)
