@@ -50,7 +50,11 @@ STREAMS = {
         }
     ),
 }
-TABLES = {"r": pa.table({"a": [1, 2], "name": ["one", "two"]})}
+TABLES = {
+    "r": pa.table({"a": [1, 2], "name": ["one", "two"]}),
+    "c": pa.table({"a": [1, 2, 1], "name": ["one", "two", None], "op": ["c", "c", "u"]}),
+    "w": pa.table({"a": [1, 3], "lim": [0.25, None]}),
+}
 
 
 @dataclass(frozen=True)

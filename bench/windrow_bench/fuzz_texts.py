@@ -13,6 +13,8 @@ DECLARED = """
 CREATE STREAM s (a BIGINT, x DOUBLE, n VARCHAR, l BIGINT[], p STRUCT(f BIGINT, g VARCHAR), ts BIGINT) RETAIN 100;
 CREATE STREAM u (a BIGINT, d DECIMAL(9, 2), b BOOLEAN, ts BIGINT);
 CREATE TABLE r (a BIGINT, name VARCHAR);
+CREATE TABLE c (a BIGINT, name VARCHAR) KEY (a) CHANGES BY op;
+CREATE TABLE w (a BIGINT, lim DOUBLE) RETROACTIVE;
 """
 CORPUS = (
     "SELECT a, x FROM s [RANGE 10] WHERE a > 1 AND x IS NOT NULL",
@@ -39,12 +41,33 @@ CORPUS = (
     "CREATE QUERY q AS SELECT a FROM s [RANGE 9] WHERE a = 1; CREATE QUERY z AS SELECT a FROM s [RANGE 9] WHERE a = 2",
     "CREATE TEMPLATE al (k BIGINT, m DOUBLE) AS SELECT a FROM s WHERE a = $k AND x > $m; "
     "CREATE QUERIES g FROM TEMPLATE al VALUES (1, 2.5), (2, NULL)",
+    "CREATE TEMPLATE al (a BIGINT, lim DOUBLE) AS SELECT COUNT(*) FROM s [RANGE 9 SLIDE 3] WHERE a = $a AND x > $lim; "
+    "CREATE QUERIES g FROM TEMPLATE al USING TABLE w",
+    "CREATE TABLE k (a BIGINT, b VARCHAR) KEY (a, b) CHANGES BY o ON ERROR QUARANTINE; SELECT a FROM s",
+    "CREATE TABLE k (a BIGINT, f BIGINT, g BIGINT) VALID FROM f TO g; SELECT s.a FROM s [RANGE 5] JOIN r ON s.a = r.a",
+    "SELECT s.a, c.name FROM s [RANGE 6], c WHERE s.a = c.a AND c.name <> 'x'",
+    "SELECT s.a, w.lim, COUNT(*) FROM s [RANGE 6 SLIDE 2], w WHERE s.a = w.a AND s.x < w.lim GROUP BY s.a, w.lim",
+    "SELECT FREQUENT(a, 2) AS f, FREQUENT_DELTA(a, 2) AS e FROM s [RANGE 6 SLIDE 2]",
+    "SELECT n, FREQUENT(x, 3, 0.5), len(FREQUENT(a, 1, 2)) FROM s [ROWS 6 SLIDE 2] GROUP BY n",
+    "CREATE FUNCTION half(v DOUBLE) AS v / 2; SELECT half(x), half(SUM(a)) FROM s [RANGE 5] GROUP BY x",
+    "CREATE FUNCTION spread(low, high) AS MAX(high) - MIN(low); SELECT a, spread(x, ts) FROM s [RANGE 5] GROUP BY a",
+    "SELECT window_start, window_end, COUNT(*) FROM CUMULATE(s, ts, 2, 4) GROUP BY window_start, window_end",
+    "SELECT a, x FROM s [RANGE 5] LATEST ON ts PARTITION BY a",
+    "SELECT COLUMNS('a|x'), MAX(COLUMNS(* EXCLUDE (l, p, n))) FROM s [RANGE 5] GROUP BY ALL",
+    "SELECT COLUMNS(['a', 'ts']) + 1, * EXCLUDE (l) REPLACE (a + 1 AS a) FROM s [ROWS 3]",
+    "SELECT * FROM (SELECT a, ts FROM s [RANGE 5]) UNPIVOT (v FOR k IN (a, ts))",
+    "SELECT * FROM (SELECT a, x, n FROM s [RANGE 5 SLIDE 5]) PIVOT (SUM(x) FOR a IN (1, 2))",
 )  # fmt: skip
 REFUSED = (
     "SELECT s.a, u.d FROM s [RANGE 9] ASOF JOIN u [RANGE 9] ON s.a = u.a AND s.ts >= u.ts",
     "CREATE VIEW v AS SELECT a, x FROM s [RANGE 7] WHERE a > 0; SELECT a, MIN(x) FROM v GROUP BY a",
     "CREATE STREAM t (k BIGINT, ts TIMESTAMP) TIMESTAMP BY ts WITHIN 5 SECONDS RETAIN 10 MINUTES; SELECT k FROM t",
     "CREATE ARCHIVE h AS SELECT a, x FROM s [RANGE 20] KEY a EVERY 10",
+    "CREATE OR REPLACE VIEW v AS SELECT a, MAX(x) AS m FROM s [RANGE 7 SLIDE 7] GROUP BY a; SELECT a FROM v",
+    "CREATE QUERY q AS SELECT a FROM s; CREATE SINK o FOR q TO postgres (dsn => 'x', table => 't')",
+    "ALTER STREAM u ADD COLUMN z BIGINT; ALTER TABLE r DROP COLUMN name; DROP TABLE IF EXISTS w; SELECT a FROM s",
+    "CREATE STREAM t (k BIGINT, v DOUBLE, ts TIMESTAMP); SELECT ts, k, AVG(v) FROM t SAMPLE BY 2h",
+    "CREATE STREAM t (k BIGINT, v DOUBLE, ts TIMESTAMP); SELECT ts, SUM(k) FROM t SAMPLE BY 1d ALIGN TO CALENDAR",
     "CREATE SINK o FOR q TO parquet (path => 'x'); SELECT a FROM s [SHED 5 BY x]",
 )  # fmt: skip
 """Texts that a replay refuses for what they mean, not for how they are written."""
@@ -53,7 +76,8 @@ _WORDS = r"""
 SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT OFFSET DISTINCT ALL AS ON USING JOIN LEFT FULL OUTER CROSS ASOF
 UNION EXCEPT INTERSECT WITH RECURSIVE IN EXISTS NOT AND OR IS NULL BETWEEN LIKE ESCAPE CASE WHEN THEN ELSE END
 CAST OVER PARTITION RANGE ROWS SLIDE NOW UNBOUNDED INTERNAL ISTREAM DSTREAM RSTREAM WSTREAM RESTORE TUMBLE HOP
-SESSION KEEP SHED CREATE DROP QUERY STREAM TABLE TEMPLATE ARCHIVE EXPLAIN INTERVAL DAY EXTRACT FILTER WITHIN
+SESSION KEEP SHED CUMULATE SAMPLE LATEST COLUMNS UNPIVOT PIVOT FREQUENT KEY CHANGES SINK FUNCTION VIEW
+CREATE DROP QUERY STREAM TABLE TEMPLATE ARCHIVE EXPLAIN INTERVAL DAY EXTRACT FILTER WITHIN
 QUALIFY WINDOW UNNEST LATERAL VALUES s u r a x n l p ts name q s.a u.a p.f count(*) sum max 0 1 2 -1 0.5 1e300
 99999999999999999999 9223372036854775807 '' 'x' 'it''s' "q" NaN TRUE ( ) [ ] { } , . ; : :: + - * / // % || ->
 ->> = <> < >= @ $ ? $k ! ~ & | << ^ ** :=
@@ -62,11 +86,12 @@ WORDS = _WORDS.split()
 ALIKE = tuple(
     group.split()
     for group in (
-        "a x n l p ts name d b s.a u.a p.f", "s u r", "0 1 2 3 5 10 -1 0.5 1e9 9223372036854775807", "+ - * / // % ||",
-        "= <> < <= > >=", "AND OR", "SUM COUNT MIN MAX AVG MEDIAN FIRST LIST MODE STDDEV ARG_MAX", "RANGE ROWS SLIDE",
+        "a x n l p ts name d b s.a u.a p.f", "s u r c w", "0 1 2 3 5 10 -1 0.5 1e9 9223372036854775807",
+        "+ - * / // % ||", "= <> < <= > >=", "AND OR",
+        "SUM COUNT MIN MAX AVG MEDIAN FIRST LIST MODE STDDEV ARG_MAX", "RANGE ROWS SLIDE",
         "ISTREAM DSTREAM RSTREAM WSTREAM DISTINCT", "JOIN UNION EXCEPT INTERSECT",
         "LEFT RIGHT FULL CROSS ASOF SEMI ANTI",
-        "upper lower length abs round", "EXISTS IN LIKE IS NOT", "TUMBLE HOP SESSION", "ROLLUP CUBE",
+        "upper lower length abs round", "EXISTS IN LIKE IS NOT", "TUMBLE HOP SESSION CUMULATE", "ROLLUP CUBE",
         "BIGINT DOUBLE VARCHAR",
     )
 )  # fmt: skip
@@ -79,7 +104,8 @@ VALUES = {
         "<n>", "<column>", "<column>", "<column>", "<number> <arithmetic> <number>", "<number> <arithmetic> <number>",
         "-<number>", "<of_number>(<number>)", "<aggregate>(<number>)", "<aggregate>(DISTINCT <number>)",
         "length(<text>)",
-        "CASE WHEN <boolean> THEN <number> ELSE <number> END", "CAST(<any> AS <type>)", "u.d",
+        "CASE WHEN <boolean> THEN <number> ELSE <number> END", "FREQUENT_DELTA(<any>, <n>)",
+        "half(<number>)", "CAST(<any> AS <type>)", "u.d",
         "TRY_CAST(<text> AS BIGINT)", "l[<n>]",
         "sum(<number>) FILTER (WHERE <boolean>)", "(SELECT max(<number>) FROM u [RANGE 3])", "window_start",
         "coalesce(<number>, <number>)",
@@ -111,7 +137,9 @@ VALUES = {
         "{'f': <any>}", "(<any>, <any>)",
         "MAP {<any>: <any>}", "(<any>).f", "<any>[<number>]", "<any>[<n>:<n>]", "<column>",
         "list_transform(l, lambda v: <number>)", "<any>::<type>",
-        "list(<any>)", "unnest(<any>)", "<unknown>(<any>)", "list_sort(<any>)", "<any> -> <any>", "q.c", '"A"',
+        "list(<any>)", "unnest(<any>)", "<unknown>(<any>)", "list_sort(<any>)",
+        "FREQUENT(<any>, <n>)", "FREQUENT(<any>, <n>, <number>)",
+        "COLUMNS('<alias>|x')", "COLUMNS(*)", "<any> -> <any>", "q.c", '"A"',
     ),
 }  # fmt: skip
 """How a value of a kind is written; <...> stands for another."""
@@ -135,9 +163,21 @@ NAMED = {
     ),
 }  # fmt: skip
 COLUMNS = {
-    "number": {"s": ("a", "x", "ts", "p.f", "l[1]"), "u": ("a", "d", "ts"), "r": ("a",)},
-    "text": {"s": ("n", "p.g"), "u": ("d::VARCHAR",), "r": ("name",)},
-    "any": {"s": ("a", "x", "n", "l", "p"), "u": ("a", "d", "b"), "r": ("a", "name")},
+    "number": {
+        "s": ("a", "x", "ts", "p.f", "l[1]"),
+        "u": ("a", "d", "ts"),
+        "r": ("a",),
+        "c": ("a",),
+        "w": ("a", "lim"),
+    },
+    "text": {"s": ("n", "p.g"), "u": ("d::VARCHAR",), "r": ("name",), "c": ("name",), "w": ("lim::VARCHAR",)},
+    "any": {
+        "s": ("a", "x", "n", "l", "p"),
+        "u": ("a", "d", "b"),
+        "r": ("a", "name"),
+        "c": ("a", "name"),
+        "w": ("a", "lim"),
+    },
 }
 WINDOWS = (
     "[RANGE <n>]", "[RANGE <n> SLIDE 5]", "[RANGE <n> SLIDE <n>]", "[ROWS <n>]", "[NOW]", "[UNBOUNDED]",
@@ -181,10 +221,35 @@ class Grammar:
             return f"CREATE QUERY {self._one('q', 's', 'z')} AS {self.query(1)}; {self.query(1)}"
         if pick < 0.9:
             return f"EXPLAIN {self._one('', '(FORMAT JSON)', '(FORMAT DOT)')} {self.query(2)}"
-        if pick < 0.95:
+        if pick < 0.94:
+            return self.declaration()
+        if pick < 0.97:
             kind = self._one("BIGINT", *NAMED["type"])
             return f"CREATE STREAM t (k {self._one(*NAMED['type'])}, ts {kind}) {self._clauses()}; SELECT * FROM t"
         return f"CREATE ARCHIVE h AS {self.query(1)} KEY {self._one('a', 'x', 'n')} EVERY {self._number()}"
+
+    def declaration(self) -> str:
+        """Something that is declared, and used."""
+        one, column = self._one, self._one("a", "x", "n", "zz")
+        match one("table", "view", "function", "template", "sink"):
+            case "table":
+                key = one("KEY (k)", f"KEY ({column})", "KEY (k, v)", "", "RETROACTIVE", "VALID FROM k TO v")
+                told = one("CHANGES BY op", f"CHANGES BY {column}", "", "ON ERROR QUARANTINE")
+                types = one(*NAMED["type"]), one(*NAMED["type"])
+                return f"CREATE TABLE t (k {types[0]}, v {types[1]}) {key} {told}; {self.query(1)}"
+            case "view":
+                return f"CREATE VIEW v AS {self.query(1)}; SELECT {one('*', column, 'COUNT(*)')} FROM v"
+            case "function":
+                body = self._filled("<any>", 1).replace("a", "k")
+                return f"CREATE FUNCTION half(k {one('', *NAMED['type'])}) AS {body}; SELECT half(a), half(x) FROM s"
+            case "template":
+                rows = ", ".join(f"({self._number()}, {one('NULL', '0.5', 'TRUE')})" for _ in range(2))
+                given = one(f"VALUES {rows}", "USING TABLE w", "USING TABLE r")
+                text = self.query(1).replace("1", "$a").replace("2", "$lim")
+                return f"CREATE TEMPLATE t (a BIGINT, lim DOUBLE) AS {text}; CREATE QUERIES g FROM TEMPLATE t {given}"
+            case _:
+                to = one("parquet (path => 'x')", "postgres (dsn => 'x')", "kafka ()", "nope (a => 1)", "csv")
+                return f"CREATE QUERY q AS {self.query(1)}; CREATE SINK o FOR {one('q', 'z')} TO {to}"
 
     def query(self, depth: int) -> str:
         """A SELECT with what may stand around it."""
@@ -196,7 +261,8 @@ class Grammar:
         text = f"SELECT {stream} FROM {sources}"
         for likely, clause in (
             (0.4, "WHERE <boolean>"), (0.25, "GROUP BY <grouping>"), (0.1, "HAVING <boolean>"),
-            (0.08, "ORDER BY <any> LIMIT <n>"), (0.05, "<setop> <query>"),
+            (0.08, "ORDER BY <any> LIMIT <n>"),
+            (0.03, "SAMPLE BY <n>"), (0.03, "LATEST ON ts PARTITION BY <column>"), (0.05, "<setop> <query>"),
         ):  # fmt: skip
             if self._chance.random() < likely:
                 text += " " + self._filled(clause, min(1, depth))
@@ -206,20 +272,23 @@ class Grammar:
     def source(self, depth: int) -> str:
         """Something to select from."""
         pick = self._chance.random()
+        if depth and pick < 0.03:
+            self._known += (("s", "s"),)
+            return f"s{self._window('s')} UNPIVOT (v FOR k IN ({self._one('a', 'a, ts', 'x, a', 'n, x')}))"
         if depth and pick < 0.12:
-            text = f"({self.query(depth - 1)}) q{self._window('q') if pick < 0.02 else ''}"
+            text = f"({self.query(depth - 1)}) q{self._window('q') if pick < 0.05 else ''}"
             self._known += (("q", self._one("s", "u")),)
             return text
         if depth and pick < 0.35:
             kind = self._one("JOIN", "JOIN", "LEFT JOIN", "FULL JOIN", "CROSS JOIN", "ASOF JOIN", "NATURAL JOIN")
-            other = self._one("u", "u", "r")
+            other = self._one("u", "u", "r", "c", "w")
             self._known += (("s", "s"), (other, other))
             how = self._filled(self._one("", "ON <boolean>", "USING (a)", *(3 * (f"ON s.a = {other}.a",))), 1)
             return f"s{self._window('s')} {kind} {other}{self._window(other)} {how}"
-        name = self._one("s", "s", "s", "u", "r")
-        if pick < 0.42 and name != "r":
+        name = self._one("s", "s", "s", "u", "r", "w")
+        if pick < 0.42 and name in ("s", "u"):
             self._known += ((name, name),)
-            return f"{self._one('TUMBLE', 'HOP')}({name}, ts, {self._number()}, {self._number()})"
+            return f"{self._one('TUMBLE', 'HOP', 'CUMULATE')}({name}, ts, {self._number()}, {self._number()})"
         alias = self._one("", "", "", " AS s", " q")
         self._known += ((alias[-1:] or name, name),)
         return f"{name}{self._window(name)}{alias}"
@@ -265,7 +334,7 @@ class Grammar:
         return _HOLE.sub(fill, rule)
 
     def _window(self, name: str) -> str:
-        if name == "r" and self._chance.random() < 0.95:
+        if name in ("r", "c", "w") and self._chance.random() < 0.95:
             return ""
         return (" " + self._filled(self._one(*WINDOWS), 0)).rstrip()
 

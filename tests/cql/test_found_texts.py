@@ -57,3 +57,11 @@ def test_answered(query: str) -> None:
         windrow.run(script, STREAMS, tables, runtime="local", until=12)["q"],
         oracle(script, STREAMS, tables, until=12)["q"],
     )
+
+
+@pytest.mark.parametrize("statement", ["DROP SELECT a FROM s", "SHOW x", "ALTER TABLE x FOO y"])
+def test_refused_without_a_word_elsewhere(statement: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The error says all; the parser underneath says nothing to a log."""
+    with pytest.raises(WindrowError, match="expected a SELECT"):
+        windrow.run(f"{DECLARED} CREATE QUERY q AS {statement}", STREAMS, runtime="local")
+    assert not caplog.records
