@@ -45,6 +45,10 @@ TWINS = {
     "q.b LIMIT 2) x":
         "SELECT s.id, q.b FROM s {w} JOIN q {w} ON q.k = s.k AND q.ts <= s.ts QUALIFY ROW_NUMBER() OVER (PARTITION BY "
         "s.id ORDER BY q.ts DESC, q.b) <= 2",
+    "SELECT g.k, b FROM (SELECT DISTINCT k FROM s {w}) g, LATERAL (SELECT b FROM q {w} WHERE k = g.k ORDER BY b "
+    "LIMIT 2)":
+        "SELECT g.k, b FROM (SELECT DISTINCT k FROM s {w}) g JOIN (SELECT k, b FROM q {w} QUALIFY ROW_NUMBER() OVER "
+        "(PARTITION BY k ORDER BY b, ts) <= 2) x ON x.k = g.k",
     "SELECT * FROM s {w} LEFT JOIN LATERAL (SELECT q.b FROM q {w} WHERE q.b > s.a ORDER BY q.b LIMIT 1) x ON TRUE":
         "SELECT s.*, (SELECT MIN(q.b) FROM q {w} WHERE q.b > s.a) AS b FROM s {w}",
     "SELECT s.id, x.k, x.n FROM s {w} CROSS JOIN LATERAL (SELECT q.k, COUNT(*) AS n FROM q {w} WHERE q.b > s.a GROUP "

@@ -34,6 +34,10 @@ SPELLED = {
     "SELECT btrim(path, '/') AS b, width_bucket(ms, 0, 200, 4) AS w, path ~* 'V1' AS r FROM req {w}":
         "SELECT trim(path, '/') AS b, CASE WHEN ms IS NOT NULL THEN least(floor(ms / 50)::INTEGER + 1, 5) END AS w, "
         "regexp_matches(path, 'v1') AS r FROM req {w}",
+    "SELECT host, approx_distinct(usr) AS d, list_agg(status) AS l FROM req {w} GROUP BY host":
+        "SELECT host, approx_count_distinct(usr) AS d, list(status) AS l FROM req {w} GROUP BY host",
+    "SELECT jsonb_build_object('h', host, 's', status) AS j, json_build_object('m', ms) AS k FROM req {w}":
+        "SELECT json_object('h', host, 's', status) AS j, json_object('m', ms) AS k FROM req {w}",
     "SELECT host, json_agg(status ORDER BY ts) AS j FROM req {w} GROUP BY host":
         "SELECT host, to_json(list(status ORDER BY ts)) AS j FROM req {w} GROUP BY host",
     "SELECT toStartOfFiveMinutes(ts) AS t, countIf(status >= 500) AS e, uniq(usr) AS u, sumIf(bytes, status = 200) "

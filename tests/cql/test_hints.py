@@ -42,6 +42,10 @@ def test_needed_no_more(query: str, rows: int) -> None:
         ("SELECT SUM(a ORDER BY z) AS c FROM s", 'unknown column "z"', "columns are"),
         ("SELECT to_chars(a) AS c FROM s", "unknown function", '"to_char"'),
         ("SELECT to_char(a, '999') AS c FROM s", "of a number", "printf"),
+        ("SELECT prev(1, a) AS c FROM s", "unknown function", r"LAG\(a\) OVER"),
+        ("SELECT nth(a, 2) AS c FROM s", "unknown function", "NTH_VALUE"),
+        ("SELECT b, window(a) AS c FROM s GROUP BY b", "unknown function", r"LIST\(a\)"),
+        ("SELECT a FROM s OUTPUT LAST EVERY 30 SECONDS", "syntax error", "SLIDE 30 SECONDS"),
         ("SELECT date_formats(a) AS c FROM s", "unknown function", '"date_format"'),
     ],
 )

@@ -44,6 +44,9 @@ def decorrelate(tree: exp.Expr, aggregates: Callable[[exp.Expr], bool]) -> None:
                 source.this.this if isinstance(source, exp.Lateral) and isinstance(source.this, exp.Subquery) else None
             )
             if isinstance(inner, exp.Select) and isinstance(source.parent, exp.Join):
+                if not source.alias:
+                    name = exp.to_identifier(f"lateral {len(before)}", quoted=True)
+                    source.set("alias", exp.TableAlias(this=name))
                 _link_by_equalities(inner, before)
                 _join(source, inner, list(before), select, aggregates)
             before[_name(source)] = source

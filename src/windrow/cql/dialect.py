@@ -376,6 +376,8 @@ def _syntax_error(error: ParseError, source: ScriptText, tokens: list[Token]) ->
             "patterns of rows are not matched: compare a row with those before it, LAG(a) OVER (PARTITION BY k "
             "ORDER BY ts), or join the stream with itself"
         )
+    elif any(k.text.upper() == "OUTPUT" for k in tokens if k.start < int(info["start"])):
+        hint = "how often answers come is said of the window: FROM s [RANGE 10 MINUTES SLIDE 30 SECONDS]"
     elif found == '"EMIT"':
         hint = "EMIT CHANGES is what every query does; what is final comes from windows: FROM TUMBLE(s, ts, '10 min')"
     elif found in ('"TUMBLING"', '"HOPPING"', '"SESSION"'):

@@ -19,6 +19,7 @@ from windrow.cql.rendering import Refused, render
 from windrow.cql.scope import did_you_mean, span_of
 from windrow.cql.source import ScriptText
 from windrow.cql.spellings import NAMES as SPELLED
+from windrow.cql.synonyms import ELSEWHERE
 from windrow.cql.types import DuckDBRefusal
 from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.plan.expr import Expr, Part, Ref, column, sql_of
@@ -351,7 +352,7 @@ def unknown_function(name: str, node: exp.Expr, context: BindingContext) -> Wind
             span=span,
         )
     known = [*SCALARS, *AGGREGATES, *SPELLED, *context.catalog.functions, *context.catalog.macros]
-    near = did_you_mean(name, known)
+    near = ELSEWHERE.get(name) or did_you_mean(name, known)
     return BindingError(
         f'unknown function "{node.name or name}"',
         hint=near or f'declare it: CREATE FUNCTION {name}(a BIGINT) AS a + 1, or windrow.function("{name}", fn, ...)',

@@ -72,6 +72,9 @@ _KSQL = {
     ("topk", "a, b"): "list_slice(list_reverse_sort(list(a) FILTER (WHERE a IS NOT NULL)), 1, b)",
     ("topkdistinct", "a, b"): "list_slice(list_reverse_sort(list(DISTINCT a) FILTER (WHERE a IS NOT NULL)), 1, b)",
     ("count_distinct", "a"): "count(DISTINCT a)",
+    ("approx_distinct", "a"): "approx_count_distinct(a)", ("list_agg", "a"): "list(a)",
+    **{(f"{kind}_build_object", names): f"json_object({names})" for kind in ("json", "jsonb")
+       for names in ("a, b", "a, b, c, d", "a, b, c, d, e, f")},
 }  # fmt: skip
 _TIMESCALE = {("first", "a, b"): "arg_min(a, b)", ("last", "a, b"): "arg_max(a, b)"}
 SYNONYMS = {**_SHARED, **_SPARK, **_JSON, **_CLICKHOUSE, **_KSQL, **_TIMESCALE}
@@ -82,3 +85,10 @@ RENAMED = {
 """Functions of lists and lambdas by another name, by how many arguments they have: which one stands where."""
 OWN = frozenset(("datediff", "date_sub", "first", "last"))
 """Names that DuckDB has as well, with other arguments."""
+ELSEWHERE = {
+    "prev": "the row before is LAG(a) OVER (PARTITION BY k ORDER BY ts)",
+    "nth": "write NTH_VALUE(a, 2) OVER (PARTITION BY k ORDER BY ts), or LIST(a ORDER BY ts)[2]",
+    "rate": "write COUNT(*) / 60 FROM s [RANGE 1 MINUTE SLIDE 10 SECONDS]",
+    "window": "write GROUP BY window(ts, '10 minutes'); all values of a group are LIST(a)",
+}
+"""Functions of other systems that are written otherwise."""
