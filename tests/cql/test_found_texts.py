@@ -29,6 +29,13 @@ STREAMS = {"s": ROWS, "u": ROWS}
         ("SELECT last((SELECT max(a) FROM u [RANGE 3])) AS c FROM s [RANGE 5]", "a subquery inside an aggregate"),
         ("SELECT k FROM r WHERE k IN (SELECT window_start FROM HOP(s, ts, 2, 3))", "the window of a subquery"),
         ("SELECT string_agg(b, ORDER BY ts) FROM s [RANGE 5]", "an argument is missing"),
+        ("CREATE FUNCTION f(k DECIMAL(99)) AS k; SELECT f(a) FROM s", "unknown type"),
+        ("CREATE FUNCTION f(k UUID) AS k; SELECT f(b) FROM s", "a value of this type"),
+        (
+            "CREATE TEMPLATE t (k BIGINT, m DOUBLE) AS SELECT a FROM s WHERE a = $k AND a > $m;"
+            f"CREATE QUERIES g FROM TEMPLATE t VALUES (1, 2.{'9' * 60}), (2 [ROWS 3], NULL)",  # was read 2 ** 60 ways
+            "are literals",
+        ),
         ("SELECT a FROM u [RANGE 5] WHERE ({}) COLLATE {} = (EXTRACT(DAY FROM 'x'))", "the collation"),
     ],
 )

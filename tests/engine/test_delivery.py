@@ -152,7 +152,10 @@ def test_a_subscriber_that_hangs_stops_nobody(monkeypatch: pytest.MonkeyPatch) -
             engine.push("s", rows(ts))
         until(lambda: sum(t.num_rows for t in heard) == engine["totals"].results().num_rows > 0)
         until(lambda: ticks == [1, 2, 3, 4])
-        label = next(name for name in engine.status()["receivers"] if "stuck" in name)
+        engine["totals"].subscribe(stuck)  # one by the same name hides nobody
+        names = engine.status()["receivers"]
+        assert len(names) == 5 and sum("stuck" in name for name in names) == 2
+        label = next(name for name in names if "stuck" in name)
         until(lambda: engine.status()["receivers"][label]["hanging_since"])
         gate.set()
 

@@ -59,7 +59,7 @@ from windrow.cql.statement_forms import (
 )
 from windrow.cql.statements import parse, parsed, whole
 from windrow.cql.templates import bind_queries, bind_template
-from windrow.cql.types import arrow_type
+from windrow.cql.types import kept_type
 from windrow.errors import BindingError, Span, UnsupportedError, WindrowError
 from windrow.operators.aggregates.vectors import Bools
 from windrow.operators.conjunction import holds
@@ -211,7 +211,7 @@ def _function(statement: CreateFunctionStatement, catalog: Catalog) -> CreateFun
         definition = bind_function(syntax, statement.text, others)
         with_it = others.add(definition)
         catalog.replaced(definition) if replaces else None
-        typed = {p: arrow_type(t) for p, t in definition.parameters.items() if t is not None}
+        typed = {p: a for p, t in definition.parameters.items() if t is not None and (a := kept_type(t)) is not None}
         if typed and len(typed) == len(definition.parameters):  # a call by which it can be checked
             called = ", ".join(quote(p) for p in typed)
             scope = replace(Catalog(functions=catalog.functions, macros=with_it.macros)).add(TableDef("given", typed))

@@ -103,8 +103,10 @@ def _type(text: str) -> str:
     tree = parse_type(text)
     try:
         if tree is not None:
-            return type_name(tree)
-    except UnknownType:
+            name = type_name(tree)
+            types.kept_type(name)
+            return name
+    except (UnknownType, types.DuckDBRefusal):  # DECIMAL(99), for one
         pass
     raise BindingError(f'unknown type "{text}"', hint="write a SQL type: BIGINT")
 

@@ -120,6 +120,14 @@ def arrow_type(name: str) -> pa.DataType:
     return _ask(f"SELECT CAST(NULL AS {name}) AS c").field(0).type
 
 
+def kept_type(name: str) -> pa.DataType | None:
+    """The same; None if values of that type are for expressions only."""
+    try:
+        return arrow_type(name)
+    except NotKept:
+        return None
+
+
 def null_of(type_: pa.DataType) -> Expr:
     """The null of a type."""
     return Expr((f"CAST(NULL AS {sql_name(type_)})",), type_)

@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from windrow.errors import WindrowError
@@ -241,6 +242,17 @@ class Delivery:
 
     def _hangs(self) -> bool:
         return self._began is not None and time.time() - self._began > HANGS
+
+
+def by_label(deliveries: Iterable[Delivery]) -> dict[str, dict[str, Any]]:
+    """The status of each; those that are called alike are numbered."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in deliveries:
+        same = (f"{each.label} ({n})" for n in count(2))
+        found[each.label if each.label not in found else next(name for name in same if name not in found)] = (
+            each.status()
+        )
+    return found
 
 
 def settle(deliveries: Iterable[Delivery], seconds: float) -> list[Delivery]:

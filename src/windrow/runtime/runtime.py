@@ -23,7 +23,7 @@ from typing import Any
 from windrow.catalog import Catalog
 from windrow.errors import DrainTimeout, SourceError, WindrowError
 from windrow.runtime.change import Change
-from windrow.runtime.delivery import Delivery, settle
+from windrow.runtime.delivery import Delivery, by_label, settle
 from windrow.runtime.inspection import Inspection
 from windrow.runtime.job import LocalJob
 from windrow.runtime.streams import PushSource, Stream
@@ -311,7 +311,7 @@ class Runtime(Inspection):
             **self.figures.status(self, queries),
             "archives": self.declared.archives.status(),
             "sinks": self.declared.outbox.status(),
-            "receivers": {d.label: d.status() for d in self.deliveries() if not d.retried},
+            "receivers": by_label([d for d in self.deliveries() if not d.retried]),
         }
 
     def quality(self, query: str) -> dict[str, Any] | None:
