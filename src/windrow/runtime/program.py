@@ -89,7 +89,7 @@ class QueryProgram:
     @property
     def schema(self) -> dict[str, pa.DataType]:
         """The columns of the answer's elements."""
-        return dict(self.layout.flow.steps[-1].schema)
+        return dict(self.plan.root.schema)
 
     @cached_property
     def streams(self) -> frozenset[str]:

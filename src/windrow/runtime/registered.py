@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -69,6 +69,8 @@ class RegisteredQueries(NewestManifest):
         left = self.plan_members.left(self.manifest.plans)
         self.plans = SharedPlans(sharing in ("auto", "shards"), self.manifest.plans, left)
         self._plan_programs: dict[str, QueryProgram] = {}
+        self._lowered: set[Hashable] = set()  # forms of queries that may share, of which one has been lowered
+        self._coming: dict[str, QueryProgram] = {}  # queries of such forms, until they have found a place
         self._seen: dict[str, tuple[int, int]] = {}  # rows of a stream so far, and its first time
         self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
         self.choices = JoinChoices()
@@ -127,18 +129,23 @@ class RegisteredQueries(NewestManifest):
             uid, plan, strategy, self.functions, retain, materialized, archived, most_rows=self.most_rows,
             expire_us=self.expire_us,
         )  # fmt: skip
-        assert made.layout.flow.steps  # what cannot be lowered fails here, not in a tick
-        self.queries[plan.name.lower()] = made
-        self._deployment = None
-        if not known:
-            self._begin_anew(plan.name.lower())
-        self._never_late(plan, self.sharing.reasons.get(plan.name, "sharing is off"))
-        self._choose(plan.name.lower(), made)
-        if start is not None:
-            self.starts[plan.name.lower()] = start
+        key, form = plan.name.lower(), None
         if retain is None and not archived and strategy == "upa":
             retained = any(self.streams[s].retain is not None for s in made.streams)
-            self.plans.offer(plan, materialized=materialized, start=start, retained=retained, known=known)
+            form = self.plans.offer(plan, materialized=materialized, start=start, retained=retained, known=known)
+        if form is None or form not in self._lowered:
+            assert made.layout.flow.steps  # what cannot be lowered fails here, not in a tick
+            self._choose(key, made)
+            self._lowered |= set() if form is None else {form}
+        else:  # one that differs in constants could be lowered; this one will hardly run by itself
+            self._coming[key] = made
+        self.queries[key] = made
+        self._deployment = None
+        if not known:
+            self._begin_anew(key)
+        self._never_late(plan, self.sharing.reasons.get(plan.name, "sharing is off"))
+        if start is not None:
+            self.starts[key] = start
 
     def _share_first(self, name: str) -> None:
         """When a second query comes over a join, let the first share, too, unless it has begun."""
@@ -166,6 +173,10 @@ class RegisteredQueries(NewestManifest):
                 self.starts[name] = start
         for name in (self.plans.plans.keys() - self._plan_programs.keys()) | known:
             self._choose(name, self.shared_program(name))
+        coming, self._coming = self._coming, {}
+        for key, made in coming.items():
+            if key not in self.plans.place and self.queries.get(key) is made:
+                self._choose(key, made)
 
     def owner(self, key: str) -> str:
         """Under which name the state of a query is kept: its own, its family's, or that of the plan it shares."""

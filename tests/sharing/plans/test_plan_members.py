@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import windrow
+from windrow.runtime import program
 from windrow.runtime.plan_members import MOST_RUNS, PLANS
 from windrow.store.manifest import encode
 
@@ -40,6 +41,33 @@ def test_a_manifest_does_not_grow_with_members(tmp_path: Path, sharing: str) -> 
             sizes.append(len(encode(manifest)))
             assert len(manifest.clocks) == (1 if sharing == "auto" else count)
     assert (sizes[1] < sizes[0] + 100) == (sharing == "auto")
+
+
+def test_queries_of_one_form_are_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who will share is not made by itself; one that comes too late to share runs by itself, with its own choices."""
+    made: list[str] = []
+    lower = program.lower
+    monkeypatch.setattr(program, "lower", lambda plan, *more: made.append(plan.name) or lower(plan, *more))
+    grouped = "CREATE QUERY {} AS SELECT ISTREAM(k, SUM(v) AS n) FROM s [RANGE 10] GROUP BY k HAVING SUM(v) > {}"
+    joined = "CREATE QUERY {} AS SELECT a.v FROM s [RANGE 10] a, s [RANGE 10] b WHERE a.k = b.k AND a.v > {}"
+    with windrow.Engine("local") as engine:
+        engine.execute(STREAM)
+        engine.execute(";".join([*(grouped.format(f"g{i}", i) for i in range(9)),
+                                 *(joined.format(f"j{i}", i) for i in range(9))]))  # fmt: skip
+        assert made == ["g0", "j0"]
+        engine.start()
+        engine.push("s", at(1))
+        engine.push("s", at(2))
+        engine.execute(grouped.format("late", 5))
+        engine.push("s", at(3))
+        engine.push("s", at(20))
+        engine.drain()
+        ticker = engine.runtime.ticker
+        assert {f"g{i}" for i in range(9)} | {f"j{i}" for i in range(9)} <= ticker.plans.place.keys()
+        assert "late" not in ticker.plans.place and "late" in made
+        assert engine["late"].results().column("n").to_pylist() == [20.5, 200.5]
+        sums = [n * v for n in (1, 2, 3, 2, 1) for v in (20.5, 200.5)]  # as rows come, and as they leave
+        assert engine["g5"].results().column("n").to_pylist() == sums
 
 
 def test_members_are_found_again_after_many_changes(tmp_path: Path) -> None:
