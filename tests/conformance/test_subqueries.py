@@ -33,6 +33,7 @@ QUERIES = (
     "SELECT k, x, y FROM s {w} FULL JOIN r {v} USING (k)",
     "SELECT s.k AS a, r.k AS b, x, y FROM s {w} FULL JOIN r {v} ON s.k = r.k AND x < y AND x > 0.5 AND y > 1",
     "SELECT k, x, COUNT(*) AS n, GROUPING(k, x) AS g FROM s {w} GROUP BY ROLLUP (k, x)",
+    "SELECT 'all' AS whose, k, COUNT(*) AS n FROM s {w} GROUP BY ROLLUP ('all', k)",
     "SELECT k, x > 1 AS b, SUM(x) AS t FROM s {w} GROUP BY CUBE (k, b) HAVING COUNT(*) > 1",
     "SELECT k, x, LIST(x ORDER BY x) AS l FROM s {w} GROUP BY GROUPING SETS ((k, x), k, ())",
     "SELECT s.k AS a, r.k AS b, COUNT(*) AS n FROM s {w} FULL JOIN r {v} ON s.k = r.k GROUP BY s.k, r.k",

@@ -159,10 +159,12 @@ class BlockAggregates:
         return above
 
     def _replace(self, node: exp.Expr) -> exp.Expr:
-        if isinstance(node, (exp.Literal, exp.DataType, exp.Identifier, exp.Var, exp.Ordered)):
+        if isinstance(node, (exp.DataType, exp.Identifier, exp.Var, exp.Ordered)):
             return node
         if (key := self.keys.get(node.unnest())) is not None:
             return resolved(key, node)
+        if isinstance(node, exp.Literal):
+            return node
         if isinstance(node, exp.Anonymous) and node.name.lower() in ("grouping", "grouping_id"):
             return resolved(self._grouping(node), node)
         if is_aggregate(node, self.context.catalog):
