@@ -29,6 +29,11 @@ STREAMS = {"s": ROWS, "u": ROWS}
         ("SELECT last((SELECT max(a) FROM u [RANGE 3])) AS c FROM s [RANGE 5]", "a subquery inside an aggregate"),
         ("SELECT k FROM r WHERE k IN (SELECT window_start FROM HOP(s, ts, 2, 3))", "the window of a subquery"),
         ("SELECT string_agg(b, ORDER BY ts) FROM s [RANGE 5]", "an argument is missing"),
+        (
+            "CREATE TABLE w (k DOUBLE); CREATE TEMPLATE t (k BIGINT) AS SELECT a FROM s WHERE a = $k;"
+            "CREATE QUERIES g FROM TEMPLATE t USING TABLE w",
+            "do not fit the parameters",
+        ),
         ("CREATE FUNCTION f(k DECIMAL(99)) AS k; SELECT f(a) FROM s", "unknown type"),
         ("CREATE FUNCTION f(k UUID) AS k; SELECT f(b) FROM s", "a value of this type"),
         (
@@ -42,7 +47,9 @@ STREAMS = {"s": ROWS, "u": ROWS}
 def test_refused(query: str, says: str) -> None:
     """With what is wrong, and at once."""
     with pytest.raises(WindrowError, match=says):
-        windrow.run(DECLARED + query, STREAMS, {"r": pa.table({"k": [1]})}, runtime="local")
+        windrow.run(
+            DECLARED + query, STREAMS, {"r": pa.table({"k": [1]}), "w": pa.table({"k": [0.5]})}, runtime="local"
+        )
 
 
 @pytest.mark.parametrize(

@@ -355,7 +355,12 @@ def values(text: str, template: TemplateDef) -> pa.Table:
 def rows_of(table: pa.Table, template: TemplateDef) -> pa.Table:
     """The values that the rows of a table give to parameters."""
     column = {c.lower(): c for c in table.column_names}
-    return pa.table({n: table.column(column[n.lower()]).cast(t) for n, t in template.parameters.items()})
+    try:
+        return pa.table({n: table.column(column[n.lower()]).cast(t) for n, t in template.parameters.items()})
+    except pa.ArrowInvalid as error:
+        raise BindingError(
+            f'the rows of a table do not fit the parameters of template "{template.name}"', detail=str(error)
+        ) from None
 
 
 def with_rows(queries: QueriesDef, rows: pa.Table) -> QueriesDef:
