@@ -231,8 +231,8 @@ def aggregate_join(
     steps = [_given(to, part, outputs) for part, outputs in zip(shape.join.parts, shape.outputs, strict=True)]
     steps, kept, calls = _extremes(to, steps, node, calls, shape, forced)
     made = [to.flow.steps[s] for s in steps]
-    met = not all(m.static for m in made)  # tables alone meet each other as they change
-    parts = [Part(dict(m.schema), m.signed, static=m.static and met) for m in made]
+    streams = not all(m.static for m in made)  # tables alone meet each other as they change
+    parts = [Part(dict(m.schema), m.signed, static=m.static and streams) for m in made]
     period = to.grid[1] if to.grid is not None and node is to.grid[0] else None
     kind = AggregateDeltas if to.tuning.apart else AggregateJoin
     operator = kind(
