@@ -218,9 +218,10 @@ def test_a_malformed_change_is_refused_where_it_is_pushed(engine, row, why):
     """Nothing of what was pushed with it is applied."""
     engine.execute(table())
     engine.start()
-    with pytest.raises(SourceError, match="unknown operation" if why == "op" else why):
+    with pytest.raises(SourceError, match="unknown operation" if why == "op" else why) as error:
         engine.push("t", changes(("c", 5, "ok"), row))
     assert held(engine) == []
+    assert ("BEFORE before AFTER after" in (error.value.hint or "")) == (why == "no key")
 
 
 @pytest.mark.parametrize(("row", "why"), BAD)

@@ -45,6 +45,7 @@ OPERATIONS: Mapping[str, int] = {
 
 _WORDS = pa.array(list(OPERATIONS))
 _KINDS = np.array([*OPERATIONS.values(), UNKNOWN])
+_ENVELOPE = "where the row is within the change, as Debezium writes it, CHANGES BY op BEFORE before AFTER after; else "
 
 
 class KeyedTable:
@@ -224,7 +225,7 @@ class _Steps:
                 raise SourceError(
                     f'table "{self._definition.name}": a change with {why}',
                     detail=text if len(text) <= 200 else text[:200] + "...",
-                    hint="mend it, or set such changes aside with ON ERROR QUARANTINE",
+                    hint=_ENVELOPE * (why == "no key") + "mend it, or set such changes aside with ON ERROR QUARANTINE",
                 )
             self._report(MalformedRow("", why, text))
 
