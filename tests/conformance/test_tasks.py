@@ -32,6 +32,11 @@ TABLE_QUERIES = (
     "SELECT a, (SELECT MAX(q.v) FROM P p JOIN P q ON p.k = q.k AND p.v < q.v) AS m FROM S [RANGE 3]",
     "SELECT s.a, d.n FROM S [RANGE 3] s LEFT JOIN (SELECT q.v, COUNT(DISTINCT p.k) AS n, SUM(p.k) AS t FROM P p "
     "JOIN P q ON p.k <= q.k GROUP BY q.v) d ON s.a = d.n",
+    "SELECT COUNT(*) AS n FROM S [RANGE 3] s CROSS JOIN (SELECT p.v, q.v AS w FROM P p LEFT JOIN P q "
+    "ON p.k = q.k + 1) d",
+    "SELECT COUNT(*) AS n FROM S [RANGE 3] s CROSS JOIN (SELECT PRODUCT(p.k) AS m FROM P p) d",
+    "SELECT s.a, SUM(d.k) AS n FROM S [RANGE 3] s CROSS JOIN (SELECT k FROM P EXCEPT SELECT k + 1 FROM P) d "
+    "GROUP BY s.a",
     "SELECT COUNT(*) AS n FROM S [RANGE 3] s, (SELECT MIN(p.k) AS k FROM P p JOIN P q USING (k)) d WHERE s.a = d.k",
 )
 """Tables are in every partition: each row must count once all the same."""

@@ -34,13 +34,13 @@ class TableVersions:
         return len(self.since)
 
     def change(self, new: Elements, epoch: int) -> None:
-        """Rows come and go; of equal rows the oldest goes."""
+        """Rows come and go, some of them both; of equal rows the oldest goes."""
         gone, come = new.filter(new.sign < 0), new.filter(new.sign > 0)
-        if len(gone):
-            self._end(gone, epoch)
         self.columns = {c: concat_arrays([a, come.columns[c]]) for c, a in self.columns.items()}
         self.since = np.concatenate((self.since, np.full(len(come), epoch)))
         self.until = np.concatenate((self.until, np.full(len(come), INF)))
+        if len(gone):
+            self._end(gone, epoch)
 
     def _end(self, gone: Elements, epoch: int) -> None:
         there = np.flatnonzero(self.until == INF)
