@@ -54,6 +54,14 @@ TWINS = {
     "SELECT s.id, x.k, x.n FROM s {w} CROSS JOIN LATERAL (SELECT q.k, COUNT(*) AS n FROM q {w} WHERE q.b > s.a GROUP "
     "BY q.k) x":
         "SELECT s.id, q.k, COUNT(*) AS n FROM s {w} JOIN q {w} ON q.b > s.a GROUP BY s.id, q.k",
+    "SELECT * FROM s {w}, LATERAL (SELECT COUNT(*) AS n, MAX(b) AS m FROM q {w} WHERE q.k = s.k) x WHERE x.n < 2 "
+    "OR m > 4":
+        "SELECT s.*, (SELECT COUNT(*) FROM q {w} WHERE q.k = s.k) AS n, (SELECT MAX(b) FROM q {w} WHERE q.k = s.k) AS "
+        "m FROM s {w} WHERE (SELECT COUNT(*) FROM q {w} WHERE q.k = s.k) < 2 OR "
+        "(SELECT MAX(b) FROM q {w} WHERE q.k = s.k) > 4",
+    "SELECT s.id, x.n + 1 AS n FROM s {w} LEFT JOIN LATERAL (SELECT COUNT(*) AS n FROM q {w} WHERE q.b > s.a) x ON "
+    "TRUE":
+        "SELECT s.id, (SELECT COUNT(*) FROM q {w} WHERE q.b > s.a) + 1 AS n FROM s {w}",
 }  # fmt: skip
 
 

@@ -11,13 +11,14 @@ made with the distinct values that rows around have, so that again equalities li
     (SELECT MAX(a) FROM s, (SELECT DISTINCT k AS "~c0", b AS "~c1" FROM i) AS "~o"
         WHERE s.k = "~o"."~c0" AND s.b <= "~o"."~c1" AND "~o"."~c0" = i.k AND "~o"."~c1" = i.b)
 
-A row with a null there meets nothing, as it does by the comparisons. What is linked otherwise, or is an aggregate
-without GROUP BY in FROM, which has one row whatever happens, is left as it is, and refused with what to write.
+A row with a null there meets nothing, as it does by the comparisons. An aggregate without GROUP BY in FROM has one row
+whatever happens: each of its columns is a subquery that stands for a value, where the select list, WHERE and QUALIFY
+read it. What is linked otherwise is left as it is, and refused with what to write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
@@ -30,20 +31,20 @@ _LOOSE = (exp.Coalesce, exp.Case, exp.Anonymous, exp.Query, exp.Is, exp.Or, exp.
 """Comparisons that hold for no null, and what may hold for one."""
 _OTHERS = ("having", "qualify", "windows", "distinct", "offset", "with_")
 """Clauses that would have to know of the links."""
+_ELSEWHERE = (exp.Group, exp.Having, exp.Join, exp.Order)
+"""Where no subquery stands for a value."""
 
 
 def decorrelate(tree: exp.Expr, aggregates: Callable[[exp.Expr], bool]) -> None:
     """Put joins in the place of such subqueries, in the tree itself; `aggregates`: whether an item is an aggregate."""
     for select in list(tree.find_all(exp.Select)):
+        _read_as_values(select, aggregates)
         for value in _values(select):
             _link_by_equalities(value.this, {_name(s): s for s in sources_of(select)})
             _join_first(value, select, aggregates)
         before: dict[str, exp.Expr] = {}
         for source in sources_of(select):
-            inner = (
-                source.this.this if isinstance(source, exp.Lateral) and isinstance(source.this, exp.Subquery) else None
-            )
-            if isinstance(inner, exp.Select) and isinstance(source.parent, exp.Join):
+            if (inner := _lateral(source)) is not None:
                 if not source.alias:
                     name = exp.to_identifier(f"lateral {len(before)}", quoted=True)
                     source.set("alias", exp.TableAlias(this=name))
@@ -71,6 +72,52 @@ def _values(select: exp.Select) -> list[exp.Subquery]:
 
 def _listed(part: exp.Expr | list[exp.Expr] | None) -> list[exp.Expr]:
     return part if isinstance(part, list) else [part] if part is not None else []
+
+
+def _lateral(source: exp.Expr) -> exp.Select | None:
+    """The SELECT of an item of FROM that is LATERAL."""
+    inner = source.this.this if isinstance(source, exp.Lateral) and isinstance(source.this, exp.Subquery) else None
+    return inner if isinstance(inner, exp.Select) and isinstance(source.parent, exp.Join) else None
+
+
+def _is_plain(inner: exp.Select) -> bool:
+    """Whether it reads a stream, a table or a subquery."""
+    from_ = inner.args.get("from_")
+    return from_ is not None and isinstance(from_.this, exp.Table | exp.Subquery)
+
+
+def _read_as_values(select: exp.Select, aggregates: Callable[[exp.Expr], bool]) -> None:
+    """Let the columns of a LATERAL that has one row be subqueries where they are read."""
+    for source in sources_of(select):
+        inner, join = _lateral(source), source.parent
+        others = (*_OTHERS, "group", "limit", "joins")
+        if inner is None or join is None or not source.alias or any(inner.args.get(k) for k in others):
+            continue
+        if not _is_plain(inner) or not all(isinstance(i, exp.Alias) and aggregates(i) for i in inner.expressions):
+            continue
+        if join.args.get("on") not in (None, exp.true()):
+            continue
+        _unstar(select, source, inner)
+        items = {i.alias.lower(): i.unalias() for i in inner.expressions}
+        named = [c for c in select.find_all(exp.Column) if c.name.lower() in items]
+        read = [c for c in named if c.table.lower() in ("", _name(source)) and all(a is not source for a in _around(c))]
+        if not all(c.find_ancestor(exp.Select, *_ELSEWHERE) is select for c in read):
+            continue
+        for column in read:
+            value = exp.Subquery(this=inner.copy())
+            value.this.set("expressions", [items[column.name.lower()].copy()])
+            value.this.set("order", None)
+            value.meta.update(column.meta)
+            bare = column.parent is select or isinstance(column.parent, StreamItems)
+            called = exp.to_identifier(column.name, quoted=True)
+            column.replace(exp.Alias(this=value, alias=called) if bare else value)
+        join.pop()
+
+
+def _around(node: exp.Expr) -> Iterator[exp.Expr]:
+    while node.parent is not None:
+        node = node.parent
+        yield node
 
 
 def _link_by_equalities(inner: exp.Select, around: dict[str, exp.Expr]) -> None:
@@ -142,11 +189,9 @@ def _join(
 ) -> None:
     join, alias = source.parent, source.alias
     assert join is not None
-    from_ = inner.args.get("from_")
-    plain = from_ is not None and isinstance(from_.this, exp.Table | exp.Subquery)
     starred = any(i.is_star for i in inner.expressions)
     grouped = inner.args.get("group")
-    if not plain or starred or not alias or any(inner.args.get(k) for k in _OTHERS):
+    if not _is_plain(inner) or starred or not alias or any(inner.args.get(k) for k in _OTHERS):
         return
     if grouped is None and any(aggregates(i) for i in inner.expressions):
         return
