@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from windrow_bench.peers import (
     Lookup,
     Peer,
     PeerQuery,
+    PeerResult,
     SlidingAggregate,
     StructuredStreaming,
     Window,
@@ -105,7 +107,7 @@ def joins() -> list[WindowJoin]:
 
 
 def ours(
-    queries: list[PeerQuery], streams: dict[str, pa.Table], tables: dict[str, pa.Table] | None = None
+    queries: Sequence[PeerQuery], streams: dict[str, pa.Table], tables: dict[str, pa.Table] | None = None
 ) -> dict[str, pa.Table]:
     """windrow's answers."""
     script = "; ".join(f"CREATE QUERY {q.name} AS {q.cql()}" for q in queries)
@@ -136,34 +138,49 @@ def esper_peer() -> Peer:
 
 
 @pytest.fixture(
+    scope="module",
     params=[
         pytest.param("structured", marks=pytest.mark.spark),
         pytest.param("flink", marks=pytest.mark.slow),
         "esper_peer",
-    ]
+    ],
 )
 def peer(request: pytest.FixtureRequest) -> Peer:
     """Each peer in turn."""
     return request.getfixturevalue(request.param)
 
 
-def test_sliding_aggregates_agree(peer: Peer, tmp_path: Path) -> None:
+TRADES = {"trades": trades()}
+SIDES = {name: trades(400, seed, 120) for seed, name in enumerate("abcd")}
+
+
+@pytest.fixture(scope="module")
+def together(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> PeerResult:
+    """What a peer says to the queries over trades, in one job: most of a small job is the start of its engine."""
+    files = tmp_path_factory.mktemp("streams")
+    write_streams(files, TRADES, files=3)
+    write_streams(files, SIDES, files=2)
+    return peer.run([*aggregates(), *joins()], files, TABLES)
+
+
+def answers(result: PeerResult, queries: Sequence[PeerQuery]) -> dict[str, pa.Table]:
+    """Those of some of the queries."""
+    return {q.name: result.answers[q.name] for q in queries}
+
+
+def test_sliding_aggregates_agree(together: PeerResult) -> None:
     """Every sliding aggregate, filter, grouping and table join has one answer."""
-    streams = {"trades": trades()}
-    write_streams(tmp_path, streams, files=3)
-    result = peer.run(aggregates(), tmp_path, TABLES)
-    assert compare(ours(aggregates(), streams, TABLES), result.answers) == {}
-    assert result.seconds > 0
-    assert all(len(a) for a in result.answers.values())
+    theirs = answers(together, aggregates())
+    assert compare(ours(aggregates(), TRADES, TABLES), theirs) == {}
+    assert together.seconds > 0
+    assert all(len(a) for a in theirs.values())
 
 
-def test_window_joins_agree(peer: Peer, tmp_path: Path) -> None:
+def test_window_joins_agree(together: PeerResult) -> None:
     """Joins of two and of four windows have one answer."""
-    streams = {name: trades(400, seed, 120) for seed, name in enumerate("abcd")}
-    write_streams(tmp_path, streams, files=2)
-    result = peer.run(joins(), tmp_path)
-    assert compare(ours(joins(), streams), result.answers) == {}
-    assert all(len(a) for a in result.answers.values())
+    theirs = answers(together, joins())
+    assert compare(ours(joins(), SIDES), theirs) == {}
+    assert all(len(a) for a in theirs.values())
 
 
 def test_tick_streams_agree(peer: Peer, tmp_path: Path) -> None:
@@ -238,7 +255,10 @@ def test_failed_install_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    for _ in range(2):
-        with pytest.raises(RuntimeFailure, match="could not be installed") as caught:
-            environment.interpreter()
-        assert environment.OVERRIDE in str(caught.value)
+    with pytest.raises(RuntimeFailure, match="could not be installed") as caught:
+        environment.interpreter()
+    assert environment.OVERRIDE in str(caught.value)
+    made: list[Path] = []
+    monkeypatch.setattr(environment, "_make", made.append)
+    environment.interpreter()
+    assert made and (made[0] / "bin" / "python").exists()  # the environment is there, and is made again
