@@ -25,14 +25,13 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 from windrow.schedule.cost import cost_per_update
 from windrow.schedule.hybrid import hybrid_periods
 from windrow.schedule.tasks import PeriodicQuery, SubGroup, Task, sub_groups
-from windrow.schedule.technique import HYBRID, TECHNIQUES, Technique
+from windrow.schedule.technique import HYBRID, TECHNIQUES, Forming, Technique
 from windrow_bench import schedule_engine, schedule_joins, schedule_spellings
 from windrow_bench.harness import Figure, Ratio, Result, commit, parser, progress, recorded, report, saved_in
 from windrow_bench.schedule_simulation import Simulated, shortened, simulate
@@ -143,16 +142,15 @@ def workload(per_group: int, rate: int, seed: int) -> list[PeriodicQuery]:
 
 @dataclass(frozen=True)
 class Planned(Technique):
-    """A technique that plans a workload once."""
+    """A technique that plans a workload once, with the others that form tasks as it does."""
 
-    @cached_property
-    def _plans(self) -> dict[int, list[Task]]:
-        return {}
+    plans: dict[tuple[Forming, int], list[Task]] = field(default_factory=dict, compare=False)
 
     def tasks(self, queries: Sequence[PeriodicQuery]) -> list[Task]:  # type: ignore[override]
-        if id(queries) not in self._plans:
-            self._plans[id(queries)] = super().tasks(queries)
-        return self._plans[id(queries)]
+        key = self.forming, id(queries)
+        if key not in self.plans:
+            self.plans[key] = super().tasks(queries)
+        return self.plans[key]
 
 
 @dataclass(frozen=True)
@@ -186,10 +184,11 @@ def simulated(updates: int, seeds: Sequence[int], bar: Any = None) -> Iterator[P
     for rate in RATES:
         for per_group in PER_GROUP:
             queries = {s: workload(per_group, rate, s) for s in seeds}
+            known: dict[tuple[Forming, int], list[Task]] = {}
             for technique in TECHNIQUES:
                 if bar is not None:
                     bar.update(bar.task_ids[0], description=f"{rate}/s, {per_group * 8} queries, {technique.name}")
-                planned = Planned(technique.name, technique.forming, technique.joint, technique.in_step)
+                planned = Planned(technique.name, technique.forming, technique.joint, technique.in_step, known)
                 outcomes = [
                     simulate(queries[s], planned, updates=updates, update=UPDATE, speed=speeds[s]) for s in seeds
                 ]
