@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,16 +98,37 @@ def test_a_table_is_mapped_in_ranges(tmp_path: Path) -> None:
     assert read.equals(table.slice(60_001, 80_000)) and os.listdir(tmp_path) == ["s.arrow"]
 
 
-def test_a_column_that_some_files_lack_is_null_there(tmp_path: Path) -> None:
-    """As with a directory that is read whole: missing in one file is null, missing in all is an error."""
-    parquet.write_table(pa.table({"ts": [1]}), tmp_path / "a.parquet")
-    with pytest.raises(SourceError, match='no column "x"'):
-        staging(str(tmp_path / "staged")).path(stream(), str(tmp_path / "a.parquet"), None)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_column_that_some_files_lack(form: str, tmp_path: Path) -> None:
+    """It is refused by file and column, as live, whoever reads; one that was added later is null there."""
     (tmp_path / "in").mkdir()
-    parquet.write_table(pa.table({"ts": [1]}), tmp_path / "in" / "a.parquet")
-    parquet.write_table(pa.table({"ts": [2], "x": [5]}), tmp_path / "in" / "b.parquet")
-    got = staging(str(tmp_path / "staged")).path(stream(), str(tmp_path / "in"), None)
-    assert read(got, stream(), [], 1) == [(1, None), (2, 5)]
+    write(pa.table({"ts": [1]}), tmp_path / "in" / f"a.{form}")
+    write(pa.table({"ts": [2], "x": [5]}), tmp_path / "in" / f"b.{form}")
+    for data in (str(tmp_path / "in"), str(tmp_path / "in" / f"a.{form}")):
+        with pytest.raises(SourceError, match=f'a.{form} has no column "x"'):
+            staging(str(tmp_path / "staged")).path(stream(), data, None)
+        with pytest.raises(SourceError, match=f'a.{form} has no column "x"'):
+            to_table(data, "s", COLUMNS)
+    later = replace(stream(), added=("x",))
+    got = staging(str(tmp_path / "staged")).path(later, str(tmp_path / "in"), None)
+    assert read(got, later, [], 1) == [(1, None), (2, 5)]
+    assert to_table(str(tmp_path / "in"), "s", COLUMNS, later.added)["x"].to_pylist() == [None, 5]
+
+
+def test_a_key_that_some_files_lack_is_null_there(tmp_path: Path) -> None:
+    """In JSON a missing key is null, as live; one that no file has is refused."""
+    (tmp_path / "a.json").write_text('{"ts": 1}\n')
+    for reads in (
+        lambda: to_table(str(tmp_path), "s", COLUMNS)["x"].to_pylist(),
+        lambda: [
+            x for _, x in read(staging(f"{tmp_path}.staged").path(stream(), str(tmp_path), None), stream(), [], 1)
+        ],
+    ):
+        (tmp_path / "b.json").unlink(missing_ok=True)
+        with pytest.raises(SourceError, match='no column "x"'):
+            reads()
+        (tmp_path / "b.json").write_text('{"ts": 2, "x": 5}\n')
+        assert reads() == [None, 5]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -336,7 +336,7 @@ def _arrivals(
     given = data[stream.name.lower()][1]
     if staging is not None and isinstance(given, str | os.PathLike):
         return staging.path(stream, os.fspath(given), until)
-    table = to_table(given, f'stream "{stream.name}"', schema=dict(stream.columns))
+    table = to_table(given, f'stream "{stream.name}"', schema=dict(stream.columns), added=stream.added)
     found = arrivals(stream, table, until)
     return found if staging is None else staging.table(stream, found)
 
@@ -349,9 +349,10 @@ def _table(table: TableDef, data: Mapping[str, tuple[str, Any]]) -> pa.Table:
         )
     given, what = data[table.name.lower()][1], f'table "{table.name}"'
     if table.changes is None:
-        return to_table(given, what, schema=dict(table.columns))
+        return to_table(given, what, schema=dict(table.columns), added=table.added)
     empty = pa.schema(list(table.columns.items())).empty_table()
-    return changed(table, empty, to_table(given, what, schema=dict(table.change_stream.columns)))
+    changes = table.change_stream
+    return changed(table, empty, to_table(given, what, schema=dict(changes.columns), added=changes.added))
 
 
 def _instant(until: Any, catalog: Catalog) -> int | None:

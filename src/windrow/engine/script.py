@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -28,11 +29,13 @@ def bind_script(
     declared = {s.syntax.name.lower() for s in statements if isinstance(s, cql.Declaration)}
     for key, (name, data) in (streams or {}).items():
         if key not in declared and key not in catalog.streams:
-            catalog = catalog.add(infer_stream(name, described(data, f'stream "{name}"')))
+            stream = infer_stream(name, described(data, f'stream "{name}"'))
+            catalog = catalog.add(replace(stream, added=tuple(stream.columns)))  # the columns of any file
     for key, (name, data) in (tables or {}).items():
         if key not in declared and key not in catalog.tables:
             table = described(data, f'table "{name}"')
-            catalog = catalog.add(TableDef(name, dict(zip(table.column_names, table.schema.types, strict=True))))
+            columns = dict(zip(table.column_names, table.schema.types, strict=True))
+            catalog = catalog.add(TableDef(name, columns, added=tuple(columns)))
     for statement in statements:
         try:
             catalog = applied(cql.bind(statement, catalog), catalog)

@@ -186,16 +186,16 @@ class FixedTable(TableSource):
 class FileTable(TableSource):
     """A file or a directory of files; read again only when a name, size or time of change differs."""
 
-    def __init__(self, path: str, columns: Mapping[str, pa.DataType] | None = None) -> None:
-        self._path = path
-        self._columns = columns
+    def __init__(self, path: str, definition: TableDef) -> None:
+        self._path, self._definition = path, definition
         self._seen: object = None
 
     def read(self) -> pa.Table | None:
         seen = _fingerprint(self._path)
         if seen == self._seen:
             return None
-        table = read_path(self._path, "table", self._columns)
+        declared = self._definition
+        table = read_path(self._path, f'table "{declared.name}"', declared.columns, declared.added)
         self._seen = seen
         return table
 
@@ -252,7 +252,7 @@ def fixed(definition: TableDef, table: pa.Table) -> LiveTable:
 def _source(definition: TableDef, options: Mapping[str, str]) -> TableSource:
     kind = options.get("source", "").lower()
     if kind in {"csv", "json", "parquet", "file"} and options.get("path"):
-        return FileTable(options["path"], definition.columns)
+        return FileTable(options["path"], definition)
     if kind in {"postgres", "postgresql"} and options.get("dsn"):
         from psycopg import sql
 

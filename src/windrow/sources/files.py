@@ -7,7 +7,7 @@ on, or worse skips, what comes later. With a declared schema nothing is guessed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,9 +20,9 @@ DeclaredTypes = Mapping[str, pa.DataType] | None
 Reader = Callable[[Path, DeclaredTypes], pa.Table]
 
 
-def read_path(name: str, what: str, schema: DeclaredTypes = None) -> pa.Table:
-    """Read a file, or all files of a directory, as one table."""
-    tables = [read_file(p, what, schema) for p in files_of(name, what)]
+def read_path(name: str, what: str, schema: DeclaredTypes = None, added: Collection[str] = ()) -> pa.Table:
+    """Read a file, or all files of a directory, as one table; columns that were `added` are null where they lack."""
+    tables = [read_file(p, what, schema, added) for p in files_of(name, what)]
     if len(tables) == 1:
         return tables[0]
     with _alike(name, what):
@@ -43,8 +43,13 @@ def files_of(name: str, what: str) -> list[Path]:
     return files
 
 
-def read_file(path: Path, what: str, schema: DeclaredTypes, first: int = 0, stop: int | None = None) -> pa.Table:
-    """Read a file; with `stop`, only the row groups or record batches `[first, stop)` of one that has them."""
+def read_file(
+    path: Path, what: str, schema: DeclaredTypes, added: Collection[str] = (), first: int = 0, stop: int | None = None
+) -> pa.Table:
+    """Read a file; with `stop`, only the row groups or record batches `[first, stop)` of one that has them.
+
+    It has the declared columns but those that were `added` later; only in JSON a key may be missing.
+    """
     reader = _reader(path)
     if reader is None:
         raise SourceError(
@@ -52,10 +57,25 @@ def read_file(path: Path, what: str, schema: DeclaredTypes, first: int = 0, stop
         )
     try:
         if stop is None:
-            return reader(path, schema)
-        return (_read_row_groups if typed(path) == "parquet" else _read_batches)(path, range(first, stop))
+            table = reader(path, schema)
+        else:
+            table = (_read_row_groups if typed(path) == "parquet" else _read_batches)(path, range(first, stop))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise SourceError(f"{what}: cannot read {path}", detail=reason(error)) from error
+    if schema is not None and reader is not _read_json:
+        _check_columns(path, what, table.column_names, [n for n in schema if n not in added])
+    return table
+
+
+def _check_columns(path: Path, what: str, have: Sequence[str], wanted: Sequence[str]) -> None:
+    found = {n.lower() for n in have}
+    for name in wanted:
+        if name.lower() not in found:
+            raise SourceError(
+                f'{what}: {path} has no column "{name}"',
+                detail=f"its columns are: {', '.join(have) or 'none'}",
+                hint="declare only columns that every file has",
+            )
 
 
 def typed(path: Path) -> str | None:

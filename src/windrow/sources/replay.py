@@ -17,7 +17,7 @@ import hashlib
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -46,7 +46,7 @@ def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> 
     options.number("partitions", 1)  # pieces are cut by their bytes; kept for declarations that say it
     options.finish()
     with reading(stream, path):
-        copy = _copied(spool, path, stream.columns)
+        copy = _copied(spool, path, stream)
     return ReplaySource(stream, copy, rate, most, time.monotonic)
 
 
@@ -78,13 +78,14 @@ def _ends(copy: ArrowCopy) -> list[int]:
     return list(itertools.accumulate(file.get_batch(i).num_rows for i in range(file.num_record_batches)))
 
 
-def _copied(spool: Place, path: str, columns: Mapping[str, pa.DataType]) -> ArrowCopy:
+def _copied(spool: Place, path: str, stream: StreamDef) -> ArrowCopy:
     """The copy of a file, made on first use."""
+    columns, added = stream.columns, stream.added
     schema = pa.schema(list(columns.items()))
     key = hashlib.blake2b(f"{path}\n{schema}".encode(), digest_size=8).hexdigest()
     note = _note(spool, path, key)
     if note is None:
-        table = conform(read_path(path, "replay", columns), "replay", columns)
+        table = conform(read_path(path, "replay", columns, added), "replay", columns, added)
         sink = pa.BufferOutputStream()
         with ipc.new_file(sink, schema) as out:
             out.write_table(table, max_chunksize=CHUNK_ROWS)

@@ -53,7 +53,7 @@ class PathPart:
         """The declared columns of its rows, and those of them that it does not have, as nulls."""
         what = f'stream "{stream.name}"'
         columns = dict(stream.columns)
-        rows = read_file(Path(self.path), what, columns, self.first, self.stop)
+        rows = read_file(Path(self.path), what, columns, stream.added, self.first, self.stop)
         found = {n.lower() for n in rows.column_names}
         missing = tuple(n for n in columns if n.lower() not in found)
         for name in missing:
@@ -238,8 +238,8 @@ def _before(files: Sequence[StagedFile]) -> list[int]:
 
 
 def _check_missing(stream: StreamDef, path: str, files: Sequence[StagedFile]) -> None:
-    """A column that some files have is null in the others; one that no file has is an error."""
-    gone = [c for c in stream.columns if files and all(c in f.missing for f in files)]
+    """A key that is missing in some files of JSON is null there; one that no file has is an error."""
+    gone = [c for c in stream.columns if c not in stream.added and files and all(c in f.missing for f in files)]
     if gone:
         raise SourceError(
             f'stream "{stream.name}": the data has no column "{gone[0]}"',

@@ -33,7 +33,7 @@ def to_table(
     [{'A': 1.0}, {'A': 2.0}]
     """
     if isinstance(data, str | os.PathLike):
-        table = read_path(os.fspath(data), what, schema)
+        table = read_path(os.fspath(data), what, schema, added)
     elif isinstance(data, list) and not data and schema is not None:
         return pa.schema(list(schema.items())).empty_table()
     else:
