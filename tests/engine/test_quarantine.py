@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import time
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import ipc
 
 import windrow
 from windrow.errors import CQLSyntaxError, SourceError
@@ -116,6 +118,51 @@ def test_files_that_cannot_be_read_are_set_aside(runtime: str, request: pytest.F
         assert found["d.parquet"]["position"] == "row 2"
         assert json.loads(found["d.parquet"]["text"])["k"] == 5
         answered(engine, [(1, 1, "a"), (2, 2, "b"), (3, 3, "c"), (4, 4, "d"), (6, 6, "f")])
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv", "json"])
+def test_files_without_rows_are_noted(kind: str, runtime: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Whatever the format, with or without parts that have none; the stream goes on."""
+    data, good = tmp_path / "in", pa.table({"ts": [1], "k": [1], "name": ["a"]})
+    batches = [pa.RecordBatch.from_pylist([], schema=good.schema)]
+    none = {
+        "parquet": [parquet_file(good.schema, [])],
+        "arrow": [arrow_file(good.schema, [], ipc.new_file), arrow_file(good.schema, batches, ipc.new_file),
+                  arrow_file(good.schema, [], ipc.new_stream)],
+        "csv": [b"ts,k,name\n"],
+        "json": [b"\n"],
+    }[kind]  # fmt: skip
+    one = {
+        "parquet": parquet_file(good.schema, good.to_batches()),
+        "arrow": arrow_file(good.schema, good.to_batches(), ipc.new_file),
+        "csv": b"ts,k,name\n1,1,a\n",
+        "json": b'{"ts": 1, "k": 1, "name": "a"}\n',
+    }[kind]
+    with opened(request, runtime, tmp_path / "home") as engine:
+        engine.execute(declared(kind, data) + QUERY)
+        for number, content in enumerate([*none, one]):
+            put(data, f"{number}.{kind}", content)
+        engine.start()
+        engine.drain()
+        found = engine.quarantine("s").to_pylist()
+        assert [Path(r["file"]).name for r in found] == [f"{n}.{kind}" for n in range(len(none))]
+        assert {r["reason"] for r in found} == {"the file has no rows"}
+        answered(engine, [(1, 1, "a")])
+
+
+def parquet_file(schema: pa.Schema, batches: list[pa.RecordBatch]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_batches(batches, schema), sink)
+    return sink.getvalue()
+
+
+def arrow_file(schema: pa.Schema, batches: list[pa.RecordBatch], form: Any) -> bytes:
+    sink = io.BytesIO()
+    with form(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from windrow.sources.files import reason
 from windrow.sources.protocol import MalformedRow, Report
 from windrow.sources.tabular import plain_type
 from windrow.store.place import Place
+
+LOG = logging.getLogger("windrow.sources")
 
 Given = tuple[tuple[str, str | None], ...]
 
@@ -118,6 +121,28 @@ def refuse(stream: StreamDef, row: MalformedRow, report: Report | None) -> None:
     if report is None:
         raise malformed(stream, row)
     report(row)
+
+
+def no_rows(stream: StreamDef, file: DataFile, report: Report | None) -> None:
+    """Say that a file has no rows."""
+    LOG.warning('stream "%s": %s has no rows', stream.name, file.path)
+    if report is not None:
+        report(MalformedRow(file.path, "the file has no rows", ""))
+
+
+@dataclass(frozen=True)
+class FileWithoutRows:
+    """What is to be read of a file whose footer says that there is nothing."""
+
+    file: DataFile
+    weight: int = 1
+
+    def read(
+        self, stream: StreamDef, columns: Sequence[str] | None, report: Report | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """No rows, and that is said."""
+        no_rows(stream, self.file, report)
+        return iter(())
 
 
 def declared(stream: StreamDef, columns: Sequence[str] | None) -> dict[str, pa.DataType]:

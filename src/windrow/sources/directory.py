@@ -27,7 +27,7 @@ from pyarrow import fs
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.sources.cuts import Share, available
-from windrow.sources.data_file import DataFile, reading
+from windrow.sources.data_file import DataFile, FileWithoutRows, reading
 from windrow.sources.lines import LineFormat, cut_lines
 from windrow.sources.listing import ListedFile, Listing, split_path
 from windrow.sources.options import SourceOptions
@@ -295,7 +295,7 @@ class DirectorySource:
             self._cuts[key] = self._cut(file, start)
         every = self._cuts[key]
         if not every and start == 0:
-            LOG.warning('stream "%s": %s has no rows', self.stream.name, file.path)
+            every = self._cuts[key] = [Share(FileWithoutRows(file), 0, 0)]
         count = 0
         while count < len(every) and (count == 0 or budget >= every[count].piece.weight):
             budget -= every[count].piece.weight

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,11 +21,10 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.sources.cuts import PIECE_BYTES, Share
-from windrow.sources.data_file import DataFile, declared, reading
+from windrow.sources.data_file import DataFile, declared, no_rows, reading
 from windrow.sources.protocol import MalformedRow, Report
 from windrow.sources.row_text import RowParser
 
-LOG = logging.getLogger("windrow.sources")
 SEEK_BYTES = 1 << 16
 INFLATE_BYTES = 1 << 20
 
@@ -79,13 +77,7 @@ class LinePiece:
                 if batch.num_rows:
                     yield batch.select(wanted)
             if not some and self.weight == self.file.size:
-                self._without_rows(stream, report)
-
-    def _without_rows(self, stream: StreamDef, report: Report | None) -> None:
-        """Say that a file has no rows."""
-        LOG.warning('stream "%s": %s has no rows', stream.name, self.file.path)
-        if report is not None:
-            report(MalformedRow(self.file.path, "the file has no rows", ""))
+                no_rows(stream, self.file, report)
 
 
 def cut_lines(file: DataFile, form: LineFormat, start: int) -> list[Share]:

@@ -14,7 +14,16 @@ from pyarrow import ipc
 
 from windrow.catalog import StreamDef
 from windrow.sources.cuts import PIECE_BYTES, Share
-from windrow.sources.data_file import DataFile, check_types, declared, find_columns, reading, shaped, with_times
+from windrow.sources.data_file import (
+    DataFile,
+    check_types,
+    declared,
+    find_columns,
+    no_rows,
+    reading,
+    shaped,
+    with_times,
+)
 from windrow.sources.protocol import Report
 
 MAGIC = b"ARROW1"
@@ -40,10 +49,14 @@ class ArrowPiece:
             names = find_columns(stream, self.file.path, self.file.given, list(types), stream.columns)
             check_types(stream, self.file, {n: types[have] for n, have in names.items()})
             found = reader if self.stop is None else map(reader.get_batch, range(self.first, self.stop))
+            whole = self.stop is None or (self.first == 0 and self.stop == reader.num_record_batches)
             for number, batch in enumerate(found, self.first):
                 if batch.num_rows:
+                    whole = False
                     rows = shaped(stream, self.file, batch, names, wanted)
                     yield with_times(stream, self.file.path, 1, rows, report, f" of record batch {number + 1}")
+            if whole:
+                no_rows(stream, self.file, report)
 
 
 def cut_arrow(file: DataFile, start: int) -> list[Share]:
