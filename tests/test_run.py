@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -11,8 +12,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv as csv
 import pytest
+from pyarrow import feather, parquet
 
 import windrow
+from windrow.engine.replay import QuarantineWarning
 from windrow.errors import WindrowError
 
 INT64 = (-(2**63), 2**63 - 1)
@@ -233,3 +236,57 @@ def test_progress_is_reported():
     windrow.run("SELECT a FROM s", {"s": TRADES}, runtime="local", batch_rows=1, progress=lambda *c: calls.append(c))
     assert calls[-1] == (3, 3)
     assert [c[0] for c in calls] == sorted(c[0] for c in calls)
+
+
+BAD = {
+    "csv": b'ts,k,name\n1,1,"a\nb"\n2,x,b\n,3,c\n4611686018427387905,4,d\n5,5,e\n',
+    "tsv": b'ts\tk\tname\n1\t1\t"a\nb"\n2\tx\tb\n\t3\tc\n4611686018427387905\t4\td\n5\t5\te\n',
+    "json": b"""{"ts": 1, "k": 1, "name": "a\\nb"}\n{"ts": 2, "k": "x", "name": "b"}\n{"k": 3, "name": "c"}
+        {"ts": 4611686018427387905, "k": 4, "name": "d"}\n{"ts": 5, "k": 5, "name": "e"}\n""",
+    "array.json": b"""[{"ts": 1, "k": 1, "name": "a\\nb"}, {"ts": 2, "k": "x", "name": "b"}, {"k": 3, "name": "c"},
+        {"ts": 4611686018427387905, "k": 4, "name": "d"}, {"ts": 5, "k": 5, "name": "e"}]""",
+}
+QUARANTINED = """
+CREATE STREAM s (ts BIGINT, k BIGINT, name VARCHAR) TIMESTAMP BY ts ON ERROR QUARANTINE;
+CREATE QUERY q AS SELECT ISTREAM(k, name) FROM s [NOW];
+"""
+RUNTIMES = ["local", pytest.param("spark", marks=pytest.mark.spark)]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", BAD)
+def test_malformed_rows_of_a_path_are_set_aside(kind, packed, runtime, tmp_path):
+    """As live, with ON ERROR QUARANTINE: the others are answered, and whoever runs it is told."""
+    if packed and runtime == "spark":
+        pytest.skip("what is packed is read by the same tasks")
+    (tmp_path / f"a.{kind}{'.gz' if packed else ''}").write_bytes(gzip.compress(BAD[kind]) if packed else BAD[kind])
+    with pytest.warns(QuarantineWarning, match=r'3 rows of stream s cannot be read.*answers.quarantine\["s"\]'):
+        answers = windrow.run(QUARANTINED, {"s": str(tmp_path)}, runtime=runtime)
+    assert rows(answers["q"]) == [(1, 1, "a\nb"), (5, 5, "e")]
+    found = answers.quarantine["s"].to_pylist()
+    assert len(found) == 3 and any("is not BIGINT" in r["reason"] for r in found)
+    assert any("NULL" in r["reason"] for r in found) and any("too far from zero" in r["reason"] for r in found)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_files_that_cannot_be_read_are_set_aside(runtime, tmp_path):
+    """Files that are cut, lack a column, have another type or no rows; of the others every row is answered once."""
+    whole = pa.table({"ts": [1, 2], "k": [1, 2], "name": ["a", "b"]})
+    parquet.write_table(whole, tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-100])
+    parquet.write_table(whole.drop_columns(["name"]), tmp_path / "c.parquet")
+    feather.write_feather(pa.table({"ts": ["x"], "k": [1], "name": ["a"]}), tmp_path / "d.arrow")
+    feather.write_feather(whole.slice(0, 0), tmp_path / "e.arrow")
+    (tmp_path / "f.csv").write_bytes(b"")
+    (tmp_path / "g.csv").write_bytes(b"ts,k\n7,7\n")
+    parquet.write_table(pa.table({"ts": [8, None], "k": [8, 9], "name": ["h", "i"]}), tmp_path / "h.parquet")
+    with pytest.warns(QuarantineWarning, match="7 rows of stream s cannot be read"):
+        answers = windrow.run(QUARANTINED, {"s": tmp_path}, runtime=runtime)
+    assert rows(answers["q"]) == [(1, 1, "a"), (2, 2, "b"), (8, 8, "h")]
+    found = {r["file"].rpartition("/")[2]: r["reason"] for r in answers.quarantine["s"].to_pylist()}
+    assert list(found) == ["b.parquet", "c.parquet", "d.arrow", "e.arrow", "f.csv", "g.csv", "h.parquet"]
+    assert 'no column "name"' in found["c.parquet"] and "is declared BIGINT" in found["d.arrow"]
+    assert found["e.arrow"] == found["f.csv"] == "the file has no rows"
+    with pytest.raises(WindrowError, match=r"cannot read .*b\.parquet"):
+        windrow.run(QUARANTINED.replace("QUARANTINE", "STOP"), {"s": tmp_path}, runtime=runtime)

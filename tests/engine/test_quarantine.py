@@ -18,7 +18,7 @@ from pyarrow import ipc
 
 import windrow
 from windrow.errors import CQLSyntaxError, SourceError
-from windrow.runtime import quarantine as limits
+from windrow.sources import aside as limits
 from windrow.testing import assert_same
 
 COLUMNS = "(ts BIGINT, k BIGINT, name VARCHAR)"

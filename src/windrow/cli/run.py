@@ -33,7 +33,8 @@ def main(argv: Sequence[str]) -> int:
     script = read_script(options.file)
 
     import windrow
-    from windrow.engine.replay import LateRowsWarning
+    from windrow.engine.replay import LateRowsWarning, QuarantineWarning
+    from windrow.sources.aside import told_aside
 
     arguments = _arguments(options)
     start = time.perf_counter()
@@ -41,6 +42,7 @@ def main(argv: Sequence[str]) -> int:
     announce(options.runtime)
     with _progress(quiet=options.json) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", LateRowsWarning)  # late rows are told below
+        warnings.simplefilter("ignore", QuarantineWarning)
         answers = windrow.run(script, progress=progress, **arguments)
     seconds = time.perf_counter() - start
     explained = _explanations(script, options) if options.format == "table" and not options.json else []
@@ -49,6 +51,9 @@ def main(argv: Sequence[str]) -> int:
     if not answers and not explained:
         print("note: the script has no query, so there is no answer", file=sys.stderr)
     _show(parser, options, answers, answers.late, seconds)
+    for stream, aside in answers.quarantine.items():
+        if aside.num_rows:
+            print(f"note: {told_aside(aside, stream)}", file=sys.stderr)
     return 0
 
 
@@ -102,6 +107,7 @@ def read_declared(script: str, streams: dict[str, Any], tables: dict[str, Any]) 
     """
     from windrow import cql
     from windrow.runtime.tables import open_table
+    from windrow.sources.aside import told_aside
     from windrow.sources.bounded import ENDING, rows_now
 
     given = {name.lower() for name in (*streams, *tables)}
@@ -111,11 +117,10 @@ def read_declared(script: str, streams: dict[str, Any], tables: dict[str, Any]) 
             continue
         if isinstance(bound, cql.CreateStream) and definition.options.get("source", "").lower() in ENDING:
             streams[definition.name], aside = rows_now(bound.definition)
-            if not len(streams[definition.name]) and not aside:
+            if not len(streams[definition.name]) and not aside.rows:
                 print(f"note: there is no row for stream {definition.name} yet", file=sys.stderr)
-            if aside:
-                told = f"{len(aside)} row{'s' if len(aside) > 1 else ''} of stream {definition.name}"
-                print(f"note: {told} cannot be read; {aside[0].where}: {aside[0].why}", file=sys.stderr)
+            if aside.rows:
+                print(f"note: {told_aside(aside.table(), definition.name)}", file=sys.stderr)
         elif isinstance(bound, cql.CreateTable) and definition.options and bound.definition.changes is None:
             table = open_table(bound.definition)
             tables[definition.name] = table.reading.table

@@ -30,6 +30,8 @@ from windrow.runtime.job import Feed, Job, LocalJob
 from windrow.runtime.kept_answers import rows_of
 from windrow.runtime.tick import Ticker
 from windrow.sharing.query_group import Batch
+from windrow.sources.aside import SCHEMA, told_aside
+from windrow.sources.bounded import rows_of_path
 from windrow.sources.intake import Arrivals, arrivals
 from windrow.sources.staging import StagedRows, Staging
 from windrow.sources.table_changes import changed
@@ -48,12 +50,21 @@ class LateRowsWarning(UserWarning):
     """Rows of a stream came later than WITHIN allows, and are in `answers.late`."""
 
 
-class Answers(dict[str, pa.Table]):
-    """The answer of each query by name; `late` holds each stream's late rows."""
+class QuarantineWarning(UserWarning):
+    """Rows or files of a stream cannot be read, and are in `answers.quarantine`."""
 
-    def __init__(self, answers: Mapping[str, pa.Table], late: Mapping[str, pa.Table]) -> None:
+
+class Answers(dict[str, pa.Table]):
+    """The answer of each query by name; `late` holds each stream's late rows, `quarantine` what cannot be read."""
+
+    def __init__(
+        self,
+        answers: Mapping[str, pa.Table],
+        late: Mapping[str, pa.Table],
+        quarantine: Mapping[str, pa.Table] | None = None,
+    ) -> None:
         super().__init__(answers)
-        self.late = dict(late)
+        self.late, self.quarantine = dict(late), dict(quarantine or {})
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -107,6 +118,13 @@ def run(
             warnings.warn(
                 f'stream "{stream}": {late.num_rows} of its rows came too late; they are in answers.late["{stream}"]',
                 LateRowsWarning,
+                stacklevel=2,
+            )
+    for stream, aside in answers.quarantine.items():
+        if aside.num_rows:
+            warnings.warn(
+                f'{told_aside(aside, stream)}; all are in answers.quarantine["{stream}"]',
+                QuarantineWarning,
                 stacklevel=2,
             )
     return answers
@@ -279,7 +297,11 @@ class Replay:
         whole = dict(self._whole(parts))
         for group in ticker.groups.live.values():
             whole[group.name] = pa.concat_tables([group.empty, *parts.get(group.name, ())]).combine_chunks()
-        return Answers(whole, self.late())
+        late = {self.catalog.streams[k].name: a.late for k, a in self.data.items()}
+        aside = {
+            self.catalog.streams[k].name: a.aside for k, a in self.data.items() if self.catalog.streams[k].quarantine
+        }
+        return Answers(whole, late, aside)
 
     def in_home(self, home: str, job: Job, batch_rows: int | None, strategy: str = "upa", **options: Any) -> Answers:
         """Run every query with state in a new home."""
@@ -311,10 +333,6 @@ class Replay:
         ts = self.data[stream].ts
         return len(ts) / (int(ts[-1]) - int(ts[0]) + 1) if len(ts) else 0.0
 
-    def late(self) -> dict[str, pa.Table]:
-        """Late rows by stream name."""
-        return {self.catalog.streams[k].name: a.late for k, a in self.data.items()}
-
 
 def _optimised(catalog: Catalog, without: Iterable[str], strategy: str) -> Catalog:
     from windrow.optimize import optimize
@@ -336,8 +354,12 @@ def _arrivals(
     given = data[stream.name.lower()][1]
     if staging is not None and isinstance(given, str | os.PathLike):
         return staging.path(stream, os.fspath(given), until)
-    table = to_table(given, f'stream "{stream.name}"', schema=dict(stream.columns), added=stream.added)
-    found = arrivals(stream, table, until)
+    what, aside = f'stream "{stream.name}"', SCHEMA.empty_table()
+    if stream.quarantine and isinstance(given, str | os.PathLike):
+        table, aside = rows_of_path(stream, os.fspath(given))
+    else:
+        table = to_table(given, what, schema=dict(stream.columns), added=stream.added)
+    found = replace(arrivals(stream, table, until), aside=aside)
     return found if staging is None else staging.table(stream, found)
 
 

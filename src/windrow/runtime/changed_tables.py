@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from windrow.errors import SourceError, StateError, WindrowError
 from windrow.runtime.declarations import Declarations
-from windrow.runtime.quarantine import Aside
 from windrow.runtime.streams import Stream
+from windrow.sources.aside import Aside
 from windrow.sources.protocol import Available
 
 

@@ -13,11 +13,9 @@ read again with all of theirs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError, StateError, WindrowError, as_failure
@@ -38,11 +36,11 @@ from windrow.runtime.messages import (
 )
 from windrow.runtime.program import Program, QueryProgram
 from windrow.runtime.pruning import may_hold
-from windrow.runtime.quarantine import Aside
 from windrow.runtime.shared_joins import sides
 from windrow.runtime.shared_reduction import reduced
-from windrow.sources.intake import times, too_far
-from windrow.sources.protocol import MalformedRow, Piece, Report
+from windrow.sources.aside import Aside, timed_rows
+from windrow.sources.intake import times
+from windrow.sources.protocol import Piece, Report
 from windrow.sources.read_parquet import ParquetPiece, RowGroup
 
 Reader = Callable[[Sequence[str] | None, Report | None], Iterable[pa.Table | pa.RecordBatch]]
@@ -71,7 +69,7 @@ def feed(
     out = [] if skipped is None else [Envelope(p, sender, skipped) for p in range(program.partitions)]
     aside = Aside(definition.name) if definition.quarantine else None
     try:
-        table = _timed(definition, _read(deployed.shown[stream], read, deployed.reads[stream], aside), aside)
+        table = timed_rows(definition, _read(deployed.shown[stream], read, deployed.reads[stream], aside), aside)
         ts = times(definition, table) if ts is None else ts
     except (StateError, MemoryError):
         raise
@@ -162,28 +160,7 @@ def _admitted(
 def _whole(definition: StreamDef, read: Reader) -> pa.Table:
     """All columns of the rows that were read before; what is malformed has been reported."""
     quiet = Aside(definition.name) if definition.quarantine else None
-    return _timed(definition, _read(pa.schema(list(definition.columns.items())), read, None, quiet), quiet)
-
-
-def _timed(definition: StreamDef, table: pa.Table, aside: Aside | None) -> pa.Table:
-    """The rows that have a time that can be; others are set aside by whoever knows no place of theirs."""
-    if aside is None:
-        return table
-    if table.column(definition.time).null_count:
-        without = table.column(definition.time).is_null()
-        table = _set_aside(table, without, f"column {definition.time} is NULL", aside)
-    far = too_far(definition, table)
-    return (
-        _set_aside(table, pa.array(far), f"column {definition.time} is too far from zero", aside)
-        if far.any()
-        else table
-    )
-
-
-def _set_aside(table: pa.Table, which: pa.Array | pa.ChunkedArray, why: str, aside: Aside) -> pa.Table:
-    for row in table.filter(which).to_pylist():
-        aside(MalformedRow("", why, json.dumps(row, default=str)))
-    return table.filter(pc.invert(which))
+    return timed_rows(definition, _read(pa.schema(list(definition.columns.items())), read, None, quiet), quiet)
 
 
 def _unreadable(error: Exception, definition: StreamDef) -> WindrowError:

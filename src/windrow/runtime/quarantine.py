@@ -8,63 +8,19 @@ They are named by the manifest of the tick that took the rows around them, so ea
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from windrow.catalog import StreamDef
-from windrow.errors import SourceError, StateError
+from windrow.errors import StateError
 from windrow.sinks.directory import DirectorySink
-from windrow.sources.protocol import MalformedRow
+from windrow.sources.aside import SCHEMA
 from windrow.store.place import Place
 
-SCHEMA = pa.schema([("file", pa.string()), ("position", pa.string()), ("reason", pa.string()), ("text", pa.string())])
 SHOWN = pa.schema([("tick", pa.int64()), *SCHEMA])
-
-MOST = 100_000
-"""Malformed rows in one task and tick beyond which this is not the declared format, and the stream stops."""
-
-_POSITION = re.compile(r"(?P<file>.*), (?P<position>(?:line|row|offset|byte|message)s? \d.*)", re.S)
-
-
-class Aside:
-    """Collects what a task cannot read."""
-
-    def __init__(self, stream: str) -> None:
-        self._stream = stream
-        self.rows: list[MalformedRow] = []
-
-    def __call__(self, row: MalformedRow) -> None:
-        if len(self.rows) >= MOST:
-            raise SourceError(
-                f'stream "{self._stream}": more than {MOST:,} rows of one tick cannot be read',
-                detail=f"the last one: {row.where}: {row.why}",
-                hint="this does not look like the declared format; declare the stream as it is, or remove the file",
-            )
-        self.rows.append(row)
-
-    def table(self) -> pa.Table:
-        """What was collected."""
-        return quarantined(self.rows)
-
-
-def quarantined(rows: Sequence[MalformedRow]) -> pa.Table:
-    """Malformed rows as a table.
-
-    >>> quarantined([MalformedRow("a.csv, line 3", "not a number", "1;x")]).to_pylist()
-    [{'file': 'a.csv', 'position': 'line 3', 'reason': 'not a number', 'text': '1;x'}]
-    """
-    split = [_POSITION.fullmatch(row.where) for row in rows]
-    columns = [
-        [found["file"] if found else row.where for row, found in zip(rows, split, strict=True)],
-        [found["position"] if found else None for found in split],
-        [row.why for row in rows],
-        [row.text or None for row in rows],
-    ]
-    return pa.table(columns, schema=SCHEMA)
 
 
 def output_name(stream: str) -> str:

@@ -58,7 +58,7 @@ def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> 
     recursive = options.flag("recursiveFileLookup", False)
     names = options.text("pathGlobFilter")
     clean = _cleaner(options, may_write)
-    cut = _cutter(stream, options)
+    cut = cutter(stream, options)
     options.finish()
     root, patterns = split_path(path)
     place = Place.of(root)
@@ -73,7 +73,7 @@ def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> 
     return DirectorySource(stream, listing, cut, SeenLog(spool), max_files, max_bytes, clean)
 
 
-def _cutter(stream: StreamDef, options: SourceOptions) -> Cutter:
+def cutter(stream: StreamDef, options: SourceOptions) -> Cutter:
     """How files of the declared kind are cut; one that cannot be is left to the task, which says what is wrong."""
     if options.kind == "parquet":
         return _whole_if_bad(

@@ -50,11 +50,7 @@ def read_file(
 
     It has the declared columns but those that were `added` later; only in JSON a key may be missing.
     """
-    reader = _reader(path)
-    if reader is None:
-        raise SourceError(
-            f"{what}: unknown kind of file: {path}", hint=f"windrow reads {', '.join(READERS)}, and csv or json as .gz"
-        )
+    reader = _known_reader(path, what)
     try:
         if stop is None:
             table = reader(path, schema)
@@ -83,6 +79,16 @@ def typed(path: Path) -> str | None:
     return {_read_parquet: "parquet", _read_arrow: "arrow"}.get(_reader(path))  # type: ignore[arg-type]
 
 
+def kind_of(path: Path, what: str) -> str:
+    """The format of a file: parquet, arrow, json, csv, or tsv, which is csv with tabs."""
+    lines = "json" if _known_reader(path, what) is _read_json else "tsv" if _has_tabs(path) else "csv"
+    return typed(path) or lines
+
+
+def _has_tabs(path: Path) -> bool:
+    return ".tsv" in (s.lower() for s in path.suffixes)
+
+
 def without_rows(name: str, what: str) -> pa.Table | None:
     """No rows, with the columns of a file or directory whose files say their types; None where they must be read."""
     files = files_of(name, what)
@@ -109,6 +115,15 @@ def _alike(name: str, what: str) -> Iterator[None]:
         ) from error
 
 
+def _known_reader(path: Path, what: str) -> Reader:
+    reader = _reader(path)
+    if reader is None:
+        raise SourceError(
+            f"{what}: unknown kind of file: {path}", hint=f"windrow reads {', '.join(READERS)}, and csv or json as .gz"
+        )
+    return reader
+
+
 def _reader(path: Path) -> Reader | None:
     suffixes = [s.lower() for s in path.suffixes]
     if suffixes[-1:] == [".gz"]:
@@ -121,7 +136,7 @@ def _read_csv(path: Path, schema: DeclaredTypes) -> pa.Table:
     from pyarrow import csv
 
     text = csv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
-    delimiter = "\t" if ".tsv" in (s.lower() for s in path.suffixes) else ","
+    delimiter = "\t" if _has_tabs(path) else ","
     parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     try:
         with csv.open_csv(str(path), parse_options=parse, convert_options=text) as head:

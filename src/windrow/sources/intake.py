@@ -8,7 +8,7 @@ order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +21,12 @@ from windrow.operators.elements import BEGINNING, Int64s, one
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Rows of one stream: times and columns in one order, and the late rows."""
+    """Rows of one stream: times and columns in one order, the late rows, and what was set aside (`aside.SCHEMA`)."""
 
     ts: Int64s
     rows: pa.Table
     late: pa.Table
+    aside: pa.Table = field(default_factory=lambda: pa.table({}))
 
 
 FURTHEST = 2**62

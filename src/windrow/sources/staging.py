@@ -25,7 +25,9 @@ import pyarrow as pa
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.operators.elements import BEGINNING, Int64s, one
-from windrow.sources.data_file import DataFile
+from windrow.sources.aside import SCHEMA
+from windrow.sources.bounded import rows_of_file
+from windrow.sources.data_file import DataFile, reading
 from windrow.sources.files import files_of, read_file, typed
 from windrow.sources.intake import Arrivals, split_late, times
 from windrow.sources.protocol import Report
@@ -49,9 +51,12 @@ class PathPart:
     first: int = 0
     stop: int | None = None
 
-    def table(self, stream: StreamDef) -> tuple[pa.Table, tuple[str, ...]]:
-        """The declared columns of its rows, and those of them that it does not have, as nulls."""
+    def table(self, stream: StreamDef) -> tuple[pa.Table, tuple[str, ...], pa.Table]:
+        """The declared columns of its rows, those of them that it does not have, as nulls, and what is set aside."""
         what = f'stream "{stream.name}"'
+        if stream.quarantine:
+            rows, aside = rows_of_file(stream, Path(self.path))
+            return rows, (), aside.table()
         columns = dict(stream.columns)
         rows = read_file(Path(self.path), what, columns, stream.added, self.first, self.stop)
         found = {n.lower() for n in rows.column_names}
@@ -59,7 +64,7 @@ class PathPart:
         for name in missing:
             rows = rows.append_column(name, pa.nulls(rows.num_rows, columns[name]))
         where = what if self.stop is None else f"{what}: {self.path}, parts {self.first} to {self.stop - 1}"
-        return to_table(rows, where, schema=columns), missing
+        return to_table(rows, where, schema=columns), missing, SCHEMA.empty_table()
 
 
 def parts_of(path: str, stream: StreamDef) -> list[PathPart]:
@@ -67,11 +72,12 @@ def parts_of(path: str, stream: StreamDef) -> list[PathPart]:
     found: list[PathPart] = []
     for file in files_of(path, f'stream "{stream.name}"'):
         kind = typed(file)
-        if kind is None:
+        if kind is None or stream.quarantine:
             found.append(PathPart(str(file)))
             continue
-        opened = DataFile(Place.of(str(file.parent)), file.name, file.stat().st_size, ())
-        cut = cut_parquet(opened, stream, 0) if kind == "parquet" else cut_arrow(opened, 0)
+        with reading(stream, str(file)):
+            opened = DataFile(Place.of(str(file.parent)), file.name, file.stat().st_size, ())
+            cut = cut_parquet(opened, stream, 0) if kind == "parquet" else cut_arrow(opened, 0)
         pieces = [share.piece for share in cut]
         ranged = [p for p in pieces if isinstance(p, ParquetPiece | ArrowPiece) and p.stop is not None]
         if len(ranged) == len(pieces) > 1:
@@ -121,13 +127,14 @@ class RowRange:
 
 @dataclass(frozen=True)
 class StagedRows:
-    """A bounded stream in files: all times in order, those of each file, and the late rows."""
+    """A bounded stream in files: all times in order, those of each file, the late rows, and what was set aside."""
 
     place: Place
     files: tuple[StagedFile, ...]
     times: tuple[Int64s, ...]
     ts: Int64s
     late: pa.Table
+    aside: pa.Table
 
     def between(self, after: int | None, frontier: int, tasks: int) -> Iterator[RowRange]:
         """The rows with times in `(after, frontier]`, in pieces for so many tasks."""
@@ -154,14 +161,16 @@ class Staging:
         low, high = (int(rows.ts[0]), int(rows.ts[-1])) if len(rows.ts) else (BEGINNING, BEGINNING)
         write_rows(self.place, name, rows.rows, rows.ts)
         file = StagedFile(name, len(rows.ts), low, high, high, True)
-        return StagedRows(self.place, (file,), (rows.ts,), rows.ts, rows.late)
+        return StagedRows(self.place, (file,), (rows.ts,), rows.ts, rows.late, rows.aside)
 
     def path(self, stream: StreamDef, path: str, until: int | None) -> StagedRows:
         """Rows of a file or a directory, which tasks read."""
         self.place.make()
         parts = list(enumerate(parts_of(path, stream)))
         place = self.place
-        files: list[StagedFile] = self._tasks(lambda item: _stage(item, stream, place, until), parts)
+        staged = self._tasks(lambda item: _stage(item, stream, place, until), parts)
+        files: list[StagedFile] = [file for file, _ in staged]
+        aside = pa.concat_tables([SCHEMA.empty_table(), *(rows for _, rows in staged)])
         _check_missing(stream, path, files)
         files = [f for f in files if f.rows]
         late = pa.schema(list(stream.columns.items())).empty_table()
@@ -173,21 +182,23 @@ class Staging:
             late = pa.concat_tables([late, *(rows for _, rows in settled)])
         read = tuple(_times(place, file.name) for file in files)
         ts = np.concatenate([np.empty(0, np.int64), *read])
-        return StagedRows(place, tuple(files), read, ts if _follow(files) else np.sort(ts), late)
+        return StagedRows(place, tuple(files), read, ts if _follow(files) else np.sort(ts), late, aside)
 
 
-def _stage(item: tuple[int, PathPart], stream: StreamDef, place: Place, until: int | None) -> StagedFile:
-    """Write the rows of a part as they arrive."""
+def _stage(
+    item: tuple[int, PathPart], stream: StreamDef, place: Place, until: int | None
+) -> tuple[StagedFile, pa.Table]:
+    """Write the rows of a part as they arrive; the other rows are those that cannot be read."""
     number, part = item
-    rows, missing = part.table(stream)
+    rows, missing, aside = part.table(stream)
     name, ts = f"{stream.name.lower()}-{number:06d}.arrow", times(stream, rows)
     if not len(ts):
-        return StagedFile(name, 0, BEGINNING, BEGINNING, BEGINNING, True, missing)
+        return StagedFile(name, 0, BEGINNING, BEGINNING, BEGINNING, True, missing), aside
     write_rows(place, name, rows, ts)
     judging = ts if until is None else ts[ts <= until]
     in_order = bool((ts[1:] >= ts[:-1]).all())
     greatest = int(judging.max(initial=BEGINNING))
-    return StagedFile(name, len(ts), int(ts.min()), int(ts.max()), greatest, in_order, missing)
+    return StagedFile(name, len(ts), int(ts.min()), int(ts.max()), greatest, in_order, missing), aside
 
 
 def _settle(
