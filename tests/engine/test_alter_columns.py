@@ -239,3 +239,21 @@ def test_a_key_is_not_dropped():
         engine.execute("CREATE TABLE t (id BIGINT, v BIGINT) KEY (id) CHANGES BY op")
         with pytest.raises(UnsupportedError, match="part of the KEY"):
             engine.execute("ALTER TABLE t DROP COLUMN id")
+
+
+def test_a_column_is_dropped_that_only_a_query_read_that_shared_and_left(tmp_path):
+    """Those that share its plan go on, and after a restart."""
+    asked = "CREATE QUERY {0} AS SELECT a, COUNT(*) AS n FROM s [RANGE 100] WHERE {1} GROUP BY a;"
+    script = STREAM.format("") + asked.format("p", "a > 0") + asked.format("q", "a > 1")
+    with windrow.Engine(runtime="local", home=tmp_path / "home") as engine:
+        engine.execute(script.replace("a BIGINT", "a BIGINT, b BIGINT") + asked.format("r", "b > 1"))
+        engine.start()
+        engine.push("s", {"a": [1, 2], "b": [1, 2], "ts": [1, 2]})
+        engine.execute("DROP QUERY r; ALTER STREAM s DROP COLUMN b")
+        engine.push("s", {"a": [1, 2], "ts": [3, 4]})
+        engine.push("s", {"a": [1], "ts": [5]})
+        assert rows(engine, "p") == [(1, 2), (2, 2)] and rows(engine, "q") == [(2, 2)]
+    with windrow.Engine(runtime="local", home=tmp_path / "home") as engine:
+        engine.start()
+        engine.push("s", {"a": [2, 2], "ts": [6, 7]})
+        assert rows(engine, "p") == [(1, 3), (2, 3)] and rows(engine, "q") == [(2, 3)]

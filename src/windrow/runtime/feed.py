@@ -228,7 +228,9 @@ def _leaves(
         if step.operator is None:
             assert isinstance(step.node, Scan)
             if step.node.stream.lower() == stream:
-                picked = {internal: columns[c] for internal, c, _ in step.node.columns}
+                # a plan still has columns that were dropped, which only those of its queries read that have left
+                scanned = step.node.columns
+                picked = {n: columns[c] if c in columns else pa.nulls(len(ts), t) for n, c, t in scanned}
                 values[i] = Elements.positive(ts, INF, picked)
         elif any(s in values for s in step.inputs):
             inputs = [values[s] if s in values else Elements.empty(steps[s].schema) for s in step.inputs]
