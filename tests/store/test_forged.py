@@ -288,6 +288,19 @@ def test_a_shared_plan_of_other_columns(part: str, homes: tuple[Path, Path, dict
         life(tmp_path / "home", 40, 60)
 
 
+def test_a_shared_plan_that_reads_another_column(homes: tuple[Path, Path, dict[str, Any]], tmp_path: Path) -> None:
+    """A name that the stream does not have, for what a query reads."""
+    shutil.copytree(homes[0], tmp_path / "home")
+
+    def changed(content: Any) -> Any:
+        content["plans"]["*1"]["shape"]["columns"] = [[["0.k", "nowhere"]]]
+        return content
+
+    resealed(max((tmp_path / "home" / "manifests").iterdir()), changed)
+    with pytest.raises(StateError, match=r"0.k is column nowhere of a shared plan, and not k"):
+        life(tmp_path / "home", 40, 60)
+
+
 def _dropped(rows: pa.Table, at: int) -> pa.Table:
     return rows.remove_column(at)
 
@@ -312,14 +325,41 @@ def test_runs_of_other_columns(
     home = tmp_path / "home"
     shutil.copytree(homes[0], home)
 
+    def chosen(runs: Any) -> Any:
+        refs = [ref for *_, stage in runs for ref in stage if not ref[0].endswith("#")]
+        return refs[number % len(refs)]
+
+    forge(home, chosen, lambda rows: change(rows, number % rows.num_columns))
+    answered_or_refused(home)
+
+
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("change", [_dropped, _retyped])
+def test_rows_that_wait_for_an_archive(
+    change: Callable[[pa.Table, int], pa.Table], at: int, homes: tuple[Path, Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    """Columns that are not the archive's are refused by its name."""
+    home = tmp_path / "home"
+    shutil.copytree(homes[0], home)
+
+    def waiting(runs: Any) -> Any:
+        return next(stage[0] for kind, *_, slot, stage in runs if (kind, slot) == ("archive", "waiting"))
+
+    forge(home, waiting, lambda rows: change(rows, at))
+    cache.clear()
+    with pytest.raises(StateError, match=r'corrupt (state of archive "a"|run) '):
+        life(home, 40, 60)
+
+
+def forge(home: Path, chosen: Callable[[Any], Any], change: Callable[[pa.Table], pa.Table]) -> None:
+    """A home in which a run has other rows, whose length and checksum are right."""
+
     def forged(content: Any) -> Any:
-        refs = [ref for *_, stage in content["runs"] for ref in stage if not ref[0].endswith("#")]
-        ref = refs[number % len(refs)]
+        ref = chosen(content["runs"])
         path = home / content["packs"][ref[1]]
         data = path.read_bytes()
-        rows = ipc.open_file(data[ref[5] : ref[5] + ref[3]]).read_all()
+        rows = change(ipc.open_file(data[ref[5] : ref[5] + ref[3]]).read_all())
         sink = io.BytesIO()
-        rows = change(rows, number % rows.num_columns)
         with ipc.new_file(sink, rows.schema) as writer:
             writer.write_table(rows)
         offset = len(data) + -len(data) % 64
@@ -328,4 +368,3 @@ def test_runs_of_other_columns(
         return content
 
     resealed(max((home / "manifests").iterdir()), forged)
-    answered_or_refused(home)

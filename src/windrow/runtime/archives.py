@@ -31,6 +31,7 @@ from windrow.store.failpoints import reach
 from windrow.store.manifest import Manifest, SlotKey
 from windrow.store.place import Place
 from windrow.store.runs import RunRef, pack_name
+from windrow.store.sealed import STATE, as_written
 from windrow.store.store import StateStore, Store
 
 STAGE = "archive"
@@ -175,7 +176,8 @@ class Archives:
         slot = index.slot(frontier)
         if slot <= state.slot:
             return state, (*waiting, *self._written(live, table))
-        waited = [self.store.runs.read(ref).table for ref in waiting]
+        with as_written(STATE, f'of archive "{live.definition.name}" in {self.store.runs.uri}'):
+            waited = [self.store.runs.read(ref).table.select(table.column_names).cast(table.schema) for ref in waiting]
         everything = pa.concat_tables([*waited, table])
         due = everything.column("_ts").to_numpy() <= slot * index.every
         state = index.update(state, everything.filter(pa.array(due)), slot).state

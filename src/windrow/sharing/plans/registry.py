@@ -111,8 +111,10 @@ class SharedPlans:
                 raise self._older(name)
             shape = PlanColumns.read(saved["shape"])
             self.plans[name] = SharedPlan(name, query.common(), saved["everywhere"], True, saved["next"], shape=shape)
-        if self.plans[name].common != query.common():
+        known = self.plans[name].shape
+        if self.plans[name].common != query.common() or known is None:
             raise self._older(name)
+        known.check(query.form)
         if isinstance(query, OfferedColumns):
             self.plans[name].join_columns(query)
             self.columns[query.key] = name

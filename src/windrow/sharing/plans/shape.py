@@ -54,6 +54,14 @@ class PlanColumns:
         alike = all(size == form.sizes[w] for w, size in enumerate(member.sizes) if w not in self.stamped)
         return alike and all(name in self.shown for name, _ in form.shown)
 
+    def check(self, form: Canonical) -> None:
+        """Refuse a shape that was read back and has other columns by the names that a query reads."""
+        for known, mine in zip(self.columns, form.columns, strict=True):
+            of = {internal: (name, type_) for internal, name, type_ in known}
+            for internal, name, type_ in mine:
+                if of.get(internal, (name, type_)) != (name, type_):
+                    raise ValueError(f"{internal} is column {of[internal][0]} of a shared plan, and not {name}")
+
     def widened(self, forms: Iterable[Canonical]) -> PlanColumns:
         """The shape that reads and tests what others need, too."""
         other = PlanColumns.of(forms)
