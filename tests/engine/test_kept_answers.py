@@ -23,6 +23,7 @@ from windrow.runtime import delivery, kept_answers
 from windrow.runtime.kept_answers import TaskAnswers, read, rows_of
 from windrow.runtime.messages import WrittenAnswer
 from windrow.sinks import PartSink, parse_sink
+from windrow.store import runs
 from windrow.store.place import Place
 from windrow.store.runs import RunStore
 from windrow.testing import assert_same
@@ -59,6 +60,25 @@ def engine_of(home: Path) -> windrow.Engine:
 def push(engine: windrow.Engine, first: int, last: int) -> None:
     for at in range(first, last, 16):
         engine.push("s", ROWS.slice(at, 16))
+
+
+def test_times_of_any_kind_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers have times of their stream's type, and tables may have columns that are called as those of state."""
+    monkeypatch.setattr(runs, "cache", runs.RunCache(0))
+    script = """
+        CREATE STREAM s (ts TIMESTAMP, k BIGINT) TIMESTAMP BY ts;
+        CREATE QUERY q AS SELECT s.k, t._exp FROM s [RANGE 3 SECONDS], t WHERE s.k = t._sign
+    """
+    rows = pa.table({"ts": pa.array(np.arange(9) * 1_000_000, pa.timestamp("us")), "k": np.arange(9) % 3})
+    table = {"_ts": ["a", None, "c"], "_exp": ["x", "y", None], "_sign": [0, 1, 2]}
+    with engine_of(tmp_path) as engine:
+        engine.table("t", table)
+        engine.execute(script)
+        engine.start()
+        engine.push("s", rows)
+        assert len(answer_files(tmp_path))
+        want = windrow.run(script, {"s": rows}, {"t": pa.table(table)}, runtime="local", until="1970-01-01 00:00:07")
+        assert_same(engine["q"].results(), want["q"])
 
 
 @pytest.mark.parametrize("form", ["parquet", "json"])

@@ -18,7 +18,7 @@ import pyarrow as pa
 from windrow.operators.aggregates.order import encode
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, one
 from windrow.operators.history import TS
-from windrow.operators.state.run import Run, ints
+from windrow.operators.state.run import Run, times
 from windrow.operators.state.zones import Code, zones_of
 from windrow.plan.expr import Expr
 from windrow.plan.nodes import Filter, Node, Scan, TableScan, Window, walk
@@ -97,7 +97,8 @@ def span_of(run: Run) -> tuple[int, int]:
     zones = zones_of(run)
     if zones is not None:
         return zones.spans[TS].ends
-    ts = ints(run.table, TS)
+    with as_written(STATE, "of a stream's history"):
+        ts = times(run.table, TS)
     return int(ts.min()), int(ts.max())
 
 

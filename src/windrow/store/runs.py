@@ -36,9 +36,6 @@ _ALIGN = 64
 ALONE = 1 << 20
 """Bytes from which on a run has a file of its own."""
 
-TIMES = frozenset({"_ts", "_exp", "_sign"})
-"""Columns of elements, which have no nulls."""
-
 CACHE_MB = int(os.environ.get("WINDROW_RUN_CACHE_MB", "1024"))
 
 
@@ -213,9 +210,6 @@ class RunStore:
             table = ipc.open_file(span).read_all()
         except (pa.ArrowException, OSError) as error:
             raise _torn(self.place, ref, str(error)) from error
-        for name in TIMES.intersection(table.column_names):
-            if table.column(name).null_count or not pa.types.is_integer(table.schema.field(name).type):
-                raise _torn(self.place, ref, f"its column {name} has other values than windrow writes")
         return Run(table, ref.uid)
 
     def mapped(self, ref: RunRef) -> Run | None:

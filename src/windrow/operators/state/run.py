@@ -14,6 +14,9 @@ import pyarrow as pa
 
 from windrow.operators.elements import Elements, one
 
+TIMES = ("_ts", "_exp", "_sign")
+"""The columns of a run of elements that are theirs, and have no nulls."""
+
 
 def _new_uid() -> str:
     return uuid.uuid4().hex
@@ -41,13 +44,18 @@ def run_of(elements: Elements, **extra: np.ndarray) -> Run:
 def elements_of(run: Run, *extra: str) -> Elements:
     """The elements of a run made by `run_of` with the same extra names."""
     table = run.table.combine_chunks()
-    hidden = {"_ts", "_exp", "_sign", *extra}
-    return Elements(
-        ints(table, "_ts"),
-        ints(table, "_exp"),
-        ints(table, "_sign"),
-        {n: one(table.column(n)) for n in table.column_names if n not in hidden},
-    )
+    hidden = {*TIMES, *extra}
+    columns = {n: one(table.column(n)) for n in table.column_names if n not in hidden}
+    ts, exp, sign = (times(table, name) for name in TIMES)
+    return Elements(ts, exp, sign, columns)
+
+
+def times(table: pa.Table, name: str) -> np.ndarray:
+    """A column that counts, as a NumPy view; a file may hold another one."""
+    column = table.column(name)
+    if column.null_count or not pa.types.is_integer(column.type):
+        raise ValueError(f"column {name} of a run has nulls, or no integers")
+    return ints(table, name)
 
 
 def ints(table: pa.Table, name: str | int) -> np.ndarray:
