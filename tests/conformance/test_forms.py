@@ -186,7 +186,8 @@ def test_constants_beside_windows_of_the_standard():
         ("SELECT * FROM (SELECT * FROM req) UNPIVOT (v FOR n IN (ms, bytes))", "PIVOT", "UNION ALL"),
         ("WITH RECURSIVE n(i) AS (SELECT 1) SELECT i FROM n, req", "WITH RECURSIVE", "generate_series"),
         (
-            "SELECT i.host, l.n FROM info i, LATERAL (SELECT COUNT(*) AS n FROM req r WHERE r.host = i.host) l",
+            "SELECT n, COUNT(*) AS m FROM info i, LATERAL (SELECT COUNT(*) AS n FROM req WHERE req.host = i.host) l "
+            "GROUP BY n",
             "LATERAL",
             "(SELECT COUNT(*) FROM s WHERE s.k = i.k)",
         ),
