@@ -29,8 +29,9 @@ SCRIPT = """
     CREATE QUERY top AS SELECT auction, MAX(price) AS price FROM bid [RANGE 50] GROUP BY auction;
 """
 SHELL = """
-import os, sys
+import os, signal, sys
 os.close(os.open(os.ttyname(0), os.O_RDWR))  # a session's first terminal is the one whose Ctrl-C it gets
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
 from windrow.cli import main
 sys.exit(main(sys.argv[1:]))
 """
