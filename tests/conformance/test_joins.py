@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -179,3 +180,27 @@ def test_tables_change_under_aggregation_joins(query, plan, in_process_job, tmp_
     assert want.num_rows > 10
     for partitions in (1, 3):
         assert_same(ticked(bits, partitions), want)
+
+
+def test_copies_of_heavy_keys_are_no_rows_of_a_rate(tmp_path, monkeypatch):
+    """A rate counts every row once, also in a tick that brings none of its stream."""
+    monkeypatch.setattr(registered, "HeavyKeys", lambda partitions: HeavyKeys(partitions, Threshold(0.4, 100)))
+    rng = np.random.default_rng(1)
+
+    def rows(number, size):
+        k = np.where(rng.random(size) < 0.5, 7, rng.integers(100, 2000, size))
+        return pa.table({"k": k, "ts": np.sort(rng.integers(1000 * number, 1000 * (number + 1), size))})
+
+    with windrow.Engine(runtime="local", home=str(tmp_path), partitions=2) as engine:
+        engine.execute("; ".join(f"CREATE STREAM {s} (k BIGINT, ts BIGINT) TIMESTAMP BY ts" for s in "AB"))
+        engine.execute(
+            "CREATE QUERY q AS SELECT ISTREAM(a.k, b.ts) FROM A [RANGE 300] a, B [RANGE 300] b WHERE a.k = b.k"
+        )
+        engine.start()
+        for number in range(5):
+            engine.push("A", rows(number, 2000))
+            engine.push("B", rows(number, 2000))
+        engine.push("B", rows(5, 20))
+        join, heavy = json.loads(engine["q"].explain("json"))["joins"]
+    assert heavy["heavy keys"] == 1
+    assert join["statistics"]["a"]["rate"] == pytest.approx(2.0, rel=0.1)

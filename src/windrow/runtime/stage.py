@@ -39,7 +39,6 @@ from windrow.runtime.messages import (
     StreamMark,
     TaskReport,
 )
-from windrow.runtime.placement import Partitioning
 from windrow.runtime.program import Program, frontier
 from windrow.runtime.rebalance import move
 from windrow.runtime.shared_aggregation import FamilyState, recalled
@@ -73,7 +72,6 @@ class Stage:
         self.for_joins: list[JoinRows | JoinSums] = []
         self.measured: dict[tuple[str, int], JoinMeasurement] = {}
         self.counted: dict[tuple[str, int], KeyCounts] = {}
-        self.owned: dict[tuple[str, int], float] = {}  # the share of rows that are no copies of a heavy key's
 
     def run(self, envelopes: Iterable[Envelope]) -> list[Envelope]:
         """Take in all messages, advance every query, write what changed, and report."""
@@ -286,9 +284,8 @@ class Stage:
                 for number, error in step.operator.refused.items() if isinstance(step.operator, Snapshots) else ():
                     self._send(0, QueryFailed(name, error, number))
                 told = report(step.operator, sampled(self.program.tick))
-                if told is not None:
-                    reads = held.layout.reads
-                    shares = [self.owned.get((name, reads.get((i, port), -1)), 1.0) for port in range(len(step.inputs))]
+                shares = [s for p in range(len(step.inputs)) if (s := self._owned(name, held, i, p)) is not None]
+                if told is not None and len(shares) == len(step.inputs):
                     self.measured[name, i] = told if all(s == 1.0 for s in shares) else scaled(told, shares)
                 if parts is not None:
                     break
@@ -298,6 +295,13 @@ class Stage:
                 values[i] = table_changes(self.program.store, step.node, *span)
         held.tables = {t: in_force(self.program.tables[t], high).refs for t in held.query.tables}
         self._leave(name, held, values)
+
+    def _owned(self, name: str, held: QueryState, step: int, port: int) -> float | None:
+        """The share of an input's rows that are no copies of a heavy key's; None: no row has come to tell it."""
+        number = held.layout.reads.get((step, port), -1)
+        split = held.layout.exchanges[number].partitioning.split if number >= 0 else None
+        copied = split is not None and self.program.heavy.get(name, {}).get(split.step)
+        return held.owned.get(number) if copied else 1.0
 
     def _input(
         self,
@@ -348,7 +352,7 @@ class Stage:
         new = self.inbox.pop((name, number), [])
         parts = [elements for _, elements in sorted(new, key=lambda part: part[0])]
         if exchange.partitioning.split is not None and parts and self.program.partitions > 1:
-            self._count(name, number, exchange.partitioning, parts)
+            self._count(name, number, held, parts)
         if number in held.waiting:
             parts.insert(0, held.waiting[number])
         reduction = held.layout.reductions.get(number)
@@ -356,13 +360,14 @@ class Stage:
             parts = list(alike(parts, reduction))
         return concat(parts) if parts else Elements.empty(schema)
 
-    def _count(self, name: str, number: int, partitioning: Partitioning, parts: list[Elements]) -> None:
+    def _count(self, name: str, number: int, held: QueryState, parts: list[Elements]) -> None:
         """Count the keys that reach a join through an exchange."""
+        partitioning = held.layout.exchanges[number].partitioning
         assert partitioning.split is not None
         key = (name, partitioning.split.step)
         heavy = {h for h, _ in self.program.heavy.get(name, {}).get(key[1], ())}
         before = self.counted.get(key, (0, {}))
-        self.owned[name, number], self.counted[key] = counted_keys(
+        held.owned[number], self.counted[key] = counted_keys(
             parts, partitioning, self.program.partitions, heavy, before
         )
 

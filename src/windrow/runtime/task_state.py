@@ -60,6 +60,7 @@ class QueryState:
     started: bool = False
     tables: dict[str, Chain] = field(default_factory=dict)  # the version of each table that the operators have seen
     waiting: dict[int, Elements] = field(default_factory=dict)  # by exchange: rows beyond the frontier
+    owned: dict[int, float] = field(default_factory=dict)  # by exchange: the share of no copies in what came last
     saved: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     refs: dict[str, RunRef] = field(default_factory=dict)  # by uid, of the saved runs
     found: frozenset[str] = frozenset()  # the runs that were read back from a home, by uid
