@@ -7,6 +7,8 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from windrow.catalog import Catalog, StreamDef
 from windrow.cql import compile_select
@@ -14,8 +16,9 @@ from windrow.operators import scalar
 from windrow.operators.conjunction import holds
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import Filter, walk
+from windrow.sharing.boxes import Axis
 from windrow.sharing.cells import CellSpace
-from windrow.sharing.conditions import NOTHING, Condition, bits, condition
+from windrow.sharing.conditions import NOTHING, Attribute, Condition, bits, condition
 from windrow.sharing.index import PredicateIndex
 
 NAN, INF = float("nan"), float("inf")
@@ -215,3 +218,17 @@ def test_predicates_come_and_go(data: dict[str, pa.Array]) -> None:
     alone = [masks([c], data, PredicateIndex([c]))[0].tolist() for c in here]
     assert [m.tolist() for m in masks(here, data, index)] == alone
     assert len(index.spaces) < len(PREDICATES) + 6
+
+
+@given(
+    cuts=st.lists(st.integers(-100, 100), min_size=1, max_size=80, unique=True),
+    base=st.sampled_from((0, 1 << 40, (1 << 63) - 200, -(1 << 63) + 200)),
+    values=st.lists(st.one_of(st.none(), st.integers(-300, 300)), max_size=50),
+)
+def test_places_of_close_cuts_are_those_of_a_search(cuts, base, values):
+    """Codes that lie close together are looked up in a list; the places are those of a binary search."""
+    cuts = np.sort(np.array(cuts, np.int64)) + base
+    given_ = [None if v is None else min(max(v + base, -(1 << 63)), (1 << 63) - 1) for v in values]
+    found = Axis(Attribute("a", pa.int64(), ("a",)), cuts).places(pa.array(given_, pa.int64()))
+    wanted = [len(cuts) + 1 if v is None else int(np.searchsorted(cuts, v, "right")) for v in given_]
+    assert found.tolist() == wanted

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -24,6 +25,8 @@ from windrow.sharing.condition_columns import NONE, ConditionColumns, Ends
 from windrow.sharing.conditions import Attribute, Condition
 from windrow.sharing.kernels import locate
 
+CLOSE = 8
+"""Codes for each cut, up to which the places of all of them are listed."""
 NARROW = 2.0
 """An attribute is a key when boxes have no more places on it than this, on average."""
 
@@ -48,9 +51,21 @@ class Axis:
             found = np.searchsorted(self.cuts, (0, 1), "right")[filled(column)]
         else:
             codes = encode([column])[0][0]
-            found = np.empty(len(codes), np.int64)
-            locate(codes, self.cuts, found)
+            if self._listed is None:
+                found = np.empty(len(codes), np.int64)
+                locate(codes, self.cuts, found)
+            else:
+                below = self.cuts[0] - 1
+                found = self._listed[np.clip(codes, below, self.cuts[-1]) - below]
         return found if valid is None else np.where(valid, found, len(self.cuts) + 1)
+
+    @cached_property
+    def _listed(self) -> Int64s | None:
+        """The place of every code from below the first cut to the last, where cuts are close: names of things."""
+        cuts = self.cuts
+        if len(cuts) < CLOSE or not 0 <= int(cuts[-1]) - int(cuts[0]) <= CLOSE * len(cuts):
+            return None
+        return np.searchsorted(cuts, np.arange(cuts[0] - 1, cuts[-1] + 1), "right")
 
     def _places_of_text(self, column: pa.Array) -> Int64s:
         """Distinct values are sorted among the cuts, by their bytes; a cut stands before the values equal to it."""
