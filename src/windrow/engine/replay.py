@@ -296,7 +296,7 @@ class Replay:
             parts[name] = [table]
         whole = dict(self._whole(parts))
         for group in ticker.groups.live.values():
-            whole[group.name] = pa.concat_tables([group.empty, *parts.get(group.name, ())]).combine_chunks()
+            whole[group.name] = pa.concat_tables(parts.get(group.name) or [group.empty])
         late = {self.catalog.streams[k].name: a.late for k, a in self.data.items()}
         aside = {
             self.catalog.streams[k].name: a.aside for k, a in self.data.items() if self.catalog.streams[k].quarantine

@@ -129,7 +129,9 @@ class TemplateGroup:
         """The values of the parameters of instances, by their numbers."""
         if any(c.num_chunks > 1 for c in self._rows.columns):
             self._rows = self._rows.combine_chunks()
-        picks = pa.array(np.searchsorted(self._numbers, numbers))
+        known = self._numbers
+        together = len(known) > 0 and known[-1] - known[0] == len(known) - 1  # nobody between them has gone
+        picks = pa.array(numbers - known[0] if together else np.searchsorted(known, numbers))
         return [one(column).take(picks) for column in self._rows.columns]
 
     def numbers(self, rows: pa.Table) -> Int64s:
@@ -195,12 +197,11 @@ class TemplateGroups:
         instances: Sequence[InstanceRows] = (),
     ) -> list[Batch]:
         """Put the answers of instances together in `answers`; returns the batches of the other queries."""
-        parts: dict[str, list[pa.Table]] = {}
+        parts: dict[str, list[tuple[pa.Table, Int64s]]] = {}
         if self.of:
             for name in [n for n in answers if n in self.of]:
                 table, mine = rows_of(answers.pop(name)), self.of[name]
-                places = np.full(table.num_rows, mine.place[name])
-                parts.setdefault(mine.name, []).append(mine.shown(table, places))
+                parts.setdefault(mine.name, []).append((table, np.full(table.num_rows, mine.place[name])))
         others: list[Batch] = []
         for batch in batches:
             for group, part, places in self._split(batch):
@@ -209,15 +210,17 @@ class TemplateGroups:
                 elif len(part):
                     one_ = group.blocks.get(part.one)
                     how = shown(part.one.lower()) if one_ is None else Shown.of(one_.plan)
-                    table = _table(part, how)
-                    parts.setdefault(group.name, []).append(group.shown(table, places))
+                    parts.setdefault(group.name, []).append((_table(part, how), places))
         for each in instances:
             for group in self.live.values():
                 members = group.blocks.get(each.block)
                 if members is not None:
-                    parts.setdefault(group.name, []).append(group.shown(each.table, members.numbers[each.which]))
+                    parts.setdefault(group.name, []).append((each.table, members.numbers[each.which]))
         for name, found in parts.items():
-            answers[name] = _in_order(found, self.live[name.lower()].empty.schema)
+            group = self.live[name.lower()]
+            schema = group.empty.schema
+            table = group.shown(*_in_order(found))
+            answers[name] = table if table.schema == schema else table.cast(schema)
         return others
 
     def _split(self, batch: Batch) -> Iterable[tuple[TemplateGroup | None, Batch, Int64s]]:
@@ -274,12 +277,17 @@ def _table(batch: Batch, shown: Shown) -> pa.Table:
     return shown.table(pa.array(batch.rows.ts).cast(shown.time_type), batch.rows.columns, 0, len(batch))
 
 
-def _in_order(parts: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    """Parts of one answer as one table in the order of time."""
-    cast = [p if p.schema == schema else p.cast(schema) for p in parts]
-    table = cast[0] if len(cast) == 1 else pa.concat_tables(cast).combine_chunks()
+def _in_order(parts: Sequence[tuple[pa.Table, Int64s]]) -> tuple[pa.Table, Int64s]:
+    """Parts of one answer, with the number of every row's instance, as one in the order of time."""
+    tables = [table for table, _ in parts]
+    schema = tables[0].schema
+    table = pa.concat_tables([t if t.schema == schema else t.cast(schema) for t in tables]).combine_chunks()
+    places = np.concatenate([p for _, p in parts])
     ts = table.column("_ts").cast(pa.int64()).to_numpy()
-    return table if (np.diff(ts) >= 0).all() else table.take(pa.array(np.argsort(ts, kind="stable")))
+    if (np.diff(ts) >= 0).all():
+        return table, places
+    order = np.argsort(ts, kind="stable")
+    return table.take(pa.array(order)), places[order]
 
 
 __all__ = ["TemplateGroup", "TemplateGroups"]
