@@ -24,6 +24,8 @@ def with_values(text: str, parameters: Parameters | None) -> str:
     >>> with_values("SELECT * FROM t WHERE a = $x AND b = 'it''s $x'", {"x": "it's"})
     "SELECT * FROM t WHERE a = 'it''s' AND b = 'it''s $x'"
     """
+    if not parameters and "$" not in text and "?" not in text and "@" not in text:
+        return text
     try:
         places = _places(text)
     except TokenError:
