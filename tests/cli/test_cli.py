@@ -339,7 +339,7 @@ def test_declared_files_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "note: 1 row of stream m cannot be read" in err
     assert "a.csv, line 2: column \"kwh\": 'six' is not" in err
     other = tmp_path / "other.csv"
-    other.write_text("meter,kwh,at\nhall,7,2026-11-17 10:00\n")
+    other.write_text("meter;kwh;at\nhall;7;17.11.2026 10:00\n")
     assert main(["run", str(script), "--stream", f"m={other}", "--runtime", "local", "--format", "csv"]) == 0
     assert "hall,0,7.0" in capsys.readouterr().out
 

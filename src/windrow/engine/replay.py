@@ -354,11 +354,11 @@ def _arrivals(
     given = data[stream.name.lower()][1]
     if staging is not None and isinstance(given, str | os.PathLike):
         return staging.path(stream, os.fspath(given), until)
-    what, aside = f'stream "{stream.name}"', SCHEMA.empty_table()
-    if stream.quarantine and isinstance(given, str | os.PathLike):
+    aside = SCHEMA.empty_table()
+    if isinstance(given, str | os.PathLike):
         table, aside = rows_of_path(stream, os.fspath(given))
     else:
-        table = to_table(given, what, schema=dict(stream.columns), added=stream.added)
+        table = to_table(given, f'stream "{stream.name}"', schema=dict(stream.columns), added=stream.added)
     found = replace(arrivals(stream, table, until), aside=aside)
     return found if staging is None else staging.table(stream, found)
 

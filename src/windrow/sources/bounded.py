@@ -14,17 +14,21 @@ from pathlib import Path
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
-from windrow.sources.aside import Aside, timed_rows
+from windrow.sources.aside import SCHEMA, Aside, timed_rows
 from windrow.sources.data_file import DataFile, no_rows, reading
-from windrow.sources.directory import cutter
-from windrow.sources.files import files_of, kind_of
+from windrow.sources.directory import Cutter, cutter
+from windrow.sources.files import files_of, has_tabs, is_known, kind_of
 from windrow.sources.lines import inflated
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import KINDS, Offset, Report, open_source
+from windrow.sources.tabular import to_table
 from windrow.store.place import Place
 
 ENDING = frozenset(kind for kind, module in KINDS.items() if module in ("directory", "delta", "iceberg"))
 """The kinds of sources of which one can say: this is all that is there."""
+
+LINES = frozenset({"csv", "json"})
+FORMATS = LINES | {"parquet", "arrow"}
 
 WHOLE_BYTES = 1 << 30
 """A smaller csv file is parsed as one block, in which values may span lines."""
@@ -51,16 +55,32 @@ def rows_now(stream: StreamDef) -> tuple[pa.Table, Aside]:
 
 
 def rows_of_path(stream: StreamDef, path: str) -> tuple[pa.Table, pa.Table]:
-    """The rows of a file or a directory of a stream that sets aside what cannot be read, and that."""
-    parts = [rows_of_file(stream, file) for file in files_of(path, f'stream "{stream.name}"')]
-    rows = pa.concat_tables([found for found, _ in parts]).combine_chunks()
-    return rows, pa.concat_tables([aside.table() for _, aside in parts])
+    """The rows of a file or a directory, and what cannot be read where the stream sets that aside."""
+    what, columns = f'stream "{stream.name}"', dict(stream.columns)
+    files = files_of(path, what)
+    if not any(is_read_as_live(stream, file) for file in files):
+        return to_table(path, what, columns, stream.added), SCHEMA.empty_table()
+    found, aside = [], [SCHEMA.empty_table()]
+    for file in files:
+        if is_read_as_live(stream, file):
+            rows, unread = rows_of_file(stream, file)
+            aside.append(unread.table())
+        else:
+            rows = to_table(file, what, columns, stream.added)
+        found.append(rows)
+    return pa.concat_tables(found).combine_chunks(), pa.concat_tables(aside)
+
+
+def is_read_as_live(stream: StreamDef, path: Path) -> bool:
+    """Whether a file is read by the source that the stream declares: then its options say how it is written."""
+    kind, declared = _kind(stream, path), _declared_kind(stream)
+    return stream.quarantine or (kind in LINES and kind == declared) or not is_known(path)
 
 
 def rows_of_file(stream: StreamDef, path: Path) -> tuple[pa.Table, Aside]:
-    """Those of one file."""
+    """The rows of a file that is read so."""
     aside = Aside(stream.name)
-    return _timed(stream, list(_batches(stream, path, aside)), aside)
+    return _timed(stream, list(_batches(stream, path, aside if stream.quarantine else None)), aside)
 
 
 def _timed(stream: StreamDef, batches: list[pa.RecordBatch], aside: Aside) -> tuple[pa.Table, Aside]:
@@ -68,19 +88,48 @@ def _timed(stream: StreamDef, batches: list[pa.RecordBatch], aside: Aside) -> tu
     return timed_rows(stream, table, aside if stream.quarantine else None), aside
 
 
-def _batches(stream: StreamDef, path: Path, report: Report) -> Iterator[pa.RecordBatch]:
-    kind = kind_of(path, f'stream "{stream.name}"')
+def _batches(stream: StreamDef, path: Path, report: Report | None) -> Iterator[pa.RecordBatch]:
+    said = _said(stream, path)
+    _cutter(stream, said)  # an option that is wrong is no fault of the file
     with reading(stream, str(path), report=report):
         file = DataFile(Place.of(str(path.absolute().parent)), path.name, path.stat().st_size)
-        options = {"source": kind} if kind != "tsv" else {"source": "csv", "sep": "\t"}
-        if _is_array(file) if kind == "json" else kind in ("csv", "tsv") and file.size < WHOLE_BYTES:
-            options["multiLine"] = "true"
-        live = replace(stream, options=options)
-        shares = cutter(live, SourceOptions(live))(file, 0)
+        if said["source"] in LINES:
+            lines = _is_array(file) if said["source"] == "json" else file.size < WHOLE_BYTES
+            said.setdefault("multiline", str(lines))
+        live, cut = _cutter(stream, said)
+        shares = cut(file, 0)
         for share in shares:
             yield from share.piece.read(live, None, report)
         if not shares:
             no_rows(stream, file, report)
+
+
+def _said(stream: StreamDef, path: Path) -> dict[str, str]:
+    """How a file is written, as far as its name says it and, if it has the declared format, the declaration."""
+    kind = _kind(stream, path)
+    said = {k.lower(): str(v) for k, v in stream.options.items()} if kind == _declared_kind(stream) else {}
+    if has_tabs(path) and not said.keys() & {"sep", "delimiter"}:
+        said["sep"] = "\t"
+    return {**said, "source": kind}
+
+
+def _cutter(stream: StreamDef, options: dict[str, str]) -> tuple[StreamDef, Cutter]:
+    """The stream with such a source, and how its files are cut."""
+    live = replace(stream, options=options)
+    return live, cutter(live, SourceOptions(live))
+
+
+def _kind(stream: StreamDef, path: Path) -> str:
+    """The format of a file: what its name says, or else what is declared."""
+    declared = _declared_kind(stream)
+    return declared if declared in FORMATS and not is_known(path) else kind_of(path, f'stream "{stream.name}"')
+
+
+def _declared_kind(stream: StreamDef) -> str:
+    """The format that a stream declares, of files or of messages."""
+    said = {k.lower(): str(v).lower() for k, v in stream.options.items()}
+    kind = said.get("source", "")
+    return said.get("format", "json") if kind == "kafka" else kind
 
 
 def _is_array(file: DataFile) -> bool:

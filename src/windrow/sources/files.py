@@ -80,12 +80,17 @@ def typed(path: Path) -> str | None:
 
 
 def kind_of(path: Path, what: str) -> str:
-    """The format of a file: parquet, arrow, json, csv, or tsv, which is csv with tabs."""
-    lines = "json" if _known_reader(path, what) is _read_json else "tsv" if _has_tabs(path) else "csv"
-    return typed(path) or lines
+    """The format of a file: parquet, arrow, json or csv."""
+    return typed(path) or ("json" if _known_reader(path, what) is _read_json else "csv")
 
 
-def _has_tabs(path: Path) -> bool:
+def is_known(path: Path) -> bool:
+    """Whether the name of a file says its format."""
+    return _reader(path) is not None
+
+
+def has_tabs(path: Path) -> bool:
+    """Whether the name of a file says that it is csv with tabs."""
     return ".tsv" in (s.lower() for s in path.suffixes)
 
 
@@ -136,7 +141,7 @@ def _read_csv(path: Path, schema: DeclaredTypes) -> pa.Table:
     from pyarrow import csv
 
     text = csv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
-    delimiter = "\t" if _has_tabs(path) else ","
+    delimiter = "\t" if has_tabs(path) else ","
     parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     try:
         with csv.open_csv(str(path), parse_options=parse, convert_options=text) as head:

@@ -26,7 +26,7 @@ from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.sources.aside import SCHEMA
-from windrow.sources.bounded import rows_of_file
+from windrow.sources.bounded import is_read_as_live, rows_of_file
 from windrow.sources.data_file import DataFile, reading
 from windrow.sources.files import files_of, read_file, typed
 from windrow.sources.intake import Arrivals, split_late, times
@@ -54,7 +54,7 @@ class PathPart:
     def table(self, stream: StreamDef) -> tuple[pa.Table, tuple[str, ...], pa.Table]:
         """The declared columns of its rows, those of them that it does not have, as nulls, and what is set aside."""
         what = f'stream "{stream.name}"'
-        if stream.quarantine:
+        if is_read_as_live(stream, Path(self.path)):
             rows, aside = rows_of_file(stream, Path(self.path))
             return rows, (), aside.table()
         columns = dict(stream.columns)

@@ -1,0 +1,126 @@
+"""Paths given to a replay of a declared stream: they are read as its source would read them."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import windrow
+from windrow.errors import SourceError
+
+RUNTIMES = ["local", pytest.param("spark", marks=pytest.mark.spark)]
+QUERY = "CREATE QUERY q AS SELECT ISTREAM(ts AS at, x, name) FROM s [NOW];"
+STREAM = "CREATE STREAM s (ts TIMESTAMP, x DOUBLE, name VARCHAR) TIMESTAMP BY ts"
+
+WRITTEN = {
+    "sep and decimal": ("csv", "sep => ';', decimal => ','", "ts;x;name\n2024-01-02 03:00:00;1,5;a\n"),
+    "delimiter, in another case": ("csv", "Delimiter => '|'", "ts|x|name\n2024-01-02 03:00:00|1.5|a\n"),
+    "header": ("csv", "header => 'false'", "2024-01-02 03:00:00,1.5,a\n"),
+    "columns in another order": ("csv", "sep => ';'", "name;more;x;ts\na;?;1.5;2024-01-02 03:00:00\n"),
+    "times": ("csv", "timestampFormat => 'dd.MM.yyyy HH:mm'", "ts,x,name\n02.01.2024 03:00,1.5,a\n"),
+    "epochs": ("csv", "timestampFormat => 'epoch_ms'", "ts,x,name\n1704164400000,1.5,a\n"),
+    "zones": ("csv", "", "ts,x,name\n2024-01-02 05:00:00+02:00,1.5,a\n"),
+    "quote": ("csv", "quote => '|'", "ts,x,name\n2024-01-02 03:00:00,|1.5|,a\n"),
+    "null": ("csv", "nullValue => 'n/a'", "ts,x,name\n2024-01-02 03:00:00,n/a,a\n"),
+    "encoding": ("csv", "encoding => 'latin-1'", "ts,x,name\n2024-01-02 03:00:00,1.5,\xe4\n"),
+    "mode": ("csv", "mode => 'DROPMALFORMED'", "ts,x,name\n2024-01-02 03:00:00,1.5,a\n2024-01-02 03:00:00,b,a\n"),
+    "times in json": ("json", "timestampFormat => 'dd.MM.yyyy'", '{"ts": "02.01.2024", "x": 1.5, "name": "a"}\n'),
+    "epochs in json": ("json", "timestampFormat => 'epoch_s'", '{"ts": 1704164400, "x": 1.5, "name": "a"}\n'),
+    "an array": ("json", "multiLine => 'true'", '[{"ts": "2024-01-02T05:00+02:00", "x": 1.5}]'),
+}
+
+
+def declared(path: Path, kind: str, options: str, clauses: str = "") -> str:
+    """The stream with a source."""
+    return f"{STREAM} {clauses} FROM {kind} (path => '{path}'{', ' * bool(options)}{options});"
+
+
+def live(path: Path, kind: str, options: str) -> list[dict[str, object]]:
+    """What a live engine answers."""
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute(declared(path, kind, options) + QUERY)
+        engine.start()
+        engine.drain()
+        engine.advance(1_800_000_000_000_000)
+        return engine["q"].results().to_pylist()
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_options_mean_the_same_live_and_in_a_replay(written, tmp_path):
+    """Of a file and of a directory, whichever path the declaration names."""
+    kind, options, text = WRITTEN[written]
+    file = tmp_path / "other" / f"rows.{kind}"
+    file.parent.mkdir()
+    file.write_bytes(text.encode("latin-1"))
+    wanted = live(file.parent, kind, options)
+    assert len(wanted) == 1
+    script = declared(tmp_path / "nowhere", kind, options) + QUERY
+    for path in (file, str(file.parent)):
+        assert windrow.run(script, {"s": path}, runtime="local")["q"].to_pylist() == wanted
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_options_are_those_of_one_format(runtime, tmp_path):
+    """Files of another format than the declared one, in one directory with others, are read as they are."""
+    rows = {"ts": ["2024-01-01T00:00:00"], "x": [1.0], "name": ["a"]}
+    (tmp_path / "a.csv").write_text("ts;x;name\n01.01.2024;1,0;a\n")
+    (tmp_path / "b.json").write_text('{"ts": "2024-01-02T00:00:00", "x": 1.0, "name": "a"}\n')
+    parquet.write_table(pa.table({**rows, "ts": ["2024-01-03T00:00:00"]}), tmp_path / "c.parquet")
+    (tmp_path / "d.csv.gz").write_bytes(gzip.compress(b"ts;x;name\n04.01.2024;1,0;a\n"))
+    options = "sep => ';', decimal => ',', timestampFormat => 'dd.MM.yyyy'"
+    script = declared(tmp_path / "nowhere", "csv", options) + QUERY
+    answer = windrow.run(script, {"s": tmp_path}, runtime=runtime)["q"]
+    assert [at.day for at in answer["at"].to_pylist()] == [1, 2, 3, 4]
+    assert answer["x"].to_pylist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("options", ["", ", sep => ';'", ", delimiter => ';'"])
+def test_tabs_are_the_default_of_tsv(options, tmp_path):
+    """What is declared counts before what the name of a file says."""
+    text = "ts\tx\tname\n2024-01-02\t1.5\ta\n"
+    (tmp_path / "a.tsv").write_text(text.replace("\t", ";") if options else text)
+    script = f"{STREAM} FROM csv (path => 'nowhere'{options});" + QUERY
+    assert windrow.run(script, {"s": tmp_path / "a.tsv"}, runtime="local")["q"]["x"].to_pylist() == [1.5]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_names_that_say_nothing_have_the_declared_format(runtime, tmp_path):
+    """A live source takes every file of its directory for the format that is declared; so does a replay."""
+    (tmp_path / "a.txt").write_text("ts;x;name\n2024-01-01;1.0;a\n")
+    parquet.write_table(pa.table({"ts": pa.array([0], pa.timestamp("us")), "x": [2.0], "name": ["b"]}), tmp_path / "b")
+    for name, kind, x in (("a.txt", "csv", 1.0), ("b", "parquet", 2.0)):
+        script = declared(tmp_path, kind, "sep => ';'" * (kind == "csv")) + QUERY
+        assert windrow.run(script, {"s": tmp_path / name}, runtime=runtime)["q"]["x"].to_pylist() == [x]
+    with pytest.raises(SourceError, match=r"unknown kind of file: .*a\.txt"):
+        windrow.run(STREAM + ";" + QUERY, {"s": tmp_path / "a.txt"}, runtime=runtime)
+
+
+def test_formats_of_messages_are_those_of_files(tmp_path):
+    """Files of what a topic holds: times are written as they are declared."""
+    (tmp_path / "a.json").write_text('{"ts": 1704164400, "x": 1.5, "name": "a"}\n')
+    (tmp_path / "a.csv").write_text("ts;x;name\n1704164400;1.5;a\n")
+    for kind, options in (("json", ""), ("csv", ", format => 'csv', sep => ';'")):
+        source = f"FROM kafka (servers => 'nowhere', topic => 't', timestampFormat => 'epoch_s'{options});"
+        answer = windrow.run(f"{STREAM} {source}" + QUERY, {"s": tmp_path / f"a.{kind}"}, runtime="local")["q"]
+        assert str(answer["at"][0]) == "2024-01-02 03:00:00"
+
+
+def test_malformed_rows_are_refused_or_set_aside_by_the_declared_format(tmp_path):
+    """By file and line, with the hint of the format."""
+    file = tmp_path / "a.csv"
+    file.write_text("ts;x;name\n2024-01-02;1,5;a\n2024-01-03;2.5;b\n")
+    with pytest.raises(SourceError, match=r"malformed row in .*a\.csv, line 2") as error:
+        windrow.run(declared(tmp_path, "csv", "sep => ';'") + QUERY, {"s": file}, runtime="local")
+    assert error.value.hint == "if commas are decimal points, say decimal => ','"
+    script = declared(tmp_path, "csv", "sep => ';'", "ON ERROR QUARANTINE") + QUERY
+    with pytest.warns(UserWarning, match="1 row of stream s cannot be read"):
+        answers = windrow.run(script, {"s": file}, runtime="local")
+    assert answers["q"]["x"].to_pylist() == [2.5]
+    assert answers.quarantine["s"]["text"].to_pylist() == ["2024-01-02;1,5;a"]
+    for clauses in ("", "ON ERROR QUARANTINE"):
+        with pytest.raises(SourceError, match='sep is ";;"'):
+            windrow.run(declared(tmp_path, "csv", "sep => ';;'", clauses) + QUERY, {"s": file}, runtime="local")
