@@ -261,7 +261,7 @@ def test_malformed_rows_of_a_path_are_set_aside(kind, packed, runtime, tmp_path)
     if packed and runtime == "spark":
         pytest.skip("what is packed is read by the same tasks")
     (tmp_path / f"a.{kind}{'.gz' if packed else ''}").write_bytes(gzip.compress(BAD[kind]) if packed else BAD[kind])
-    with pytest.warns(QuarantineWarning, match=r'3 rows of stream s cannot be read.*answers.quarantine\["s"\]'):
+    with pytest.warns(QuarantineWarning, match=r'3 rows of s cannot be read.*answers.quarantine\["s"\]'):
         answers = windrow.run(QUARANTINED, {"s": str(tmp_path)}, runtime=runtime)
     assert rows(answers["q"]) == [(1, 1, "a\nb"), (5, 5, "e")]
     found = answers.quarantine["s"].to_pylist()
@@ -281,7 +281,7 @@ def test_files_that_cannot_be_read_are_set_aside(runtime, tmp_path):
     (tmp_path / "f.csv").write_bytes(b"")
     (tmp_path / "g.csv").write_bytes(b"ts,k\n7,7\n")
     parquet.write_table(pa.table({"ts": [8, None], "k": [8, 9], "name": ["h", "i"]}), tmp_path / "h.parquet")
-    with pytest.warns(QuarantineWarning, match="7 rows of stream s cannot be read"):
+    with pytest.warns(QuarantineWarning, match="7 rows of s cannot be read"):
         answers = windrow.run(QUARANTINED, {"s": tmp_path}, runtime=runtime)
     assert rows(answers["q"]) == [(1, 1, "a"), (2, 2, "b"), (8, 8, "h")]
     found = {r["file"].rpartition("/")[2]: r["reason"] for r in answers.quarantine["s"].to_pylist()}
@@ -290,3 +290,57 @@ def test_files_that_cannot_be_read_are_set_aside(runtime, tmp_path):
     assert found["e.arrow"] == found["f.csv"] == "the file has no rows"
     with pytest.raises(WindrowError, match=r"cannot read .*b\.parquet"):
         windrow.run(QUARANTINED.replace("QUARANTINE", "STOP"), {"s": tmp_path}, runtime=runtime)
+
+
+CHANGED = """
+CREATE STREAM s (k BIGINT, ts BIGINT) TIMESTAMP BY ts;
+CREATE TABLE t (id BIGINT, name VARCHAR){clauses};
+CREATE QUERY q AS SELECT ISTREAM(k, name) FROM s [NOW], t WHERE k = id;
+"""
+LINES_OF_CHANGES = {
+    "csv": "op;id;name\nc;1;a\nwhat;2;b\nc;;c\nc;x;d\n;3;e\nu;1;f\nc;4;g\n",
+    "json": """{"op": "c", "id": 1, "name": "a"}\n{"op": "what", "id": 2, "name": "b"}\n{"op": "c", "name": "c"}
+{"op": "c", "id": "x", "name": "d"}\n{"id": 3, "name": "e"}\n{"op": "u", "id": 1, "name": "f"}
+{"op": "c", "id": 4, "name": "g"}\n""",
+}
+
+
+@pytest.mark.parametrize("kind", LINES_OF_CHANGES)
+def test_malformed_changes_of_a_path_are_set_aside(kind, tmp_path):
+    """Those with an unknown operation or none, without a key, or that the source cannot read: as live."""
+    file, options = tmp_path / f"a.{kind}", ", sep => ';'" * (kind == "csv")
+    file.write_text(LINES_OF_CHANGES[kind])
+    source = f" KEY (id) CHANGES BY op ON ERROR QUARANTINE FROM {kind} (path => '{tmp_path}'{options})"
+    script, data = CHANGED.format(clauses=source), {"s": {"k": [1, 2, 3, 4], "ts": [1, 2, 3, 4]}}
+    with pytest.warns(QuarantineWarning, match=r'4 rows of t cannot be read.*answers.quarantine\["t"\]'):
+        answers = windrow.run(script, data, {"t": file}, runtime="local")
+    assert rows(answers["q"]) == [(1, 1, "f"), (4, 4, "g")]
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute(script)
+        engine.start()
+        engine.drain()
+        live = engine.quarantine("t").drop_columns(["tick"])
+        assert engine.ask("SELECT * FROM t").num_rows == 2
+    order = [("reason", "ascending"), ("text", "ascending")]
+    assert answers.quarantine["t"].sort_by(order).to_pylist() == live.sort_by(order).to_pylist()
+    with pytest.raises(WindrowError, match="malformed row in"):
+        windrow.run(script.replace("QUARANTINE", "STOP"), data, {"t": file}, runtime="local")
+
+
+def test_malformed_changes_and_rows_in_memory_are_set_aside():
+    """As Engine.push does with a stream or a table that has a quarantine."""
+    clauses = " KEY (id) CHANGES BY op BEFORE before AFTER after ON ERROR QUARANTINE"
+    row = pa.struct([("id", pa.int64()), ("name", pa.string())])
+    after = [{"id": 1, "name": "a"}, {"id": None, "name": "b"}, None]
+    changes = pa.table({"op": ["c", "c", None], "before": pa.nulls(3, row), "after": pa.array(after, row)})
+    script = CHANGED.format(clauses=clauses).replace("BY ts", "BY ts ON ERROR QUARANTINE")
+    stream = {"k": [1, 2, 3], "ts": [1, None, 2**62 + 1]}
+    with pytest.warns(QuarantineWarning) as told:
+        answers = windrow.run(script, {"s": stream}, {"t": changes}, runtime="local")
+    assert [str(w.message).partition(" cannot")[0] for w in told] == ["2 rows of s", "2 rows of t"]
+    assert rows(answers["q"]) == [(1, 1, "a")]
+    assert answers.quarantine["s"]["reason"].to_pylist() == ["column ts is NULL", "column ts is too far from zero"]
+    assert answers.quarantine["t"]["reason"].to_pylist() == ["unknown operation", "no key after the change"]
+    with pytest.raises(WindrowError, match='table "t": a change with unknown operation'):
+        windrow.run(CHANGED.format(clauses=clauses.replace("QUARANTINE", "STOP")), {"s": {"k": [1], "ts": [1]}},
+                    {"t": changes}, runtime="local")  # fmt: skip

@@ -336,7 +336,7 @@ def test_declared_files_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ["1", "hall", "0", "5.0"],
         ["1", "roof", "3", "6.0"],
     ]
-    assert "note: 1 row of stream m cannot be read" in err
+    assert "note: 1 row of m cannot be read" in err
     assert "a.csv, line 2: column \"kwh\": 'six' is not" in err
     other = tmp_path / "other.csv"
     other.write_text("meter;kwh;at\nhall;7;17.11.2026 10:00\n")

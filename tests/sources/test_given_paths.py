@@ -117,7 +117,7 @@ def test_malformed_rows_are_refused_or_set_aside_by_the_declared_format(tmp_path
         windrow.run(declared(tmp_path, "csv", "sep => ';'") + QUERY, {"s": file}, runtime="local")
     assert error.value.hint == "if commas are decimal points, say decimal => ','"
     script = declared(tmp_path, "csv", "sep => ';'", "ON ERROR QUARANTINE") + QUERY
-    with pytest.warns(UserWarning, match="1 row of stream s cannot be read"):
+    with pytest.warns(UserWarning, match="1 row of s cannot be read"):
         answers = windrow.run(script, {"s": file}, runtime="local")
     assert answers["q"]["x"].to_pylist() == [2.5]
     assert answers.quarantine["s"]["text"].to_pylist() == ["2024-01-02;1,5;a"]

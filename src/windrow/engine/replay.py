@@ -7,7 +7,6 @@ ticker and job that serve live streams. Where the cuts fall changes nothing but 
 
 from __future__ import annotations
 
-import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,8 +19,9 @@ import pyarrow as pa
 from windrow.catalog import Catalog, FunctionDef, StreamDef, TableDef
 from windrow.engine.display import notebook_progress
 from windrow.engine.instances import TemplatePlanner
+from windrow.engine.replay_input import stream_rows, table_rows
 from windrow.engine.script import bind_script
-from windrow.errors import SourceError, WindrowError
+from windrow.errors import WindrowError
 from windrow.operators.elements import Elements
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.plan.nodes import QueryPlan
@@ -30,12 +30,9 @@ from windrow.runtime.job import Feed, Job, LocalJob
 from windrow.runtime.kept_answers import rows_of
 from windrow.runtime.tick import Ticker
 from windrow.sharing.query_group import Batch
-from windrow.sources.aside import SCHEMA, told_aside
-from windrow.sources.bounded import rows_of_path
-from windrow.sources.intake import Arrivals, arrivals
+from windrow.sources.aside import told_aside
+from windrow.sources.intake import Arrivals
 from windrow.sources.staging import StagedRows, Staging
-from windrow.sources.table_changes import changed
-from windrow.sources.tabular import to_table
 from windrow.store.place import Place
 from windrow.store.runs import RunStore
 from windrow.store.store import MemoryStore, StateStore, Store
@@ -51,7 +48,7 @@ class LateRowsWarning(UserWarning):
 
 
 class QuarantineWarning(UserWarning):
-    """Rows or files of a stream cannot be read, and are in `answers.quarantine`."""
+    """Rows or files of a stream, or changes of a table, cannot be read, and are in `answers.quarantine`."""
 
 
 class Answers(dict[str, pa.Table]):
@@ -155,6 +152,7 @@ class Replay:
     ) -> None:
         self.catalog, self.data, self.tables = catalog, data, tables
         self.most_rows = MOST_ROWS
+        self.aside: Mapping[str, pa.Table] = {}
         self.planner = TemplatePlanner((), "upa")
         last = max((int(a.ts[-1]) for a in data.values() if len(a.ts)), default=None)
         self.until = until if until is not None else last
@@ -186,12 +184,15 @@ class Replay:
         read = {name.lower() for q in plans for name in q.streams + q.tables}
         read |= {g.table.lower() for g in catalog.groups.values() if g.table is not None}
         data = {
-            k: _arrivals(d, raw_streams, end, staging)
+            k: stream_rows(d, raw_streams, end, staging)
             for k, d in catalog.streams.items()
             if k in read | raw_streams.keys()
         }
-        held = {k: _table(d, raw_tables) for k, d in catalog.tables.items() if k in read}
-        made = cls(catalog, data, held, end)
+        held = {k: table_rows(d, raw_tables) for k, d in catalog.tables.items() if k in read}
+        made = cls(catalog, data, {k: rows for k, (rows, _) in held.items()}, end)
+        aside = {k: found.aside for k, found in data.items()} | {k: unread for k, (_, unread) in held.items()}
+        declared: dict[str, StreamDef | TableDef] = {**catalog.streams, **catalog.tables}
+        made.aside = {declared[k].name: rows for k, rows in aside.items() if declared[k].quarantine}
         made.planner = planner
         return made
 
@@ -298,10 +299,7 @@ class Replay:
         for group in ticker.groups.live.values():
             whole[group.name] = pa.concat_tables(parts.get(group.name) or [group.empty])
         late = {self.catalog.streams[k].name: a.late for k, a in self.data.items()}
-        aside = {
-            self.catalog.streams[k].name: a.aside for k, a in self.data.items() if self.catalog.streams[k].quarantine
-        }
-        return Answers(whole, late, aside)
+        return Answers(whole, late, self.aside)
 
     def in_home(self, home: str, job: Job, batch_rows: int | None, strategy: str = "upa", **options: Any) -> Answers:
         """Run every query with state in a new home."""
@@ -341,40 +339,6 @@ def _optimised(catalog: Catalog, without: Iterable[str], strategy: str) -> Catal
     return replace(
         catalog, queries={k: optimize(q, catalog, off=off, strategy=strategy) for k, q in catalog.queries.items()}
     )
-
-
-def _arrivals(
-    stream: StreamDef, data: Mapping[str, tuple[str, Any]], until: int | None, staging: Staging | None
-) -> Arrivals | StagedRows:
-    if stream.name.lower() not in data:
-        raise SourceError(
-            f'stream "{stream.name}" has no data',
-            hint=f"pass it to run: streams={{'{stream.name}': table or path}}; by command, --stream {stream.name}=PATH",
-        )
-    given = data[stream.name.lower()][1]
-    if staging is not None and isinstance(given, str | os.PathLike):
-        return staging.path(stream, os.fspath(given), until)
-    aside = SCHEMA.empty_table()
-    if isinstance(given, str | os.PathLike):
-        table, aside = rows_of_path(stream, os.fspath(given))
-    else:
-        table = to_table(given, f'stream "{stream.name}"', schema=dict(stream.columns), added=stream.added)
-    found = replace(arrivals(stream, table, until), aside=aside)
-    return found if staging is None else staging.table(stream, found)
-
-
-def _table(table: TableDef, data: Mapping[str, tuple[str, Any]]) -> pa.Table:
-    if table.name.lower() not in data:
-        raise SourceError(
-            f'table "{table.name}" has no data',
-            hint=f"pass it to run: tables={{'{table.name}': table or path}}; by command, --table {table.name}=PATH",
-        )
-    given, what = data[table.name.lower()][1], f'table "{table.name}"'
-    if table.changes is None:
-        return to_table(given, what, schema=dict(table.columns), added=table.added)
-    empty = pa.schema(list(table.columns.items())).empty_table()
-    changes = table.change_stream
-    return changed(table, empty, to_table(given, what, schema=dict(changes.columns), added=changes.added))
 
 
 def _instant(until: Any, catalog: Catalog) -> int | None:

@@ -59,21 +59,21 @@ def quarantined(rows: Sequence[MalformedRow]) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
-def told_aside(rows: pa.Table, stream: str) -> str:
-    """How much of a stream was set aside, and why the first of it was.
+def told_aside(rows: pa.Table, name: str) -> str:
+    """How much of a stream, or of a table's changes, was set aside, and why the first of it was.
 
     >>> told_aside(quarantined([MalformedRow("a.csv, line 3", "not a number", "1;x")]), "s")
-    '1 row of stream s cannot be read; a.csv, line 3: not a number'
+    '1 row of s cannot be read; a.csv, line 3: not a number'
     """
     first = rows.slice(0, 1).to_pylist()[0]
     where = ", ".join(part for part in (first["file"], first["position"]) if part)
     why = f"{where}: {first['reason']}" if where else first["reason"]
-    return f"{rows.num_rows} row{'s' if rows.num_rows > 1 else ''} of stream {stream} cannot be read; {why}"
+    return f"{rows.num_rows} row{'s' if rows.num_rows > 1 else ''} of {name} cannot be read; {why}"
 
 
 def timed_rows(definition: StreamDef, table: pa.Table, aside: Aside | None) -> pa.Table:
     """The rows that have a time that can be; others are set aside by whoever knows no place of theirs."""
-    if aside is None:
+    if aside is None or not _is_clock(definition.time_type):  # changes of a table have an operation instead
         return table
     if table.column(definition.time).null_count:
         without = table.column(definition.time).is_null()
@@ -84,6 +84,10 @@ def timed_rows(definition: StreamDef, table: pa.Table, aside: Aside | None) -> p
         if far.any()
         else table
     )
+
+
+def _is_clock(type_: pa.DataType) -> bool:
+    return pa.types.is_integer(type_) or pa.types.is_timestamp(type_) or pa.types.is_date(type_)
 
 
 def _set_aside(table: pa.Table, which: pa.Array | pa.ChunkedArray, why: str, aside: Aside) -> pa.Table:

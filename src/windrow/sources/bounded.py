@@ -54,9 +54,9 @@ def rows_now(stream: StreamDef) -> tuple[pa.Table, Aside]:
     return _timed(stream, batches, aside)
 
 
-def rows_of_path(stream: StreamDef, path: str) -> tuple[pa.Table, pa.Table]:
+def rows_of_path(stream: StreamDef, path: str, what: str) -> tuple[pa.Table, pa.Table]:
     """The rows of a file or a directory, and what cannot be read where the stream sets that aside."""
-    what, columns = f'stream "{stream.name}"', dict(stream.columns)
+    columns = dict(stream.columns)
     files = files_of(path, what)
     if not any(is_read_as_live(stream, file) for file in files):
         return to_table(path, what, columns, stream.added), SCHEMA.empty_table()

@@ -1,0 +1,66 @@
+"""What a replay is given for streams and tables, as rows; what is malformed is set aside where they say so.
+
+Data in memory are taken as `Engine.push` takes them, paths as a live source reads its files (`sources/bounded`).
+Invariant: a declaration means the same here as live. Cost: one pass over the data; with `staging` tasks read paths.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.catalog import StreamDef, TableDef
+from windrow.errors import SourceError
+from windrow.sources.aside import SCHEMA, Aside, timed_rows
+from windrow.sources.bounded import rows_of_path
+from windrow.sources.intake import Arrivals, arrivals
+from windrow.sources.staging import StagedRows, Staging
+from windrow.sources.table_changes import changed
+from windrow.sources.tabular import to_table
+
+Given = Mapping[str, tuple[str, Any]]
+"""Data by lower-case name, with the name as it was given."""
+
+
+def stream_rows(stream: StreamDef, data: Given, until: int | None, staging: Staging | None) -> Arrivals | StagedRows:
+    """The rows of a stream, and what is set aside."""
+    if stream.name.lower() not in data:
+        raise SourceError(
+            f'stream "{stream.name}" has no data',
+            hint=f"pass it to run: streams={{'{stream.name}': table or path}}; by command, --stream {stream.name}=PATH",
+        )
+    given = data[stream.name.lower()][1]
+    if staging is not None and isinstance(given, str | os.PathLike):
+        return staging.path(stream, os.fspath(given), until)
+    table, unread = _rows(stream, given, f'stream "{stream.name}"')
+    aside = Aside(stream.name)
+    table = timed_rows(stream, table, aside if stream.quarantine else None)
+    found = replace(arrivals(stream, table, until), aside=pa.concat_tables([unread, aside.table()]))
+    return found if staging is None else staging.table(stream, found)
+
+
+def table_rows(table: TableDef, data: Given) -> tuple[pa.Table, pa.Table]:
+    """What a table holds, all changes of it applied, and those that are set aside."""
+    if table.name.lower() not in data:
+        raise SourceError(
+            f'table "{table.name}" has no data',
+            hint=f"pass it to run: tables={{'{table.name}': table or path}}; by command, --table {table.name}=PATH",
+        )
+    given, what = data[table.name.lower()][1], f'table "{table.name}"'
+    if table.changes is None:
+        return to_table(given, what, schema=dict(table.columns), added=table.added), SCHEMA.empty_table()
+    empty = pa.schema(list(table.columns.items())).empty_table()
+    changes, unread = _rows(table.change_stream, given, what)
+    aside = Aside(table.name)
+    rows = changed(table, empty, changes, aside if table.quarantine else None)
+    return rows, pa.concat_tables([unread, aside.table()])
+
+
+def _rows(stream: StreamDef, given: Any, what: str) -> tuple[pa.Table, pa.Table]:
+    if isinstance(given, str | os.PathLike):
+        return rows_of_path(stream, os.fspath(given), what)
+    return to_table(given, what, schema=dict(stream.columns), added=stream.added), SCHEMA.empty_table()
