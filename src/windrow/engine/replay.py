@@ -110,21 +110,22 @@ def run(
             replay = Replay.of(*given, without=without, strategy=strategy, functions=functions, staging=staging)
             replay.most_rows = max_rows
             answers = replay.in_home(f"{place}/home", job, rows, strategy, progress=progress, sharing=sharing)
-    for stream, late in answers.late.items():
-        if late.num_rows:
-            warnings.warn(
-                f'stream "{stream}": {late.num_rows} of its rows came too late; they are in answers.late["{stream}"]',
-                LateRowsWarning,
-                stacklevel=2,
-            )
-    for stream, aside in answers.quarantine.items():
-        if aside.num_rows:
-            warnings.warn(
-                f'{told_aside(aside, stream)}; all are in answers.quarantine["{stream}"]',
-                QuarantineWarning,
-                stacklevel=2,
-            )
+    for told, kind in _left_out(answers):
+        warnings.warn(told, kind, stacklevel=2)
     return answers
+
+
+def _left_out(answers: Answers) -> Iterator[tuple[str, type[UserWarning]]]:
+    """What has no part in the answers, and where it is."""
+    for name, rows in answers.late.items():
+        if len(rows):
+            yield (
+                f'stream "{name}": {len(rows)} of its rows came too late; they are in answers.late["{name}"]',
+                LateRowsWarning,
+            )
+    for name, rows in answers.quarantine.items():
+        if len(rows):
+            yield f'{told_aside(rows, name)}; all are in answers.quarantine["{name}"]', QuarantineWarning
 
 
 def _check_options(runtime: str, strategy: str, batch_rows: int | None) -> None:
