@@ -18,7 +18,7 @@ read it. What is linked otherwise is left as it is, and refused with what to wri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from sqlglot import exp
 
@@ -100,7 +100,9 @@ def _read_as_values(select: exp.Select, aggregates: Callable[[exp.Expr], bool]) 
         _unstar(select, source, inner)
         items = {i.alias.lower(): i.unalias() for i in inner.expressions}
         named = [c for c in select.find_all(exp.Column) if c.name.lower() in items]
-        read = [c for c in named if c.table.lower() in ("", _name(source)) and all(a is not source for a in _around(c))]
+        read = [
+            c for c in named if c.table.lower() in ("", _name(source)) and c.find_ancestor(exp.Lateral) is not source
+        ]
         if not all(c.find_ancestor(exp.Select, *_ELSEWHERE) is select for c in read):
             continue
         for column in read:
@@ -112,12 +114,6 @@ def _read_as_values(select: exp.Select, aggregates: Callable[[exp.Expr], bool]) 
             called = exp.to_identifier(column.name, quoted=True)
             column.replace(exp.Alias(this=value, alias=called) if bare else value)
         join.pop()
-
-
-def _around(node: exp.Expr) -> Iterator[exp.Expr]:
-    while node.parent is not None:
-        node = node.parent
-        yield node
 
 
 def _link_by_equalities(inner: exp.Select, around: dict[str, exp.Expr]) -> None:
