@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.brought import DECLARED, answer, check_windows, given
 
@@ -111,11 +112,31 @@ def test_windows(text):
 
 
 @pytest.mark.parametrize(
+    "window",
+    ["TUMBLING (SIZE 10 MINUTES{})", "HOPPING (SIZE 30 MINUTES, ADVANCE BY 10 MINUTES{})", "SESSION (10 MINUTES{})"],
+)
+def test_a_grace_that_the_stream_grants(window):
+    """Rows that are late by as much are in their windows."""
+    text = f"SELECT host, COUNT(*) AS n FROM req WINDOW {window} GROUP BY host"
+    slow, (streams, tables) = DECLARED.replace("BY ts", "BY ts WITHIN 20 MINUTES"), given()
+    assert slow != DECLARED
+    shuffled = streams["req"].take(np.argsort(np.arange(len(streams["req"])) + np.arange(len(streams["req"])) % 3 * 2))
+    want = windrow.run(f"{DECLARED} CREATE QUERY q AS {text.format('')}", streams, tables, runtime="local")["q"]
+    for grace in ("20 MINUTES", "1 SECOND"):
+        late = f"{slow} CREATE QUERY q AS {text.format(f', GRACE PERIOD {grace}')}"
+        assert_same(windrow.run(late, {**streams, "req": shuffled}, tables, runtime="local")["q"], want)
+
+
+@pytest.mark.parametrize(
     ("text", "says", "hint"),
     [
         ("SELECT host, COUNT(*) FROM req GROUP BY host EMIT FINAL", 'syntax error at "EMIT"', "TUMBLE"),
         ("SELECT host, COUNT(*) FROM req WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 1 HOUR) GROUP BY host",
-         'syntax error at "TUMBLING"', "WITHIN"),
+         'GRACE PERIOD 1 HOUR on a window of "req", which does not wait that long', "ts WITHIN 1 HOUR"),
+        ("SELECT h, COUNT(*) FROM (SELECT host AS h, _ts FROM req) WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 1 HOUR) "
+         "GROUP BY h", "GRACE PERIOD 1 HOUR on a window of a query", "with WITHIN"),
+        ("SELECT host, COUNT(*) FROM req WINDOW TUMBLING (GRACE PERIOD 1 HOUR, SIZE 1 HOUR) GROUP BY host",
+         'syntax error at "TUMBLING"', "GRACE PERIOD"),
         ("SELECT host FROM req#time(10 min)", 'syntax error at "#"', "[RANGE 10 MINUTES SLIDE 1 MINUTE]"),
         ("SELECT * FROM req MATCH_RECOGNIZE (PARTITION BY host ORDER BY ts PATTERN (A B))", "syntax error", "LAG(a)"),
         ("SELECT *, NOW() AS p_time FROM req", "changes by itself", "PROCTIME()"),

@@ -381,7 +381,7 @@ def _syntax_error(error: ParseError, source: ScriptText, tokens: list[Token]) ->
     elif found == '"EMIT"':
         hint = "EMIT CHANGES is what every query does; what is final comes from windows: FROM TUMBLE(s, ts, '10 min')"
     elif found in ('"TUMBLING"', '"HOPPING"', '"SESSION"'):
-        hint = "write WINDOW TUMBLING (SIZE 10 MINUTES) GROUP BY k; how late rows may come is the stream's: WITHIN"
+        hint = "write WINDOW TUMBLING (SIZE 10 MINUTES, GRACE PERIOD 1 MINUTE) GROUP BY k"
     elif meant := _misspelled([k for k in tokens if k.start <= int(info["start"])][-4:]):
         hint = meant
     return CQLSyntaxError(

@@ -16,16 +16,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql.dialect import DIALECT, WINDOW, tokenize
+from windrow.cql.ksql_windows import GRACE
 from windrow.cql.scope import INSTANT, offset_of, span_of
 from windrow.cql.shapes import query_in, sources_of, window_of
 from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.window_functions import clause_of
 from windrow.cql.windowed_selects import put_window
-from windrow.cql.windows import Amount, WindowClause, parse_amount
-from windrow.errors import BindingError, WindrowError
+from windrow.cql.windows import Amount, Clock, WindowClause, parse_amount
+from windrow.cql.within import check_grace
+from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.plan.nodes import WindowKind
 
 if TYPE_CHECKING:
@@ -100,6 +103,8 @@ def _expand(select: exp.Select, group: exp.Group, call: exp.Expr, binder: Binder
     found = _call(call)
     assert found is not None
     name, arguments = found
+    grace = next((a.pop() for a in arguments if isinstance(a, exp.Anonymous) and a.name == GRACE), None)
+    arguments = call.expressions
     if not isinstance(arguments[0], exp.Column):  # of the time of rows, whatever it is called
         arguments = [_column(INSTANT, call), *arguments]
     time, *lengths = arguments
@@ -120,6 +125,9 @@ def _expand(select: exp.Select, group: exp.Group, call: exp.Expr, binder: Binder
             hint=f"{name} takes the time column of a stream that has no other window{when * computed}",
             span=span_of(time, source),
         )
+    if grace is not None:
+        length = length_of(grace.expressions[0], GRACE, source)
+        _check_grace(replace(length, text=length.text.strip("'")), stream, binder)
     if stream is not None:
         if clause.kind is WindowKind.SESSION:
             clause = replace(clause, partition=_keys(kept, stream, source))
@@ -147,6 +155,21 @@ def _stream(select: exp.Select, time: exp.Column, binder: Binder) -> exp.Table |
         ):
             return table
     return None
+
+
+def _check_grace(grace: Amount, stream: exp.Table | None, binder: Binder) -> None:
+    """Refuse a grace period that the stream under a window does not grant."""
+    source = binder.context.source
+    if stream is None:
+        raise UnsupportedError(
+            f"GRACE PERIOD {grace.text} on a window of a query",
+            detail="how late rows may be is a property of a stream",
+            hint="leave it out, and declare the streams that the query reads with WITHIN",
+            span=source.span(grace.offset),
+        )
+    definition = binder.catalog.streams[stream.name.lower()]
+    clock = Clock.TICKS if pa.types.is_integer(definition.time_type) else Clock.MICROSECONDS
+    check_grace(grace, "a window of", [definition], clock, source)
 
 
 def _queries(select: exp.Select, time: exp.Column) -> list[exp.Expr]:

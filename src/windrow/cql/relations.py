@@ -152,7 +152,8 @@ class _FromBinder(SourceBinder):
             conditions += within_conditions(range_, before, self.scope.entries[-1], clock, self.context.source)
             named = [t.name.lower() for t in (node.parent or node).find_all(exp.Table)]
             streams = [d for n, d in self.binder.catalog.streams.items() if n.lower() in named]
-            check_grace(range_, streams, clock, self.context.source)
+            if range_.grace is not None:
+                check_grace(range_.grace, "a join of", streams, clock, self.context.source)
         if method == "ASOF":
             self._asof(side, conditions, node)
             return

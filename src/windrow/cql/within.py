@@ -95,16 +95,16 @@ def within_conditions(
     return found
 
 
-def check_grace(range_: JoinRange, streams: Sequence[StreamDef], clock: Clock, source: ScriptText) -> None:
-    """Refuse a grace period that streams do not grant, for later rows would not be joined."""
-    grace = range_.grace.on(clock, source, "GRACE PERIOD") if range_.grace is not None else 0
+def check_grace(grace: Amount, where: str, streams: Sequence[StreamDef], clock: Clock, source: ScriptText) -> None:
+    """Refuse a grace period that streams do not grant, for later rows would not be there."""
+    length = grace.on(clock, source, "GRACE PERIOD")
     for stream in streams:
-        if range_.grace is not None and stream.slack < grace:
+        if stream.slack < length:
             raise UnsupportedError(
-                f'GRACE PERIOD {range_.grace.text} on a join of "{stream.name}", which does not wait that long',
+                f'GRACE PERIOD {grace.text} on {where} "{stream.name}", which does not wait that long',
                 detail="how late rows may be is a property of a stream",
-                hint=f"declare it with TIMESTAMP BY {stream.time} WITHIN {range_.grace.text}",
-                span=source.span(range_.grace.offset),
+                hint=f"declare it with TIMESTAMP BY {stream.time} WITHIN {grace.text}",
+                span=source.span(grace.offset),
             )
 
 
