@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import warnings
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -218,3 +220,30 @@ def test_who_holds_time_back() -> None:
         assert after(c=20) == ["b"]
         assert after(b=15) == ["a", "b"]
         assert after(a=20, b=25, c=20) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "want"),
+    [
+        ("SELECT COUNT(*) AS n FROM s [RANGE 3]", [(10, 1, 1)]),
+        ("SELECT COUNT(*) AS n FROM s [RANGE 4 SLIDE 2]", [(10, 1)]),
+        ("SELECT COUNT(WSTREAM(k)[RANGE 6]) AS n FROM s [RANGE 1]", [(10, 1, 1)]),
+        ("SELECT COUNT(*) AS n FROM s [RANGE 3], r [RANGE 3] WHERE s.k = r.k", [(10, 1, 0)]),
+    ],
+)
+def test_a_query_waits_for_its_first_row_over_a_restart(tmp_path: Path, query: str, want: list[Any]) -> None:
+    """Time that others have reached, or that was told, does not start its clock, nor that of one that comes then."""
+    with windrow.Engine(runtime="local", home=tmp_path) as engine:
+        for stream in "srt":
+            engine.execute(f"CREATE STREAM {stream} (k BIGINT, ts BIGINT) TIMESTAMP BY ts")
+        engine.execute(f"CREATE QUERY before AS {query}")
+        engine.start()
+        engine.push("t", {"k": [1], "ts": [20]})
+        engine.advance(3)
+        engine.execute(f"CREATE QUERY later AS {query}")
+    with windrow.Engine(runtime="local", home=tmp_path, partitions=2) as engine:
+        engine.start()
+        engine.push("s", {"k": [1], "ts": [10]})
+        engine.advance(11)
+        for name in ("before", "later"):
+            assert [tuple(row.values()) for row in engine[name].results().to_pylist()] == want

@@ -378,9 +378,15 @@ class DeclaredQueries(DeclaredSources):
         ticker.drop_query(key)
 
     def _start(self, plan: QueryPlan) -> int | None:
-        """Where a new query's clock starts: at the frontier or the last row it has missed; None: at its first row."""
+        """Where a new query's clock starts: at the frontier or the last row it has missed; None: at its first row.
+
+        Time may have come far while its streams have never had a row: then there is nothing to begin with yet, whether
+        the query is new or has waited since before a restart.
+        """
         marks, frontier = self.ticker.manifest.marks, self.ticker.frontier
         streams = [s.lower() for s in plan.streams]
+        if not marks.keys() & set(streams):
+            return None
         missed = [marks[s] for s in streams if s in marks and self.streams[s].definition.retain is None]
         return max([*missed, *([frontier] if frontier != BEGINNING else [])], default=None)
 
