@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,13 @@ def lived(template: str, seed: int, few: int, monkeypatch: pytest.MonkeyPatch, h
     return pa.concat_tables(found) if found else None, snapshots, columns
 
 
+@functools.cache
+def lived_alone(template: str, seed: int) -> Any:
+    """The same life with each query by itself: what is wanted, however many partitions the others have."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return lived(template, seed, 10**9, monkeypatch, None, sharing="off")
+
+
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_instances_in_columns_answer_as_they_would_alone(
@@ -118,7 +126,7 @@ def test_instances_in_columns_answer_as_they_would_alone(
         many, stood, columns = lived(
             template, seed, 1, monkeypatch, tmp_path / f"{seed}", partitions=partitions
         )  # fmt: skip
-        alone, wanted, nobody = lived(template, seed, 10**9, monkeypatch, None, sharing="off")
+        alone, wanted, nobody = lived_alone(template, seed)
         assert columns and not nobody
         assert stood == wanted
         assert (many is None) == (alone is None)
