@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml bench/pyproject.toml requirements.lock scripts/setup sc
 demo: $(STAMP)  ## a live pipeline in the terminal, about a minute
 	@. scripts/env && $(BIN)/windrow demo $(ARGS)
 
-test: $(STAMP)  ## all tests: two processes, then the Spark tests in one
+test: $(STAMP)  ## all tests: two processes, and the Spark tests in one beside them
 	@scripts/test $(BIN) all $(ARGS)
 
 test-local: $(STAMP)  ## the tests that need no Spark
