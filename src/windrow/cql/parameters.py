@@ -25,7 +25,7 @@ def with_values(text: str, parameters: Parameters | None) -> str:
     "SELECT * FROM t WHERE a = 'it''s' AND b = 'it''s $x'"
     """
     if not parameters and "$" not in text and "?" not in text and "@" not in text:
-        return text
+        return text  # none of the signs of a parameter
     try:
         places = _places(text)
     except TokenError:

@@ -81,21 +81,14 @@ def covering(
 ) -> Covering | None:  # fmt: skip
     """Of the members of a family, the one that has the longest stretch of the window; None if that is under half."""
     size = asked.member.window.range
-    keys, needed = set(asked.member.kind.keys), _needs(asked.member.kind.calls)
-    fit: dict[int, bool] = {}  # by kind, which members share
+    needed = _needs(asked.member.kind.calls)
     best: Covering | None = None
     for entry in entries:
         member = entry.member
-        if 2 * (member.window.range + member.window.slide) < size:  # it keeps no more
-            continue
-        kind = member.kind
-        fits = fit.get(id(kind))
-        if fits is None:
-            fit[id(kind)] = fits = not _by_values(member) and keys.issubset(kind.keys) and needed <= _needs(kind.calls)
-        if not fits:
+        if _by_values(member) or not set(asked.member.kind.keys) <= set(member.kind.keys):
             continue
         tested, wanted = _tested(asked.member.condition, member)
-        if not tested:
+        if not tested or not needed <= _needs(member.kind.calls):
             continue
         low, high = _stretch(member, frontier - size, frontier, technique)
         if 2 * (high - low) >= size and (best is None or high - low > best.high - best.low):
