@@ -124,19 +124,25 @@ def executed(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
 
 def hardened(options: argparse.Namespace) -> tuple[Rows, list[Ratio]]:
     """What hardening costs."""
-    rows, rounds = (20_000, 1) if options.quick else (200_000, 5)
+    rows, rounds = (20_000, 1) if options.quick else (200_000, 9)
     with progress() as shown:
         task = shown.add_task("")
         found = hardening.measured(rows, rounds, options.seed, partial(_said, shown, task, ""))
     target = None if options.quick else 1.03
     return (
         [
-            {"part": "hardening", "what": f"time of the processor, {name}; with guards twice", "number": n, "spread": s}
-            for name, (n, s) in found.items()
+            {
+                "part": "hardening",
+                "what": f"time of the processor, {name}; with guards twice; share within guards",
+                "number": cost.ratio,
+                "spread": cost.spread,
+                "within": cost.within,
+            }
+            for name, cost in found.items()
         ],
         [
-            Ratio(f"time with guards over time without, {name}", n, None if name == "planning" else target)
-            for name, (n, _) in found.items()
+            Ratio(f"time with guards over time without, {name}", cost.ratio, None if name == "planning" else target)
+            for name, cost in found.items()
         ],
     )
 

@@ -4,10 +4,12 @@ Guards are what a text or a row meets on its way for safety alone: connections o
 and have a bound on their memory, the watch on the time of every call, the bound on how large values may become, and the
 count of rows before they are made. Here they are taken out by name; closed lists of functions and types are how texts
 are read, and cannot be. Both sides take turns in one process, in an order that changes, each with a connection of the
-same age, and what is compared is the time of the processor, by medians of the rounds. How memory happens to lie makes a
-process faster or slower on one side by a few percent for all its rounds, so several processes measure, and the median
-of them counts. The side with guards is run twice in every round: how far those two are apart is what a process cannot
-tell. Engines and ticks have a bound on it; planning is shown beside them.
+same age, and what is compared is the time of the processor, by the quickest of the rounds: whatever else a machine does
+only adds to it, and medians of a side compared with itself were 4 % apart. How memory happens to lie makes a process
+faster or slower on one side by a few percent for all its rounds, so several processes measure, and the median of them
+counts. The side with guards is run twice in every round: how far those two are apart is what a process cannot tell.
+Engines and ticks have a bound on it; planning is shown beside them. So is the time that passes within guards, by a
+watch on each: it does not depend on what is compared with what, but does not see what a connection's settings cost.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import astuple, dataclass
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
@@ -80,8 +83,17 @@ def _unbounded(connection: object, rows: int = 0) -> contextlib.AbstractContextM
     return contextlib.nullcontext()
 
 
-def measured(rows: int, rounds: int, seed: int, said: Callable[[str], None]) -> dict[str, tuple[float, float]]:
-    """The time with guards over the time without, by workload, and over the time of other rounds with guards."""
+@dataclass(frozen=True)
+class Cost:
+    """The time with guards over the time without, and over that of other rounds with guards; the share within them."""
+
+    ratio: float
+    spread: float
+    within: float
+
+
+def measured(rows: int, rounds: int, seed: int, said: Callable[[str], None]) -> dict[str, Cost]:
+    """What guards cost, by workload: medians of the processes."""
     found = {}
     for name in _works(_rows(rows, seed)):
         each = []
@@ -89,19 +101,43 @@ def measured(rows: int, rounds: int, seed: int, said: Callable[[str], None]) -> 
             said(f"{name}, process {number + 1} of {PROCESSES}")
             with ProcessPoolExecutor(1, get_context("spawn")) as process:
                 each.append(process.submit(_compared, name, rows, rounds, seed).result())
-        found[name] = statistics.median(n for n, _ in each), statistics.median(s for _, s in each)
+        found[name] = Cost(*(statistics.median(numbers) for numbers in zip(*map(astuple, each), strict=True)))
     return found
 
 
-def _compared(name: str, rows: int, rounds: int, seed: int) -> tuple[float, float]:
+def _compared(name: str, rows: int, rounds: int, seed: int) -> Cost:
     work = _works(_rows(rows, seed))[name]
     _seconds(work, True)  # compiled and cached
     took: dict[str, list[float]] = {"guarded": [], "bare": [], "again": []}
     for number in range(rounds):
         for side in np.roll(list(took), number):
             took[side].append(_seconds(work, side != "bare"))
-    guarded, bare, again = (statistics.median(took[side]) for side in ("guarded", "bare", "again"))
-    return (guarded + again) / 2 / bare, max(guarded, again) / min(guarded, again)
+    guarded, bare, again = (min(took[side]) for side in ("guarded", "bare", "again"))
+    return Cost((guarded + again) / 2 / bare, max(guarded, again) / min(guarded, again), _within(work))
+
+
+def _within(work: Callable[[], object]) -> float:
+    """The share of the time that passes within guards."""
+    spent = 0
+
+    def watched(guard: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any) -> Any:
+            nonlocal spent
+            begin = time.perf_counter_ns()
+            try:
+                return guard(*arguments)
+            finally:
+                spent += time.perf_counter_ns() - begin
+
+        return timed
+
+    with contextlib.ExitStack() as undo:
+        ends = [(scalar_engine._Watch, "enter"), (scalar_engine._Watch, "leave")]  # of what is bounded
+        for place, name in [*ends, *((place, name) for place, name, _ in _GUARDS if name != "bounded")]:
+            undo.callback(setattr, place, name, getattr(place, name))
+            setattr(place, name, watched(getattr(place, name)))
+        took = _seconds(work, True)
+    return spent / 1e9 / took
 
 
 def _works(table: pa.Table) -> dict[str, Callable[[], object]]:
