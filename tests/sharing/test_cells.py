@@ -169,6 +169,15 @@ def test_equalities_are_keys() -> None:
     assert not space.boxed
 
 
+@pytest.mark.parametrize("texts", [["{a} > 2", "{a} BETWEEN -4 AND -3"], ["{b} AND {x} > 1", "{b} AND {x} > 2"]])
+def test_a_row_that_nobody_wants_is_in_no_cell(texts: list[str], data: dict[str, pa.Array]) -> None:
+    """A row is in a cell if, and only if, some predicate has it."""
+    index = PredicateIndex(made(texts))
+    cells = index.cells(0, index.places({a: data[a[1:-1]] for a in index.axes}), 2000)
+    assert len(index.spaces) == 1
+    assert (cells >= 0).tolist() == np.any([wanted(t, data) for t in texts], axis=0).tolist()
+
+
 def test_a_range_is_one_run() -> None:
     """Cells are ordered so that a range predicate is one run of them."""
     space = CellSpace(made(["{b} AND {a} > 5", "{b} AND {a} > 7", "NOT {b} AND {a} < 6"]))

@@ -5,7 +5,7 @@ search, whatever the number of predicates. A space holds predicates over one set
 
 Attributes on which boxes are narrow (equalities, IN lists, null tests, booleans, prefixes) are the space's keys: a row
 first finds its key, and a row whose key no predicate has is in no cell. The other attributes make a grid, for every
-key one of its own with the cuts of its own predicates only:
+key one of its own with the cuts of its own predicates only; a row in a cell that no predicate has is in none, too:
 
     sym = 3 AND price > 5                key 3   price   | <= 5 | 5..9 | > 9 |      cells 0 1 2    the first: [1, 3)
     sym = 3 AND price > 9                key 4   price   | <= 2 | 2..7 | > 7 |      cells 3 4 5    the third: [4, 5)
@@ -147,7 +147,7 @@ class CellSpace:
     # -- rows and predicates -----------------------------------------------------------------------------------------
 
     def cell(self, places: Sequence[Int64s], rows: int) -> Int64s:
-        """The cell of every row from its places on the space's own axes; -1 for none."""
+        """The cell of every row from its places on the space's own axes; -1 for none that a predicate has."""
         key = self._directory.find(places[: self.keys], rows)
         if self.keys == len(self.axes):
             return key  # a cell each
@@ -157,7 +157,15 @@ class CellSpace:
             look_up(key, ranges, *self._table, self.base, found)
         else:
             nest(key, ranges, self._at, self._marks, self.base, found)
-        return found
+        return found if self._wanted is None else np.where(self._wanted[found], found, -1)
+
+    @cached_property
+    def _wanted(self) -> Bools | None:
+        """Which cells some predicate has; None if all are wanted, or if only boxes could tell."""
+        if self.boxed:
+            return None
+        wanted = self.runs.covered(self.cells)
+        return None if wanted.all() else wanted
 
     @cached_property
     def _table(self) -> tuple[Int64s, Int64s, Int64s] | None:
@@ -271,3 +279,12 @@ class CellRuns:
         first = np.concatenate(([0], np.cumsum(counts)))
         which = np.repeat(self.first[:-1][predicates] - first[:-1], counts) + np.arange(first[-1])
         return CellRuns(first, self.low[which], self.high[which])
+
+    def covered(self, cells: int) -> Bools:
+        """Which of so many cells are in some run.
+
+        >>> CellRuns(np.array([0, 1, 2]), np.array([1, 2]), np.array([3, 4])).covered(5).tolist()
+        [False, True, True, True, False]
+        """
+        steps = np.bincount(self.low, minlength=cells + 1) - np.bincount(self.high, minlength=cells + 1)
+        return np.cumsum(steps)[:-1] > 0

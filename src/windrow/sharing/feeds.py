@@ -101,11 +101,7 @@ class SpaceReaders:
     def _covered(self, predicates: set[int]) -> Bools | None:
         if self.space.boxed:
             return None
-        runs = self.space.runs.take(np.array(sorted(predicates), np.int64))
-        steps = np.zeros(self.space.cells + 1, np.int64)
-        np.add.at(steps, runs.low, 1)
-        np.add.at(steps, runs.high, -1)
-        return np.cumsum(steps)[:-1] > 0
+        return self.space.runs.take(np.array(sorted(predicates), np.int64)).covered(self.space.cells)
 
     # -- entries of synopses -----------------------------------------------------------------------------------------
 
