@@ -34,6 +34,7 @@ from pyarrow import ipc
 
 from windrow.archive.keys import EVERYTHING, KeyRange
 from windrow.errors import StateError
+from windrow.operators.aggregates.vectors import distinct_values
 from windrow.operators.elements import one
 from windrow.store.place import Place
 from windrow.store.sealed import DAMAGED
@@ -134,7 +135,7 @@ class Shelf:
         if old is not None:
             directory, instant = old
             kept = directory.lines.take(pa.array(directory.living(instant, self.keys)))
-            used = np.unique(kept.column("file").to_numpy())
+            used = distinct_values(kept.column("file").to_numpy())
             names = [directory.files[i] for i in used]
             renumbered = pa.array(np.searchsorted(used, kept.column("file").to_numpy()).astype(np.int32))
             tables.append(kept.set_column(0, "file", renumbered))
@@ -250,7 +251,7 @@ class Shelf:
     def _checked(self, directory: Directory, lines: np.ndarray, traffic: Traffic) -> Iterator[pa.Buffer]:
         """Blocks as they lie on disk."""
         files, offset, size, checksum = (column[lines] for column in directory.places)
-        for file in np.unique(files):
+        for file in distinct_values(files):
             mine = np.flatnonzero(files == file)
             name = directory.files[file]
             spans, inner = _joined(offset[mine], size[mine])

@@ -29,7 +29,7 @@ from windrow.operators.aggregates.pending import PendingEnds, RowEnds
 from windrow.operators.aggregates.reduced import ReducedInput, Reduction, is_reduced, kept_columns, row_weights
 from windrow.operators.aggregates.stairs import GroupedArrivals
 from windrow.operators.aggregates.sweep import Sweep, in_order, sweep_of, with_groups, with_point
-from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.aggregates.vectors import Bools, Int64s, distinct_values
 from windrow.operators.elements import BEGINNING, INF, Elements, concat_arrays, one
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run, ints
@@ -185,7 +185,7 @@ class GroupedAggregate(ReducedInput):
             everyone.append(others)
         if not self.keys:
             everyone.append(np.zeros(1, np.int64))
-        touched = np.unique(np.concatenate(everyone))
+        touched = distinct_values(np.concatenate(everyone))
         firsts = np.searchsorted(slots[order], np.append(touched, INF))
         arrivals = GroupedArrivals(touched, firsts, order, ts[order], elements.exp[order])
         return self._partials.glide(arrivals, elements.columns, frontier, self._start if begins else None)

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators import scalar
-from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.aggregates.vectors import Int64s, distinct_values
 from windrow.operators.elements import BEGINNING, INF, Elements, concat, concat_arrays
 from windrow.operators.keys import factorize
 from windrow.operators.keytable import KeyTable
@@ -91,7 +91,7 @@ class AnalyticOperator(Unclocked):
         shown = self._shown.filter(seen)
         codes, before = self._codes(rows, where, shown, self._shown_slots[seen])
         timeline = _followed(rows, codes, where, int(mine.sum()), frontier)
-        if timeline.size > AT_ONCE and len(times := np.unique(timeline.time)) > 1:
+        if timeline.size > AT_ONCE and len(times := distinct_values(timeline.time)) > 1:
             middle = int(times[(len(times) - 1) // 2])
             early = new.ts <= middle
             parts = [self.advance([new.filter(early)], middle), self.advance([new.filter(~early)], frontier)]
@@ -227,7 +227,7 @@ def _expanded(row: Int64s, slots: Int64s, time: Int64s, until: Int64s, count: In
     instants, moment = np.unique(time, return_inverse=True)
     width, begins = len(instants) + 1, int(instants[0] == BEGINNING)
     key = slot * width + moment
-    events = np.unique(key[time != BEGINNING])
+    events = distinct_values(key[time != BEGINNING])
     parts = int(slot.max()) + 1
     bounds = np.searchsorted(events, np.arange(parts + 1) * width)
     end = np.where(until == INF, width - 1, np.searchsorted(instants, until))

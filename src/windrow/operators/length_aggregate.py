@@ -31,7 +31,7 @@ from windrow.operators.aggregates.length_kernels import sweep_lengths
 from windrow.operators.aggregates.pending import RowEnds
 from windrow.operators.aggregates.reduced import Reduction, kept_columns
 from windrow.operators.aggregates.row_lists import RowLists
-from windrow.operators.aggregates.vectors import Int64s, raw
+from windrow.operators.aggregates.vectors import Int64s, distinct_values, raw
 from windrow.operators.elements import BEGINNING, INF, Elements
 from windrow.operators.protocol import State
 from windrow.operators.query_aggregate import CELL, QueryAggregate
@@ -150,7 +150,7 @@ class LengthAggregate(QueryAggregate):
             self._everyone = False
             return self._groups.slots
         low = max(before, BEGINNING + _LONG)
-        ends = np.unique(sizes)
+        ends = distinct_values(sizes)
         spans = np.searchsorted(rows.live, np.stack((low - ends, frontier - ends)), side="right") + rows.first
         parts, done = [rows.groups[first : rows.end]], first  # from the last rows backwards: short windows first
         for begin, end in zip(*(side.tolist() for side in spans), strict=True):
@@ -158,7 +158,7 @@ class LengthAggregate(QueryAggregate):
             done = min(done, begin)
         touched = np.concatenate(parts)
         if 8 * len(touched) < self._groups.capacity:
-            return np.unique(touched)
+            return distinct_values(touched)
         mark = np.zeros(self._groups.capacity, np.bool_)
         mark[touched] = True
         return np.flatnonzero(mark)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.aggregates.vectors import Int64s, raw
+from windrow.operators.aggregates.vectors import Int64s, distinct_values, raw
 from windrow.operators.state.run import ints
 
 _MANY = 1024
@@ -84,7 +84,7 @@ class QuerySets:
         """Forget the sets that no row has, now and then; `live`: the cells that are in use."""
         if len(self._cell) <= self._most:
             return
-        used = set(np.unique(live()).tolist())
+        used = set(distinct_values(live()).tolist())
         gone = [(each, cell) for each, cell in self._cell.items() if cell not in used]
         for each, cell in gone:
             del self._cell[each]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from windrow.errors import RuntimeFailure, WindrowError
-from windrow.operators.aggregates.vectors import Bools, raw
+from windrow.operators.aggregates.vectors import Bools, distinct_values, raw
 from windrow.operators.changes import cancel
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.keys import factorize
@@ -101,7 +101,7 @@ class Moments(_Alive):
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (new,) = inputs
         elements = self._join(new)
-        out = at_instants(elements, np.unique(new.ts), self.limit)
+        out = at_instants(elements, distinct_values(new.ts), self.limit)
         self._keep(elements, frontier)
         return out
 
@@ -122,20 +122,24 @@ class Snapshots(_Alive):
         (new,) = inputs
         elements = self._join(new)
         self.refused = {}
-        out = self._of_each(elements, new) if self.partition else at_instants(elements, np.unique(new.ts), self.limit)
+        out = (
+            self._of_each(elements, new)
+            if self.partition
+            else at_instants(elements, distinct_values(new.ts), self.limit)
+        )
         self._keep(elements, frontier)
         return out
 
     def _of_each(self, elements: Elements, new: Elements) -> Elements:
         """The relation of each query at its own instants: those of all stand in one row, by query, then by time."""
         (by,) = self.partition
-        times, query = np.unique(new.ts), raw(elements.columns[by]).astype(np.int64)
+        times, query = distinct_values(new.ts), raw(elements.columns[by]).astype(np.int64)
         places = len(times) + 1  # of a query; the last is behind all of its instants
 
         def place(queries: Int64s, ts: Int64s) -> Int64s:
             return queries * places + np.searchsorted(times, ts, "left")
 
-        instants = np.unique(place(raw(new.columns[by]).astype(np.int64), new.ts))
+        instants = distinct_values(place(raw(new.columns[by]).astype(np.int64), new.ts))
         low, high = (np.searchsorted(instants, place(query, t), "left") for t in (elements.ts, elements.exp))
         count = np.maximum(high - low, 0)
         if int(count.sum()) > self.limit.rows:
@@ -148,7 +152,7 @@ class Snapshots(_Alive):
     def _allowed(self, elements: Elements, query: Int64s, low: Int64s, count: Int64s) -> Bools:
         """The elements of queries that do not answer with too many rows."""
         refused = []
-        for number in np.unique(query).tolist():
+        for number in distinct_values(query).tolist():
             mine = query == number
             try:
                 _net(elements.filter(mine), low[mine], count[mine], self.limit)

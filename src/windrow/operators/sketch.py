@@ -17,6 +17,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from windrow.operators.aggregates.vectors import distinct_values
+
 K = 256
 _PARTS = 32
 
@@ -29,10 +31,10 @@ def smallest(hashes: NDArray[np.int64], k: int = K) -> NDArray[np.uint64]:
     """
     codes = hashes.view(np.uint64)
     if len(codes) > 64 * k:  # most of a large batch is far above the k-th smallest: look below a cut first
-        found = np.unique(codes[codes < np.uint64(2**64 // 8)])
+        found = distinct_values(codes[codes < np.uint64(2**64 // 8)])
         if len(found) >= k:
             return found[:k]
-    return np.unique(codes)[:k]
+    return distinct_values(codes)[:k]
 
 
 def estimate(sample: NDArray[np.uint64], k: int = K) -> float:
@@ -52,7 +54,7 @@ def union(samples: Sequence[NDArray[np.uint64]], k: int = K) -> NDArray[np.uint6
     >>> union([np.array([3, 5], np.uint64), np.array([4, 5], np.uint64)], 2).tolist()
     [3, 4]
     """
-    return np.unique(np.concatenate(samples))[:k] if samples else np.zeros(0, np.uint64)
+    return distinct_values(np.concatenate(samples))[:k] if samples else np.zeros(0, np.uint64)
 
 
 class DistinctSketch:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.reduced import Reduction, is_reduced
-from windrow.operators.aggregates.vectors import Bools
+from windrow.operators.aggregates.vectors import Bools, distinct_values
 from windrow.operators.elements import Elements, Int64s
 from windrow.operators.keys import hash_rows
 from windrow.runtime.placement import How, Partitioning
@@ -96,7 +96,7 @@ def _distinct(of_key: Int64s, *times: Int64s) -> float:
     sample = hashes if len(hashes) <= SAMPLED else hashes[hashes & 15 == 0]
     if len(sample) < FEW:  # few in all, or a heavy one
         sample = hashes[:SAMPLED]
-    return len(np.unique(sample)) / len(sample)
+    return len(distinct_values(sample)) / len(sample)
 
 
 class ReducedRows:

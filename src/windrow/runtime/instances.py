@@ -28,6 +28,7 @@ from windrow.catalog.instances import InstanceTable, positions
 from windrow.catalog.names import Names
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import Elements, one
+from windrow.operators.radix import stable_order
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.kept_answers import AnyAnswer, rows_of
@@ -286,7 +287,7 @@ def _in_order(parts: Sequence[tuple[pa.Table, Int64s]]) -> tuple[pa.Table, Int64
     ts = table.column("_ts").cast(pa.int64()).to_numpy()
     if (np.diff(ts) >= 0).all():
         return table, places
-    order = np.argsort(ts, kind="stable")
+    order = stable_order(ts)
     return table.take(pa.array(order)), places[order]
 
 

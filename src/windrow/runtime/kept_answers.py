@@ -22,6 +22,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from windrow.operators.aggregates.vectors import distinct_values
 from windrow.operators.elements import BEGINNING, Elements, Int64s, concat
 from windrow.operators.state.run import Run
 from windrow.plan.dataflow import answer
@@ -229,5 +230,5 @@ def _cuts(kept: KeptAnswer) -> tuple[int, ...]:
         return ()
     every = max(1, kept.num_rows // (files * SAMPLE))
     times = np.sort(np.concatenate([_times(kept.runs.read(ref, cached=False).table)[::every] for ref in kept.refs]))
-    cuts = np.unique(times[len(times) * np.arange(1, files) // files])
+    cuts = distinct_values(times[len(times) * np.arange(1, files) // files])
     return tuple(cuts[cuts > times[0]].tolist())

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
 from windrow.operators import scalar
-from windrow.operators.aggregates.vectors import Bools, validity
+from windrow.operators.aggregates.vectors import Bools, distinct_values, validity
 from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.row_limit import MOST_ROWS
@@ -70,7 +70,7 @@ def _routed(
         yield Envelope(0, sender, JoinRows(join.name, side, join.epoch, part))
         return
     to = hashes.view(np.uint64) % np.uint64(partitions)
-    for p in np.unique(to[there]).tolist():
+    for p in distinct_values(to[there]).tolist():
         yield Envelope(int(p), sender, JoinRows(join.name, side, join.epoch, table.filter(pa.array((to == p) & there))))
 
 
@@ -239,7 +239,7 @@ class JoinState(SavedRuns):
             out.append(Envelope(home, self.partition, JoinSums(self.join.name, number, table)))
             return
         to = hash_rows(keys, table.num_rows).view(np.uint64) % np.uint64(self.partitions)
-        for p in np.unique(to).tolist():
+        for p in distinct_values(to).tolist():
             part = table.filter(pa.array(to == p))
             out.append(Envelope(int(p), self.partition, JoinSums(self.join.name, number, part)))
 

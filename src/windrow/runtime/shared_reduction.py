@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from windrow.operators.aggregates.vectors import distinct_values
 from windrow.operators.elements import INF, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.runtime.family_programs import FamilyProgram
@@ -186,6 +187,6 @@ def _routed(
                 yield Envelope(home, sender, FamilyPartials(family_program.name, slot, table))
                 continue
             to = hash_rows(keys, table.num_rows).view(np.uint64) % np.uint64(partitions)
-            for p in np.unique(to).tolist():
+            for p in distinct_values(to).tolist():
                 part = table.filter(pa.array(to == p))
                 yield Envelope(int(p), sender, FamilyPartials(family_program.name, slot, part))

@@ -22,7 +22,7 @@ from typing import TypeGuard
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.aggregates.vectors import Int64s, raw
+from windrow.operators.aggregates.vectors import Int64s, distinct_values, raw
 from windrow.operators.changes import Changes
 from windrow.operators.elements import Elements, concat
 from windrow.operators.join import JoinOperator
@@ -89,7 +89,7 @@ class QueryState:
     def _queries(self) -> Int64s:
         """The queries that share the plan, by number."""
         routers = (s.operator.router for s in self.flow.steps if isinstance(s.operator, RouteOperator | RouteSets))
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *(r.queries for r in routers)]))
+        return distinct_values(np.concatenate([np.zeros(0, np.int64), *(r.queries for r in routers)]))
 
     def forget_gone(self) -> None:
         """Forget the answers of queries that have left the plan: nobody will take them back."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.operators.aggregates.order import encode
-from windrow.operators.aggregates.vectors import Int64s, filled, raw, validity
+from windrow.operators.aggregates.vectors import Int64s, distinct_values, filled, raw, validity
 from windrow.sharing.condition_columns import NONE, ConditionColumns, Ends
 from windrow.sharing.conditions import Attribute, Condition
 from windrow.sharing.kernels import locate
@@ -91,7 +91,7 @@ def axis_over(axes: Sequence[Axis]) -> Axis:
     """An axis with the cuts of several of one attribute."""
     if len(axes) == 1:
         return axes[0]
-    return Axis(axes[0].attribute, np.unique(np.concatenate([a.cuts for a in axes])))
+    return Axis(axes[0].attribute, distinct_values(np.concatenate([a.cuts for a in axes])))
 
 
 Conditions = Condition | ConditionColumns
@@ -147,7 +147,7 @@ def _array(values: list[Any], text: bool) -> np.ndarray:
 
 def _number_axis(attribute: Attribute, low: Int64s, high: Int64s) -> tuple[Axis, tuple[Int64s, Int64s]]:
     """The axis of ends, and the place behind the cut of each; 0 for those without bound."""
-    cuts = np.unique(np.concatenate((low, high)))
+    cuts = distinct_values(np.concatenate((low, high)))
     cuts = cuts[cuts != NONE]
     begin, end = (np.where(e == NONE, 0, np.searchsorted(cuts, e) + 1) for e in (low, high))
     return Axis(attribute, cuts), (begin, end)

@@ -27,7 +27,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.aggregates.vectors import Bools, Int64s, distinct_values
+from windrow.operators.radix import stable_order
 from windrow.sharing.boxes import Conditions, PredicateBoxes
 from windrow.sharing.conditions import Condition, packed, read
 from windrow.sharing.kernels import look_up, matches, nest
@@ -114,7 +115,7 @@ class CellSpace:
         for a in range(self.keys):
             which, place = boxes.places(a)
             boxes, key = boxes.take(which), self._directory.add(key[which], self.axes[a].size, place)
-        order = np.argsort(key, kind="stable")
+        order = stable_order(key)
         boxes = boxes.take(order)
         self._grids(PredicateBoxes(boxes.of, boxes.low[self.keys :], boxes.high[self.keys :]), key[order])
 
@@ -125,7 +126,7 @@ class CellSpace:
         for r in range(ranges):
             width = self.axes[self.keys + r].size + 1  # the end of an axis is a place, too
             low, high = key * width + boxes.low[r], key * width + boxes.high[r]
-            inner = np.unique(np.concatenate((low[boxes.low[r] > 0], high[boxes.high[r] < width - 1])))
+            inner = distinct_values(np.concatenate((low[boxes.low[r] > 0], high[boxes.high[r] < width - 1])))
             at[r] = np.searchsorted(inner, np.arange(keys + 1) * width)
             sizes[r] = np.diff(at[r]) + 1
             boxes.low[r] = np.searchsorted(inner, low, "right") - at[r][key]

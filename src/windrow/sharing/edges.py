@@ -13,7 +13,7 @@ from math import gcd
 
 import numpy as np
 
-from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.aggregates.vectors import Int64s, distinct_values
 from windrow.sharing.windows import PAIRED, PANED, SlideWindow
 
 
@@ -42,7 +42,7 @@ class Edges:
             k = first[which] + np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
             owner, edge = self._owner[which], k * self._step[which] + self._offset[which]
         if self.owners == 1:
-            edge = np.unique(edge)
+            edge = distinct_values(edge)
             return np.array([0, len(edge)]), edge
         order = np.lexsort((edge, owner))
         owner, edge = owner[order], edge[order]
@@ -52,7 +52,7 @@ class Edges:
         return np.searchsorted(owner, np.arange(self.owners + 1)), edge
 
     def _by_row(self, ts: Int64s) -> tuple[Int64s, Int64s]:
-        times = np.unique(ts)
+        times = distinct_values(ts)
         found = [-(-(times - o) // s) * s + o for s, o in zip(self._step, self._offset, strict=True)]
         return np.repeat(self._owner, len(times)), np.concatenate(found)
 

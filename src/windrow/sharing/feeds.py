@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.radix import stable_order
 from windrow.sharing.cells import CellSpace
 from windrow.sharing.conditions import Condition
 from windrow.sharing.edges import Edges
@@ -116,7 +117,7 @@ class SpaceReaders:
         synopsis, edge, sums = arrays.settling.sums(begin, cells, lanes, calendar)
         codes = {}
         if kept.bests:
-            order = np.argsort(synopsis, kind="stable")
+            order = stable_order(synopsis)
             synopsis, edge, sums = synopsis[order], edge[order], sums[order]
             at = np.searchsorted(synopsis, np.arange(len(arrays.numbers) + 1))
             for key, (best, some) in kept.codes(columns, of_row, len(cells)).items():
@@ -152,7 +153,7 @@ class _Arrays:
         closed = int(len(used) > 0 and used[0] == _CLOSED)
         classes = [windows[c] for c in used[closed:].tolist()]
         edges = Edges(((i, w) for i, ws in enumerate(classes) for w in ws), len(classes), feed.technique)
-        order = np.argsort(number_of.reshape(-1), kind="stable")
+        order = stable_order(number_of.reshape(-1))
         class_at = np.searchsorted(number_of.reshape(-1)[order], np.arange(closed, len(used) + 1))
         return _Arrays(numbers, edges, class_at, order, settling(space, predicates))
 

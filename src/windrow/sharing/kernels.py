@@ -158,13 +158,13 @@ def _grown(array, room):  # pragma: no cover - compiled
 
 @njit(cache=True)
 def settle_runs(
-    begin, cell, lanes, edges, due_at, due, ahead, class_at, synopses, segment, base, run_at, run_low, run_high
+    begin, cell, lanes, edges, due_at, due, ahead, class_at, synopses, segment, base, run_at, run_in, run_low, run_high
 ):  # pragma: no cover - compiled
     """Partials to entries (synopsis, edge, lanes), by runs; see `settle` for the calendar.
 
-    Segment k is the cells `base[k]:base[k + 1]`, with a Fenwick tree of their sums; a run lies in one segment. What an
-    synopsis has had since it was last looked at is its entry; runs in segments that nothing was added to are passed
-    over.
+    Segment k is the cells `base[k]:base[k + 1]`, with a Fenwick tree of their sums; run q lies in segment `run_in[q]`.
+    What a synopsis has had since it was last looked at is its entry; runs in segments that nothing was added to are
+    passed over.
     """
     width, segments, slices = lanes.shape[1], len(base) - 1, len(begin) - 1
     tree = np.zeros((base[segments], width), np.int64)
@@ -193,7 +193,7 @@ def settle_runs(
                 for w in range(width):
                     total[w] = 0
                 for q in range(run_at[a], run_at[a + 1]):
-                    k = segment[run_low[q]]
+                    k = run_in[q]
                     if touched[k] <= seen[a]:
                         continue
                     low = base[k] - 1

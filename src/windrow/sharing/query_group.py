@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates import Aggregation
-from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.aggregates.vectors import Bools, Int64s, distinct_values
 from windrow.operators.elements import BEGINNING, INF, Elements, concat
 from windrow.sharing.windows import SlideWindow
 
@@ -221,7 +221,7 @@ class QueryGroup:
         now = np.flatnonzero((upto - offset) // slide > (after - offset) // slide)
         if len(now) == len(clocks):
             return np.arange(len(self))
-        return np.unique(np.concatenate([fresh, *(members[first[s] : first[s + 1]] for s in now.tolist())]))
+        return distinct_values(np.concatenate([fresh, *(members[first[s] : first[s + 1]] for s in now.tolist())]))
 
 
 def gathered(batches: Iterable[Batch]) -> list[Batch]:

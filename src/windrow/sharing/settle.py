@@ -17,7 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
-from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.aggregates.vectors import Bools, Int64s, distinct_values
+from windrow.operators.radix import stable_order
 from windrow.sharing.cells import CellRuns, CellSpace
 from windrow.sharing.edges import Edges
 from windrow.sharing.kernels import best_of_members, best_of_runs, members_of_cells, settle_members, settle_runs
@@ -49,9 +50,9 @@ class SettleTimes:
         last = int(ts[-1])
         own_at, own = edges.own(ts, last)
         of, now = np.repeat(np.arange(len(own_at) - 1), np.diff(own_at)), own <= last
-        closed = np.unique(own[now])
+        closed = distinct_values(own[now])
         slice_ = np.searchsorted(closed, own[now])
-        order = np.argsort(slice_, kind="stable")
+        order = stable_order(slice_)
         ahead = np.zeros(len(own_at) - 1, np.int64)
         later, first = np.unique(of[~now], return_index=True)
         ahead[later] = own[~now][first]
@@ -78,13 +79,15 @@ class ByRuns:
         self._base = space.base
         self._segment = np.repeat(np.arange(len(space.base) - 1), np.diff(space.base))
         self._runs: CellRuns = space.runs.take(predicates)
+        self._run_in = self._segment[self._runs.low]
 
     def sums(self, begin: Int64s, cells: Int64s, lanes: Int64s, calendar: SettleTimes) -> Summed:
         """The entries of partials, which are in `cells`; those of slice s are `begin[s]:begin[s + 1]`."""
         runs = self._runs
         found: Summed = settle_runs(
-            begin, cells, lanes, *calendar.arrays, self._segment, self._base, runs.first, runs.low, runs.high
-        )
+            begin, cells, lanes, *calendar.arrays, self._segment, self._base, runs.first, self._run_in, runs.low,
+            runs.high,
+        )  # fmt: skip
         return found
 
     def best(
@@ -102,9 +105,8 @@ class ByRuns:
         """(whose each run is, first run of every segment, runs by segment)."""
         runs = self._runs
         owner = np.repeat(np.arange(len(runs.first) - 1), np.diff(runs.first))
-        segment = self._segment[runs.low]
-        order = np.argsort(segment, kind="stable")
-        return owner, np.searchsorted(segment[order], np.arange(len(self._base))), order
+        order = stable_order(self._run_in)
+        return owner, np.searchsorted(self._run_in[order], np.arange(len(self._base))), order
 
 
 class ByMembers:
@@ -112,7 +114,7 @@ class ByMembers:
 
     def __init__(self, space: CellSpace, predicates: Int64s) -> None:
         self._space, self._count = space, len(predicates)
-        self._order = np.argsort(predicates, kind="stable")  # synopses by predicate
+        self._order = stable_order(predicates)  # synopses by predicate
         self._first = np.searchsorted(predicates[self._order], np.arange(space.predicates + 1))
         self._all = self._members(np.arange(space.cells)) if space.tests <= MOST_MEMBERS else None
 

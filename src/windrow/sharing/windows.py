@@ -21,6 +21,7 @@ from math import gcd
 
 import numpy as np
 
+from windrow.operators.aggregates.vectors import distinct_values
 from windrow.operators.elements import Int64s
 
 PAIRED, PANED = "paired", "paned"
@@ -114,7 +115,7 @@ def edges_between(windows: Sequence[SlideWindow], after: int, upto: int, techniq
         found.append(multiples(w.slide, w.phase, after, upto))
         if w.range % w.slide:
             found.append(multiples(w.slide, w.phase - w.range % w.slide, after, upto))
-    return np.unique(np.concatenate(found))
+    return distinct_values(np.concatenate(found))
 
 
 def multiples(step: int, offset: int, after: int, upto: int) -> Int64s:

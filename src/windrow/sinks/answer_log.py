@@ -30,6 +30,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from windrow.errors import StateError
+from windrow.operators.aggregates.vectors import distinct_values
 from windrow.operators.elements import one
 from windrow.operators.keys import factorize
 from windrow.store.background import spawn
@@ -81,7 +82,7 @@ class AnswerLog:
         if not table.num_rows:
             return
         numbers = self._instants(table) // self.length
-        for number in np.unique(numbers).tolist():
+        for number in distinct_values(numbers).tolist():
             part = table.filter(pa.array(numbers == number))
             self._put(f"{self._partition(number)}/{_named(tick, tick)}", part)
         self._tidy(int(numbers.max()))

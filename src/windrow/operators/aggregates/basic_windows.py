@@ -20,7 +20,7 @@ import pyarrow as pa
 from windrow.operators.aggregates.call import FREQUENT, SUMMARISED, Aggregation
 from windrow.operators.aggregates.counts import BEGIN, COUNT, END, SLOT, VALUE, SliceCounts, added, owners
 from windrow.operators.aggregates.frequent import FrequentSummary
-from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.aggregates.vectors import Int64s, distinct_values
 from windrow.operators.aggregates.window_contents import WindowContents, window_contents
 from windrow.operators.elements import one
 from windrow.operators.state.run import Run, ints
@@ -101,7 +101,7 @@ class SummaryQueue:
     @property
     def slots(self) -> Int64s:
         """Slots of groups that have summaries."""
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *(ints(r.table, SLOT) for r in self.runs)]))
+        return distinct_values(np.concatenate([np.zeros(0, np.int64), *(ints(r.table, SLOT) for r in self.runs)]))
 
     def breaks(self) -> Int64s:
         """Where the content of windows changes: slices come and go."""

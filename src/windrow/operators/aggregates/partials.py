@@ -23,7 +23,7 @@ from windrow.operators.aggregates.stairs import AnswerSteps, GroupedArrivals, St
 from windrow.operators.aggregates.sums import SumLanes, Sums
 from windrow.operators.aggregates.sweep import MultiplicityChanges, Sweep, sweep_at
 from windrow.operators.aggregates.values import Members, Values, frequent, ranked
-from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.aggregates.vectors import Int64s, distinct_values
 from windrow.operators.elements import one
 from windrow.operators.state.run import Run, ints
 
@@ -177,7 +177,7 @@ class Partials:
     def due(self, frontier: int) -> Int64s:
         """Slots of groups in which a staircase changes by `frontier`."""
         found = [s.due(frontier) for s in self.stairs.values()]
-        return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+        return distinct_values(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
     # -- lowering ----------------------------------------------------------------------------------------------------
 

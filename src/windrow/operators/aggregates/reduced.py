@@ -24,7 +24,7 @@ import pyarrow as pa
 from windrow.operators.aggregates.call import EXTREMES, Aggregation
 from windrow.operators.aggregates.mergeable import MergeableAggregate
 from windrow.operators.aggregates.sums import SumLanes, Sums, relaid
-from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.aggregates.vectors import Int64s, distinct_values
 from windrow.operators.changes import Clocked
 from windrow.operators.elements import INF, Elements, concat
 
@@ -140,7 +140,7 @@ def unlisted(column: pa.Array) -> tuple[SumLanes, Int64s]:
     """Lanes of lists, brought to one layout."""
     offsets, values = column.offsets.to_numpy(), column.values.to_numpy()
     heads = values[offsets[:-1]]
-    found = {int(h): _unpacked(int(h)) for h in np.unique(heads)}
+    found = {int(h): _unpacked(int(h)) for h in distinct_values(heads)}
     whole = SumLanes()
     for layout in found.values():
         whole = whole.union(layout)

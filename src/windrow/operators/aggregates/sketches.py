@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from windrow.operators.aggregates.call import Aggregation
 from windrow.operators.aggregates.order import CodeOrder, encode, has_fixed_codes
-from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.aggregates.vectors import Int64s, distinct_values
 from windrow.operators.aggregates.window_contents import WindowContents
 from windrow.operators.elements import one
 from windrow.operators.keys import hash_rows
@@ -57,7 +57,7 @@ class ThetaSummary:
         hashes = _mixed(hash_rows([value], len(value)).view(np.uint64))
         images = []
         for a, b in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
-            mine = np.unique(hashes[a:b])
+            mine = distinct_values(hashes[a:b])
             images.append(_image(mine[:_HASHES], int(mine[_HASHES]) if len(mine) > _HASHES else None))
         return {self.name: pa.array(images, pa.binary())}
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.aggregates.vectors import Int64s, distinct_values
 from windrow.operators.state.ranges import expand
 
 WIDE = 1 << 16
@@ -50,7 +50,7 @@ def pieces(first: int, count: int, breaks: Int64s) -> Pieces:
     ([0, 3, 150000], [3, 1, 50000], [1, 149997, 1])
     """
     end = first + count
-    inside = np.unique(np.concatenate(([first, end], breaks[(breaks > first) & (breaks < end)])))
+    inside = distinct_values(np.concatenate(([first, end], breaks[(breaks > first) & (breaks < end)])))
     wide = np.flatnonzero(np.diff(inside) >= WIDE)
     begins, ends = inside[wide], inside[wide + 1]
     dense, until = np.append(first, ends), np.append(begins, end)  # what lies between wide stretches

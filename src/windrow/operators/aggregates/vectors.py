@@ -67,6 +67,16 @@ def opens(*keys: np.ndarray) -> Bools:
     return found
 
 
+def distinct_values(values: np.ndarray) -> np.ndarray:
+    """The different values, in order: by sorting, which is many times faster than hashing integers.
+
+    >>> distinct_values(np.array([5, 3, 5])).tolist()
+    [3, 5]
+    """
+    ordered = np.sort(values, axis=None)
+    return ordered[opens(ordered)]
+
+
 def grown(array: np.ndarray, size: int, fill: int = 0) -> np.ndarray:
     """The rows of an array, with room for `size` of them."""
     more = np.full((size, *array.shape[1:]), fill, array.dtype)

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from pyarrow import ipc
 
 from windrow.operators.aggregates.order import encode, has_fixed_codes
-from windrow.operators.aggregates.vectors import Int64s, validity
+from windrow.operators.aggregates.vectors import Int64s, distinct_values, validity
 from windrow.operators.elements import one
 from windrow.operators.keys import hash_rows, mix
 from windrow.operators.sketch import estimate, smallest
@@ -126,7 +126,7 @@ def zoned(table: pa.Table, keys: Iterable[str] = (), sorted_by: str | None = Non
         sample = smallest(hashes.view(np.int64), SAMPLE)
         metadata[_SKETCH + name.encode()] = sample.tobytes()
         if FEW <= (distinct := estimate(sample, SAMPLE)) <= MOST_BITS / 10:
-            metadata[_FILTER + name.encode()] = _filter(np.unique(hashes), distinct).tobytes()
+            metadata[_FILTER + name.encode()] = _filter(distinct_values(hashes), distinct).tobytes()
     if sorted_by is not None:
         metadata[_SORTED] = sorted_by.encode()
     metadata[_KEY] = _packed(pa.table(columns))

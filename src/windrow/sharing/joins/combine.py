@@ -19,7 +19,7 @@ from windrow.operators.aggregates.order import CodeOrder
 from windrow.operators.aggregates.partials import Partials
 from windrow.operators.aggregates.sums import SumLanes, relaid
 from windrow.operators.aggregates.sweep import sweep_of
-from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.aggregates.vectors import Int64s, distinct_values
 from windrow.operators.elements import Elements, one
 from windrow.operators.keys import factorize
 from windrow.operators.state.ranges import expand
@@ -93,12 +93,12 @@ def _aligned(tables: list[pa.Table], place: Int64s, slide: Int64s) -> list[pa.Ta
         return tables
     whose = np.concatenate((owner, owner))
     points = np.unique(np.stack((whose, np.concatenate((ts, until))), axis=1), axis=0)  # by query, then by time
-    bounds = {q: points[points[:, 0] == q, 1] for q in np.unique(owner).tolist()}
+    bounds = {q: points[points[:, 0] == q, 1] for q in distinct_values(owner).tolist()}
     found = []
     for table in tables:
         query, begin, end = (ints(table, c) for c in ("query", "ts", "until"))
         low, high = np.zeros(len(query), np.int64), np.zeros(len(query), np.int64)
-        for q in np.unique(query).tolist():
+        for q in distinct_values(query).tolist():
             mine = np.flatnonzero(query == q)
             low[mine], high[mine] = (np.searchsorted(bounds[q], t[mine]) for t in (begin, end))
         base = np.searchsorted(points[:, 0], query)

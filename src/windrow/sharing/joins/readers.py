@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from windrow.operators.aggregates.stretches import WIDE, breaks_of, pieces
-from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.aggregates.vectors import Int64s, distinct_values
 from windrow.operators.elements import BEGINNING
 from windrow.operators.state.ranges import expand
 from windrow.sharing.joins.layout import LaneLayout
@@ -138,9 +138,9 @@ class ReaderGroup:
             edges += [multiples(period, offset, since - 1, frontier + period) for period, offset in cuts]
         else:
             shifted = np.concatenate([t + s for t, s in zip(times, self.shifts, strict=True)])
-            values = np.unique(np.append(shifted, (since, frontier)))
+            values = distinct_values(np.append(shifted, (since, frontier)))
             edges.append(np.min([-(-(values - at) // period) * period + at for period, at in cuts], axis=0))
-        return np.unique(np.concatenate(edges))
+        return distinct_values(np.concatenate(edges))
 
 
 def _sides(times: Sequence[Int64s], reader: JoinReader) -> Iterable[tuple[Int64s, int]]:

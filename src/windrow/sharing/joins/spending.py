@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.aggregates.vectors import Int64s, distinct_values
 from windrow.sharing.member import Spent
 
 
@@ -31,7 +31,7 @@ class JoinSpending:
             return
         for group, (mine, depth) in self._windows(names, query).items():
             share = seconds * len(mine) / len(query)
-            self._add(group, Spent(depth * len(np.unique(ts[mine])), len(mine), share))
+            self._add(group, Spent(depth * len(distinct_values(ts[mine])), len(mine), share))
 
     def finishing(self, names: Sequence[str], query: Int64s, seconds: float) -> None:
         """What was read was answered: a row for every window and group."""
@@ -43,7 +43,7 @@ class JoinSpending:
         """By cost group: the places in `query` of its members, and how deep they read."""
         of: dict[str, list[int]] = {}
         depth: dict[str, int] = {}
-        for number in np.unique(query).tolist():
+        for number in distinct_values(query).tolist():
             group, reads = self.groups.get(names[number], ("", 0))
             if group:
                 of.setdefault(group, []).append(number)
