@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,12 @@ def test_experiments_are_listed() -> None:
     """`windrow bench` finds the experiments and takes no shared module for one."""
     assert {"patterns", "engine"} <= experiments(package()).keys()
     assert not {"harness", "flows", "drive"} & experiments(package()).keys()
+
+
+def test_the_page_of_experiments_lists_them_all() -> None:
+    """What `bench/README.md` tells of is what `windrow bench` lists; `start` is a part of ticks and of setting up."""
+    page = (package().parent / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == experiments(package()).keys() - {"start"}
 
 
 def test_patterns_measures_every_query_under_every_strategy(tmp_path: Path) -> None:
