@@ -194,6 +194,18 @@ def test_huge_grids_keep_their_boxes(data: dict[str, pa.Array]) -> None:
         assert mask.tolist() == wanted(text, data), text
 
 
+@pytest.mark.parametrize("boxed", [False, True])
+def test_whom_cells_concern(boxed: bool) -> None:
+    """The predicates that have one of some cells are those that have it one by one, in runs and in boxes."""
+    texts = [f"{{a}} = {k} AND {{x}} > {j * 5 + k}" for k in range(9) for j in range(3)]
+    space = CellSpace(made([*texts, "{a} IN (1, 2) AND {x} < 4"]))
+    space.boxed = boxed
+    for cells in (np.arange(0, space.cells, step) for step in (1, 4, 7, space.cells)):
+        inside = [p for p in range(space.predicates) if space.inside(p, cells).any()]
+        assert space.concerned(cells).tolist() == inside
+    assert not len(space.concerned(np.zeros(0, np.int64)))
+
+
 def test_what_is_indexed_and_what_is_a_bit() -> None:
     """Comparisons are spans; what is doubtful is a bit and says why."""
 

@@ -15,6 +15,7 @@ from windrow.engine.replay import Replay
 from windrow.operators.elements import BEGINNING, Elements, concat
 from windrow.sharing.family import Family
 from windrow.sharing.recognise import recognise
+from windrow.sharing.shards import Shards
 
 
 def families(case: Any, count: int) -> tuple[list[Family], np.ndarray, dict[str, pa.Array]]:
@@ -86,6 +87,30 @@ def test_state_and_restore(make_case: Callable[[int], Any], seed: int) -> None:
     for name in want:
         found = [f[name] for f in (one, two) if name in f]
         assert bag(concat(found)) == bag(want[name])
+
+
+def test_only_those_whom_rows_concern_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many queries with GROUP BY a tick looks at those that have rows in some window, not at each of them."""
+    script = ";".join(
+        f"CREATE QUERY q{k} AS SELECT a, count(*) AS n FROM st [RANGE {9 + k % 2} SLIDE 2] WHERE a = {k} GROUP BY a"
+        for k in range(40)
+    )
+    stream = pa.table({"a": [3, 8, 3], "ts": [1, 2, 3]})
+    replay = Replay.of(script, {"st": stream}, {})
+    family = Family()
+    for plan in replay.catalog.queries.values():
+        family.join(recognise(plan).member)
+    asked: list[str] = []
+    answer = Shards.answer
+    monkeypatch.setattr(Shards, "answer", lambda self, due, name: (asked.append(name), answer(self, due, name))[1])
+    ts, columns = sliced(replay, "st", {"st": 0}, 1000)
+    found = family.advance(ts, {f"st.{n}": a for n, a in columns.items()}, 4)
+    assert set(asked) == set(found) == {"q3", "q8"}
+    for frontier in range(6, 60, 2):
+        asked.clear()
+        family.finish(frontier)
+    assert not asked  # what they had read has gone
+    assert not any(shards._totals for shards in family.shards.values())
 
 
 def test_a_name_joins_once(make_case: Callable[[int], Any]) -> None:

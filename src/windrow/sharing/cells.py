@@ -209,6 +209,14 @@ class CellSpace:
         )
         return found
 
+    def concerned(self, cells: Int64s) -> Int64s:
+        """The predicates that have one of some cells, which are in order."""
+        if self.boxed:
+            return np.unique(self.members(cells)[1])
+        runs = self.runs
+        some = np.searchsorted(cells, runs.low) < np.searchsorted(cells, runs.high)
+        return np.unique(np.repeat(np.arange(self.predicates), np.diff(runs.first))[some])
+
     @property
     def tests(self) -> int:
         """How many boxes all cells are tested against, to find the members of all."""

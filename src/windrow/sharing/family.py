@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -148,6 +148,9 @@ class Family(FamilyMembers):
         for key, query_group in self._query_groups.items():
             if home or key is True:
                 which, first, counts = query_group.due(self.last, frontier)
+                if key is True and len(which):
+                    some = np.isin(which, query_group.places(self._concerned()))
+                    which, first, counts = which[some], first[some], counts[some]
                 if held:
                     waiting, which, first, counts = query_group.held(held, which, first, counts)
                     if not isinstance(key, bool):
@@ -237,6 +240,18 @@ class Family(FamilyMembers):
             self._note(late, max(d.window.range for _, d in joint), self.stopwatch() - begun)
         return found
 
+    def _concerned(self) -> Iterator[str]:
+        """Who may have an answer of those with keys, which have none where there are no rows, and may be named twice.
+
+        Whoever has deadlines is among them: that it found nothing is what its answer took.
+        """
+        yield from self.deadlines
+        for key, shards in self.shards.items():
+            wanting = self._wanting[key]
+            yield from shards.summarised
+            for condition in shards.conditions & wanting.keys():
+                yield from wanting[condition]
+
     def _joint(
         self, members: QueryGroup, which: Int64s, first: Int64s, counts: Int64s
     ) -> Iterable[list[tuple[str, ShardsDue]]]:
@@ -283,10 +298,8 @@ class Family(FamilyMembers):
         self.synopsis_store.forget(self.last)
         for key, entries in self._reading.items():
             if key not in self._reach:
-                longest = max(self._depth(e, self.shards[key]) for e in entries.values())
-                self._reach[key] = (longest, {e.member.condition for e in entries.values()})
-            reach, conditions = self._reach[key]
-            self.shards[key].forget(self.last - reach, conditions, entries.keys())
+                self._reach[key] = max(self._depth(e, self.shards[key]) for e in entries.values())
+            self.shards[key].forget(self.last - self._reach[key], self._wanting[key].keys(), entries.keys())
 
     def _depth(self, entry: FamilyMember, shards: Shards) -> int:
         """How far back a query may look: what leaves a window is taken away at its next instant, so it stays till then.

@@ -58,7 +58,8 @@ class FamilyMembers:
         self._next_synopsis = 0
         self._users: Counter[Conditions] = Counter()  # synopses, and queries that read shards
         self._reading: dict[ShardsKey, dict[str, FamilyMember]] = {}  # who reads which shards
-        self._reach: dict[ShardsKey, tuple[int, set[Condition]]] = {}  # the longest windows, and the predicates
+        self._wanting: dict[ShardsKey, dict[Condition, dict[str, None]]] = {}  # the same by predicate
+        self._reach: dict[ShardsKey, int] = {}  # the longest windows
         self.deadlines: frozenset[str] = frozenset()  # members whose answers may be held back
         self.runs: dict[str, int] = {}  # the joint run of each of them in this advance
         self.stopwatch: Callable[[], float] = time.perf_counter  # measures what their answers take
@@ -157,6 +158,7 @@ class FamilyMembers:
             self._open(entry)
         else:
             self._reading.setdefault(kind.shards, {})[member.name] = entry
+            self._wanting.setdefault(kind.shards, {}).setdefault(member.condition, {})[member.name] = None
             self._reach.pop(kind.shards, None)
             self._use(member.condition, 1)
             self._feed_shards(entry, 1)
@@ -293,10 +295,14 @@ class FamilyMembers:
         self._feed_shards(entry, -1)
         self._use(member.condition, -1)
         del self._reading[key][name]
+        alike = self._wanting[key][member.condition]
+        del alike[name]
+        if not alike:
+            del self._wanting[key][member.condition]
         self._reach.pop(key, None)
         self.shards[key].drop(name)
         if not self._reading[key]:
-            del self._reading[key], self.shards[key]
+            del self._reading[key], self._wanting[key], self.shards[key]
             self._known = {k for k in self._known if k.shards != key}
 
     def _leave_instance(self, name: str) -> None:

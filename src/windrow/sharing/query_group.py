@@ -163,6 +163,10 @@ class QueryGroup:
             for array in (self.slide, self.offset, self.lag, self.start, self.reader):
                 array[place] = array[end]
 
+    def places(self, names: Iterable[str]) -> Int64s:
+        """The places of those of some queries that are members."""
+        return np.fromiter((self._place[n] for n in names if n in self._place), np.int64)
+
     def begin(self, name: str, ts: int) -> None:
         """A member's clock starts."""
         self.start[self._place[name]] = ts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +80,12 @@ class PartialBlock:
 
     def __len__(self) -> int:
         return len(self.edge)
+
+    @cached_property
+    def conditions(self) -> frozenset[Condition]:
+        """The conditions that have a partial here: whoever has another finds nothing in the block."""
+        known = self.space.conditions
+        return frozenset(known[p] for p in self.space.concerned(np.unique(self.cell)).tolist())
 
     def take(self, at: Int64s) -> PartialBlock:
         picks = pa.array(at)

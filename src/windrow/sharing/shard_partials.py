@@ -47,6 +47,12 @@ class ShardPartials:
         self._queues: dict[str, SummaryQueue] = {}  # of queries by summaries
         self._saved: dict[str, Run] = {}  # their runs with keys in full, by uid
         self._totals: dict[tuple[str, DueQuery], WindowTotals] = {}
+        self._numbers = 0  # how many they are made of
+
+    @property
+    def conditions(self) -> set[Condition]:
+        """The conditions that have a partial."""
+        return {c for block in self.blocks for c in block.conditions}
 
     def provide(self, calls: Sequence[Aggregation]) -> None:
         """Keep what these aggregates need from now on."""
@@ -171,7 +177,9 @@ class ShardPartials:
             if share:
                 kept.append(block if 2 * share > len(block) else block.take(np.flatnonzero(young)))
         self.blocks = kept
-        self._totals = {k: t for k, t in self._totals.items() if k[0] in names}
+        read = self.conditions
+        self._totals = {k: t for k, t in self._totals.items() if k[0] in names and k[1].condition in read}
+        self._numbers = sum(t.size for t in self._totals.values())
         if self.keys and len(self.groups) > 2 * sum(map(len, kept)) + 1024:
             used = np.zeros(self.groups.capacity, np.bool_)
             for slots in self._used():

@@ -12,7 +12,7 @@ of a period, and the summaries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,11 @@ class ShardSummaries(ShardTotals):
         """Whether a query has summaries, and so reads its partials one period deep."""
         queue = self._queues.get(name)
         return queue is not None and bool(queue.runs)
+
+    @property
+    def summarised(self) -> Set[str]:
+        """The queries that have summaries, or had: they answer though nothing comes."""
+        return self._queues.keys()
 
     def drop(self, name: str) -> None:
         """A query has left."""

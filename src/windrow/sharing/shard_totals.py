@@ -43,6 +43,7 @@ class ShardTotals(ShardPartials):
     def _answer_totals(self, due: DueQuery, name: str) -> tuple[Elements, int]:
         key = (name, replace(due, first=0, last=0, length=1))
         totals, read = self._totals.pop(key, None), 0
+        self._numbers -= 0 if totals is None else totals.size
         if totals is None or totals.at != due.first - 1:
             totals, read = self._totals_at(due, name, due.first - 1)
         parts: list[Elements] = []
@@ -53,8 +54,9 @@ class ShardTotals(ShardPartials):
             moved, seen = self._moved(due, name, totals, first, last)
             parts.append(moved)
             first, read = last + 1, read + seen
-        if totals.size + sum(t.size for t in self._totals.values()) <= MOST_TOTALS:
+        if self._numbers + totals.size <= MOST_TOTALS:
             self._totals[key] = totals
+            self._numbers += totals.size
         return concat([self._empty(due), *parts]), read
 
     def _empty(self, due: DueQuery) -> Elements:

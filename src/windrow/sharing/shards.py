@@ -7,6 +7,8 @@ window of many slides totals are kept (`shard_totals.py`).
 DISTINCT, order statistics, TOP_K and extremes of text need values: the final aggregation is `aggregates.Partials` over
 their partials, one group per (instant, group).
 
+Who has keys and no partial in its cells has no answer, and is not asked.
+
 State: partials younger than the longest window, at most one per row. Cost: rows once per space and set of keys; per
 due query the partials in its windows, or where totals are kept those that come and go, and the groups.
 """
