@@ -391,18 +391,19 @@ def test_struct_fields(declare):
 def test_a_comparison_has_one_type_whatever_its_number(column):
     """DuckDB is asked about one number of as many digits: it gives the same type, or refuses, for all of them."""
     from windrow.cql import types
-    from windrow.cql.expressions import _operand, _shape
+    from windrow.cql.alike import alike
+    from windrow.cql.expressions import _operand
     from windrow.plan.expr import sql_of
 
     columns = {
         "t": pa.int8(), "i": pa.int64(), "h": types.HUGEINT, "d": pa.decimal128(30, 20), "f": pa.float64(),
         "s": pa.string(),
     }  # fmt: skip
-    for operator in ("<", "=", "<>", ">="):
+    for operator in ("BETWEEN 0.25 AND", "BETWEEN 1234 AND", "<", "=", "<>", ">="):
         for number in ("0", "7", "300", "99999", "999999999", "0.5", "0.00125", "00012.50", "123456789.987654321"):
             tree = exp.condition(f"{column} {operator} {number}", dialect="duckdb")
             sql = sql_of(_operand(tree))
-            asked = [_shape(tree, sql), sql]
+            asked = [alike(tree, sql, columns), sql]
             said = []
             for text in asked:
                 try:
@@ -410,4 +411,45 @@ def test_a_comparison_has_one_type_whatever_its_number(column):
                 except types.DuckDBRefusal:
                     said.append(None)
             assert said[0] == said[1], asked
-    assert _shape(tree, sql).endswith("111111111.111111111)")
+    assert alike(tree, sql, columns).endswith("111111111.111111111)")
+
+
+@pytest.mark.parametrize("column", ["s", "t", "i", "f", "b"])
+def test_a_comparison_has_one_type_whatever_its_text(column):
+    """DuckDB is asked about one text where texts are compared; about each where it would be cast."""
+    from windrow.cql import types
+    from windrow.cql.alike import alike
+    from windrow.cql.expressions import _operand
+
+    columns = {
+        "s": pa.string(), "t": pa.timestamp("us"), "i": pa.int64(), "f": pa.float64(), "b": pa.bool_(),
+    }  # fmt: skip
+    for operator in ("<", "=", "<>", "LIKE"):
+        for text in ("", "7", "x'y", "a%", "2020-01-01", "true", "12.5"):
+            tree = exp.condition(f"{column} {operator} {exp.Literal.string(text).sql()}", dialect="duckdb")
+            parts, said = _operand(tree), []
+            for shape in (str, lambda sql, tree=tree: alike(tree, sql, columns)):
+                try:
+                    said.append(types.type_of(parts, columns, shape))
+                except types.DuckDBRefusal as refusal:
+                    said.append(refusal.short)
+            assert said[0] == said[1], (operator, text)
+
+
+def test_columns_of_the_same_types_are_asked_about_once(monkeypatch):
+    """Operators look at types: DuckDB is asked about (c0 + c1), and of what it refuses about the columns themselves."""
+    from windrow.cql import types
+    from windrow.plan.expr import Ref
+
+    asked, ask = [], types._ask
+    monkeypatch.setattr(types, "_ask", lambda query: (asked.append(query), ask(query))[1])
+    types._expression_type.cache_clear()
+    columns = {"a": pa.int64(), "b": pa.float64(), "s": pa.string(), "c": pa.int64(), 'q"': pa.float64()}
+    found = [types.type_of(("(", Ref(x), " + ", Ref(y), ")"), columns) for x, y in (("a", "b"), ("c", 'q"'))]
+    assert found == [pa.float64()] * 2
+    assert len(asked) == 1
+    with pytest.raises(types.DuckDBRefusal, match="VARCHAR"):
+        types.type_of(("(", Ref("a"), " + ", Ref("s"), ")"), columns)
+    assert '"s"' in asked[-1]
+    types.type_of(("struct_pack(", Ref("a"), ")"), columns)
+    assert '"a"' in asked[-1]

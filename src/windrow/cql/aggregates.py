@@ -48,7 +48,6 @@ from windrow.plan.nodes import (
     Project,
     Union,
 )
-from windrow.scalar_engine import quote
 
 _PARAMETERS = {"quantile": 1, "quantile_cont": 1, "top_k": 1}
 _NUMBER = re.compile(r"\d{1,18}(\.\d*)?|\.\d+")
@@ -389,7 +388,7 @@ class BlockAggregates:
             return summary_type(call, kind, type_, self.context.source)
         extra = "".join(f", {p}" for p in parameters)
         try:
-            return types.expression_type(f"{_DUCKDB_NAMES.get(kind, kind)}({quote(column)}{extra})", {column: type_})
+            return types.expression_type(f"{_DUCKDB_NAMES.get(kind, kind)}(c{extra})", {"c": type_})
         except types.DuckDBRefusal:
             raise BindingError(
                 f"type mismatch: {call.name.upper()} of a {types.sql_name(type_)}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -11,6 +10,7 @@ from sqlglot import exp
 
 from windrow.catalog import Catalog
 from windrow.cql import types
+from windrow.cql.alike import alike
 from windrow.cql.builtins import AGGREGATES, HOLISTIC, REDUCERS, REWRITTEN, SCALARS, names
 from windrow.cql.dialect import WSTREAM
 from windrow.cql.growth import COLUMN, LIMIT, MADE, check_growth
@@ -29,7 +29,6 @@ PARTS = 10_000
 """The most parts an expression may have with all that it reads from subqueries written out in place."""
 _NAME = 200  # internal names are texts of expressions; from here on they are cut
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
-_NUMBER = re.compile(r"\d{1,9}|\d{1,9}\.\d{1,9}")  # those whose type DuckDB tells from the digits
 _NOT_FOR_QUERIES = (
     (
         names(
@@ -159,9 +158,7 @@ class BindingContext:
         if isinstance(tree, exp.Column):
             return column(tree.name, self.types[tree.name])
         parts = _operand(tree)
-        columns = {p.name: self.types[p.name] for p in parts if isinstance(p, Ref)}
-        type_ = types.expression_type(_shape(tree, sql_of(parts)), columns)
-        return Expr(self._read(parts), type_)
+        return Expr(self._read(parts), types.type_of(parts, self.types, lambda sql: alike(tree, sql, self.types)))
 
     def text(self, tree: exp.Expr) -> Expr:
         """The expression of a comparison or another test, which is a boolean."""
@@ -257,23 +254,17 @@ def _mended(short: str) -> str:
 
 def _operand(tree: exp.Expr) -> list[Part]:
     """The parts of a tree, in parentheses if it needs them; one that makes much says so."""
-    parts = render(tree if isinstance(tree, _COMPLETE) else exp.Paren(this=tree.copy()))
+    parts = render(tree) if isinstance(tree, _COMPLETE) else _enclosed(render(tree))
     return [noted(tree.meta[MADE]), *parts] if MADE in tree.meta else parts
 
 
-def _shape(tree: exp.Expr, sql: str) -> str:
-    """An expression of the same type that many trees share: DuckDB is asked about one comparison for all numbers of as
-    many digits.
-
-    The type of a literal is made by its digits, and whatever it is, a comparison that can be made is a boolean.
-    """
-    if not isinstance(tree, _COMPARISONS) or not isinstance(tree.expression, exp.Literal):
-        return sql
-    number = tree.expression.name
-    if tree.expression.is_string or not _NUMBER.fullmatch(number) or not sql.endswith(f" {number})"):
-        return sql
-    zeros = len(number) - len(number.lstrip("0"))  # they say nothing, so they count for no width
-    return f"{sql[: -len(number) - 1]}{number[:zeros]}{re.sub(r'[0-9]', '1', number[zeros:])})"
+def _enclosed(parts: list[Part]) -> list[Part]:
+    """The parts in parentheses, texts beside each other being one."""
+    first, last = parts[0], parts[-1]
+    begin: list[Part] = [f"({first}"] if isinstance(first, str) else ["(", first]
+    if len(parts) == 1:
+        return [f"({first})"] if isinstance(first, str) else ["(", first, ")"]
+    return [*begin, *parts[1:-1], *([f"{last})"] if isinstance(last, str) else [last, ")"])]
 
 
 def has_user_function(tree: exp.Expr, catalog: Catalog) -> bool:

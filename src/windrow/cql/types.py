@@ -9,14 +9,14 @@ from __future__ import annotations
 import atexit
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from windrow.errors import BindingError
-from windrow.plan.expr import Expr
+from windrow.plan.expr import Expr, Part, Ref, sql_of
 from windrow.scalar_engine import bounded, connect, literal, quote, reason, select
 
 if TYPE_CHECKING:
@@ -151,6 +151,30 @@ def expression_type(text: str, columns: Mapping[str, pa.DataType]) -> pa.DataTyp
     DataType(int64)
     """
     return _expression_type(text, tuple((n, sql_name(t)) for n, t in sorted(columns.items())))
+
+
+_OPERATORS = re.compile(r"(?:[\s()+*/<>=,0-9.-]|''|\b(?:AND|OR|NOT|BETWEEN|IN|LIKE|IS|NULL|DISTINCT|FROM)\b)*")
+"""Texts between columns that say nothing about what these are called."""
+
+
+def type_of(parts: Sequence[Part], types: Mapping[str, pa.DataType], shape: Callable[[str], str] = str) -> pa.DataType:
+    """The type of an expression, which `shape` makes one of the same type that many share.
+
+    Operators look at types alone, so DuckDB is asked once for all columns of the same types, by their places; what it
+    refuses, it refuses of the columns that are meant.
+
+    >>> type_of(("(", Ref("s.a"), " + 1)"), {"s.a": pa.int64()})
+    DataType(int64)
+    """
+    given = {p.name: sql_name(types[p.name]) for p in parts if isinstance(p, Ref)}
+    places = {name: f"c{place}" for place, name in enumerate(given)}
+    asked = shape(sql_of(parts, places.__getitem__))
+    if _OPERATORS.fullmatch(re.sub(r"\bc\d+\b", "", asked)):
+        try:
+            return _expression_type(asked, tuple(zip(places.values(), given.values(), strict=True)))
+        except DuckDBRefusal:
+            pass
+    return _expression_type(shape(sql_of(parts)), tuple(sorted(given.items())))
 
 
 def folded(text: str) -> pa.ChunkedArray:
