@@ -20,6 +20,7 @@ from sqlglot import exp
 from windrow.cql import types
 from windrow.cql.dialect import UNPACKED
 from windrow.cql.scope import Scope, did_you_mean, span_of
+from windrow.cql.walks import find_all
 from windrow.errors import BindingError, UnsupportedError
 from windrow.scalar_engine import literal
 
@@ -31,7 +32,7 @@ def one_for_each(item: exp.Expr, scope: Scope, star: Star) -> list[exp.Expr] | N
     """The items that one with COLUMNS stands for, each with its name; None if it has none. `star`: what `*` shows."""
     if (filtered := _filtered_star(item)) is not None:
         return [exp.alias_(tree, name, quoted=True) for name, tree in _like(*filtered, scope, star)]
-    calls = [c for c in item.find_all(exp.Anonymous) if is_columns(c)]
+    calls = [c for c in find_all(item, exp.Anonymous) if is_columns(c)]
     if not calls:
         return None
     if any(c != calls[0] for c in calls):
@@ -58,7 +59,7 @@ def _with(item: exp.Expr, column: exp.Expr) -> exp.Expr:
 
 def _unpacked(item: exp.Expr, columns: list[exp.Expr]) -> exp.Expr:
     """The item with all columns as arguments of the call around COLUMNS."""
-    for call in [c for c in item.find_all(exp.Anonymous) if is_columns(c)]:
+    for call in [c for c in find_all(item, exp.Anonymous) if is_columns(c)]:
         if call.parent is not None and isinstance(call.parent, exp.Anonymous):
             around = call.parent
             listed = [[c.copy() for c in columns] if a is call else [a] for a in around.expressions]

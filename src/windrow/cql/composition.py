@@ -21,6 +21,7 @@ from windrow.cql.scope import span_of
 from windrow.cql.source import ScriptText
 from windrow.cql.statement_forms import CreateViewStatement, SelectStatement
 from windrow.cql.statements import parsed
+from windrow.cql.walks import find_all
 from windrow.errors import BindingError
 
 
@@ -77,7 +78,7 @@ class _Reader:
 
     def _tables(self, tree: exp.Expr) -> Iterator[exp.Table]:
         catalog = self.catalog
-        for table in list(tree.find_all(exp.Table)):
+        for table in find_all(tree, exp.Table):
             key = table.name.lower()
             if common_table(table) is not None or table.args.get("db") or key in catalog.streams:
                 continue

@@ -21,6 +21,7 @@ from windrow.cql.source import ScriptText
 from windrow.cql.spellings import NAMES as SPELLED
 from windrow.cql.synonyms import ELSEWHERE
 from windrow.cql.types import DuckDBRefusal
+from windrow.cql.walks import find_all, nodes
 from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.plan.expr import Expr, Part, Ref, column, sql_of
 from windrow.scalar_engine import noted, way_out
@@ -174,7 +175,7 @@ class BindingContext:
 
     def _check_reductions(self, tree: exp.Expr) -> None:
         """A fold is applied to what it made: it may make numbers and the like, but nothing that grows."""
-        for call in tree.find_all(exp.Anonymous):
+        for call in find_all(tree, exp.Anonymous):
             if call.name.lower() not in REDUCERS:
                 continue
             parts = _operand(call)
@@ -296,15 +297,13 @@ def _is_over(node: exp.Expr) -> bool:
 
 def find_aggregate(tree: exp.Expr, catalog: Catalog) -> exp.Expr | None:
     """The first aggregate call in the tree, not looking into subqueries."""
-    for node in tree.walk(prune=lambda n: isinstance(n, (exp.Query, exp.Subquery))):
-        if is_aggregate(node, catalog):
-            return node
-    return None
+    inside = () if isinstance(tree, exp.Query) else nodes(tree, exp.Query)
+    return next((node for node in inside if is_aggregate(node, catalog)), None)
 
 
 def check_functions(tree: exp.Expr, context: BindingContext) -> None:
     """Refuse what an expression may not hold: functions that are not for queries, comparisons that cannot hold."""
-    for node in tree.walk():
+    for node in nodes(tree):
         if isinstance(node, exp.Anonymous):
             _check_call(node, context)
         for one, other in _compared(node):

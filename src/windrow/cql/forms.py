@@ -21,7 +21,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from windrow.cql.nesting import kinds
+from windrow.cql.walks import find_all, kinds
 
 FIELDS = "fields"  # meta key of an UNNEST: its elements are rows, and each field is a column
 _SERIES = ("generate_series", "range")
@@ -30,15 +30,15 @@ _SEMI = {"SEMI": False, "ANTI": True}
 
 def respell_forms(tree: exp.Expr) -> None:
     """Put forms that the binder knows in the place of others, in the tree itself."""
-    for cte in list(tree.find_all(exp.CTE)):
+    for cte in find_all(tree, exp.CTE):
         _name_columns(cte)
-    for select in list(tree.find_all(exp.Select)):
+    for select in find_all(tree, exp.Select):
         _limit(select)
         _lateral_views(select)
         _semi_joins(select)
     there = kinds(tree)
     for kind, rule in _RULES.items():
-        for node in reversed(list(tree.find_all(kind))) if kind in there else ():  # what is inside others first
+        for node in reversed(find_all(tree, kind)) if kind in there else ():  # what is inside others first
             made = rule(node)
             if made is not None:
                 made.meta.update((k, v) for k, v in node.meta.items() if k == "start")
@@ -266,3 +266,8 @@ _RULES: dict[type[exp.Expr], Callable[[Any], exp.Expr | None]] = {
     exp.Between: _symmetric, exp.Values: _values, exp.Table: _series, exp.Array: _comprehension,
     exp.Anonymous: _array, exp.Any: _any_value, exp.Is: _is_json, exp.Overlaps: _overlaps, exp.RegexpILike: _matches,
 }  # fmt: skip
+_CLAUSES = (exp.CTE, exp.Limit, exp.Lateral, exp.Join)
+_OF_ALL = (exp.Table, exp.Anonymous)  # of which those with some names alone are others
+WANTED: frozenset[type | str] = frozenset(
+    {*_CLAUSES, *_SERIES, "array", *(kind for kind in _RULES if kind not in _OF_ALL)}
+)

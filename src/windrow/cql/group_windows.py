@@ -44,6 +44,7 @@ _CALLS = {
 _STRUCTS = ("window", "session_window")
 _BY_UNIT = {"tumblingwindow": "tumble", "hoppingwindow": "hop", "sessionwindow": "session"}
 """Windows of Azure Stream Analytics, whose first argument is the unit of the others."""
+WANTED: frozenset[type | str] = frozenset((*_CALLS, *_BY_UNIT))
 _BOUNDS = {
     f"{name}_{end}": f"window_{end}" for name in ("tumble", "hop", "session") for end in ("start", "end")
 }  # fmt: skip

@@ -14,6 +14,7 @@ from windrow.cql.pipeline import extend
 from windrow.cql.relations import From
 from windrow.cql.scope import Entry, Scope, resolve, resolved, span_of
 from windrow.cql.shed_syntax import SHED, ShedClause
+from windrow.cql.walks import nodes
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.expr import Expr
 
@@ -42,7 +43,7 @@ def is_call(node: exp.Expr) -> bool:
 
 def reads_importance(select: exp.Select) -> exp.Expr | None:
     """The first IMPORTANCE() of a SELECT, not looking into subqueries."""
-    for node in select.walk(prune=lambda n: isinstance(n, exp.Query) and n is not select):
+    for node in nodes(select, exp.Query):
         if is_call(node):
             return node
     return None

@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from windrow.cql.source import ScriptText
+from windrow.cql.walks import find_all, has, kinds
 from windrow.errors import Span, UnsupportedError
 
 DEPTH = 30
@@ -105,16 +106,11 @@ def normalised(tree: Q, source: ScriptText) -> Q:
         if isinstance(dot.expression, exp.Anonymous):
             _method(dot)
     for kind in (k for k in (exp.And, exp.Or) if k in there):
-        for top in list(tree.find_all(kind)):
+        for top in find_all(tree, kind):
             if not isinstance(top.parent, kind):
                 _balance(top, kind)
     check_chains(tree, source)
     return tree
-
-
-def kinds(tree: exp.Expr) -> set[type[exp.Expr]]:
-    """The kinds of nodes that there are in a tree: one walk, where looking for each is a walk of its own."""
-    return {kind for found in {type(node) for node in tree.walk()} for kind in found.__mro__}
 
 
 class CommonTable:
@@ -135,8 +131,8 @@ def common_table(source: exp.Expr) -> exp.Expr | None:
 
 def link_common_tables(tree: exp.Expr) -> None:
     """Let every name that WITH gives mean the query as it is now: rewriting one puts another in its place."""
-    if tree.find(exp.With) is not None:
-        for table in tree.find_all(exp.Table):
+    if has(tree, exp.With):
+        for table in find_all(tree, exp.Table):
             _find_common_table(table)
 
 

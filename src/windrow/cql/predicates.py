@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from windrow.cql import types
 from windrow.cql.rendering import Refused, render
+from windrow.cql.walks import has
 from windrow.plan.expr import (
     Always,
     And,
@@ -199,7 +200,7 @@ def _bare(tree: exp.Expr) -> exp.Expr:
 
 
 def _reads(tree: exp.Expr) -> bool:
-    return tree.find(exp.Column) is not None
+    return has(tree, exp.Column)
 
 
 # -- constants ---------------------------------------------------------------------------------------------------------

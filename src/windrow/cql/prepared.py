@@ -20,6 +20,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from windrow.catalog import Catalog
+from windrow.cql.walks import find_all, has
 from windrow.errors import WindrowError
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.parametric import Constants, PlanShape, class_of, mark
@@ -158,7 +159,7 @@ def remember(found: Cut, begin: int, tokens: list[tuple[int, int, str]], tree: e
         at = places[-1][1] + 1
     if not literals.issuperset(places) or len(literals) != len(places):
         return
-    offsets = {int(node.meta["start"]) for node in tree.find_all(exp.Literal) if _lifts(node)}
+    offsets = {int(node.meta["start"]) for node in find_all(tree, exp.Literal) if _lifts(node)}
     known = _known.setdefault(found.pieces, _Known(()))
     lifted = tuple(
         first in offsets and (known.texts or not value.startswith("'"))
@@ -186,7 +187,7 @@ def _lifts(node: exp.Literal) -> bool:
         other = parent.this
     else:
         return False
-    if other.find(exp.Column, exp.Star) is None:
+    if not has(other, exp.Column, exp.Star):
         return False
     above = parent.parent
     while isinstance(above, exp.And | exp.Or | exp.Not | exp.Paren):

@@ -29,6 +29,9 @@ _NAMES = ("proctime", "proc_time")
 _CLOCKS = names(
     "now current_timestamp localtimestamp current_localtimestamp getdate sysdate sysdatetime mz_now utc_timestamp"
 )
+CLOCKS: frozenset[type | str] = frozenset((exp.CurrentTimestamp, exp.Localtimestamp, *_CLOCKS))
+"""By what `is_clock` is met, and all that is done here."""
+WANTED: frozenset[type | str] = CLOCKS.union((exp.Version, *_NAMES))
 _WINDOWS = {
     f"{name}{end}" for name in ("tumble", "hop", "session") for end in ("", "_start", "_end", "_rowtime")
 }  # fmt: skip

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from windrow.cql.source import ScriptText
 from windrow.cql.types import instant_type, is_string, sql_name
+from windrow.cql.walks import find_all, has, nodes
 from windrow.errors import BindingError, Span, UnsupportedError
 
 ALIASES = 100
@@ -151,18 +152,19 @@ class Scope:
 
 def resolve(tree: exp.Expr, scope: Scope, using_aliases: bool = True, over: bool = False) -> exp.Expr:
     """A copy of the tree with every column resolved; `over`: functions OVER a partition may stand in it."""
-    if (inner := tree.find(exp.Query)) is not None:
+    if has_subquery(tree):
+        inner = find_all(tree, exp.Query)[0]
         raise UnsupportedError(
             "a subquery inside an expression",
             hint="join with the subquery in FROM; EXISTS and IN stand alone between the ANDs of WHERE",
             span=span_of(inner, scope.source),
         )
     made = _Resolver(scope, using_aliases).visit(tree.copy())
-    if not over and (window := made.find(exp.Window)) is not None:
+    if not over and (windows := find_all(made, exp.Window)):
         raise BindingError(
             "a function OVER stands in the select list, in QUALIFY or in ORDER BY",
             hint="filter its value with QUALIFY: ... FROM s [ROWS 100] QUALIFY ROW_NUMBER() OVER (ORDER BY a) <= 10",
-            span=span_of(window, scope.source),
+            span=span_of(windows[0], scope.source),
         )
     return made
 
@@ -282,7 +284,7 @@ def is_resolved(node: exp.Expr) -> bool:
 
 def columns_of(tree: exp.Expr) -> frozenset[str]:
     """Internal names of the columns a resolved tree reads."""
-    return frozenset(c.name for c in tree.find_all(exp.Column) if is_resolved(c))
+    return frozenset(c.name for c in find_all(tree, exp.Column) if is_resolved(c))
 
 
 def operand(tree: exp.Expr) -> exp.Expr:
@@ -297,7 +299,7 @@ def operand(tree: exp.Expr) -> exp.Expr:
 
 def offset_of(node: exp.Expr) -> int | None:
     """Where a tree was written: the least offset of its parts."""
-    starts = [int(n.meta["start"]) for n in node.walk() if "start" in n.meta]
+    starts = [int(n.meta["start"]) for n in nodes(node) if "start" in n.meta]
     return min(starts) if starts else None
 
 
@@ -315,7 +317,7 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str | None:
 
 def has_subquery(tree: exp.Expr) -> bool:
     """Whether a subquery stands in an expression."""
-    return tree.find(exp.Query) is not None
+    return has(tree, exp.Query)
 
 
 def conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:

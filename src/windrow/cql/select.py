@@ -19,21 +19,16 @@ from windrow.cql import types
 from windrow.cql.analytic import own_windows, with_named_windows
 from windrow.cql.bounds import EvaluationGrid, bounds_of, parted
 from windrow.cql.composition import composed
-from windrow.cql.decorrelate import decorrelate
 from windrow.cql.emission import Block, emit, settled
 from windrow.cql.expressions import BindingContext, find_aggregate, has_user_function
-from windrow.cql.forms import respell_forms
-from windrow.cql.group_windows import expand_group_windows
 from windrow.cql.importance import Importance, bind_importance, shed_clause, with_importance
 from windrow.cql.joins import join
 from windrow.cql.memberships import MembershipTest, check, membership_of, semi_join
-from windrow.cql.nesting import DEPTH, PLAN, common_table, link_common_tables, taken_together, too_deep
+from windrow.cql.nesting import DEPTH, PLAN, common_table, taken_together, too_deep
 from windrow.cql.ordering import check_order, first_rows, limit_of, order_of, ordinal, sort_key
 from windrow.cql.pipeline import Pipeline
-from windrow.cql.pivots import expand_pivots
-from windrow.cql.proctime import place_proctime
 from windrow.cql.relations import bind_from
-from windrow.cql.sampled import expand_samples
+from windrow.cql.rewrites import rewritten
 from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, has_subquery, offset_of, resolve, span_of
 from windrow.cql.select_items import SelectList, select_list
 from windrow.cql.select_outputs import BlockOutputs
@@ -41,13 +36,11 @@ from windrow.cql.setops import combine
 from windrow.cql.shapes import BlockShape, clauses_of, shape_of, unwrap
 from windrow.cql.shed import shed_join, tick_budget
 from windrow.cql.source import ScriptText
-from windrow.cql.spellings import first_of_each, respell
+from windrow.cql.spellings import respell
 from windrow.cql.sql_functions import inlined
 from windrow.cql.subqueries import filter_by
-from windrow.cql.temporal_filters import place_temporal_filters
-from windrow.cql.windowed_selects import push_windows
+from windrow.cql.walks import find_all
 from windrow.cql.windows import Clock, WindowClause
-from windrow.cql.wstream import expand_all
 from windrow.errors import BindingError, CQLSyntaxError, Span, UnsupportedError, WindrowError
 from windrow.plan.nodes import Node, Quantise, QueryPlan, TickBudget, WindowKind
 
@@ -66,8 +59,8 @@ class Binder:
     """Binds one query: the state that its blocks share."""
 
     def __init__(self, catalog: Catalog, source: ScriptText) -> None:
-        self.catalog = catalog
-        self.context = BindingContext(catalog, source)
+        self.catalog: Catalog = catalog
+        self.context: BindingContext = BindingContext(catalog, source)
         # by the tree's identity, with the tree to keep it: a WITH is looked at once, however often it is read
         self.shapes: dict[int, tuple[exp.Expr, BlockShape]] = {}
         self.windows: dict[int, tuple[exp.Expr, list[WindowClause | None]]] = {}
@@ -83,18 +76,7 @@ class Binder:
 
     def query(self, tree: exp.Expr, name: str, text: str, one_time: bool = False) -> QueryPlan:
         """The plan of a whole query; a one-time query may read tables alone."""
-        tree = expand_all(tree, self.context.source)
-        respell_forms(tree)
-        expand_pivots(tree, self.catalog)
-        decorrelate(tree, lambda item: find_aggregate(item, self.catalog) is not None)
-        link_common_tables(tree)
-        first_of_each(tree)
-        place_proctime(tree, self.catalog, self.context.source)
-        place_temporal_filters(tree, self)
-        push_windows(tree, self.catalog)
-        expand_samples(tree, self)
-        tree = expand_group_windows(tree, self)
-        link_common_tables(tree)
+        tree = rewritten(tree, self)
         check_order(unwrap(tree), self, top=not one_time)
         self.any_input = _any_input(tree, self.catalog)
         block = self.block(tree)
@@ -354,9 +336,9 @@ class Binder:
 
 def _any_input(tree: exp.Expr, catalog: Catalog) -> str:
     """The name of some stream that a query reads, else of a table."""
-    names = [t.name.lower() for t in tree.find_all(exp.Table) if common_table(t) is None]
-    found = (n for kind in (catalog.streams, catalog.tables) for n in names if n in kind)
-    return next(found, "")
+    names = [t.name.lower() for t in find_all(tree, exp.Table) if common_table(t) is None]
+    known = (n for kind in (catalog.streams, catalog.tables) for n in names if n in kind)
+    return next(known, "")
 
 
 def bind_select(

@@ -16,6 +16,7 @@ from sqlglot import exp
 from windrow.cql.dialect import WINDOW
 from windrow.cql.nesting import common_table
 from windrow.cql.select_items import select_list
+from windrow.cql.walks import nodes
 from windrow.cql.windows import Amount, WindowClause
 from windrow.cql.wstream import INTERNAL
 from windrow.errors import BindingError, UnsupportedError
@@ -101,7 +102,7 @@ def queries_in(select: exp.Select) -> Iterator[exp.Expr]:
 
 
 def _outermost(tree: exp.Expr) -> Iterator[exp.Expr]:
-    found = [n for n in tree.walk(prune=lambda n: isinstance(n, exp.Query)) if isinstance(n, exp.Query)]
+    found = [tree] if isinstance(tree, exp.Query) else [n for n in nodes(tree, exp.Query) if isinstance(n, exp.Query)]
     return (unwrap(n) for n in found)
 
 

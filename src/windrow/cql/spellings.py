@@ -32,6 +32,7 @@ from windrow.cql.scope import span_of
 from windrow.cql.source import ScriptText
 from windrow.cql.sql_functions import in_place
 from windrow.cql.synonyms import OWN, RENAMED, SYNONYMS
+from windrow.cql.walks import find_all
 from windrow.errors import BindingError, UnsupportedError
 
 _JAVA = {
@@ -87,12 +88,12 @@ _WITHIN = ("mode", *_PERCENTILES)
 
 def respell(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
     """Put DuckDB's functions in the place of others, in the tree itself."""
-    for test in list(tree.find_all(exp.EQ, exp.In)):
+    for test in find_all(tree, exp.EQ, exp.In):
         _has(test, source)
-    for ordered in list(tree.find_all(exp.WithinGroup)):
+    for ordered in find_all(tree, exp.WithinGroup):
         if isinstance(ordered.this, exp.Anonymous) and ordered.this.name.lower() in _WITHIN:
             ordered.replace(_within_group(ordered.this, ordered.expression.expressions, source))
-    for call in reversed(list(tree.find_all(exp.Anonymous))):  # what is inside others first
+    for call in reversed(find_all(tree, exp.Anonymous)):  # what is inside others first
         name, arguments = call.name.lower(), call.expressions
         if name in catalog.functions or name in catalog.macros:
             continue

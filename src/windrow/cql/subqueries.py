@@ -31,7 +31,7 @@ from windrow.cql.memberships import (
 from windrow.cql.ordering import limit_of
 from windrow.cql.pipeline import Pipeline, extend
 from windrow.cql.relations import bind_from
-from windrow.cql.scope import Scope, columns_of, resolve, resolved, span_of
+from windrow.cql.scope import Scope, columns_of, has_subquery, resolve, resolved, span_of
 from windrow.cql.select_items import expand, select_list
 from windrow.cql.shapes import BlockShape, unwrap
 from windrow.errors import BindingError, UnsupportedError
@@ -68,7 +68,7 @@ class Subqueries:
 
     def lift(self, tree: exp.Expr, condition: bool = False) -> exp.Expr:
         """The tree with a column in the place of every subquery; of a condition only matters whether it is true."""
-        if tree.find(exp.Query) is None:
+        if not has_subquery(tree):
             return tree
         self._condition = condition
         return tree.copy().transform(self._replace, copy=False)

@@ -14,6 +14,7 @@ from sqlglot import exp
 from windrow.cql import types
 from windrow.cql.pipeline import Pipeline
 from windrow.cql.scope import resolved, span_of
+from windrow.cql.walks import nodes
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.nodes import Unnest
 
@@ -24,7 +25,7 @@ Name = TypeVar("Name")
 
 def unnested(items: list[tuple[Name, exp.Expr]], pipeline: Pipeline) -> list[tuple[Name, exp.Expr]]:
     """The items with every UNNEST replaced by the column that holds the elements."""
-    if not any(is_unnest(node) for _, tree in items for node in tree.walk()):
+    if not any(is_unnest(node) for _, tree in items for node in nodes(tree)):
         return items
     found: dict[str, tuple[str, str, pa.DataType]] = {}  # by the column of lists
     replaced = [(name, tree.copy().transform(_replace, pipeline, found, copy=False)) for name, tree in items]

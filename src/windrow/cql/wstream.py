@@ -10,6 +10,7 @@ from windrow.cql.source import ScriptText
 from windrow.cql.windows import WindowClause
 from windrow.errors import BindingError, UnsupportedError
 
+WANTED: frozenset[type | str] = frozenset((StreamItems, WSTREAM.lower()))
 INTERNAL = "internal"  # meta key: the block feeds a WSTREAM, so its windows count as INTERNAL
 
 
