@@ -97,6 +97,9 @@ class BlockAggregates:
 
     def rewrite(self, tree: exp.Expr) -> exp.Expr:
         """The tree over the aggregate's output."""
+        if isinstance(tree, exp.Column):
+            made = self._replace(tree)
+            return tree.copy() if made is tree else made
         return tree.copy().transform(self._replace, copy=False)
 
     def finish(self, per_window: bool = False) -> Pipeline:

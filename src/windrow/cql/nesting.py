@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from windrow.cql.source import ScriptText
-from windrow.cql.walks import find_all, has, kinds
+from windrow.cql.walks import find_all, has, kinds, preorder
 from windrow.errors import Span, UnsupportedError
 
 DEPTH = 30
@@ -57,7 +57,7 @@ def too_long(span: Span | None) -> UnsupportedError:
 def check_chains(tree: exp.Expr, source: ScriptText) -> None:
     """Refuse chains of operators, casts, calls or set operations that are too long; ANDs and ORs may be."""
     lengths: dict[int, int] = {}
-    for node in reversed(list(tree.dfs())):  # what hangs from a node comes before it
+    for node in reversed(preorder(tree)):  # what hangs from a node comes before it
         below = node.args.get("this")
         length = 1 + (lengths[id(below)] if isinstance(below, exp.Expr) else 0)
         if isinstance(node, exp.Anonymous) and node.expressions:  # a method's value is its first argument

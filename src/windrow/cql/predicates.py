@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from windrow.cql import types
 from windrow.cql.rendering import Refused, render
-from windrow.cql.walks import has
+from windrow.cql.walks import find_all, has, nodes
 from windrow.plan.expr import (
     Always,
     And,
@@ -77,18 +77,23 @@ def with_numbers(tree: exp.Expr) -> exp.Expr:
 
     `x > 10 * 2.5` is `x > 25.0`: nothing is computed for rows, and nothing can raise for one of them.
     """
+    if all(_number(side) is None for side in _sides(tree)):
+        return tree
     made = tree.copy()
-    sides = [side for test in made.find_all(*_COMPARED) for side in test.iter_expressions()]
-    numbers = [(side, number) for side in sides if (number := _number(side)) is not None]
-    for side, number in numbers:
-        side.replace(number)
-    return made if numbers else tree
+    for side, number in [(side, _number(side)) for side in _sides(made)]:
+        if number is not None:
+            side.replace(number)
+    return made
+
+
+def _sides(tree: exp.Expr) -> list[exp.Expr]:
+    return [side for test in find_all(tree, *_COMPARED) for side in test.iter_expressions()]
 
 
 def _number(tree: exp.Expr) -> exp.Expr | None:
     """What arithmetic on constants gives, as a literal of the same kind; None if it is something else."""
     plain = isinstance(tree.this if isinstance(tree, exp.Neg) else tree, exp.Literal)
-    if plain or not all(isinstance(part, _ARITHMETIC) for part in tree.walk()):
+    if plain or isinstance(tree, exp.Column) or not all(isinstance(part, _ARITHMETIC) for part in nodes(tree)):
         return None
     try:
         constant = _folded(_text(tree))
@@ -106,7 +111,7 @@ def _number(tree: exp.Expr) -> exp.Expr | None:
 def _test(tree: exp.Expr, context: BindingContext) -> Predicate:
     match tree:
         case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
-            found = _comparison(_OPERATORS[type(tree)], tree.this, tree.expression, context)
+            found = _comparison(_OPERATORS[type(tree)], tree.this, tree.expression, context, tree)
             return Not((found,)) if isinstance(tree, exp.NEQ) else found
         case exp.NullSafeEQ() | exp.NullSafeNEQ():
             same = _same(tree.this, tree.expression, context)
@@ -127,7 +132,10 @@ def _test(tree: exp.Expr, context: BindingContext) -> Predicate:
     raise _Bit(f"{type(tree).__name__.lower()} is not indexed")
 
 
-def _comparison(operator: str, left: exp.Expr, right: exp.Expr, context: BindingContext) -> Predicate:
+def _comparison(
+    operator: str, left: exp.Expr, right: exp.Expr, context: BindingContext, written: exp.Expr | None = None
+) -> Predicate:
+    """A comparison of two sides; `written`: the tree that has them."""
     if not _reads(left) and _reads(right):
         left, right, operator = right, left, _FLIPPED[operator]
     if _reads(right) or not _reads(left):
@@ -137,8 +145,9 @@ def _comparison(operator: str, left: exp.Expr, right: exp.Expr, context: Binding
     if constant.value is None:
         return Always(None)
     kind = {"=": exp.EQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE}[operator]
-    whole = context.text(kind(this=left.copy(), expression=right.copy()))
-    return Comparison(whole, tested, operator, constant)
+    if type(written) is not kind or written.this is not left:
+        written = kind(this=left.copy(), expression=right.copy())
+    return Comparison(context.text(written), tested, operator, constant)
 
 
 def _same(left: exp.Expr, right: exp.Expr, context: BindingContext) -> Predicate:

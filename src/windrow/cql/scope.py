@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from windrow.cql.source import ScriptText
 from windrow.cql.types import instant_type, is_string, sql_name
-from windrow.cql.walks import find_all, has, nodes
+from windrow.cql.walks import find_all, has, nodes, preorder
 from windrow.errors import BindingError, Span, UnsupportedError
 
 ALIASES = 100
@@ -152,6 +152,8 @@ class Scope:
 
 def resolve(tree: exp.Expr, scope: Scope, using_aliases: bool = True, over: bool = False) -> exp.Expr:
     """A copy of the tree with every column resolved; `over`: functions OVER a partition may stand in it."""
+    if isinstance(tree, exp.Column) and (column := _known(tree, scope)) is not None:
+        return column
     if has_subquery(tree):
         inner = find_all(tree, exp.Query)[0]
         raise UnsupportedError(
@@ -169,6 +171,14 @@ def resolve(tree: exp.Expr, scope: Scope, using_aliases: bool = True, over: bool
     return made
 
 
+def _known(node: exp.Column, scope: Scope) -> exp.Column | None:
+    """A column of FROM, resolved."""
+    if is_resolved(node) or isinstance(node.this, exp.Star):
+        return None
+    found = scope.column(node)
+    return None if found is None else resolved(found.internal, node)
+
+
 class _Resolver:
     def __init__(self, scope: Scope, using_aliases: bool) -> None:
         self.scope = scope
@@ -177,14 +187,14 @@ class _Resolver:
         self.expanded = 0
 
     def visit(self, tree: exp.Expr) -> exp.Expr:
-        return tree.transform(self._replace, copy=False)
+        for node in preorder(tree):  # in the order in which they were written: the first that is unknown is told
+            if isinstance(node, exp.Column) and not is_resolved(node) and not isinstance(node.this, exp.Star):
+                made = _known(node, self.scope) or self._other(node)
+                node.replace(made)
+                tree = made if node is tree else tree
+        return tree
 
-    def _replace(self, node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Column) or is_resolved(node) or isinstance(node.this, exp.Star):
-            return node
-        found = self.scope.column(node)
-        if found is not None:
-            return resolved(found.internal, node)
+    def _other(self, node: exp.Column) -> exp.Expr:
         return self._field(node) or self._alias(node) or self._time(node) or self._string(node) or self._fail(node)
 
     def _time(self, node: exp.Column) -> exp.Expr | None:
@@ -279,7 +289,7 @@ def resolved(internal: str, at: exp.Expr | None = None) -> exp.Column:
 
 
 def is_resolved(node: exp.Expr) -> bool:
-    return bool(node.meta.get("resolved"))
+    return bool(node.meta_get("resolved"))
 
 
 def columns_of(tree: exp.Expr) -> frozenset[str]:
@@ -299,7 +309,7 @@ def operand(tree: exp.Expr) -> exp.Expr:
 
 def offset_of(node: exp.Expr) -> int | None:
     """Where a tree was written: the least offset of its parts."""
-    starts = [int(n.meta["start"]) for n in nodes(node) if "start" in n.meta]
+    starts = [int(start) for n in nodes(node) if (start := n.meta_get("start")) is not None]
     return min(starts) if starts else None
 
 

@@ -1,4 +1,4 @@
-"""Walks over trees, level by level, in the order of sqlglot's own.
+"""Walks over trees in the orders of sqlglot's own, mostly level by level.
 
 A list that grows while it is read is the queue and the answer: a walk of plain loops takes a quarter of what one of
 generators within generators does, and a query is walked some thirty times before it is a plan.
@@ -32,6 +32,22 @@ def nodes(tree: exp.Expr, within: type[exp.Expr] | None = None) -> list[exp.Expr
             elif type(part) is list:
                 found += [p for p in part if isinstance(p, exp.Expr)]
     return found
+
+
+def preorder(tree: exp.Expr) -> list[exp.Expr]:
+    """The nodes of a tree in the order in which they were written, each before what is inside."""
+    made, stack = [], [tree]
+    while stack:
+        node = stack.pop()
+        made.append(node)
+        parts: list[exp.Expr] = []
+        for part in node.args.values():
+            if isinstance(part, exp.Expr):
+                parts.append(part)
+            elif type(part) is list:
+                parts += [p for p in part if isinstance(p, exp.Expr)]
+        stack += reversed(parts)
+    return made
 
 
 def find_all(tree: exp.Expr, *kinds: type[E]) -> list[E]:

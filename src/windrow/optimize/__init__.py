@@ -70,15 +70,19 @@ def trace(
         raise BindingError(f'unknown rule "{unknown[0]}"', hint=f"the rules are {', '.join(names())}")
     context = RuleContext(catalog, statistics or Statistics(), strategy, unit_of(plan))
     changed: set[str] = set()
+    made: dict[str, QueryPlan] = {}  # by each rule, which is idempotent: what it made it need not see again
     for _ in range(ROUNDS):
         before = plan
         for rule in RULES:
-            if _name(rule) not in off:
-                after = rule(plan, context)
-                if after != plan:
-                    changed.add(_name(rule))
+            name = _name(rule)
+            if name in off or made.get(name) is plan:
+                continue
+            after = rule(plan, context)
+            if after is not plan and after != plan:
+                changed.add(name)
                 plan = after
-        if plan == before:
+            made[name] = plan
+        if plan is before or plan == before:
             break
     return plan, tuple(n for n in names() if n in changed)
 
