@@ -28,13 +28,14 @@ from windrow.engine.given import note, replacement, same_stream, with_options
 from windrow.engine.instances import TemplatePlanner
 from windrow.engine.query import Queries, Query, sharing_with
 from windrow.engine.readers import check_readers
-from windrow.engine.script import applied, infer_stream
+from windrow.engine.script import applied, infer_stream, optimised
 from windrow.errors import BindingError, WindrowError
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.ask import AskLimits, Question, ask, ask_batches
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.change import Change
+from windrow.runtime.collector import swept, without_collector
 from windrow.runtime.delivery import Delivery
 from windrow.runtime.past import group_answers, last_answers, past_answers
 from windrow.runtime.question_plans import Extra, QuestionPlans, Travels
@@ -125,24 +126,25 @@ class Engine:
             return self._execute(script)
 
     def _execute(self, script: str) -> list[str | pa.Table]:
+        with without_collector():  # trees are full of cycles, and go with their script
+            change, shown = self._read(script)
+        if change.catalog is not self.catalog:
+            self._apply(change)
+        return shown
+
+    def _read(self, script: str) -> tuple[Change, list[str | pa.Table]]:
+        """What a script changes, and what it shows."""
         from windrow import cql
         from windrow.engine.listing import describe, show
-        from windrow.optimize import optimize
         from windrow.plan.explain import explain
 
         change, shown = self._change(), list[str | pa.Table]()
-        for statement in cql.parse(script):
-            bound = cql.bind(statement, change.catalog)
+        for statement in swept(cql.parse(script)):
+            bound = optimised(cql.bind(statement, change.catalog), change.catalog, self._best, self._without)
             match bound:
-                case cql.CreateQuery(plan) | cql.ReplaceQuery(plan):
-                    bound = type(bound)(self._best(plan, change.catalog))
-                case cql.CreateArchive(definition):
-                    best = optimize(definition.plan, change.catalog, off=self._without, strategy="upa")
-                    bound = cql.CreateArchive(replace(definition, plan=best))
                 case cql.Explain(plan, form, replaces):
-                    best = self._best(plan, change.catalog)
-                    text = explain(best, form, strategy=self._strategy, sharing=sharing_with(self, best))
-                    more = replacement(best, change.catalog) if replaces and form == "text" else ""
+                    text = explain(plan, form, strategy=self._strategy, sharing=sharing_with(self, plan))
+                    more = replacement(plan, change.catalog) if replaces and form == "text" else ""
                     shown.append(text.rstrip("\n") + "\n" + more if more else text)
                 case cql.Show(kind, like):
                     shown.append(show(change.catalog, kind, like))
@@ -157,9 +159,7 @@ class Engine:
             if after is not change.catalog:  # EXPLAIN, or DROP IF EXISTS of nothing
                 note(change, bound)
             change.catalog = after
-        if change.catalog is not self.catalog:
-            self._apply(change)
-        return shown
+        return change, shown
 
     def _best(self, plan: QueryPlan, catalog: Catalog) -> QueryPlan:
         from windrow.optimize import optimize

@@ -34,7 +34,7 @@ from windrow.optimize import optimize
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.parametric import Class, class_of, constant_of
 from windrow.runtime.change import InstanceColumns, PlannedInstances
-from windrow.runtime.instances import without_collector
+from windrow.runtime.collector import without_collector
 from windrow.sharing.condition_columns import ConditionColumns
 from windrow.sharing.conditions import Condition
 from windrow.sharing.plans.canonical import Canonical, canonical

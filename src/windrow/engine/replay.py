@@ -25,7 +25,8 @@ from windrow.errors import WindrowError
 from windrow.operators.elements import Elements
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.plan.nodes import QueryPlan
-from windrow.runtime.instances import FEW, TemplateGroup, without_collector
+from windrow.runtime.collector import without_collector
+from windrow.runtime.instances import FEW, TemplateGroup
 from windrow.runtime.job import Feed, Job, LocalJob
 from windrow.runtime.kept_answers import rows_of
 from windrow.runtime.tick import Ticker

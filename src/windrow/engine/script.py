@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.errors import BindingError, UnsupportedError, WindrowError
+from windrow.plan.nodes import QueryPlan
 from windrow.sources.tabular import described
 
 
@@ -48,6 +49,21 @@ def bind_script(
     if catalog.sinks:
         raise UnsupportedError("CREATE SINK in a replay", hint="a replay returns its answers; sinks are an engine's")
     return catalog
+
+
+def optimised(
+    bound: Any, catalog: Catalog, best: Callable[[QueryPlan, Catalog], QueryPlan], off: Collection[str]
+) -> Any:
+    """A bound statement with the best plan; an archive has one strategy, and the rules but those `off`."""
+    from windrow import cql
+    from windrow.optimize import optimize
+
+    match bound:
+        case cql.CreateQuery(plan) | cql.ReplaceQuery(plan) | cql.Explain(plan):
+            return replace(bound, plan=best(plan, catalog))
+        case cql.CreateArchive(definition):
+            return replace(bound, definition=replace(definition, plan=optimize(definition.plan, catalog, off=off)))
+    return bound
 
 
 def applied(bound: Any, catalog: Catalog) -> Catalog:

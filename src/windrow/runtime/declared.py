@@ -26,10 +26,11 @@ from windrow.runtime import view
 from windrow.runtime.archives import Archives, hidden_name
 from windrow.runtime.budget import Budgets
 from windrow.runtime.change import Change, ComingInstances, Frames, InstanceChange, InstancePlanner
+from windrow.runtime.collector import without_collector
 from windrow.runtime.column_places import LeftColumns
 from windrow.runtime.declared_sources import DeclaredSources
 from windrow.runtime.family_programs import SharedQuery
-from windrow.runtime.instances import FEW, TemplateGroup, without_collector
+from windrow.runtime.instances import FEW, TemplateGroup
 from windrow.runtime.kept_answers import MapTasks
 from windrow.runtime.outbox import Outbox
 from windrow.runtime.outlet import Outlet, Recent

@@ -13,10 +13,8 @@ Cost of a tick: the rows of the answers; names are looked up once for a list of 
 
 from __future__ import annotations
 
-import gc
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 
@@ -46,18 +44,6 @@ REMEMBERED = 64
 
 Block = MemberColumns | OfferedColumns
 """Instances in columns: members of a family, or of a shared plan."""
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Make many objects that stay, without the garbage collector looking at all of them again and again."""
-    paused = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if paused:
-            gc.enable()
 
 
 class TemplateGroup:

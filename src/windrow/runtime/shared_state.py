@@ -13,8 +13,8 @@ import numpy as np
 
 from windrow.operators.elements import BEGINNING
 from windrow.operators.state.run import Run
+from windrow.runtime.collector import without_collector
 from windrow.runtime.family_programs import FamilyProgram
-from windrow.runtime.instances import without_collector
 from windrow.runtime.member_blocks import FamilyPlace, MemberBlock
 from windrow.runtime.program import Program
 from windrow.runtime.table_versions import Chain

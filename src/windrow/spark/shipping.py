@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from windrow.runtime.instances import without_collector
+from windrow.runtime.collector import without_collector
 from windrow.runtime.member_blocks import MemberBlock
 from windrow.runtime.program import Deployment
 from windrow.sharing.member_columns import MemberColumns
