@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from sqlglot import exp
 
 from windrow.cql import rewrites
 from windrow.cql.select import Binder
 from windrow.cql.source import ScriptText
 from windrow.cql.statements import parsed
-from windrow.cql.walks import nodes
+from windrow.cql.walks import copied, nodes, preorder
 
 TEXTS = [
     "SELECT a FROM s WHERE a > 1 AND b = 2",
@@ -95,3 +96,19 @@ def test_every_rewrite_is_wanted_by_some_query(catalog, monkeypatch):
         rewritten(text, catalog, rewrites.rewritten)
     assert set().union(*done.values()) == set(range(len(written)))
     assert not done[TEXTS[0]] | done[TEXTS[1]]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_walks_and_copies_are_those_of_sqlglot(text):
+    """The same nodes in the same order, and copies that are equal and apart."""
+    tree = parsed(ScriptText(text), 0, len(text), 1).tree
+    for mine, theirs in ((nodes(tree), tree.walk()), (preorder(tree), tree.dfs())):
+        assert [id(n) for n in mine] == [id(n) for n in theirs]
+    below = tree.walk(prune=lambda n: isinstance(n, exp.Query) and n is not tree)
+    assert [id(n) for n in nodes(tree, exp.Query)] == [id(n) for n in below]
+    made, known = copied(tree), tree.copy()
+    assert made == known
+    for one, other, own in zip(nodes(made), nodes(known), nodes(tree), strict=True):
+        assert (type(one), one.arg_key, one.index, one.meta) == (type(other), other.arg_key, other.index, own.meta)
+        assert one is not own and (one.parent is None) == (one is made)
+        assert one.parent is None or one.parent in nodes(made)

@@ -32,6 +32,7 @@ from windrow.cql.summaries import (
     summary_arguments,
     summary_type,
 )
+from windrow.cql.walks import copied
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.aggregates.call import SKETCHED, SUMMARISED
 from windrow.operators.types import has_interval
@@ -99,8 +100,8 @@ class BlockAggregates:
         """The tree over the aggregate's output."""
         if isinstance(tree, exp.Column):
             made = self._replace(tree)
-            return tree.copy() if made is tree else made
-        return tree.copy().transform(self._replace, copy=False)
+            return copied(tree) if made is tree else made
+        return copied(tree).transform(self._replace, copy=False)
 
     def finish(self, per_window: bool = False) -> Pipeline:
         """Build the nodes and go on above them; `per_window`: nothing is answered where there are no rows."""

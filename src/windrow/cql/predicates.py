@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from windrow.cql import types
 from windrow.cql.rendering import Refused, render
-from windrow.cql.walks import find_all, has, nodes
+from windrow.cql.walks import copied, find_all, has, nodes
 from windrow.plan.expr import (
     Always,
     And,
@@ -146,7 +146,7 @@ def _comparison(
         return Always(None)
     kind = {"=": exp.EQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE}[operator]
     if type(written) is not kind or written.this is not left:
-        written = kind(this=left.copy(), expression=right.copy())
+        written = kind(this=copied(left), expression=copied(right))
     return Comparison(context.text(written), tested, operator, constant)
 
 

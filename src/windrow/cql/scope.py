@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from windrow.cql.source import ScriptText
 from windrow.cql.types import instant_type, is_string, sql_name
-from windrow.cql.walks import find_all, has, nodes, preorder
+from windrow.cql.walks import copied, find_all, has, nodes, preorder
 from windrow.errors import BindingError, Span, UnsupportedError
 
 ALIASES = 100
@@ -161,7 +161,7 @@ def resolve(tree: exp.Expr, scope: Scope, using_aliases: bool = True, over: bool
             hint="join with the subquery in FROM; EXISTS and IN stand alone between the ANDs of WHERE",
             span=span_of(inner, scope.source),
         )
-    made = _Resolver(scope, using_aliases).visit(tree.copy())
+    made = _Resolver(scope, using_aliases).visit(copied(tree))
     if not over and (windows := find_all(made, exp.Window)):
         raise BindingError(
             "a function OVER stands in the select list, in QUALIFY or in ORDER BY",

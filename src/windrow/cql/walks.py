@@ -50,6 +50,28 @@ def preorder(tree: exp.Expr) -> list[exp.Expr]:
     return made
 
 
+def copied(tree: E) -> E:
+    """A copy; what is noted of its nodes is the same, and not copied itself."""
+    made = type(tree)()
+    stack: list[tuple[exp.Expr, exp.Expr]] = [(tree, made)]
+    while stack:
+        node, new = stack.pop()
+        new.comments = node.comments
+        if node._meta is not None:
+            new.meta.update(node._meta)
+        for key, part in node.args.items():
+            if isinstance(part, exp.Expr):
+                stack.append((part, type(part)()))
+                new.set(key, stack[-1][1])
+            elif type(part) is list:
+                copies = [type(p)() if isinstance(p, exp.Expr) else p for p in part]
+                stack += [pair for pair in zip(part, copies, strict=True) if isinstance(pair[0], exp.Expr)]
+                new.set(key, copies)
+            else:
+                new.args[key] = part
+    return made
+
+
 def find_all(tree: exp.Expr, *kinds: type[E]) -> list[E]:
     """The nodes of some kinds."""
     return [node for node in nodes(tree) if isinstance(node, kinds)]

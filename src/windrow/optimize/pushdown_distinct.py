@@ -21,6 +21,8 @@ def pushdown_distinct(plan: n.QueryPlan, context: RuleContext) -> n.QueryPlan:
     >>> sketch(rewrite(n.Distinct(n.Distinct(n.Scan("s", "s", (), "ts"))), lambda node: _step(node, RuleContext())))
     'distinct(scan[s ()])'
     """
+    if not n.has(plan.root, n.Distinct):
+        return plan
     return with_root(plan, rewrite(plan.root, lambda node: _step(node, context)))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from windrow.optimize.rule import RuleContext, filtered, rewrite, with_root
 from windrow.plan.expr import And, Comparison, Expr, Predicate
-from windrow.plan.nodes import Analytic, Filter, Node, QueryPlan, TopN
+from windrow.plan.nodes import Analytic, Filter, Node, QueryPlan, TopN, has
 
 KINDS = frozenset(("row_number", "rank", "dense_rank"))
 
@@ -31,7 +31,7 @@ def rank_top_n(plan: QueryPlan, context: RuleContext) -> QueryPlan:
     >>> sketch(_bounded(Filter(ranked, Expr(text.parts, text.type, predicate=test))))
     'top[3 by rank of each s.a](scan[s (a)])'
     """
-    return with_root(plan, rewrite(plan.root, _bounded))
+    return with_root(plan, rewrite(plan.root, _bounded)) if has(plan.root, Analytic) else plan
 
 
 def _bounded(node: Node) -> Node:

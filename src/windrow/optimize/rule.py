@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import TypeVar
 
 from windrow.catalog import Catalog
@@ -44,8 +45,9 @@ Rule = Callable[[QueryPlan, RuleContext], QueryPlan]
 
 def rewrite(node: N, step: Callable[[Node], Node]) -> N:
     """Apply `step` to every node, inputs first. The root keeps its class when `step` keeps it."""
-    inputs = tuple(rewrite(i, step) for i in node.inputs)
-    fresh = node if all(a is b for a, b in zip(inputs, node.inputs, strict=True)) else node.with_inputs(*inputs)
+    before = node.inputs
+    inputs = [rewrite(i, step) for i in before]
+    fresh = node if all(map(is_, inputs, before)) else node.with_inputs(*inputs)
     return step(fresh)  # type: ignore[return-value]
 
 

@@ -26,7 +26,7 @@ from windrow.plan.nodes.joins import AsofJoin, Equality, Join, LeftJoin, Semi, S
 from windrow.plan.nodes.node import Binary, Leaf, Node, Unary
 from windrow.plan.nodes.query import Append, Emit, Parting, QueryPlan, StreamOp, TickBudget
 from windrow.plan.nodes.rows import Admit, Call, Filter, Project, Route, Stamp, Unnest
-from windrow.plan.nodes.walks import routed_scans, scanned, walk
+from windrow.plan.nodes.walks import has, routed_scans, scanned, walk
 from windrow.plan.nodes.windows import Quantise, Scan, Session, TableScan, Window, WindowBounds, WindowKind, WindowSpec
 
 __all__ = [
@@ -73,6 +73,7 @@ __all__ = [
     "WindowBounds",
     "WindowKind",
     "WindowSpec",
+    "has",
     "routed_scans",
     "scanned",
     "walk",

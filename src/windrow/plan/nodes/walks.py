@@ -43,6 +43,16 @@ def scanned(node: Node) -> Iterator[tuple[Scan, tuple[Expr, ...]]]:
         yield from scanned(child)
 
 
+def has(node: Node, *kinds: type[Node]) -> bool:
+    """Whether there is a node of some kinds."""
+    below = [node]
+    for one in below:
+        if isinstance(one, kinds):
+            return True
+        below += one.inputs
+    return False
+
+
 def walk(node: Node) -> Iterator[Node]:
     """The node and everything below it, inputs first."""
     for child in node.inputs:
