@@ -294,7 +294,8 @@ def is_resolved(node: exp.Expr) -> bool:
 
 def columns_of(tree: exp.Expr) -> frozenset[str]:
     """Internal names of the columns a resolved tree reads."""
-    return frozenset(c.name for c in find_all(tree, exp.Column) if is_resolved(c))
+    found = [tree] if isinstance(tree, exp.Column) else find_all(tree, exp.Column)
+    return frozenset(c.name for c in found if is_resolved(c))
 
 
 def operand(tree: exp.Expr) -> exp.Expr:
@@ -327,7 +328,7 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str | None:
 
 def has_subquery(tree: exp.Expr) -> bool:
     """Whether a subquery stands in an expression."""
-    return has(tree, exp.Query)
+    return not isinstance(tree, exp.Column) and has(tree, exp.Query)
 
 
 def conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:

@@ -22,15 +22,15 @@ def nodes(tree: exp.Expr, within: type[exp.Expr] | None = None) -> list[exp.Expr
     >>> [n.key for n in nodes(exp.condition("a + 1 > b"))]
     ['gt', 'add', 'column', 'column', 'literal', 'identifier', 'identifier']
     """
-    found = [tree]
+    found, kind = [tree], exp.Expr
     for node in found:
-        if within is not None and node is not tree and isinstance(node, within):
+        if node.is_primitive or (within is not None and node is not tree and isinstance(node, within)):
             continue
         for part in node.args.values():
-            if isinstance(part, exp.Expr):
+            if type(part) is list:
+                found += [p for p in part if isinstance(p, kind)]
+            elif isinstance(part, kind):
                 found.append(part)
-            elif type(part) is list:
-                found += [p for p in part if isinstance(p, exp.Expr)]
     return found
 
 
@@ -79,7 +79,7 @@ def find_all(tree: exp.Expr, *kinds: type[E]) -> list[E]:
 
 def has(tree: exp.Expr, *kinds: type[exp.Expr]) -> bool:
     """Whether there is a node of some kinds."""
-    return any(isinstance(node, kinds) for node in nodes(tree))
+    return isinstance(tree, kinds) or any(isinstance(node, kinds) for node in nodes(tree))
 
 
 def kinds(tree: exp.Expr) -> set[type]:
