@@ -65,25 +65,27 @@ def annotate(root: n.Node, strategy: str = "upa") -> dict[n.Node, Pattern]:
 
     With strategy "negative" windows announce each expiration, so every edge that is not monotonic is STRICT.
     """
-    return {node: life.pattern for node, life in lifetimes(root, strategy).items()}
+    return {node: life.pattern for node, life in _found(root, strategy).values()}
 
 
 def pattern(root: n.Node) -> Pattern:
     """The pattern of a whole plan: that of its output edge."""
-    found: dict[int, Lifetimes] = {}  # by identity: hashing a node takes its whole subtree
-    for node in n.walk(root):
-        found[id(node)] = _rule(node, [found[id(i)] for i in node.inputs], "upa")
-    return found[id(root)].pattern
+    return _found(root, "upa")[id(root)][1].pattern
 
 
 def lifetimes(root: n.Node, strategy: str = "upa") -> dict[n.Node, Lifetimes]:
     """What is known of the lifetimes on every node's output edge."""
+    return dict(_found(root, strategy).values())
+
+
+def _found(root: n.Node, strategy: str) -> dict[int, tuple[n.Node, Lifetimes]]:
+    """The same by identity: hashing a node takes its whole subtree."""
     if strategy not in STRATEGIES:
         raise BindingError(f'unknown strategy "{strategy}"', hint=f"one of {', '.join(STRATEGIES)}")
-    found: dict[n.Node, Lifetimes] = {}
+    found: dict[int, tuple[n.Node, Lifetimes]] = {}
     for node in n.walk(root):
-        if node not in found:
-            found[node] = _rule(node, [found[i] for i in node.inputs], strategy)
+        if id(node) not in found:
+            found[id(node)] = node, _rule(node, [found[id(i)][1] for i in node.inputs], strategy)
     return found
 
 
