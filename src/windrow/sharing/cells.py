@@ -212,10 +212,10 @@ class CellSpace:
     def concerned(self, cells: Int64s) -> Int64s:
         """The predicates that have one of some cells, which are in order."""
         if self.boxed:
-            return np.unique(self.members(cells)[1])
+            return distinct_values(self.members(cells)[1])
         runs = self.runs
         some = np.searchsorted(cells, runs.low) < np.searchsorted(cells, runs.high)
-        return np.unique(np.repeat(np.arange(self.predicates), np.diff(runs.first))[some])
+        return distinct_values(np.repeat(np.arange(self.predicates), np.diff(runs.first))[some])
 
     @property
     def tests(self) -> int:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.stretches import breaks_of, pieces
 from windrow.operators.aggregates.sums import SumLanes, relaid
-from windrow.operators.aggregates.vectors import Bools, Int64s
+from windrow.operators.aggregates.vectors import Bools, Int64s, distinct_values
 from windrow.operators.elements import Elements
 from windrow.operators.state.run import Run
 from windrow.sharing.cells import CellSpace
@@ -85,7 +85,7 @@ class PartialBlock:
     def conditions(self) -> frozenset[Condition]:
         """The conditions that have a partial here: whoever has another finds nothing in the block."""
         known = self.space.conditions
-        return frozenset(known[p] for p in self.space.concerned(np.unique(self.cell)).tolist())
+        return frozenset(known[p] for p in self.space.concerned(distinct_values(self.cell)).tolist())
 
     def take(self, at: Int64s) -> PartialBlock:
         picks = pa.array(at)
