@@ -21,7 +21,7 @@ from pyspark import cloudpickle
 
 from windrow.operators.state.run import Run
 from windrow.runtime.feed import Reader, feed
-from windrow.runtime.job import Elsewhere, Feed, reader
+from windrow.runtime.job import Elsewhere, Feed, LocalJob, reader
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Program
 from windrow.runtime.stage import Stage
@@ -37,13 +37,21 @@ def _reader(parts: Sequence[pa.Table | pa.RecordBatch]) -> Reader:
 
 
 class InProcessJob:
-    """Runs tasks one after the other; `chaos` shuffles messages, repeats tasks and clears workers' memory."""
+    """Runs tasks one after the other; `chaos` shuffles messages, repeats tasks and clears workers' memory.
+
+    `small`: a seed, by which some ticks are done in one place, the first ones more likely than those behind a large
+    one.
+    """
 
     kind, in_process = "in process", False
 
-    def __init__(self, pieces: int = 2, chaos: int | None = None, partitions: int = 2) -> None:
+    def __init__(
+        self, pieces: int = 2, chaos: int | None = None, partitions: int = 2, small: int | None = None
+    ) -> None:
         self.pieces, self.parallelism = pieces, partitions
         self.random = None if chaos is None else random.Random(chaos)
+        self._small = None if small is None else random.Random(small)
+        self._here = LocalJob()
         self.kept = chaos is not None and chaos % 3 == 0  # all answers go by reference
         self.memory = TaskMemory()
         self.spool: Spool | None = None
@@ -54,6 +62,8 @@ class InProcessJob:
     def run(
         self, feeds: Sequence[Feed], program: Program, stages: int, elsewhere: Elsewhere = nullcontext
     ) -> list[Envelope]:
+        if program.in_one:
+            return self._here.run(feeds, program, stages)
         with elsewhere():
             found = self._run(feeds, program, stages)
         if self.spool is not None:
@@ -106,6 +116,9 @@ class InProcessJob:
                 Stage(program, number, partition, last, self.memory).run(list(inbox))
         done = Stage(program, number, partition, last, self.memory).run(inbox)
         return list(unpack(pack(done, partition, self.spool), self.spool))
+
+    def in_one(self, feeds: Sequence[Feed], program: Program) -> bool:
+        return self._small is not None and self._small.random() < (0.8 if program.partitions == 1 else 0.3)
 
     def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
         return dict.fromkeys(rows, 1)

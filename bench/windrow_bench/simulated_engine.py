@@ -107,7 +107,7 @@ class SimulatedEngine(Engine):
         on, functions = self._on, self._functions(self.catalog)
         store = Store.open(HOME, clock=lambda: on.clock[0])
         seed = None if self._chaos is None else 2 * self._chaos.getrandbits(31)  # messages stay in memory
-        job = _ForgetfulJob(self._chaos) if self._in_process else InProcessJob(chaos=seed)
+        job = _ForgetfulJob(self._chaos) if self._in_process else InProcessJob(chaos=seed, small=seed)
         made = Runtime(
             job, store, functions, frames=_Tapes(), clock=lambda: on.clock[0], stopwatch=lambda: on.clock[0], **settings
         )

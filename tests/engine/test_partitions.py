@@ -1,4 +1,5 @@
-"""A home opened with another number of partitions: everything in it goes on, and no answer changes."""
+"""A home opened with another number of partitions, or spread by its first large tick: everything in it goes on, and no
+answer changes."""
 
 from __future__ import annotations
 
@@ -12,6 +13,9 @@ import pytest
 import windrow
 from windrow.errors import StateError, WindrowError
 from windrow.runtime import moved_state
+from windrow.runtime.job import Feed, LocalJob
+from windrow.runtime.program import Program
+from windrow.runtime.runtime import Runtime
 from windrow.store.store import Store
 from windrow.testing import assert_same, oracle
 
@@ -179,3 +183,104 @@ def test_a_number_below_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WindrowError, match="partitions is 0"):
         windrow.Engine(runtime="local", home=tmp_path / "home", partitions=0)
     assert not (tmp_path / "home").exists()
+
+
+class SizedJob(LocalJob):
+    """A job as one on Spark, whose ticks are small as told."""
+
+    in_process, parallelism = False, 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.small = True
+        self.ran: list[tuple[int, bool]] = []
+
+    def in_one(self, feeds: Any, program: Program) -> bool:
+        return self.small
+
+    def run(self, feeds: list[Feed], program: Program, *rest: Any) -> Any:  # type: ignore[override]
+        self.ran.append((program.partitions, program.direct))
+        return super().run(feeds, program, *rest)
+
+
+class SizedEngine(windrow.Engine):
+    """An engine with such a job."""
+
+    def _opened(self, runtime: str, home: Any, spark: Any, settings: Any) -> Runtime:
+        self.job = SizedJob()
+        return Runtime(self.job, Store.open(home), {}, **settings)
+
+
+def fed(engine: SizedEngine, parts: dict[str, list[pa.Table]], steps: range, small: bool) -> int:
+    """Feed some steps as ticks, all small or all large; where time is then."""
+    if not engine.job.ran:
+        for name in engine.catalog.queries:
+            engine[name].subscribe(parts.setdefault(name, []).append)
+        engine.start()
+    engine.job.small = small
+    for step in steps:
+        for stream, table in rows(7, step).items():
+            engine.push(stream, table)
+        engine.drain()
+    return int(engine.status()["frontier"])
+
+
+@pytest.mark.parametrize("sharing", ["shards", "off"])
+def test_state_is_spread_before_the_first_large_tick(sharing: str, tmp_path: Path) -> None:
+    """Answers are the definition's; small ticks take rows as they are, in one partition; a restart knows the rest."""
+    parts: dict[str, list[pa.Table]] = {}
+    with SizedEngine(home=tmp_path, sharing=sharing) as engine:
+        engine.execute(STREAMS + SHARED)
+        fed(engine, parts, range(3), small=True)
+        assert set(engine.job.ran) == {(1, True)}
+        assert engine.runtime.ticker.manifest.partitions == 1
+    with SizedEngine(home=tmp_path, sharing=sharing) as engine:
+        assert engine.status()["partitions"] == 3
+        fed(engine, parts, range(3, 5), small=True)
+        assert set(engine.job.ran) == {(1, True)}
+        fed_to = fed(engine, parts, range(5, 9), small=False)
+        assert set(engine.job.ran[-4:]) == {(3, False)}
+        assert engine.runtime.ticker.manifest.partitions == 3
+    with SizedEngine(home=tmp_path, sharing=sharing) as engine:
+        fed_to = fed(engine, parts, range(9, 12), small=True)
+        assert set(engine.job.ran) == {(3, False)}
+    for name, want in defined(7, 3, fed_to, SHARED).items():
+        assert_same(pa.concat_tables(parts[name]), want)
+
+
+def test_what_cannot_be_spread_goes_on_in_one_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One manifest makes it so; until it is there this engine and the next go on as before."""
+    parts: dict[str, list[pa.Table]] = {}
+    with SizedEngine(home=tmp_path) as engine:
+        engine.execute(STREAMS + SHARED)
+        fed(engine, parts, range(4), small=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "commit", lambda *_: (_ for _ in ()).throw(StateError("the disk is full")))
+            with pytest.raises(StateError, match="disk is full"):
+                engine.runtime.ticker.spread_out()
+        fed(engine, parts, range(4, 6), small=True)
+        assert set(engine.job.ran) == {(1, True)}
+        before = engine.runtime.ticker.manifest
+    with Store.open(tmp_path, read_only=True) as store:
+        assert store.latest() == before
+    with SizedEngine(home=tmp_path) as engine:
+        fed_to = fed(engine, parts, range(6, 8), small=False)
+        assert set(engine.job.ran) == {(3, False)}
+    for name, want in defined(7, 2, fed_to, SHARED).items():
+        assert_same(pa.concat_tables(parts[name]), want)
+
+
+def test_in_process_it_stays_where_it_lies(tmp_path: Path) -> None:
+    """A home that has not been spread goes on in one partition in process, and is spread elsewhere later."""
+    parts: dict[str, list[pa.Table]] = {}
+    with SizedEngine(home=tmp_path) as engine:
+        engine.execute(STREAMS + SHARED)
+        fed(engine, parts, range(2), small=True)
+    with windrow.Engine(runtime="local", home=tmp_path) as local:
+        assert local.status()["partitions"] == 1
+    with SizedEngine(home=tmp_path, partitions=2) as engine:
+        assert engine.status()["partitions"] == 2
+        fed_to = fed(engine, parts, range(2, 4), small=False)
+        assert set(engine.job.ran) == {(2, False)}
+    for name, want in defined(7, 1, fed_to, SHARED).items():
+        assert_same(pa.concat_tables(parts[name]), want)

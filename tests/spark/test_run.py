@@ -71,9 +71,9 @@ def test_ticks_of_the_driver_and_of_tasks_go_on_from_each_other(spark: Any, tmp_
     class TurnsJob(SparkJob):
         small_in_one, turns = True, 0
 
-        def _fits_one(self, feeds: Any, program: Any) -> bool:
+        def in_one(self, feeds: Any, program: Any) -> bool:
             self.turns += 1
-            return super()._fits_one(feeds, program) and self.turns % 3 != 0
+            return super().in_one(feeds, program) and self.turns % 3 != 0
 
     rows = streams()
     turning = TurnsJob(spark)
@@ -94,9 +94,9 @@ def test_small_ticks_are_no_jobs_unless_functions_are_called(
     class SmallJob(SparkJob):
         small_in_one = True
 
-        def _on_spark(self, feeds: Any, program: Any, stages: int, in_one: bool) -> Any:
-            jobs.append(in_one)
-            return super()._on_spark(feeds, program, stages, in_one)
+        def _on_spark(self, feeds: Any, program: Any, stages: int) -> Any:
+            jobs.append(program.in_one)
+            return super()._on_spark(feeds, program, stages)
 
     rows = streams()
     got = Replay.of(SCRIPT, rows, {}, functions=functions).in_home(str(tmp_path), SmallJob(spark), 1500)
@@ -117,6 +117,6 @@ def test_a_tick_whose_tasks_were_counted_has_as_many(spark: Any) -> None:
     """Whoever divides a quota between tasks finds that many; the next tick is one task again."""
     counting, program = SparkJob(spark), SimpleNamespace(runs={})
     counting.small_in_one = True
-    assert counting._fits_one([], program)  # type: ignore[arg-type]
+    assert counting.in_one([], program)  # type: ignore[arg-type]
     counting.tasks({})
-    assert [counting._fits_one([], program) for _ in range(2)] == [False, True]  # type: ignore[arg-type]
+    assert [counting.in_one([], program) for _ in range(2)] == [False, True]  # type: ignore[arg-type]

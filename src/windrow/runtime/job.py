@@ -65,6 +65,9 @@ class Job(Protocol):
     ) -> Iterable[Envelope]:
         """What the tasks send to the driver."""
 
+    def in_one(self, feeds: Sequence[Feed], program: Program) -> bool:
+        """Whether a tick is so small that it is not spread over tasks; asked before each, and `Program.in_one` then."""
+
     def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
         """In how many tasks each stream would be read."""
 
@@ -112,6 +115,9 @@ class LocalJob:
         if not ahead or stream.quarantine:  # what is malformed is reported in the order of the rows
             return reader(pieces, stream), skipped
         return read_ahead(pieces, stream, program.deployment.reads[given.stream]), skipped
+
+    def in_one(self, feeds: Sequence[Feed], program: Program) -> bool:
+        return False
 
     def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
         return dict.fromkeys(rows, 1)

@@ -19,11 +19,14 @@ from windrow.store.store import StateStore
 
 
 class NewestManifest:
-    """A store with the manifest that is in force; an empty one over so many partitions where there is none yet."""
+    """A store with the manifest that is in force; an empty one over so many partitions where there is none yet.
 
-    def __init__(self, store: StateStore, partitions: int) -> None:
+    `spread`: over how many its state will lie.
+    """
+
+    def __init__(self, store: StateStore, partitions: int, spread: int) -> None:
         self.store = store
-        self.manifest = store.latest() or Manifest(version=-1, tick=0, partitions=partitions)
+        self.manifest = store.latest() or Manifest(version=-1, tick=0, partitions=partitions, spread=spread)
         if isinstance(store.runs, RunStore):
             store.runs = store.runs.trusting(self.manifest.tick + 1)
         self.tables: dict[str, Versions] = _tables(self.manifest)

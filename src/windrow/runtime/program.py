@@ -278,6 +278,7 @@ class Program:
     seen: tuple[StreamMark, ...] = ()  # of streams that nobody reads, known without reading
     deadlines: DeadlineProgram | None = None  # queries whose periods are deadlines, in a live engine
     answer_bound: int = 1 << 62  # bytes of a query's answer from which on a task keeps it in files
+    in_one: bool = False  # small, so that the job does it in one place
     direct: bool = False  # all tasks run in one process, one partition: rows need not be reduced before they travel
     most_rows: int = MOST_ROWS  # that an answer may have at one time
     stopwatch: Callable[[], float] = time.perf_counter  # by which tasks say how long they took

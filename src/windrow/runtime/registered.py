@@ -32,7 +32,6 @@ from windrow.runtime.membership import Sharing
 from windrow.runtime.newest_manifest import NewestManifest
 from windrow.runtime.plan_members import PlanMembers
 from windrow.runtime.program import Deployment, Functions, QueryProgram
-from windrow.runtime.repartition import repartitioned
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.plans.registry import SharedPlans
 from windrow.sharing.recognise import Recognised
@@ -52,17 +51,23 @@ class RegisteredQueries(NewestManifest):
         in_process: bool = False,
         most_rows: int = MOST_ROWS,
         keeps_partitions: bool = True,
+        gathers: bool = False,
         expire_us: int | None = None,
     ) -> None:
-        super().__init__(store, partitions)
+        super().__init__(store, 1 if gathers else partitions, partitions)
         self._functions, self.most_rows, self.expire_us = functions, most_rows, expire_us
         self.streams: dict[str, StreamDef] = {}
         self.queries: dict[str, QueryProgram | SharedQuery] = {}
         self.quotas: Quotas = {}  # of the next tick
         # state lies by partition: a home keeps its number, or what is there must be moved (`repartition`)
-        self.partitions = self.manifest.partitions if keeps_partitions else partitions
+        there = self.manifest.partitions
+        self.partitions = self.spread = there if keeps_partitions else partitions
+        if gathers:  # while ticks are small, state lies in one partition (`spread_out`)
+            self.spread = max(there, self.manifest.spread) if keeps_partitions else partitions
+            self.partitions = 1 if there == 1 else self.spread
+            self.manifest = replace(self.manifest, spread=self.spread)
         self.direct = in_process and self.partitions == 1
-        self.sharing = Sharing(functions, sharing, rate=self.rate, partitions=self.partitions)
+        self.sharing = Sharing(functions, sharing, rate=self.rate, partitions=self.spread)
         self.sharing.gather(self.manifest.gathered)
         self.sharing.joins.kept = lambda stream: self.streams[stream].retain is not None
         self.plan_members = PlanMembers(store.runs, self.manifest)
@@ -379,15 +384,6 @@ class RegisteredQueries(NewestManifest):
         self.streams.pop(name)
         self._deployment = None
         self.forget_source(name)
-
-    def repartition(self) -> None:
-        """Let all state lie over the number of partitions that was asked for, durably; what runs is known."""
-        if self.manifest.partitions == self.partitions:
-            return
-        gathered = self.sharing.not_by_group() if self.partitions > 1 else set[str]()
-        self.put(repartitioned(self.manifest, self.store.runs, self.deployed(), self.partitions, gathered))
-        self.sharing.gather(gathered)
-        self.heavy, self._deployment = HeavyKeys(self.partitions), None
 
     def deployed(self) -> Deployment:
         """What runs; the same object while nothing changes."""

@@ -41,6 +41,7 @@ class Reducer:
         self.family = Family(functions, family_program.slicing)
         self.family_program = replace(family_program, blocks=(), instances=())
         self.followed: dict[str, MemberBlock] = {}
+        self.behind = False  # what the family is to do has changed, and it has not followed
         self.columns: dict[str, pa.DataType] = {}  # that its queries read
 
     def follow(self, family_program: FamilyProgram, functions: Functions, direct: bool) -> None:
@@ -50,9 +51,10 @@ class Reducer:
                 # another engine's family, or all anew: numbers of synopses may come again and mean something else
                 self.family, self.followed = Family(functions, family_program.slicing), {}
             self.family.functions, self.family_program = functions, family_program
-            if not direct:
-                follow(self.family, family_program, self.followed)
-            self.columns = family_program.columns
+            self.columns, self.behind = family_program.columns, True
+        if self.behind and not direct:
+            follow(self.family, family_program, self.followed)
+            self.behind = False
 
     def _knows_some_of(self, family_program: FamilyProgram) -> bool:
         """Whether a block of members, or a member, has been followed before."""

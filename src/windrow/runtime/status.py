@@ -79,7 +79,7 @@ class TickFigures:
             "ticks": manifest.tick,
             "frontier": manifest.frontier,
             "held_back_by": _holding(runtime, manifest),
-            "partitions": ticker.partitions,
+            "partitions": ticker.spread,
             "rows_per_second": self._rate(*(f"rows.{k}" for k in declared.streams)),
             "tick_ms": self.phases(RECENT_TICKS),
             "state": {"runs": sum(r for r, _ in state.values()), "bytes": sum(b for _, b in state.values())},

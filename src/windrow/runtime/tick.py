@@ -42,7 +42,7 @@ from windrow.runtime.messages import (
 )
 from windrow.runtime.plan_members import PLANS
 from windrow.runtime.program import Program, QueryProgram
-from windrow.runtime.registered_instances import RegisteredInstances
+from windrow.runtime.spread import SpreadQueries
 from windrow.runtime.table_versions import TABLES, instants, needed, table_slots
 from windrow.sharing.plans.answers import InstanceRows, parted
 from windrow.sharing.query_group import Batch, Shown, gathered, tables
@@ -74,7 +74,7 @@ class Tick:
     admitted: list[Admission] = field(default_factory=list)  # what tasks kept of streams that may be shed
 
 
-class Ticker(RegisteredInstances):
+class Ticker(SpreadQueries):
     """Plans ticks and makes them real; the driver's side of every runtime."""
 
     @property
@@ -130,7 +130,7 @@ class Ticker(RegisteredInstances):
 
     def run(self, job: Job, feeds: Sequence[Feed], until: int | None = None) -> Tick:
         """Run one job over new rows, nobody else being around; `until` sets the frontier from outside."""
-        program, stages = self.program(until), self.stages
+        program, stages = self.placed(lambda: self.program(until), job, feeds), self.stages
         return self.collect(program, job.run(feeds, program, stages), stages)
 
     def commit(

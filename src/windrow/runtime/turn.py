@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +81,7 @@ class Turns:
         spread = partitions or job.parallelism
         self.ticker = Ticker(
             store, functions, spread, how, in_process=job.in_process, most_rows=most_rows,
-            keeps_partitions=partitions is None, expire_us=expire_us,
+            keeps_partitions=partitions is None, gathers=not job.in_process, expire_us=expire_us,
         )  # fmt: skip
         self.measure_by(stopwatch)
         self.ticker.deadlines = Deadlines(None if budget_us is None else budget_us / 1e6, technique_of(schedule))
@@ -229,7 +230,8 @@ class Turns:
         feeds = [Feed(s.key, a.given) for s, a in rows if s.key not in seen] + histories
         tasks = self.job.tasks({s.key: a for s, a in rows}) if budgets.shedding else None
         ticker.quotas = budgets.quotas(tasks)
-        program, stages = ticker.program(until, idle, ahead, tuple(seen.values())), ticker.stages
+        plan = partial(ticker.program, until, idle, ahead, tuple(seen.values()))
+        program, stages = ticker.placed(plan, self.job, feeds), ticker.stages
         planned = self._stopwatch()
         envelopes = list(self.job.run(feeds, program, stages, self.declared.job_runs))
         ran = self._stopwatch()

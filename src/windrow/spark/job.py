@@ -125,17 +125,16 @@ class SparkJob:
     def run(
         self, feeds: Sequence[Feed], program: Program, stages: int, elsewhere: Elsewhere = contextlib.nullcontext
     ) -> list[Envelope]:
-        in_one = self._fits_one(feeds, program)
-        if in_one and not program.deployment.functions:
+        if program.in_one and not program.deployment.functions:
             return self._here.run(feeds, program, stages)
         with elsewhere():
-            return self._on_spark(feeds, program, stages, in_one)
+            return self._on_spark(feeds, program, stages)
 
-    def _on_spark(self, feeds: Sequence[Feed], program: Program, stages: int, in_one: bool) -> list[Envelope]:
+    def _on_spark(self, feeds: Sequence[Feed], program: Program, stages: int) -> list[Envelope]:
         deployment = self._shipping.ship(program.deployment)
         bare = replace(program, deployment=Deployment())
         shipped = _Shipped(pickle.dumps(bare), deployment, self._spool)
-        if in_one:
+        if program.in_one:
             return self._received(self._one_task(feeds, shipped, stages))
         envelopes = self._envelopes(
             feeds, replace(shipped, program=pickle.dumps(replace(bare, runs={}, generations={})))
@@ -153,8 +152,7 @@ class SparkJob:
             if self._spool is not None:
                 self._spool.clear()
 
-    def _fits_one(self, feeds: Sequence[Feed], program: Program) -> bool:
-        """Whether all of a tick is to be done in one place."""
+    def in_one(self, feeds: Sequence[Feed], program: Program) -> bool:
         counted, self._counted = self._counted, False
         if counted or not self.small_in_one or any(not isinstance(f.rows, pa.Table | tuple) for f in feeds):
             return False  # a frame has tasks of its own

@@ -36,7 +36,8 @@ class Manifest:
     `clocks`: the instant at which each query's clock started, one for all who joined a family between the same two
     ticks and one for all who share a plan; `firsts`: where those would start that time has not reached; `lapsed`:
     queries that shared and have failed.
-    `runs`: operator state, dealt over `partitions`. `outputs`: answers of (query, tick) that some sink may not have
+    `runs`: operator state, dealt over `partitions`; `spread`: over how many it will be from the first large tick on (0:
+    as it is). `outputs`: answers of (query, tick) that some sink may not have
     yet; `sinks`: by query, the sinks that were attached, and the last tick that each is known to have.
     `tables`: the instants from which the versions of each table, which are runs, are in force.
     `choices`: the orders and plans that joins follow, by query and step; `heavy`: keys that lie apart;
@@ -50,6 +51,7 @@ class Manifest:
     version: int
     tick: int
     partitions: int = 1
+    spread: int = 0
     offsets: Mapping[str, Offset] = field(default_factory=dict)
     declared: Mapping[str, str] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
@@ -84,8 +86,8 @@ class Manifest:
 
 
 _PLAIN = (
-    "version", "tick", "partitions", "marks", "frontier", "clocks", "firsts", "catalog", "budget", "deadlines",
-    "archives", "plans", "tables",
+    "version", "tick", "partitions", "spread", "marks", "frontier", "clocks", "firsts", "catalog", "budget",
+    "deadlines", "archives", "plans", "tables",
 )  # fmt: skip
 
 
@@ -147,7 +149,8 @@ def _manifest(plain: dict[str, Any]) -> Manifest:
 def _checked(found: Manifest) -> Manifest:
     """The manifest, if what counts is a count, what is a time one, and names and what they stand for are such."""
     refs = list(found.refs())
-    counts = [found.version, found.tick, found.partitions, found.catalog, *(tick for _, tick in found.outputs)]
+    counts = [found.version, found.tick, found.partitions, found.spread, found.catalog]
+    counts += [tick for _, tick in found.outputs]
     counts += [n for r in refs for n in (r.rows, r.bytes, r.checksum, r.offset)]
     counts += [partition for _, partition, _, _ in found.runs]
     times = [*found.marks.values(), *found.clocks.values(), *found.firsts.values(), found.frontier or 0]
@@ -159,7 +162,8 @@ def _checked(found: Manifest) -> Manifest:
     objects = [found.offsets, found.choices, found.budget, found.deadlines, found.archives, found.plans]
     objects += [*found.offsets.values(), *found.choices.values(), *found.archives.values(), *found.changes]
     whole = all(type(n) is int and n >= 0 for n in counts) and all(type(t) is int and abs(t) <= 2**63 for t in times)
-    if not whole or not 0 < found.partitions <= 2**20 or not all(type(name) is str for name in names):
+    whole = whole and 0 < found.partitions <= 2**20 and found.spread <= 2**20
+    if not whole or not all(type(name) is str for name in names):
         raise ValueError("a value of another kind")
     if not all(isinstance(each, Mapping) for each in objects):
         raise ValueError("a value where names and values should be")
