@@ -111,6 +111,7 @@ class SimulatedEngine(Engine):
         made = Runtime(
             job, store, functions, frames=_Tapes(), clock=lambda: on.clock[0], stopwatch=lambda: on.clock[0], **settings
         )
+        made.ticker.quiet = 0
         store.sweep(orphans=True)
         return made
 

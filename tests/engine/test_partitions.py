@@ -16,6 +16,7 @@ from windrow.runtime import moved_state
 from windrow.runtime.job import Feed, LocalJob
 from windrow.runtime.program import Program
 from windrow.runtime.runtime import Runtime
+from windrow.runtime.tick import Ticker
 from windrow.store.store import Store
 from windrow.testing import assert_same, oracle
 
@@ -248,6 +249,22 @@ def test_state_is_spread_before_the_first_large_tick(sharing: str, tmp_path: Pat
         assert_same(pa.concat_tables(parts[name]), want)
 
 
+def test_state_is_gathered_behind_many_small_ticks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is small lies in one partition again, and is spread by the next large tick."""
+    parts: dict[str, list[pa.Table]] = {}
+    monkeypatch.setattr(Ticker, "quiet", 2)
+    with SizedEngine(home=tmp_path) as engine:
+        engine.execute(STREAMS + SHARED)
+        fed(engine, parts, range(3), small=False)
+        fed(engine, parts, range(3, 6), small=True)
+        assert engine.job.ran[-1] == (1, True)
+        assert engine.runtime.ticker.manifest.partitions == 1
+        fed_to = fed(engine, parts, range(6, 8), small=False)
+        assert engine.job.ran[-1] == (3, False)
+    for name, want in defined(7, 2, fed_to, SHARED).items():
+        assert_same(pa.concat_tables(parts[name]), want)
+
+
 def test_what_cannot_be_spread_goes_on_in_one_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One manifest makes it so; until it is there this engine and the next go on as before."""
     parts: dict[str, list[pa.Table]] = {}
@@ -257,7 +274,7 @@ def test_what_cannot_be_spread_goes_on_in_one_partition(tmp_path: Path, monkeypa
         with monkeypatch.context() as patch:
             patch.setattr(Store, "commit", lambda *_: (_ for _ in ()).throw(StateError("the disk is full")))
             with pytest.raises(StateError, match="disk is full"):
-                engine.runtime.ticker.spread_out()
+                engine.runtime.ticker.lie_over(3)
         fed(engine, parts, range(4, 6), small=True)
         assert set(engine.job.ran) == {(1, True)}
         before = engine.runtime.ticker.manifest

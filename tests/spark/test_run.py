@@ -115,7 +115,7 @@ def test_what_a_file_lacks_is_said_as_in_process(spark: Any, tmp_path: Path) -> 
 
 def test_a_tick_whose_tasks_were_counted_has_as_many(spark: Any) -> None:
     """Whoever divides a quota between tasks finds that many; the next tick is one task again."""
-    counting, program = SparkJob(spark), SimpleNamespace(runs={})
+    counting, program = SparkJob(spark), SimpleNamespace(state_bytes=0)
     counting.small_in_one = True
     assert counting.in_one([], program)  # type: ignore[arg-type]
     counting.tasks({})

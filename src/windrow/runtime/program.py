@@ -283,6 +283,11 @@ class Program:
     most_rows: int = MOST_ROWS  # that an answer may have at one time
     stopwatch: Callable[[], float] = time.perf_counter  # by which tasks say how long they took
 
+    @property
+    def state_bytes(self) -> int:
+        """Of all runs of tasks."""
+        return sum(ref.bytes for slots in self.runs.values() for refs in slots.values() for ref in refs)
+
     def heavy_keys(self, query: str, partitioning: Partitioning) -> Int64s | None:
         """Hashes of the keys that lie apart where rows are partitioned so."""
         if partitioning.split is None:

@@ -60,9 +60,9 @@ class RegisteredQueries(NewestManifest):
         self.queries: dict[str, QueryProgram | SharedQuery] = {}
         self.quotas: Quotas = {}  # of the next tick
         # state lies by partition: a home keeps its number, or what is there must be moved (`repartition`)
-        there = self.manifest.partitions
+        there, self.gathers = self.manifest.partitions, gathers
         self.partitions = self.spread = there if keeps_partitions else partitions
-        if gathers:  # while ticks are small, state lies in one partition (`spread_out`)
+        if gathers:  # while ticks are small, state lies in one partition (`spread.py`)
             self.spread = max(there, self.manifest.spread) if keeps_partitions else partitions
             self.partitions = 1 if there == 1 else self.spread
             self.manifest = replace(self.manifest, spread=self.spread)

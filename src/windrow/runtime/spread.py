@@ -2,7 +2,8 @@
 
 A small tick on Spark is done in one place, where several partitions are only more of everything: rows are reduced for
 each, and each has its operators, its runs and its file. So a home begins with one partition, and its state is spread
-before the first tick that is a job. Which queries share, and how, does not depend on it: as over all partitions.
+before the first tick that is a job; behind many small ticks, what is small is gathered again. Which queries share, and
+how, does not depend on it: as over all partitions.
 
 Law: what a tick answers does not depend on the number, and the manifest says over how many its runs lie.
 """
@@ -18,9 +19,17 @@ from windrow.runtime.program import Program
 from windrow.runtime.registered_instances import RegisteredInstances
 from windrow.runtime.repartition import repartitioned
 
+FEW_BYTES = 4 << 20
+"""Of state, up to which it is gathered."""
+
 
 class SpreadQueries(RegisteredInstances):
     """What a ticker runs, over one partition or over all."""
+
+    quiet = 64
+    """After so many small ticks in a row state is gathered: a large one would have to spread it again."""
+
+    _small = 0  # ticks in a row that were
 
     def repartition(self, partitions: int | None = None) -> None:
         """Let all state lie over so many partitions, or those that were asked for, durably; what runs is known."""
@@ -38,15 +47,22 @@ class SpreadQueries(RegisteredInstances):
         """The program of a tick over some feeds, and whether it is done in one place; if not, over all partitions."""
         program = plan()
         in_one = job.in_one(feeds, program)
-        if in_one:
-            return replace(program, in_one=True, direct=self.partitions == 1)
-        if self.partitions < self.spread:
-            self.spread_out()
+        self._small = self._small + 1 if in_one else 0
+        over = self._partitions_for(program)
+        if over != self.partitions:
+            self.lie_over(over)
             program = plan()
-        return program
+        return replace(program, in_one=True, direct=over == 1) if in_one else program
 
-    def spread_out(self) -> None:
-        """Let state that lies in one partition lie over all."""
-        self.repartition(self.spread)
+    def _partitions_for(self, program: Program) -> int:
+        """How many partitions are best for a tick."""
+        if not self.gathers or not self._small:
+            return self.spread
+        gather = self._small > self.quiet and program.state_bytes <= FEW_BYTES
+        return 1 if gather else self.partitions
+
+    def lie_over(self, partitions: int) -> None:
+        """Let state lie over so many partitions."""
+        self.repartition(partitions)
         for name, query in self.deployed().queries.items():
             self._choose(name, query)

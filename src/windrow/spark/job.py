@@ -157,8 +157,7 @@ class SparkJob:
         if counted or not self.small_in_one or any(not isinstance(f.rows, pa.Table | tuple) for f in feeds):
             return False  # a frame has tasks of its own
         weight = sum(_weight(part) for f in feeds for part in _parts(f))
-        state = sum(ref.bytes for slots in program.runs.values() for refs in slots.values() for ref in refs)
-        self._in_one = state <= SMALL_STATE and weight <= (MANY_BYTES if self._in_one else FEW_BYTES)
+        self._in_one = program.state_bytes <= SMALL_STATE and weight <= (MANY_BYTES if self._in_one else FEW_BYTES)
         return self._in_one
 
     def _one_task(self, feeds: Sequence[Feed], shipped: _Shipped, stages: int) -> DataFrame:
