@@ -15,7 +15,6 @@ in the process's cache is a dictionary lookup, one that is not is a mapping and 
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 import uuid
@@ -23,7 +22,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 from pyarrow import ipc
@@ -180,13 +179,15 @@ class RunStore:
 
     def _pack(self, parts: Sequence[str | int], tick: int, runs: Sequence[Run]) -> tuple[RunRef, ...]:
         name = pack_name(parts, tick)
-        with io.BytesIO() as buffer:
-            spans = _written(buffer, runs)
-            self.place.write(name, buffer.getvalue(), sync=self.sync)
-        return tuple(
-            RunRef(run.uid, name, run.table.num_rows, span.size, span.checksum, offset)
-            for run, (offset, span) in zip(runs, spans, strict=True)
-        )
+        refs, content, at = list[RunRef](), list[bytes | pa.Buffer](), 0
+        for run in runs:
+            data, padding = _file_of(run), -at % _ALIGN  # Arrow buffers must stay aligned to be used in place
+            at += padding
+            refs.append(RunRef(run.uid, name, run.table.num_rows, data.size, zlib.crc32(data), at))
+            content += (b"\0" * padding, data)
+            at += data.size
+        self.place.write(name, content[-1] if len(runs) == 1 else b"".join(content), sync=self.sync)
+        return tuple(refs)
 
     def read(self, ref: RunRef, *, cached: bool = True) -> Run:
         """The run of a reference; checked when this process first reads it."""
@@ -233,42 +234,12 @@ def tick_of(name: str) -> int | None:
     return int(digits) if dash and digits.isdecimal() else None
 
 
-class _Span:
-    """A stretch of a file, as a file of its own: its length and its checksum, counted as it is written."""
-
-    closed = False
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self.size, self.checksum = file, 0, 0
-
-    def write(self, data: bytes | pa.Buffer) -> int:
-        self._file.write(data)
-        self.checksum = zlib.crc32(data, self.checksum)
-        self.size += len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None:
-        """What is written is the file's business."""
-
-    def close(self) -> None:
-        """The file goes on."""
-
-
-def _written(file: BinaryIO, runs: Sequence[Run]) -> list[tuple[int, _Span]]:
-    """Write runs one behind the other; where each begins."""
-    found, at = [], 0
-    for run in runs:
-        padding = -at % _ALIGN  # Arrow buffers must stay aligned to be used in place
-        file.write(b"\0" * padding)
-        span = _Span(file)
-        with ipc.new_file(pa.PythonFile(span, "w"), run.table.schema) as writer:
-            writer.write_table(run.table.combine_chunks())  # one batch: readers see one chunk per column
-        found.append((at + padding, span))
-        at += padding + span.size
-    return found
+def _file_of(run: Run) -> pa.Buffer:
+    """A run as an Arrow file of one batch: readers see one chunk per column."""
+    sink = pa.BufferOutputStream()
+    with ipc.new_file(sink, run.table.schema) as writer:
+        writer.write_table(run.table.combine_chunks())
+    return sink.getvalue()
 
 
 def _torn(place: Place, ref: RunRef, what: str) -> StateError:
