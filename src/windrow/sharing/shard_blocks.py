@@ -162,6 +162,8 @@ def within(block: PartialBlock, due: DueQuery, name: str, low: int, high: int) -
     if not _readable(block, due, name):
         return None
     begin, end = np.searchsorted(block.edge, (low, high), "right")
+    if begin == end:
+        return None
     at = begin + np.flatnonzero(block.space.inside(block.space.number[due.condition], block.cell[begin:end]))
     return Picked(block, at) if len(at) else None
 

@@ -57,7 +57,7 @@ class ShardTotals(ShardPartials):
         if self._numbers + totals.size <= MOST_TOTALS:
             self._totals[key] = totals
             self._numbers += totals.size
-        return concat([self._empty(due), *parts]), read
+        return concat(parts) if parts else self._empty(due), read
 
     def _empty(self, due: DueQuery) -> Elements:
         return Elements.empty({**{k: self.types[k] for k in self.keys}, **{c.output: c.type for c in due.calls}})
