@@ -60,6 +60,9 @@ class _ListedFile:
     size: int = 0
     changed_ns: int = 0
 
+    def is_dir(self) -> bool:
+        return self.folder
+
 
 class Listing:
     """The files of a path with patterns."""
@@ -134,14 +137,16 @@ class Listing:
         start = self._clock()
         below: list[str] = []
         chunk: dict[str, os.DirEntry[str] | _ListedFile] = {}
-        for entry in self._entries(path):
-            if is_hidden(entry.name):
+        prefix, tests = f"{path}/" if path else "", self._tests(depth)
+        for entry in self._entries(path):  # of all files that were ever there: as little as can be for each
+            name = entry.name
+            if is_hidden(name):
                 continue
-            if _is_folder(entry):
-                if self._descends(entry.name, depth):
-                    below.append(entry.name)
-            elif self._takes(entry.name, depth):
-                chunk[f"{path}/{entry.name}" if path else entry.name] = entry
+            if entry.is_dir():
+                if self._descends(name, depth):
+                    below.append(name)
+            elif not tests or all(test(name) for test in tests):
+                chunk[prefix + name] = entry
                 if len(chunk) >= CHUNK:
                     yield from _stated(chunk, unseen)
                     chunk = {}
@@ -165,16 +170,11 @@ class Listing:
             return self._patterns[depth](name)
         return self._recursive or "=" in name
 
-    def _takes(self, name: str, depth: int) -> bool:
+    def _tests(self, depth: int) -> list[Callable[[str], bool]]:
+        """What the name of a file must pass so far below the first folder."""
         if depth < len(self._patterns) - 1:
-            return False
-        if depth == len(self._patterns) - 1 and not self._patterns[depth](name):
-            return False
-        return self._names is None or self._names(name)
-
-
-def _is_folder(entry: os.DirEntry[str] | _ListedFile) -> bool:
-    return entry.folder if isinstance(entry, _ListedFile) else entry.is_dir()
+            return [lambda name: False]
+        return [*self._patterns[depth : depth + 1], *([] if self._names is None else [self._names])]
 
 
 def _stated(chunk: dict[str, os.DirEntry[str] | _ListedFile], unseen: Unseen) -> Iterator[ListedFile]:
