@@ -265,6 +265,20 @@ def test_state_is_gathered_behind_many_small_ticks(tmp_path: Path, monkeypatch: 
         assert_same(pa.concat_tables(parts[name]), want)
 
 
+def test_without_state_nothing_is_written(tmp_path: Path) -> None:
+    """A first tick that is large has one manifest, as over all partitions from the beginning."""
+    with SizedEngine(home=tmp_path) as engine:
+        engine.execute(STREAMS + SHARED)
+        version = engine.runtime.ticker.manifest.version
+        engine.runtime.ticker.lie_over(3)
+        with Store.open(tmp_path, read_only=True) as store:
+            latest = store.latest()
+        assert latest is not None and (latest.version, latest.partitions) == (version, 1)
+        fed(engine, {}, range(1), small=False)
+        assert engine.job.ran[0] == (3, False)
+        assert engine.runtime.ticker.manifest.partitions == 3
+
+
 def test_what_cannot_be_spread_goes_on_in_one_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One manifest makes it so; until it is there this engine and the next go on as before."""
     parts: dict[str, list[pa.Table]] = {}

@@ -38,7 +38,11 @@ class SpreadQueries(RegisteredInstances):
             return
         gathered = self.sharing.not_by_group() if over > 1 else set[str]()
         moved = repartitioned(self.manifest, self.store.runs, self.deployed(), over, gathered)
-        self.put(replace(moved, spread=self.spread))
+        moved = replace(moved, spread=self.spread)
+        if any(stage.isdecimal() for stage, *_ in self.manifest.runs):
+            self.put(moved)
+        else:  # nothing lies anywhere: the next manifest says where it will
+            self.manifest = replace(moved, version=self.manifest.version)
         self.partitions = over  # not before: where that fails, everything goes on over those that there are
         self.sharing.gather(gathered)
         self.heavy, self._deployment, self._generations = HeavyKeys(over), None, {}
