@@ -279,6 +279,22 @@ def test_without_state_nothing_is_written(tmp_path: Path) -> None:
         assert engine.runtime.ticker.manifest.partitions == 3
 
 
+def test_state_that_cannot_be_moved_stays_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large tick finds it in one partition, says so once, and answers the same."""
+    parts, text = dict[str, list[pa.Table]](), "CREATE QUERY g AS SELECT k, COUNT(*) AS n FROM s [RANGE 9] GROUP BY k;"
+    said: list[str] = []
+    monkeypatch.setattr("windrow.runtime.spread.LOG.warning", lambda text, *given: said.append(text % given))
+    with SizedEngine(home=tmp_path) as engine:
+        engine.execute(STREAMS + text)
+        fed(engine, parts, range(2), small=True)
+        monkeypatch.setattr(moved_state, "_has", lambda table, column: False)
+        fed_to = fed(engine, parts, range(2, 6), small=False)
+        assert engine.job.ran[-1] == (1, False)
+    assert len(said) == 1 and 'query "g" cannot be moved to 3 partitions' in said[0]
+    for name, want in defined(7, 2, fed_to, text).items():
+        assert_same(pa.concat_tables(parts[name]), want)
+
+
 def test_what_cannot_be_spread_goes_on_in_one_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One manifest makes it so; until it is there this engine and the next go on as before."""
     parts: dict[str, list[pa.Table]] = {}

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from windrow.errors import StateError
 from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.protocol import State
@@ -52,7 +51,7 @@ def repartitioned(
         try:
             work.query(name, query)
         except NotMovedError as error:
-            raise StateError(
+            raise NotMovedError(
                 f'the state of query "{query.plan.name}" cannot be moved to {partitions} partitions',
                 detail=f"{error.primary}; nothing has been changed",
                 hint="open the home without a number of partitions: it keeps its own",

@@ -10,15 +10,18 @@ Law: what a tick answers does not depend on the number, and the manifest says ov
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from windrow.runtime.heavy_keys import HeavyKeys
 from windrow.runtime.job import Feed, Job
+from windrow.runtime.moved_state import NotMovedError
 from windrow.runtime.program import Program
 from windrow.runtime.registered_instances import RegisteredInstances
 from windrow.runtime.repartition import repartitioned
 
+LOG = logging.getLogger("windrow.engine")
 FEW_BYTES = 4 << 20
 """Of state, up to which it is gathered."""
 
@@ -53,10 +56,19 @@ class SpreadQueries(RegisteredInstances):
         in_one = job.in_one(feeds, program)
         self._small = self._small + 1 if in_one else 0
         over = self._partitions_for(program)
-        if over != self.partitions:
-            self.lie_over(over)
+        if over != self.partitions and self._moved_to(over):
             program = plan()
-        return replace(program, in_one=True, direct=over == 1) if in_one else program
+        return replace(program, in_one=True, direct=self.partitions == 1) if in_one else program
+
+    def _moved_to(self, partitions: int) -> bool:
+        """Let state lie over so many partitions; where some does not say how it would, all stays where it is."""
+        try:
+            self.lie_over(partitions)
+        except NotMovedError as error:
+            LOG.warning("state stays over %d partitions: %s", self.partitions, error)
+            self.spread = self.partitions
+            return False
+        return True
 
     def _partitions_for(self, program: Program) -> int:
         """How many partitions are best for a tick."""
