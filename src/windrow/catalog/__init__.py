@@ -42,6 +42,19 @@ class StreamDef:
     def time_type(self) -> pa.DataType:
         return self.columns[self.time]
 
+    @property
+    def what(self) -> str:
+        """What errors about its rows call it."""
+        return f'stream "{self.name}"'
+
+
+class TableRows(StreamDef):
+    """What a table is read from, as a stream is: its rows, which have no time (""), or its changes."""
+
+    @property
+    def what(self) -> str:
+        return f'table "{self.name}"'
+
 
 @dataclass(frozen=True)
 class TableDef:
@@ -61,14 +74,19 @@ class TableDef:
     added: tuple[str, ...] = ()  # as of a stream
 
     @property
-    def change_stream(self) -> StreamDef:
+    def rows(self) -> TableRows:
+        """The rows of its source, which says what the table holds."""
+        return TableRows(self.name, self.columns, "", options=self.options, added=self.added)
+
+    @property
+    def change_stream(self) -> TableRows:
         """The rows of its source as a stream of changes, in order of arrival; a row must have an operation."""
         assert self.changes is not None
         options = dict(self.options)
         if options.get("source", "").lower() == "kafka":
             options.setdefault("tombstones", "skip")  # what compaction wants behind a deletion says nothing new
         columns = self.changes.read(self.columns)
-        return StreamDef(
+        return TableRows(
             self.name, columns, self.changes.op[0], quarantine=self.quarantine, options=options, added=self.added
         )
 

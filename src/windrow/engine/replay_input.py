@@ -1,7 +1,8 @@
 """What a replay is given for streams and tables, as rows; what is malformed is set aside where they say so.
 
 Data in memory are taken as `Engine.push` takes them, paths as a live source reads its files (`sources/bounded`).
-Invariant: a declaration means the same here as live. Cost: one pass over the data; with `staging` tasks read paths.
+Invariant: a declaration means the same here as live, and is refused here if it is there. Cost: one pass over the data;
+with `staging` tasks read paths.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef, TableDef
 from windrow.errors import SourceError
-from windrow.sources.aside import SCHEMA, Aside, timed_rows
-from windrow.sources.bounded import rows_of_path
+from windrow.runtime.tables import check_table
+from windrow.sources.aside import Aside, timed_rows
+from windrow.sources.bounded import check_options, rows_given
 from windrow.sources.intake import Arrivals, arrivals
 from windrow.sources.staging import StagedRows, Staging
 from windrow.sources.table_changes import changed
-from windrow.sources.tabular import to_table
 
 Given = Mapping[str, tuple[str, Any]]
 """Data by lower-case name, with the name as it was given."""
@@ -34,9 +35,10 @@ def stream_rows(stream: StreamDef, data: Given, until: int | None, staging: Stag
             hint=f"pass it to run: streams={{'{stream.name}': table or path}}; by command, --stream {stream.name}=PATH",
         )
     given = data[stream.name.lower()][1]
+    check_options(stream)
     if staging is not None and isinstance(given, str | os.PathLike):
         return staging.path(stream, os.fspath(given), until)
-    table, unread = _rows(stream, given, f'stream "{stream.name}"')
+    table, unread = rows_given(stream, given)
     aside = Aside(stream.name)
     table = timed_rows(stream, table, aside if stream.quarantine else None)
     found = replace(arrivals(stream, table, until), aside=pa.concat_tables([unread, aside.table()]))
@@ -50,17 +52,13 @@ def table_rows(table: TableDef, data: Given) -> tuple[pa.Table, pa.Table]:
             f'table "{table.name}" has no data',
             hint=f"pass it to run: tables={{'{table.name}': table or path}}; by command, --table {table.name}=PATH",
         )
-    given, what = data[table.name.lower()][1], f'table "{table.name}"'
+    given = data[table.name.lower()][1]
     if table.changes is None:
-        return to_table(given, what, schema=dict(table.columns), added=table.added), SCHEMA.empty_table()
+        check_table(table)
+        return rows_given(table.rows, given)
+    check_options(table.change_stream)
     empty = pa.schema(list(table.columns.items())).empty_table()
-    changes, unread = _rows(table.change_stream, given, what)
+    changes, unread = rows_given(table.change_stream, given)
     aside = Aside(table.name)
     rows = changed(table, empty, changes, aside if table.quarantine else None)
     return rows, pa.concat_tables([unread, aside.table()])
-
-
-def _rows(stream: StreamDef, given: Any, what: str) -> tuple[pa.Table, pa.Table]:
-    if isinstance(given, str | os.PathLike):
-        return rows_of_path(stream, os.fspath(given), what)
-    return to_table(given, what, schema=dict(stream.columns), added=stream.added), SCHEMA.empty_table()

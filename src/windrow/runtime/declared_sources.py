@@ -16,6 +16,7 @@ from windrow.runtime.change import Change, Frames
 from windrow.runtime.streams import PushSource, Stream, folder_of
 from windrow.runtime.tables import LiveTable, fixed, open_table
 from windrow.runtime.tick import Ticker
+from windrow.sources.bounded import rows_given
 from windrow.sources.checkpoint import upgraded
 from windrow.sources.protocol import Source, open_source
 from windrow.sources.tabular import to_table
@@ -130,7 +131,7 @@ class DeclaredSources:
             return open_table(table)
         if self.frames is not None and self.frames.knows(data):
             return open_table(table, self.frames.table(data))
-        return fixed(table, to_table(data, f'table "{table.name}"', dict(table.columns), table.added))
+        return fixed(table, rows_given(table.rows, data)[0])
 
     def columns(self, data: Any) -> dict[str, pa.DataType]:
         """The columns of a DataFrame or of rows as Arrow types."""

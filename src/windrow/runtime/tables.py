@@ -30,12 +30,14 @@ import pyarrow as pa
 from windrow.catalog import TableDef
 from windrow.errors import SourceError, WindrowError
 from windrow.sinks.pg import Listener, Postgres
+from windrow.sources.bounded import ANY, read_formats, rows_given
 from windrow.sources.casting import conform
-from windrow.sources.files import read_path
 from windrow.sources.numbered_rows import row_count, whole
+from windrow.sources.options import SourceOptions
 from windrow.sources.table_changes import KeyedTable, TableChange
 
 FIRST_RETRY, LAST_RETRY = 1.0, 60.0
+FILES, SERVERS = frozenset({"csv", "json", "parquet", ANY}), frozenset({"postgres", "postgresql"})
 
 
 class TableSource(Protocol):
@@ -194,8 +196,7 @@ class FileTable(TableSource):
         seen = _fingerprint(self._path)
         if seen == self._seen:
             return None
-        declared = self._definition
-        table = read_path(self._path, f'table "{declared.name}"', declared.columns, declared.added)
+        table, _ = rows_given(self._definition.rows, self._path)
         self._seen = seen
         return table
 
@@ -239,9 +240,29 @@ def open_table(
     last: pa.Table | None = None,
 ) -> LiveTable:
     """The live table of a declaration, read once; with `last`, what it held stands in for a source that is away."""
+    if last is None:  # what is declared already goes on as it was
+        check_table(definition)
     options = {k.lower(): str(v) for k, v in definition.options.items()}
     every = seconds(options["every"]) if "every" in options else None
     return LiveTable(definition, source or _source(definition, options), every, clock, last)
+
+
+def check_table(definition: TableDef) -> None:
+    """Refuse options that the source of a table does not have."""
+    options = SourceOptions(definition.rows)
+    every = options.text("every")
+    if every is not None:
+        seconds(every)
+    if options.kind in FILES:
+        options.need("path")
+        read_formats(options)
+    elif options.kind in SERVERS:
+        options.need("dsn")
+        for name in ("table", "query", "notify"):
+            options.text(name)
+    elif definition.options:
+        raise _unknown_source(definition)
+    options.finish()
 
 
 def fixed(definition: TableDef, table: pa.Table) -> LiveTable:
@@ -251,9 +272,9 @@ def fixed(definition: TableDef, table: pa.Table) -> LiveTable:
 
 def _source(definition: TableDef, options: Mapping[str, str]) -> TableSource:
     kind = options.get("source", "").lower()
-    if kind in {"csv", "json", "parquet", "file"} and options.get("path"):
+    if kind in FILES and options.get("path"):
         return FileTable(options["path"], definition)
-    if kind in {"postgres", "postgresql"} and options.get("dsn"):
+    if kind in SERVERS and options.get("dsn"):
         from psycopg import sql
 
         table = options.get("table", definition.name)
@@ -261,7 +282,12 @@ def _source(definition: TableDef, options: Mapping[str, str]) -> TableSource:
             None
         )
         return PostgresTable(options["dsn"], query, options.get("notify"))
-    raise SourceError(
+    raise _unknown_source(definition)
+
+
+def _unknown_source(definition: TableDef) -> SourceError:
+    kind = definition.options.get("source", "")
+    return SourceError(
         f'table "{definition.name}" has no source that windrow knows' + (f': "{kind}"' if kind else ""),
         hint="write FROM parquet (path => '...'), FROM postgres (dsn => '...', table => '...'), or give a DataFrame",
     )

@@ -1,15 +1,18 @@
 """Bounded input as a live engine would take it: what a declared source holds now, or the files of a path.
 
-Files of a directory and lake tables end; a topic and a rate do not. Invariant: the rows are those that a live engine
-would take, in the same order of arrival, and what it would set aside is. Cost: one pass over the files, through this
-process.
+Files of a directory and lake tables end; a topic and a rate do not. A path is given to a replay, to a push, or as what
+a table holds; whoever gives it, the options of the declaration say how its files are written. Invariant: the rows are
+those that a live engine would take, in the same order of arrival, and what it would set aside is. Cost: one pass over
+the files, through this process.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,7 +23,9 @@ from windrow.sources.directory import Cutter, cutter
 from windrow.sources.files import files_of, has_tabs, is_known, kind_of
 from windrow.sources.lines import inflated
 from windrow.sources.options import SourceOptions
-from windrow.sources.protocol import KINDS, Offset, Report, open_source
+from windrow.sources.protocol import KINDS, Offset, Report, check_source, open_source
+from windrow.sources.read_csv import csv_format
+from windrow.sources.read_json import json_format
 from windrow.sources.tabular import to_table
 from windrow.store.place import Place
 
@@ -29,6 +34,8 @@ ENDING = frozenset(kind for kind, module in KINDS.items() if module in ("directo
 
 LINES = frozenset({"csv", "json"})
 FORMATS = LINES | {"parquet", "arrow"}
+ANY = "file"
+"""The kind of files whose names say what they are."""
 
 WHOLE_BYTES = 1 << 30
 """A smaller csv file is parsed as one block, in which values may span lines."""
@@ -54,9 +61,34 @@ def rows_now(stream: StreamDef) -> tuple[pa.Table, Aside]:
     return _timed(stream, batches, aside)
 
 
-def rows_of_path(stream: StreamDef, path: str, what: str) -> tuple[pa.Table, pa.Table]:
-    """The rows of a file or a directory, and what cannot be read where the stream sets that aside."""
-    columns = dict(stream.columns)
+def check_options(stream: StreamDef) -> None:
+    """Refuse options that there are not, whoever gives the rows; those of a stream without a source say how files are
+    written."""
+    if stream.options.get("source"):
+        check_source(stream)
+    elif stream.options:
+        options = SourceOptions(stream)
+        read_formats(options)
+        options.finish()
+
+
+def read_formats(options: SourceOptions) -> None:
+    """Read what can be said of files of the declared format, or else of any."""
+    if options.kind not in FORMATS - {"csv"}:
+        csv_format(options)
+    if options.kind not in FORMATS - {"json"}:
+        json_format(options)
+
+
+def rows_given(stream: StreamDef, given: Any) -> tuple[pa.Table, pa.Table]:
+    """The rows of a path or of data in memory, and what cannot be read where the stream sets that aside."""
+    if isinstance(given, str | os.PathLike):
+        return _rows_of_path(stream, os.fspath(given))
+    return to_table(given, stream.what, dict(stream.columns), stream.added), SCHEMA.empty_table()
+
+
+def _rows_of_path(stream: StreamDef, path: str) -> tuple[pa.Table, pa.Table]:
+    what, columns = stream.what, dict(stream.columns)
     files = files_of(path, what)
     if not any(is_read_as_live(stream, file) for file in files):
         return to_table(path, what, columns, stream.added), SCHEMA.empty_table()
@@ -73,8 +105,7 @@ def rows_of_path(stream: StreamDef, path: str, what: str) -> tuple[pa.Table, pa.
 
 def is_read_as_live(stream: StreamDef, path: Path) -> bool:
     """Whether a file is read by the source that the stream declares: then its options say how it is written."""
-    kind, declared = _kind(stream, path), _declared_kind(stream)
-    return stream.quarantine or (kind in LINES and kind == declared) or not is_known(path)
+    return stream.quarantine or (_kind(stream, path) in LINES and _is_declared(stream, path)) or not is_known(path)
 
 
 def rows_of_file(stream: StreamDef, path: Path) -> tuple[pa.Table, Aside]:
@@ -106,11 +137,15 @@ def _batches(stream: StreamDef, path: Path, report: Report | None) -> Iterator[p
 
 def _said(stream: StreamDef, path: Path) -> dict[str, str]:
     """How a file is written, as far as its name says it and, if it has the declared format, the declaration."""
-    kind = _kind(stream, path)
-    said = {k.lower(): str(v) for k, v in stream.options.items()} if kind == _declared_kind(stream) else {}
+    said = {k.lower(): str(v) for k, v in stream.options.items()} if _is_declared(stream, path) else {}
     if has_tabs(path) and not said.keys() & {"sep", "delimiter"}:
         said["sep"] = "\t"
-    return {**said, "source": kind}
+    return {**said, "source": _kind(stream, path)}
+
+
+def _is_declared(stream: StreamDef, path: Path) -> bool:
+    """Whether the options that are declared, if any are, say how a file is written."""
+    return bool(stream.options) and _declared_kind(stream) in (ANY, _kind(stream, path))
 
 
 def _cutter(stream: StreamDef, options: dict[str, str]) -> tuple[StreamDef, Cutter]:
@@ -122,13 +157,13 @@ def _cutter(stream: StreamDef, options: dict[str, str]) -> tuple[StreamDef, Cutt
 def _kind(stream: StreamDef, path: Path) -> str:
     """The format of a file: what its name says, or else what is declared."""
     declared = _declared_kind(stream)
-    return declared if declared in FORMATS and not is_known(path) else kind_of(path, f'stream "{stream.name}"')
+    return declared if declared in FORMATS and not is_known(path) else kind_of(path, stream.what)
 
 
 def _declared_kind(stream: StreamDef) -> str:
-    """The format that a stream declares, of files or of messages."""
+    """The format that a stream declares, of files or of messages; without a source its options are of any."""
     said = {k.lower(): str(v).lower() for k, v in stream.options.items()}
-    kind = said.get("source", "")
+    kind = said.get("source", ANY)
     return said.get("format", "json") if kind == "kafka" else kind
 
 

@@ -79,34 +79,35 @@ def reading(stream: StreamDef, path: str, where: str = "", report: Report | None
 
 def _failure(stream: StreamDef, path: str, at: str, error: BaseException) -> SourceError:
     if isinstance(error, SourceError):
-        if error.primary.startswith("stream "):
+        if error.primary.startswith(stream.what):
             return error
-        return SourceError(f'stream "{stream.name}": {error.primary}', detail=error.detail, hint=error.hint)
+        return SourceError(f"{stream.what}: {error.primary}", detail=error.detail, hint=error.hint)
     if isinstance(error, FileNotFoundError):
         return SourceError(
-            f'stream "{stream.name}": {path} is gone',
+            f"{stream.what}: {path} is gone",
             detail="it was listed, and removed before it was read",
             hint="keep files until the engine has taken them",
         )
-    return SourceError(f'stream "{stream.name}": cannot read {at}', detail=reason(error))
+    return SourceError(f"{stream.what}: cannot read {at}", detail=reason(error))
 
 
 def malformed(stream: StreamDef, row: MalformedRow) -> SourceError:
     """The error for a row that nobody wants reported."""
     shown = row.text if len(row.text) <= 200 else row.text[:200] + "..."
     return SourceError(
-        f'stream "{stream.name}": malformed row in {row.where}',
+        f"{stream.what}: malformed row in {row.where}",
         detail=f"{row.why}: {shown}" if shown else row.why,
-        hint=_advice({k.lower(): str(v) for k, v in stream.options.items()}, row),
+        hint=_advice(stream, row),
     )
 
 
-def _advice(options: Mapping[str, str], row: MalformedRow) -> str:
+def _advice(stream: StreamDef, row: MalformedRow) -> str:
     """What to write: most often an option of the format is missing, else one row is wrong."""
-    kind, fix = (
-        options.get("source", "").lower(),
-        "fix the row, or let the stream set such rows aside: ON ERROR QUARANTINE",
-    )
+    options = {k.lower(): str(v) for k, v in stream.options.items()}
+    kind = options.get("source", "").lower()
+    fix = "fix the row, or let the stream set such rows aside: ON ERROR QUARANTINE"
+    if not stream.time:  # rows that a table holds
+        fix = "fix the row, or leave such rows out: mode => 'DROPMALFORMED'"
     if kind == "csv" and re.search(r"'-?\d+,\d+' is not (DOUBLE|FLOAT|DECIMAL)", row.why):
         return "if commas are decimal points, say decimal => ','"
     if kind == "json" and row.text.lstrip().startswith("["):
@@ -169,7 +170,7 @@ def find_columns(
             found[name] = source
         elif name.lower() not in said:
             raise SourceError(
-                f'stream "{stream.name}": {path} has no column "{name}"',
+                f'{stream.what}: {path} has no column "{name}"',
                 detail=f"its columns are: {', '.join(have) or 'none'}",
                 hint="declare only columns that every file has",
             )
@@ -182,7 +183,7 @@ def check_types(stream: StreamDef, file: DataFile, have: Mapping[str, pa.DataTyp
         wanted = stream.columns[name]
         if not fits(plain_type(found), wanted):
             raise SourceError(
-                f'stream "{stream.name}": column "{name}" is declared {sql_name(wanted)}, '
+                f'{stream.what}: column "{name}" is declared {sql_name(wanted)}, '
                 f"but {file.path} has {sql_name(plain_type(found))}",
                 hint="change the declaration, or write the files with the declared types",
             )
@@ -204,7 +205,7 @@ def shaped(
             chunked = said_by_path(file.given, name, rows.num_rows)
         plain = plain_type(chunked.type)
         chunked = chunked if chunked.type.equals(plain) else chunked.cast(plain)
-        arrays.append(one(cast_column(chunked, type_, name, f'stream "{stream.name}": {file.path}')))
+        arrays.append(one(cast_column(chunked, type_, name, f"{stream.what}: {file.path}")))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(wanted.items())))
 
 

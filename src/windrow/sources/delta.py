@@ -28,10 +28,15 @@ if TYPE_CHECKING:
 LOG = "_delta_log"
 
 
+def read_options(stream: StreamDef, *, may_write: bool = False) -> tuple[str, LakeOptions]:
+    """The path that a declaration names, and its other options."""
+    options = SourceOptions(stream)
+    return options.need("path"), LakeOptions.of(options)
+
+
 def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> DeltaSource:
     """The Delta table that a declaration names."""
-    options = SourceOptions(stream)
-    return DeltaSource(stream, options.need("path"), LakeOptions.of(options))
+    return DeltaSource(stream, *read_options(stream))
 
 
 class DeltaSource(LakeSource):
@@ -92,7 +97,7 @@ def _checked(stream: StreamDef, path: str, table: deltalake.DeltaTable) -> tuple
     metadata = table.metadata()
     if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
         raise SourceError(
-            f'stream "{stream.name}": the Delta table {path} maps its columns to other names',
+            f"{stream.what}: the Delta table {path} maps its columns to other names",
             hint="write it without delta.columnMapping.mode",
         )
     return frozenset(f.name for f in table.schema().fields), tuple(metadata.partition_columns)

@@ -49,28 +49,52 @@ EMPTY_SECONDS = 5.0  # a file that has been empty for so long is reported
 Cutter = Callable[[DataFile, int], list[Share]]
 
 
+Cleaner = Callable[[Place, str], None] | None
+
+
+@dataclass(frozen=True)
+class DirectoryOptions:
+    """What can be said of files of a directory."""
+
+    path: str
+    max_files: int
+    max_bytes: int
+    recursive: bool
+    names: str | None
+    clean: Cleaner
+    cut: Cutter
+
+
+def read_options(stream: StreamDef, *, may_write: bool = False) -> DirectoryOptions:
+    """The options of a declaration; anything else is refused."""
+    options = SourceOptions(stream)
+    found = DirectoryOptions(
+        path=options.need("path"),
+        max_files=options.number("max_files", MAX_FILES, "maxFilesPerTrigger"),
+        max_bytes=options.number("max_bytes", MAX_BYTES, "maxBytesPerTrigger"),
+        recursive=options.flag("recursiveFileLookup", False),
+        names=options.text("pathGlobFilter"),
+        clean=_cleaner(options, may_write),
+        cut=cutter(stream, options),
+    )
+    options.finish()
+    return found
+
+
 def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> DirectorySource:
     """The files that a declaration names."""
-    options = SourceOptions(stream)
-    path = options.need("path")
-    max_files = options.number("max_files", MAX_FILES, "maxFilesPerTrigger")
-    max_bytes = options.number("max_bytes", MAX_BYTES, "maxBytesPerTrigger")
-    recursive = options.flag("recursiveFileLookup", False)
-    names = options.text("pathGlobFilter")
-    clean = _cleaner(options, may_write)
-    cut = cutter(stream, options)
-    options.finish()
-    root, patterns = split_path(path)
+    options = read_options(stream, may_write=may_write)
+    root, patterns = split_path(options.path)
     place = Place.of(root)
-    with reading(stream, path):
+    with reading(stream, options.path):
         kind = place.filesystem.get_file_info(place.path("")).type
     if kind == fs.FileType.NotFound:
-        raise SourceError(f'stream "{stream.name}": there is no directory {root}', hint="make it, or change the path")
+        raise SourceError(f"{stream.what}: there is no directory {root}", hint="make it, or change the path")
     if kind == fs.FileType.File:
         root, _, name = root.rpartition("/")
         place, patterns = Place.of(root or "."), [name.replace("[", "[[]")]
-    listing = Listing(place, patterns, recursive, names, time.monotonic)
-    return DirectorySource(stream, listing, cut, SeenLog(spool), max_files, max_bytes, clean)
+    listing = Listing(place, patterns, options.recursive, options.names, time.monotonic)
+    return DirectorySource(stream, listing, SeenLog(spool), options)
 
 
 def cutter(stream: StreamDef, options: SourceOptions) -> Cutter:
@@ -97,7 +121,7 @@ def _whole_if_bad(cut: Cutter, whole: Callable[[DataFile], Piece]) -> Cutter:
     return cut_or_whole
 
 
-def _cleaner(options: SourceOptions, may_write: bool) -> Callable[[Place, str], None] | None:
+def _cleaner(options: SourceOptions, may_write: bool) -> Cleaner:
     """What becomes of files that a manifest says were taken."""
     what = options.choice("cleanSource", ("off", "delete", "archive"), "off")
     target = options.text("sourceArchiveDir")
@@ -153,19 +177,10 @@ class DirectorySource:
     that wait, and with those in its tail.
     """
 
-    def __init__(
-        self,
-        stream: StreamDef,
-        listing: Listing,
-        cut: Cutter,
-        log: SeenLog,
-        max_files: int,
-        max_bytes: int,
-        clean: Callable[[Place, str], None] | None = None,
-    ) -> None:
+    def __init__(self, stream: StreamDef, listing: Listing, log: SeenLog, options: DirectoryOptions) -> None:
         self.stream = stream
-        self._listing, self._cut, self._log, self._clean = listing, cut, log, clean
-        self._max_files, self._max_bytes = max_files, max_bytes
+        self._listing, self._cut, self._log, self._clean = listing, options.cut, log, options.clean
+        self._max_files, self._max_bytes = options.max_files, options.max_bytes
         self._known: NameSet | None = None
         self._waiting: dict[str, ListedFile] = {}
         self._order: list[ListedFile] = []  # sorted; from `_head` on, some of them no longer wait

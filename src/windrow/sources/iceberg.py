@@ -30,12 +30,18 @@ CATALOG = ("catalog", "uri", "warehouse")
 """Options that say which catalog; `iceberg.x` is the catalog's own property x."""
 
 
-def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> IcebergSource:
-    """The Iceberg table that a declaration names."""
+def read_options(stream: StreamDef, *, may_write: bool = False) -> tuple[str, dict[str, str], LakeOptions]:
+    """The table that a declaration names, what it says of the catalog, and its other options."""
     options = SourceOptions(stream)
     said = {name: text for name in CATALOG if (text := options.text(name)) is not None}
     said |= {name: options.need(name) for name in map(str.lower, stream.options) if name.startswith("iceberg.")}
-    return IcebergSource(stream, options.need("table"), open_catalog(said), LakeOptions.of(options))
+    return options.need("table"), said, LakeOptions.of(options)
+
+
+def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> IcebergSource:
+    """The Iceberg table that a declaration names."""
+    table, said, options = read_options(stream)
+    return IcebergSource(stream, table, open_catalog(said), options)
 
 
 class IcebergSource(LakeSource):
@@ -124,7 +130,7 @@ def _check(stream: StreamDef, named: str, table: Table) -> None:
     """Refuse a table whose files cannot be read by the names of its columns."""
     if table.format_version < 2:
         raise SourceError(
-            f'stream "{stream.name}": {named} has format version {table.format_version}',
+            f"{stream.what}: {named} has format version {table.format_version}",
             hint="its snapshots have no numbers; upgrade it to version 2",
         )
     names: dict[int, str] = {}
@@ -132,7 +138,7 @@ def _check(stream: StreamDef, named: str, table: Table) -> None:
         for field in schema.fields:
             if names.setdefault(field.field_id, field.name) != field.name:
                 raise SourceError(
-                    f'stream "{stream.name}": {named} has renamed column "{names[field.field_id]}"',
+                    f'{stream.what}: {named} has renamed column "{names[field.field_id]}"',
                     hint="older files have it under its old name; write the table anew",
                 )
 

@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from windrow.catalog import StreamDef
@@ -39,30 +40,51 @@ ASK_SECONDS = 0.01
 
 Partition = tuple[str, int]
 Ends = Mapping[Partition, int]
+Starting = str | dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class KafkaOptions:
+    """What can be said of topics; `settings` are librdkafka's."""
+
+    settings: dict[str, str]
+    chosen: Callable[[str], bool]
+    starting: Starting
+    most: int
+    form: MessageFormat
+
+
+def read_options(stream: StreamDef, *, may_write: bool = False) -> KafkaOptions:
+    """The options of a declaration; anything else is refused."""
+    options = SourceOptions(stream)
+    settings = {"bootstrap.servers": options.need("servers", "kafka.bootstrap.servers")}
+    found = KafkaOptions(
+        settings,
+        chosen=_topics(options),
+        starting=_starting(options),
+        most=options.number("max_rows", MAX_ROWS, "maxOffsetsPerTrigger"),
+        form=message_format(options),
+    )
+    settings |= options.starting_with("kafka.")
+    options.finish()
+    return found
 
 
 def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> KafkaSource:
     """The topics that a declaration names."""
-    options = SourceOptions(stream)
-    settings = {"bootstrap.servers": options.need("servers", "kafka.bootstrap.servers")}
-    chosen = _topics(options)
-    starting = _starting(options)
-    most = options.number("max_rows", MAX_ROWS, "maxOffsetsPerTrigger")
-    form = message_format(options)
-    settings |= options.starting_with("kafka.")
-    options.finish()
+    options = read_options(stream)
     try:
         from confluent_kafka.admin import AdminClient
     except ImportError as error:
         raise SourceError(
-            f'stream "{stream.name}" reads Kafka, and confluent-kafka is not installed',
+            f"{stream.what} reads Kafka, and confluent-kafka is not installed",
             hint='pip install "windrow[kafka]"',
         ) from error
     try:
-        client = AdminClient({**settings, "log_level": 0})
+        client = AdminClient({**options.settings, "log_level": 0})
     except Exception as error:  # KafkaException: a setting that librdkafka does not know
-        raise options.refusal(str(error), "kafka.* are settings of librdkafka") from error
-    return KafkaSource(stream, client, settings, chosen, starting, most, form)
+        raise SourceOptions(stream).refusal(str(error), "kafka.* are settings of librdkafka") from error
+    return KafkaSource(stream, client, options)
 
 
 def _topics(options: SourceOptions) -> Callable[[str], bool]:
@@ -91,7 +113,7 @@ class NamedTopics:
         return topic in self.names
 
 
-def _starting(options: SourceOptions) -> str | dict[str, dict[str, int]]:
+def _starting(options: SourceOptions) -> Starting:
     text = options.text("starting", "earliest", "startingOffsets") or ""
     if text in ("earliest", "latest"):
         return text
@@ -107,19 +129,10 @@ def _starting(options: SourceOptions) -> str | dict[str, dict[str, int]]:
 class KafkaSource:
     """Messages behind an offset of each partition."""
 
-    def __init__(
-        self,
-        stream: StreamDef,
-        client: AdminClient,
-        settings: Mapping[str, str],
-        chosen: Callable[[str], bool],
-        starting: str | dict[str, dict[str, int]],
-        most: int,
-        form: MessageFormat,
-    ) -> None:
+    def __init__(self, stream: StreamDef, client: AdminClient, options: KafkaOptions) -> None:
         self.stream = stream
-        self._client, self._settings, self._chosen = client, dict(settings), chosen
-        self._starting, self._most, self._format = starting, most, form
+        self._client, self._settings, self._chosen = client, options.settings, options.chosen
+        self._starting, self._most, self._format = options.starting, options.most, options.form
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="windrow-kafka")
         self._partitions: list[Partition] = []
         self._asked: Future[list[Partition]] | None = None
@@ -210,7 +223,7 @@ class KafkaSource:
         if isinstance(self._chosen, NamedTopics) and (missing := self._chosen.names - topics.keys()):
             servers = self._settings["bootstrap.servers"]
             raise SourceError(
-                f'stream "{self.stream.name}": there is no topic "{min(missing)}" at {servers}',
+                f'{self.stream.what}: there is no topic "{min(missing)}" at {servers}',
                 hint="create it, or change the declaration",
             )
         return sorted((name, number) for name, topic in topics.items() for number in topic.partitions)
@@ -258,7 +271,7 @@ class KafkaSource:
 
     def _away(self, error: BaseException | None) -> SourceError:
         return SourceError(
-            f'stream "{self.stream.name}": Kafka at {self._settings["bootstrap.servers"]} does not answer',
+            f"{self.stream.what}: Kafka at {self._settings['bootstrap.servers']} does not answer",
             detail=None if error is None else str(error),
             hint="check the servers and the kafka.* settings; a restart goes on from the last tick",
         )

@@ -132,13 +132,13 @@ class KafkaPiece:
             except Exception as error:
                 _clients().pop(_key(self.settings), None)
                 where = f"topic {self.topic}, partition {self.partition}, offset {client.position}"
-                raise SourceError(f'stream "{stream.name}": cannot read {where}', detail=str(error)) from error
+                raise SourceError(f"{stream.what}: cannot read {where}", detail=str(error)) from error
             if found:
                 heard = time.monotonic()
                 yield found
             elif client.position < self.stop and time.monotonic() > heard + SILENCE_SECONDS:
                 where = f"topic {self.topic}, partition {self.partition}, offset {client.position}"
-                raise SourceError(f'stream "{stream.name}": Kafka is silent at {where}')
+                raise SourceError(f"{stream.what}: Kafka is silent at {where}")
         client.rest()
 
 
@@ -319,7 +319,7 @@ def _metadata(name: str, type_: pa.DataType, messages: Sequence[Message], stream
     column = made[name.lower()]()
     if pa.types.is_nested(type_):
         return column.cast(type_)
-    return one(cast_column(pa.chunked_array([column]), type_, name, f'stream "{stream.name}"'))
+    return one(cast_column(pa.chunked_array([column]), type_, name, stream.what))
 
 
 def _millis(message: Message) -> int | None:
@@ -358,7 +358,7 @@ class AvroRows:
         if pa.types.is_nested(type_):
             return pa.array(values, type_)
         column = pa.chunked_array([pa.array(values)])
-        return one(cast_column(column, type_, name, f'stream "{self.stream.name}"')) if records else pa.array([], type_)
+        return one(cast_column(column, type_, name, self.stream.what)) if records else pa.array([], type_)
 
 
 def _leave_out(row: MalformedRow) -> None:

@@ -147,7 +147,7 @@ class LakeSource(ABC):
             raise self._refusal(version, what, f"a stream only grows; {way}, or read it as a table")
 
     def _refusal(self, version: int, what: str, hint: str) -> SourceError:
-        return SourceError(f'stream "{self.stream.name}": version {version} of {self._named} {what}', hint=hint)
+        return SourceError(f"{self.stream.what}: version {version} of {self._named} {what}", hint=hint)
 
     def _reading(self) -> AbstractContextManager[None]:
         return reading(self.stream, self._named)

@@ -24,7 +24,7 @@ class SourceOptions:
     def __init__(self, stream: StreamDef) -> None:
         given = {k.lower(): str(v) for k, v in stream.options.items()}
         self.kind = given.pop("source", "").lower()
-        self.stream = stream.name
+        self.what = stream.what
         self._given = given
         self._known: list[str] = []
 
@@ -123,4 +123,5 @@ class SourceOptions:
 
     def refusal(self, what: str, hint: str) -> SourceError:
         """The error for a bad option."""
-        return SourceError(f'stream "{self.stream}" FROM {self.kind}: {what}', hint=hint)
+        said = f"FROM {self.kind}" if self.kind else "WITH"
+        return SourceError(f"{self.what} {said}: {what}", hint=hint)

@@ -91,7 +91,7 @@ class Source(Protocol):
         """Give back what is open."""
 
 
-# The module that has `open_source` for a kind; imported when a stream of that kind is opened.
+# The module that has `open_source` and `read_options` for a kind; imported when a stream of that kind is opened.
 KINDS: Mapping[str, str] = {
     "parquet": "directory",
     "csv": "directory",
@@ -111,12 +111,20 @@ def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> 
     `spool` is a folder of the home that is this source's own: copies, logs of seen files. What a committed offset names
     there must stay. `may_write`: whether the owner of the engine allows options that change what is read (cleanSource).
     """
+    source: Source = _module(stream).open_source(stream, spool, may_write=may_write)
+    return source
+
+
+def check_source(stream: StreamDef) -> None:
+    """Refuse a declaration that `open_source` would refuse for its options, where its rows come from elsewhere."""
+    _module(stream).read_options(stream, may_write=True)
+
+
+def _module(stream: StreamDef) -> Any:
     kind = stream.options.get("source", "").lower()
     if kind not in KINDS:
         raise SourceError(
-            f'stream "{stream.name}" has no source that windrow knows' + (f': "{kind}"' if kind else ""),
+            f"{stream.what} has no source that windrow knows" + (f': "{kind}"' if kind else ""),
             hint=f"write FROM {' | '.join(KINDS)} (...), or give a DataFrame by engine.stream(...)",
         )
-    module = importlib.import_module(f"windrow.sources.{KINDS[kind]}")
-    source: Source = module.open_source(stream, spool, may_write=may_write)
-    return source
+    return importlib.import_module(f"windrow.sources.{KINDS[kind]}")

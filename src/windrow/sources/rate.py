@@ -55,16 +55,22 @@ class RateCurve:
         return np.where(late < self.ramp, early, late)
 
 
-def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> RateSource:
-    """The generator that a declaration describes."""
+def read_options(stream: StreamDef, *, may_write: bool = False) -> tuple[RateCurve, int]:
+    """The rate that a declaration describes, and the most rows of a tick."""
     options = SourceOptions(stream)
     rate = options.amount("rows_per_second", 1.0, "rowsPerSecond")
     ramp = options.text("rampUpTime")
     most = options.number("max_rows", max(1_000_000, int(rate * 5)))
     options.number("numPartitions", 1)  # pieces are cut by rows; kept for declarations that say it
     options.finish()
+    return RateCurve(rate, _seconds(options, ramp)), most
+
+
+def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> RateSource:
+    """The generator that a declaration describes."""
+    curve, most = read_options(stream)
     _check_columns(stream)
-    return RateSource(stream, RateCurve(rate, _seconds(options, ramp)), most, time.time)
+    return RateSource(stream, curve, most, time.time)
 
 
 def _check_columns(stream: StreamDef) -> None:

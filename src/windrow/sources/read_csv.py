@@ -50,7 +50,7 @@ class CsvFormat:
             found = find_columns(stream, file.path, file.given, names, wanted)
         except SourceError as error:
             raise SourceError(
-                f'stream "{stream.name}": the CSV header does not conform to the declared columns: {file.path}',
+                f"{stream.what}: the CSV header does not conform to the declared columns: {file.path}",
                 detail=f"it {error.primary.partition(file.path)[2].strip()}; {error.detail}",
                 hint=self._advice(names),
             ) from None
@@ -141,7 +141,7 @@ class CsvRows:
         last = compression(file) is None and origin.at + len(block) >= file.size
         if not last and block.count(self.format.quote.encode()) % 2:
             raise SourceError(
-                f'stream "{self.stream.name}": {file.path}: a quoted value may span lines behind byte {origin.at}',
+                f"{self.stream.what}: {file.path}: a quoted value may span lines behind byte {origin.at}",
                 hint="say multiLine => 'true' (such a file is read by one task), or quote => '' if quotes are data",
             )
 

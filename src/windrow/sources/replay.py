@@ -37,14 +37,20 @@ from windrow.store.place import Place
 CHUNK_ROWS = 16_384
 
 
-def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> ReplaySource:
-    """The rows of a file, in file order."""
+def read_options(stream: StreamDef, *, may_write: bool = False) -> tuple[str, float, int]:
+    """The path that a declaration names, its rows per second and the most rows of a tick."""
     options = SourceOptions(stream)
     path = options.need("path")
     rate = options.amount("rows_per_second", 1000.0)
     most = options.number("max_rows", max(1, int(rate * 5)))  # a slow start must not end in one huge tick
     options.number("partitions", 1)  # pieces are cut by their bytes; kept for declarations that say it
     options.finish()
+    return path, rate, most
+
+
+def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> ReplaySource:
+    """The rows of a file, in file order."""
+    path, rate, most = read_options(stream)
     with reading(stream, path):
         copy = _copied(spool, path, stream)
     return ReplaySource(stream, copy, rate, most, time.monotonic)

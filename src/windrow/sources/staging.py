@@ -53,7 +53,7 @@ class PathPart:
 
     def table(self, stream: StreamDef) -> tuple[pa.Table, tuple[str, ...], pa.Table]:
         """The declared columns of its rows, those of them that it does not have, as nulls, and what is set aside."""
-        what = f'stream "{stream.name}"'
+        what = stream.what
         if is_read_as_live(stream, Path(self.path)):
             rows, aside = rows_of_file(stream, Path(self.path))
             return rows, (), aside.table()
@@ -70,7 +70,7 @@ class PathPart:
 def parts_of(path: str, stream: StreamDef) -> list[PathPart]:
     """What tasks are to read of a file or a directory, in order of arrival."""
     found: list[PathPart] = []
-    for file in files_of(path, f'stream "{stream.name}"'):
+    for file in files_of(path, stream.what):
         kind = typed(file)
         if kind is None or stream.quarantine:
             found.append(PathPart(str(file)))
@@ -253,7 +253,7 @@ def _check_missing(stream: StreamDef, path: str, files: Sequence[StagedFile]) ->
     gone = [c for c in stream.columns if c not in stream.added and files and all(c in f.missing for f in files)]
     if gone:
         raise SourceError(
-            f'stream "{stream.name}": the data has no column "{gone[0]}"',
+            f'{stream.what}: the data has no column "{gone[0]}"',
             detail=f"the files are those of {path}",
             hint="declare only columns that the files have",
         )
