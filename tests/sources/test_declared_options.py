@@ -157,3 +157,92 @@ def test_options_of_changes_are_refused(tmp_path):
     script = f"{STREAM};CREATE TABLE t (id BIGINT) KEY (id) CHANGES BY op FROM csv (path => 'a', sepp => ';');{JOINED}"
     with pytest.raises(SourceError, match='table "t" FROM csv: no option "sepp"'):
         windrow.run(script, {"s": ONE}, {"t": {"op": ["c"], "id": [7]}}, "local")
+
+
+PUSHED = {
+    "sep": ("a.csv", "sep => ';', decimal => ','", "ts;id;x;at\n1;007;1,5;2024-01-02\n"),
+    "times": ("a.csv", "timestampFormat => 'dd.MM.yyyy'", "ts,id,x,at\n1,007,1.5,02.01.2024\n"),
+    "header": ("a.csv", "header => 'false'", "1,007,1.5,2024-01-02\n"),
+    "json": (
+        "a.json",
+        "timestampFormat => 'epoch_s', sep => ';'",
+        '{"ts": 1, "id": "007", "x": 1.5, "at": 1704153600}\n',
+    ),
+    "nothing": ("a.csv", "", "ts,id,x,at\n1,007,1.5,2024-01-02\n"),
+}  # fmt: skip
+ROWS = "CREATE STREAM p (ts BIGINT, id VARCHAR, x DOUBLE, at TIMESTAMP) TIMESTAMP BY ts"
+ALL = "CREATE QUERY q AS SELECT ISTREAM(*) FROM p [NOW];"
+
+
+@pytest.mark.parametrize("pushed", PUSHED)
+@pytest.mark.parametrize("door", ["engine", "shell", "server"])
+def test_a_path_is_pushed_by_the_declared_options(pushed, door, tmp_path):
+    """By the program, by the shell, and by the shell of a server; a replay reads it so, too."""
+    name, options, text = PUSHED[pushed]
+    file = tmp_path / name
+    file.write_text(text)
+    script = ROWS + (f" WITH ({options});" if options else ";") + ALL
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute(script)
+        engine.start()
+        if door == "engine":
+            assert engine.push("p", file) == 1
+        elif door == "shell":
+            from windrow.cli.sessions import EngineSession
+
+            assert EngineSession(engine).push("p", str(file)) == 1
+        else:
+            assert by_server(engine, "p", file) == 1
+        engine.advance(9)
+        found = engine["q"].results().to_pylist()
+    assert [(row["id"], row["x"], str(row["at"])) for row in found] == [("007", 1.5, "2024-01-02 00:00:00")]
+    assert windrow.run(script, {"p": file}, runtime="local")["q"].to_pylist() == found
+
+
+def by_server(engine: windrow.Engine, name: str, file: Path) -> int:
+    """Push a file with the shell of a server."""
+    from windrow.cli.sessions import ServerSession
+    from windrow.server.access import Right, Tokens
+    from windrow.server.process import Address, serving
+
+    with serving(engine, Tokens({"0123456789abcdef": Right.ADMIN}), Address(port=0)) as server:
+        return ServerSession(server.url, "0123456789abcdef").push(name, str(file))
+
+
+def test_changes_and_older_files_are_pushed_to_a_server(tmp_path):
+    """Changes of a table, and a file that lacks a column that was added; one that lacks another is refused."""
+    file, short = tmp_path / "a.csv", tmp_path / "b.csv"
+    file.write_text("op,id,x\nc,007,1.5\n")
+    short.write_text("op,x\nc,1.5\n")
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute("CREATE TABLE t (id VARCHAR, x DOUBLE) KEY (id) CHANGES BY op; CREATE TABLE u (id BIGINT);")
+        engine.execute("ALTER TABLE t ADD COLUMN y BIGINT")
+        engine.start()
+        assert by_server(engine, "t", file) == 1
+        assert engine.ask("SELECT * FROM t").to_pylist() == [{"id": "007", "x": 1.5, "y": None}]
+        with pytest.raises(SourceError, match=r'table "t": .*b\.csv has no column "id"'):
+            by_server(engine, "t", short)
+        with pytest.raises(SourceError, match='stream "u" does not exist'):
+            by_server(engine, "u", file)
+
+
+def test_a_pushed_file_is_taken_whole_or_not_at_all(tmp_path):
+    """A malformed row is refused at the push, of a stream with a quarantine, too."""
+    file = tmp_path / "a.csv"
+    file.write_text("ts;id;x;at\n1;007;1.5;2024-01-02\n2;8;b;2024-01-02\n")
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute(f"{ROWS} ON ERROR QUARANTINE WITH (sep => ';'); {ALL}")
+        engine.start()
+        with pytest.raises(SourceError, match=r'stream "p": malformed row in .*a\.csv, line 3'):
+            engine.push("p", file)
+        engine.advance(9)
+        assert engine["q"].results().num_rows == 0
+
+
+@pytest.mark.parametrize("options", ["sepp => ';'", "path => 'a'", "header => 'perhaps'"])
+def test_options_without_a_source_are_those_of_files(options):
+    """Others are refused where they are declared."""
+    with windrow.Engine(runtime="local") as engine, pytest.raises(SourceError, match='stream "p" WITH: '):
+        engine.execute(f"{ROWS} WITH ({options})")
+    with pytest.raises(SourceError, match='stream "p" WITH: '):
+        windrow.run(f"{ROWS} WITH ({options});{ALL}", {"p": []}, runtime="local")

@@ -11,13 +11,16 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from queue import Empty, Queue
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from windrow.catalog import StreamDef
 from windrow.engine import Engine
 from windrow.errors import RuntimeFailure, SourceError, Span, WindrowError
+from windrow.scalar_engine import quote
 
 JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
 Names = dict[str, list[str]]
@@ -75,13 +78,7 @@ class EngineSession:
         }
 
     def push(self, stream: str, path: str) -> int:
-        from windrow.sources.tabular import to_table
-
-        if stream.lower() not in self.engine.catalog.streams:
-            raise SourceError(f'stream "{stream}" does not exist')
-        rows = to_table(path, f'stream "{stream}"', dict(self.engine.catalog.streams[stream.lower()].columns))
-        self.engine.push(stream, rows)
-        return int(rows.num_rows)
+        return self.engine.push(stream, path)
 
     def status(self) -> dict[str, Any]:
         return self.engine.status()
@@ -155,14 +152,31 @@ class ServerSession:
         return names | {"queries": {q["name"]: [] for q in self._get("/api/queries")}}
 
     def push(self, stream: str, path: str) -> int:
-        from windrow.sources.tabular import to_table
+        from windrow.sources.bounded import rows_given
 
-        rows, out = to_table(path, f'stream "{stream}"'), pa.BufferOutputStream()
+        (rows, _), out = rows_given(self._declared(stream), path), pa.BufferOutputStream()
         with pa.ipc.new_stream(out, rows.schema) as writer:
             writer.write_table(rows)
         where = f"/api/push/{urllib.parse.quote(stream)}"
         with self._request(where, out.getvalue().to_pybytes(), kind=ARROW) as response:
             return int(json.load(response)["rows"])
+
+    def _declared(self, name: str) -> StreamDef:
+        """A stream, or the changes of a table, as the server has it: how its files are written, and of what types."""
+        from windrow import cql
+        from windrow.catalog import Catalog
+
+        (facts,) = self.execute(f"DESCRIBE {quote(name)}")
+        assert isinstance(facts, pa.Table)
+        (kind, _, text), *rest = [tuple(row.values()) for row in facts.to_pylist()]
+        added = tuple(column for fact, column, _ in rest if fact == "added")
+        bound = cql.bind(cql.parse(text)[0], Catalog()) if kind in ("stream", "table") else None
+        match bound:
+            case cql.CreateStream(stream):
+                return replace(stream, added=added, quarantine=False)
+            case cql.CreateTable(table) if table.changes is not None:
+                return replace(table.change_stream, added=added, quarantine=False)
+        raise SourceError(f'stream "{name}" does not exist')
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = self._get("/api/status")

@@ -228,13 +228,13 @@ class Engine:
             raise BindingError(f'table "{table}" does not exist')
         self.runtime.declared.refresh_table(table.lower())
 
-    def push(self, stream: str, rows: Any) -> None:
-        """Hand in rows of a stream, or changes of a table, that has no source of its own.
+    def push(self, stream: str, rows: Any) -> int:
+        """Hand in rows of a stream, or changes of a table, that has no source of its own: how many.
 
         In process their answers are there when this returns; on Spark the next tick takes them.
         """
         self._known_stream(stream, or_changes=True)
-        self.runtime.push(stream, rows)
+        return self.runtime.push(stream, rows)
 
     def advance(self, until: int) -> None:
         """Move time to `until`: no row at or before it will come."""

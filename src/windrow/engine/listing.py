@@ -1,9 +1,9 @@
 """What is declared, as tables: the answers of SHOW and DESCRIBE.
 
 SHOW has a row for each declaration, with the text that would declare it now; DESCRIBE has a row for each thing that is
-known of one: `property` says what (column, time, key, source, option, reads, read by, ...), `name` of what, `value` the
-rest. Both look at the catalog alone, as it is where the statement stands in its script. Options that hold secrets are
-shown without their values.
+known of one: `property` says what (column, added (a column that came by ALTER), time, key, source, option, reads,
+read by, ...), `name` of what, `value` the rest. Both look at the catalog alone, as it is where the statement stands in
+its script. Options that hold secrets are shown without their values.
 """
 
 from __future__ import annotations
@@ -105,10 +105,12 @@ def _facts(catalog: Catalog, kind: str, key: str) -> Iterator[Fact]:
     match item:
         case StreamDef():
             yield from _columns(item.columns)
+            yield from (("added", column, None) for column in item.added)
             yield ("time", item.time, sql_name(item.time_type))
             yield from _options(item.options)
         case TableDef():
             yield from _columns(item.columns)
+            yield from (("added", column, None) for column in item.added)
             if item.valid is not None:
                 yield from (("valid", c, w) for c, w in zip(item.valid, ("from", "to"), strict=True))
             yield from (("key", k, None) for k in item.keys)

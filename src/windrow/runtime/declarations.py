@@ -28,6 +28,7 @@ from windrow.runtime.change import Change
 from windrow.runtime.declared import DeclaredQueries, put_back, swapped
 from windrow.runtime.streams import Stream
 from windrow.runtime.tables import LiveTable, Reading, fixed, open_table
+from windrow.sources.bounded import check_options
 from windrow.sources.table_changes import TableChange
 from windrow.store.failpoints import reach
 
@@ -40,6 +41,8 @@ class Declarations(DeclaredQueries):
     def apply(self, change: Change, check: Callable[[], None]) -> None:
         """Make a change between two ticks: all of it, durably, or none; `check` refuses it while nothing is touched."""
         with ExitStack() as undo:
+            for stream in change.streams.values():
+                check_options(stream)
             streams = {k: self._opened(s, change.data.get(k), undo) for k, s in change.streams.items()}
             tables = {k: self._table(t, change, undo) for k, t in change.tables.items()}
             streams |= {k: self._changes(t, change, undo) for k, t in change.tables.items() if t.changes is not None}

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from windrow.catalog import Catalog
@@ -28,9 +29,9 @@ from windrow.runtime.inspection import Inspection
 from windrow.runtime.job import LocalJob
 from windrow.runtime.streams import PushSource, Stream
 from windrow.sharing.registry import Registry
+from windrow.sources.bounded import rows_given
 from windrow.sources.intake import times
 from windrow.sources.table_changes import check_changes
-from windrow.sources.tabular import to_table
 from windrow.store.background import spawn
 from windrow.store.sealed import STATE, as_written
 from windrow.store.store import MemoryStore, StateStore, Store
@@ -160,14 +161,12 @@ class Runtime(Inspection):
 
     # rows from the program, and time
 
-    def push(self, stream: str, rows: Any) -> None:
-        """Hand in rows of a stream, in order of arrival; in process they are answered when this returns."""
+    def push(self, stream: str, rows: Any) -> int:
+        """Hand in rows of a stream, in order of arrival: how many; in process they are answered when this returns."""
         self.check()
         found = self._pushed_to(stream)
-        columns = dict(found.definition.columns)
         told = self.declared.tables.get(found.key)
-        what = f'{"stream" if told is None else "table"} "{stream}"'
-        table = to_table(rows, what, schema=columns, added=found.definition.added)
+        table, _ = rows_given(replace(found.definition, quarantine=False), rows)  # a file is taken whole, or not at all
         if not found.definition.quarantine:  # what is malformed is refused before it is anybody's
             if told is not None:
                 check_changes(told.definition, table)
@@ -180,6 +179,7 @@ class Runtime(Inspection):
             self._at_once()
         else:
             self._wake.set()
+        return int(table.num_rows)
 
     def _pushed_to(self, stream: str) -> Stream:
         found = self.declared.streams[stream.lower()]
