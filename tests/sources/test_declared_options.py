@@ -10,8 +10,10 @@ import pytest
 from pyarrow import parquet
 
 import windrow
+from windrow.cli import main
 from windrow.errors import SourceError
 
+RUNTIMES = ["local", pytest.param("spark", marks=pytest.mark.spark)]
 STREAM = "CREATE STREAM s (ts BIGINT, id BIGINT) TIMESTAMP BY ts"
 JOINED = "CREATE QUERY q AS SELECT ISTREAM(t.*) FROM s [NOW], t WHERE s.id = t.id;"
 ONE = {"ts": [1], "id": [7]}
@@ -246,3 +248,23 @@ def test_options_without_a_source_are_those_of_files(options):
         engine.execute(f"{ROWS} WITH ({options})")
     with pytest.raises(SourceError, match='stream "p" WITH: '):
         windrow.run(f"{ROWS} WITH ({options});{ALL}", {"p": []}, runtime="local")
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_run_reads_the_changes_that_a_table_declares(runtime, tmp_path, capsys):
+    """All that its source holds now, as of a stream; what cannot be read is told."""
+    changes, script = tmp_path / "changes", tmp_path / "s.cql"
+    changes.mkdir()
+    declared = "CREATE TABLE t (id BIGINT, x DOUBLE) KEY (id) CHANGES BY op ON ERROR QUARANTINE\n"
+    declared += f"FROM csv (path => '{changes}', sep => ';', decimal => ',');"
+    rows = tmp_path / "rows.csv"
+    rows.write_text("ts,id\n1,7\n2,8\n")
+    script.write_text(f"{STREAM};{declared}{JOINED}")
+    command = ["run", str(script), "--stream", f"s={rows}", "--runtime", runtime, "--format", "csv"]
+    assert main(command) == 0
+    assert "note: there is no change of table t yet" in capsys.readouterr().err
+    (changes / "a.csv").write_text("op;id;x\nc;7;1,5\nc;8;2,5\nc;9;b\nu;7;3,5\nd;8;\n")
+    assert main(command) == 0
+    out, err = capsys.readouterr()
+    assert out == "_ts,id,x\n1,7,3.5\n"
+    assert "1 row of t cannot be read" in err and "line 4" in err

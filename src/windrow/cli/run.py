@@ -19,7 +19,7 @@ from windrow.cli.inputs import RUNTIMES, add_inputs, announce, count, instant, p
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from windrow.cql import CreateStream, CreateTable
+    from windrow.catalog import StreamDef, TableDef
 
 FORMATS = ("table", "csv", "json", "parquet")
 Progress = Callable[[int, int], None]
@@ -105,29 +105,38 @@ def read_declared(script: str, streams: dict[str, Any], tables: dict[str, Any]) 
 
     Whoever runs the command names the script, so its sources are theirs to name, too; `windrow.run` reads none.
     """
-    from windrow import cql
+    from windrow.catalog import StreamDef
     from windrow.runtime.tables import open_table
-    from windrow.sources.aside import told_aside
-    from windrow.sources.bounded import ENDING, rows_now
 
     given = {name.lower() for name in (*streams, *tables)}
-    for bound in _declared(script):
-        definition = bound.definition
+    for definition in _declared(script):
         if definition.name.lower() in given:
             continue
-        if isinstance(bound, cql.CreateStream) and definition.options.get("source", "").lower() in ENDING:
-            streams[definition.name], aside = rows_now(bound.definition)
-            if not len(streams[definition.name]) and not aside.rows:
-                print(f"note: there is no row for stream {definition.name} yet", file=sys.stderr)
-            if aside.rows:
-                print(f"note: {told_aside(aside.table(), definition.name)}", file=sys.stderr)
-        elif isinstance(bound, cql.CreateTable) and definition.options and bound.definition.changes is None:
-            table = open_table(bound.definition)
+        if isinstance(definition, StreamDef):
+            _read_now(definition, streams, f"row for stream {definition.name}")
+        elif definition.changes is not None:
+            _read_now(definition.change_stream, tables, f"change of table {definition.name}")
+        elif definition.options:
+            table = open_table(definition)
             tables[definition.name] = table.reading.table
             table.close()
 
 
-def _declared(script: str) -> Iterator[CreateStream | CreateTable]:
+def _read_now(stream: StreamDef, found: dict[str, Any], wanted: str) -> None:
+    """Add the rows of a source that ends."""
+    from windrow.sources.aside import told_aside
+    from windrow.sources.bounded import ENDING, rows_now
+
+    if stream.options.get("source", "").lower() not in ENDING:
+        return
+    found[stream.name], aside = rows_now(stream)
+    if not len(found[stream.name]) and not aside.rows:
+        print(f"note: there is no {wanted} yet", file=sys.stderr)
+    if aside.rows:
+        print(f"note: {told_aside(aside.table(), stream.name)}", file=sys.stderr)
+
+
+def _declared(script: str) -> Iterator[StreamDef | TableDef]:
     """The streams and tables of a script; what is wrong in it is told with its place when it is run."""
     from windrow import cql
     from windrow.catalog import Catalog
@@ -138,7 +147,7 @@ def _declared(script: str) -> Iterator[CreateStream | CreateTable]:
             if isinstance(statement, cql.Declaration):
                 bound = cql.bind(statement, Catalog())
                 if isinstance(bound, cql.CreateStream | cql.CreateTable):
-                    yield bound
+                    yield bound.definition
 
 
 def _explanations(script: str, options: argparse.Namespace) -> list[str]:
