@@ -495,3 +495,35 @@ def test_a_crash_around_the_manifest_applies_changes_once(tmp_path, point):
         engine.drain()
         assert held(engine) == [(2, "B")] and engine.quarantine("t")["reason"].to_pylist() == ["unknown operation"]
         assert engine.status()["tables"]["t"]["changes"] == (3 if point == "before manifest" else 0)
+
+
+@pytest.mark.parametrize("again", ["restart", "alter"])
+def test_changes_after_a_restart_concern_the_rows_that_they_name(again, tmp_path):
+    """Whichever rows were deleted before: a change ends the row of its key, and a row that comes has its own number."""
+    home, options = str(tmp_path / "home"), f"path => '{tmp_path / 'changes'}'"
+    (tmp_path / "changes").mkdir()
+    script = f"""
+        CREATE STREAM s (ts BIGINT, id BIGINT) TIMESTAMP BY ts;
+        CREATE TABLE u (id BIGINT, w BIGINT) KEY (id) CHANGES BY op FROM csv ({options});
+        CREATE QUERY q AS SELECT s.ts, u.w FROM s [NOW], u WHERE s.id = u.id;
+    """
+    steps = ["c,9,0", "d,9,\nc,1,1\nc,2,2", "d,2,", "c,3,3", "d,1,", "c,1,4\nd,3,"]
+    held = [{9: 0}, {1: 1, 2: 2}, {1: 1}, {1: 1, 3: 3}, {3: 3}, {1: 4}]
+    engine = windrow.Engine(runtime="local", home=home)
+    engine.execute(script)
+    engine.start()
+    for number, (text, table) in enumerate(zip(steps, held, strict=True)):
+        (tmp_path / "changes" / f"{number}.csv").write_text(f"op,id,w\n{text}\n")
+        engine.drain()
+        engine.push("s", {"ts": [10 * number] * 4, "id": [1, 2, 3, 9]})
+        engine.advance(10 * number)
+        found = engine["q"].snapshot()["w"].to_pylist()
+        assert sorted(found) == sorted(table.values()), number
+        assert {r["id"]: r["w"] for r in engine.ask("SELECT * FROM u").to_pylist()} == table
+        if again == "restart":
+            engine.stop()
+            engine = windrow.Engine(runtime="local", home=home)
+            engine.start()
+        else:
+            engine.execute(f"ALTER TABLE u SET (max_files => {number + 2})")
+    engine.stop()

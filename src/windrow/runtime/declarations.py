@@ -27,8 +27,9 @@ from windrow.plan.nodes import QueryPlan
 from windrow.runtime.change import Change
 from windrow.runtime.declared import DeclaredQueries, put_back, swapped
 from windrow.runtime.streams import Stream
-from windrow.runtime.tables import LiveTable, Reading, fixed, open_table
+from windrow.runtime.tables import LiveTable, Reading, fixed, open_table, told
 from windrow.sources.bounded import check_options
+from windrow.sources.numbered_rows import whole
 from windrow.sources.table_changes import TableChange
 from windrow.store.failpoints import reach
 
@@ -130,11 +131,13 @@ class Declarations(DeclaredQueries):
                 self._add_stream(self.streams[key], undo)
             for table in restored.tables.values():
                 key = table.name.lower()
-                last = self.ticker.table(self.ticker.tables[key][-1])
+                runs = self.ticker.table_runs(self.ticker.tables[key][-1])
                 if table.changes is not None:
                     self.streams[key] = self._opened(table.change_stream, None, undo, manifest.declared.get(key))
-                whole = table.options and table.changes is None
-                self.tables[key] = open_table(table, last=last) if whole else fixed(table, last)
+                    self.tables[key] = told(table, runs)
+                else:
+                    last = whole(runs)
+                    self.tables[key] = open_table(table, last=last) if table.options else fixed(table, last)
                 self.ticker.set_table(key, self.tables[key].reading.table)
             for plan in restored.queries.values():
                 self._add_query(plan, undo)

@@ -14,7 +14,7 @@ from windrow.catalog import StreamDef, TableDef
 from windrow.errors import SourceError, WindrowError
 from windrow.runtime.change import Change, Frames
 from windrow.runtime.streams import PushSource, Stream, folder_of
-from windrow.runtime.tables import LiveTable, fixed, open_table
+from windrow.runtime.tables import LiveTable, fixed, open_table, told
 from windrow.runtime.tick import Ticker
 from windrow.sources.bounded import rows_given
 from windrow.sources.checkpoint import upgraded
@@ -104,7 +104,9 @@ class DeclaredSources:
         held."""
         key = table.name.lower()
         known = self.tables.get(key) if key not in change.dropped["table"] and key not in change.data else None
-        if known is not None and (table.changes is not None or not table.options):
+        if known is not None and table.changes is not None:
+            return told(table, self.ticker.table_runs(self.ticker.tables[key][-1]))
+        if known is not None and not table.options:
             return fixed(table, known.reading.table)
         return self._read(table, change.data.get(table.name.lower()), undo)
 

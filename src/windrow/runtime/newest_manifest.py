@@ -80,7 +80,11 @@ class NewestManifest:
 
     def table(self, version: TableVersion) -> pa.Table:
         """What a version of a table holds."""
-        return whole(self._read(version.refs))
+        return whole(self.table_runs(version))
+
+    def table_runs(self, version: TableVersion) -> list[pa.Table]:
+        """The runs of a version of a table, whose rows have numbers that later runs go on from."""
+        return self._read(version.refs)
 
     @property
     def _reached(self) -> int:

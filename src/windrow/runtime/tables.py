@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -268,6 +268,18 @@ def check_table(definition: TableDef) -> None:
 def fixed(definition: TableDef, table: pa.Table) -> LiveTable:
     """A table whose rows were given, and change when others are given."""
     return LiveTable(definition, FixedTable(table))
+
+
+def told(definition: TableDef, runs: Sequence[pa.Table]) -> LiveTable:
+    """A table told by its changes that holds these runs: changes to come end rows by the numbers that they have here.
+
+    One of other columns than the runs have begins with its rows anew.
+    """
+    rows = whole(runs)
+    made = fixed(definition, rows)
+    if made.reading.table.schema.equals(rows.schema):
+        made.reading = replace(made.reading, parts=tuple(runs))
+    return made
 
 
 def _source(definition: TableDef, options: Mapping[str, str]) -> TableSource:

@@ -58,7 +58,8 @@ class KeyedTable:
         rows = numbered(parts[0]) if len(parts) == 1 else merged(parts)
         self.parts: tuple[pa.Table, ...] = (rows,)
         numbers = ints(rows, NUMBER)
-        self._next = int(numbers.max(initial=-1)) + 1
+        # no number comes twice, that of a row that has gone neither: its end is in the runs
+        self._next = 1 + max((int(ints(numbered(p), NUMBER).max(initial=-1)) for p in parts), default=-1)
         self._number = np.full(rows.num_rows, -1, np.int64)
         self._number[self._slots(rows)] = numbers
 
