@@ -27,6 +27,10 @@ QUERIES = {
         "SELECT x.k, u.w FROM s [ROWS 4] x, u WHERE x.k = u.id",
         {4: [(2, 7)], 6: [(1, 1), (2, 7)], 7: [(1, 1), (2, 8), (2, 8)]},
     ),
+    "distinct": (
+        "SELECT DISTINCT x.k, u.w FROM s [PARTITION BY a ROWS 2] x, u WHERE x.k = u.id",
+        {4: [(2, 7)], 5: [(1, 1)], 6: [(1, 1)], 7: [(1, 1), (2, 8)]},
+    ),
     "counts": (
         "SELECT x.k, x.n, u.w FROM (SELECT k, COUNT(*) AS n FROM s [RANGE 4] GROUP BY k) x, u WHERE x.k = u.id",
         {3: [(2, 1, 7)], 4: [(2, 1, 7)], 5: [(1, 2, 1), (2, 1, 7)], 7: [(1, 2, 1), (2, 2, 8)], 11: []},
