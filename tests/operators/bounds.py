@@ -50,6 +50,7 @@ SELECT TOP_K(k, 2) AS a, VARIANCE(k * 10000000000) AS b FROM S [RANGE 9];
 SELECT [x, y] AS l, COUNT(*) AS n FROM S [RANGE 5 SLIDE 2] GROUP BY [x, y];
 SELECT DISTINCT {a: k, b: t} AS d FROM S [ROWS 9];
 SELECT l.x, r.y FROM S [RANGE 9] l ASOF LEFT JOIN S [RANGE 4] r ON l.k = r.k AND l.ts > r.ts;
+SELECT a.t, SUM(b.x) AS s, COUNT(*) AS n FROM S [ROWS 9] a, S [RANGE 5] b WHERE a.k = b.k GROUP BY a.t;
 """
 SELECTED = ";".join(
     f"SELECT k, SUM(y) AS s, AVG(x) AS m FROM S [RANGE 9] WHERE x > {c / 8} GROUP BY k HAVING COUNT(*) > {c % 3}"
