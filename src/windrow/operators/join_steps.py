@@ -13,8 +13,7 @@ from windrow.operators.linear import Formula
 from windrow.operators.statistics import Seen
 
 SINCE, LEAST = "~since", "~least"
-"""Of a result under way, once a table has changed: since when its table rows are there, and its oldest stream row,
-which an input may say of its rows itself."""
+"""Of a result under way, once a table has changed: since when its table rows are there, and its oldest stream row."""
 
 
 PROBES = 10_000
