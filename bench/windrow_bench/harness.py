@@ -195,12 +195,11 @@ def _version(name: str) -> str | None:
         return None
 
 
-def commit() -> str | None:
-    """The commit that was measured, with `+` when files differ from it; None outside a repository."""
-    here = Path(__file__).parent
+def commit(here: Path = Path(__file__).parent) -> str | None:
+    """The commit that was measured, with `+` when its product or experiments differ; None outside a repository."""
     try:
         head = _git(here, "rev-parse", "--short=12", "HEAD")
-        return head + ("+" if _git(here, "status", "--porcelain", "--", ".") else "")
+        return head + ("+" if _git(here, "status", "--porcelain", "--", ":/src", ":/bench") else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 

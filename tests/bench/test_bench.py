@@ -6,6 +6,7 @@ import argparse
 import gzip
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,21 @@ def test_experiments_are_listed() -> None:
     """`windrow bench` finds the experiments and takes no shared module for one."""
     assert {"patterns", "engine"} <= experiments(package()).keys()
     assert not {"harness", "flows", "drive"} & experiments(package()).keys()
+
+
+def test_a_record_says_that_the_product_was_changed(tmp_path: Path) -> None:
+    """A commit is marked when what lies under it was measured with changes, not when pages are written."""
+    for name in ("src/a.py", "bench/b.py", "docs/page.md"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("1")
+    known = ("-c", "user.name=w", "-c", "user.email=w@localhost")
+    for words in (("init", "-q"), ("add", "."), (*known, "commit", "-qm", "first")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    (tmp_path / "docs/page.md").write_text("2")
+    clean = harness.commit(tmp_path / "bench")
+    (tmp_path / "src/a.py").write_text("2")
+    assert clean is not None and harness.commit(tmp_path / "bench") == f"{clean}+"
+    assert not clean.endswith("+")
 
 
 def test_the_page_of_experiments_lists_them_all() -> None:
