@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 from windrow.cli import main
+from windrow.errors import SourceError
+from windrow.server.process import Address, listening
+
+Line = socket.socket
 
 SCRIPT = """
     CREATE STREAM bid (ts BIGINT, price BIGINT) TIMESTAMP BY ts;
@@ -32,6 +36,18 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         "detail: Address already in use",
         "hint: choose another one with --port (0: any that is free)",
     ]
+
+
+def test_a_port_that_is_taken_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The socket that could not be bound is closed, for those who go on with another port."""
+    made: list[socket.socket] = []
+    monkeypatch.setattr("windrow.server.process.socket.socket", lambda *given: made.append(Line(*given)) or made[-1])
+    with Line() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(SourceError, match="cannot listen"):
+            listening(Address(port=taken.getsockname()[1]))
+    assert [line.fileno() for line in made] == [-1]
 
 
 @pytest.mark.parametrize("rights, told", [(0o644, True), (0o640, False), (0o600, False)])

@@ -122,16 +122,18 @@ def listening(address: Address) -> socket.socket:
     """A socket that is bound, so that the port is known and a taken one is an error that people understand."""
     try:
         family, kind, proto, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind, proto)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(where)
+        with contextlib.ExitStack() as unbound:
+            made = unbound.enter_context(socket.socket(family, kind, proto))
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(where)
+            unbound.pop_all()
+        return made
     except OSError as error:
         raise SourceError(
             f"cannot listen at {address.host}, port {address.port}",
             detail=error.strerror or str(error),
             hint="choose another one with --port (0: any that is free)",
         ) from None
-    return made
 
 
 def _config(app: object, address: Address) -> uvicorn.Config:
