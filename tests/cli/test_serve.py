@@ -50,6 +50,13 @@ def test_a_port_that_is_taken_leaves_nothing_open(monkeypatch: pytest.MonkeyPatc
     assert [line.fileno() for line in made] == [-1]
 
 
+def test_a_port_has_one_server_from_the_start() -> None:
+    """Whoever is told an address has it: another that asks a moment later is refused, not both let in."""
+    with listening(Address(port=0)) as first:
+        with pytest.raises(SourceError, match="cannot listen"):
+            listening(Address(port=first.getsockname()[1]))
+
+
 @pytest.mark.parametrize("rights, told", [(0o644, True), (0o640, False), (0o600, False)])
 def test_who_can_read_the_tokens(
     rights: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

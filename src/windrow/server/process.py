@@ -28,6 +28,9 @@ from windrow.server.ticks_first import TicksFirst
 GRACE = 5
 """Seconds that requests under way have left when the server stops."""
 
+BACKLOG = 1024
+"""Connections that may wait to be taken."""
+
 
 @dataclass(frozen=True)
 class Address:
@@ -119,13 +122,17 @@ def serving(engine: Engine, tokens: Tokens, address: Address, limits: ServerLimi
 
 
 def listening(address: Address) -> socket.socket:
-    """A socket that is bound, so that the port is known and a taken one is an error that people understand."""
+    """A socket that listens, so that the port is known and a taken one is an error that people understand.
+
+    Two sockets that may reuse an address can both be bound to it; only the one that listens first has it.
+    """
     try:
         family, kind, proto, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         with contextlib.ExitStack() as unbound:
             made = unbound.enter_context(socket.socket(family, kind, proto))
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind(where)
+            made.listen(BACKLOG)
             unbound.pop_all()
         return made
     except OSError as error:
@@ -149,5 +156,5 @@ def _config(app: object, address: Address) -> uvicorn.Config:
         ws="none",
         timeout_keep_alive=30,
         timeout_graceful_shutdown=GRACE,
-        backlog=1024,
+        backlog=BACKLOG,
     )
