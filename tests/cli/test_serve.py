@@ -52,9 +52,8 @@ def test_a_port_that_is_taken_leaves_nothing_open(monkeypatch: pytest.MonkeyPatc
 
 def test_a_port_has_one_server_from_the_start() -> None:
     """Whoever is told an address has it: another that asks a moment later is refused, not both let in."""
-    with listening(Address(port=0)) as first:
-        with pytest.raises(SourceError, match="cannot listen"):
-            listening(Address(port=first.getsockname()[1]))
+    with listening(Address(port=0)) as first, pytest.raises(SourceError, match="cannot listen"):
+        listening(Address(port=first.getsockname()[1]))
 
 
 @pytest.mark.parametrize("rights, told", [(0o644, True), (0o640, False), (0o600, False)])
