@@ -29,6 +29,15 @@ QUERIES = {
     "both_": "SELECT s.ts AS a, r.ts AS b, name FROM s [RANGE 6], r [RANGE 5], {t} WHERE s.k = r.k AND s.k = id{s}{r}",
     "twice": "SELECT s.k, COUNT(*) AS n, MAX(name) AS m FROM s [RANGE 8 SLIDE 4], r [RANGE 5], {t} "
     "WHERE s.k = r.k AND s.k = id{s}{r} GROUP BY s.k",
+    "last_": "SELECT s.ts AS at, k, name FROM s [ROWS 3] JOIN {t} ON k = id{s}",
+    "owned": "SELECT k, name FROM s [PARTITION BY k ROWS 2] JOIN {t} ON k = id{s}",
+    "outer": "SELECT k, name FROM s [ROWS 3] LEFT JOIN {t} ON k = id{s}",
+    "alone": "SELECT k FROM s [ROWS 3] WHERE NOT EXISTS (SELECT * FROM {t} WHERE k = id{s})",
+    "once_": "SELECT DISTINCT k, name FROM s [RANGE 6] JOIN {t} ON k = id{s}",
+    "above": "SELECT k FROM s [RANGE 6] WHERE EXISTS (SELECT * FROM {t} WHERE k > id AND name > 'x'{s})",
+    "total": "SELECT name, COUNT(*) AS n FROM s [ROWS 4] JOIN {t} ON k = id{s} GROUP BY name",
+    "pairs": "SELECT s.k, r.ts AS b, name FROM s [ROWS 3], r [ROWS 2], {t} WHERE s.k = r.k AND s.k = id{s}{r}",
+    "apart": "SELECT s.k, r.k AS b, name FROM s [ROWS 2], r [RANGE 3], {t} WHERE s.k < r.k AND s.k = id{s}{r}",
 }  # fmt: skip
 ALIVE = " AND (since IS NULL OR {0}.ts >= since) AND (til IS NULL OR {0}.ts < til)"
 
@@ -122,12 +131,15 @@ class Life:
 
     def _versions(self) -> pa.Table:
         there: dict[int, tuple[str | None, int]] = {}
-        found = []
+        found: list[tuple[int, str | None, int, int | None]] = []
         for at, op, key, name in self.changes:
             if key in there:
                 found.append((key, *there.pop(key), at))
             if op != "d":
-                there[key] = (name, at)
+                same = next((v for v in found if v[:2] == (key, name) and v[3] == at), None)
+                if same is not None:  # the row has not gone
+                    found.remove(same)
+                there[key] = (name, at if same is None else same[2])
         found += [(key, name, at, None) for key, (name, at) in there.items()]
         names = ("id", "name", "since", "til")
         types = (pa.int64(), pa.string(), pa.int64(), pa.int64())

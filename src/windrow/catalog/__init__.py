@@ -60,7 +60,8 @@ class TableRows(StreamDef):
 class TableDef:
     """A table: its columns, whether updates reach back, and the columns of its active interval.
 
-    With `changes` its source does not say what the table holds but what happens to it, by `keys`.
+    With `changes` its source does not say what the table holds but what happens to it, by `keys`. `recall`: it changes
+    while queries run, so joins remember whom rows have met of it; not in a replay, nor in homes from before they did.
     """
 
     name: str
@@ -72,6 +73,7 @@ class TableDef:
     changes: ChangeColumns | None = None
     quarantine: bool = False  # changes that cannot be applied are set aside; else they stop the table
     added: tuple[str, ...] = ()  # as of a stream
+    recall: bool = False
 
     @property
     def rows(self) -> TableRows:

@@ -278,7 +278,7 @@ def bind_table(declaration: DeclarationSyntax, source: ScriptText) -> TableDef:
     check_changes(written, said, keys, columns, options, source, declaration.offset)
     return TableDef(
         declaration.name, columns, declaration.retroactive, valid, options, keys,
-        None if written is None else written.columns, bool(declaration.quarantine),
+        None if written is None else written.columns, bool(declaration.quarantine), recall=True,
     )  # fmt: skip
 
 

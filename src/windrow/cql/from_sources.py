@@ -217,7 +217,7 @@ class SourceBinder:
             valid = (begin, end)
         entry = replace(entry, is_table=True, valid=valid)
         triples = tuple((c.internal, c.name, c.type) for c in entry.columns)
-        return JoinInput(TableScan(table.name, unique, triples, table.retroactive, valid), [entry])
+        return JoinInput(TableScan(table.name, unique, triples, table.retroactive, valid, table.recall), [entry])
 
     def _entry(self, shown: str, unique: str, columns: Mapping[str, pa.DataType]) -> Entry:
         return Entry(

@@ -216,7 +216,7 @@ class Engine:
                 hint = f'engine.push("{name}", changes)' if not definition.options else "its source tells of them"
                 raise BindingError(f'table "{name}" is told by its changes', hint=hint)
             if definition is None:
-                definition = TableDef(name, self.runtime.declared.columns(data), retroactive, valid)
+                definition = TableDef(name, self.runtime.declared.columns(data), retroactive, valid, recall=True)
                 change.catalog = change.catalog.add(definition)
             change.add(definition)
             change.data[name.lower()] = data

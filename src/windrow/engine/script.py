@@ -39,7 +39,10 @@ def bind_script(
             catalog = catalog.add(TableDef(name, columns, added=tuple(columns)))
     for statement in statements:
         try:
-            catalog = applied(cql.bind(statement, catalog), catalog)
+            bound = cql.bind(statement, catalog)
+            if isinstance(bound, cql.CreateTable):  # it does not change while the script runs
+                bound = replace(bound, definition=replace(bound.definition, recall=False))
+            catalog = applied(bound, catalog)
         except WindrowError as error:
             raise error.at(statement.span) from None
     if catalog.archives:

@@ -72,7 +72,7 @@ class JoinOperator(JoinPlan, Unclocked):
                 if not self.parts[i].static:
                     yield from self._complete(i, new, hashes)
                 else:
-                    self._changed |= bool((new.ts > BEGINNING).any()) and len(self.parts) > 2
+                    self._changed |= bool((new.ts > BEGINNING).any()) and self._dates
                 for (part, keys, _), index in self._indexes.items():
                     if part == i:
                         index.insert(new, self._last, hashes.get(keys))
@@ -104,11 +104,14 @@ class JoinOperator(JoinPlan, Unclocked):
         # `alive` bounds matching, `exp` bounds the result; they differ for internal windows only
         found = new.with_lifetimes(new.ts, np.full(len(new), INF)) if internal else new
         names = [n for p in self.parts for n in p.columns]
-        if self._changed:
-            dates = {SINCE: pa.array(np.full(len(new), BEGINNING)), LEAST: pa.array(new.ts)}
-            found = found.with_columns({**found.columns, **dates})
-        for result in self._extend(first, 0, found, new.exp, hashes):
+        for result in self._extend(first, 0, self._with_dates(found), new.exp, hashes):
             yield result.with_columns({n: result.columns[n] for n in names})
+
+    def _with_dates(self, found: Elements) -> Elements:
+        if not self._changed:
+            return found
+        dates = {SINCE: pa.array(np.full(len(found), BEGINNING)), LEAST: pa.array(found.ts)}
+        return found.with_columns({**dates, **found.columns})
 
     def _extend(
         self,
@@ -222,5 +225,5 @@ class JoinOperator(JoinPlan, Unclocked):
             self._indexes[which] = self._index(which)
             for elements in source.everything():
                 self._indexes[which].insert(elements, frontier)
-        tables = [x for (p, _, _), x in self._indexes.items() if self.parts[p].static and len(self.parts) > 2]
+        tables = [x for (p, _, _), x in self._indexes.items() if self.parts[p].static and self._dates]
         self._changed = any((e.ts > BEGINNING).any() for x in tables for e in x.everything())

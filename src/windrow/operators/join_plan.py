@@ -12,6 +12,7 @@ from typing import Any
 
 from windrow.operators.elements import BEGINNING
 from windrow.operators.join_steps import (
+    LEAST,
     JoinOrders,
     JoinReport,
     JoinStep,
@@ -68,6 +69,7 @@ class JoinPlan:
         self._indexes = {s.index: self._index(s.index) for path in self.paths for s in path}
         self._last = self._expired = BEGINNING
         self._changed = False  # a row of a table that does not reach back has come after the beginning
+        self._dates = len(parts) > 2 or any(LEAST in p.columns for p in parts)  # and rows may be older than their time
         # two inputs have one order only: their keys need not be counted
         counted = self.classes if len(parts) > 2 else []
         self._statistics = [InputStatistics(class_columns(counted, p.columns)) for p in parts] if planner else []

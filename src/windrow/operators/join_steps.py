@@ -13,7 +13,8 @@ from windrow.operators.linear import Formula
 from windrow.operators.statistics import Seen
 
 SINCE, LEAST = "~since", "~least"
-"""Of a result under way, once a table has changed: since when its table rows are there, and its oldest stream row."""
+"""Of a result under way, once a table has changed: since when its table rows are there, and its oldest stream row,
+which an input may say of its rows itself."""
 
 
 PROBES = 10_000

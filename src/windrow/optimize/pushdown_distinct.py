@@ -1,7 +1,8 @@
 """Duplicate-elimination push-down: drop DISTINCT where rows are distinct already, else try it below joins and unions.
 
 At every instant δ(A ⋈ B) = δA ⋈ δB, and δ(A ∪ B) = δ(δA ∪ δB). Below a join DISTINCT shrinks what the join stores and
-makes, but it must then look at every input row. So the cost model decides.
+makes, but it must then look at every input row. So the cost model decides. A table that does not reach back is met by
+each row at its own time, so the first of equal rows cannot stand for all.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _below_join(node: n.Distinct) -> n.Node | None:
     while isinstance(below, n.Filter):
         predicates.insert(0, below.predicate)
         below = below.input
-    if not isinstance(below, n.Join) or any(below.internal):
+    if not isinstance(below, n.Join) or any(below.internal) or any(map(_meets_once, n.walk(below))):
         return None
     types = below.schema
     # a predicate or expression that tells 0.0 from -0.0 would see which of two equal rows was kept
@@ -94,6 +95,11 @@ def _below_join(node: n.Distinct) -> n.Node | None:
     parts = tuple(p if key(p) is not None else n.Distinct(p) for p in below.parts)
     joined = filtered(replace(below, parts=parts), predicates)
     return n.Project(joined, project.outputs) if project else joined
+
+
+def _meets_once(node: n.Node) -> bool:
+    """Whether rows meet a table as it is when they come: equal rows of different times may meet different ones."""
+    return isinstance(node, n.TableScan) and not node.retroactive and node.recall
 
 
 def determined(join: n.Join, shown: set[str]) -> set[str]:

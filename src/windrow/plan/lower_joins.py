@@ -8,7 +8,9 @@ side are first joined to the right, and the left side meets those that found a p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -16,12 +18,15 @@ from windrow.operators.aggregate_join import AggregateDeltas, AggregateJoin, gro
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.asof import AsofOperator
 from windrow.operators.bag import BagOperator
+from windrow.operators.births import BORN, Births
 from windrow.operators.changes import Retract
 from windrow.operators.early_extremes import EarlyExtremes
+from windrow.operators.first_match import FirstMatch
 from windrow.operators.join import JoinOperator
-from windrow.operators.join_steps import Part
+from windrow.operators.join_steps import LEAST, Part, classes
 from windrow.operators.linear import Formula, Pad, ProjectOperator, UnionOperator
 from windrow.operators.quantise import QuantiseOperator
+from windrow.operators.recall_join import RecallJoin
 from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
 from windrow.operators.state.pending import Calendar
 from windrow.plan import nodes as n
@@ -31,7 +36,10 @@ from windrow.plan.bands import bands
 from windrow.plan.expr import Expr
 from windrow.plan.extremes_below import ExtremesBelow, extremes_below, over_extremes, repetitions_count
 from windrow.plan.lowering import PlanLowering, formula
+from windrow.plan.patterns import Pattern, lifetimes
 from windrow.plan.timestamped import comes_in_order
+
+Equalities = Sequence[tuple[str, str, bool]]
 
 
 def join(to: PlanLowering, node: n.Join) -> int:
@@ -90,24 +98,59 @@ def join_steps(
     internal: Sequence[bool] = (),
     rename: Mapping[str, str] | None = None,
     reach_back: bool = False,
+    once: bool = False,
 ) -> int:
-    """A join over steps; `rename`: other names for columns of the residual; `reach_back`: tables end what they met."""
+    """A join over steps; `rename`: other names for columns of the residual; `reach_back`: tables end what they met;
+    `once`: the rows of the first that have a partner in the second."""
     flags = internal or (False,) * len(steps)
     read = [to.flow.steps[s] for s in steps]
     met = not reach_back and not all(r.static for r in read)  # tables alone meet each other as they change
     signed = [r.signed or (r.static and reach_back) for r in read]
     parts = [Part(dict(r.schema), g, i, r.static and met) for r, g, i in zip(read, signed, flags, strict=True)]
     types, renamed = {c: t for p in parts for c, t in p.columns.items()}, rename or {}
-    join = JoinOperator(
-        parts,
-        equalities,
-        [formula(e, rename, {c: types[renamed.get(c, c)] for c in e.columns}) for e in residual],
-        eager=to.strategy == "direct",
-        bands=bands(residual, types, rename),
-        planner=to.tuning.orders,
-        interval=to.expires_every,
-    )
-    return to.flow.add(join, steps, node, types)
+
+    def made(parts: Sequence[Part], equalities: Equalities, residual: Sequence[Expr]) -> JoinOperator:
+        return (FirstMatch if once else JoinOperator)(
+            parts,
+            equalities,
+            [formula(e, rename, {c: types[renamed.get(c, c)] for c in e.columns}) for e in residual],
+            eager=to.strategy == "direct",
+            bands=bands(residual, types, rename),
+            planner=to.tuning.orders,
+            interval=to.expires_every,
+        )
+
+    shown = dict(parts[0].columns) if once else types
+    announced = any(p.static for p in parts) and any(p.strict and not p.static for p in parts)
+    if to.recalls and announced and not any(flags):
+        return to.flow.add(_recalling(parts, equalities, residual, renamed, shown, made), steps, node, shown)
+    return to.flow.add(made(parts, equalities, residual), steps, node, shown)
+
+
+def _recalling(
+    parts: Sequence[Part],
+    equalities: Equalities,
+    residual: Sequence[Expr],
+    renamed: Mapping[str, str],
+    shown: Mapping[str, pa.DataType],
+    made: Callable[..., JoinOperator],
+) -> RecallJoin:
+    """The join of inputs that announce ends with tables: the inputs first, by all that they have in common."""
+    moving, fixed = [p for p in parts if not p.static], [p for p in parts if p.static]
+    births = [Births(f"{BORN}{i}", p.columns, p.strict) for i, p in enumerate(moving)]
+    dated = [replace(p, columns={**p.columns, b.name: pa.int64()}) for p, b in zip(moving, births, strict=True)]
+    joined = Part({**{c: t for p in dated for c, t in p.columns.items()}, LEAST: pa.int64()})
+    inner, outer = list[tuple[str, str, bool]](), list[tuple[str, str, bool]]()
+    for columns, safe in classes(equalities):
+        ours, others = [c for c in columns if c in joined.columns], [c for c in columns if c not in joined.columns]
+        inner += [(a, b, safe) for a, b in pairwise(ours)]
+        outer += [(a, b, safe) for a, b in pairwise([*ours[:1], *others])]
+    within = [e for e in residual if {renamed.get(c, c) for c in e.columns} <= joined.columns.keys()]
+    streams = made(dated, inner, within) if len(moving) > 1 else None
+    if streams is None:
+        outer, within = [*inner, *outer], []
+    tables = made([joined, *fixed], outer, [e for e in residual if e not in within])
+    return RecallJoin([p.static for p in parts], births, streams, tables, shown)
 
 
 def counted(to: PlanLowering, step: int, node: n.Node) -> int:
@@ -166,7 +209,11 @@ def semi(to: PlanLowering, node: n.Semi | n.LeftJoin, anti: bool) -> int:
         with to.at_own_times():
             kept = semi(to, node, anti)
         return to.append(kept, QuantiseOperator(seen.period, seen.offset, seen.before), node)
-    left = to.lower(node.left)
+    left, right = to.lower(node.left), to.lower(node.right)
+    if to.recalls and node.residual and to.flow.steps[right].static and not to.flow.steps[left].static:
+        equal = [(e.left, e.right, e.null_safe) for e in node.equalities]
+        kept = join_steps(to, [left, right], equal, node.residual, node, once=True)
+        return to.flow.add(UnionOperator((False, True)), [left, kept], node, node.left.schema) if anti else kept
     keys, equalities = matched(to, node)
     # a row that has left a table is no longer there, with a partner or without
     both = join_steps(to, [left, keys], equalities, (), node, reach_back=to.flow.steps[left].static)
@@ -228,6 +275,8 @@ def aggregate_join(
     forced = None if to.tuning.aggregation == "auto" else to.tuning.aggregation
     if forced is not None and len(forced) != len(shape.join.parts):
         return None
+    if to.recalls and _is_recalled(to, shape.join):
+        return None
     steps = [_given(to, part, outputs) for part, outputs in zip(shape.join.parts, shape.outputs, strict=True)]
     steps, kept, calls = _extremes(to, steps, node, calls, shape, forced)
     made = [to.flow.steps[s] for s in steps]
@@ -251,6 +300,12 @@ def aggregate_join(
         return met
     types = {c: t for p in parts for c, t in p.columns.items()}
     return to.flow.add(groups_of(node.keys, calls, types, period), [met], node, node.schema)
+
+
+def _is_recalled(to: PlanLowering, node: n.Join) -> bool:
+    """Whether results must be remembered: rows that meet a table which does not reach back announce their ends."""
+    known = [lifetimes(p, to.strategy)[p] for p in node.parts]
+    return any(k.static for k in known) and any(k.pattern is Pattern.STRICT and not k.static for k in known)
 
 
 def _given(to: PlanLowering, part: n.Node, outputs: Sequence[tuple[str, Expr]]) -> int:

@@ -68,6 +68,8 @@ class PlanLowering:
         self.grid = _grid_aggregate(plan.root)
         self.grid_chain = _chain(plan.root) if self.grid is not None else frozenset()
         self._made: dict[int, int] = {}
+        tables = [t for t in n.walk(plan.root) if isinstance(t, n.TableScan) and not t.retroactive]
+        self.recalls = all(t.recall for t in tables)  # joins remember whom rows have met of tables
         self.periodic = True  # inputs are seen at the multiples of their period
 
     def lower(self, node: n.Node) -> int:

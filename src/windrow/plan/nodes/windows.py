@@ -72,7 +72,8 @@ class TableScan(Leaf):
     """Rows of a table. `valid` names the internal columns of its active interval `[from, to)`, if declared.
 
     The binder turns `valid` into predicates on the stream rows the table is linked to, so the operators
-    see a plain input whose rows are always alive. A retroactive table's updates are signed elements.
+    see a plain input whose rows are always alive. A retroactive table's updates are signed elements; of another one,
+    joins remember whom their rows have met, if they are to `recall` it.
     """
 
     table: str
@@ -80,6 +81,7 @@ class TableScan(Leaf):
     columns: tuple[tuple[str, str, pa.DataType], ...]
     retroactive: bool = False
     valid: tuple[str, str] | None = None
+    recall: bool = False
 
     @property
     def schema(self) -> dict[str, pa.DataType]:
