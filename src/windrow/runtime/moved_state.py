@@ -35,6 +35,7 @@ from windrow.operators.join import JoinOperator
 from windrow.operators.open_sessions import SESSION
 from windrow.operators.protocol import Operator, State
 from windrow.operators.query_aggregate import CELL, QueryAggregate
+from windrow.operators.recall_join import RecallJoin
 from windrow.operators.state.run import Run, ints
 from windrow.runtime.exchange import is_heavy, partition_of
 from windrow.runtime.grid import GridPlacement
@@ -179,6 +180,8 @@ def _port(operator: Operator, slot: str) -> int:
             return int(slot.partition(":")[0])
         case AggregateDeltas() if slot.startswith("set "):
             return int(slot.removeprefix("set "))
+        case RecallJoin():
+            return operator.port(slot)
         case AsofOperator():
             return 1 if slot == "held" else 0
     return 0

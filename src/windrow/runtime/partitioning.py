@@ -8,8 +8,8 @@ input's stage when the rows already lie right, and otherwise opens the next stag
     stage 0   stateless steps, on the source's own partitions
     stage 1+  everything else, on `partitions` partitions, behind an exchange
 
-Inputs of a join that have no key in common lie on a grid of partitions (`grid.py`); a join whose output may lie apart
-spreads the rows of heavy keys by more than their key (`heavy_keys.py`).
+How the inputs of joins lie says `join_partitioning.py`; a join whose output may lie apart spreads the rows of heavy
+keys by more than their key (`heavy_keys.py`).
 
 A table is everywhere: each task computes for itself what comes from tables alone, so it never crosses an exchange;
 where its rows are to count once, each partition takes its part. Law: rows that an operator must see together carry
@@ -42,6 +42,7 @@ from windrow.operators.materialize import Materialize
 from windrow.operators.protocol import Operator, Stateless
 from windrow.operators.quantise import QuantiseOperator
 from windrow.operators.query_aggregate import QueryAggregate
+from windrow.operators.recall_join import RecallJoin
 from windrow.operators.route import RouteOperator, RouteSets
 from windrow.operators.sample import Moments, Restore, Sample, Snapshots
 from windrow.operators.session import SessionAggregate, SessionWindow
@@ -52,7 +53,18 @@ from windrow.plan.nodes import TableScan
 from windrow.plan.patterns import Pattern, annotate
 from windrow.plan.steps import Dataflow, Step
 from windrow.runtime.grid import GridPlacement
-from windrow.runtime.placement import ANY, EVERYWHERE, ONE, Exchange, HeavySplit, How, Partitioning, Placement
+from windrow.runtime.join_partitioning import asof_inputs, join_inputs, joined, recall_inputs
+from windrow.runtime.placement import (
+    ANY,
+    EVERYWHERE,
+    ONE,
+    Exchange,
+    HeavySplit,
+    How,
+    Partitioning,
+    Placement,
+    by_columns,
+)
 
 
 def _by_row(operator: object) -> bool:
@@ -122,7 +134,7 @@ def _ahead(
             case JoinOperator() | AggregateDeltas():
                 ports = flow.steps[at].inputs
                 seen = [partitionings[i] if i < len(partitionings) else ANY for i in ports]
-                wanted = _join(operator, seen)[ports.index(source)]
+                wanted = join_inputs(operator, seen)[ports.index(source)]
             case ProjectOperator():
                 names = {n: names[f.copies] for n, f in operator.outputs if f.copies in names}
                 wanted = ANY
@@ -156,31 +168,33 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
     """The spread each input must have."""
     operator = step.operator
     if (keys := _keys(operator)) is not None:
-        return [_by(keys, inputs[0])]
+        return [by_columns(keys, inputs[0])]
     match operator:
         case JoinOperator() | AggregateDeltas():
-            return _join(operator, inputs)
+            return join_inputs(operator, inputs)
+        case RecallJoin():
+            return recall_inputs(operator, inputs)
         case AsofOperator():
-            return _asof(operator, inputs)
+            return asof_inputs(operator, inputs)
         case DeltaStar():
             own = _cancelling(step, flow)
-            return [_by(tuple(step.schema) if own is None else own, inputs[0])]
+            return [by_columns(tuple(step.schema) if own is None else own, inputs[0])]
         case BagOperator():
             columns = tuple(step.schema)
             if all(s == inputs[0] and s.how in (How.COLUMNS, How.ONE) for s in inputs):
-                return [_by(columns, s) for s in inputs]
+                return [by_columns(columns, s) for s in inputs]
             return [Partitioning(How.COLUMNS, columns) if columns else ONE] * len(inputs)
         case UnionOperator():
             return _union(inputs)
         case Retract() | QuantiseOperator() | HistoryOperator() | LifetimesOperator() | Starting():
             return [ANY]
         case Materialize() | Appearing():
-            return [_by(tuple(step.schema), inputs[0])]
+            return [by_columns(tuple(step.schema), inputs[0])]
         case Changes() | Sample() | Restore() | Moments():
             source = flow.steps[step.inputs[0]]
             ends, own = source.node not in monotonic or source.signed, _cancelling(step, flow)
             ends &= own is not None or not (isinstance(operator, Changes) and operator.timestamped)
-            return [_by(tuple(source.schema) if own is None else own, inputs[0]) if ends else ANY]
+            return [by_columns(tuple(source.schema) if own is None else own, inputs[0]) if ends else ANY]
     # an operator that nothing is known of must see everything
     return [ANY if _by_row(operator) else ONE] * len(inputs)
 
@@ -207,69 +221,6 @@ def _keys(operator: Operator | None) -> tuple[str, ...] | None:
         case RowsWindow() | TopNOperator() | AnalyticOperator() | Snapshots():
             return tuple(operator.partition)
     return None
-
-
-def _by(columns: Sequence[str], have: Partitioning) -> Partitioning:
-    """Equal values of `columns` together; what lies so already stays."""
-    apart = have.how in (How.COLUMNS, How.TOGETHER)
-    if have.how is How.ONE or (apart and set(have.columns) <= set(columns)):
-        return have
-    return Partitioning(How.COLUMNS, tuple(columns)) if columns else ONE
-
-
-def _join(join: JoinOperator | AggregateDeltas, inputs: Sequence[Partitioning]) -> list[Partitioning]:
-    """Partition the moving inputs by the columns of classes that all of them have, else on a grid; tables stay
-    everywhere.
-
-    Rows that were copied would be joined twice, so what lies on a grid already must move.
-    """
-    moving = [i for i, s in enumerate(inputs) if s is not EVERYWHERE]
-    if len(moving) == 1:
-        return [ANY if i in moving else EVERYWHERE for i in range(len(inputs))]
-    shared = _shared(join, moving)
-    if shared:
-        partitionings = [Partitioning(How.COLUMNS, tuple(c[k] for c in shared)) for k in range(len(moving))]
-    else:
-        partitionings = [Partitioning(How.GRID, grid=grid) for grid in _grids(join, moving)]
-    wanted = [EVERYWHERE] * len(inputs)
-    for i, partitioning in zip(moving, partitionings, strict=True):
-        wanted[i] = partitioning
-    return wanted
-
-
-def _asof(join: AsofOperator, inputs: Sequence[Partitioning]) -> list[Partitioning]:
-    """Equal keys together, else everything in one place; a table is everywhere, so left rows stay where they are."""
-    if inputs[1] is EVERYWHERE:
-        return [ANY, EVERYWHERE]
-    if not join.equalities:
-        return [ONE, ONE]
-    left, right, _ = zip(*join.equalities, strict=True)
-    return [Partitioning(How.COLUMNS, left), Partitioning(How.COLUMNS, right)]
-
-
-def _shared(join: JoinOperator | AggregateDeltas, moving: Sequence[int]) -> list[list[str]]:
-    """For each class that all moving inputs have: the column of each."""
-    shared = []
-    for columns, _ in join.classes:
-        own = [[c for c in columns if c in join.parts[i].columns] for i in moving]
-        if all(own):
-            shared.append([c[0] for c in own])
-    return shared
-
-
-def _grids(join: JoinOperator | AggregateDeltas, moving: Sequence[int]) -> list[GridPlacement]:
-    """An axis for each class that two moving inputs have, and one for each input that has none of these."""
-    axes: list[dict[int, tuple[str, ...]]] = []
-    for columns, _ in join.classes:
-        own = {i: next((c for c in columns if c in join.parts[i].columns), None) for i in moving}
-        having: dict[int, tuple[str, ...]] = {i: (c,) for i, c in own.items() if c is not None}
-        if len(having) > 1:
-            axes.append(having)
-    for i in moving:
-        if not any(i in axis for axis in axes) and join.parts[i].columns:
-            axes.append({i: tuple(join.parts[i].columns)})
-    having_axes = tuple(tuple(a for a, axis in enumerate(axes) if i in axis) for i in moving)
-    return [GridPlacement(tuple(axis.get(i, ()) for axis in axes), having_axes) for i in moving]
 
 
 def _splittable(
@@ -358,12 +309,14 @@ def _made(step: Step, lie: Sequence[Partitioning]) -> Partitioning:
         case SessionAggregate():
             return _renamed(lie[0], {of: name for name, of in step.operator.columns.items()})
         case JoinOperator():
-            return _joined(step.operator, [s for s in lie if s is not EVERYWHERE])
+            return joined(step.operator, [s for s in lie if s is not EVERYWHERE])
         case AggregateDeltas():
-            return _joined(step.operator, [s for s in lie if s is not EVERYWHERE], step.operator.keys)
+            return joined(step.operator, [s for s in lie if s is not EVERYWHERE], step.operator.keys)
         case UnionOperator():
             alike = all(s == lie[0] for s in lie) and lie[0].how is not How.TOGETHER
             return lie[0] if alike else ANY
+        case RecallJoin():
+            return next(s for s, fixed in zip(lie, step.operator.static, strict=True) if not fixed)
     return lie[0]
 
 
@@ -375,30 +328,6 @@ def follow_columns(flow: Dataflow, columns: Sequence[str]) -> list[Partitioning]
         by_columns = Partitioning(How.COLUMNS, tuple(columns))
         found.append(by_columns if step.operator is None else _made(step, inputs))
     return found
-
-
-def _joined(
-    join: JoinOperator | AggregateDeltas, moving: Sequence[Partitioning], kept: Sequence[str] | None = None
-) -> Partitioning:
-    """How results lie: by the key, or wherever their parts met; `kept`: the columns that are left of them."""
-    first = moving[0]
-    if first.how is How.GRID:
-        grids = [s.grid for s in moving if s.grid is not None]
-        axes = tuple(next(c for c in axis if c) for axis in zip(*(g.axes for g in grids), strict=True))
-        # an input's own axis is by all its columns: rows that agree on some of them may lie in different cells
-        grid = GridPlacement(axes, grids[0].inputs)
-        return Partitioning(How.TOGETHER, tuple(c for axis in axes for c in axis), grid)
-    if first.how is not How.COLUMNS:
-        return first
-    if kept is not None:  # the key by the name of an input that still has it
-        return next((s for s in moving if set(s.columns) <= set(kept)), ANY)
-    if first.split is None:
-        return first
-    parts = [s.split.grid for s in moving if s.split is not None]
-    axes = tuple(next((c for c in axis if c), ()) for axis in zip(*(g.axes for g in parts), strict=True))
-    key, grid = first.split.key, GridPlacement(axes, parts[0].inputs)
-    columns = tuple(dict.fromkeys((*key, *(c for axis in axes for c in axis))))
-    return Partitioning(How.TOGETHER, columns, split=HeavySplit(first.split.step, key, grid))
 
 
 def _renamed(partitioning: Partitioning, copies: dict[str, str]) -> Partitioning:

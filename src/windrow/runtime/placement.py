@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -40,6 +41,14 @@ class Partitioning:
 
 
 ANY, ONE, EVERYWHERE = Partitioning(How.ANY), Partitioning(How.ONE), Partitioning(How.EVERYWHERE)
+
+
+def by_columns(columns: Sequence[str], have: Partitioning) -> Partitioning:
+    """Equal values of `columns` together; what lies so already stays."""
+    apart = have.how in (How.COLUMNS, How.TOGETHER)
+    if have.how is How.ONE or (apart and set(have.columns) <= set(columns)):
+        return have
+    return Partitioning(How.COLUMNS, tuple(columns)) if columns else ONE
 
 
 @dataclass(frozen=True)
