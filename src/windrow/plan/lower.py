@@ -39,7 +39,7 @@ from windrow.plan.analytic_text import over_instant
 from windrow.plan.expr import column
 from windrow.plan.internal import numbered, only_selects
 from windrow.plan.lower_aggregates import aggregate, session_window, wanted_answers
-from windrow.plan.lower_joins import asof_join, join, left_join, semi, star_join
+from windrow.plan.lower_joins import asof_join, counted, join, left_join, semi, star_join
 from windrow.plan.lowering import Functions, PlanLowering, Tuning, formula
 from windrow.plan.patterns import annotate
 from windrow.plan.steps import Dataflow
@@ -151,7 +151,8 @@ class _Nodes(PlanLowering):
                 texts = [(c.output, formula(c.call)) for c in node.calls]
                 return self.unary(HolisticOperator(node.input.schema, node.keys, texts), node)
             case n.Distinct():
-                return self.distinct(self.lower(node.input), node)
+                made = counted if id(node) in self.unbroken else PlanLowering.distinct
+                return made(self, self.lower(node.input), node)
             case n.Union():
                 return self.flow.add(UnionOperator(), [self.lower(p) for p in node.parts], node, node.schema)
             case n.Difference() | n.Intersection():

@@ -305,7 +305,9 @@ def aggregate_join(
 def _is_recalled(to: PlanLowering, node: n.Join) -> bool:
     """Whether results must be remembered: rows that meet a table which does not reach back announce their ends."""
     known = [lifetimes(p, to.strategy)[p] for p in node.parts]
-    return any(k.static for k in known) and any(k.pattern is Pattern.STRICT and not k.static for k in known)
+    counts = any(id(d) in to.unbroken for p in node.parts for d in n.walk(p))
+    ends = counts or any(k.pattern is Pattern.STRICT and not k.static for k in known)
+    return ends and any(k.static for k in known)
 
 
 def _given(to: PlanLowering, part: n.Node, outputs: Sequence[tuple[str, Expr]]) -> int:

@@ -25,6 +25,7 @@ from windrow.plan import nodes as n
 from windrow.plan.cost import unit_of
 from windrow.plan.expr import Expr
 from windrow.plan.patterns import Pattern, annotate
+from windrow.plan.recalled import recalls, unbroken
 from windrow.plan.steps import Dataflow
 from windrow.plan.totality import total
 from windrow.scalar_engine import quote
@@ -68,8 +69,7 @@ class PlanLowering:
         self.grid = _grid_aggregate(plan.root)
         self.grid_chain = _chain(plan.root) if self.grid is not None else frozenset()
         self._made: dict[int, int] = {}
-        tables = [t for t in n.walk(plan.root) if isinstance(t, n.TableScan) and not t.retroactive]
-        self.recalls = all(t.recall for t in tables)  # joins remember whom rows have met of tables
+        self.recalls, self.unbroken = recalls(plan.root), unbroken(plan.root)
         self.periodic = True  # inputs are seen at the multiples of their period
 
     def lower(self, node: n.Node) -> int:

@@ -26,6 +26,7 @@ from windrow.errors import BindingError
 from windrow.operators.aggregates.call import SKETCHED
 from windrow.plan import nodes as n
 from windrow.plan.internal import only_selects
+from windrow.plan.recalled import unbroken
 from windrow.plan.timestamped import dates
 
 STRATEGIES = ("upa", "negative", "direct")
@@ -83,9 +84,11 @@ def _found(root: n.Node, strategy: str) -> dict[int, tuple[n.Node, Lifetimes]]:
     if strategy not in STRATEGIES:
         raise BindingError(f'unknown strategy "{strategy}"', hint=f"one of {', '.join(STRATEGIES)}")
     found: dict[int, tuple[n.Node, Lifetimes]] = {}
+    counted = unbroken(root)
     for node in n.walk(root):
         if id(node) not in found:
-            found[id(node)] = node, _rule(node, [found[id(i)][1] for i in node.inputs], strategy)
+            life = STRICT if id(node) in counted else _rule(node, [found[id(i)][1] for i in node.inputs], strategy)
+            found[id(node)] = node, life
     return found
 
 
@@ -216,7 +219,8 @@ def state_structure(node: n.Node, strategy: str = "upa") -> str:
         case n.Semi() | n.LeftJoin():
             return f"{_keyed(inputs[0], strategy)} ⋈ {_counts(inputs[1], strategy)}"
         case n.Distinct():
-            return _distinct(inputs[0], strategy)
+            counts = known[node].pattern is Pattern.STRICT
+            return _counts(inputs[0], strategy) if counts else _distinct(inputs[0], strategy)
         case n.TopN():
             return "rows that may be shown"
         case n.Analytic() | n.Holistic():
