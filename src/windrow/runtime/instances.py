@@ -26,9 +26,9 @@ from windrow.catalog.instances import InstanceTable, positions
 from windrow.catalog.names import Names
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import Elements, one
-from windrow.operators.radix import stable_order
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import QueryPlan
+from windrow.runtime.instance_answers import AnswerPart, Columns, in_order
 from windrow.runtime.kept_answers import AnyAnswer, rows_of
 from windrow.sharing.member_columns import InstanceNames, MemberColumns
 from windrow.sharing.plans.answers import InstanceRows
@@ -75,7 +75,8 @@ class TemplateGroup:
     @property
     def empty(self) -> pa.Table:
         """The answer of no instance."""
-        return self.shown(answer(self.like, Elements.empty(self.like.root.schema)), np.zeros(0, np.int64))
+        none = answer(self.like, Elements.empty(self.like.root.schema))
+        return self.shown(none, self.values(np.zeros(0, np.int64)))
 
     def copy(self) -> TemplateGroup:
         """The group as it is now, for somebody to put it back."""
@@ -112,7 +113,7 @@ class TemplateGroup:
             )
         return numbers
 
-    def values(self, numbers: Int64s) -> list[pa.Array]:
+    def values(self, numbers: Int64s) -> Columns:
         """The values of the parameters of instances, by their numbers."""
         if any(c.num_chunks > 1 for c in self._rows.columns):
             self._rows = self._rows.combine_chunks()
@@ -133,11 +134,11 @@ class TemplateGroup:
         found = ((b, m.names.place.get(name)) for b, m in self.blocks.items())
         return next(((b, place) for b, place in found if place is not None), None)
 
-    def shown(self, table: pa.Table, places: Int64s) -> pa.Table:
-        """Rows of instances with some numbers, with the values of their parameters before the SELECT list."""
+    def shown(self, table: pa.Table, values: Columns) -> pa.Table:
+        """Rows of instances, with the values of their parameters before the SELECT list."""
         first = 2 if self.like.has_op else 1
         columns, names = table.columns, table.column_names
-        arrays = [*columns[:first], *self.values(places), *columns[first:]]
+        arrays = [*columns[:first], *values, *columns[first:]]
         return pa.Table.from_arrays(arrays, names=[*names[:first], *self.template.parameters, *names[first:]])
 
     def with_values(self, relation: pa.Table, name: str) -> pa.Table:
@@ -184,34 +185,36 @@ class TemplateGroups:
         instances: Sequence[InstanceRows] = (),
     ) -> list[Batch]:
         """Put the answers of instances together in `answers`; returns the batches of the other queries."""
-        parts: dict[str, list[tuple[pa.Table, Int64s]]] = {}
+        parts: dict[str, list[AnswerPart]] = {}
         if self.of:
             for name in [n for n in answers if n in self.of]:
                 table, mine = rows_of(answers.pop(name)), self.of[name]
-                parts.setdefault(mine.name, []).append((table, np.full(table.num_rows, mine.place[name])))
+                numbers, counts = np.array([mine.place[name]]), np.array([table.num_rows])
+                parts.setdefault(mine.name, []).append(AnswerPart(table, numbers, counts))
         others: list[Batch] = []
         for batch in batches:
-            for group, part, places in self._split(batch):
+            for group, part, numbers in self._split(batch):
                 if group is None:
                     others.append(part)
                 elif len(part):
                     one_ = group.blocks.get(part.one)
                     how = shown(part.one.lower()) if one_ is None else Shown.of(one_.plan)
-                    parts.setdefault(group.name, []).append((_table(part, how), places))
+                    parts.setdefault(group.name, []).append(AnswerPart(_table(part, how), numbers, part.counts))
         for each in instances:
             for group in self.live.values():
                 members = group.blocks.get(each.block)
                 if members is not None:
-                    parts.setdefault(group.name, []).append((each.table, members.numbers[each.which]))
+                    numbers, counts = members.numbers[each.which], np.ones(len(each.which), np.int64)
+                    parts.setdefault(group.name, []).append(AnswerPart(each.table, numbers, counts))
         for name, found in parts.items():
             group = self.live[name.lower()]
             schema = group.empty.schema
-            table = group.shown(*_in_order(found))
+            table = group.shown(*in_order(found, group.values))
             answers[name] = table if table.schema == schema else table.cast(schema)
         return others
 
     def _split(self, batch: Batch) -> Iterable[tuple[TemplateGroup | None, Batch, Int64s]]:
-        """A batch by the groups of its queries, with the number of every row's instance."""
+        """A batch by the groups of its queries, with the numbers of the instances that its counts are about."""
         if isinstance(batch.names, InstanceNames):
             return self._of_block(batch, batch.names.block)
         if not self.of or not len(batch):
@@ -219,7 +222,7 @@ class TemplateGroups:
         whose = self._whose(batch.names)
         if len(whose) == 1:
             (group, _, place) = whose[0]
-            return [(group, batch, place if group is None else np.repeat(place[batch.numbers], batch.counts))]
+            return [(group, batch, place if group is None else place[batch.numbers])]
         found: list[tuple[TemplateGroup | None, Batch, Int64s]] = []
         for group, members, place in whose:
             mine = np.zeros(len(batch.names), bool)
@@ -227,7 +230,7 @@ class TemplateGroups:
             mine = mine[batch.numbers]
             rows = batch.rows.take(np.flatnonzero(np.repeat(mine, batch.counts)))
             part = Batch(batch.names, batch.counts[mine], rows, batch.numbers[mine])
-            found.append((group, part, place if group is None else np.repeat(place[part.numbers], part.counts)))
+            found.append((group, part, place if group is None else place[part.numbers]))
         return found
 
     def _of_block(self, batch: Batch, block: str) -> list[tuple[TemplateGroup | None, Batch, Int64s]]:
@@ -235,7 +238,7 @@ class TemplateGroups:
         for group in self.live.values():
             members = group.blocks.get(block)
             if members is not None:
-                return [(group, batch, np.repeat(members.numbers[batch.numbers], batch.counts))]
+                return [(group, batch, members.numbers[batch.numbers])]
         return []
 
     def _whose(self, names: Sequence[str]) -> list[tuple[TemplateGroup | None, Int64s, Int64s]]:
@@ -262,19 +265,6 @@ class TemplateGroups:
 def _table(batch: Batch, shown: Shown) -> pa.Table:
     """The rows of a batch as users see them, without saying whose they are."""
     return shown.table(pa.array(batch.rows.ts).cast(shown.time_type), batch.rows.columns, 0, len(batch))
-
-
-def _in_order(parts: Sequence[tuple[pa.Table, Int64s]]) -> tuple[pa.Table, Int64s]:
-    """Parts of one answer, with the number of every row's instance, as one in the order of time."""
-    tables = [table for table, _ in parts]
-    schema = tables[0].schema
-    table = pa.concat_tables([t if t.schema == schema else t.cast(schema) for t in tables]).combine_chunks()
-    places = np.concatenate([p for _, p in parts])
-    ts = table.column("_ts").cast(pa.int64()).to_numpy()
-    if (np.diff(ts) >= 0).all():
-        return table, places
-    order = stable_order(ts)
-    return table.take(pa.array(order)), places[order]
 
 
 __all__ = ["TemplateGroup", "TemplateGroups"]
