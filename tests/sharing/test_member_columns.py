@@ -28,8 +28,9 @@ from windrow.sharing.boxes import PredicateBoxes
 from windrow.sharing.cells import CellSpace
 from windrow.sharing.condition_columns import ConditionColumns
 from windrow.sharing.recognise import recognise
+from windrow.sharing.synopsis_store import SynopsisStore
 from windrow.store.manifest import encode
-from windrow.store.store import Store
+from windrow.store.store import MemoryStore, Store
 from windrow.testing import assert_same
 
 STREAM = "CREATE STREAM st (sym BIGINT, price DOUBLE, name VARCHAR, ts BIGINT) TIMESTAMP BY ts;"
@@ -150,6 +151,41 @@ def test_no_instance_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = windrow.run(script, {"st": ROWS}, {"rules": rules(5000)}, runtime="local")["q"]
     assert answer.num_rows == 3 * 5000 and sum(answer.column("n").to_pylist()) == 6
     assert made["names"] == 0 and made["instances"] <= 10
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_synopses_are_opened_where_they_are_read(monkeypatch: pytest.MonkeyPatch, partitions: int) -> None:
+    """The driver, tasks that reduce rows and partitions that answer nothing open none, however many instances."""
+    opened = []
+    open_all = SynopsisStore.open_all
+
+    def counted(self: SynopsisStore, synopses: Any, window: Any) -> Any:
+        opened.append(len(synopses))
+        return open_all(self, synopses, window)
+
+    monkeypatch.setattr(SynopsisStore, "open_all", counted)
+    script = f"{STREAM} CREATE TABLE rules (s BIGINT, lim DOUBLE); {TEMPLATE}"
+    script += "CREATE QUERIES q FROM TEMPLATE t USING TABLE rules"
+    replay = Replay.of(script, {"st": ROWS}, {"rules": rules(200)})
+    ticker = replay.registered(LocalJob(), MemoryStore(), "upa", partitions)
+    assert not opened
+    answer = replay.play(ticker, LocalJob(), 2)["q"]
+    assert opened == [200]
+    assert answer.num_rows == 3 * 200 and sum(answer.column("n").to_pylist()) == 6
+
+
+def test_instances_that_left_before_any_row_came_have_no_answer() -> None:
+    """Who has left when the synopses of the others are opened is in none of them."""
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute(f"{STREAM} CREATE TABLE rules (s BIGINT, lim DOUBLE); {TEMPLATE}")
+        values = ", ".join(f"({s}, 0.5)" for s in range(100))
+        engine.execute(f"CREATE QUERIES q FROM TEMPLATE t VALUES {values}; DROP QUERIES q WHERE s IN (1, 3)")
+        engine.start()
+        engine.push("st", ROWS)
+        engine.advance(16)
+        answer = engine["q"].results()
+    seen = {row["s"]: row["n"] for row in answer.to_pylist() if row["_ts"] == 15}
+    assert sorted(seen) == [s for s in range(100) if s not in (1, 3)] and seen[2] == 1 and seen[7] == 0
 
 
 def test_homes_keep_rows_once_and_then_who_leaves(tmp_path: Path) -> None:

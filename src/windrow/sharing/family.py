@@ -68,6 +68,8 @@ class Family(FamilyMembers):
             self.leave(name)
         self._used = self._used or only is None
         entries = self._settled(ts, values, only, self.shards)
+        if entries:
+            self._open_columns()
         for found in entries:
             self.synopsis_store.add(found)
 
@@ -161,7 +163,9 @@ class Family(FamilyMembers):
         for column_group in self._column_groups.values():
             if home:
                 which, first, counts = column_group.due(self.last, frontier)
-                found += self._from_synopses(column_group, which, first, counts) if len(which) else ()
+                if len(which):
+                    self._open_columns()
+                    found += self._from_synopses(column_group, which, first, counts)
             column_group.all_done()
         self.counters.answers += sum(map(len, found))
         self.last = frontier
@@ -315,7 +319,9 @@ class Family(FamilyMembers):
     def absorb(self, partials: Mapping[str, Sequence[pa.Table]]) -> None:
         """Add up partials that `reduce` made; the answers come with `finish`."""
         self._used = True
-        self.synopsis_store.add_all(partials.get("ledger", ()))
+        if "ledger" in partials:
+            self._open_columns()
+            self.synopsis_store.add_all(partials["ledger"])
         for key, shards in self.shards.items():
             for table in partials.get(slot(key), ()):
                 shards.add(table)
@@ -327,6 +333,8 @@ class Family(FamilyMembers):
 
     def hold(self, state: State, frontier: int) -> None:
         """Take entries and partials back that `held` named, answered up to `frontier`."""
+        if "ledger" in state:
+            self._open_columns()
         self.synopsis_store.restore(state.get("ledger", ()))
         for key, shards in self.shards.items():
             for run in state.get(slot(key), ()):

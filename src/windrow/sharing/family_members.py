@@ -71,6 +71,7 @@ class FamilyMembers:
         self._known: set[Kind] = set()  # whose needs are provided for
         self._query_groups: dict[object, QueryGroup] = {}
         self._column_groups: dict[str, ColumnGroup] = {}
+        self._unread: list[str] = []  # blocks of them whose synopses have not been opened
 
     def __len__(self) -> int:
         return len(self.joined) + sum(map(len, self._column_groups.values()))
@@ -117,10 +118,18 @@ class FamilyMembers:
             self._provide(kind)
         self.expressions.add(kind)
         self.columns[members.uid] = members
-        readers = self.synopsis_store.open_all(members.synopses, members.window)
-        self._column_groups[members.uid] = ColumnGroup(members, readers)
+        self._column_groups[members.uid] = ColumnGroup(members)
+        self._unread.append(members.uid)
         self._use(members.conditions, 1)
         self.unstarted.setdefault(members.epoch, set()).add(members.uid)
+
+    def _open_columns(self) -> None:
+        """Have members in columns read their synopses: put off, because who only reduces rows never needs them."""
+        for block in self._unread:
+            group, members = self._column_groups[block], self.columns[block]
+            opened = self.synopsis_store.open_all(members.synopses[group.alive], members.window)
+            group.reader[group.alive] = opened
+        self._unread = []
 
     def leave_columns(self, block: str, places: Int64s) -> None:
         """Serve some of many queries no longer."""
@@ -128,14 +137,16 @@ class FamilyMembers:
         if group is None or members is None:
             return
         gone = group.leave(places)
-        self.synopsis_store.leave(group.reader[gone])
-        self.synopsis_store.close(members.synopses[gone])
+        if block not in self._unread:
+            self.synopsis_store.leave(group.reader[gone])
+            self.synopsis_store.close(members.synopses[gone])
         self._feed_columns(members)
         if not len(group):
             self._has_started(block, members.epoch)
             self.expressions.add(members.kind, -1)
             self._use(members.conditions, -1)
             del self.columns[block], self._column_groups[block]
+            self._unread = [b for b in self._unread if b != block]
 
     def _feed_columns(self, members: MemberColumns) -> None:
         """Tell the feed of many synopses which of them are open; a space that is to come asks itself."""

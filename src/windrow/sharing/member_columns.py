@@ -96,8 +96,9 @@ class MemberColumns:
 class ColumnGroup:
     """Members in columns as those who are answered: one clock, and a reader of a synopsis each."""
 
-    def __init__(self, members: MemberColumns, reader: Int64s) -> None:
-        self.names, self.calls, self.reader = members.names, members.kind.calls, reader
+    def __init__(self, members: MemberColumns) -> None:
+        self.names, self.calls = members.names, members.kind.calls
+        self.reader: Int64s = np.zeros(len(members), np.int64)  # of the synopsis of each, once it has been opened
         size, window = len(members), members.window
         self.slide, self.offset, self.lag = (np.full(size, n) for n in (window.slide, window.offset, window.lag))
         self.alive: Bools = np.ones(size, np.bool_)
