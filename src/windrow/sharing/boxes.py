@@ -52,8 +52,7 @@ class Axis:
         else:
             codes = encode([column])[0][0]
             if self._listed is None:
-                found = np.empty(len(codes), np.int64)
-                locate(codes, self.cuts, found)
+                found = locate(codes, self.cuts)
             else:
                 below = self.cuts[0] - 1
                 found = self._listed[np.clip(codes, below, self.cuts[-1]) - below]
@@ -149,7 +148,7 @@ def _number_axis(attribute: Attribute, low: Int64s, high: Int64s) -> tuple[Axis,
     """The axis of ends, and the place behind the cut of each; 0 for those without bound."""
     cuts = distinct_values(np.concatenate((low, high)))
     cuts = cuts[cuts != NONE]
-    begin, end = (np.where(e == NONE, 0, np.searchsorted(cuts, e) + 1) for e in (low, high))
+    begin, end = (np.where(e == NONE, 0, locate(e, cuts)) for e in (low, high))
     return Axis(attribute, cuts), (begin, end)
 
 

@@ -31,7 +31,7 @@ from windrow.operators.aggregates.vectors import Bools, Int64s, distinct_values
 from windrow.operators.radix import stable_order
 from windrow.sharing.boxes import Conditions, PredicateBoxes
 from windrow.sharing.conditions import Condition, packed, read
-from windrow.sharing.kernels import look_up, matches, nest
+from windrow.sharing.kernels import locate, look_up, matches, nest
 
 MOST_CELLS = 1 << 20
 """A space of more cells than this, and than a few per box, keeps its boxes instead."""
@@ -129,9 +129,9 @@ class CellSpace:
             inner = distinct_values(np.concatenate((low[boxes.low[r] > 0], high[boxes.high[r] < width - 1])))
             at[r] = np.searchsorted(inner, np.arange(keys + 1) * width)
             sizes[r] = np.diff(at[r]) + 1
-            boxes.low[r] = np.searchsorted(inner, low, "right") - at[r][key]
+            boxes.low[r] = locate(low, inner) - at[r][key]
             last = boxes.high[r] == width - 1
-            boxes.high[r] = np.where(last, sizes[r][key], np.searchsorted(inner, high, "right") - at[r][key])
+            boxes.high[r] = np.where(last, sizes[r][key], locate(high, inner) - at[r][key])
             marks.append(inner % width)
         begins = np.cumsum([0, *(len(m) for m in marks)])
         self._at, self._marks = at + begins[:-1, None], np.concatenate([*marks, np.zeros(0, np.int64)])

@@ -119,7 +119,7 @@ class SpaceReaders:
         if kept.bests:
             order = stable_order(synopsis)
             synopsis, edge, sums = synopsis[order], edge[order], sums[order]
-            at = np.searchsorted(synopsis, np.arange(len(arrays.numbers) + 1))
+            at = np.concatenate(([0], np.cumsum(np.bincount(synopsis, minlength=len(arrays.numbers)))))
             for key, (best, some) in kept.codes(columns, of_row, len(cells)).items():
                 codes[key] = np.zeros(len(edge), np.int64), np.zeros(len(edge), np.bool_)
                 arrays.settling.best(begin, cells, best, some, calendar, at, edge, *codes[key])

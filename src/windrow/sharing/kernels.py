@@ -13,9 +13,9 @@ from numba import njit
 
 
 @njit(cache=True)
-def locate(codes, cuts, out):  # pragma: no cover - compiled
+def locate(codes, cuts):  # pragma: no cover - compiled
     """The number of cuts at or below each code: a binary search without branches."""
-    n = len(cuts)
+    n, out = len(cuts), np.empty(len(codes), np.int64)
     for i in range(len(codes)):
         c = codes[i]
         at, left = 0, n
@@ -25,6 +25,7 @@ def locate(codes, cuts, out):  # pragma: no cover - compiled
             at = at + half + 1 if go else at
             left = left - half - 1 if go else half
         out[i] = at
+    return out
 
 
 @njit(cache=True)
