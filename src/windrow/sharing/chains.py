@@ -93,15 +93,14 @@ def listed(reader, first, count, slide, phase, slot, range_, head, edges, next_,
     answers = 0
     for i in range(len(reader)):
         answers += count[i]
-    low, high = np.zeros(answers, np.int64), np.zeros(answers, np.int64)
+    low, high = np.empty(answers, np.int64), np.empty(answers, np.int64)
     places = np.empty(max(answers, 16), np.int64)
     n, size = 0, 0
     for i in range(len(reader)):
         r = reader[i]
         at = head[slot[r]] if gone[r] < 0 else next_[gone[r]]
-        begin = size
-        for k in range(count[i]):
-            t = (first[i] + k) * slide[i] + phase[i]
+        begin, t, end = size, first[i] * slide[i] + phase[i], n + count[i]
+        while n < end and (at >= 0 or begin < size):
             while at >= 0 and edges[at] <= t:
                 if size == len(places):
                     more = np.empty(2 * size, np.int64)
@@ -113,5 +112,8 @@ def listed(reader, first, count, slide, phase, slot, range_, head, edges, next_,
             while begin < size and edges[places[begin]] <= t - range_[r]:
                 begin += 1
             low[n], high[n] = begin, size
+            n, t = n + 1, t + slide[i]
+        while n < end:  # nothing is left in its window, nor will come: so it is with most where rows are few
+            low[n], high[n] = size, size
             n += 1
     return places[:size].copy(), low, high
