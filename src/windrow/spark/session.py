@@ -15,6 +15,7 @@ import logging
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -59,6 +60,8 @@ _SETTINGS = {
 
 _LOCAL = {  # executors elsewhere must be able to call back, and have their own windrow
     "spark.python.daemon.module": "windrow.spark.daemon",
+    # over TCP a task may wait 40 ms for the acknowledgement of a few bytes, which its worker delays
+    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     "spark.executorEnv.PYTHONPATH": _SOURCE,
     "spark.driver.extraJavaOptions": (  # optimise what is hot, not what starts
         "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
