@@ -45,7 +45,7 @@ def test_operators_stay_in_their_workers(spark, tmp_path):
     home = str(tmp_path / "home")
 
     def remembered(_):
-        from windrow.spark.job import memory
+        from windrow.spark.tasks import memory
 
         return [key[0] for key in memory.attempts]
 

@@ -1,5 +1,6 @@
 """Envelopes arrive whole, however long their bodies and in whatever order their pieces come."""
 
+import pickle
 import random
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pytest
 from windrow.errors import RuntimeFailure
 from windrow.runtime import wire
 from windrow.runtime.messages import Envelope, LateRows
-from windrow.runtime.wire import Spool, pack, unpack
+from windrow.runtime.wire import Spool, pack, put_together, rows, unpack
 
 ENVELOPES = [
     Envelope(i % 3, i % 5, LateRows(f"{task}:{i}", pa.table({"a": list(range(i))})))
@@ -49,9 +50,17 @@ def test_rows_and_batches_are_bounded():
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_pieces_in_any_order(seed):
     """What was sent is received, whatever a shuffle does to the order."""
-    rows = pa.Table.from_batches(packed())
-    order = random.Random(seed).sample(range(rows.num_rows), rows.num_rows)
-    got = unpack(rows.take(pa.array(order)).to_batches(max_chunksize=7))
+    table = pa.Table.from_batches(packed())
+    order = random.Random(seed).sample(range(table.num_rows), table.num_rows)
+    got = unpack(table.take(pa.array(order)).to_batches(max_chunksize=7))
+    assert sorted(map(plain, got)) == sorted(map(plain, ENVELOPES))
+
+
+def test_rows_without_arrow():
+    """Rows may travel by themselves, pickled and in any order."""
+    sent = list(rows(ENVELOPES, 0))
+    assert max(len(row[-1]) for row in sent) <= 80
+    got = put_together(pickle.loads(pickle.dumps(random.Random(1).sample(sent, len(sent)))))
     assert sorted(map(plain, got)) == sorted(map(plain, ENVELOPES))
 
 
@@ -70,6 +79,6 @@ def test_long_bodies_go_by_files(tmp_path, monkeypatch):
 
 def test_a_missing_piece_is_an_error():
     """Half a body is never taken for a whole one."""
-    rows = pa.Table.from_batches(packed())
+    table = pa.Table.from_batches(packed())
     with pytest.raises(RuntimeFailure, match="arrived in part"):
-        list(unpack(rows.slice(0, rows.num_rows - 1).to_batches()))
+        list(unpack(table.slice(0, table.num_rows - 1).to_batches()))

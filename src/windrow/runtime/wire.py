@@ -92,48 +92,67 @@ _WITH_ROWS = (ExchangedRows, Answer, FamilyPartials, JoinRows, JoinSums, LateRow
 _ANSWERS = SharedAnswer.__name__
 
 
-def pack(envelopes: Iterable[Envelope], task: int, spool: Spool | None = None) -> Iterator[pa.RecordBatch]:
-    """Envelopes as record batches; no other task that packs for the same readers has this number."""
-    rows: list[tuple[Any, ...]] = []
-    size = 0
+Row = tuple[int, int, str, str, int, int, int, int, bytes]
+"""A body, or a piece of one, with all that `SCHEMA` says of it."""
+
+
+def rows(envelopes: Iterable[Envelope], task: int, spool: Spool | None = None) -> Iterator[Row]:
+    """Envelopes as rows; no other task that packs for the same readers has this number."""
     for serial, envelope in enumerate(envelopes):
         kind, address, body = encode(envelope.message, spool)
         pieces = max(1, -(-len(body) // PIECE))
         for piece in range(pieces):
-            part = body if pieces == 1 else memoryview(body)[piece * PIECE : (piece + 1) * PIECE]
-            if rows and size + len(part) > BATCH:
-                yield _batch(rows)
-                rows, size = [], 0
-            rows.append((envelope.to, envelope.sender, kind, address, task, serial, piece, pieces, part))
-            size += len(part)
-    if rows:
-        yield _batch(rows)
+            part = body if pieces == 1 else body[piece * PIECE : (piece + 1) * PIECE]
+            yield envelope.to, envelope.sender, kind, address, task, serial, piece, pieces, part
 
 
-def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    columns = [pa.array(list(c), f.type) for c, f in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
+def pack(envelopes: Iterable[Envelope], task: int, spool: Spool | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of envelopes as record batches."""
+    packed: list[Row] = []
+    size = 0
+    for row in rows(envelopes, task, spool):
+        if packed and size + len(row[-1]) > BATCH:
+            yield _batch(packed)
+            packed, size = [], 0
+        packed.append(row)
+        size += len(row[-1])
+    if packed:
+        yield _batch(packed)
+
+
+def _batch(packed: list[Row]) -> pa.RecordBatch:
+    columns = [pa.array(list(c), f.type) for c, f in zip(zip(*packed, strict=True), SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def unpack(batches: Iterable[pa.RecordBatch], spool: Spool | None = None) -> Iterator[Envelope]:
     """The envelopes of record batches; a body in one piece is not copied."""
-    begun: dict[tuple[int, int], dict[int, pa.Buffer]] = {}
+    return put_together(_unpacked(batches), spool)
+
+
+def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
     for batch in batches:
         *plain, body = batch.columns
         for i, row in enumerate(zip(*(c.to_pylist() for c in plain), strict=True)):
-            to, sender, kind, address, task, serial, piece, pieces = row
-            found = body[i].as_buffer()
-            if pieces > 1:
-                parts = begun.setdefault((task, serial), {})
-                parts[piece] = found
-                if len(parts) < pieces:
-                    continue
-                found = pa.py_buffer(b"".join(parts[n] for n in range(pieces)))
-                del begun[task, serial]
-            if kind.startswith(_FILED):
-                assert spool is not None
-                kind, found = kind.removeprefix(_FILED), spool.map(bytes(found).decode())
-            yield Envelope(to, sender, decode(kind, address, found))
+            yield *row, body[i].as_buffer()
+
+
+def put_together(packed: Iterable[tuple[Any, ...]], spool: Spool | None = None) -> Iterator[Envelope]:
+    """The envelopes of rows, in any order; a body is bytes or a buffer."""
+    begun: dict[tuple[int, int], dict[int, Any]] = {}
+    for to, sender, kind, address, task, serial, piece, pieces, body in packed:
+        found = body
+        if pieces > 1:
+            parts = begun.setdefault((task, serial), {})
+            parts[piece] = body
+            if len(parts) < pieces:
+                continue
+            found = b"".join(parts[n] for n in range(pieces))
+            del begun[task, serial]
+        if kind.startswith(_FILED):
+            assert spool is not None
+            kind, found = kind.removeprefix(_FILED), spool.map(bytes(found).decode())
+        yield Envelope(to, sender, decode(kind, address, pa.py_buffer(found)))
     if begun:
         raise RuntimeFailure(f"{len(begun)} messages between tasks arrived in part", hint="this is a fault in windrow")
 

@@ -9,18 +9,19 @@ import logging
 import pickle
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from windrow.spark.unwrap import lost, unwrap, workers_lost
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark import RDD, SparkContext
 
 LOG = logging.getLogger("windrow.engine")
+
+Done = TypeVar("Done")
 
 ATTEMPTS = 4
 """How often a job is run when workers go away."""
@@ -32,11 +33,11 @@ GIVEN = pa.schema([("given", pa.binary())])
 """Bytes that the driver has, or gets, as they go through the JVM."""
 
 
-def collected(frame: DataFrame) -> pa.Table:
+def collected(run: Callable[[], Done]) -> Done:
     """Run a job; again if Python workers or executors went away: nothing has happened until a manifest names it."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return frame.toArrow()
+            return run()
         except Exception as error:
             if not lost(error):
                 raise unwrap(error) from error
@@ -48,47 +49,38 @@ def collected(frame: DataFrame) -> pa.Table:
 
 
 def mapped(
-    spark: SparkSession, schema: StructType, work: Callable[[Any], Any], values: Sequence[Any], tasks: int,
+    context: SparkContext, work: Callable[[Any], Any], values: Sequence[Any], tasks: int,
     check: Callable[[], None] | None,
 ) -> list[Any]:  # fmt: skip
-    """What a function gives for each value, in so many tasks at most; `check` raises when it is no longer wanted.
-
-    `schema`: that of `GIVEN`.
-    """
+    """What a function gives for each value, in so many tasks at most; `check` raises when it is no longer wanted."""
     from pyspark import cloudpickle
 
     packed = [cloudpickle.dumps((work, value)) for value in values]  # type: ignore[no-untyped-call]
     if not packed:
         return []
-    frame = spark.range(0, len(packed), 1, min(len(packed), tasks)).mapInArrow(_work_task(packed), schema)
-    done = collected(frame) if check is None else _watched(spark, frame, check)
-    found: dict[int, Any] = dict(pickle.loads(row.as_buffer()) for row in done.column("given"))
-    return [found[i] for i in range(len(packed))]
+    job = context.parallelize(packed, min(len(packed), tasks)).mapPartitions(_worked)
+    done = collected(job.collect) if check is None else _watched(context, job, check)
+    return [pickle.loads(made) for made in done]
 
 
-def _work_task(packed: Sequence[bytes]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                work, value = pickle.loads(packed[number])
-                made = pickle.dumps((number, work(value)))
-                yield pa.RecordBatch.from_arrays([pa.array([made], pa.binary())], schema=GIVEN)
-
-    return run
+def _worked(packed: Iterable[bytes]) -> Iterator[bytes]:
+    for each in packed:
+        work, value = pickle.loads(each)
+        yield pickle.dumps(work(value))
 
 
-def _watched(spark: SparkSession, frame: DataFrame, check: Callable[[], None]) -> pa.Table:
+def _watched(context: SparkContext, job: RDD[bytes], check: Callable[[], None]) -> list[bytes]:
     """Run a job in a thread of its own; when `check` raises, its tasks are cancelled."""
     from pyspark import InheritableThread
 
-    context, tag = spark.sparkContext, f"windrow-{uuid.uuid4().hex}"
-    done: list[pa.Table | Exception] = []
+    tag = f"windrow-{uuid.uuid4().hex}"
+    done: list[list[bytes] | Exception] = []
 
     def run() -> None:
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)
         try:
-            done.append(collected(frame))
+            done.append(collected(job.collect))
         except Exception as error:
             done.append(error)
 

@@ -1,8 +1,12 @@
 """The job of a tick on Spark: one job whatever the number of queries; stages as many as the deepest query needs.
 
-    descriptors ─ mapInArrow (tasks read) ┐
-    DataFrame   ─ mapInArrow              ┼─ union ─ repartitionById ─ mapInArrow (stage 1) ─ ... ─► driver
-    tables      ─ mapInArrow              ┘
+    shares ─ tasks read ┐
+                        ┼─ exchange by partition ─ stage 1 ─ ... ─► driver
+    frames ─ tasks read ┘
+
+Where all tasks run on this machine, long bodies of messages go by files (`Spool`) and only short ones through the JVM:
+the job is one of RDDs, for which nothing is planned or converted to Arrow there. Elsewhere, and where rows come as a
+DataFrame, stages are `mapInArrow` between `repartitionById`: bodies of any length, in pieces.
 
 `map` runs any function over small values, for what is done beside ticks.
 
@@ -18,37 +22,45 @@ tasks. Pieces of sources travel as descriptors, and the tasks read them.
 from __future__ import annotations
 
 import contextlib
-import gc
+import operator
 import pickle
 import shutil
 import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from windrow.operators.state.run import Run
-from windrow.runtime.feed import Reader, feed, wanted
-from windrow.runtime.job import Elsewhere, Feed, LocalJob, all_stages
+from windrow.runtime.job import Elsewhere, Feed, LocalJob
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Deployment, Program
-from windrow.runtime.stage import Stage
-from windrow.runtime.task_state import TaskMemory
-from windrow.runtime.wire import SCHEMA, Spool, decode_table, encode_table, pack, unpack
-from windrow.sources.protocol import Available, Piece, Report
+from windrow.runtime.wire import SCHEMA, Spool, encode_table, put_together, unpack
+from windrow.sources.protocol import Available
 from windrow.spark.collecting import GIVEN, collected, mapped
-from windrow.spark.shipping import ShippedDeployment, Shipping
+from windrow.spark.shipping import Shipping
+from windrow.spark.tasks import (
+    Addressed,
+    Shipped,
+    frame_task,
+    given_task,
+    pass_on,
+    pieces_task,
+    read_shares,
+    run_stage,
+    run_whole,
+    stage_task,
+)
 from windrow.store.manifest import SlotKey
 
 if TYPE_CHECKING:
+    from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-
-Batches = Iterator[pa.RecordBatch]
 
 FEW_BYTES = 4 << 20
 """Of new rows, up to which a tick is done in one place."""
@@ -64,23 +76,6 @@ _Given = tuple[str, str | None, Any]
 
 _awake: set[str] = set()
 """Applications that have run a job."""
-
-
-@dataclass(frozen=True)
-class _Shipped:
-    """A program on its way: all but its deployment, and where that is."""
-
-    program: bytes
-    deployment: ShippedDeployment
-    spool: Spool | None = None  # where all tasks run on this machine
-
-    def load(self) -> Program:
-        """The program, in a task."""
-        program: Program = pickle.loads(self.program)
-        deployment, new = self.deployment.load()
-        if new:
-            _loaded()
-        return replace(program, deployment=deployment)
 
 
 class SparkJob:
@@ -117,10 +112,13 @@ class SparkJob:
             threading.Thread(target=self._wake, name="windrow-wake", daemon=True).start()
 
     def _wake(self) -> None:
-        one = SCHEMA.empty_table()
         with contextlib.suppress(Exception):  # whatever is wrong, the first tick says it
-            made = self.spark.createDataFrame(one, self._schema).mapInArrow(_nothing, self._schema)
-            made.repartitionById(2, made["to"]).mapInArrow(_nothing, self._schema).toArrow()
+            if self._spool is not None:
+                nothing: RDD[Addressed] = self.spark.sparkContext.parallelize([], self.parallelism)
+                nothing.partitionBy(self.parallelism, operator.index).mapPartitions(pass_on).collect()
+                return
+            made = self.spark.createDataFrame(SCHEMA.empty_table(), self._schema)
+            made.repartitionById(2, made["to"]).mapInArrow(pass_on, self._schema).toArrow()
 
     def run(
         self, feeds: Sequence[Feed], program: Program, stages: int, elsewhere: Elsewhere = contextlib.nullcontext
@@ -133,24 +131,49 @@ class SparkJob:
     def _on_spark(self, feeds: Sequence[Feed], program: Program, stages: int) -> list[Envelope]:
         deployment = self._shipping.ship(program.deployment)
         bare = replace(program, deployment=Deployment())
-        shipped = _Shipped(pickle.dumps(bare), deployment, self._spool)
-        if program.in_one:
-            return self._received(self._one_task(feeds, shipped, stages))
-        envelopes = self._envelopes(
-            feeds, replace(shipped, program=pickle.dumps(replace(bare, runs={}, generations={})))
-        )
-        for stage in range(1, stages + 1):
-            dealt = envelopes.repartitionById(program.partitions, envelopes["to"])
-            envelopes = dealt.mapInArrow(partial(_stage_task, shipped, stage, stage == stages), self._schema)
-        return self._received(envelopes)
-
-    def _received(self, envelopes: DataFrame) -> list[Envelope]:
-        """Run a job; what its tasks send to the driver."""
+        shipped = Shipped(pickle.dumps(bare), deployment, self._spool)
+        reading = replace(shipped, program=pickle.dumps(replace(bare, runs={}, generations={})))
         try:
-            return list(unpack(collected(envelopes).to_batches(), self._spool))
+            if program.in_one:
+                return self._in_one_task(feeds, shipped, stages)
+            if self._spool is not None and all(isinstance(f.rows, pa.Table | tuple) for f in feeds):
+                return self._by_rdds(feeds, reading, shipped, program.partitions, stages)
+            return self._by_frames(feeds, reading, shipped, program.partitions, stages)
         finally:
             if self._spool is not None:
                 self._spool.clear()
+
+    def _in_one_task(self, feeds: Sequence[Feed], shipped: Shipped, stages: int) -> list[Envelope]:
+        given = _packed([(f.stream, f.only, part) for f in feeds for part in _parts(f)])
+        whole = self.spark.sparkContext.parallelize([given], 1).mapPartitions(partial(run_whole, shipped, stages))
+        return self._received(whole)
+
+    def _by_rdds(
+        self, feeds: Sequence[Feed], reading: Shipped, shipped: Shipped, partitions: int, stages: int
+    ) -> list[Envelope]:
+        rows = [(f.stream, f.only, p) for f in feeds for p in _parts(f) if isinstance(p, pa.Table)]
+        pieces = [(f.stream, f.only, p) for f in feeds for p in _parts(f) if not isinstance(p, pa.Table)]
+        cut = [(stream, only, part) for stream, only, table in rows for part in _cut(table, self.parallelism)]
+        shares = [_packed(mine) for given in (cut, pieces) for mine in _dealt(given, self.parallelism)]
+        given = self.spark.sparkContext.parallelize(shares, max(1, len(shares)))
+        sent = given.mapPartitions(partial(read_shares, reading))
+        for stage in range(1, stages + 1):
+            dealt = sent.partitionBy(partitions, operator.index)
+            sent = dealt.mapPartitions(partial(run_stage, shipped, stage, stage == stages))
+        return self._received(sent)
+
+    def _received(self, sent: RDD[Addressed]) -> list[Envelope]:
+        """Run a job; what its tasks send to the driver."""
+        return list(put_together((row for _, row in collected(sent.collect)), self._spool))
+
+    def _by_frames(
+        self, feeds: Sequence[Feed], reading: Shipped, shipped: Shipped, partitions: int, stages: int
+    ) -> list[Envelope]:
+        envelopes = self._envelopes(feeds, reading)
+        for stage in range(1, stages + 1):
+            dealt = envelopes.repartitionById(partitions, envelopes["to"])
+            envelopes = dealt.mapInArrow(partial(stage_task, shipped, stage, stage == stages), self._schema)
+        return list(unpack(collected(envelopes.toArrow).to_batches(), self._spool))
 
     def in_one(self, feeds: Sequence[Feed], program: Program) -> bool:
         counted, self._counted = self._counted, False
@@ -160,17 +183,13 @@ class SparkJob:
         self._in_one = program.state_bytes <= SMALL_STATE and weight <= (MANY_BYTES if self._in_one else FEW_BYTES)
         return self._in_one
 
-    def _one_task(self, feeds: Sequence[Feed], shipped: _Shipped, stages: int) -> DataFrame:
-        given = _packed([(f.stream, f.only, part) for f in feeds for part in _parts(f)])
-        return self.spark.range(0, 1, 1, 1).mapInArrow(partial(_whole_task, shipped, given, stages), self._schema)
-
     def map(
         self, work: Callable[[Any], Any], values: Sequence[Any],
         check: Callable[[], None] | None = None, at_once: int | None = None,
     ) -> list[Any]:  # fmt: skip
-        return mapped(self.spark, self._given, work, values, at_once or 4 * self.parallelism, check)
+        return mapped(self.spark.sparkContext, work, values, at_once or 4 * self.parallelism, check)
 
-    def _envelopes(self, feeds: Sequence[Feed], shipped: _Shipped) -> DataFrame:
+    def _envelopes(self, feeds: Sequence[Feed], shipped: Shipped) -> DataFrame:
         """What the tasks of stage 0 send: one task for each share of the pieces, and for each share of the driver's own
         rows."""
         pieces: list[_Given] = []
@@ -182,17 +201,17 @@ class SparkJob:
             elif isinstance(each.rows, tuple):
                 pieces += [(each.stream, each.only, piece) for piece in each.rows]
             else:
-                found.append(each.rows.mapInArrow(partial(_frame_task, shipped, each.stream), self._schema))
+                found.append(each.rows.mapInArrow(partial(frame_task, shipped, each.stream), self._schema))
         if rows:
             packed = [_packed(mine) for mine in _dealt(rows, self.parallelism)]
             table = pa.Table.from_arrays([pa.array(packed, pa.binary())], schema=GIVEN)
             given = self.spark.createDataFrame(table, self._given)
-            found.append(given.mapInArrow(partial(_given_task, shipped), self._schema))
+            found.append(given.mapInArrow(partial(given_task, shipped), self._schema))
         # Without rows there must still be something to shuffle: Spark would skip the stages of an empty relation.
         if pieces or not found:
             shares = [_packed(mine) for mine in _dealt(pieces, self.parallelism)] or [_packed([])]
             numbers = self.spark.range(0, len(shares), 1, len(shares))
-            found.append(numbers.mapInArrow(partial(_pieces_task, shipped, shares), self._schema))
+            found.append(numbers.mapInArrow(partial(pieces_task, shipped, shares), self._schema))
         return reduce(lambda a, b: a.union(b), found)
 
     def tasks(self, rows: Mapping[str, Available]) -> Mapping[str, int]:
@@ -248,102 +267,3 @@ def _packed(mine: Sequence[_Given]) -> bytes:
 
     packed: bytes = cloudpickle.dumps(plain)  # type: ignore[no-untyped-call]
     return packed
-
-
-def _nothing(batches: Batches) -> Batches:
-    yield from batches
-
-
-# Tasks are functions of this module: Spark sends their names. A function within another would be sent with a copy of
-# all that it names, and what a worker remembers would be a new, empty memory in every task.
-
-
-def _frame_task(shipped: _Shipped, stream: str, batches: Batches) -> Batches:
-    here = _here()
-    rows = list(batches)  # with all their columns: a frame cannot be read twice
-    yield from pack(feed(shipped.load(), stream, lambda *_: rows, here), here, shipped.spool)
-
-
-def _given_task(shipped: _Shipped, batches: Batches) -> Batches:
-    return _fed(shipped, [given.as_buffer() for batch in batches for given in batch["given"]])
-
-
-def _pieces_task(shipped: _Shipped, shares: Sequence[bytes], batches: Batches) -> Batches:
-    return _fed(shipped, [shares[i] for batch in batches for i in batch["id"].to_pylist()])
-
-
-def _whole_task(shipped: _Shipped, share: bytes, stages: int, batches: Batches) -> Batches:
-    here, program = _here(), shipped.load()
-    sent = [e for _ in batches for e in _sent(program, [share], here)]
-    yield from pack(all_stages(program, sent, stages, memory), here, shipped.spool)
-    _freeze()
-
-
-def _fed(shipped: _Shipped, shares: Sequence[bytes | pa.Buffer]) -> Batches:
-    """What a task sends that reads what it was given."""
-    here = _here()
-    yield from pack(_sent(shipped.load(), shares, here), here, shipped.spool)
-
-
-def _sent(program: Program, shares: Sequence[bytes | pa.Buffer], here: int) -> list[Envelope]:
-    given: dict[tuple[str, str | None], list[bytes | Piece]] = {}
-    for share in shares:
-        for stream, only, piece in pickle.loads(share):
-            given.setdefault((stream, only), []).append(piece)
-    sent: list[Envelope] = []
-    for (stream, only), pieces in given.items():
-        plain = [p for p in pieces if not isinstance(p, bytes)]
-        found, skipped = wanted(program, stream, plain) if len(plain) == len(pieces) else (pieces, None)
-        sent += feed(program, stream, _reader(program, stream, found), here, only, skipped=skipped)
-    return sent
-
-
-def _reader(program: Program, stream: str, pieces: Sequence[bytes | Piece]) -> Reader:
-    def read(columns: Sequence[str] | None, report: Report | None) -> Iterator[pa.Table | pa.RecordBatch]:
-        for piece in pieces:
-            if isinstance(piece, bytes):
-                yield decode_table(piece)
-            else:
-                yield from piece.read(program.deployment.streams[stream], columns, report)
-
-    return read
-
-
-memory = TaskMemory()
-"""The operators of this worker's last attempts."""
-
-
-def _stage_task(shipped: _Shipped, stage: int, last: bool, batches: Batches) -> Batches:
-    here = _here()
-    done = Stage(shipped.load(), stage, here, last, memory).run(unpack(batches, shipped.spool))
-    yield from pack(done, here, shipped.spool)
-    _freeze()
-
-
-_tasks = 0
-
-
-def _loaded() -> None:
-    """Much is new in this process."""
-    global _tasks
-    _tasks = 0
-
-
-def _freeze() -> None:
-    """Take what the first tasks have loaded out of the garbage collector's sight.
-
-    PySpark collects garbage after every task; over all that Arrow, DuckDB and numba bring that takes 80 ms.
-    """
-    global _tasks
-    _tasks += 1
-    if _tasks in (1, 4):
-        gc.collect()
-        gc.freeze()
-
-
-def _here() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    return context.partitionId()

@@ -1,0 +1,166 @@
+"""What the Python workers of Spark run: the tasks of a tick, and what a worker keeps from one to the next.
+
+A task takes envelopes and sends envelopes. They reach it as the elements of an RDD, or as Arrow batches where they are
+rows of a DataFrame. Tasks are functions of this module: Spark sends their names. A function within another would be
+sent with a copy of all that it names, and what a worker remembers would be a new, empty memory in every task.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from windrow.runtime.feed import Reader, feed, wanted
+from windrow.runtime.job import all_stages
+from windrow.runtime.messages import Envelope
+from windrow.runtime.program import Program
+from windrow.runtime.stage import Stage
+from windrow.runtime.task_state import TaskMemory
+from windrow.runtime.wire import Row, Spool, decode_table, pack, put_together, rows, unpack
+from windrow.sources.protocol import Piece, Report
+from windrow.spark.shipping import ShippedDeployment
+
+Batches = Iterator[pa.RecordBatch]
+
+Addressed = tuple[int, Row]
+"""An element of an RDD: a row, and the partition that it is for."""
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A program on its way: all but its deployment, and where that is."""
+
+    program: bytes
+    deployment: ShippedDeployment
+    spool: Spool | None = None  # where all tasks run on this machine
+
+    def load(self) -> Program:
+        """The program, in a task."""
+        program: Program = pickle.loads(self.program)
+        deployment, new = self.deployment.load()
+        if new:
+            _loaded()
+        return replace(program, deployment=deployment)
+
+
+memory = TaskMemory()
+"""The operators of this worker's last attempts."""
+
+
+# -- tasks of RDDs -----------------------------------------------------------------------------------------------------
+
+
+def read_shares(shipped: Shipped, shares: Iterable[bytes]) -> Iterator[Addressed]:
+    """Stage 0: read what is given."""
+    return _addressed(_sent(shipped.load(), list(shares), _here()), shipped)
+
+
+def run_stage(shipped: Shipped, stage: int, last: bool, elements: Iterable[Addressed]) -> Iterator[Addressed]:
+    """A later stage."""
+    envelopes = put_together((row for _, row in elements), shipped.spool)
+    yield from _addressed(Stage(shipped.load(), stage, _here(), last, memory).run(envelopes), shipped)
+    _freeze()
+
+
+def run_whole(shipped: Shipped, stages: int, shares: Iterable[bytes]) -> Iterator[Addressed]:
+    """A tick in one task."""
+    program = shipped.load()
+    sent = _sent(program, list(shares), _here())
+    yield from _addressed(all_stages(program, sent, stages, memory), shipped)
+    _freeze()
+
+
+def pass_on(elements: Iterable[Addressed]) -> Iterator[Addressed]:
+    """Nothing, in the shape of a stage."""
+    yield from elements
+
+
+def _addressed(envelopes: Iterable[Envelope], shipped: Shipped) -> Iterator[Addressed]:
+    return ((row[0], row) for row in rows(envelopes, _here(), shipped.spool))
+
+
+# -- tasks of DataFrames -----------------------------------------------------------------------------------------------
+
+
+def frame_task(shipped: Shipped, stream: str, batches: Batches) -> Batches:
+    here = _here()
+    rows = list(batches)  # with all their columns: a frame cannot be read twice
+    yield from pack(feed(shipped.load(), stream, lambda *_: rows, here), here, shipped.spool)
+
+
+def given_task(shipped: Shipped, batches: Batches) -> Batches:
+    return _fed(shipped, [given.as_buffer() for batch in batches for given in batch["given"]])
+
+
+def pieces_task(shipped: Shipped, shares: Sequence[bytes], batches: Batches) -> Batches:
+    return _fed(shipped, [shares[i] for batch in batches for i in batch["id"].to_pylist()])
+
+
+def _fed(shipped: Shipped, shares: Sequence[bytes | pa.Buffer]) -> Batches:
+    """What a task sends that reads what it was given."""
+    here = _here()
+    yield from pack(_sent(shipped.load(), shares, here), here, shipped.spool)
+
+
+def _sent(program: Program, shares: Sequence[bytes | pa.Buffer], here: int) -> list[Envelope]:
+    given: dict[tuple[str, str | None], list[bytes | Piece]] = {}
+    for share in shares:
+        for stream, only, piece in pickle.loads(share):
+            given.setdefault((stream, only), []).append(piece)
+    sent: list[Envelope] = []
+    for (stream, only), pieces in given.items():
+        plain = [p for p in pieces if not isinstance(p, bytes)]
+        found, skipped = wanted(program, stream, plain) if len(plain) == len(pieces) else (pieces, None)
+        sent += feed(program, stream, _reader(program, stream, found), here, only, skipped=skipped)
+    return sent
+
+
+def _reader(program: Program, stream: str, pieces: Sequence[bytes | Piece]) -> Reader:
+    def read(columns: Sequence[str] | None, report: Report | None) -> Iterator[pa.Table | pa.RecordBatch]:
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                yield decode_table(piece)
+            else:
+                yield from piece.read(program.deployment.streams[stream], columns, report)
+
+    return read
+
+
+def stage_task(shipped: Shipped, stage: int, last: bool, batches: Batches) -> Batches:
+    here = _here()
+    done = Stage(shipped.load(), stage, here, last, memory).run(unpack(batches, shipped.spool))
+    yield from pack(done, here, shipped.spool)
+    _freeze()
+
+
+_tasks = 0
+
+
+def _loaded() -> None:
+    """Much is new in this process."""
+    global _tasks
+    _tasks = 0
+
+
+def _freeze() -> None:
+    """Take what the first tasks have loaded out of the garbage collector's sight.
+
+    PySpark collects garbage after every task; over all that Arrow, DuckDB and numba bring that takes 80 ms.
+    """
+    global _tasks
+    _tasks += 1
+    if _tasks in (1, 4):
+        gc.collect()
+        gc.freeze()
+
+
+def _here() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId()
