@@ -15,7 +15,7 @@ after the other, as an engine in process does. Planning and starting a job takes
 tick. The state lies in the home whoever wrote it, so ticks move to tasks and back. Where queries call functions of the
 program, which may take any time, one task does it in the driver's place.
 
-What runs is shipped once for as long as it stays the same, as a broadcast variable; the rest of a program goes with the
+What runs is shipped once for as long as it stays the same (`shipping.py`); the rest of a program goes with the
 tasks. Pieces of sources travel as descriptors, and the tasks read them.
 """
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import os
 import pickle
 import shutil
 import tempfile
@@ -96,13 +97,18 @@ class SparkJob:
         for made, schema in ((self._schema, SCHEMA), (self._given, GIVEN)):
             for column in schema:
                 made.add(column.name, types[column.type])
-        self._shipping = Shipping(spark.sparkContext)
         self._in_one, self._counted = True, False
         self._here = LocalJob()
         self._spool: Spool | None = None
+        shipped = None
         if (spark.sparkContext.master or "").startswith("local["):
-            self._spool = Spool(tempfile.mkdtemp(prefix="windrow-exchange-"))
-            weakref.finalize(self, shutil.rmtree, self._spool.folder, ignore_errors=True)
+            folder = tempfile.mkdtemp(prefix="windrow-exchange-")
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            spooled, shipped = (os.path.join(folder, name) for name in ("spool", "shipped"))
+            for each in (spooled, shipped):
+                os.mkdir(each)
+            self._spool = Spool(spooled)
+        self._shipping = Shipping(spark.sparkContext, shipped)
 
     def wake(self) -> None:
         """Run a job of a tick's shape beside whatever comes first, once: ticks then find Spark awake."""

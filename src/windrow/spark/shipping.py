@@ -1,13 +1,15 @@
 """What runs, on its way to the workers: a deployment once for as long as it stays the same, blocks of members once.
 
 A deployment is a broadcast variable; so is every long block of members that it names (`runtime/member_blocks.py`). A
-change ships what it touches, and a worker unpacks what it has not had. User functions go by value.
+change ships what it touches, and a worker unpacks what it has not had. User functions go by value. Where all workers
+are on this machine, a file takes the place of a variable, which costs 4 to 10 ms.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import pickle
 import uuid
 from collections import OrderedDict
@@ -33,12 +35,29 @@ KEPT = 4
 
 
 @dataclass(frozen=True)
+class FiledBytes:
+    """What a broadcast variable is, for workers of this machine."""
+
+    path: str
+
+    @property
+    def value(self) -> bytes:
+        with open(self.path, "rb") as file:
+            return file.read()
+
+    def destroy(self) -> None:
+        """Remove the file."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+
+@dataclass(frozen=True)
 class ShippedDeployment:
     """A deployment as tasks find it."""
 
     uid: str
-    packed: Broadcast[bytes]
-    blocks: Mapping[str, Broadcast[bytes]]  # by uid
+    packed: Broadcast[bytes] | FiledBytes
+    blocks: Mapping[str, Broadcast[bytes] | FiledBytes]  # by uid
 
     def load(self) -> tuple[Deployment, bool]:
         """The deployment, unpacked once by each worker process, and whether that was now."""
@@ -61,15 +80,16 @@ _deployments: OrderedDict[str, tuple[Deployment, Mapping[str, Members]]] = Order
 class Shipping:
     """The driver's side: what has been sent."""
 
-    def __init__(self, context: SparkContext) -> None:
-        self._context = context
+    def __init__(self, context: SparkContext, folder: str | None = None) -> None:
+        """`folder`: one that all workers have, if there is any."""
+        self._context, self._folder = context, folder
         self._sent: tuple[Deployment, ShippedDeployment] | None = None
 
     def ship(self, deployment: Deployment) -> ShippedDeployment:
         """Send what runs to the workers, when it is another than before."""
         if self._sent is not None and self._sent[0] is deployment:
             return self._sent[1]
-        send, before = self._context.broadcast, None if self._sent is None else self._sent[1]
+        send, before = self._send, None if self._sent is None else self._sent[1]
         there = {} if before is None else before.blocks
         packed, blocks = packed_apart(deployment)
         sent = {uid: there[uid] if uid in there else send(pickle.dumps(block, -1)) for uid, block in blocks.items()}
@@ -79,6 +99,14 @@ class Shipping:
             for old in (before.packed, *(b for uid, b in there.items() if uid not in sent)):
                 old.destroy()
         return made
+
+    def _send(self, packed: bytes) -> Broadcast[bytes] | FiledBytes:
+        if self._folder is None:
+            return self._context.broadcast(packed)
+        path = os.path.join(self._folder, uuid.uuid4().hex)
+        with open(path, "wb") as file:
+            file.write(packed)
+        return FiledBytes(path)
 
     def close(self) -> None:
         """Let go of what was sent."""
