@@ -296,9 +296,14 @@ class Ticker(SpreadQueries):
                  if isinstance(q := self.queries.get(n.lower()), SharedQuery)}  # fmt: skip
         parts: dict[str, list[pa.Table]] = {}
         ours = [b for b in batches if all(n in known for n in b.answered)]
-        for name, table in tables(gathered(ours), known):
-            parts.setdefault(name, []).append(table)
-        return {name: _in_order(found, self.partitions) for name, found in parts.items()}
+        of_one_task = {id(b) for b in ours}
+        mixed: set[str] = set()  # by name: rows of several tasks, one's behind the other's
+        for batch in gathered(ours):
+            for name, table in tables([batch], known):
+                parts.setdefault(name, []).append(table)
+                if id(batch) not in of_one_task or len(parts[name]) > 1:
+                    mixed.add(name)
+        return {name: _in_order(found, name in mixed and self.partitions > 1) for name, found in parts.items()}
 
     def _take_deadlines(self, program: Program, tick: Tick, reports: Sequence[TaskReport]) -> None:
         """Take in which queries with deadlines were evaluated, and how long that took."""
@@ -395,10 +400,10 @@ class Ticker(SpreadQueries):
                 self._seen[stream] = (seen + rows, begin)
 
 
-def _in_order(parts: Sequence[pa.Table], partitions: int) -> pa.Table:
-    """Parts of one answer, each in time order, as one table in time order."""
+def _in_order(parts: Sequence[pa.Table], mixed: bool) -> pa.Table:
+    """Parts of one answer as one table in time order; each is in time order already unless it is `mixed`."""
     table = parts[0] if len(parts) == 1 else pa.concat_tables(parts).combine_chunks()
-    if partitions == 1:
+    if not mixed:
         return table
     ts = table.column("_ts").cast(pa.int64()).to_numpy()
     return table.take(pa.array(np.argsort(ts, kind="stable")))
