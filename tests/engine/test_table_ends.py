@@ -156,3 +156,14 @@ def test_a_home_from_before_goes_on(query, tmp_path, monkeypatch):
 def _joined(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A log over a restart, which keeps what was answered last."""
     return after if after[: len(before)] == before else before + after
+
+
+def test_explain_says_what_is_remembered():
+    """A value of DISTINCT is one row while it is there, so it is counted, and the join keeps whom it met."""
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute(
+            f"{DECLARED} CREATE QUERY q AS SELECT x.k, w FROM (SELECT DISTINCT k FROM s [RANGE 5]) x, u WHERE x.k = id"
+        )
+        shown = str(engine["q"].explain()).splitlines()
+    assert ["counts" in line for line in shown if "distinct" in line] == [True]
+    assert ["+ whom rows met" in line for line in shown if "join" in line] == [True]

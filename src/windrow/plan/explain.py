@@ -27,7 +27,7 @@ from windrow.errors import BindingError
 from windrow.plan import drawing
 from windrow.plan.cost import Estimate, Statistics, estimate, unit_of
 from windrow.plan.nodes import Node, QueryPlan
-from windrow.plan.patterns import Pattern, annotate, state_structure
+from windrow.plan.patterns import Pattern, lifetimes, state_structure
 from windrow.plan.words import duration, words
 
 FORMATS = ("text", "json", "dot", "svg")
@@ -103,7 +103,7 @@ def report(
 ) -> Report:
     """Gather everything that EXPLAIN shows."""
     strategy = plan.run_by(strategy)
-    patterns = annotate(plan.root, strategy)
+    known = lifetimes(plan.root, strategy)
     unit = unit_of(plan)
     estimates = estimate(plan.root, statistics, strategy, unit)
 
@@ -111,7 +111,7 @@ def report(
         name, arguments = words(node, unit)
         inputs = tuple(operator(i) for i in node.inputs)
         return ExplainedOperator(
-            name, arguments, patterns[node], state_structure(node, strategy), estimates[node], inputs
+            name, arguments, known[node].pattern, state_structure(node, strategy, known), estimates[node], inputs
         )
 
     return Report(plan, strategy, tuple(rules), operator(plan.root))

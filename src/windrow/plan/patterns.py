@@ -26,7 +26,7 @@ from windrow.errors import BindingError
 from windrow.operators.aggregates.call import SKETCHED
 from windrow.plan import nodes as n
 from windrow.plan.internal import only_selects
-from windrow.plan.recalled import unbroken
+from windrow.plan.recalled import recalls, unbroken
 from windrow.plan.timestamped import dates
 
 STRATEGIES = ("upa", "negative", "direct")
@@ -186,12 +186,13 @@ def _asof(inputs: list[Lifetimes], pad: bool) -> Lifetimes:
     return WEAK if pad and Pattern.STRICT not in (left.pattern, right.pattern) else _join(inputs, ())
 
 
-def state_structure(node: n.Node, strategy: str = "upa") -> str:
+def state_structure(node: n.Node, strategy: str = "upa", known: Mapping[n.Node, Lifetimes] | None = None) -> str:
     """What an operator keeps, in EXPLAIN's words; "none" if it keeps nothing.
 
     Matching needs keyed runs whatever the pattern; the pattern says how rows that wait for their end are kept.
+    `known`: the lifetimes of its whole plan, on which it depends below joins with tables.
     """
-    known = lifetimes(node, strategy)
+    known = known or lifetimes(node, strategy)
     inputs = [known[i] for i in node.inputs]
     match node:
         case n.TableScan():
@@ -206,7 +207,9 @@ def state_structure(node: n.Node, strategy: str = "upa") -> str:
         case n.Session():
             return "rows of open sessions"
         case n.Join():
-            return " ⋈ ".join(_keyed(i, strategy) for i in inputs)
+            ends = any(i.static for i in inputs) and any(i.pattern is Pattern.STRICT and not i.static for i in inputs)
+            met = " + whom rows met" if ends and recalls(node) else ""
+            return " ⋈ ".join(_keyed(i, strategy) for i in inputs) + met
         case n.StarJoin(shedding=shedding):
             kept = (
                 f"{shedding.keep[0]:,} rows shared"
