@@ -13,6 +13,7 @@ from windrow_tests_in_process import sliced
 
 from windrow.engine.replay import Replay
 from windrow.operators.elements import BEGINNING, Elements, concat
+from windrow.sharing import shard_partials
 from windrow.sharing.family import Family
 from windrow.sharing.recognise import recognise
 from windrow.sharing.shards import Shards
@@ -46,9 +47,17 @@ def bag(elements: Elements) -> list[str]:
     return sorted(map(repr, zip(elements.ts.tolist(), elements.exp.tolist(), *columns, strict=True)))
 
 
+@pytest.mark.parametrize("tasks", [3, 9, 20])
+@pytest.mark.parametrize("similar", [1, 2, 7])
 @pytest.mark.parametrize("seed", range(300, 308))
-def test_partials_of_parts_add_up(make_case: Callable[[int], Any], seed: int) -> None:
-    """Rows dealt to any number of tasks, reduced there and absorbed in one place, give the answers of one pass."""
+def test_partials_of_parts_add_up(
+    make_case: Callable[[int], Any], seed: int, similar: int, tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows dealt to any number of tasks, reduced there and absorbed in one place, give the answers of one pass.
+
+    Half of the rows are dealt by time, so that blocks overlap here and there; merged soon or late.
+    """
+    monkeypatch.setattr(shard_partials, "MOST_SIMILAR", similar)
     (whole, parts), ts, columns = families(make_case(seed), 2)
     r = np.random.default_rng(seed)
     frontier = int(ts[-1]) + 30
@@ -56,8 +65,8 @@ def test_partials_of_parts_add_up(make_case: Callable[[int], Any], seed: int) ->
     parts.prepare(5.0)
     for name in parts.joined:
         parts.begin(name, int(ts[0]))
-    task = r.integers(0, 3, len(ts))
-    for k in range(3):
+    task = np.where(r.random(len(ts)) < 0.5, r.integers(0, tasks, len(ts)), np.arange(len(ts)) * tasks // len(ts))
+    for k in range(tasks):
         at = np.flatnonzero(task == k)
         parts.absorb(parts.reduce(ts[at], part(columns, at)))
     got = parts.advance(np.zeros(0, np.int64), {}, frontier)

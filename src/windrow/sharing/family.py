@@ -168,8 +168,9 @@ class Family(FamilyMembers):
                     found += self._from_synopses(column_group, which, first, counts)
             column_group.all_done()
         self.counters.answers += sum(map(len, found))
-        self.last = frontier
-        self._forget()
+        if frontier != self.last:
+            self.last = frontier
+            self._forget()
         return found
 
     def _from_query_group(

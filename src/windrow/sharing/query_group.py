@@ -186,7 +186,7 @@ class QueryGroup:
 
     def due(self, done: int, upto: int) -> tuple[Int64s, Int64s, Int64s]:
         """The instants up to `upto` that are not done: (member, first, how many), as numbers of its slides."""
-        if (self.start[: len(self)] > upto).all():
+        if (upto == done and not self._fresh) or (self.start[: len(self)] > upto).all():
             return (np.zeros(0, np.int64),) * 3
         fresh = np.array(sorted(self._place[n] for n in self._fresh), np.int64)
         which = self._candidates(done, upto, fresh)

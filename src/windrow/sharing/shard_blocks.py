@@ -87,7 +87,16 @@ class PartialBlock:
         known = self.space.conditions
         return frozenset(known[p] for p in self.space.concerned(distinct_values(self.cell)).tolist())
 
+    def sorted(self) -> PartialBlock:
+        """In the order of edges, as blocks are."""
+        return self if (np.diff(self.edge) >= 0).all() else self.take(np.argsort(self.edge, kind="stable"))
+
+    def cut(self, begin: int, end: int) -> PartialBlock:
+        """The partials from one place to another."""
+        return self.take(np.arange(begin, end))
+
     def take(self, at: Int64s) -> PartialBlock:
+        """The partials at some places."""
         picks = pa.array(at)
         return PartialBlock(
             self.space, self.epoch, self.edge[at], self.cell[at], self.slot[at], self.rows[at], self.layouts,

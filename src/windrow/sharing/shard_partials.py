@@ -2,9 +2,10 @@
 
 A partial is one (slice, cell, group) that occurs, once for all queries over the same group keys, whatever their windows
 and predicates; with values it is one (slice, cell, group, values) with a multiplicity. Partials of one advance are a
-block; blocks of the same index are merged as they age, so there are few.
+block; blocks of the same index are merged as they age, so there are few, and a window of a few advances merges none.
+Time passes, so two blocks overlap at a seam: only there partials are compared, the rest is laid end to end.
 
-Cost: rows once per space and set of keys; a partial is merged as often as the logarithm of their number.
+Cost: rows once per space and set of keys; a partial is copied as often as the logarithm of their number.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from windrow.sharing.lanes import Best, Lanes, SlicedRows, lanes_of
 from windrow.sharing.shard_blocks import DueQuery, PartialBlock, WindowTotals
 
 MOST_STAMPS = 1 << 20
+MOST_SIMILAR = 7
+"""Blocks of similar size that wait for one more before they are merged: a short window hardly ever merges."""
 
 
 class ShardPartials:
@@ -126,43 +129,66 @@ class ShardPartials:
         return PartialBlock(None, 0, edge[first], cell[first], slot[first], tally(codes, len(first)), values=values)  # type: ignore[arg-type]
 
     def _put(self, block: PartialBlock) -> None:
-        """Keep a block, merged with those of the same index that are of similar size."""
+        """Keep a block; as soon as there are several of one index and of similar size they become one."""
         alike = [
             i
             for i, b in enumerate(self.blocks)
             if b.space is block.space and b.epoch == block.epoch and b.only == block.only
         ]
+        similar: list[int] = []
         while alike and len(self.blocks[alike[-1]]) <= 2 * len(block):
-            block = self._merged(self.blocks.pop(alike.pop()), block)
+            similar.append(alike.pop())
+            if len(similar) == MOST_SIMILAR:
+                for i in similar:
+                    block = self._merged(self.blocks.pop(i), block)
+                similar.clear()
         self.blocks.append(block)
 
     def _merged(self, a: PartialBlock, b: PartialBlock) -> PartialBlock:
-        keys: list[pa.Array] = [
-            pa.array(np.concatenate((getattr(a, n), getattr(b, n)))) for n in ("edge", "cell", "slot")
-        ]
-        values = {v: concat_arrays([a.values[v], b.values[v]]) for v in a.values}
-        codes, first = factorize([*keys, *values.values()], len(a) + len(b))
-        count, picks = len(first), pa.array(first)
-        edge, cell, slot = (k.to_numpy()[first] for k in keys)
+        """Both as one, in the order of their edges: only where their times overlap can partials be the same."""
+        early, late = int(np.searchsorted(a.edge, b.edge[0])), int(np.searchsorted(b.edge, a.edge[-1], "right"))
+        if early == len(a) and late == 0:
+            return self._after_each_other([a, b])
+        seam = self._added(a.cut(early, len(a)), b.cut(0, late))
+        return self._after_each_other([a.cut(0, early), seam, b.cut(late, len(b))])
 
-        def added(x: Int64s, y: Int64s) -> Int64s:
-            out = np.zeros((count, x.shape[1]), np.int64)
-            both = np.concatenate((x, y))
-            np.add.at(out, codes, both)
-            return out
-
-        block = PartialBlock(a.space, a.epoch, edge, cell, slot, added(a.rows, b.rows), only=a.only)
-        block.values = {v: c.take(picks) for v, c in values.items()}
+    def _after_each_other(self, blocks: Sequence[PartialBlock]) -> PartialBlock:
+        """Blocks of one index whose edges follow each other, as one."""
+        head, *more = blocks = [b for b in blocks if len(b)]
+        if not more:
+            return head
+        edge, cell, slot, rows = (
+            np.concatenate(parts) for parts in zip(*((b.edge, b.cell, b.slot, b.rows) for b in blocks), strict=True)
+        )
+        block = PartialBlock(head.space, head.epoch, edge, cell, slot, rows, only=head.only)
+        block.values = {v: concat_arrays([b.values[v] for b in blocks]) for v in head.values}
         for column in self.sums:
-            if column in a.lanes and column in b.lanes:
-                layout = a.layouts[column].union(b.layouts[column])
-                x, y = (relaid(z.lanes[column], z.layouts[column], layout) for z in (a, b))
-                block.lanes[column], block.layouts[column] = carried(added(x, y), layout), layout
+            if all(column in b.lanes for b in blocks):
+                layout = SumLanes()
+                for b in blocks:
+                    layout = layout.union(b.layouts[column])
+                parts = [relaid(b.lanes[column], b.layouts[column], layout) for b in blocks]
+                block.lanes[column], block.layouts[column] = np.concatenate(parts), layout
         for key in self.bests:
-            if key in a.bests and key in b.bests:
-                codes_, filled = (np.concatenate((x, y)) for x, y in zip(a.bests[key], b.bests[key], strict=True))
-                block.bests[key] = greatest(codes, codes_, filled, True, count)
-        return block if (np.diff(edge) >= 0).all() else block.take(np.argsort(edge, kind="stable"))
+            if all(key in b.bests for b in blocks):
+                codes, filled = (np.concatenate(parts) for parts in zip(*(b.bests[key] for b in blocks), strict=True))
+                block.bests[key] = codes, filled
+        return block
+
+    def _added(self, a: PartialBlock, b: PartialBlock) -> PartialBlock:
+        """Both as one, equal partials added up."""
+        both = self._after_each_other([a, b])
+        keys: list[pa.Array] = [pa.array(k) for k in (both.edge, both.cell, both.slot)]
+        codes, first = factorize([*keys, *both.values.values()], len(both))
+        if len(first) == len(both):
+            return both.sorted()
+        made = both.take(first)
+        made.rows = _sums(codes, both.rows, len(first))
+        for column, lanes in both.lanes.items():
+            made.lanes[column] = carried(_sums(codes, lanes, len(first)), both.layouts[column])
+        for key, (best, filled) in both.bests.items():
+            made.bests[key] = greatest(codes, best, filled, True, len(first))
+        return made.sorted()
 
     def forget(self, oldest: int, alive: Set[Condition], names: Set[str]) -> None:
         """Drop partials at or before `oldest`, and those that no query reads any more."""
@@ -172,10 +198,9 @@ class ShardPartials:
                 continue
             if not any(c in block.space.number for c in alive):
                 continue
-            young = block.edge > oldest
-            share = int(young.sum())
-            if share:
-                kept.append(block if 2 * share > len(block) else block.take(np.flatnonzero(young)))
+            old = int(np.searchsorted(block.edge, oldest, "right"))
+            if old < len(block):
+                kept.append(block if 2 * old < len(block) else block.cut(old, len(block)))
         self.blocks = kept
         read = self.conditions
         self._totals = {k: t for k, t in self._totals.items() if k[0] in names and k[1].condition in read}
@@ -270,6 +295,13 @@ def _numbered(
         return of_row.astype(np.int64), rows.edges[found // (cells * groups)], codes // groups, codes % groups
     of_row, first = factorize([pa.array(slice_), pa.array(code)], len(code))
     return of_row, rows.edges[slice_[first]], cell[first], slot[first]
+
+
+def _sums(codes: Int64s, lanes: Int64s, count: int) -> Int64s:
+    """The sums of lanes with the same code."""
+    found = np.zeros((count, lanes.shape[1]), np.int64)
+    np.add.at(found, codes, lanes)
+    return found
 
 
 def carried(lanes: Int64s, layout: SumLanes) -> Int64s:
