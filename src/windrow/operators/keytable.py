@@ -34,7 +34,7 @@ class KeyTable:
 
     def __init__(self, types: Mapping[str, pa.DataType]) -> None:
         self.types = dict(types)
-        self._clear({n: pa.array([], t) for n, t in types.items()}, np.zeros(0, np.int64))
+        self._clear({n: pa.nulls(0, t) for n, t in types.items()}, np.zeros(0, np.int64))
 
     def _clear(self, rows: Mapping[str, pa.Array], hashes: Int64s) -> None:
         """Hold exactly these rows, by slot; their hashes are all different."""
@@ -48,7 +48,8 @@ class KeyTable:
         self._dead, self._kept = np.zeros(0, np.bool_), 0  # by slot, where some were released; how many rows are kept
         self._free, self._spare = np.zeros(0, np.int64), 0
         self._moved = False  # rows that share their hash with others
-        _fill(self._table, self._hashes, self._size, self._dead)
+        if self._size:
+            _fill(self._table, self._hashes, self._size, self._dead)
 
     def __len__(self) -> int:
         return self._size
