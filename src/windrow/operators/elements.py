@@ -150,6 +150,9 @@ def gathered(parts: Places) -> pa.Array:
     width = fixed_width(parts)
     if width is None:
         return concat_arrays([_picked(array, at) for array, at in parts])
+    if len(parts) == 1:
+        out = fixed_values(array, width).take(at, mode="clip")
+        return pa.Array.from_buffers(array.type, len(out), [None, pa.py_buffer(out)])
     sizes = [counted(at) for _, at in parts]
     out, begin = np.empty(sum(sizes), width), 0
     for (array, at), size in zip(parts, sizes, strict=True):
@@ -157,7 +160,7 @@ def gathered(parts: Places) -> pa.Array:
         if isinstance(at, slice):
             out[begin : begin + size] = values[at]
         else:
-            np.take(values, at, out=out[begin : begin + size], mode="clip")  # unbuffered; no place is out of bounds
+            values.take(at, None, out[begin : begin + size], "clip")  # unbuffered; no place is out of bounds
         begin += size
     return pa.Array.from_buffers(array.type, len(out), [None, pa.py_buffer(out)])
 
@@ -165,7 +168,12 @@ def gathered(parts: Places) -> pa.Array:
 def fixed_width(parts: Places) -> type[np.signedinteger] | None:
     """The integers that values are copied as: they have a width of whole bytes, and none is null; else None."""
     width = _FIXED.get(parts[0][0].type.id)
-    return None if width is None or any(array.null_count for array, _ in parts) else width
+    if width is None:
+        return None
+    for array, _ in parts:
+        if array.null_count:
+            return None
+    return width
 
 
 def fixed_values(array: pa.Array, width: type[np.signedinteger]) -> np.ndarray:

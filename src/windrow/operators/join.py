@@ -14,8 +14,9 @@ choose again while the join runs: an order only says in which sequence the same 
 changes. Whatever an order needs is built from what another index of the same input holds.
 
 Cost per advance: new elements times the steps, plus the matches at each step. Pairs are made at most `PART_ROWS` at a
-time, depth first, so what lies between the steps stays small however large the result; `parts` hands the result out in
-pieces.
+time, depth first, so what lies between the steps stays small however large the result; `parts_of` hands the result out
+in pieces. What spans more time than windows do is taken in stretches, so that rows are found that live, not all there
+were.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import pyarrow as pa
 
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, gathered
 from windrow.operators.join_plan import JoinPlan
-from windrow.operators.join_steps import LEAST, SINCE, JoinStep, Probes, index_slot, kept, touched
+from windrow.operators.join_steps import LEAST, SINCE, JoinStep, Probes, index_slot, kept, stretches, touched
 from windrow.operators.keys import has_signed_values, hash_rows, same_rows
 from windrow.operators.linear import satisfied
 from windrow.operators.protocol import State, Unclocked
@@ -62,6 +63,12 @@ class JoinOperator(JoinPlan, Unclocked):
 
     def parts_of(self, inputs: Sequence[Elements], frontier: int) -> Iterator[Elements]:
         """The output of one advance in pieces; it must be read to its end."""
+        for some, until in stretches(inputs, [p.static for p in self.parts], frontier):
+            yield from self._parts_until(some, until)
+        if self.planner is not None:
+            self._reconsider()
+
+    def _parts_until(self, inputs: Sequence[Elements], frontier: int) -> Iterator[Elements]:
         self._expire()
         for i in self._turns:
             new = self._eligible(i, inputs[i])
@@ -77,8 +84,6 @@ class JoinOperator(JoinPlan, Unclocked):
                     if part == i:
                         index.insert(new, self._last, hashes.get(keys))
         self._last = frontier
-        if self.planner is not None:
-            self._reconsider()
 
     def _expire(self) -> None:
         if self.interval and self._expired != BEGINNING and self._last < self._expired + self.interval:

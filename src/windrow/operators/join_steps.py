@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.elements import Elements, Int64s
+from windrow.operators.elements import INF, Elements, Int64s
 from windrow.operators.linear import Formula
 from windrow.operators.statistics import Seen
 
@@ -133,3 +133,30 @@ def classes(equalities: Sequence[tuple[str, str, bool]]) -> list[tuple[list[str]
         merged = list(dict.fromkeys([x for c in touched for x in c[0]] + [left, right]))
         classes = [c for c in classes if c not in touched] + [(merged, safe)]
     return classes
+
+
+STRETCH = 1 << 11
+"""Rows that are worth a stretch of their own."""
+
+
+def stretches(
+    inputs: Sequence[Elements], static: Sequence[bool], frontier: int
+) -> Iterator[tuple[Sequence[Elements], int]]:
+    """What comes in one advance, cut into stretches about as long as rows live, and where each of them ends.
+
+    >>> rows = Elements.positive(np.arange(8192), np.arange(8192) + 2048, {"a": pa.array(range(8192))})
+    >>> [(len(rows), until) for [rows], until in stretches([rows], [False], 9000)]
+    [(2048, 2047), (2048, 4095), (2048, 6143), (2048, 9000)]
+    """
+    comes = [e for e, table in zip(inputs, static, strict=True) if len(e) and not table]
+    count = sum(map(len, comes)) // STRETCH
+    if count > 1 and all((e.ts[1:] >= e.ts[:-1]).all() for e in inputs):
+        first, last = min(int(e.ts[0]) for e in comes), max(int(e.ts[-1]) for e in comes)
+        lives = [int((e.exp[:: STRETCH // 8] - e.ts[:: STRETCH // 8]).min()) for e in comes if e.exp.max() < INF]
+        count = min(count, (last - first + 1) // max(1, min(lives, default=last - first + 1)))
+        for k in range(1, count):
+            until = first + (last - first + 1) * k // count - 1
+            cuts = [int(np.searchsorted(e.ts, until, "right")) for e in inputs]
+            yield [e.slice(0, cut) for e, cut in zip(inputs, cuts, strict=True)], until
+            inputs = [e.slice(cut) for e, cut in zip(inputs, cuts, strict=True)]
+    yield inputs, frontier

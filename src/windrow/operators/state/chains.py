@@ -27,6 +27,10 @@ TAG, LINK = 0, 1
 
 _NUMBERS = 2**31 - 1
 
+ROOM = 1 << 13
+"""Candidates that a few needles are given room for at once: every part of a result is a round of its own for all that
+a join of many inputs does with it."""
+
 
 class HashChains:
     """Elements by the hash of their key."""
@@ -81,7 +85,7 @@ class HashChains:
         for begin in range(0, len(hashes), limit):
             which, places = _heads_of(hashes, begin, min(begin + limit, len(hashes)), self._heads, self.base)
             waiting = len(which)
-            room = min(limit, 2 * waiting) + 1
+            room = min(limit, max(ROOM, 2 * waiting)) + 1
             while waiting:
                 left, number = np.empty(room, np.int64), np.empty(room, np.int64)
                 waiting, count = _walk(

@@ -269,12 +269,13 @@ class KeyedRuns:
             return
         chains, first = self._chained(), int(needles.ts.min(initial=INF))
         chains.base = self._oldest(chains.size)
+        those = tuple(read_only(a) for a in (needles.hashes, needles.ts, needles.end, needles.sign))
         for left, number in chains.probe(needles.hashes, limit):
-            pairs = self._met(needles, first, left, number)
+            pairs = self._met(those, first, left, number)
             if len(pairs):
                 yield pairs
 
-    def _met(self, needles: Needles, first: int, left: Int64s, number: Int64s) -> Pairs:
+    def _met(self, needles: tuple[np.ndarray, ...], first: int, left: Int64s, number: Int64s) -> Pairs:
         """The candidates that are pairs, page by page; `first`: the first start of a needle."""
         stops = np.array([len(left)])
         if len(self._pages) > 1:
@@ -282,12 +283,11 @@ class KeyedRuns:
         right, ts, end = (np.empty(len(left) + 1, np.int64) for _ in range(3))
         to_left, sign, sources = np.empty(len(left) + 1, np.int64), np.empty(len(left) + 1, np.int8), []
         begin = at = 0
-        those = tuple(read_only(a) for a in (needles.hashes, needles.ts, needles.end, needles.sign))
         for page, stop in zip(self._pages, stops.tolist(), strict=True):
             if stop > begin:
                 candidates = left[begin:stop], number[begin:stop]
                 step, elements = page.met(self.keys, first)
-                last = meet(candidates, those, page.places, elements, step, (to_left, right, ts, end, sign), at)
+                last = meet(candidates, needles, page.places, elements, step, (to_left, right, ts, end, sign), at)
                 if last > at:
                     sources.append((page.elements, at, last))
                 at = last

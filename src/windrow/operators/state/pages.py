@@ -57,6 +57,7 @@ class Page:
     newest: int  # the last start
     positive: bool
     run: Run | None = None
+    _met: tuple[Elements, int, tuple[np.ndarray, ...]] | None = None  # what `met` looks at, of which elements
 
     @classmethod
     def of(cls, elements: Elements, first: int, numbers: Int64s | None = None, band: BandIndex | None = None) -> Page:
@@ -103,14 +104,16 @@ class Page:
 
     def met(self, keys: Sequence[str], first: int) -> tuple[int, tuple[np.ndarray, ...]]:
         """What else it looks at: starts, if they may come after `first`, ends, signs and keys, where it needs them."""
-        exp, step = self.elements.exp, 1
-        if len(exp) and not exp.strides[0]:
-            exp, step = exp[:1], 0
-        starts = self.elements.ts if self.newest > first else _NONE
-        signs = _NO_SIGNS if self.positive else self.elements.sign
-        values = signed_values([self.elements.columns[k] for k in keys])
-        elements = starts, exp, signs, _NONE if values is None else values
-        return step, tuple(map(read_only, elements))
+        if self._met is None or self._met[0] is not self.elements:
+            exp, step = self.elements.exp, 1
+            if len(exp) and not exp.strides[0]:
+                exp, step = exp[:1], 0
+            signs = _NO_SIGNS if self.positive else self.elements.sign
+            values = signed_values([self.elements.columns[k] for k in keys])
+            arrays = self.elements.ts, exp, signs, _NONE if values is None else values
+            self._met = self.elements, step, tuple(map(read_only, arrays))
+        _, step, (starts, *others) = self._met
+        return step, (starts if self.newest > first else _NOTHING, *others)
 
     def alive(self, frontier: int) -> Page:
         """What has not ended by `frontier`."""
@@ -159,3 +162,6 @@ def read_only(array: np.ndarray) -> np.ndarray:
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
+
+
+_NOTHING = read_only(_NONE)
