@@ -32,28 +32,35 @@ class Expressions:
 
     def __init__(self, functions: Mapping[str, Callable[..., object]]) -> None:
         self.functions = functions
-        self._formulas: dict[str, Formula] = {}
-        self._calls: dict[str, UserCall] = {}
         self._kinds: Counter[Kind] = Counter()
+        self._needed: tuple[dict[str, Formula], dict[str, UserCall]] | None = None  # by all kinds; None: not known now
 
     def add(self, kind: Kind, times: int = 1) -> None:
         """Compute what one more query of a kind needs, too; with -1, no longer."""
         before = self._kinds[kind]
         self._kinds[kind] += times
-        if not before or not self._kinds[kind]:
-            self._kinds = +self._kinds
-            self._formulas = {sql: f for k in self._kinds for sql, f in k.formulas.items()}
-            self._calls = {c.column: c for k in self._kinds for c in k.user_calls}
+        if self._kinds[kind] <= 0:
+            del self._kinds[kind]
+        if not before or kind not in self._kinds:
+            self._needed = None
+
+    def _all(self) -> tuple[dict[str, Formula], dict[str, UserCall]]:
+        """The formulas and calls of all kinds, found again when rows come after kinds have come or gone."""
+        if self._needed is None:
+            formulas = {sql: f for k in self._kinds for sql, f in k.formulas.items()}
+            self._needed = formulas, {c.column: c for k in self._kinds for c in k.user_calls}
+        return self._needed
 
     def computed(
         self, members: Iterable[Member], columns: Columns, rows: int, failed: dict[str, RuntimeFailure]
     ) -> dict[str, pa.Array]:
         """All attributes, arguments and keys; members whose expressions raise are named in `failed`."""
+        formulas, calls = self._all()
         try:
             called = dict(columns)
-            for call in self._calls.values():
+            for call in calls.values():
                 called[call.column] = self._call(call, columns, rows)
-            return _computed(self._formulas, called, rows)
+            return _computed(formulas, called, rows)
         except RuntimeFailure:
             return self._apart(members, columns, rows, failed)
 
@@ -72,7 +79,8 @@ class Expressions:
         A row on which an expression raises fails an earlier predicate of every query that is left, so NULL there does
         no harm.
         """
-        raising = self._raising(columns, rows)
+        formulas, calls = self._all()
+        raising = _raising(formulas, columns, rows)
         results: dict[str, pa.Array] = dict(columns)
         touched = {k for k in self._kinds if k.user_calls or not raising.isdisjoint(k.formulas)}
         for member in members:
@@ -85,20 +93,9 @@ class Expressions:
             else:
                 for column, (at, values) in called.items():
                     results[column] = _over(results.get(column), at, values, rows)
-        for call in self._calls.values():
+        for call in calls.values():
             results.setdefault(call.column, pa.nulls(rows, call.type))
-        return _computed(self._formulas, results, rows, attempt=True)
-
-    def _raising(self, columns: Columns, rows: int) -> set[str]:
-        """The expressions that raise on these rows; those over users' functions are not asked."""
-        found = set()
-        for sql, formula in self._formulas.items():
-            if formula.copies is None and all(c in columns for c in formula.reads):
-                try:
-                    _computed({sql: formula}, columns, rows)
-                except RuntimeFailure:
-                    found.add(sql)
-        return found
+        return _computed(formulas, results, rows, attempt=True)
 
     def _alone(self, member: Member, columns: Columns, rows: int) -> dict[str, tuple[Int64s, pa.Array]]:
         """A plan followed step by step; what its users' functions returned, at which rows."""
@@ -118,6 +115,18 @@ class Expressions:
         wanted = {*kind.keys, *(c.column for c in kind.calls if c.column is not None)}
         _computed({s: f for s, f in kind.formulas.items() if s in wanted}, mine, len(at))
         return called
+
+
+def _raising(formulas: Mapping[str, Formula], columns: Columns, rows: int) -> set[str]:
+    """The expressions that raise on these rows; those over users' functions are not asked."""
+    found = set()
+    for sql, formula in formulas.items():
+        if formula.copies is None and all(c in columns for c in formula.reads):
+            try:
+                _computed({sql: formula}, columns, rows)
+            except RuntimeFailure:
+                found.add(sql)
+    return found
 
 
 def _computed(
