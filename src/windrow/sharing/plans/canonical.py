@@ -378,7 +378,7 @@ def has_slot(node: n.Node) -> bool:
 
 def _renamed(e: Expr, names: Mapping[str, str]) -> Expr:
     """The expression over other columns of the same types."""
-    return e.substitute({old: column(new, pa.null()) for old, new in names.items()})
+    return e.substitute({old: column(names[old], pa.null()) for old in e.columns if old in names})
 
 
 def _equalities(equalities: Sequence[n.Equality], names: Mapping[str, str]) -> tuple[n.Equality, ...]:
