@@ -41,15 +41,17 @@ def push(node: n.Node, predicates: Sequence[Expr]) -> n.Node:
         return _push_join(node, predicates)
     if isinstance(node, n.Semi | n.LeftJoin):
         node = _push_right(node)
-    down, stay = _split(predicates, _passes(node), node)
+    down, stay = _split(predicates, node)
     inputs = [push(i, _into(node, k, down)) for k, i in enumerate(node.inputs)]
     same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
     return filtered(node if same else node.with_inputs(*inputs), stay)
 
 
-def _split(predicates: Sequence[Expr], passes: Callable[[Expr], bool], node: n.Node) -> tuple[list[Expr], list[Expr]]:
+def _split(predicates: Sequence[Expr], node: n.Node) -> tuple[list[Expr], list[Expr]]:
     """Predicates that go below the node, and those that stay above it."""
-    types = node.schema
+    if not predicates:
+        return [], []
+    types, passes = node.schema, _passes(node)
     down: list[Expr] = []
     stay: list[Expr] = []
     for p in predicates:
