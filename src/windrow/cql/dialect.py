@@ -12,6 +12,7 @@ must not translate any. Only functions with a syntax of their own keep their par
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -85,6 +86,10 @@ class CQL(DuckDB):
         def _cursor(self) -> Cursor:
             return Cursor(ScriptText(self.sql), self._tokens, self._index)
 
+        def _at(self, word: str, clause: Callable[[Cursor], bool]) -> bool:
+            """Whether a clause begins here, by its first word and by what follows."""
+            return self._curr.text.upper() == word and clause(self._cursor())
+
         def _parse_cql_window(self) -> Any:
             cursor = self._cursor()
             clause = parse_window(cursor)
@@ -95,7 +100,7 @@ class CQL(DuckDB):
             instant = self._parse_as_of()
             before = self._parse_cql_window() if self._curr.token_type == TokenType.L_BRACKET else None
             pivoted = self._curr.token_type in (TokenType.PIVOT, TokenType.UNPIVOT)
-            named = not (at_shed(self._cursor()) or at_within(self._cursor()) or pivoted)
+            named = not (self._at("SHED", at_shed) or self._at("WITHIN", at_within) or pivoted)
             alias = super()._parse_table_alias(alias_tokens) if named else None
             after = self._parse_cql_window() if self._curr.token_type == TokenType.L_BRACKET else None
             if before and after:
@@ -108,7 +113,8 @@ class CQL(DuckDB):
             if instant is not None:
                 alias = alias or exp.TableAlias()
                 alias.meta[AS_OF] = instant
-            if at_within(cursor := self._cursor()):
+            if self._at("WITHIN", at_within):
+                cursor = self._cursor()
                 alias = alias or exp.TableAlias()
                 alias.meta[WITHIN] = parse_within(cursor)
                 self._advance(cursor.index - self._index)
@@ -158,7 +164,7 @@ class CQL(DuckDB):
 
         def _parse_query_modifiers(self, this: Any) -> Any:
             this = super()._parse_query_modifiers(this)
-            if isinstance(this, exp.Select) and at_shed(self._cursor()):
+            if isinstance(this, exp.Select) and self._at("SHED", at_shed):
                 this.meta[SHED] = parse_shed(self._cursor(), self._parse_from_cursor)
                 self._advance(this.meta[SHED].end - self._index)
             return this
@@ -277,24 +283,30 @@ CLAUSES = ("SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "L
 
 def parse_query(source: ScriptText, tokens: list[Token]) -> exp.Query:
     """Parse the tokens of one SELECT."""
-    start = source.span(tokens[0].start if tokens else 0)
+    start = tokens[0].start if tokens else 0
     if tokens and tokens[0].token_type == TokenType.VAR:
-        raise CQLSyntaxError(f'expected a SELECT, found "{tokens[0].text}"', hint=_misspelled(tokens[:1]), span=start)
+        hint = _misspelled(tokens[:1])
+        raise CQLSyntaxError(f'expected a SELECT, found "{tokens[0].text}"', hint=hint, span=source.span(start))
     check_nesting(tokens, source)
+    own = not _OWN_WORDS.isdisjoint([t.text.upper() for t in tokens])
     try:
         trees = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(
-            with_samples(_with_own_words(tokens), source), source.text
+            with_samples(_with_own_words(tokens), source) if own else tokens, source.text
         )
     except ParseError as error:
         raise _syntax_error(error, source, tokens) from None
     except TokenError:  # sqlglot reads the text of a quoted type name again
-        raise CQLSyntaxError("a quoted name stands where a type is expected", span=start) from None
+        raise CQLSyntaxError("a quoted name stands where a type is expected", span=source.span(start)) from None
     except RecursionError:  # from a deep stack, or by words that nest without brackets
-        raise too_deep(start) from None
+        raise too_deep(source.span(start)) from None
     tree = trees[0] if trees else None
     if not isinstance(tree, exp.Query):
-        raise CQLSyntaxError("expected a SELECT", span=start)
+        raise CQLSyntaxError("expected a SELECT", span=source.span(start))
     return normalised(tree, source)
+
+
+_OWN_WORDS = frozenset(("TOP", "SESSION", "WINDOW", "EMIT", "ASOF", "SAMPLE", "LATEST"))
+"""Without one of these words, the tokens of a query are as sqlglot wants them."""
 
 
 def _with_own_words(tokens: list[Token]) -> list[Token]:

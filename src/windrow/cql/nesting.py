@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from windrow.cql.source import ScriptText
-from windrow.cql.walks import find_all, has, kinds, preorder
+from windrow.cql.walks import find_all, has, nodes, preorder
 from windrow.errors import Span, UnsupportedError
 
 DEPTH = 30
@@ -29,6 +29,7 @@ FILTERS = 64
 """Conditions of one WHERE that are filters of their own; more are taken together."""
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END)
+_SETS = (exp.SetOperation, exp.Union, exp.Except, exp.Intersect)
 _COMMON = "common table"  # meta key: the CommonTable
 _PREFIX = (TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE)
 
@@ -82,6 +83,9 @@ def taken_together(conditions: Sequence[exp.Expr]) -> list[exp.Expr]:
 
 def check_nesting(tokens: Sequence[Token], source: ScriptText) -> None:
     """Refuse tokens that open more than `DEPTH` levels."""
+    there = [token.token_type for token in tokens]
+    if sum(map(there.count, (*_OPEN, *_PREFIX))) <= DEPTH:
+        return
     depth = signs = 0
     for token in tokens:
         signs = signs + 1 if token.token_type in _PREFIX else 0
@@ -93,7 +97,8 @@ def check_nesting(tokens: Sequence[Token], source: ScriptText) -> None:
 def normalised(tree: Q, source: ScriptText) -> Q:
     """The tree with methods as functions, `x.f(y)` as `f(x, y)`, with tables of WITH and with balanced ANDs and ORs."""
     levels: dict[int, int] = {}
-    there = kinds(tree)
+    found = nodes(tree)
+    there = {type(node) for node in found}
     for with_ in list(tree.find_all(exp.With)) if exp.With in there else ():
         for cte in with_.expressions:
             read = [_find_common_table(t) for t in cte.find_all(exp.Table)]
@@ -109,7 +114,8 @@ def normalised(tree: Q, source: ScriptText) -> Q:
         for top in find_all(tree, kind):
             if not isinstance(top.parent, kind):
                 _balance(top, kind)
-    check_chains(tree, source)
+    if len(found) > CHAIN or not there.isdisjoint(_SETS):  # of fewer nodes there is no chain that long
+        check_chains(tree, source)
     return tree
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -150,14 +150,13 @@ def repeated(text: str, found: Cut) -> Repeated | None:
     return Repeated(found, known.lifted, key, text)
 
 
-def remember(found: Cut, begin: int, tokens: list[tuple[int, int, str]], tree: exp.Query) -> None:
-    """Note that a text was parsed: its tokens (first and last offset, kind), the text beginning at `begin`."""
-    literals = {(first, last) for first, last, kind in tokens if kind in ("NUMBER", "STRING")}
+def remember(found: Cut, begin: int, literals: Set[tuple[int, int]], tree: exp.Query) -> None:
+    """Note that a text was parsed: the first and last offset of its literals, the text beginning at `begin`."""
     at, places = begin + found.body, []
     for piece, value in zip(found.pieces, found.literals, strict=False):
         places.append((at + len(piece), at + len(piece) + len(value) - 1))
         at = places[-1][1] + 1
-    if not literals.issuperset(places) or len(literals) != len(places):
+    if literals != set(places):
         return
     offsets = {int(node.meta["start"]) for node in find_all(tree, exp.Literal) if _lifts(node)}
     known = _known.setdefault(found.pieces, _Known(()))

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from sqlglot.tokens import Token, TokenType
 
 from windrow.errors import CQLSyntaxError, Span
-
-if TYPE_CHECKING:
-    from sqlglot.tokens import Token
 
 
 @dataclass(frozen=True)
@@ -68,9 +66,10 @@ class Cursor:
     @property
     def word(self) -> str:
         """The token's text in upper case; "" at the end and for quoted text."""
-        if self.current is None or self.kind in ("STRING", "IDENTIFIER"):
+        token = self.current
+        if token is None or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
             return ""
-        return str(self.current.text).upper()
+        return str(token.text).upper()
 
     @property
     def offset(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from sqlglot.errors import TokenError
-from sqlglot.tokens import Token
+from sqlglot.tokens import Token, TokenType
 
 from windrow.cql import prepared
 from windrow.cql.dialect import tokenize
@@ -22,6 +22,7 @@ from windrow.cql.templates import VALUES, QueriesSyntax
 from windrow.errors import CQLSyntaxError
 
 DIGITS = 400
+_LITERALS = (TokenType.NUMBER, TokenType.STRING)
 
 
 def whole(statement: RepeatedSelect) -> SelectStatement:
@@ -44,17 +45,17 @@ def parse(script: str) -> tuple[Statement, ...]:
             statements.append(parse_statement(cursor, queries, text))
         return tuple(statements)
     for begin, end in places:
-        found = _known(source, begin, end) or parsed(source, begin, end, queries + 1)
+        text = source.text[begin:end].strip()
+        cut = prepared.cut(text)
+        found = _known(source, begin, text, cut) or parsed(source, begin, end, queries + 1, cut)
         queries += isinstance(found, SelectStatement | RepeatedSelect)
         if found is not None:
             statements.append(found)
     return tuple(statements)
 
 
-def _known(source: ScriptText, begin: int, end: int) -> RepeatedSelect | None:
+def _known(source: ScriptText, begin: int, text: str, cut: prepared.Cut | None) -> RepeatedSelect | None:
     """A statement that differs in literals only from one that has been parsed."""
-    text = source.text[begin:end].strip()
-    cut = prepared.cut(text)
     found = None if cut is None else prepared.repeated(text, cut)
     if found is None:
         return None
@@ -62,17 +63,22 @@ def _known(source: ScriptText, begin: int, end: int) -> RepeatedSelect | None:
     return RepeatedSelect(source.span(begin), text, source, found.cut.name, begin, found)
 
 
-def parsed(source: ScriptText, begin: int, end: int, position: int) -> Statement | None:
-    """The statement between two places; None if nothing is there."""
+def parsed(
+    source: ScriptText, begin: int, end: int, position: int, cut: prepared.Cut | None = None
+) -> Statement | None:
+    """The statement between two places; None if nothing is there. `cut`: its text, without what is around it, cut."""
     if (rows := VALUES.match(source.text[begin:end])) is not None:  # however many rows there are
         return _instances(source, begin, rows)
     tokens = _tokens(source, begin, end)
     if not tokens:
         return None
     found = parse_statement(Cursor(source, tokens), position)
-    if isinstance(found, SelectStatement) and (cut := prepared.cut(found.text)) is not None:
-        places = [(int(t.start), int(t.end), t.token_type.name) for t in tokens]
-        prepared.remember(cut, int(tokens[0].start), places, found.tree)
+    if isinstance(found, SelectStatement):
+        if cut is None or source.text[begin:end].strip() != found.text:
+            cut = prepared.cut(found.text)
+        if cut is not None:
+            literals = {(t.start, t.end) for t in tokens if t.token_type in _LITERALS}
+            prepared.remember(cut, int(tokens[0].start), literals, found.tree)
     return found
 
 
@@ -115,7 +121,7 @@ def _split(source: ScriptText) -> Iterator[tuple[Cursor, str]]:
     tokens = _tokens(source)
     start = begin = 0
     for i, token in enumerate([*tokens, None]):
-        if token is None or token.token_type.name == "SEMICOLON":
+        if token is None or token.token_type is TokenType.SEMICOLON:
             end = len(source.text) if token is None else int(token.start)
             if i > start:
                 yield Cursor(source, tokens[start:i]), _as_written(source.text[begin:end], first=begin == 0)
@@ -131,7 +137,7 @@ def _as_written(text: str, first: bool) -> str:
 def _check_numbers(tokens: Sequence[Token], source: ScriptText) -> None:
     """Refuse 0xff, which would be read as 0 under the name xff, and numbers longer than any type has digits."""
     for token in tokens:
-        if token.token_type.name == "NUMBER" and len(token.text) > DIGITS:
+        if len(token.text) > DIGITS and token.token_type is TokenType.NUMBER:
             raise CQLSyntaxError(
                 f"a number of {len(token.text):,} characters",
                 hint=f"write at most {DIGITS}",

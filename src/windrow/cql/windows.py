@@ -266,10 +266,13 @@ LONGEST = 2**61
 """The longest time that can be said, so that RANGE, SLIDE and an instant add up to one: 73,000 years, or ticks."""
 
 
+_AMOUNT = re.compile(r"([+-]?\d+(?:\.\d+)?(?:[eE]\d{1,3})?)\s*([^\W\d]*)")
+
+
 def _measure(words: str, cursor: Cursor, offset: int, what: str) -> tuple[int, bool]:
     """The length in microseconds (with a unit) or ticks (without)."""
-    pairs = re.findall(r"([+-]?\d+(?:\.\d+)?(?:[eE]\d{1,3})?)\s*([^\W\d]*)", words)
-    rest = re.sub(r"([+-]?\d+(?:\.\d+)?(?:[eE]\d{1,3})?)\s*([^\W\d]*)", "", words).strip(" ,")
+    pairs = _AMOUNT.findall(words)
+    rest = _AMOUNT.sub("", words).strip(" ,")
     units = [unit.lower() for _, unit in pairs]
     bare = units == [""]
     if not pairs or rest or (not bare and any(u not in UNITS for u in units)):
@@ -278,7 +281,8 @@ def _measure(words: str, cursor: Cursor, offset: int, what: str) -> tuple[int, b
             hint=f"write {what} 10 SECONDS; units are us, ms, sec, min, hour, day",
             span=cursor.source.span(offset),
         )
-    total = sum((Fraction(number) * (1 if bare else UNITS[unit.lower()]) for number, unit in pairs), Fraction(0))
+    numbers = [int(number) if number.isdigit() else Fraction(number) for number, _ in pairs]
+    total = sum(number * (1 if bare else UNITS[unit]) for number, unit in zip(numbers, units, strict=True))
     if total.denominator != 1:
         raise CQLSyntaxError(
             f"'{words}' is not a whole number of {'ticks' if bare else 'microseconds'}", span=cursor.source.span(offset)
