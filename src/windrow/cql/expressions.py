@@ -21,7 +21,7 @@ from windrow.cql.source import ScriptText
 from windrow.cql.spellings import NAMES as SPELLED
 from windrow.cql.synonyms import ELSEWHERE
 from windrow.cql.types import DuckDBRefusal
-from windrow.cql.walks import find_all, nodes
+from windrow.cql.walks import nodes
 from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.plan.expr import Expr, Part, Ref, column, sql_of
 from windrow.scalar_engine import noted, way_out
@@ -30,6 +30,8 @@ PARTS = 10_000
 """The most parts an expression may have with all that it reads from subqueries written out in place."""
 _NAME = 200  # internal names are texts of expressions; from here on they are cut
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_TESTS = (*_COMPARISONS, exp.Between, exp.In)
+_CALLS = (exp.Anonymous, exp.Filter, exp.WithinGroup)
 _NOT_FOR_QUERIES = (
     (
         names(
@@ -99,7 +101,8 @@ class BindingContext:
     def computed(self, expr: Expr, name: str | None = None) -> str:
         """A unique internal name for what an expression computes."""
         unique = self.fresh(name or expr.sql(lambda n: n), expr.type)
-        self.sizes.setdefault(unique, self._size.get(expr, COLUMN))
+        size = self._size.get(expr) if expr.column is None else self.sizes.get(expr.column)
+        self.sizes.setdefault(unique, COLUMN if size is None else size)
         self.parts[unique] = self._parts(expr)
         return unique
 
@@ -121,16 +124,19 @@ class BindingContext:
 
     def expr(self, tree: exp.Expr) -> Expr:
         """The expression of a resolved tree, with the type DuckDB gives it."""
+        if isinstance(tree, exp.Column) and self._fits(name := tree.name):
+            return column(name, self.types[name])
         if has_user_function(tree, self.catalog):
             raise UnsupportedError(
                 "a user function in the condition of an outer join or between a subquery and the query around it",
                 hint="compute it in a subquery in FROM",
                 span=span_of(tree, self.source),
             )
-        check_functions(tree, self)
+        found = nodes(tree)
+        _check_functions(found, self)
         try:
             size = check_growth(tree, self.sizes)  # before DuckDB is asked anything
-            self._check_reductions(tree)
+            self._check_reductions(found)
             expr = self._typed(tree)
         except Refused as refused:
             raise self._refused(refused) from None
@@ -144,6 +150,10 @@ class BindingContext:
                 span=span_of(tree, self.source),
             )
         return expr
+
+    def _fits(self, name: str) -> bool:
+        """Whether a column has values of a size, and is made of parts, that any expression may have."""
+        return self.sizes.get(name, COLUMN) <= LIMIT and self.parts.get(name, 1) <= PARTS
 
     def _parts(self, expr: Expr) -> int:
         return sum(self.parts.get(p.name, 1) if isinstance(p, Ref) else 1 for p in expr.parts)
@@ -173,10 +183,10 @@ class BindingContext:
             found += ["CAST(", part, " AS HUGEINT)"] if hugeint else [part]
         return tuple(found)
 
-    def _check_reductions(self, tree: exp.Expr) -> None:
+    def _check_reductions(self, found: list[exp.Expr]) -> None:
         """A fold is applied to what it made: it may make numbers and the like, but nothing that grows."""
-        for call in find_all(tree, exp.Anonymous):
-            if call.name.lower() not in REDUCERS:
+        for call in found:
+            if not isinstance(call, exp.Anonymous) or call.name.lower() not in REDUCERS:
                 continue
             parts = _operand(call)
             columns = {p.name: self.types[p.name] for p in parts if isinstance(p, Ref)}
@@ -222,7 +232,7 @@ class BindingContext:
         if pa.types.is_boolean(expr.type):
             tree = with_numbers(written)
             expr = expr if tree is written else self.expr(tree)
-            return replace(expr, predicate=predicate_of(tree, self))
+            return replace(expr, predicate=predicate_of(tree, self, expr))
         if pa.types.is_integer(expr.type) or pa.types.is_null(expr.type):
             return Expr(("CAST(", *expr.parts, " AS BOOLEAN)"), pa.bool_())
         raise BindingError(
@@ -234,8 +244,7 @@ class BindingContext:
 
 def _varies(type_: pa.DataType) -> bool:
     """Do values of the type have a size of their own?"""
-    value = type_.value_type if pa.types.is_dictionary(type_) else type_
-    return bool(types.is_string(value) or pa.types.is_nested(value) or not pa.types.is_primitive(value))
+    return not pa.types.is_primitive(type_.value_type if pa.types.is_dictionary(type_) else type_)
 
 
 _OTHERS = {
@@ -277,7 +286,7 @@ def is_aggregate(node: exp.Expr, catalog: Catalog) -> bool:
     """Is the node itself a call of an aggregate function (one we run or one only DuckDB knows)?"""
     if _is_over(node):
         return False
-    if isinstance(node, (exp.Filter, exp.WithinGroup)):
+    if isinstance(node, exp.Filter | exp.WithinGroup):
         return True
     if not isinstance(node, exp.Anonymous):
         return False
@@ -298,16 +307,17 @@ def _is_over(node: exp.Expr) -> bool:
 def find_aggregate(tree: exp.Expr, catalog: Catalog) -> exp.Expr | None:
     """The first aggregate call in the tree, not looking into subqueries."""
     inside = () if isinstance(tree, exp.Query) else nodes(tree, exp.Query)
-    return next((node for node in inside if is_aggregate(node, catalog)), None)
+    return next((node for node in inside if isinstance(node, _CALLS) and is_aggregate(node, catalog)), None)
 
 
-def check_functions(tree: exp.Expr, context: BindingContext) -> None:
+def _check_functions(found: list[exp.Expr], context: BindingContext) -> None:
     """Refuse what an expression may not hold: functions that are not for queries, comparisons that cannot hold."""
-    for node in nodes(tree):
+    for node in found:
         if isinstance(node, exp.Anonymous):
             _check_call(node, context)
-        for one, other in _compared(node):
-            _check_comparison(one, other, context)
+        elif isinstance(node, _TESTS):
+            for one, other in _compared(node):
+                _check_comparison(one, other, context)
 
 
 def _check_call(node: exp.Anonymous, context: BindingContext) -> None:

@@ -51,8 +51,8 @@ class _Bit(Exception):
     """Not one of the tests that are told apart."""
 
 
-def predicate_of(tree: exp.Expr, context: BindingContext) -> Predicate:
-    """What a condition tests; the tree is resolved and bound."""
+def predicate_of(tree: exp.Expr, context: BindingContext, whole: Expr | None = None) -> Predicate:
+    """What a condition tests; the tree is resolved and bound, as `whole` where that is at hand."""
     match tree:
         case exp.Paren():
             return predicate_of(tree.this, context)
@@ -67,9 +67,9 @@ def predicate_of(tree: exp.Expr, context: BindingContext) -> Predicate:
         case exp.Null():
             return Always(None)
     try:
-        return _test(tree, context)
+        return _test(tree, context, whole)
     except (_Bit, Refused) as why:  # a part may not stand by itself: a collated side of a comparison
-        return Bit(_boolean(context.typed(tree)), str(why))
+        return Bit(_boolean(whole or context.typed(tree)), str(why))
 
 
 def with_numbers(tree: exp.Expr) -> exp.Expr:
@@ -108,10 +108,10 @@ def _number(tree: exp.Expr) -> exp.Expr | None:
     return exp.Neg(this=number) if value < 0 else number
 
 
-def _test(tree: exp.Expr, context: BindingContext) -> Predicate:
+def _test(tree: exp.Expr, context: BindingContext, whole: Expr | None = None) -> Predicate:
     match tree:
         case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
-            found = _comparison(_OPERATORS[type(tree)], tree.this, tree.expression, context, tree)
+            found = _comparison(_OPERATORS[type(tree)], tree.this, tree.expression, context, tree, whole)
             return Not((found,)) if isinstance(tree, exp.NEQ) else found
         case exp.NullSafeEQ() | exp.NullSafeNEQ():
             same = _same(tree.this, tree.expression, context)
@@ -133,9 +133,14 @@ def _test(tree: exp.Expr, context: BindingContext) -> Predicate:
 
 
 def _comparison(
-    operator: str, left: exp.Expr, right: exp.Expr, context: BindingContext, written: exp.Expr | None = None
+    operator: str,
+    left: exp.Expr,
+    right: exp.Expr,
+    context: BindingContext,
+    written: exp.Expr | None = None,
+    whole: Expr | None = None,
 ) -> Predicate:
-    """A comparison of two sides; `written`: the tree that has them."""
+    """A comparison of two sides; `written`: the tree that has them, `whole`: its expression, if that is at hand."""
     if not _reads(left) and _reads(right):
         left, right, operator = right, left, _FLIPPED[operator]
     if _reads(right) or not _reads(left):
@@ -146,8 +151,8 @@ def _comparison(
         return Always(None)
     kind = {"=": exp.EQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE}[operator]
     if type(written) is not kind or written.this is not left:
-        written = kind(this=copied(left), expression=copied(right))
-    return Comparison(context.text(written), tested, operator, constant)
+        written, whole = kind(this=copied(left), expression=copied(right)), None
+    return Comparison(whole or context.text(written), tested, operator, constant)
 
 
 def _same(left: exp.Expr, right: exp.Expr, context: BindingContext) -> Predicate:
