@@ -250,16 +250,20 @@ class Catalog:
 
     def add(self, item: Declared) -> Catalog:
         """The catalog with one more declaration; a taken name is an error, but queries may get more instances."""
+        self.check_name(item)
+        return self._with(item)
+
+    def check_name(self, item: Declared) -> None:
+        """Refuse a declaration whose name is taken."""
         key = item.name.lower()
         if isinstance(item, QueriesDef) and key in self.groups:
-            return self._with(item)
+            return
         for kind, names in self.kinds().items():
             if key in names and (kind == "function") == isinstance(item, SqlFunctionDef):
                 raise BindingError(
                     f'{kind} "{item.name}" already exists',
                     hint=f"DROP {kind.upper()} {item.name} first, or choose another name",
                 )
-        return self._with(item)
 
     def _with(self, item: Declared) -> Catalog:
         """The catalog with a declaration, in the place of the one of its name."""

@@ -176,7 +176,7 @@ def _select(statement: SelectStatement | RepeatedSelect, catalog: Catalog) -> Cr
             return ReplaceQuery(_planned(statement, replace(catalog, queries=others), statement.name))
     plan = _planned(statement, catalog, statement.name)
     try:
-        catalog.add(plan)
+        catalog.check_name(plan)
     except WindrowError as error:
         raise error.at(statement.name_span) from None
     return CreateQuery(plan)
