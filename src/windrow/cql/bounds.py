@@ -58,8 +58,12 @@ def is_symbol(tree: exp.Expr) -> bool:
 
 def parted(conditions: Iterable[exp.Expr]) -> tuple[list[exp.Expr], list[exp.Expr]]:
     """Conditions that read no bounds, and those that do; what equates a bound with itself is true."""
-    asked = [c for c in conditions if not is_trivial(c)]
-    return [c for c in asked if not symbols(c)], [c for c in asked if symbols(c)]
+    plain: list[exp.Expr] = []
+    fixed: list[exp.Expr] = []
+    for condition in conditions:
+        if not is_trivial(condition):
+            (fixed if symbols(condition) else plain).append(condition)
+    return plain, fixed
 
 
 def is_trivial(condition: exp.Expr) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from windrow.cql.walks import find_all, kinds
+from windrow.cql.walks import find_all, kinds, nodes
 
 FIELDS = "fields"  # meta key of an UNNEST: its elements are rows, and each field is a column
 _SERIES = ("generate_series", "range")
@@ -30,9 +30,10 @@ _SEMI = {"SEMI": False, "ANTI": True}
 
 def respell_forms(tree: exp.Expr) -> None:
     """Put forms that the binder knows in the place of others, in the tree itself."""
-    for cte in find_all(tree, exp.CTE):
+    found = nodes(tree)
+    for cte in [node for node in found if isinstance(node, exp.CTE)]:
         _name_columns(cte)
-    for select in find_all(tree, exp.Select):
+    for select in [node for node in found if isinstance(node, exp.Select)]:
         _limit(select)
         _lateral_views(select)
         _semi_joins(select)

@@ -143,8 +143,7 @@ class SourceBinder:
         return wanted, self.binder.unique_alias(wanted)
 
     def _stream(self, source: exp.Table, stream: StreamDef) -> JoinInput:
-        span = span_of(source, self.context.source)
-        clock = self.binder.use_clock(stream, span)
+        clock = self.binder.use_clock(stream, source)
         shown, unique = self.alias(source, source.alias or stream.name)
         entry = self._entry(shown, unique, stream.columns)
         time = entry.find(stream.time)[0].internal

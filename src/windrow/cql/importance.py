@@ -44,7 +44,7 @@ def is_call(node: exp.Expr) -> bool:
 def reads_importance(select: exp.Select) -> exp.Expr | None:
     """The first IMPORTANCE() of a SELECT, not looking into subqueries."""
     for node in nodes(select, exp.Query):
-        if is_call(node):
+        if isinstance(node, exp.Anonymous) and is_call(node):
             return node
     return None
 

@@ -33,8 +33,9 @@ class Pipeline:
         return self.context.expr(self.hoist(tree))
 
     def provide(self, tree: exp.Expr) -> None:
-        """Compute the bounds of the window that a tree reads."""
-        self.node = with_bounds(self.node, symbols(tree), self.grid)
+        """Compute the bounds of the window that a tree reads; without a grid no name means one."""
+        if self.grid is not None:
+            self.node = with_bounds(self.node, symbols(tree), self.grid)
 
     def filter(self, tree: exp.Expr, clause: str) -> None:
         """Keep the rows for which the condition holds."""

@@ -65,6 +65,6 @@ def _there(tree: exp.Expr) -> set[type | str]:
     """The kinds of nodes in a tree, and the functions that are called; a table that WITH names counts for one."""
     found = nodes(tree)
     there: set[type | str] = {*kinds_of(found), *calls(found)}
-    if any(common_table(node) is not None for node in found):
+    if any(common_table(node) is not None for node in found if type(node) is exp.Table):
         there.add(exp.With)
     return there

@@ -124,7 +124,7 @@ class Binder:
         self.context.types |= {b.internal: b.type for b in found}
         return found
 
-    def use_clock(self, stream: StreamDef, span: Span | None) -> Clock:
+    def use_clock(self, stream: StreamDef, source: exp.Expr) -> Clock:
         """Note a stream's clock; all streams of a query must have the same."""
         clock = Clock.MICROSECONDS if pa.types.is_timestamp(stream.time_type) else Clock.TICKS
         if self.clock is None:
@@ -135,7 +135,7 @@ class Binder:
                 f'"{self._first_stream}" counts {self.clock.value} and "{stream.name}" counts {clock.value}',
                 detail="one query cannot mix streams whose time is an integer with streams whose time is a timestamp",
                 hint="declare both time columns with the same kind of type",
-                span=span,
+                span=span_of(source, self.context.source),
             )
         return clock
 
@@ -237,7 +237,8 @@ class Binder:
             raise CQLSyntaxError("an empty select list", hint="write SELECT * FROM ... or name columns")
         scope = Scope(self.context.source)
         self._check_shape(select, listed, shape)
-        self.context.offsets[""] = offset_of(select) or 0
+        start = offset_of(select)
+        self.context.offsets[""] = start or 0
         shed = shed_clause(select)
         sheds = shed is not None and shed.heuristic is not None
         # rows are shed at their own times, so a shed join is looked at periodically, not its inputs
@@ -268,7 +269,8 @@ class Binder:
         ends = next((e.ends for e in scope.entries if e.ends is not None), None)
         outputs = BlockOutputs(select, listed, scope, pipeline, shape, ends, self).bind()
         span = span_of(listed.node, self.context.source) if listed.node is not None else None
-        span = span or span_of(select, self.context.source)
+        if span is None and start is not None:
+            span = self.context.source.span(start)
         return Block(pipeline.node, outputs, shape, listed.op, span, ends)
 
     def _check_shape(self, select: exp.Select, listed: SelectList, shape: BlockShape) -> None:

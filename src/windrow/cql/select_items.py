@@ -98,8 +98,8 @@ def _name(item: exp.Expr, tree: exp.Expr, scope: Scope, position: int) -> str:
     if isinstance(item, exp.Alias):
         return str(item.alias)
     if isinstance(item, exp.Column) and isinstance(tree, exp.Column):
-        names = [c.name for e in scope.everything() for c in e.columns if c.internal == tree.name]
-        written = str(item.name)
+        internal, written = tree.name, str(item.name)
+        names = [c.name for e in scope.everything() for c in e.columns if c.internal == internal]
         return next((n for n in names if n.lower() == written.lower()), names[0] if names else written)
     if isinstance(item, exp.Column) and item.name.lower() == INSTANT and (time := scope.times(item.table)):
         return time[0][1].name  # _ts is the answer's own

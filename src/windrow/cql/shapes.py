@@ -127,7 +127,7 @@ def _shape(tree: exp.Expr, binder: Binder) -> BlockShape:
     clauses = list(clauses_of(tree, binder))
     internal = [c is not None and c.internal for c in clauses]
     feeds = any(s.meta.get(INTERNAL) for s in selects_of(tree))
-    windows = _windows(tree, binder)
+    windows = _windows(tree, binder, clauses)
     ops = {select_list(s, binder.context.source).op for s in selects_of(tree)}
     period, offset = _grid(windows, binder)
     every = feeds or (bool(internal) and all(internal))
@@ -223,10 +223,10 @@ def _longest(windows: list[WindowClause | None]) -> int | None:
     return max((c.size.value for c in windows if c is not None and isinstance(c.size, Amount)), default=None)
 
 
-def _windows(tree: exp.Expr, binder: Binder) -> list[WindowClause | None]:
-    """The windows of a block and of the subqueries of FROM that are evaluated with it, each once."""
+def _windows(tree: exp.Expr, binder: Binder, own: list[WindowClause | None] | None = None) -> list[WindowClause | None]:
+    """The windows of a block (`own`) and of the subqueries of FROM that are evaluated with it, each once."""
     if id(tree) not in binder.windows:
-        found = dict.fromkeys(clauses_of(tree, binder))
+        found = dict.fromkeys(clauses_of(tree, binder) if own is None else own)
         for source in (s for select in selects_of(tree) for s in sources_of(select)):
             query = query_in(source)
             if query is not None and not stands_alone(source, query, binder):

@@ -32,7 +32,7 @@ from windrow.cql.scope import span_of
 from windrow.cql.source import ScriptText
 from windrow.cql.sql_functions import in_place
 from windrow.cql.synonyms import OWN, RENAMED, SYNONYMS
-from windrow.cql.walks import find_all
+from windrow.cql.walks import find_all, nodes
 from windrow.errors import BindingError, UnsupportedError
 
 _JAVA = {
@@ -88,9 +88,13 @@ _WITHIN = ("mode", *_PERCENTILES)
 
 def respell(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
     """Put DuckDB's functions in the place of others, in the tree itself."""
-    for test in find_all(tree, exp.EQ, exp.In):
+    found = nodes(tree)
+    there = {type(node) for node in found}
+    if there.isdisjoint((exp.Anonymous, exp.Any, exp.In)):
+        return
+    for test in [node for node in found if isinstance(node, exp.EQ | exp.In)]:
         _has(test, source)
-    for ordered in find_all(tree, exp.WithinGroup):
+    for ordered in find_all(tree, exp.WithinGroup) if exp.WithinGroup in there else ():
         if isinstance(ordered.this, exp.Anonymous) and ordered.this.name.lower() in _WITHIN:
             ordered.replace(_within_group(ordered.this, ordered.expression.expressions, source))
     for call in reversed(find_all(tree, exp.Anonymous)):  # what is inside others first
