@@ -69,6 +69,12 @@ def annotate(root: n.Node, strategy: str = "upa") -> dict[n.Node, Pattern]:
     return {node: life.pattern for node, life in _found(root, strategy).values()}
 
 
+def monotonic(root: n.Node) -> frozenset[n.Node]:
+    """The nodes on whose output edges nothing ends."""
+    found = _found(root, "upa").values()
+    return frozenset(node for node, life in found if life.pattern is Pattern.MONOTONIC)
+
+
 def pattern(root: n.Node) -> Pattern:
     """The pattern of a whole plan: that of its output edge."""
     return _found(root, "upa")[id(root)][1].pattern

@@ -18,7 +18,7 @@ equal values in the columns they are spread by.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from windrow.operators.aggregate import ContinuousAggregate
 from windrow.operators.aggregate_join import AggregateDeltas
@@ -50,7 +50,7 @@ from windrow.operators.summary_aggregate import PeriodicSummary
 from windrow.operators.top_n import TopNOperator
 from windrow.operators.window import RowsWindow
 from windrow.plan.nodes import TableScan
-from windrow.plan.patterns import Pattern, annotate
+from windrow.plan.patterns import monotonic
 from windrow.plan.steps import Dataflow, Step
 from windrow.runtime.grid import GridPlacement
 from windrow.runtime.join_partitioning import asof_inputs, join_inputs, joined, recall_inputs
@@ -79,8 +79,7 @@ def place(flow: Dataflow) -> Placement:
     reads: dict[tuple[int, int], Exchange] = {}
     shares: dict[tuple[int, int], Partitioning] = {}
     moved: dict[int, tuple[Partitioning, ...]] = {}
-    root = flow.steps[-1].node
-    monotonic: set[object] = {node for node, p in annotate(root).items() if p is Pattern.MONOTONIC}
+    forever = monotonic(flow.steps[-1].node)
     readers = {source: i for i, step in reversed(list(enumerate(flow.steps))) for source in step.inputs}
     for index, step in enumerate(flow.steps):
         inputs = [partitionings[i] for i in step.inputs]
@@ -89,9 +88,9 @@ def place(flow: Dataflow) -> Placement:
             stages.append(0)
             partitionings.append(EVERYWHERE if from_tables else ANY)
             continue
-        wanted = _wanted(step, flow, inputs, monotonic)
+        wanted = _wanted(step, flow, inputs, forever)
         if isinstance(step.operator, JoinOperator):
-            wanted = _splittable(flow, index, inputs, wanted, monotonic)
+            wanted = _splittable(flow, index, inputs, wanted, forever)
         if wanted == [ANY] and stages[step.inputs[0]] == 0 and not _by_row(step.operator):
             wanted = [_ahead(flow, index, readers, partitionings)]  # it must cross anyway: to where it is needed next
         pairs = zip(inputs, wanted, strict=True)
@@ -164,7 +163,7 @@ def _everywhere(
     return {i: frozenset(n) for i, n in needed.items()}
 
 
-def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotonic: set[object]) -> list[Partitioning]:
+def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], forever: Set[object]) -> list[Partitioning]:
     """The spread each input must have."""
     operator = step.operator
     if (keys := _keys(operator)) is not None:
@@ -192,7 +191,7 @@ def _wanted(step: Step, flow: Dataflow, inputs: Sequence[Partitioning], monotoni
             return [by_columns(tuple(step.schema), inputs[0])]
         case Changes() | Sample() | Restore() | Moments():
             source = flow.steps[step.inputs[0]]
-            ends, own = source.node not in monotonic or source.signed, _cancelling(step, flow)
+            ends, own = source.node not in forever or source.signed, _cancelling(step, flow)
             ends &= own is not None or not (isinstance(operator, Changes) and operator.timestamped)
             return [by_columns(tuple(source.schema) if own is None else own, inputs[0]) if ends else ANY]
     # an operator that nothing is known of must see everything
@@ -224,7 +223,7 @@ def _keys(operator: Operator | None) -> tuple[str, ...] | None:
 
 
 def _splittable(
-    flow: Dataflow, index: int, inputs: Sequence[Partitioning], wanted: list[Partitioning], monotonic: set[object]
+    flow: Dataflow, index: int, inputs: Sequence[Partitioning], wanted: list[Partitioning], forever: Set[object]
 ) -> list[Partitioning]:
     """Let rows of heavy keys lie apart, where whoever reads the join's output need not find them by the key alone."""
     moving = [i for i, w in enumerate(wanted) if w.how is How.COLUMNS]
@@ -232,7 +231,7 @@ def _splittable(
         return wanted
     join = flow.steps[index].operator
     assert isinstance(join, JoinOperator)
-    kept, movable = _read_by(flow, index, monotonic)
+    kept, movable = _read_by(flow, index, forever)
     here = next((i for i in moving if set(wanted[i].columns) <= kept), None)
     if here is None:  # whoever reads it must move it anyway
         here, own = moving[0], [tuple(join.parts[i].columns) for i in moving]
@@ -250,7 +249,7 @@ def _splittable(
     return made
 
 
-def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[str], bool]:
+def _read_by(flow: Dataflow, index: int, forever: Set[object]) -> tuple[set[str], bool]:
     """The join's columns by which its reader wants equal rows together, and whether all readers' state can move."""
     names = {c: {c} for c in flow.steps[index].schema}  # column there -> columns here
     source = index
@@ -274,7 +273,7 @@ def _read_by(flow: Dataflow, index: int, monotonic: set[object]) -> tuple[set[st
                 step = flow.steps[source]
                 own = _cancelling(flow.steps[readers[0]], flow)
                 timestamped = isinstance(operator, Changes) and operator.timestamped and own is None
-                ends = not timestamped and (step.node not in monotonic or step.signed)
+                ends = not timestamped and (step.node not in forever or step.signed)
                 if isinstance(operator, DeltaStar | Materialize) or ends:
                     together = step.schema if own is None else own
                     return {c for k in together for c in names.get(k, ())}, _moves(flow, readers[0])

@@ -55,6 +55,8 @@ def has(node: Node, *kinds: type[Node]) -> bool:
 
 def walk(node: Node) -> Iterator[Node]:
     """The node and everything below it, inputs first."""
-    for child in node.inputs:
-        yield from walk(child)
-    yield node
+    found, stack = [], [node]
+    while stack:  # the node before its inputs, the last of these first: backwards, it is the other way round
+        found.append(stack.pop())
+        stack += found[-1].inputs
+    return reversed(found)
