@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -42,9 +43,15 @@ def total(e: Expr, types: Mapping[str, pa.DataType]) -> bool:
     """
     if e.functions:
         return False
-    used = {types[c] for c in e.columns if not pa.types.is_boolean(types[c])}
+    used = frozenset(types[c] for c in e.columns if not pa.types.is_boolean(types[c]))
+    return _total("".join("\x00" if isinstance(p, Ref) else p for p in e.parts), used)
+
+
+@lru_cache(maxsize=4096)  # each rule that moves an expression asks, and so does whoever runs it
+def _total(text: str, used: frozenset[pa.DataType]) -> bool:
+    """The same of a text with holes, over columns of these types."""
     alike = len(used) <= 1 or all(_numeric(t) for t in used)
-    tokens = _tokens(e)
+    tokens = _tokens(text)
     return alike and all(_plain(t) for t in used) and tokens is not None and _accepts(tokens, used)
 
 
@@ -57,9 +64,8 @@ def key_safe(e: Expr, types: Mapping[str, pa.DataType]) -> bool:
     return not any(_has_float(types[c]) for c in e.columns) or (total(e, types) and not divides)
 
 
-def _tokens(e: Expr) -> list[tuple[str, str]] | None:
-    """The expression as (kind, text), or None if some of it is no token that is known here."""
-    text = "".join("\x00" if isinstance(p, Ref) else p for p in e.parts)
+def _tokens(text: str) -> list[tuple[str, str]] | None:
+    """A text with holes as (kind, text), or None if some of it is no token that is known here."""
     text = _TYPED_LITERAL.sub(r"\1", text)
     text = text if "'" in text else _TYPED_NULL.sub("NULL", text)
     found, at = [], 0
