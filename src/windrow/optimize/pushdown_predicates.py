@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import is_not
 
 import pyarrow as pa
 
@@ -36,7 +37,8 @@ def pushdown_predicates(plan: n.QueryPlan, context: RuleContext) -> n.QueryPlan:
 def push(node: n.Node, predicates: Sequence[Expr]) -> n.Node:
     """The node under the predicates (first innermost), each as far down as it goes."""
     if isinstance(node, n.Filter):
-        return push(node.input, [node.predicate, *predicates])
+        made = push(node.input, [node.predicate, *predicates])
+        return node if not predicates and _stayed(node, made) else made
     if isinstance(node, n.Join):
         return _push_join(node, predicates)
     if isinstance(node, n.Semi | n.LeftJoin):
@@ -45,6 +47,13 @@ def push(node: n.Node, predicates: Sequence[Expr]) -> n.Node:
     inputs = [push(i, _into(node, k, down)) for k, i in enumerate(node.inputs)]
     same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
     return filtered(node if same else node.with_inputs(*inputs), stay)
+
+
+def _stayed(before: n.Node, after: n.Node) -> bool:
+    """Whether filters are where they were: then the nodes stay the same, and so do all above them."""
+    while isinstance(before, n.Filter) and isinstance(after, n.Filter) and before.predicate is after.predicate:
+        before, after = before.input, after.input
+    return before is after
 
 
 def _split(predicates: Sequence[Expr], node: n.Node) -> tuple[list[Expr], list[Expr]]:
@@ -136,7 +145,10 @@ def _push_join(node: n.Join, predicates: Sequence[Expr]) -> n.Node:
     residual = tuple(p for p in node.residual if not absorbed(p))
     above = [p for p in predicates if not absorbed(p)]
     parts = tuple(push(part, mine) for part, mine in zip(node.parts, per_part, strict=True))
-    return filtered(replace(node, parts=parts, equalities=tuple(equalities), residual=residual), above)
+    changed = len(equalities) > len(node.equalities) or len(residual) < len(node.residual)
+    if changed or any(map(is_not, parts, node.parts)):
+        node = replace(node, parts=parts, equalities=tuple(equalities), residual=residual)
+    return filtered(node, above)
 
 
 def _push_right(node: n.Semi | n.LeftJoin) -> n.Semi | n.LeftJoin:

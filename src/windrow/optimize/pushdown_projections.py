@@ -34,7 +34,9 @@ def prune(node: n.Node, needed: Names) -> n.Node:
     match node:
         case n.Scan(columns=columns):
             kept = pick(node.schema, needed)
-            return _same(node, replace(node, columns=tuple(c for c in columns if c[0] in kept)))
+            return (
+                node if len(kept) == len(columns) else replace(node, columns=tuple(c for c in columns if c[0] in kept))
+            )
         case n.TableScan(columns=columns):
             kept = pick(node.schema, needed | frozenset(node.valid or ()))
             return _same(node, replace(node, columns=tuple(c for c in columns if c[0] in kept)))
