@@ -79,6 +79,13 @@ def _scan(node: Scan, feed: Feed) -> Elements:
     return Elements.positive(ts, INF, {internal: columns[name] for internal, name, _ in node.columns})
 
 
+def no_answer(plan: QueryPlan, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """The answer of a query without rows, its elements having columns of these types."""
+    op = [("_op", pa.int8())] if plan.has_op else []
+    shown = [(name, types[internal]) for name, internal in plan.output]
+    return pa.Table.from_batches([], pa.schema([("_ts", plan.time_type), *op, *shown]))
+
+
 def answer(plan: QueryPlan, elements: Elements) -> pa.Table:
     """`_ts`, `_op` for a change log, then the SELECT list; sorted by time."""
     if (elements.ts[1:] < elements.ts[:-1]).any():

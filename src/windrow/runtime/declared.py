@@ -19,8 +19,8 @@ from windrow.catalog import ArchiveDef, Catalog, QueriesDef, StreamDef
 from windrow.catalog.instances import InstanceTable, positions
 from windrow.errors import UnsupportedError, WindrowError
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.operators.elements import BEGINNING, Elements
-from windrow.plan.dataflow import answer
+from windrow.operators.elements import BEGINNING
+from windrow.plan.dataflow import no_answer
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime import view
 from windrow.runtime.archives import Archives, hidden_name
@@ -115,7 +115,7 @@ class DeclaredQueries(DeclaredSources):
         outlet = self.outlets[key]
         before = outlet.log
         undo.callback(setattr, outlet, "log", before)
-        empty = answer(plan, Elements.empty(self.ticker.queries[key].schema))
+        empty = no_answer(plan, self.ticker.queries[key].schema)
         outlet.log = self._log(plan, key, self.budgets.mark(key, empty).schema)
         if before is None:
             return []
@@ -145,7 +145,7 @@ class DeclaredQueries(DeclaredSources):
         """Run a query from the next tick on, with an outlet for its answers."""
         key = plan.name.lower()
         plan = self._run_query(plan, undo)
-        empty = answer(plan, Elements.empty(self.ticker.queries[key].schema))
+        empty = no_answer(plan, self.ticker.queries[key].schema)
         self._open_outlet(plan, plan.name, self.budgets.mark(key, empty), undo)
 
     def _run_query(self, plan: QueryPlan, undo: ExitStack) -> QueryPlan:
