@@ -378,6 +378,8 @@ def has_slot(node: n.Node) -> bool:
 
 def _renamed(e: Expr, names: Mapping[str, str]) -> Expr:
     """The expression over other columns of the same types."""
+    if (name := e.column) is not None and name in names and e.predicate is None:
+        return column(names[name], e.type)
     return e.substitute({old: column(names[old], pa.null()) for old in e.columns if old in names})
 
 
