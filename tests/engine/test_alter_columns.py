@@ -59,22 +59,26 @@ def test_rows_that_wait_are_of_the_old_columns(tmp_path):
 
 def _csv(place: Path, name: str, table: pa.Table) -> None:
     lines = [",".join(table.column_names), *(",".join(map(str, r.values())) for r in table.to_pylist())]
-    (place / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    (place / f".{name}").write_text("\n".join(lines) + "\n")
+    (place / f".{name}").rename(place / f"{name}.csv")
 
 
 def _parquet(place: Path, name: str, table: pa.Table) -> None:
-    parquet.write_table(table, place / f"{name}.parquet")
+    parquet.write_table(table, place / f".{name}")
+    (place / f".{name}").rename(place / f"{name}.parquet")
 
 
 def _json(place: Path, name: str, table: pa.Table) -> None:
     import json
 
-    (place / f"{name}.json").write_text("".join(json.dumps(r) + "\n" for r in table.to_pylist()))
+    (place / f".{name}").write_text("".join(json.dumps(r) + "\n" for r in table.to_pylist()))
+    (place / f".{name}").rename(place / f"{name}.json")
 
 
 def _arrow(place: Path, name: str, table: pa.Table) -> None:
-    with pa.OSFile(str(place / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+    with pa.OSFile(str(place / f".{name}"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
+    (place / f".{name}").rename(place / f"{name}.arrow")
 
 
 @pytest.mark.parametrize(("kind", "write"), [("csv", _csv), ("parquet", _parquet), ("json", _json), ("arrow", _arrow)])

@@ -150,7 +150,7 @@ def gathered(parts: Places) -> pa.Array:
     width = fixed_width(parts)
     if width is None:
         return concat_arrays([_picked(array, at) for array, at in parts])
-    if len(parts) == 1:
+    if len(parts) == 1 and not isinstance(at, slice):
         out = fixed_values(array, width).take(at, mode="clip")
         return pa.Array.from_buffers(array.type, len(out), [None, pa.py_buffer(out)])
     sizes = [counted(at) for _, at in parts]
@@ -160,7 +160,7 @@ def gathered(parts: Places) -> pa.Array:
         if isinstance(at, slice):
             out[begin : begin + size] = values[at]
         else:
-            values.take(at, None, out[begin : begin + size], "clip")  # unbuffered; no place is out of bounds
+            np.take(values, at, out=out[begin : begin + size], mode="clip")  # unbuffered; no place is out of bounds
         begin += size
     return pa.Array.from_buffers(array.type, len(out), [None, pa.py_buffer(out)])
 
