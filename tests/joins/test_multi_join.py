@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from windrow.operators import join as join_module
+from windrow.operators import join_steps
 from windrow.operators.elements import INF, Elements, concat
 from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import Part
@@ -66,12 +67,16 @@ EQUALITIES = [("a.k", "b.k", False), ("b.j", "c.j", False)]
 BEFORE = Formula('"a.x" < "c.x"', pa.bool_(), ("a.x", "c.x"))
 
 
+@pytest.mark.parametrize("stretch", [8, 16, 2048])
 @pytest.mark.parametrize("step", [1, 7, 100])
-def test_orders_change_no_answer(step: int) -> None:
-    """Whatever orders are followed, and however they change on the way, the result is the same."""
+def test_orders_change_no_answer(step: int, stretch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever orders are followed, and however they change on the way, the result is the same; as it is when what
+    comes at once is taken in stretches."""
     parts = parts_of(KEYED)
     want = bag(run(JoinOperator(parts, EQUALITIES, [BEFORE]), KEYED, 100))
     assert len(want) > 50
+    monkeypatch.setattr(join_steps, "STRETCH", stretch)
+    assert len(list(join_steps.stretches(KEYED, [False] * 3, 100))) == {8: 10, 16: 10, 2048: 1}[stretch]
     back = [[2, 1, 0]] * 3
     forth = [[0, 1, 2], [1, 0, 2], [2, 0, 1]]
     assert bag(run(JoinOperator(parts, EQUALITIES, [BEFORE], orders=back), KEYED, step)) == want

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from windrow.operators.elements import Elements
 from windrow.operators.keys import hash_rows
-from windrow.operators.state import keyed
+from windrow.operators.state import chains, keyed
 from windrow.operators.state.keyed import KeyedRuns, Needles
 
 ROW = st.tuples(st.integers(0, 4), st.integers(1, 12))
@@ -26,18 +26,20 @@ ROW = st.tuples(st.integers(0, 4), st.integers(1, 12))
     looked=st.integers(0, 5),
     large=st.sampled_from([1, keyed.LARGE]),
     turns=st.lists(st.integers(0, 2), min_size=25, max_size=25),
+    room=st.sampled_from([1, chains.ROOM]),
+    keys=st.sampled_from([("k",), ()]),
 )
 @settings(deadline=None)
-def test_probing_equals_a_search_of_everything(batches, length, strict, limit, looked, large, turns):
-    """Ends in order (`length`) or not, with negatives, chains made late or early, parts and pages of any size, and
-    `turns` of indexes that go on from what others left: the same pairs."""
-    with mock.patch.object(keyed, "LARGE", large):
-        search_everything(batches, length, strict, limit, looked, turns)
+def test_probing_equals_a_search_of_everything(batches, length, strict, limit, looked, large, turns, room, keys):
+    """Ends in order (`length`) or not, with negatives, chains made late or early, parts and pages of any size, by a key
+    or all with all, and `turns` of indexes that go on from what others left: the same pairs."""
+    with mock.patch.object(keyed, "LARGE", large), mock.patch.object(chains, "ROOM", room):
+        search_everything(batches, length, strict, limit, looked, turns, keys)
 
 
-def search_everything(batches, length, strict, limit, looked, turns):
+def search_everything(batches, length, strict, limit, looked, turns, keys):
     """Compare after every batch."""
-    indexes, everything, number = [KeyedRuns(("k",), strict=strict) for _ in range(3)], [], 0
+    indexes, everything, number = [KeyedRuns(keys, strict=strict) for _ in range(3)], [], 0
     for step, batch in enumerate(batches):
         runs, tick = indexes[turns[step]], 4 * step
         if step and turns[step] != turns[step - 1]:
@@ -56,9 +58,9 @@ def search_everything(batches, length, strict, limit, looked, turns):
             assert found(runs, tick, limit) == searched(everything, tick)
         everything += rows
         if rows:
-            k, i, ts, exp, sign = map(np.array, zip(*rows, strict=True))
-            new = Elements(ts, exp, sign.astype(np.int8), {"k": pa.array(k), "id": pa.array(i)})
-            runs.insert(new, tick - 1, hash_rows([new.columns["k"]], len(new)) if step % 2 else None)
+            key, i, ts, exp, sign = map(np.array, zip(*rows, strict=True))
+            new = Elements(ts, exp, sign.astype(np.int8), {"k": pa.array(key), "id": pa.array(i)})
+            runs.insert(new, tick - 1, hash_rows([new.columns[k] for k in keys], len(new)) if step % 2 else None)
         if step >= looked:  # what came at this instant, too
             assert found(runs, tick, limit) == searched(everything, tick)
 
@@ -68,11 +70,20 @@ def found(runs, tick, limit):
     keys = pa.array(range(5), pa.int64())
     lives = np.full(5, tick + 1), np.full(5, tick + 20), np.ones(5, np.int8)
     net: Counter[tuple[int, ...]] = Counter()
-    for met in runs.probe(Needles(hash_rows([keys], 5), *lives), limit):
-        pairs = zip(met.left, met.column("id").to_pylist(), met.ts, met.end, met.sign, strict=True)
+    for met in runs.probe(Needles(hash_rows([keys] if runs.keys else [], 5), *lives), limit):
+        pairs = zip(
+            met.left if runs.keys else met.column("k").to_pylist(),
+            met.column("id").to_pylist(),
+            met.ts,
+            met.end,
+            met.sign,
+            strict=True,
+        )
         for key, row, begin, end, sign in pairs:
             net[int(key), row, int(begin), int(end)] += int(sign)
-    return {k: n for k, n in net.items() if n}
+    times = 1 if runs.keys else 5  # each needle has met all of them
+    assert all(n % times == 0 for n in net.values())
+    return {k: n // times for k, n in net.items() if n}
 
 
 def searched(everything, tick):

@@ -227,3 +227,19 @@ def meet(candidates, needles, page, elements, step, pairs, at):  # type: ignore[
         same = len(keys) == 0 or mix_one(np.int64(keys[j])) == hashes[i]
         at += same & (begin < stop)
     return at
+
+
+@njit(cache=True)
+def meet_all(some, needles, elements, size, pairs, at):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """Write the pairs of some needles and all elements of a page that live together; returns where they end."""
+    begins, ends, signs = needles
+    other_begins, other_ends, other_signs = elements
+    to_left, to_right, ts, end, sign = pairs
+    step = 1 if len(other_ends) == size else 0
+    for i in range(some[0], some[1]):
+        for j in range(size):
+            begin, stop = max(begins[i], other_begins[j]), min(ends[i], other_ends[j * step])
+            to_left[at], to_right[at], ts[at], end[at] = i, j, begin, stop
+            sign[at] = signs[i] * other_signs[j]
+            at += begin < stop
+    return at

@@ -29,15 +29,14 @@ from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, gathered
 from windrow.operators.keys import hash_rows, same_rows
 from windrow.operators.state.bands import codes_of
-from windrow.operators.state.chains import HashChains, by_page, meet
+from windrow.operators.state.chains import HashChains, by_page, meet, meet_all
 from windrow.operators.state.pages import BandIndex, Page, merged, read_only
-from windrow.operators.state.ranges import band_ranges, parts
+from windrow.operators.state.ranges import band_ranges, meet_ranges, parts
 from windrow.operators.state.run import Run, elements_of, run_of
 
 CANDIDATES = 1 << 16
@@ -267,6 +266,9 @@ class KeyedRuns:
         if self.band is not None:
             yield from self._in_band(needles, limit)
             return
+        if not self.keys and not self.static:
+            yield from self._product(needles, limit)
+            return
         chains, first = self._chained(), int(needles.ts.min(initial=INF))
         chains.base = self._oldest(chains.size)
         those = tuple(read_only(a) for a in (needles.hashes, needles.ts, needles.end, needles.sign))
@@ -306,10 +308,29 @@ class KeyedRuns:
             for begin, stop in parts(count, limit):
                 cut = slice(begin, stop)
                 candidates = order[cut], low[cut], count[cut]
-                left, right, *lifetimes = _meet(candidates, lives, index.rows, (there.ts, there.exp, there.sign))
+                left, right, *lifetimes = meet_ranges(candidates, lives, index.rows, (there.ts, there.exp, there.sign))
                 if len(left):
                     ts, end, sign = lifetimes
                     yield Pairs(left, right, ts, end, sign, [(there, 0, len(left))])
+
+    def _product(self, needles: Needles, limit: int) -> Iterator[Pairs]:
+        """All that live together, where nothing else is asked: there is nothing to look for in chains."""
+        lives = tuple(read_only(a) for a in (needles.ts, needles.end, needles.sign))
+        pages, size, count = self._pages, len(self), len(needles.ts)
+        step = max(1, limit // size)
+        for begin in range(0, count, step):
+            some, at, sources = (begin, min(begin + step, count)), 0, []
+            left, right, ts, end = (np.empty((some[1] - begin) * size + 1, np.int64) for _ in range(4))
+            sign = np.empty(len(left), np.int8)
+            for page in pages:
+                _, (starts, exp, *_) = page.met((), BEGINNING - 1)
+                elements = starts, exp, read_only(page.elements.sign)
+                last = meet_all(some, lives, elements, len(page), (left, right, ts, end, sign), at)
+                if last > at:
+                    sources.append((page.elements, at, last))
+                at = last
+            if at:
+                yield Pairs(left[:at], right[:at], ts[:at], end[:at], sign[:at], sources)
 
     def everything(self) -> list[Elements]:
         """All elements, run by run; of a table, the rows that are there."""
@@ -353,27 +374,6 @@ class KeyedRuns:
         begin = uids.index(runs[0].uid) if runs[0].uid in uids else len(uids)
         same = takewhile(lambda pair: pair[0] == pair[1].uid, zip(uids[begin:], runs, strict=False))
         return self._pages[begin : begin + len(list(same))]
-
-
-@njit(cache=True)
-def _meet(candidates, needles, rows, elements):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    """The pairs of needles and the rows in their ranges whose lifetimes meet."""
-    which, low, count = candidates
-    begins, ends, signs = needles
-    other_begins, other_ends, other_signs = elements
-    room, at = count.sum(), 0
-    left, right, ts = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    end, sign = np.empty(room, np.int64), np.empty(room, np.int8)
-    for k in range(len(which)):
-        i = which[k]
-        for place in range(low[k], low[k] + count[k]):
-            j = rows[place]
-            begin, stop = max(begins[i], other_begins[j]), min(ends[i], other_ends[j])
-            if begin < stop:
-                left[at], right[at], ts[at], end[at] = i, j, begin, stop
-                sign[at] = signs[i] * other_signs[j]
-                at += 1
-    return left[:at], right[:at], ts[:at], end[:at], sign[:at]
 
 
 def surviving(elements: Elements, frontier: int) -> Int64s:

@@ -134,3 +134,24 @@ def expand(low: Int64s, count: Int64s) -> Int64s:
     total = int(count.sum())
     ends = np.cumsum(count)
     return np.arange(total) + np.repeat(low - (ends - count), count)
+
+
+@njit(cache=True)
+def meet_ranges(candidates, needles, rows, elements):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """The pairs of needles and the rows in their ranges whose lifetimes meet."""
+    which, low, count = candidates
+    begins, ends, signs = needles
+    other_begins, other_ends, other_signs = elements
+    room, at = count.sum(), 0
+    left, right, ts = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    end, sign = np.empty(room, np.int64), np.empty(room, np.int8)
+    for k in range(len(which)):
+        i = which[k]
+        for place in range(low[k], low[k] + count[k]):
+            j = rows[place]
+            begin, stop = max(begins[i], other_begins[j]), min(ends[i], other_ends[j])
+            if begin < stop:
+                left[at], right[at], ts[at], end[at] = i, j, begin, stop
+                sign[at] = signs[i] * other_signs[j]
+                at += 1
+    return left[:at], right[:at], ts[:at], end[:at], sign[:at]
