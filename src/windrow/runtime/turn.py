@@ -302,20 +302,18 @@ class Turns:
             stream.source.committed(available.offset)
 
     def _histories(self) -> list[Feed]:
-        """What the streams of new queries have kept."""
+        """What the streams of new queries have kept. Queries find who shares with them when the next tick is planned,
+        or here, where some have a history."""
         declared, ticker = self.declared, self.ticker
+        fresh, declared.fresh = [ticker.queries[q] for q in declared.fresh if q in ticker.queries], []
+        kept = {s for q in fresh for s in q.streams if declared.streams[s].definition.retain is not None}
+        if not kept:
+            return []
         ticker.settle()
-        owners: dict[str, frozenset[str]] = {}
-        for query in (ticker.queries[q] for q in declared.fresh if q in ticker.queries):
-            # those who share have one history
-            owners[ticker.owner(query.plan.name.lower())] = query.streams
-        declared.fresh = []
-        found = []
-        kept = {s for streams in owners.values() for s in streams if declared.streams[s].definition.retain is not None}
-        state = self._state() if kept else None
-        for owner, streams in owners.items():
+        found, state = [], self._state()
+        # those who share have one history
+        for owner, streams in {ticker.owner(q.plan.name.lower()): q.streams for q in fresh}.items():
             for stream in sorted(streams & kept):
-                assert state is not None
                 rows = view.kept_rows(state, declared.streams[stream].definition, waiting=True)
                 if rows.num_rows:
                     found.append(Feed(stream, rows, owner))

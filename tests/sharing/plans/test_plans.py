@@ -137,6 +137,22 @@ def test_explain_says_with_whom() -> None:
     engine.stop()
 
 
+@pytest.mark.parametrize("retain", ["", "RETAIN 10"])
+def test_statements_between_two_ticks_are_one_dataflow(retain: str) -> None:
+    """Queries declared one by one in an engine that runs come together until rows come, as in one script."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute(f"CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts {retain}")
+    engine.start()
+    engine.push("s", {"k": [1], "v": [7], "ts": [1]})
+    for i in range(3):
+        engine.execute(f"CREATE QUERY q{i} AS SELECT k FROM s [RANGE 5] GROUP BY k HAVING count(*) > {i}")
+    engine.push("s", {"k": [1], "v": [1], "ts": [2]})
+    engine.advance(3)
+    assert ("sharing: one dataflow with q0, q2" in engine["q1"].explain()) == (not retain)
+    assert [len(engine[f"q{i}"].results()) for i in range(3)] == ([1, 1, 0] if retain else [1, 0, 0])
+    engine.stop()
+
+
 def test_who_repeats_too_much_stops_alone(tmp_path: Path) -> None:
     """Of queries that repeat their whole answers one may have too many rows: the others go on, over restarts too."""
 
