@@ -112,6 +112,18 @@ def test_time_passes_over_what_is_skipped() -> None:
     assert status["streams"]["s"]["rows"] == 60 and status["frontier"] == 28
 
 
+@pytest.mark.parametrize("select", ["ISTREAM(a) FROM s [RANGE 4]", "COUNT(*) AS n FROM s [RANGE 2 SLIDE 2]"])
+def test_of_very_many_queries_none_is_forgotten(select: str) -> None:
+    """Beyond as many conditions as are looked at, every row is somebody's."""
+    table = rows(1, True).set_column(1, "a", pa.array(np.arange(60)))
+    only = "; ".join(
+        f"CREATE QUERY q{i} AS SELECT {select} WHERE a = {5 if i < 300 else 50} AND length(s) <> {i + 9}"
+        for i in range(301)
+    )
+    got, _ = answered(table, only)
+    assert sum(r.get("n", 1) for r in got["q300"]) == 1
+
+
 def test_a_file_that_cannot_be_read_is_left_to_its_reader(tmp_path: Path) -> None:
     """Asking a footer raises nothing: not for what is no Parquet, nor for columns of other types."""
     definition = StreamDef("s", {"ts": pa.int64(), "a": pa.int64()}, "ts")

@@ -110,7 +110,8 @@ class QueryProgram:
         for scan, predicates in scanned(self.plan.root):
             if scan in routed:  # of several queries
                 shown = {internal: column.lower() for internal, column, _ in scan.columns}
-                all_wanted = tuple(renamed(c, shown) for c in routed[scan].some(MOST_CONDITIONS))
+                some = all_or_everything(routed[scan].some(MOST_CONDITIONS))
+                all_wanted = tuple(renamed(c, shown) for c in some)
                 found[scan.stream.lower()] = (*found.get(scan.stream.lower(), ()), *all_wanted)
                 continue
             names = {internal: Expr((Ref(column.lower()),), type_) for internal, column, type_ in scan.columns}
@@ -223,10 +224,17 @@ class Deployment:
         for family in self.families.values():
             tested = chain(
                 (c for block in family.blocks for c in block.conditions),
-                (m.conditions.condition(i) for m in family.instances for i in range(min(len(m), MOST_CONDITIONS))),
+                (
+                    m.conditions.condition(i)
+                    for m in family.instances
+                    if len(m) < MOST_CONDITIONS
+                    for i in range(len(m))
+                ),
+                (EVERYTHING for m in family.instances if len(m) >= MOST_CONDITIONS),
             )
             mine = found.setdefault(family.source.stream, [])
-            mine.extend(_of_stream(c, family.source.stream) for c in islice(dict.fromkeys(tested), MOST_CONDITIONS))
+            some = all_or_everything(islice(dict.fromkeys(tested), MOST_CONDITIONS))
+            mine.extend(_of_stream(c, family.source.stream) for c in some)
         for join in self.joins.values():
             found |= {stream: [EVERYTHING] for stream in join.source.streams}
         return {s: boxes for s, conditions in found.items() if (boxes := row_boxes(conditions)) is not None}
@@ -294,6 +302,12 @@ class Program:
             return None
         since = self.heavy.get(query, {}).get(partitioning.split.step, ())
         return hashes(since) if since else None
+
+
+def all_or_everything(first: Iterable[Condition]) -> tuple[Condition, ...]:
+    """The first `MOST_CONDITIONS` of some conditions, if they are all: of others nobody knows what they ask for."""
+    found = tuple(first)
+    return found if len(found) < MOST_CONDITIONS else (EVERYTHING,)
 
 
 def _of_stream(found: Condition, stream: str) -> Condition:
