@@ -1,7 +1,7 @@
 """How elements are distributed over partitions: by the hash of their keys, on a grid, all to one, or anywhere.
 
-Law: elements that an operator must see together go to the same partition, and their order is kept. Cost: a hash and a
-stable sort of the rows that move; nothing with one partition.
+Law: elements that an operator must see together go to the same partition, and their order is kept. Cost: a hash of the
+rows that move, a pass over bytes for each partition (`by_hash`) and a copy; nothing with one partition.
 
 Elements that only an aggregate reads are reduced before they travel (`aggregates/reduced`), by lifetime or by instant,
 if that at least halves what travels. How many would be left is told by a sample: a sixteenth of what they are reduced
@@ -21,6 +21,7 @@ from windrow.operators.aggregates.reduced import Reduction, is_reduced
 from windrow.operators.aggregates.vectors import Bools, distinct_values
 from windrow.operators.elements import Elements, Int64s
 from windrow.operators.keys import hash_rows
+from windrow.runtime.by_hash import Partitions, by_hash, rows_of_each
 from windrow.runtime.placement import How, Partitioning
 
 FEW = 512
@@ -46,12 +47,8 @@ def route(
         yield 0, elements
         return
     row, to = _targets(elements, partitioning, partitions, here, heavy)
-    order = np.argsort(to, kind="stable")
-    bounds = np.searchsorted(to[order], np.arange(partitions + 1))
-    for p in range(partitions):
-        if bounds[p] < bounds[p + 1]:
-            picked = order[bounds[p] : bounds[p + 1]]
-            yield p, elements.take(picked if row is None else row[picked])
+    for p, picked in rows_of_each(to, partitions):
+        yield p, elements.take(picked if row is None else row[picked])
 
 
 def fewer(elements: Elements, reduction: Reduction) -> Elements:
@@ -120,14 +117,14 @@ def share(elements: Elements, partitioning: Partitioning, partitions: int, here:
     """The part of rows that every partition has, which `here` is to count: each row in one partition only."""
     if partitioning.how is not How.COLUMNS:
         return elements if here == 0 else elements.take(np.zeros(0, np.int64))
-    return elements.filter(_by_hash(_hashes(elements, partitioning.columns), partitions) == here)
+    return elements.filter(by_hash(_hashes(elements, partitioning.columns), partitions) == here)
 
 
 def partition_of(elements: Elements, partitioning: Partitioning, partitions: int) -> Int64s:
     """The partitions of each element, as a matrix [elements, copies], while no key lies apart."""
     if partitioning.grid is not None:
         return partitioning.grid.cells(elements, partitions)
-    return _by_hash(_hashes(elements, _key(partitioning)), partitions)[:, None]
+    return by_hash(_hashes(elements, _key(partitioning)), partitions).astype(np.int64)[:, None]
 
 
 def is_heavy(elements: Elements, partitioning: Partitioning, heavy: Int64s) -> Bools:
@@ -150,7 +147,7 @@ def belonging(
 
 def _targets(
     elements: Elements, partitioning: Partitioning, partitions: int, here: int, heavy: Int64s | None
-) -> tuple[Int64s | None, Int64s]:
+) -> tuple[Int64s | None, Partitions]:
     """Pairs (element, partition), in the order of the elements; no elements are named when each has one partition."""
     if partitioning.how is How.ANY:
         return None, (np.arange(len(elements)) + here) % partitions
@@ -159,7 +156,7 @@ def _targets(
         cells = partitioning.grid.cells(elements, partitions)
         return np.repeat(np.arange(len(elements)), cells.shape[1]), cells.ravel()
     hashes = _hashes(elements, partitioning.columns)
-    to = _by_hash(hashes, partitions)
+    to = by_hash(hashes, partitions)
     if partitioning.split is None or heavy is None or not len(heavy):
         return None, to
     heavies = np.isin(hashes, heavy)
@@ -181,7 +178,3 @@ def _key(partitioning: Partitioning) -> Sequence[str]:
 
 def _hashes(elements: Elements, columns: Sequence[str]) -> Int64s:
     return hash_rows([elements.columns[c] for c in columns], len(elements))
-
-
-def _by_hash(hashes: Int64s, partitions: int) -> Int64s:
-    return (hashes.view(np.uint64) % np.uint64(partitions)).astype(np.int64)

@@ -25,6 +25,7 @@ import numpy as np
 
 from windrow.operators.elements import Elements, Int64s
 from windrow.operators.keys import hash_rows
+from windrow.runtime.by_hash import by_hash
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class GridPlacement:
         for columns, size in zip(self.axes, sizes, strict=True):
             if columns:
                 hashes = hash_rows([elements.columns[c] for c in columns], len(elements))
-                at = (hashes.view(np.uint64) % np.uint64(size)).astype(np.int64)[:, None]
+                at = by_hash(hashes, size).astype(np.int64)[:, None]
             else:
                 at = np.broadcast_to(np.arange(size), (len(elements), size))
             cells = (cells[:, :, None] * size + at[:, None, :]).reshape(len(elements), cells.shape[1] * at.shape[1])

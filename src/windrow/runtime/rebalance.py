@@ -15,6 +15,7 @@ from windrow.operators.changes import Changes
 from windrow.operators.elements import Elements, Int64s, concat
 from windrow.operators.join import JoinOperator
 from windrow.operators.state.run import elements_of
+from windrow.runtime.by_hash import by_hash
 from windrow.runtime.exchange import belonging
 from windrow.runtime.placement import Partitioning
 from windrow.runtime.program import Program
@@ -28,7 +29,7 @@ Where = tuple[int, int]
 def move(program: Program, name: str, held: QueryState, here: Where, step: int, keys: Int64s) -> None:
     """Move the rows of `keys`, which become heavy in the join `step`, in one stage of one partition."""
     placement = held.layout.placement
-    homes = sorted({int(k) for k in keys.view(np.uint64) % np.uint64(program.partitions)})
+    homes = np.unique(by_hash(keys, program.partitions)).tolist()
     for index, partitionings in placement.moves.items():
         operator = held.flow.steps[index].operator
         if placement.stages[index] != here[0] or not isinstance(operator, JoinOperator | Changes):

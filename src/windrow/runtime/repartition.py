@@ -21,6 +21,7 @@ from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.protocol import State
 from windrow.operators.state.run import Run
+from windrow.runtime.by_hash import by_hash, rows_of_each
 from windrow.runtime.family_programs import FamilyProgram, JoinProgram
 from windrow.runtime.moved_state import NotMovedError, Spread, moved, moved_rows, together
 from windrow.runtime.partitioning import follow_columns
@@ -231,14 +232,12 @@ class _Repartitioning:
 
     def _by_join_key(self, join: JoinProgram, side: int, run: Run) -> list[Int64s]:
         hashes, _ = key_hashes(join, side, columns_of(run.table), run.table.num_rows)
-        to = hashes.view(np.uint64) % np.uint64(self.new)
+        to = by_hash(hashes, self.new)
         return [np.flatnonzero(to == p) for p in range(self.new)]
 
 
 def _cut(run: Run, hashes: Int64s, partitions: int) -> list[tuple[int, Run]]:
-    to = hashes.view(np.uint64) % np.uint64(partitions)
-    picks = [(p, np.flatnonzero(to == p)) for p in range(partitions)]
-    return [(p, together([(run, mine)])) for p, mine in picks if len(mine)]
+    return [(p, together([(run, mine)])) for p, mine in rows_of_each(by_hash(hashes, partitions), partitions)]
 
 
 def _keys(query: Recognised | RecognisedJoin) -> tuple[str, ...]:

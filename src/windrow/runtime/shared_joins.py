@@ -20,11 +20,12 @@ import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
 from windrow.operators import scalar
-from windrow.operators.aggregates.vectors import Bools, distinct_values, validity
+from windrow.operators.aggregates.vectors import Bools, validity
 from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.keys import hash_rows
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.operators.state.run import Run, ints
+from windrow.runtime.by_hash import by_hash, rows_at, rows_of_each
 from windrow.runtime.deadline_program import DeadlineProgram, held_back
 from windrow.runtime.family_programs import JoinProgram
 from windrow.runtime.messages import Envelope, JoinRows, JoinSums, QueryFailed, SharedAnswer
@@ -69,9 +70,11 @@ def _routed(
         part = table if there.all() else table.filter(pa.array(there))
         yield Envelope(0, sender, JoinRows(join.name, side, join.epoch, part))
         return
-    to = hashes.view(np.uint64) % np.uint64(partitions)
-    for p in distinct_values(to[there]).tolist():
-        yield Envelope(int(p), sender, JoinRows(join.name, side, join.epoch, table.filter(pa.array((to == p) & there))))
+    to = by_hash(hashes, partitions)
+    some = None if there.all() else np.flatnonzero(there)
+    for p, rows in rows_of_each(to if some is None else to[some], partitions):
+        part = rows_at(table, rows if some is None else some[rows])
+        yield Envelope(p, sender, JoinRows(join.name, side, join.epoch, part))
 
 
 def key_hashes(join: JoinProgram, side: int, columns: Mapping[str, pa.Array], rows: int) -> tuple[Int64s, Bools]:
@@ -238,10 +241,9 @@ class JoinState(SavedRuns):
             home = self.join.home(self.partitions)
             out.append(Envelope(home, self.partition, JoinSums(self.join.name, number, table)))
             return
-        to = hash_rows(keys, table.num_rows).view(np.uint64) % np.uint64(self.partitions)
-        for p in distinct_values(to).tolist():
-            part = table.filter(pa.array(to == p))
-            out.append(Envelope(int(p), self.partition, JoinSums(self.join.name, number, part)))
+        to = by_hash(hash_rows(keys, table.num_rows), self.partitions)
+        for p, rows in rows_of_each(to, self.partitions):
+            out.append(Envelope(p, self.partition, JoinSums(self.join.name, number, rows_at(table, rows))))
 
     def slots(self, stage: int, partition: int) -> Iterator[tuple[str, tuple[Run, ...]]]:
         """Named lists of runs: the rows, and with one partition what stands above."""

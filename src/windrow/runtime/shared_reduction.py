@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.aggregates.vectors import distinct_values
 from windrow.operators.elements import INF, Int64s, one
 from windrow.operators.keys import hash_rows
+from windrow.runtime.by_hash import by_hash, rows_at, rows_of_each
 from windrow.runtime.family_programs import FamilyProgram
 from windrow.runtime.member_blocks import MemberBlock
 from windrow.runtime.messages import Envelope, FamilyPartials, PartialCounts, QueryFailed, SharedRows
@@ -188,7 +188,6 @@ def _routed(
             if not keys or partitions == 1 or family_program.gathered:
                 yield Envelope(home, sender, FamilyPartials(family_program.name, slot, table))
                 continue
-            to = hash_rows(keys, table.num_rows).view(np.uint64) % np.uint64(partitions)
-            for p in distinct_values(to).tolist():
-                part = table.filter(pa.array(to == p))
-                yield Envelope(int(p), sender, FamilyPartials(family_program.name, slot, part))
+            to = by_hash(hash_rows(keys, table.num_rows), partitions)
+            for p, rows in rows_of_each(to, partitions):
+                yield Envelope(p, sender, FamilyPartials(family_program.name, slot, rows_at(table, rows)))
