@@ -24,6 +24,7 @@ from windrow.runtime.job import Elsewhere, Feed, LocalJob
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Program
 from windrow.runtime.runtime import Runtime
+from windrow.runtime.settings import Settings
 from windrow.runtime.streams import PushedTable
 from windrow.runtime.tables import TableSource
 from windrow.sources.protocol import Available, Offset, Source
@@ -103,13 +104,13 @@ class SimulatedEngine(Engine):
         self._on, self._chaos, self._in_process = on, chaos, in_process
         super().__init__("local", HOME, partitions=partitions)
 
-    def _opened(self, runtime: str, home: str | os.PathLike[str] | None, spark: Any, settings: Any) -> Runtime:
+    def _opened(self, runtime: str, home: str | os.PathLike[str] | None, spark: Any, settings: Settings) -> Runtime:
         on, functions = self._on, self._functions(self.catalog)
         store = Store.open(HOME, clock=lambda: on.clock[0])
         seed = None if self._chaos is None else 2 * self._chaos.getrandbits(31)  # messages stay in memory
         job = _ForgetfulJob(self._chaos) if self._in_process else InProcessJob(chaos=seed, small=seed)
         made = Runtime(
-            job, store, functions, frames=_Tapes(), clock=lambda: on.clock[0], stopwatch=lambda: on.clock[0], **settings
+            job, store, functions, settings, frames=_Tapes(), clock=lambda: on.clock[0], stopwatch=lambda: on.clock[0]
         )
         made.ticker.quiet = 0
         store.sweep(orphans=True)

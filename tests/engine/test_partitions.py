@@ -209,7 +209,7 @@ class SizedEngine(windrow.Engine):
 
     def _opened(self, runtime: str, home: Any, spark: Any, settings: Any) -> Runtime:
         self.job = SizedJob()
-        return Runtime(self.job, Store.open(home), {}, **settings)
+        return Runtime(self.job, Store.open(home), {}, settings)
 
 
 def fed(engine: SizedEngine, parts: dict[str, list[pa.Table]], steps: range, small: bool) -> int:

@@ -24,6 +24,7 @@ from windrow.errors import BindingError, StateError
 from windrow.runtime import saved_catalog as keep
 from windrow.runtime.column_places import NOBODY, ColumnPlace
 from windrow.runtime.saved_catalog import SavedCatalog, applied, between, in_force
+from windrow.runtime.settings import Settings
 from windrow.sharing.condition_columns import ConditionColumns
 from windrow.sharing.member_columns import InstanceNames, MemberColumns
 from windrow.store.failpoints import CHANGES
@@ -141,7 +142,7 @@ def _full(manifest: object) -> None:
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=12))
 def test_changes_add_up(steps: list[tuple[bool, int]]) -> None:
     """Law: applying what lies between two catalogs to the first gives the second, through JSON and in order."""
-    keeper = SavedCatalog(None, "upa")  # type: ignore[arg-type]
+    keeper = SavedCatalog(None, Settings())  # type: ignore[arg-type]
     catalog, places = Catalog(), {"technique": "auto", "next": 0, "families": {}, "queries": {}, "columns": Names()}
     content = first = keeper._whole(catalog, places)
     changes, begin = [], (catalog, places)

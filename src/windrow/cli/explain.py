@@ -97,30 +97,30 @@ class Explainer:
     """Shows plans as they would run with all queries of the script registered."""
 
     def __init__(self, strategy: str, without: Sequence[str], sharing: str, plans: Iterable[QueryPlan]) -> None:
-        self.strategy, self.without = strategy, without
+        from windrow.optimize import Optimizer
+
+        self.optimizer = Optimizer(frozenset(without), strategy)
         self.sharing = sharing if strategy == "upa" else "off"
         self._plans = list(plans)
         self._registry: Registry | None = None
 
     def explain(self, plan: QueryPlan, format_: str) -> str:
         """One plan, after the optimizer."""
-        from windrow.optimize import trace
         from windrow.plan.explain import explain
 
-        best, rules = trace(plan, off=self.without, strategy=self.strategy)
-        return explain(best, format_, self.strategy, rules=rules, sharing=self._shared(best))
+        best = self.optimizer.best(plan)
+        return explain(best, format_, self.optimizer.strategy, sharing=self._shared(best))
 
     def _shared(self, plan: QueryPlan) -> dict[str, Any] | None:
         if plan.root.period is None:
             return self._shared_plan(plan)
-        from windrow.optimize import optimize
         from windrow.sharing.explain import sharing_of
         from windrow.sharing.registry import Registry
 
         if self._registry is None:
             self._registry = Registry({}, self.sharing)
             for other in self._plans:
-                best = optimize(other, off=self.without, strategy=self.strategy)
+                best = self.optimizer.best(other)
                 query = self._registry.recognised(best)
                 if query is not None:
                     self._registry.enter(query)
@@ -130,12 +130,11 @@ class Explainer:
 
     def _shared_plan(self, plan: QueryPlan) -> dict[str, Any] | None:
         """With whom a continuous query would be one dataflow; None if it would run by itself."""
-        from windrow.optimize import optimize
         from windrow.sharing.plans.explain import sharing_of_continuous
         from windrow.sharing.plans.registry import SharedPlans
 
         plans = SharedPlans(self.sharing in ("auto", "shards"))
-        others = [optimize(p, off=self.without, strategy=self.strategy) for p in self._plans if p.name != plan.name]
+        others = [self.optimizer.best(p) for p in self._plans if p.name != plan.name]
         for each in (*others, plan):
             plans.offer(each, materialized=False, start=None, retained=False)
         plans.settle({})

@@ -31,7 +31,7 @@ from windrow.engine.readers import check_readers
 from windrow.engine.script import applied, infer_stream, optimised
 from windrow.errors import BindingError, WindrowError
 from windrow.operators.row_limit import MOST_ROWS
-from windrow.plan.nodes import QueryPlan
+from windrow.optimize import Optimizer
 from windrow.runtime.ask import AskLimits, Question, ask, ask_batches
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.change import Change
@@ -40,6 +40,7 @@ from windrow.runtime.delivery import Delivery
 from windrow.runtime.past import group_answers, last_answers, past_answers
 from windrow.runtime.question_plans import Extra, QuestionPlans, Travels
 from windrow.runtime.runtime import Runtime, open_local
+from windrow.runtime.settings import Settings
 from windrow.sinks import outbox_bytes
 
 __all__ = ["Engine", "Queries", "Query"]
@@ -77,32 +78,32 @@ class Engine:
         """
         if partitions is not None and partitions < 1:
             raise WindrowError(f"partitions is {partitions}", hint="give a number from 1 on, or none")
-        self._without, self._strategy, self._max_rows = frozenset(without), strategy, max_rows
+        self.optimizer, self._max_rows = Optimizer(frozenset(without), strategy), max_rows
         self._declaring = threading.RLock()  # a change is bound against the catalog that it is made to
         self.catalog = Catalog(functions=registered())
         self._plans: QuestionPlans | None = None
-        settings: dict[str, Any] = {
-            "strategy": strategy,
-            "partitions": partitions,
-            "sharing": sharing,
-            "budget_us": microseconds_of(tick_budget, "tick_budget"),
-            "schedule": schedule,
-            "ahead_us": microseconds_of(ahead, "ahead"),
-            "allow": frozenset(allow),
-            "most_rows": max_rows,
-            "expire_us": microseconds_of(expire_every, "expire_every"),
-        }
+        settings = Settings(
+            self.optimizer,
+            partitions,
+            sharing,
+            microseconds_of(tick_budget, "tick_budget"),
+            schedule,
+            microseconds_of(ahead, "ahead"),
+            frozenset(allow),
+            max_rows,
+            microseconds_of(expire_every, "expire_every"),
+        )
         self.runtime = self._opened(runtime, home, spark, settings)
-        self.runtime.declared.planner = TemplatePlanner(self._without, strategy)
+        self.runtime.declared.planner = TemplatePlanner(self.optimizer)
         try:
-            self.catalog = self.runtime.restore(self.catalog, self._without)
+            self.catalog = self.runtime.restore(self.catalog)
             for definition in self.catalog.sinks.values():
                 attach_declared(self, definition)
         except BaseException:
             self.runtime.stop()
             raise
 
-    def _opened(self, runtime: str, home: str | os.PathLike[str] | None, spark: Any, settings: Any) -> Runtime:
+    def _opened(self, runtime: str, home: str | os.PathLike[str] | None, spark: Any, settings: Settings) -> Runtime:
         """The runtime of that name over a home; without one its state goes with it."""
         functions = self._functions(self.catalog)
         if runtime == "local":
@@ -140,10 +141,10 @@ class Engine:
 
         change, shown = self._change(), list[str | pa.Table]()
         for statement in swept(cql.parse(script)):
-            bound = optimised(cql.bind(statement, change.catalog), change.catalog, self._best, self._without)
+            bound = optimised(cql.bind(statement, change.catalog), change.catalog, self.optimizer)
             match bound:
                 case cql.Explain(plan, form, replaces):
-                    text = explain(plan, form, strategy=self._strategy, sharing=sharing_with(self, plan))
+                    text = explain(plan, form, strategy=self.optimizer.strategy, sharing=sharing_with(self, plan))
                     more = replacement(plan, change.catalog) if replaces and form == "text" else ""
                     shown.append(text.rstrip("\n") + "\n" + more if more else text)
                 case cql.Show(kind, like):
@@ -155,16 +156,11 @@ class Engine:
             except WindrowError as error:
                 raise error.at(statement.span) from None
             if isinstance(bound, cql.Alter):
-                check_readers(bound.definition, change.catalog, after, self._best)
+                check_readers(bound.definition, change.catalog, after, self.optimizer.best)
             if after is not change.catalog:  # EXPLAIN, or DROP IF EXISTS of nothing
                 note(change, bound)
             change.catalog = after
         return change, shown
-
-    def _best(self, plan: QueryPlan, catalog: Catalog) -> QueryPlan:
-        from windrow.optimize import optimize
-
-        return optimize(plan, catalog, off=self._without, strategy=self._strategy)
 
     def _change(self) -> Change:
         functions = registered()
@@ -329,7 +325,7 @@ class Engine:
         """The plans of one-time queries over the present catalog."""
         catalog = self.catalog
         if self._plans is None or self._plans.catalog is not catalog:
-            self._plans = QuestionPlans(catalog, self._extras)
+            self._plans = QuestionPlans(catalog, self._extras, self.optimizer)
         return self._plans
 
     def _repr_html_(self) -> str:

@@ -30,7 +30,7 @@ from windrow.errors import BindingError, WindrowError
 from windrow.operators import scalar
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import one
-from windrow.optimize import optimize
+from windrow.optimize import Optimizer
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.parametric import Class, class_of, constant_of
 from windrow.runtime.change import InstanceColumns, PlannedInstances
@@ -50,8 +50,8 @@ SAMPLES = 6
 class TemplatePlanner:
     """Plans instances as an engine runs queries: with its rules and its strategy."""
 
-    def __init__(self, off: Iterable[str], strategy: str) -> None:
-        self.off, self.strategy = frozenset(off), strategy
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._best = optimizer.best
 
     def planned(
         self, queries: QueriesDef, template: TemplateDef, rows: pa.Table, catalog: Catalog, few: int | None
@@ -134,13 +134,13 @@ class TemplatePlanner:
             plan = cql.compile_instance(text, catalog, instance.name)
         except WindrowError as error:
             raise BindingError(f"{instance.name}: {error.primary}", detail=error.detail, hint=error.hint) from None
-        return optimize(plan, catalog, off=self.off, strategy=self.strategy)
+        return self._best(plan, catalog)
 
     def like(self, template: TemplateDef, catalog: Catalog) -> QueryPlan:
         """The plan of some instance, for the columns of the answers."""
         from windrow.cql.templates import sample
 
-        return optimize(sample(template, catalog), catalog, off=self.off, strategy=self.strategy)
+        return self._best(sample(template, catalog), catalog)
 
     def wanted(self, queries: QueriesDef, template: TemplateDef, rows: pa.Table) -> InstanceTable:
         """The instances that the rows of a table ask for."""
@@ -184,7 +184,7 @@ class TemplatePlanner:
 
         literals = [marked[n][0] if n in marked else literal(rows.column(n)[0]) for n in template.parameters]
         plan = cql.compile_select(writer(template).text(literals), catalog, name)
-        plan = optimize(plan, catalog, off=self.off, strategy=self.strategy)
+        plan = self._best(plan, catalog)
         columns = {constant_of(mark).value: one(rows.column(n)) for n, (mark, _) in marked.items()}
         places = sum(times for _, times in marked.values())
         if plan.root.period is None:

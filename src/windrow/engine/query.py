@@ -101,7 +101,7 @@ class Query:
 
         runtime, sharing = self._engine.runtime, sharing_with(self._engine, self.plan)
         joins, reduced = runtime.joins(self._key), runtime.reduced(self._key)
-        strategy = self._engine._strategy
+        strategy = self._engine.optimizer.strategy
         shown = explain(self.plan, format, strategy=strategy, joins=joins, sharing=sharing, reduced=reduced)
         quality = self.quality()
         if quality is not None and format.lower() == "text":
@@ -203,7 +203,7 @@ class Queries(Query):
         sharing = sharing_with(self._engine, plan) if running is not None else None
         if block is not None:
             plan, sharing = _sharing_of_columns(self._engine, block)
-        shown = explain(plan, format, strategy=self._engine._strategy, sharing=sharing)
+        shown = explain(plan, format, strategy=self._engine.optimizer.strategy, sharing=sharing)
         if format.lower() != "text":
             return shown
         return f"{len(group)} queries from template {group.template.name}, one of them:\n{shown}"

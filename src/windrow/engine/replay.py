@@ -24,6 +24,7 @@ from windrow.engine.script import bind_script
 from windrow.errors import WindrowError
 from windrow.operators.elements import Elements
 from windrow.operators.row_limit import MOST_ROWS
+from windrow.optimize import Optimizer
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.collector import without_collector
 from windrow.runtime.instances import FEW, TemplateGroup
@@ -155,7 +156,7 @@ class Replay:
         self.catalog, self.data, self.tables = catalog, data, tables
         self.most_rows = MOST_ROWS
         self.aside: Mapping[str, pa.Table] = {}
-        self.planner = TemplatePlanner((), "upa")
+        self.planner = TemplatePlanner(Optimizer())
         last = max((int(a.ts[-1]) for a in data.values() if len(a.ts)), default=None)
         self.until = until if until is not None else last
 
@@ -179,9 +180,10 @@ class Replay:
         raw_tables = {k.lower(): (k, v) for k, v in tables.items()}
         catalog = Catalog(functions={**registered(), **(functions or {})})
         catalog = bind_script(script, catalog, raw_streams, raw_tables)
-        catalog = _optimised(catalog, without, strategy)
+        optimizer = Optimizer(frozenset(without), strategy)
+        catalog = replace(catalog, queries={k: optimizer.best(q, catalog) for k, q in catalog.queries.items()})
         end = _instant(until, catalog)
-        planner = TemplatePlanner(without, strategy)
+        planner = TemplatePlanner(optimizer)
         plans = [*catalog.queries.values(), *(planner.like(t, catalog) for t in catalog.templates.values())]
         read = {name.lower() for q in plans for name in q.streams + q.tables}
         read |= {g.table.lower() for g in catalog.groups.values() if g.table is not None}
@@ -332,15 +334,6 @@ class Replay:
         """Rows per tick of a stream's clock."""
         ts = self.data[stream].ts
         return len(ts) / (int(ts[-1]) - int(ts[0]) + 1) if len(ts) else 0.0
-
-
-def _optimised(catalog: Catalog, without: Iterable[str], strategy: str) -> Catalog:
-    from windrow.optimize import optimize
-
-    off = frozenset(without)
-    return replace(
-        catalog, queries={k: optimize(q, catalog, off=off, strategy=strategy) for k, q in catalog.queries.items()}
-    )
 
 
 def _instant(until: Any, catalog: Catalog) -> int | None:

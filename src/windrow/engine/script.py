@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from windrow.catalog import Catalog, StreamDef, TableDef
 from windrow.errors import BindingError, UnsupportedError, WindrowError
-from windrow.plan.nodes import QueryPlan
+from windrow.optimize import Optimizer
 from windrow.sources.tabular import described
 
 
@@ -54,18 +54,15 @@ def bind_script(
     return catalog
 
 
-def optimised(
-    bound: Any, catalog: Catalog, best: Callable[[QueryPlan, Catalog], QueryPlan], off: Collection[str]
-) -> Any:
-    """A bound statement with the best plan; an archive has one strategy, and the rules but those `off`."""
+def optimised(bound: Any, catalog: Catalog, optimizer: Optimizer) -> Any:
+    """A bound statement with the best plan."""
     from windrow import cql
-    from windrow.optimize import optimize
 
     match bound:
         case cql.CreateQuery(plan) | cql.ReplaceQuery(plan) | cql.Explain(plan):
-            return replace(bound, plan=best(plan, catalog))
+            return replace(bound, plan=optimizer.best(plan, catalog))
         case cql.CreateArchive(definition):
-            return replace(bound, definition=replace(definition, plan=optimize(definition.plan, catalog, off=off)))
+            return replace(bound, definition=replace(definition, plan=optimizer.archived(definition.plan, catalog)))
     return bound
 
 

@@ -6,6 +6,7 @@ Every rule can be switched off by its name, and none changes an answer (`rule.py
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from windrow.catalog import Catalog
 from windrow.errors import BindingError
@@ -20,7 +21,7 @@ from windrow.plan.cost import Statistics, unit_of
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.parametric import through
 
-__all__ = ["RULES", "Rule", "RuleContext", "names", "optimize", "trace"]
+__all__ = ["RULES", "Optimizer", "Rule", "RuleContext", "names", "optimize"]
 
 RULES: tuple[Rule, ...] = (
     pushdown_predicates,
@@ -51,25 +52,51 @@ def optimize(
     strategy: str = "upa",
     statistics: Statistics | None = None,
 ) -> QueryPlan:
-    """The plan after all rules but those named in `off`; plans that differ in constants only are rewritten once."""
+    """The plan after all rules but those named in `off`; it says in `rules` which of them changed it.
+
+    Plans that differ in constants only are rewritten once.
+    """
     if statistics is not None:
-        return trace(plan, catalog, off, strategy, statistics)[0]
-    return through(plan, ("optimize", frozenset(off), strategy), lambda p: trace(p, catalog, off, strategy)[0])
+        return _rewritten(plan, catalog, off, strategy, statistics)
+    return through(plan, ("optimize", frozenset(off), strategy), lambda p: _rewritten(p, catalog, off, strategy))
 
 
-def trace(
+@dataclass(frozen=True)
+class Optimizer:
+    """Makes plans as one engine runs them: without the rules that are `off`, for its strategy."""
+
+    off: frozenset[str] = frozenset()
+    strategy: str = "upa"
+
+    def best(self, plan: QueryPlan, catalog: Catalog | None = None) -> QueryPlan:
+        """The plan of a query."""
+        return optimize(plan, catalog, self.off, self.strategy)
+
+    def archived(self, plan: QueryPlan, catalog: Catalog) -> QueryPlan:
+        """The plan behind an archive: all of them run by patterns."""
+        return optimize(plan, catalog, self.off)
+
+    def asked(self, plan: QueryPlan, catalog: Catalog) -> QueryPlan:
+        """The plan of a one-time question: it is looked at once, so nothing in it ends."""
+        return optimize(plan, catalog, self.off | {_name(announce_ends)}, self.strategy)
+
+    def as_kept(self, by_key: bool) -> Optimizer:
+        """The same for a query whose state was written with results by key, or was not."""
+        return self if by_key else replace(self, off=self.off | {_name(announce_ends)})
+
+
+def _rewritten(
     plan: QueryPlan,
-    catalog: Catalog | None = None,
-    off: Collection[str] = frozenset(),
-    strategy: str = "upa",
+    catalog: Catalog | None,
+    off: Collection[str],
+    strategy: str,
     statistics: Statistics | None = None,
-) -> tuple[QueryPlan, tuple[str, ...]]:
-    """The optimised plan, and the names of the rules that changed it, in order."""
+) -> QueryPlan:
     unknown = sorted(set(off) - set(names()))
     if unknown:
         raise BindingError(f'unknown rule "{unknown[0]}"', hint=f"the rules are {', '.join(names())}")
     context = RuleContext(catalog, statistics or Statistics(), strategy, unit_of(plan))
-    changed: set[str] = set()
+    changed = set(plan.rules)
     made: dict[str, QueryPlan] = {}  # by each rule, which is idempotent: what it made it need not see again
     for _ in range(ROUNDS):
         before = plan
@@ -84,7 +111,8 @@ def trace(
             made[name] = plan
         if plan is before or plan == before:
             break
-    return plan, tuple(n for n in names() if n in changed)
+    rules = tuple(n for n in names() if n in changed)
+    return plan if rules == plan.rules else replace(plan, rules=rules)
 
 
 def _name(rule: Rule) -> str:

@@ -1,7 +1,7 @@
 """EXPLAIN: a plan as text, JSON, DOT or SVG.
 
 All four show the same `Report`: for every operator its arguments, the update pattern of its output edge, its state
-structure and its estimates. The caller optimises first; `rules` names the rules that changed the plan.
+structure and its estimates. The caller optimises first; the plan says which rules changed it.
 
 The JSON has these keys, and they stay:
 
@@ -56,7 +56,6 @@ class Report:
 
     plan: QueryPlan
     strategy: str
-    rules: tuple[str, ...]
     root: ExplainedOperator
     joins: tuple[Mapping[str, Any], ...] = ()
     reduced: Mapping[str, int] | None = None  # rows that were to be grouped elsewhere, and those sent
@@ -82,7 +81,6 @@ def explain(
     format: str = "text",
     strategy: str = "upa",
     statistics: Statistics | None = None,
-    rules: Sequence[str] = (),
     joins: Sequence[Mapping[str, Any]] = (),
     sharing: Mapping[str, Any] | None = None,
     reduced: Mapping[str, int] | None = None,
@@ -94,13 +92,11 @@ def explain(
     renderers = {"text": as_text, "json": as_json, "dot": as_dot, "svg": as_svg}
     if format.lower() not in renderers:
         raise BindingError(f'unknown EXPLAIN format "{format}"', hint=f"one of {', '.join(FORMATS)}")
-    shown = report(plan, strategy, statistics, rules)
+    shown = report(plan, strategy, statistics)
     return renderers[format.lower()](replace(shown, joins=tuple(joins), sharing=sharing, reduced=reduced))
 
 
-def report(
-    plan: QueryPlan, strategy: str = "upa", statistics: Statistics | None = None, rules: Sequence[str] = ()
-) -> Report:
+def report(plan: QueryPlan, strategy: str = "upa", statistics: Statistics | None = None) -> Report:
     """Gather everything that EXPLAIN shows."""
     strategy = plan.run_by(strategy)
     known = lifetimes(plan.root, strategy)
@@ -114,7 +110,7 @@ def report(
             name, arguments, known[node].pattern, state_structure(node, strategy, known), estimates[node], inputs
         )
 
-    return Report(plan, strategy, tuple(rules), operator(plan.root))
+    return Report(plan, strategy, operator(plan.root))
 
 
 def as_text(shown: Report) -> str:
@@ -155,7 +151,7 @@ def header(shown: Report) -> list[str]:
     lines = [
         f"query {shown.plan.name}: {shown.root.pattern.word}, {shown.clock}",
         f"strategy {shown.strategy}{kept}, cost {figure(shown.root.cost)} rows/{shown.per}",
-        f"rules applied: {', '.join(shown.rules) or 'none'}",
+        f"rules applied: {', '.join(shown.plan.rules) or 'none'}",
     ]
     budget = shown.plan.budget
     if budget is not None and budget.us is not None:
@@ -184,7 +180,7 @@ def as_json(shown: Report) -> str:
             "unit": "microsecond" if unit > 1 else "tick",
         },
         "strategy": shown.strategy,
-        "rules": list(shown.rules),
+        "rules": list(plan.rules),
         "cost": round(shown.root.cost, 3),
         "output": [{"name": name, "type": str(types[column])} for name, column in plan.output],
         "text": plan.text,

@@ -115,12 +115,12 @@ class Declarations(DeclaredQueries):
         reach("after change")
         self._saved.kept = kept
 
-    def restore(self, catalog: Catalog, without: frozenset[str]) -> Catalog:
-        """The catalog that the home was left with, and its queries, ready to go on; `without`: rules switched off."""
+    def restore(self, catalog: Catalog) -> Catalog:
+        """The catalog that the home was left with, and its queries, ready to go on."""
         if self._saved is None:
             return catalog
         manifest, sharing = self.ticker.manifest, self.ticker.sharing
-        restored, shared = self._saved.load(manifest, catalog, without, sharing.sharing)
+        restored, shared = self._saved.load(manifest, catalog, sharing.sharing)
         if shared is not None:
             self.ticker.take_up(shared)
         with ExitStack() as undo:

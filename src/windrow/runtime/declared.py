@@ -7,7 +7,7 @@ are queries, too. `undo` takes back whatever was made so far, so that a change t
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -36,6 +36,7 @@ from windrow.runtime.outbox import Outbox
 from windrow.runtime.outlet import Outlet, Recent
 from windrow.runtime.plan_members import LeftInstances
 from windrow.runtime.saved_catalog import SavedCatalog
+from windrow.runtime.settings import Settings
 from windrow.runtime.streams import PushSource, Stream
 from windrow.runtime.tables import LiveTable
 from windrow.runtime.tick import Ticker
@@ -51,15 +52,13 @@ class DeclaredQueries(DeclaredSources):
     def __init__(
         self,
         ticker: Ticker,
-        strategy: str,
-        budget_us: int | None,
+        settings: Settings,
         frames: Frames | None,
-        allow: Collection[str] = (),
         tasks: MapTasks | None = None,
     ) -> None:
-        super().__init__(ticker, frames, allow)
-        self.strategy = strategy
-        self.budgets = Budgets(budget_us)
+        super().__init__(ticker, frames, settings.allow)
+        self.strategy = settings.optimizer.strategy
+        self.budgets = Budgets(settings.budget_us)
         self.budgets.load(ticker.manifest.budget)
         self.outlets: dict[str, Outlet] = {}
         self.outbox = Outbox(ticker, self.outlets, tasks)
@@ -67,9 +66,7 @@ class DeclaredQueries(DeclaredSources):
         self.fresh: list[str] = []  # queries that have not had their history yet
         store = ticker.store
         self.archives = Archives(store)
-        self._saved = (
-            SavedCatalog(store, strategy, "none" if budget_us is None else "set") if isinstance(store, Store) else None
-        )
+        self._saved = SavedCatalog(store, settings) if isinstance(store, Store) else None
         self._scratch: Place | None = None  # where answers are kept when there is no home
         self._newcomers: list[str] = []  # queries that came while a job ran
         self._ended = threading.Condition(self.busy)

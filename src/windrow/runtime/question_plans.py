@@ -20,7 +20,7 @@ from windrow.catalog import Catalog, TableDef
 from windrow.cql.one_time import OneTimeQuery, OneTimeSelect
 from windrow.cql.parameters import Parameters, with_values
 from windrow.errors import UnsupportedError
-from windrow.optimize import optimize
+from windrow.optimize import Optimizer
 from windrow.plan.nodes import QueryPlan, Scan, StreamOp
 from windrow.runtime.history_reader import ScanWish, wishes
 from windrow.runtime.split import SplitPlan, split, without
@@ -68,8 +68,8 @@ class QuestionPlan:
 class QuestionPlans:
     """Plans over one catalog."""
 
-    def __init__(self, catalog: Catalog, extras: Extras | None = None) -> None:
-        self.catalog = catalog
+    def __init__(self, catalog: Catalog, extras: Extras, optimizer: Optimizer) -> None:
+        self.catalog, self._optimizer = catalog, optimizer
         self.relations = {k: q for k, q in catalog.queries.items() if q.has_op}
         self._others = {k: q for k, q in catalog.queries.items() if k not in self.relations}
         self._tables = dict(catalog.tables)
@@ -97,7 +97,7 @@ class QuestionPlans:
         return made
 
     def _planned(self, parsed: OneTimeSelect) -> QuestionPlan:
-        extras = self._extras(parsed.travels, self._names(parsed)) if self._extras is not None else {}
+        extras = self._extras(parsed.travels, self._names(parsed))
         more = {k: TableDef(k, e.columns) for k, e in extras.items()}
         seen = Catalog(
             self.catalog.streams,
@@ -108,7 +108,7 @@ class QuestionPlans:
             macros=self.catalog.macros,
         )
         bound = parsed.bind(seen)
-        query = replace(bound, plan=optimize(bound.plan, seen))
+        query = replace(bound, plan=self._optimizer.asked(bound.plan, seen))
         if query.plan.root.op is not StreamOp.RELATION:
             raise UnsupportedError(
                 "a one-time query has no stream operator and no SLIDE",

@@ -27,6 +27,7 @@ from windrow.runtime.change import Change
 from windrow.runtime.delivery import Delivery, by_label, settle
 from windrow.runtime.inspection import Inspection
 from windrow.runtime.job import LocalJob
+from windrow.runtime.settings import Settings
 from windrow.runtime.streams import PushSource, Stream
 from windrow.sharing.registry import Registry
 from windrow.sources.bounded import rows_given
@@ -77,10 +78,10 @@ class Runtime(Inspection):
             self._at_once()  # what streams have kept is answered at once
         self._wake.set()
 
-    def restore(self, catalog: Catalog, without: frozenset[str]) -> Catalog:
+    def restore(self, catalog: Catalog) -> Catalog:
         """The catalog that the home was left with, and its queries, ready to go on."""
         with nullcontext() if self.home is None else as_written(STATE, f"in {self.home}"):
-            found = self.declared.restore(catalog, without)
+            found = self.declared.restore(catalog)
         self._found = self.ticker.manifest.tick
         return found
 
@@ -320,7 +321,7 @@ class Runtime(Inspection):
 
 
 def open_local(
-    home: str | os.PathLike[str] | None, functions: Mapping[str, Callable[..., object]], settings: Mapping[str, Any]
+    home: str | os.PathLike[str] | None, functions: Mapping[str, Callable[..., object]], settings: Settings
 ) -> Runtime:
     """The runtime in this process over a home; without one its state goes with it."""
     store: StateStore = MemoryStore() if home is None else Store.open(home)
@@ -328,7 +329,7 @@ def open_local(
         if isinstance(store, Store):
             store.check()
         with as_written(STATE, f"in {home}"):
-            made = Runtime(LocalJob(), store, functions, **settings)
+            made = Runtime(LocalJob(), store, functions, settings)
         store.sweep(orphans=True)
         return made
     except BaseException:

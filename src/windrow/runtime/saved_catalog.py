@@ -34,6 +34,7 @@ from windrow.catalog.names import Names
 from windrow.errors import StateError
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.column_places import ColumnPlace, LeftColumns, packed_rows, read_rows
+from windrow.runtime.settings import Settings
 from windrow.store.failpoints import reach
 from windrow.store.manifest import Manifest
 from windrow.store.sealed import as_written
@@ -61,8 +62,11 @@ class StoredCatalog:
 class SavedCatalog:
     """Writes catalogs; a manifest says which one is in force."""
 
-    def __init__(self, store: Store, strategy: str, budget: str = "none") -> None:
-        self.store, self.strategy, self.budget = store, strategy, budget
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store, self.optimizer = store, settings.optimizer
+        self._decide = {  # the layout of state
+            "strategy": settings.optimizer.strategy, "tick budget": "none" if settings.budget_us is None else "set",
+        }  # fmt: skip
         self.kept: StoredCatalog | None = None  # what is in force
         self._anew = False  # blocks of members are others than those on disk: the next catalog is written whole
 
@@ -82,8 +86,7 @@ class SavedCatalog:
 
     def _whole(self, catalog: Catalog, shared: Content) -> dict[str, Any]:
         return {
-            "strategy": self.strategy,
-            "tick budget": self.budget,
+            **self._decide,
             **{kind: [_PLAIN[kind](d) for d in getattr(catalog, kind).values()] for kind in KINDS},
             "sharing": shared["technique"],
             "shared": {
@@ -93,23 +96,16 @@ class SavedCatalog:
             },
         }
 
-    def load(
-        self, manifest: Manifest, catalog: Catalog, without: frozenset[str], sharing: str
-    ) -> tuple[Catalog, Content | None]:
-        """The catalog in force, with the functions of `catalog`, and who shares; `without`: rules that are off."""
+    def load(self, manifest: Manifest, catalog: Catalog, sharing: str) -> tuple[Catalog, Content | None]:
+        """The catalog in force, with the functions of `catalog`, and who shares."""
         if not manifest.catalog:
             return catalog, None
         with as_written("windrow-catalog", self.store.place.path(f"catalog/{manifest.catalog:08d}.json")):
-            return self._load(manifest, catalog, without, sharing)
+            return self._load(manifest, catalog, sharing)
 
-    def _load(
-        self, manifest: Manifest, catalog: Catalog, without: frozenset[str], sharing: str
-    ) -> tuple[Catalog, Content | None]:
+    def _load(self, manifest: Manifest, catalog: Catalog, sharing: str) -> tuple[Catalog, Content | None]:
         content = in_force(self.store, manifest)
-        made = {
-            "strategy": self.strategy, "sharing": sharing, "tick budget": self.budget,
-        }  # fmt: skip
-        for what, now in made.items():  # what decides the layout of state
+        for what, now in {**self._decide, "sharing": sharing}.items():
             if content.get(what, "none") != now:
                 raise StateError(
                     f"this home was written with {what} {content.get(what, 'none')}, and this is {now}",
@@ -125,15 +121,12 @@ class SavedCatalog:
         for kind, type_ in (("streams", StreamDef), ("tables", TableDef)):
             for plain in content[kind]:
                 catalog = catalog.add(_read(type_, plain))
-        from windrow.optimize import optimize
-
         for kind, plain in _in_order(content):
             found = _bound(kind, plain, catalog)
             if isinstance(found, QueryPlan):
-                off = without if plain.get("by_key") else without | {"announce_ends"}  # as its state was written
-                found = optimize(found, catalog, off=off, strategy=self.strategy)
+                found = self.optimizer.as_kept(bool(plain.get("by_key"))).best(found, catalog)
             elif isinstance(found, ArchiveDef):
-                found = replace(found, plan=optimize(found.plan, catalog, off=without, strategy="upa"))
+                found = replace(found, plan=self.optimizer.archived(found.plan, catalog))
             catalog = catalog.add(found)
         for plain in content.get("groups", ()):
             catalog = catalog.add(_group_of(plain))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -20,7 +20,6 @@ import pyarrow as pa
 from windrow.errors import RuntimeFailure, StateError, WindrowError
 from windrow.operators.at_exit import gate
 from windrow.operators.elements import BEGINNING
-from windrow.operators.row_limit import MOST_ROWS
 from windrow.runtime import view
 from windrow.runtime.change import Frames
 from windrow.runtime.changed_tables import TakenChanges, take_changes
@@ -32,6 +31,7 @@ from windrow.runtime.kept_answers import AnyAnswer, rows_of
 from windrow.runtime.messages import StreamFailed
 from windrow.runtime.program import frontier
 from windrow.runtime.quarantine import RowsByTick, output_name
+from windrow.runtime.settings import Settings
 from windrow.runtime.status import TickFigures
 from windrow.runtime.streams import Stream
 from windrow.runtime.tick import Tick, Ticker
@@ -58,16 +58,8 @@ class Turns:
         job: Job,
         store: StateStore,
         functions: Functions,
+        settings: Settings,
         *,
-        strategy: str = "upa",
-        partitions: int | None = None,
-        sharing: str = "auto",
-        budget_us: int | None = None,
-        schedule: str = "late-pending",
-        ahead_us: int | None = None,
-        allow: Collection[str] = (),
-        most_rows: int = MOST_ROWS,
-        expire_us: int | None = None,
         frames: Frames | None = None,
         explain: Callable[[BaseException], WindrowError] | None = None,
         clock: Callable[[], float] = time.time,
@@ -76,16 +68,18 @@ class Turns:
         self.job, self.store, self._clock = job, store, clock
         self._explained = explain or _unexpected
         self._found = 0  # the tick up to which the home had been written when it was opened
-        self._ahead_us = ahead_us
-        how = sharing if strategy == "upa" else "off"
-        spread = partitions or job.parallelism
+        self._ahead_us = settings.ahead_us
+        how = settings.sharing if settings.optimizer.strategy == "upa" else "off"
+        spread = settings.partitions or job.parallelism
         self.ticker = Ticker(
-            store, functions, spread, how, in_process=job.in_process, most_rows=most_rows,
-            keeps_partitions=partitions is None, gathers=not job.in_process, expire_us=expire_us,
+            store, functions, spread, how, in_process=job.in_process, most_rows=settings.most_rows,
+            keeps_partitions=settings.partitions is None, gathers=not job.in_process, expire_us=settings.expire_us,
         )  # fmt: skip
         self.measure_by(stopwatch)
-        self.ticker.deadlines = Deadlines(None if budget_us is None else budget_us / 1e6, technique_of(schedule))
-        self.declared = Declarations(self.ticker, strategy, budget_us, frames, allow, job.map)
+        self.ticker.deadlines = Deadlines(
+            None if settings.budget_us is None else settings.budget_us / 1e6, technique_of(settings.schedule)
+        )
+        self.declared = Declarations(self.ticker, settings, frames, job.map)
         place = store.place
         self.late_rows = RowsByTick(None if place is None else place.below("late"))
         self.quarantine = RowsByTick(None if place is None else place.below("quarantine"))

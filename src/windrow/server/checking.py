@@ -12,7 +12,6 @@ from windrow.engine.functions import registered
 from windrow.engine.query import sharing_with
 from windrow.engine.script import applied
 from windrow.errors import UnsupportedError
-from windrow.optimize import optimize
 from windrow.plan.explain import explain
 from windrow.plan.nodes import QueryPlan
 
@@ -30,12 +29,12 @@ def check(engine: Engine, script: str, declarations: bool) -> list[dict[str, Any
         bound = cql.bind(statement, catalog)
         match bound:
             case cql.CreateQuery(plan) | cql.ReplaceQuery(plan) | cql.Explain(plan, _):
-                best = optimize(plan, catalog, off=engine._without, strategy=engine._strategy)
+                best = engine.optimizer.best(plan, catalog)
                 found.append({"statement": "query", "name": plan.name, "plan": _plan(engine, best)})
                 if not isinstance(bound, cql.Explain):
                     bound = type(bound)(best)
             case cql.CreateArchive(archive):
-                best = optimize(archive.plan, catalog, off=engine._without, strategy="upa")
+                best = engine.optimizer.archived(archive.plan, catalog)
                 found.append({"statement": "archive", "name": archive.name, "plan": _plan(engine, best)})
             case cql.Alter(kind, altered):
                 found.append({"statement": f"alter {kind}", "name": altered.name})
@@ -62,5 +61,7 @@ def check(engine: Engine, script: str, declarations: bool) -> list[dict[str, Any
 
 
 def _plan(engine: Engine, plan: QueryPlan) -> dict[str, Any]:
-    shown: dict[str, Any] = json.loads(explain(plan, "json", engine._strategy, sharing=sharing_with(engine, plan)))
+    shown: dict[str, Any] = json.loads(
+        explain(plan, "json", engine.optimizer.strategy, sharing=sharing_with(engine, plan))
+    )
     return shown

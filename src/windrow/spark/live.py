@@ -6,9 +6,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windrow.runtime.runtime import Runtime
+from windrow.runtime.settings import Settings
 from windrow.spark.job import SparkJob
 from windrow.spark.session import session
 from windrow.spark.streaming import SparkFrames
@@ -24,7 +25,7 @@ def open_runtime(
     home: str | os.PathLike[str] | None,
     spark: SparkSession | None,
     functions: Mapping[str, Callable[..., object]],
-    settings: Mapping[str, Any],
+    settings: Settings,
 ) -> Runtime:
     """The runtime over a home; without one, over a directory that goes with it."""
     temporary = tempfile.mkdtemp(prefix="windrow-home-") if home is None else None
@@ -36,7 +37,7 @@ def open_runtime(
         job = SparkJob(spark)
         job.wake()
         with as_written(STATE, f"in {store.place.uri}"):
-            made = Runtime(job, store, functions, frames=SparkFrames(), explain=unwrap, **settings)
+            made = Runtime(job, store, functions, settings, frames=SparkFrames(), explain=unwrap)
     except BaseException:
         store.close()
         raise

@@ -85,6 +85,7 @@ class QueryPlan:
     `parting`: it is the plan of several queries, told apart at the end.
     `over`: the views and queries that its text reads, those that these read included; `calls`: functions in SQL.
     `by_key`: its results are kept by key, not by calendar: windows announce every end by a negative element.
+    `rules`: the names of the rules of the optimizer that changed it, in order.
     """
 
     name: str
@@ -99,6 +100,7 @@ class QueryPlan:
     over: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     by_key: bool = False
+    rules: tuple[str, ...] = field(default=(), compare=False)
 
     def __getattr__(self, name: str) -> Any:
         """The tree of a plan that was made of a shape, when somebody looks at it."""
