@@ -113,7 +113,6 @@ class SimulatedEngine(Engine):
             job, store, functions, settings, frames=_Tapes(), clock=lambda: on.clock[0], stopwatch=lambda: on.clock[0]
         )
         made.ticker.quiet = 0
-        store.sweep(orphans=True)
         return made
 
 

@@ -12,6 +12,8 @@ import pytest
 
 import windrow
 from windrow.errors import StateError
+from windrow.operators.state.run import Run
+from windrow.store.store import Store
 from windrow.testing import assert_same
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -143,3 +145,32 @@ def test_members_of_shared_plans_go_on(tmp_path: Path) -> None:
         for query, snapshot in found.items():
             order = [(c, "ascending") for c in snapshot.column_names]
             assert snapshot.sort_by(order).equals(alone[query].snapshot().sort_by(order)), query
+
+
+@pytest.mark.parametrize("runtime", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_nothing_is_deleted_of_a_home_that_is_refused(
+    runtime: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Not even what no manifest names: that goes when the home has been opened."""
+    spark = request.getfixturevalue("spark") if runtime == "spark" else None
+    home = tmp_path / "home"
+    with windrow.Engine(runtime, home=home, spark=spark) as engine:
+        engine.execute(f"{DECLARED} CREATE QUERY q AS SELECT k FROM s [RANGE 30]")
+        engine.start()
+        engine.push("s", rows(0))
+        engine.drain()
+    with Store.open(home) as store:
+        newest = store.latest()
+        assert newest is not None
+        (orphan,) = store.runs.write(("gone", 0), newest.tick, [Run(rows(1))])
+    left = _files(home)
+    with pytest.raises(StateError, match="strategy"):
+        windrow.Engine(runtime, home=home, spark=spark, strategy="negative")
+    assert orphan.path in left and _files(home) == left
+    windrow.Engine(runtime, home=home, spark=spark).stop()
+    assert orphan.path not in _files(home)
+
+
+def _files(home: Path) -> dict[str, bytes]:
+    found = {str(p.relative_to(home)): p.read_bytes() for p in home.rglob("*") if p.is_file()}
+    return {name: data for name, data in found.items() if name != "lock"}

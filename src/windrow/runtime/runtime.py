@@ -82,6 +82,7 @@ class Runtime(Inspection):
         """The catalog that the home was left with, and its queries, ready to go on."""
         with nullcontext() if self.home is None else as_written(STATE, f"in {self.home}"):
             found = self.declared.restore(catalog)
+        self.store.sweep(orphans=True)  # not before it is certain that the home can be opened
         self._found = self.ticker.manifest.tick
         return found
 
@@ -329,9 +330,7 @@ def open_local(
         if isinstance(store, Store):
             store.check()
         with as_written(STATE, f"in {home}"):
-            made = Runtime(LocalJob(), store, functions, settings)
-        store.sweep(orphans=True)
-        return made
+            return Runtime(LocalJob(), store, functions, settings)
     except BaseException:
         store.close()
         raise

@@ -33,7 +33,6 @@ def open_runtime(
     try:
         spark = session(spark)
         store.check()
-        store.sweep(orphans=True)
         job = SparkJob(spark)
         job.wake()
         with as_written(STATE, f"in {store.place.uri}"):
