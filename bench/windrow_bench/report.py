@@ -21,21 +21,25 @@ from rich.console import Console
 from rich.table import Table
 
 from windrow_bench.harness import results_directory
-from windrow_bench.reproduction import joins, papers, patterns, thesis
-from windrow_bench.reproduction.claims import Record, Source, page, records
-
-SOURCES = (
-    Source("Golab, *Sliding Window Query Processing over Data Streams*, chapter 3", patterns.CLAIMS),
-    Source("The same, chapter 4", thesis.ARCHIVE),
-    Source("The same, chapter 5", joins.CHAPTER),
-    Source("The same, chapter 6", thesis.FREQUENT),
-    Source("The same, chapter 7", thesis.ISOLATION),
-    Source("The same, chapter 8", thesis.SCHEDULE),
-    Source("Golab, Özsu, *Processing Sliding Window Multi-Joins*", joins.REPORT),
-    Source("Krishnamurthy, Wu, Franklin, *On-the-Fly Sharing for Streamed Aggregation*", papers.SHARING),
-    Source("Tran, Lee, *Transformation of Continuous Aggregation Join Queries*", papers.AGGJOIN),
-    Source("Towne, Zhu, Zuzarte, Hou, *Joining Data Streams with Relations*", papers.STAR),
+from windrow_bench.reproduction import (
+    aggregation_joins,
+    archive,
+    frequent,
+    isolation,
+    joins,
+    lazy_joins,
+    patterns,
+    schedule,
+    sharing,
+    star_joins,
 )
+from windrow_bench.reproduction.claims import Record, Source, records
+from windrow_bench.reproduction.page import page
+
+SOURCES: tuple[Source, ...] = (
+    patterns.SOURCE, archive.SOURCE, lazy_joins.SOURCE, frequent.SOURCE, isolation.SOURCE, schedule.SOURCE,
+    joins.SOURCE, sharing.SOURCE, aggregation_joins.SOURCE, star_joins.SOURCE,
+)  # fmt: skip
 EXPERIMENTS = (
     "analysis", "patterns", "archive", "joins", "frequent", "isolation", "schedule", "sharing", "aggjoin", "star",
 )  # fmt: skip

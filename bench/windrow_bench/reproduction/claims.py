@@ -1,11 +1,15 @@
-"""A claim of a paper, how it is looked for in a record, and the page that says what came of all of them."""
+"""A claim of a paper, how it is looked for in a record, and what came of it.
+
+A look reads rows of a record and says what it saw; the verdict follows from that by one rule for all claims (`looks`).
+Why a claim turned out otherwise is written by hand, but each such reason rests on something measured: it is shown only
+where the record still bears it out, with the figure that does.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,72 +18,117 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Record:
-    """What an experiment left: its rows, the commit that was measured, what it was run with."""
+    """What an experiment left: its rows, the commit that was measured, what it was run with.
+
+    `read` holds the rows that a look has read, so that a verdict can name their commits and their scatter.
+    """
 
     name: str
     commit: str
     rows: Sequence[Row]
     parameters: Mapping[str, Any]
+    read: list[Row] = field(default_factory=list, compare=False)
 
     def where(self, **wanted: Any) -> list[Row]:
-        """Rows with these values; an underscore in a name stands for a blank if there is no such column."""
-        return [r for r in self.rows if all(_value(r, n) == v for n, v in wanted.items())]
+        """Rows with these values, at least one; an underscore in a name stands for a blank if there is no such column."""
+        found = [r for r in self.rows if all(_value(r, n) == v for n, v in wanted.items())]
+        if not found:
+            raise LookupError(f"no row has {_said(wanted)}")
+        self.read.extend(found)
+        return found
 
     def one(self, what: str, **wanted: Any) -> float:
         """A number of the only row with these values."""
         found = self.where(**wanted)
         if len(found) != 1:
-            raise LookupError(f"{self.name}: {len(found)} rows have {wanted}")
+            raise LookupError(f"{len(found)} rows have {_said(wanted)}")
+        if found[0].get(what) is None:
+            raise LookupError(f"no {what} where {_said(wanted)}")
         return float(found[0][what])
 
     def line(self, x: str, y: str, **wanted: Any) -> list[tuple[float, float]]:
         """Points in the order of x; a row without a value has none."""
-        return sorted((float(r[x]), float(r[y])) for r in self.where(**wanted) if r[y] is not None)
+        found = self.where(**wanted)
+        return sorted((float(_value(r, x)), float(r[y])) for r in found if r.get(y) is not None)
+
+    def commits(self) -> list[str]:
+        """The commits that the rows that were read were measured at; a row that does not say is of the record's."""
+        return list(dict.fromkeys(str(r.get("commit") or self.commit) for r in self.read)) or [self.commit]
+
+    def scatter(self, otherwise: float) -> float:
+        """By how much repetitions of what was read differ, as a share; `otherwise` where a row does not say."""
+        return max((float(r.get("scatter") or otherwise) for r in self.read), default=otherwise)
 
 
 def _value(row: Row, name: str) -> Any:
     return row.get(name, row.get(name.replace("_", " ")))
 
 
+def _said(wanted: Mapping[str, Any]) -> str:
+    return ", ".join(f"{n} {v}" for n, v in wanted.items())
+
+
 @dataclass(frozen=True)
 class Seen:
-    """What a look at a record gave: the figure in words, and whether the claim holds in it."""
+    """What a look gave: the figure in words, whether the printed shape holds in it, and whether the printed size does.
+
+    `shape` is None where all differences are within the scatter, `size` where print gives none.
+    """
 
     figure: str
-    holds: bool
+    shape: bool | None
+    size: bool | None = None
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a claim turned out otherwise, and the figure of the record that it rests on; None: it does not hold there."""
+
+    words: str
+    rests: Callable[[Record], str | None]
 
 
 @dataclass(frozen=True)
 class Claim:
     """One statement of a paper about one of its figures or tables.
 
-    `otherwise` says why it does not hold here, for when it does not; without a `look`, why there is nothing to hold.
+    `printed` and `here` are what is special to its setting, beside that of the chapter. A claim without a look is not
+    applicable, and `never` says why.
     """
 
     figure: str
-    printed: str
-    here: str
     says: str
     record: str | None = None
     look: Callable[[Record], Seen] | None = None
-    otherwise: str = ""
+    printed: str = ""
+    here: str = ""
+    reasons: tuple[Reason, ...] = ()
+    never: str = ""
+
+
+SAME, OTHER_SIZE, DIFFERENT = "same", "same shape, other size", "different"
+UNDECIDED, UNMEASURED, NEVER = "undecided", "not measured", "not applicable"
+WORDS = (SAME, OTHER_SIZE, DIFFERENT, UNDECIDED, UNMEASURED, NEVER)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim and what became of it: same, different, not applicable, or not measured."""
+    """A claim and what became of it."""
 
     claim: Claim
     word: str
-    figure: str
-    commit: str
+    figure: str = ""
+    commits: tuple[str, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A paper and its claims, in the order of its figures."""
+    """A paper, or a chapter, with the setting of all its figures there and here, and its claims in their order."""
 
     title: str
+    printed: str
+    here: str
     claims: Sequence[Claim]
 
 
@@ -95,79 +144,42 @@ def records(directory: Path) -> dict[str, Record]:
 def judged(claim: Claim, kept: Mapping[str, Record]) -> Verdict:
     """Look for a claim in its record."""
     if claim.look is None:
-        return Verdict(claim, "not applicable", "", "")
+        return Verdict(claim, NEVER, why=claim.never)
     record = kept.get(claim.record or "")
     if record is None:
-        return Verdict(claim, "not measured", "", "")
+        return Verdict(claim, UNMEASURED, why="there is no record")
+    record = replace(record, read=[])
     try:
         seen = claim.look(record)
     except (LookupError, ValueError) as missing:
-        return Verdict(claim, "not measured", f"the record lacks it: {missing}", record.commit)
-    return Verdict(claim, "same" if seen.holds else "different", seen.figure, record.commit)
+        return Verdict(claim, UNMEASURED, why=f"the record lacks it: {missing}")
+    word = _word(seen)
+    why = "; ".join(_borne_out(claim, record)) if word in (OTHER_SIZE, DIFFERENT, UNDECIDED) else ""
+    return Verdict(claim, word, seen.figure, tuple(record.commits()), why)
 
 
-# -- the page --------------------------------------------------------------------------------------------------------
-
-HEAD = """# The papers' figures, and ours
-
-Every figure and table of the five papers that windrow is built from: what was printed, what was measured here, and
-whether the claim holds. A verdict is computed from the record of an experiment ([results](results/)); what is written
-by hand is the claim, both settings, and the reason where the verdict is not *same*. `windrow bench report` writes this
-page; machines, data and seeds are on the pages of the experiments. Absolute times are not compared: the papers' machines
-are twenty years older, and their programs handled one tuple at a time.
-"""
+def _word(seen: Seen) -> str:
+    if seen.shape is None:
+        return UNDECIDED
+    if not seen.shape:
+        return DIFFERENT
+    return OTHER_SIZE if seen.size is False else SAME
 
 
-def page(sources: Sequence[Source], kept: Mapping[str, Record]) -> str:
-    """The page as Markdown."""
-    verdicts = [(source, [judged(c, kept) for c in source.claims]) for source in sources]
-    lines = [HEAD, *_summary([v for _, found in verdicts for v in found])]
-    for source, found in verdicts:
-        lines += ["", f"## {source.title}"]
-        for (printed, here), group in groupby(found, key=lambda v: (v.claim.printed, v.claim.here)):
-            lines += ["", f"In print: {printed}. Here: {here}.", "", *_table(group)]
-    return "\n".join(lines) + "\n"
+def _borne_out(claim: Claim, record: Record) -> list[str]:
+    """The reasons that rest on something in the record."""
+    found = []
+    for reason in claim.reasons:
+        try:
+            figure = reason.rests(replace(record, read=[]))
+        except (LookupError, ValueError):
+            continue
+        if figure is not None:
+            found.append(f"{reason.words} ({figure})" if figure else reason.words)
+    return found
 
 
-def _summary(found: Sequence[Verdict]) -> list[str]:
-    counts = {w: sum(v.word == w for v in found) for w in ("same", "different", "not measured", "not applicable")}
-    held = counts["same"] + counts["different"]
-    words = ", ".join(f"{n} {w}" for w, n in counts.items() if n)
-    return [f"Of {len(found)} claims: {words}. {counts['same']} of the {held} that were looked at hold."]
-
-
-def _table(found: Iterable[Verdict]) -> list[str]:
-    lines = ["| figure | claim | measured | verdict |", "| --- | --- | --- | --- |"]
-    for verdict in found:
-        claim = verdict.claim
-        source = f" ([{claim.record}](results/{claim.record}.md), {verdict.commit})" if verdict.commit else ""
-        why = f": {claim.otherwise}" if verdict.word in ("different", "not applicable") and claim.otherwise else ""
-        cells = (claim.figure, claim.says, verdict.figure + source, verdict.word + why)
-        lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
-    return lines
-
-
-# -- words for numbers -----------------------------------------------------------------------------------------------
-
-
-def times(ratio: float) -> str:
-    """A ratio in words.
-
-    >>> times(2.345), times(137.2)
-    ('2.3x', '137x')
-    """
-    return f"{ratio:.0f}x" if ratio >= 100 else f"{ratio:.2g}x" if ratio < 10 else f"{ratio:.3g}x"
-
-
-def spread(ratios: Iterable[float]) -> str:
-    """The least and the greatest of some ratios."""
-    found = sorted(ratios)
-    return times(found[0]) if times(found[0]) == times(found[-1]) else f"{times(found[0])} to {times(found[-1])}"
-
-
-def grows(points: Sequence[tuple[float, float]], slack: float = 1.0) -> bool:
-    """Whether a line rises from its first point to its last by more than a factor."""
-    return points[-1][1] > points[0][1] * slack
-
-
-__all__ = ["Claim", "Record", "Seen", "Source", "Verdict", "grows", "judged", "page", "records", "spread", "times"]
+__all__ = [
+    "DIFFERENT", "NEVER", "OTHER_SIZE", "SAME", "UNDECIDED", "UNMEASURED", "WORDS", "Claim", "Reason", "Record", "Row",
+    "Seen", "Source", "Verdict", "judged", "records",
+]  # fmt: skip

@@ -1,30 +1,46 @@
-"""Multi-way joins: TR CS-2003-01 of Golab and Özsu, and chapter 5 of the thesis."""
+"""Multi-way joins: TR CS-2003-01 of Golab and Özsu (tables 3 and 5 to 8, figures 2 to 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 
-from windrow_bench.reproduction.claims import Claim, Record, Seen, times
+from windrow_bench.reproduction.claims import Claim, Reason, Record, Seen, Source
+from windrow_bench.reproduction.looks import (
+    COMPUTED,
+    COUNTED,
+    FAR,
+    Look,
+    alike,
+    because,
+    exact,
+    never_above,
+    order,
+    spread,
+    times,
+    trend,
+)
 
 PRINTED = (
-    "Java, AMD at 1.2 GHz; windows as linked lists; one tuple a time unit and stream unless the table says otherwise"
+    "Java 1.3, AMD at 1.2 GHz; windows as linked lists, hash tables of a fixed number of buckets; results are counted; ten runs; "
+    "one tuple a unit and stream unless the table says otherwise; the highest rate that is borne, in tuples a second"
 )
-THESIS = "Java, Pentium 4 at 1.8 GHz; streams of table 5.5; a tuple at a time"
+HERE = (
+    "the join operator over generated streams of the same parameters, all results materialised; a unit has as many tuples as the "
+    "rates add up to; nested loops is the join without its keys; hash tables grow with the windows, so that there is no number of "
+    "buckets; eager is an evaluation for every tuple"
+)
 MODEL = "the cost model that orders running joins; no clock"
-RUN = "the join operator over generated streams of the same parameters; nested loops is the join without its keys"
-GENERAL = (
-    "joins that run, with the orders that the model chooses; pairs that were looked at; intervals of 5 to 100 units"
-)
-Look = Callable[[Record], Seen]
+BUCKETS = "hash tables grow with the windows, to at least a bucket for every element, so that a fast stream has more of them by itself"
+METHODS = {"nested": "nested loops", "hash": "hash"}
 
 
-def _printed_costs(case: str) -> Look:
+def costs(case: str) -> Look:
+    """Every printed cost of a table's orders, by the model."""
+
     def look(record: Record) -> Seen:
         found = record.where(part="costs", case=case)
-        different = [r for r in found if r["printed"] != r["predicted"]]
-        if not found:
-            raise LookupError(f"no costs of {case}")
-        return Seen(f"{len(found)} costs, {len(different)} differ", not different)
+        return exact(len(found), sum(r["printed"] != r["predicted"] for r in found), "costs")
 
     return look
 
@@ -35,167 +51,281 @@ def _correct_rows(record: Record) -> Seen:
 
 
 def _scales(record: Record) -> Seen:
-    ratio = [float(r["naive"]) / float(r["multi-way"]) for r in record.where(part="figure 2")]
-    return Seen(
-        f"naive / multi-way {times(ratio[0])} with 2 windows, {times(ratio[-1])} with 7",
-        ratio[0] == 1 and ratio[-1] > 2,
-    )
+    line = [(float(r["windows"]), float(r["naive"]) / float(r["multi-way"])) for r in record.where(part="figure 2")]
+    words = f"naive / multi-way {', '.join(f'{times(y)} with {x:g}' for x, y in line)}"
+    return order(record, [line[-1][1] / line[0][1]], words, least=FAR, scatter=COMPUTED)
 
 
-def _lazy_even(record: Record) -> Seen:
-    rows = record.where(part="figure 3a")
-    same = all(abs(float(r["lazy"]) / float(r["general"]) - 1) < 1e-9 for r in rows)
-    dear = all(float(r["naive"]) > float(r["lazy"]) for r in rows)
-    rises = float(rows[-1]["lazy"]) > float(rows[0]["lazy"])
-    return Seen(f"lazy {rows[0]['lazy']:,.0f} to {rows[-1]['lazy']:,.0f}, naive {rows[0]['naive']:,.0f} to {rows[-1]['naive']:,.0f}",
-                same and dear and rises)  # fmt: skip
+Curves = Callable[[Record], Mapping[str, Mapping[float, float]]]
+"""Costs of the naive, the lazy and the general lazy join, by interval."""
 
 
-def _lazy_fast(record: Record) -> Seen:
-    rows = sorted(record.where(part="figure 3b"), key=lambda r: float(r["interval"]))
-    first, last = rows[0], rows[-1]
-    never = all(float(r["general"]) <= min(float(r["naive"]), float(r["lazy"])) * (1 + 1e-9) for r in rows)
-    turns = (
-        first["lazy"] == first["general"]
-        and float(first["naive"]) > float(first["lazy"])
-        and float(last["naive"]) < float(last["lazy"])
-    )
-    words = f"naive / lazy {times(first['naive'] / first['lazy'])} at 1, {times(last['naive'] / last['lazy'])} at 50"
-    return Seen(words, never and turns)
-
-
-def _lazy_run(method: str) -> Look:
-    """By pairs looked at, which is what the model counts."""
-
-    def look(record: Record) -> Seen:
-        lines = {
-            join: dict(record.line("evaluated every", "pairs_per_unit", part="figure 3b", method=method, join=join))
-            for join in ("naive", "lazy", "general")
-        }
-        naive, lazy, general = lines["naive"], lines["lazy"], lines["general"]
-        first, last = min(lazy), max(lazy)
-        never = all(general[e] <= 1.02 * min(naive[e], lazy[e]) for e in lazy)
-        words = (
-            f"pairs, naive / lazy {times(naive[first] / lazy[first])} at {first:g}, {times(naive[last] / lazy[last])} at "
-            f"{last:g}; lazy / general {times(lazy[first] / general[first])} and {times(lazy[last] / general[last])}"
-        )
-        return Seen(words, never and naive[first] > lazy[first] and naive[last] < lazy[last])
-
-    return look
-
-
-def _orders(case: str, method: str, at_least: float) -> Look:
-    def look(record: Record) -> Seen:
-        rows = record.where(part="orders", case=case, method=method)
-        slower = [float(r["slower"]) for r in sorted(rows, key=lambda r: float(r["predicted"]))]
-        predicted = max(float(r["predicted"]) for r in rows) / min(float(r["predicted"]) for r in rows)
-        words = f"worst / best {times(slower[-1])}, predicted {times(predicted)}"
-        return Seen(words, at_least <= slower[-1] < predicted and slower[0] <= 1.05 * min(slower))
-
-    return look
-
-
-def _rate(record: Record, method: str, every: float, order: str) -> float:
-    return record.one("tuples_per_s", part="table 8", method=method, evaluated_every=every, order=order)
-
-
-def _hash_wins(record: Record) -> Seen:
-    ratio = {e: _rate(record, "hash", e, "1234") / _rate(record, "nested", e, "1234") for e in (0, 5, 10)}
-    return Seen(
-        "hash / nested loops " + ", ".join(f"{times(r)} at {e}" for e, r in ratio.items()), min(ratio.values()) > 1
-    )
-
-
-def _lazy_hurts(record: Record) -> Seen:
-    rate = {e: _rate(record, "hash", e, "1234") for e in (0, 5, 10)}
-    return Seen(", ".join(f"{r:,.0f} tuples/s at {e}" for e, r in rate.items()), rate[0] > rate[5] > rate[10])
-
-
-def _best_first(record: Record) -> Seen:
-    ratio = {
-        (m, e): _rate(record, m, e, "1234") / _rate(record, m, e, "4321")
-        for m in ("nested", "hash")
-        for e in (0, 5, 10)
+def _by_model(part: str) -> Curves:
+    return lambda record: {
+        join: dict(record.line("interval", join, part=part)) for join in ("naive", "lazy", "general")
     }
-    nested = [r for (m, _), r in ratio.items() if m == "nested"]
-    words = f"best / worst plan, nested loops {times(min(nested))} to {times(max(nested))}; all six at least {times(min(ratio.values()))}"
-    return Seen(words, min(ratio.values()) > 1)
+
+
+def _by_pairs(method: str) -> Curves:
+    return lambda record: {
+        join: dict(record.line("evaluated every", "pairs_per_unit", part="figure 3b", method=method, join=join))
+        for join in ("naive", "lazy", "general")
+    }
+
+
+def _over(
+    curves: Curves,
+    over: str,
+    under: str,
+    at: Callable[[list[float]], list[float]],
+    scatter: float,
+    about: float | None = None,
+    same: bool = False,
+) -> Look:
+    """One join over another at some of the intervals."""
+
+    def look(record: Record) -> Seen:
+        found = curves(record)
+        taken = at(sorted(found[over]))
+        ratios = [found[over][i] / found[under][i] for i in taken]
+        words = f"{over} / {under} {', '.join(f'{times(r)} at {i:g}' for r, i in zip(ratios, taken, strict=True))}"
+        return alike(record, ratios, words) if same else order(record, ratios, words, about, scatter=scatter)
+
+    return look
+
+
+def _never_worse(curves: Curves, scatter: float) -> Look:
+    def look(record: Record) -> Seen:
+        found = curves(record)
+        ratios = [found["general"][i] / min(found["naive"][i], found["lazy"][i]) for i in sorted(found["general"])]
+        return never_above(record, ratios, f"general / the better of the others at most {times(max(ratios))}", scatter)
+
+    return look
+
+
+def _rises(curves: Curves, over: str, under: str | None = None, falls: bool = False) -> Look:
+    def look(record: Record) -> Seen:
+        found = curves(record)
+        line = [(i, found[over][i] / (found[under][i] if under else 1)) for i in sorted(found[over])]
+        return trend(record, line, f"{over}{f' / {under}' if under else ''}", falls, COMPUTED)
+
+    return look
+
+
+def _all(found: list[float]) -> list[float]:
+    return found
+
+
+def _first(found: list[float]) -> list[float]:
+    return found[:1]
+
+
+def _last(found: list[float]) -> list[float]:
+    return found[-1:]
+
+
+# -- joins that run --------------------------------------------------------------------------------------------------
+
+
+def _rate(record: Record, method: str, every: float, plan: str = "1234") -> float:
+    return record.one("tuples_per_s", part="table 8", method=method, evaluated_every=every, order=plan)
+
+
+def _best_plan(method: str, every: float, printed: tuple[float, float]) -> Look:
+    def look(record: Record) -> Seen:
+        best, worst = _rate(record, method, every), _rate(record, method, every, "4321")
+        words = f"{best:,.0f} and {worst:,.0f} tuples/s: {times(best / worst)}"
+        return order(record, [best / worst], words, about=printed[0] / printed[1])
+
+    return look
+
+
+def _hash_over_nested(every: float, printed: tuple[float, float]) -> Look:
+    def look(record: Record) -> Seen:
+        hashed, nested = _rate(record, "hash", every), _rate(record, "nested", every)
+        words = f"{hashed:,.0f} and {nested:,.0f} tuples/s: {times(hashed / nested)}"
+        return order(record, [hashed / nested], words, about=printed[0] / printed[1])
+
+    return look
+
+
+def _longer_interval(method: str, every: tuple[float, float], printed: tuple[float, float]) -> Look:
+    def look(record: Record) -> Seen:
+        rates = [_rate(record, method, e) for e in every]
+        words = ", ".join(f"{r:,.0f} tuples/s at {e:g}" for r, e in zip(rates, every, strict=True))
+        return order(record, [rates[0] / rates[1]], words, about=printed[0] / printed[1])
+
+    return look
+
+
+def _of_intervals(record: Record) -> dict[str, dict[float, float]]:
+    """Tuples a second by re-evaluation interval, by both methods."""
+    return {m: dict(record.line("evaluated every", "tuples_per_s", part="intervals", method=m)) for m in METHODS}
 
 
 def _methods(record: Record) -> Seen:
-    lines = {m: record.line("evaluated every", "tuples_per_s", part="intervals", method=m) for m in ("nested", "hash")}
-    ratios = [h / n for (_, n), (_, h) in zip(lines["nested"], lines["hash"], strict=True)]
-    return Seen(f"hash / nested loops {times(min(ratios))} to {times(max(ratios))}", min(ratios) > 1)
+    found = _of_intervals(record)
+    ratios = [found["hash"][e] / found["nested"][e] for e in sorted(found["nested"])]
+    return order(record, ratios, f"hash / nested loops {spread(ratios)}")
 
 
-def _optimum(record: Record) -> Seen:
-    line = record.line("evaluated every", "tuples_per_s", part="intervals", method="nested")
-    return Seen(
-        f"nested loops {line[0][1]:,.0f} tuples/s at {line[0][0]:g}, {line[-1][1]:,.0f} at {line[-1][0]:g}",
-        line[-1][1] < max(y for _, y in line),
-    )
-
-
-def _cost(record: Record, method: str, mode: str, delta: float) -> float:
-    return record.one("ms_per_1000", part="figures 5.3, 5.4", method=method, mode=mode, delta=delta)
-
-
-def _lazy_cheaper(method: str) -> Look:
+def _frequent_is_slow(method: str) -> Look:
     def look(record: Record) -> Seen:
-        ratio = {d: _cost(record, method, "eager", d) / _cost(record, method, "lazy", d) for d in (5, 10, 20, 30)}
-        words = "eager / lazy " + ", ".join(f"{times(r)} at {d}" for d, r in ratio.items())
-        return Seen(words, min(ratio.values()) > 1 and ratio[30] > ratio[5])
+        line = sorted(_of_intervals(record)[method].items())
+        best = max(line, key=lambda p: p[1])
+        words = f"{line[0][1]:,.0f} tuples/s at {line[0][0]:g}, at best {best[1]:,.0f} at {best[0]:g}"
+        return order(record, [best[1] / line[0][1]], words)
 
     return look
 
 
-def _eager_expiry(record: Record) -> Seen:
-    cost = {d: _cost(record, "nested", "eager", d) for d in (0, 5, 10, 20, 30)}
-    return Seen(", ".join(f"{c:.3g} ms at {d}" for d, c in cost.items()), cost[30] > cost[0])
+def _drops_off(method: str) -> Look:
+    def look(record: Record) -> Seen:
+        line = sorted(_of_intervals(record)[method].items())
+        best = max(line[:-1], key=lambda p: p[1])
+        words = f"{best[1]:,.0f} tuples/s at {best[0]:g}, {line[-1][1]:,.0f} at {line[-1][0]:g}"
+        return order(record, [best[1] / line[-1][1]], words)
+
+    return look
 
 
-FIXED_COST = (
-    "a re-evaluation here costs the same few milliseconds for one tuple as for hundreds, which long intervals share; in "
-    "print a tuple at a time costs nothing extra, and long intervals only lengthen the windows"
+def _dear_first(record: Record) -> Seen:
+    """Dear predicates tested where their rank puts them, against last of all."""
+    rows = record.where(part="dear predicates")
+    ratios = [float(r["last_ms"]) / float(r["ranked_ms"]) for r in rows]
+    words = ", ".join(f"{r['case']} {times(x)}" for r, x in zip(rows, ratios, strict=True))
+    return order(record, ratios, f"last / by rank: {words}")
+
+
+# -- why, where it is not so -----------------------------------------------------------------------------------------
+
+
+def per_evaluation(record: Record, method: str, case: str = "table 5") -> tuple[float, float, int]:
+    """Milliseconds of an evaluation for one tuple and for ten units of them, and how many those are."""
+    units = 10 * {"table 5": 15, "thesis 5.5": 13}[case]
+    return 1e3 / _rate(record, method, 0), 1e3 * units / _rate(record, method, 10), units
+
+
+def _fixed_cost(method: str) -> Callable[[Record], str | None]:
+    """An evaluation costs far less than in proportion to its tuples."""
+
+    def rests(record: Record) -> str | None:
+        one, many, tuples = per_evaluation(record, method)
+        return f"{one:.2g} ms for one tuple, {many:.2g} ms for {tuples}" if many < one * tuples / FAR else None
+
+    return rests
+
+
+def _pairs_alone(every: float) -> Callable[[Record], str | None]:
+    """Looking at pairs is the lesser part: many times as many do not cost as many times as much."""
+
+    def rests(record: Record) -> str | None:
+        pairs = [
+            record.one("pairs_per_unit", part="table 8", method="nested", evaluated_every=every, order=o)
+            for o in ("1234", "4321")
+        ]
+        rates = [_rate(record, "nested", every, o) for o in ("1234", "4321")]
+        if pairs[1] / pairs[0] < FAR * rates[0] / rates[1]:
+            return None
+        return f"{times(pairs[1] / pairs[0])} as many pairs in {times(rates[0] / rates[1])} the time"
+
+    return rests
+
+
+def _few_hashed(every: float) -> Callable[[Record], str | None]:
+    def rests(record: Record) -> str | None:
+        nested, hashed = (
+            record.one("pairs_per_unit", part="table 8", method=m, evaluated_every=every, order="1234") for m in METHODS
+        )
+        return f"{hashed:,.0f} pairs a unit, nested loops {nested:,.0f}" if nested > 10 * hashed else None
+
+    return rests
+
+
+def _any_reason(*tests: Callable[[Record], str | None]) -> Callable[[Record], str | None]:
+    def rests(record: Record) -> str | None:
+        return next((said for said in (test(record) for test in tests) if said), None)
+
+    return rests
+
+
+def _hash_gain(record: Record) -> str | None:
+    pairs = [record.one("pairs_per_unit", part="intervals", method=m, evaluated_every=5) for m in METHODS]
+    return (
+        f"{pairs[0]:,.0f} pairs a unit by nested loops, {pairs[1]:,.0f} by hash" if pairs[0] > 10 * pairs[1] else None
+    )
+
+
+def _interval_line(record: Record) -> str | None:
+    found = _of_intervals(record)
+    if any(b < a for line in found.values() for (_, a), (_, b) in pairwise(sorted(line.items()))):
+        return None
+    return "; ".join(
+        f"{METHODS[m]} {min(line.values()):,.0f} to {max(line.values()):,.0f} tuples/s" for m, line in found.items()
+    )
+
+
+BATCHED = "an evaluation has a fixed cost here, which long intervals share among more tuples; in print a tuple at a time costs nothing extra, and long intervals only lengthen the windows"
+SHARED = {m: because(BATCHED, _fixed_cost(m)) for m in METHODS}
+SHORT_OF = because(
+    "pairs are looked at a hundred thousand at a time, so that orders, which differ in pairs, differ less in time",
+    _pairs_alone(10),
 )
-BUCKETS = (
-    "hash tables grow with the windows, to at least a bucket for every element: there is no number of buckets to choose, "
-    "and a fast stream has more of them by itself"
-)
+BY_KEY = because("the hash join finds partners by key whatever the order, and is left with few pairs", _few_hashed(10))
+ALL_BUCKETS = because("hash tables have a bucket for every element instead of five for a window", _hash_gain)
+NO_OPTIMUM = because(f"{BATCHED}: up to a whole window it goes on getting faster", _interval_line)
+TABLE_8 = {
+    ("nested", 0): (1614, 333), ("nested", 5): (1446, 296), ("nested", 10): (1332, 274),
+    ("hash", 0): (11_540, 2524), ("hash", 5): (8420, 2041), ("hash", 10): (7947, 1848),
+}  # fmt: skip
+"""Highest rates of the best and the worst plan."""
+EAGERNESS = {0: "eager", 5: "every 5 units", 10: "every 10 units"}
 
-REPORT = [
-    Claim("table 3", PRINTED, "the same six tuples, as a query", "two results are right of the eight that the naive join returns",
-          "analysis", _correct_rows),
-    Claim("figure 2", PRINTED + "; 100 units, 50 values", MODEL, "the multi-way join scales much better with the number of windows than the naive one",
-          "analysis", _scales),
-    Claim("figure 3a", PRINTED + "; four even windows", MODEL, "lazy and general lazy cost the same and rise with the interval; naive costs more",
-          "analysis", _lazy_even),
-    Claim("figure 3b", PRINTED + "; the fourth stream ten times as fast", MODEL,
-          "general lazy is never worse; lazy is as good at small intervals, and naive overtakes lazy at large ones", "analysis", _lazy_fast),
-    *(Claim("figure 3b", PRINTED + "; the fourth stream ten times as fast", GENERAL, f"{words}: general lazy is never worse; lazy is as good at small intervals, and naive overtakes lazy at large ones",
-            "joins", _lazy_run(method)) for method, words in (("nested", "nested loops"), ("hash", "hash"))),
-    Claim("table 5", PRINTED, MODEL, "costs of global orders", "joins", _printed_costs("table 5")),
-    Claim("table 6", PRINTED, MODEL, "costs of global orders", "joins", _printed_costs("table 6")),
-    Claim("table 7", PRINTED, MODEL, "costs of global orders", "joins", _printed_costs("table 7")),
-    Claim("table 8", PRINTED + "; hash tables of five buckets", RUN, "the best plan by the model is the fastest of all, eager and lazy, by both methods", "joins", _best_first,
-          "the hash join finds partners by key whatever the order, so orders differ by little there"),
-    Claim("table 8", PRINTED + "; hash tables of five buckets", RUN, "the hash join supports higher rates than nested loops (11,540 against 1,614 tuples/s)", "joins", _hash_wins),
-    Claim("table 8", PRINTED + "; hash tables of five buckets", RUN, "evaluating every 5 or 10 units supports lower rates than eager evaluation (8,420 and 7,947 against 11,540)",
-          "joins", _lazy_hurts, FIXED_COST),
-    Claim("figure 4a", PRINTED + "; 2, 10 and 30 buckets", RUN, "nested loops is the slowest at every interval", "joins", _methods),
-    Claim("figure 4a", PRINTED + "; 2, 10 and 30 buckets", RUN, "very frequent evaluation is slow, and rates drop off again when intervals are long", "joins", _optimum, FIXED_COST),
-    Claim("figure 4b", PRINTED, "no hash buckets", "larger hash tables for fast streams support higher rates than equal ones", otherwise=BUCKETS),
+
+def _claim(
+    figure: str, says: str, record: str, look: Look, here: str = "", *reasons: Reason, printed: str = ""
+) -> Claim:
+    return Claim(figure, says, record, look, printed, here, reasons)
+
+
+def _of_3b(curves: Curves, record: str, here: str, scatter: float) -> list[Claim]:
+    printed = "four windows, the fourth stream ten times as fast"
+    return [
+        _claim("figure 3b", "general lazy has the lowest cost at every interval", record, _never_worse(curves, scatter), here, printed=printed),
+        _claim("figure 3b", "lazy works as well as general lazy at small intervals", record, _over(curves, "lazy", "general", _first, scatter, same=True), here),
+        _claim("figure 3b", "at large ones it is outperformed by general lazy", record, _over(curves, "lazy", "general", _last, scatter), here),
+        _claim("figure 3b", "and by naive", record, _over(curves, "lazy", "naive", _last, scatter), here),
+        _claim("figure 3b", "naive is the dearest at small intervals", record, _over(curves, "naive", "lazy", _first, scatter), here),
+        _claim("figure 3b", "and nearly as good as general lazy at large ones", record, _over(curves, "naive", "general", _last, scatter, same=True), here),
+    ]  # fmt: skip
+
+
+EVEN = _by_model("figure 3a")
+CLAIMS = [
+    _claim("table 3", "two results are right of the eight that the naive join returns", "analysis", _correct_rows, "the same six tuples, as a query"),
+    _claim("figure 2", "the multi-way join scales considerably better with the number of windows than the naive one", "analysis", _scales, MODEL, printed="100 units, 50 values"),
+    _claim("figure 3a", "lazy and general lazy cost the same", "analysis", _over(EVEN, "lazy", "general", _all, COMPUTED, same=True), MODEL, printed="four even windows"),
+    _claim("figure 3a", "their cost rises with the interval", "analysis", _rises(EVEN, "lazy"), MODEL),
+    _claim("figure 3a", "naive costs more", "analysis", _over(EVEN, "naive", "lazy", _all, COMPUTED), MODEL),
+    _claim("figure 3a", "especially at small intervals", "analysis", _rises(EVEN, "naive", "lazy", falls=True), MODEL),
+    *_of_3b(_by_model("figure 3b"), "analysis", MODEL, COMPUTED),
+    *(c for m, name in METHODS.items() for c in _of_3b(_by_pairs(m), "joins", f"running joins, {name}, with the orders that the model chooses; pairs that were looked at; intervals of 5 to 100 units", COUNTED)),
+    *(_claim(t, "costs of global orders", "joins", costs(t), MODEL) for t in ("table 5", "table 6", "table 7")),
+    *(_claim("table 8", f"{METHODS[m]}, {EAGERNESS[e]}: the best plan by the model is the faster, {best:,} against {worst:,} tuples/s", "joins", _best_plan(m, e, (best, worst)), "streams of table 5",
+             SHORT_OF if m == "nested" else BY_KEY, SHARED[m], printed="streams of table 5, hash tables of five buckets") for (m, e), (best, worst) in TABLE_8.items()),
+    *(_claim("table 8", f"{name}: hash supports {times(TABLE_8['hash', e][0] / TABLE_8['nested', e][0])} the rate of nested loops", "joins",
+             _hash_over_nested(e, (TABLE_8["hash", e][0], TABLE_8["nested", e][0])), "streams of table 5", ALL_BUCKETS, printed="five buckets") for e, name in EAGERNESS.items()),
+    *(_claim("table 8", f"{METHODS[m]}: evaluating {EAGERNESS[b]} supports lower rates than {'eager evaluation' if not a else EAGERNESS[a]}", "joins",
+             _longer_interval(m, (a, b), (TABLE_8[m, a][0], TABLE_8[m, b][0])), "streams of table 5", SHARED[m]) for m in METHODS for a, b in ((0, 5), (5, 10))),
+    _claim("figure 4a", "nested loops is the slowest at every interval", "joins", _methods, "intervals of up to a window", printed="2, 10 and 30 buckets"),
+    *(_claim("figure 4a", f"{name}: very frequent evaluation is inefficient", "joins", _frequent_is_slow(m), "intervals of up to a window") for m, name in METHODS.items()),
+    *(_claim("figure 4a", f"{name}: rates drop off when intervals are large", "joins", _drops_off(m), "intervals of up to a window", NO_OPTIMUM) for m, name in METHODS.items()),
+    Claim("figure 4a", "more buckets support higher rates, by less and less, and longer intervals suit them", printed="2, 10 and 30 buckets", never=BUCKETS),
+    Claim("figure 4b", "larger hash tables for fast streams support higher rates than equal ones", printed="the fourth stream fifty times as fast", never=BUCKETS),
+    Claim("figure 4b", "tables that are too large hurt where evaluation is frequent", printed="evaluated every 5 units", never=BUCKETS),
+    _claim("5.4", "dear predicates are better tested early, where inner loops have less to do", "joins", _dear_first,
+           "predicates of different cost and selectivity on one join, by rank and last; functions of the user always come last, because they may raise", printed="said, not measured"),
 ]  # fmt: skip
-CHAPTER = [
-    Claim("5.2", THESIS, RUN, "costs of table 5.5 (as recomputed: for a first rate of 10)", "joins", _printed_costs("thesis 5.5")),
-    Claim("5.2", THESIS, RUN, "nested loops: measured orders rank as predicted, by smaller factors than predicted", "joins", _orders("thesis 5.5", "nested", 1.5)),
-    Claim("5.2", THESIS, RUN, "hash: the same, by still smaller factors", "joins", _orders("thesis 5.5", "hash", 1.0),
-          "the hash join finds partners by key whatever the order; what is left of the difference is noise"),
-    Claim("5.3", THESIS, RUN + "; lazy emits every result (restore semantics)", "nested loops: lazy evaluation is cheaper than eager, more so as the interval grows",
-          "joins", _lazy_cheaper("nested")),
-    Claim("5.3", THESIS, RUN, "nested loops, eager: rarer expiration makes it dearer", "joins", _eager_expiry,
-          "pairs with expired tuples are dropped by their ends before the predicate is computed, which is the cost here"),
-    Claim("5.4", THESIS + "; two and five buckets", RUN + "; lazy emits every result (restore semantics)", "hash: lazy evaluation is cheaper than eager, more so as the interval grows",
-          "joins", _lazy_cheaper("hash")),
-    Claim("5.4", THESIS + "; two and five buckets", "no hash buckets", "five buckets cost less than two", otherwise=BUCKETS),
-]  # fmt: skip
+SOURCE = Source("Golab, Özsu, *Processing Sliding Window Multi-Joins*", PRINTED, HERE, CLAIMS)
+
+__all__ = ["METHODS", "SOURCE", "costs"]
