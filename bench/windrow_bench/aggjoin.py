@@ -23,15 +23,15 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregate import ContinuousAggregate
-from windrow.operators.aggregate_join import AggregateJoin
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.early_extremes import EarlyExtremes
 from windrow.operators.elements import Elements
 from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import Part
 from windrow.operators.linear import Formula
-from windrow.plan.aggregate_join_cost import choose_plan, plans
+from windrow.plan.aggregate_join_cost import plans
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
+from windrow_bench.one_join import AggregateJoin, Chooser
 from windrow_bench.switches import between, flows
 
 KEYED, LOOPS = "by key", "nested loops"
@@ -120,10 +120,18 @@ def filled(setting: Setting, streams: Sequence[Stream], method: str) -> Aggregat
     parts = [Part({f"s{i}.{c}": t for c, t in TYPES.items()}) for i in (1, 2)]
     equalities = [("s1.j", "s2.j", False)] if method == KEYED else []
     same = [] if method == KEYED else [Formula('"s1.j" = "s2.j"', pa.bool_(), ("s1.j", "s2.j"))]
-    operator = AggregateJoin(parts, equalities, same, grouping(setting), [SUM], planner=choose_plan)
+    operator = AggregateJoin(parts, equalities, same, grouping(setting), [SUM], measures=True)
     operator.start(-1)
     operator.advance(full(streams, setting), -1)
     return operator
+
+
+def choice(setting: Setting, streams: Sequence[Stream], method: str) -> tuple[str, Mapping[str, float]]:
+    """The plan that full windows let it choose, and what each would cost."""
+    operator = filled(setting, streams, method)
+    chooser = Chooser(operator)
+    chooser.choose()
+    return operator.plan, chooser.describe()["costs"]
 
 
 @dataclass(frozen=True)
@@ -142,12 +150,11 @@ def measure(
     streams = generate(setting, seconds, seed)
     now = CLOCKS[clock]
     times, answers = {}, {}
-    chosen = filled(setting, streams, method)
-    chosen._reconsider()
+    chosen, costs = choice(setting, streams, method)
     for plan in plans(2):
         operator = filled(setting, streams, method)
-        operator.planner = None
-        operator.switch(plan)
+        operator.measures = False
+        operator.follow(plan)
         ticks: list[float] = []
         rows = []
         for t in range(0, int(seconds * 1000), TICK):
@@ -161,19 +168,14 @@ def measure(
         answers[plan] = _sorted(rows[0])
     if any(not a.equals(answers["11"]) for a in answers.values()):
         raise AssertionError(f"the plans disagree at {setting}")
-    assert chosen._choice is not None
-    costs = chosen._choice.costs
-    return Measured(times, chosen.plan, min(costs, key=lambda p: (costs[p], p)))
+    return Measured(times, chosen, min(costs, key=lambda p: (costs[p], p)))
 
 
 def named(seed: int) -> list[dict[str, Any]]:
     """The plans that the cost model prices lowest in the cases of figure 6, at the paper's own sizes."""
     found = []
     for method, setting in ((m, s) for m in (LOOPS, KEYED) for s in grid() if s.figure == "6"):
-        operator = filled(setting, generate(setting, 0, seed), method)
-        operator._reconsider()
-        assert operator._choice is not None
-        costs = operator._choice.costs
+        _, costs = choice(setting, generate(setting, 0, seed), method)
         case = {"figure": "6, named", "method": method, "groups": f"{setting.groups[0]}, {setting.groups[1]}"}
         found.append({**case, "named": NAMES[min(costs, key=lambda p: (costs[p], p))]})
     return found
@@ -241,10 +243,9 @@ def switches(directory: Path, clock: str) -> list[dict[str, Any]]:
         spent, answers, chosen = {}, {}, ""
         for plan in ("chosen", *plans(2)):
             made = None if plan == "chosen" else plan
-            operator = AggregateJoin(
-                parts, [("s1.j", "s2.j", False)], [], ["s1.g"], [SUM], plan=made, planner=choose_plan
-            )
+            operator = AggregateJoin(parts, [("s1.j", "s2.j", False)], [], ["s1.g"], [SUM], plan=made, measures=True)
             operator.start(start)
+            run = operator if made is not None else Chooser(operator)
             seconds, answers[plan] = 0.0, 0
             for begin in range(start, end + 1, step):
                 new = [
@@ -252,7 +253,7 @@ def switches(directory: Path, clock: str) -> list[dict[str, Any]]:
                     for ts, columns in between(given, begin, begin + step)
                 ]
                 before = now()
-                answers[plan] += len(operator.advance(new, begin + step - 1))
+                answers[plan] += len(run.advance(new, begin + step - 1))
                 seconds += now() - before
             spent[plan] = seconds
             chosen = operator.plan if plan == "chosen" else chosen

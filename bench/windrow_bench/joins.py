@@ -19,11 +19,12 @@ import numpy as np
 from windrow.operators.elements import Elements
 from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import Part
-from windrow.optimize.order_joins import best_orders, heuristic_order, paper_order, plan_orders
+from windrow.optimize.order_joins import best_orders, heuristic_order, paper_order
 from windrow.plan.join_cost import JoinModel
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
 from windrow_bench.join_yardsticks import exhaustive_order, naive_cost, on_one_attribute
 from windrow_bench.joins_run import Parameters, Streams, best, measure
+from windrow_bench.one_join import Chooser
 from windrow_bench.reorder import LocalJoin, settled
 from windrow_bench.switches import NAMES, between, flows
 
@@ -247,7 +248,7 @@ def switches(directory: Path, options: argparse.Namespace) -> list[dict[str, Any
     start, end = min(int(ts[0]) for ts, _ in streams), max(int(ts[-1]) for ts, _ in streams)
     rows = []
     for window, tick in ((1, 1), (10, 1), (10, 60)):
-        join = JoinOperator(parts, equalities, planner=plan_orders)
+        join = Chooser(JoinOperator(parts, equalities, measures=True))
         now, spent, results = CLOCKS[options.clock], 0.0, 0
         ticks = range(start, end + 1, tick * 1_000_000)
         for begin in ticks:

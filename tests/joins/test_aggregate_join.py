@@ -10,17 +10,16 @@ import pyarrow as pa
 import pytest
 
 import windrow
-from windrow.operators.aggregate_join import AggregateJoin
-from windrow.operators.aggregate_join_figures import SideFigures
+from windrow.operators.aggregate_join import AggregateDeltas
+from windrow.operators.aggregate_join_figures import SideFigures, figures
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.elements import INF, Elements
 from windrow.operators.join_steps import Part
-from windrow.optimize.order_joins import plan_orders
 from windrow.plan import dataflow as circuit
 from windrow.plan.aggregate_join_cost import choose_plan, plan_cost, plans
 from windrow.plan.lower import Tuning
-from windrow.runtime.join_choices import watch_orders, watch_plan
 from windrow.testing import assert_same, oracle
+from windrow_bench.one_join import AggregateJoin, Chooser
 
 WINDOWS = ["[RANGE 7]", "[RANGE 3]", "[ROWS 4]", "[PARTITION BY k ROWS 2]", "[RANGE UNBOUNDED]", "[NOW]"]
 PERIODIC = ["[RANGE 9 SLIDE 3]", "[RANGE 3 SLIDE 3]", "[RANGE UNBOUNDED SLIDE 3]"]
@@ -87,7 +86,7 @@ def test_plans_equal_the_definition(seed: int, monkeypatch: pytest.MonkeyPatch) 
     want = oracle(text, streams, used, None)["q1"]
     inputs = text[: text.index("WHERE")].count("[") + len(used)
     for plan in ["auto", "late", *("".join(bits) for bits in product("01", repeat=inputs))]:
-        monkeypatch.setattr("windrow.runtime.program.MEASURING", Tuning(watch_orders, plan, watch_plan, apart=True))
+        monkeypatch.setattr("windrow.runtime.program.MEASURING", Tuning(measures=True, aggregation=plan))
         for batch_rows in (None, 7):
             got = windrow.run(text, streams, used, runtime="local", batch_rows=batch_rows)["q1"]
             try:
@@ -102,7 +101,7 @@ def test_sums_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "SELECT S.k, SUM(T.x) AS t, AVG(S.x) AS s FROM S [RANGE 7], T [RANGE UNBOUNDED] WHERE S.k = T.k GROUP BY S.k"
     answers = {}
     for plan in ("late", *plans(2)):
-        monkeypatch.setattr("windrow.runtime.program.MEASURING", Tuning(watch_orders, plan, watch_plan, apart=True))
+        monkeypatch.setattr("windrow.runtime.program.MEASURING", Tuning(measures=True, aggregation=plan))
         answer = windrow.run(text, streams, {}, runtime="local", batch_rows=4)["q1"]
         answers[plan] = answer.sort_by([(c, "ascending") for c in answer.column_names])
     assert answers["late"].num_rows > 50
@@ -166,7 +165,7 @@ def test_state_is_carried_over() -> None:
     moving, outputs = operator(parts, "00"), []
     for k, t in enumerate(range(4, 60, 5)):
         outputs.append(advance(moving, t))
-        moving.switch(plans(2)[k % 4])
+        moving.follow(plans(2)[k % 4])
     assert answers(outputs) == want
     resumed, outputs = operator(parts, "10"), []
     for t in range(4, 60, 5):
@@ -215,13 +214,14 @@ def test_the_plan_follows_the_data() -> None:
         [],
         ["s0.g"],
         [Aggregation("sum", "s1.a", "y", pa.decimal128(38, 0))],
-        planner=choose_plan,
+        measures=True,
     )
     op.start(0)
-    op.switch("00")
+    op.follow("00")
+    chooser = Chooser(op)
     for t in range(0, 50, 10):
         ts = np.sort(rng.integers(t, t + 10, 200))
-        op.advance(
+        chooser.advance(
             [
                 Elements.positive(ts, ts + 30, {f"s{i}.{c}": pa.array(rng.integers(0, 5, 200)) for c in "kga"})
                 for i in (0, 1)
@@ -229,12 +229,11 @@ def test_the_plan_follows_the_data() -> None:
             t + 9,
         )
     assert op.plan == "11"
-    entries = [f.entries for f in op.figures()]
-    op.planner = None
-    op.switch("00")
-    assert [f.entries for f in op.figures()] == entries
-    described = op.describe()
-    assert described["plan"] == "00"
+    entries = [f.entries for f in figures(op.measured())]
+    op.follow("00")
+    assert [f.entries for f in figures(op.measured())] == entries
+    described = chooser.describe()
+    assert described["plan"] == "11"
     assert described["costs"]["11"] < described["costs"]["00"]
 
 
@@ -258,5 +257,5 @@ def test_lowering_uses_aggregation_sets() -> None:
         ("SELECT S.k, SUM(T.n * S.n) AS v FROM S [RANGE 5], T [RANGE 5] WHERE S.k = T.k GROUP BY S.k", False),
     ):
         (plan,) = Replay.of(text, streams, {}).catalog.queries.values()
-        steps = circuit.Circuit(plan, {}, {}, tuning=Tuning(plan_orders, "auto", choose_plan)).flow.steps
-        assert any(isinstance(s.operator, AggregateJoin) for s in steps) is expected
+        steps = circuit.Circuit(plan, {}, {}, tuning=Tuning(aggregation="auto")).flow.steps
+        assert any(isinstance(s.operator, AggregateDeltas) for s in steps) is expected

@@ -16,7 +16,6 @@ from windrow.operators.early_extremes import EarlyExtremes
 from windrow.operators.elements import Elements
 from windrow.plan.aggregate_join_cost import early_extremes_pay
 from windrow.plan.lower import Tuning
-from windrow.runtime.join_choices import watch_orders, watch_plan
 from windrow.testing import assert_same, oracle
 
 WINDOWS = ["[RANGE 7]", "[RANGE 3]", "[ROWS 4]", "[PARTITION BY k ROWS 2]", "[RANGE UNBOUNDED]", "[NOW]"]
@@ -70,7 +69,7 @@ def test_plans_equal_the_definition(seed: int, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(early_extremes, "LOOK", 0)
     monkeypatch.setattr(early_extremes, "PASS", 1)
     for plan in ["auto", *("".join(bits) for bits in product("01", repeat=len(used)))]:
-        monkeypatch.setattr("windrow.runtime.program.MEASURING", Tuning(watch_orders, plan, watch_plan, apart=True))
+        monkeypatch.setattr("windrow.runtime.program.MEASURING", Tuning(measures=True, aggregation=plan))
         for batch_rows in (None, 3):
             got = windrow.run(text, used, {}, runtime="local", batch_rows=batch_rows)["q1"]
             try:

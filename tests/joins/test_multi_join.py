@@ -16,7 +16,8 @@ from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import Part
 from windrow.operators.linear import Formula
 from windrow.operators.state.bands import Band, codes_of, range_of
-from windrow.optimize.order_joins import best_orders, model_of, plan_orders
+from windrow.optimize.order_joins import best_orders, model_of
+from windrow_bench.one_join import Chooser
 
 Row = tuple[object, ...]
 
@@ -36,7 +37,10 @@ def parts_of(streams: Sequence[Elements], **flags: bool) -> list[Part]:
 
 
 def run(
-    join: JoinOperator, streams: Sequence[Elements], step: int, reorder: Sequence[Sequence[Sequence[int]]] = ()
+    join: JoinOperator | Chooser,
+    streams: Sequence[Elements],
+    step: int,
+    reorder: Sequence[Sequence[Sequence[int]]] = (),
 ) -> Elements:
     """Drive the join in batches of `step` ticks; after batch k, follow `reorder[k]`."""
     last, outputs = -1, []
@@ -44,7 +48,7 @@ def run(
     for k, frontier in enumerate(range(step - 1, end + step, step)):
         outputs.append(join.advance([s.filter((s.ts > last) & (s.ts <= frontier)) for s in streams], frontier))
         if k < len(reorder):
-            join.reorder(reorder[k])
+            join.follow(reorder[k])
         last = frontier
     return concat(outputs)
 
@@ -177,8 +181,9 @@ def test_reorders_after_a_rate_change() -> None:
     join = JoinOperator(
         [Part({f"{s}.k": pa.int64()}) for s in "abc"],
         [("a.k", "b.k", False), ("b.k", "c.k", False)],
-        planner=plan_orders,
+        measures=True,
     )
+    chooser = Chooser(join)
     before, after, window = {"a": 200, "b": 400, "c": 4}, {"a": 200, "b": 4, "c": 400}, 10
 
     def tick(t: int, rates: dict[str, int]) -> None:
@@ -186,19 +191,19 @@ def test_reorders_after_a_rate_change() -> None:
         for s, rate in rates.items():
             ts = np.sort(rng.integers(10 * t, 10 * t + 10, rate))
             inputs.append(Elements.positive(ts, ts + window, {f"{s}.k": pa.array(rng.integers(0, 40, rate))}))
-        join.advance(inputs, 10 * t + 9)
+        chooser.advance(inputs, 10 * t + 9)
 
     for t in range(10):
         tick(t, before)
     assert join.orders[0] == (0, 2, 1)
     for t in range(10, 15):
         tick(t, after)
-    model = model_of(join.observed())
+    model = model_of([s.observed for s in join.measured().inputs])
     assert model.general_cost([(0, 2, 1), (1, 2, 0), (2, 0, 1)]) > 3 * model.general_cost(best_orders(model))
     cost = model.general_cost([join.orders[i] for i in range(3)])
     assert cost <= 1.2 * model.general_cost(best_orders(model))
     assert join.orders[0] == (0, 1, 2)
-    assert join.describe()["statistics"]["c"]["rate"] == pytest.approx(40, rel=0.2)
+    assert chooser.describe()["statistics"]["c"]["rate"] == pytest.approx(40, rel=0.2)
 
 
 def test_state_survives_other_orders() -> None:
@@ -218,9 +223,8 @@ def test_state_survives_other_orders() -> None:
 
 def test_describe_names_everything() -> None:
     """EXPLAIN's material: orders and methods by input name."""
-    join = JoinOperator(
-        parts_of(KEYED), EQUALITIES, [BEFORE], bands=[Band("a.x", "c.x", float("-inf"), 0)], planner=plan_orders
-    )
+    band = Band("a.x", "c.x", float("-inf"), 0)
+    join = Chooser(JoinOperator(parts_of(KEYED), EQUALITIES, [BEFORE], bands=[band], measures=True))
     run(join, KEYED, 10)
     described = join.describe()
     assert described["orders"]["a"] == ["b", "c"]

@@ -28,7 +28,6 @@ meet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -56,7 +55,7 @@ PART_ROWS = 1 << 20
 class AggregateDeltas(AggregationPlan, Unclocked):
     """The changes of GROUP BY `keys` with `aggregations` over the join of `parts`; `period`: of evaluation.
 
-    `plan`: bits that say which inputs aggregate early; without it a `planner` chooses, at first early wherever it can.
+    `plan`: bits that say which inputs aggregate early; without it early wherever it can, until told otherwise.
     """
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
@@ -75,7 +74,7 @@ class AggregateDeltas(AggregationPlan, Unclocked):
         self._change_tables(inputs, frontier)
         versions = []
         for i, given in enumerate(inputs):
-            new = self._join._eligible(i, given)
+            new = self._join.eligible(i, given)
             self._measure(i, new, frontier)
             if i in self._versions:
                 new = Elements.empty(self._sides[i].types)
@@ -88,8 +87,6 @@ class AggregateDeltas(AggregationPlan, Unclocked):
             known.settle(version)
         self._forget()
         self._last = frontier
-        if self.planner is not None:
-            self._reconsider()
         return slots, groups, joined(deltas)
 
     # tables
@@ -103,7 +100,7 @@ class AggregateDeltas(AggregationPlan, Unclocked):
             self._epoch += 1
         oldest = min((self._oldest(i) for i in range(len(self.parts)) if i not in self._versions), default=self._epoch)
         for i in changed:
-            self._versions[i].change(self._join._eligible(i, inputs[i]), self._epoch)
+            self._versions[i].change(self._join.eligible(i, inputs[i]), self._epoch)
             self._versions[i].forget(oldest)
             self._rebuild(i, frontier)
 
@@ -118,7 +115,7 @@ class AggregateDeltas(AggregationPlan, Unclocked):
         self.sets[i].settle(self.sets[i].update(self._versions[i].elements(), frontier))
 
     def _dates(self, i: int, column: str) -> Int64s:
-        return np.asarray(self.sets[i].table._column(column).to_numpy())
+        return np.asarray(self.sets[i].table.column(column).to_numpy())
 
     def _together(self, j: int, found: Int64s, entries: Mapping[int, Int64s], left: Int64s) -> np.ndarray:
         """Whether table rows were there when stream rows came: entries of j against all that are bound."""
@@ -203,7 +200,7 @@ class AggregateDeltas(AggregationPlan, Unclocked):
 
     def _column(self, column: str, entries: Mapping[int, Int64s]) -> pa.Array:
         side = self._owner[column]
-        return self.sets[side].table._column(column).take(pa.array(entries[side]))
+        return self.sets[side].table.column(column).take(pa.array(entries[side]))
 
     def _holds(self, step: JoinStep, entries: Mapping[int, Int64s], length: int) -> np.ndarray:
         reads = {c: self._column(c, entries) for f in step.residual for c in f.reads}
@@ -308,32 +305,3 @@ def groups_of(
     if period is None:
         return ContinuousAggregate(keys, aggregations, types, strict=True)
     return GridAggregate(keys, aggregations, types, period, strict=True)
-
-
-class AggregateJoin(AggregateDeltas):
-    """GROUP BY over a join, in one place: the changes and the groups they belong to."""
-
-    def __init__(self, *inputs: Any, **settings: Any) -> None:
-        """As of `AggregateDeltas`."""
-        super().__init__(*inputs, **settings)
-        types = {c: t for p in self.parts for c, t in p.columns.items()}
-        self._output = groups_of(self.keys, self.aggregations, types, self.period)
-        self.schema = self._output.schema
-
-    def start(self, ts: int) -> None:
-        """The clock starts at `ts`."""
-        self._output.start(ts)
-
-    def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
-        """What Aggregate(Join(inputs)) sends in this advance."""
-        return self._output.advance([self._changed(inputs, frontier)], frontier)
-
-    def state(self) -> State:
-        """The plan, each input's entries and ends, and the output."""
-        return {**super().state(), **{f"output {name}": runs for name, runs in self._output.state().items()}}
-
-    def restore(self, state: State, frontier: int) -> None:
-        """Go on from a state."""
-        super().restore(state, frontier)
-        output = {name.removeprefix("output "): runs for name, runs in state.items() if name.startswith("output ")}
-        self._output.restore(output, frontier)

@@ -130,9 +130,9 @@ class SingleRows:
     def rows(self, slots: Int64s) -> dict[str, pa.Array]:
         """The rows in the given slots."""
         picks = pa.array(slots)
-        return {n: self._column(n).take(picks) for n in self.types}
+        return {n: self.column(n).take(picks) for n in self.types}
 
-    def _column(self, name: str) -> pa.Array:
+    def column(self, name: str) -> pa.Array:
         chunks = self._chunks[name]
         if len(chunks) != 1:
             self._chunks[name] = chunks = [concat_arrays(chunks) if chunks else pa.array([], self.types[name])]
@@ -142,7 +142,7 @@ class SingleRows:
         """Forget the slots where `keep` is false; returns the old slots in the order of their new numbers."""
         kept = np.flatnonzero(keep[: self._size])
         picks = pa.array(kept)
-        self._chunks = {n: [self._column(n).take(picks)] for n in self.types}
+        self._chunks = {n: [self.column(n).take(picks)] for n in self.types}
         self._size = len(kept)
         return kept
 

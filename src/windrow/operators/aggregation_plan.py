@@ -1,19 +1,20 @@
-"""Which inputs of an aggregation join aggregate early: measured, chosen again, followed, described.
+"""Which inputs of an aggregation join aggregate early: measured, followed, described.
 
 A plan is a string of bits, one per input: "00" aggregates late, "01" early on the second input, "11" on both. A running
-operator can change its plan, because only the grain of the aggregation sets changes; the sets are carried over.
+operator can change its plan, because only the grain of the aggregation sets changes; the sets are carried over. Whoever
+sees all partitions chooses (`runtime/join_choices.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.aggregate_join_figures import PlanChoice, SideFigures, figures
+from windrow.operators.aggregate_join_figures import PlanChoice, SideFigures
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.aggregates.call import MOMENTS
 from windrow.operators.aggregates.reduced import values_of
@@ -29,10 +30,6 @@ from windrow.operators.sketch import DistinctSketch
 from windrow.operators.statistics import InputStatistics, Seen, class_columns
 from windrow.operators.table_versions import EPOCH, SINCE, UNTIL, TableVersions
 
-DRIFT = 1.5
-PlanPlanner = Callable[[Sequence[SideFigures], str, int | None], PlanChoice]
-"""From figures, the plan in use and the period of evaluation (if any) to the plan to use."""
-
 
 class AggregationPlan:
     """The inputs of an aggregation join as aggregation sets under a plan."""
@@ -47,7 +44,7 @@ class AggregationPlan:
         *,
         period: int | None = None,
         plan: str | None = None,
-        planner: PlanPlanner | None = None,
+        measures: bool = False,
         below: Mapping[int, str] | None = None,
     ) -> None:
         self.below = dict(below or {})  # for EXPLAIN: what an input was before it came here
@@ -67,7 +64,7 @@ class AggregationPlan:
         self.plan = plan or "1" * len(self.parts)
         if len(self.plan) != len(self.parts) or set(self.plan) - {"0", "1"}:
             raise ValueError(f"a plan for {len(self.parts)} inputs has as many bits, not {self.plan!r}")
-        self.planner = None if plan else planner
+        self.measures = measures and not plan
         self.sets = [
             AggregationSet(s, bit == "1", c) for s, bit, c in zip(self._sides, self.plan, self._coders, strict=True)
         ]
@@ -80,9 +77,6 @@ class AggregationPlan:
         self._known = [(0.0, BEGINNING)] * len(
             self.parts
         )  # entries when a set was taken apart, and until when they count
-        self._planned: list[SideFigures] = []
-        self._choice: PlanChoice | None = None
-        self.switches = 0
         self._last = BEGINNING
 
     def _side(self, part: Part) -> JoinSide:
@@ -104,17 +98,13 @@ class AggregationPlan:
         return {c: self._tables[members[0]] for members, _ in self.classes for c in members if c in side.types}
 
     def _measure(self, i: int, new: Elements, frontier: int) -> None:
-        if self.planner is None:
+        if not self.measures:
             return
         self._statistics[i].observe(new, frontier)
         if len(new) and not self.sets[i].grouped:
             columns = [new.columns[c] for c in self._sides[i].entry]
             self._entries[i].add(hash_rows(columns, len(new)), int(new.exp.max()))
         self._entries[i].expire(frontier)
-
-    def figures(self) -> list[SideFigures]:
-        """What is measured of each input."""
-        return figures(self.measured())
 
     def measured(self, samples: bool = True) -> tuple[Seen, ...]:
         """What is measured here, for whoever sees all partitions."""
@@ -129,37 +119,19 @@ class AggregationPlan:
         return tuple(replace(seen, events=events, met=met) for seen, (events, met) in pairs)
 
     def follow(self, plan: str) -> None:
-        """Take a plan from outside."""
-        if plan != self.plan:
-            self.switch(plan)
-
-    def _reconsider(self) -> None:
-        assert self.planner is not None
-        now = self.figures()
-        if self._planned and max(a.drift(b) for a, b in zip(now, self._planned, strict=True)) < DRIFT:
+        """Follow this plan from now on; the state is carried over."""
+        if plan == self.plan:
             return
-        self._planned = now
-        self._choice = self.planner(now, self.plan, self.period)
-        if self._choice.plan != self.plan:
-            self.switch(self._choice.plan)
-
-    def switch(self, plan: str) -> None:
-        """Follow another plan from now on; the state is carried over."""
         for i, (s, bit) in enumerate(zip(self.sets, plan, strict=True)):
             if s.grouped and bit == "0":
                 self._known[i] = (float(len(s)), s.ends.latest())
         self.sets = [s.regrouped(bit == "1") for s, bit in zip(self.sets, plan, strict=True)]
         self.plan = "".join("1" if s.grouped else "0" for s in self.sets)
-        self.switches += 1
-
-    def describe(self) -> dict[str, Any]:
-        """For EXPLAIN: the plan, the cost of each, the aggregation sets and the figures they rest on."""
-        return self.described(self.plan, self._choice, self.figures() if self.planner else [], self.switches)
 
     def described(
         self, plan: str, choice: PlanChoice | None, measured: Sequence[SideFigures], switches: int
     ) -> dict[str, Any]:
-        """The same of a given plan and figures."""
+        """For EXPLAIN: the plan, the cost of each, the aggregation sets and the figures they rest on."""
         names = [p.name for p in self.parts]
         described: dict[str, Any] = {"plan": plan, "switches": switches}
         described["aggregation sets"] = {

@@ -9,9 +9,9 @@ Equalities fall into classes of columns that must all be equal. A step binds inp
 already bound, and by one band (`state/bands.py`) if there is one; j keeps one index (`KeyedRuns`) for each such choice.
 A step without any is a product, filtered by the residual predicates it completes.
 
-Each input has its own order of steps. A `planner` chooses them from what is measured (`statistics`) and may
-choose again while the join runs: an order only says in which sequence the same windows are visited, so no answer
-changes. Whatever an order needs is built from what another index of the same input holds.
+Each input has its own order of steps. Whoever runs the join may let it follow others, by what is measured here
+(`runtime/join_choices.py`): an order only says in which sequence the same windows are visited, so no answer changes.
+Whatever an order needs is built from what another index of the same input holds.
 
 Cost per advance: new elements times the steps, plus the matches at each step. Pairs are made at most `PART_ROWS` at a
 time, depth first, so what lies between the steps stays small however large the result; `parts_of` hands the result out
@@ -65,13 +65,11 @@ class JoinOperator(JoinPlan, Unclocked):
         """The output of one advance in pieces; it must be read to its end."""
         for some, until in stretches(inputs, [p.static for p in self.parts], frontier):
             yield from self._parts_until(some, until)
-        if self.planner is not None:
-            self._reconsider()
 
     def _parts_until(self, inputs: Sequence[Elements], frontier: int) -> Iterator[Elements]:
         self._expire()
         for i in self._turns:
-            new = self._eligible(i, inputs[i])
+            new = self.eligible(i, inputs[i])
             if self._statistics:
                 self._statistics[i].observe(new, frontier)
             if len(new):
@@ -92,7 +90,7 @@ class JoinOperator(JoinPlan, Unclocked):
         for index in self._indexes.values():
             index.expire(self._last)
 
-    def _eligible(self, part: int, new: Elements) -> Elements:
+    def eligible(self, part: int, new: Elements) -> Elements:
         """Elements that can match at all: no null in a plain equality, equal columns where a class repeats."""
         keep: np.ndarray | None = None
         for columns, null_safe in self._self_equal[part]:

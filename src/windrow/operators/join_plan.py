@@ -1,8 +1,8 @@
-"""The orders in which rows of each input of a join meet the others: made, measured, chosen again, described.
+"""The orders in which rows of each input of a join meet the others: made, measured, followed, described.
 
 An order is a path of steps, one for every other input; each step looks into an index by the columns that are bound so
 far. Indexes follow from the orders, so another order may need another index, which is built from one that is there.
-What an order costs rests on what is measured of the inputs, and is looked at again when that has drifted.
+What an order costs rests on what is measured here of the inputs; whoever sees all partitions chooses by it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,6 @@ from windrow.operators.state.bands import Band
 from windrow.operators.state.keyed import KeyedRuns
 from windrow.operators.statistics import InputStatistics, Observed, class_columns
 
-DRIFT = 1.25
-"""Orders are thought over when some statistic has changed by this factor since they were chosen."""
-
-
-Planner = Callable[[Sequence[Observed], Orders, Matches], JoinOrders]
-"""From what is measured and the orders in use to the orders to use."""
-
 
 def _nothing() -> None: ...
 
@@ -51,14 +44,14 @@ class JoinPlan:
         eager: bool = False,
         *,
         bands: Sequence[Band] = (),
-        planner: Planner | None = None,
+        measures: bool = False,
         interval: int = 0,
     ) -> None:
         self.parts = tuple(parts)
         self.classes = classes(equalities)
         self.residual = tuple(residual)
         self.bands = tuple(bands)
-        self.eager, self.interval, self.planner = eager, interval, planner
+        self.eager, self.interval, self.measures = eager, interval, measures
         self.watch: Callable[[], None] = _nothing
         self._owner = {c: i for i, p in enumerate(parts) for c in p.columns}
         everyone = tuple(range(len(parts)))
@@ -72,10 +65,7 @@ class JoinPlan:
         self._dates = len(parts) > 2 or any(LEAST in p.columns for p in parts)  # and rows may be older than their time
         # two inputs have one order only: their keys need not be counted
         counted = self.classes if len(parts) > 2 else []
-        self._statistics = [InputStatistics(class_columns(counted, p.columns)) for p in parts] if planner else []
-        self._planned: list[Observed] = []
-        self._choice: JoinOrders | None = None
-        self.reorderings = 0
+        self._statistics = [InputStatistics(class_columns(counted, p.columns)) for p in parts] if measures else []
         self._probes: dict[tuple[frozenset[int], int], Probes] = {}
 
     def _paths(self, orders: Orders) -> list[tuple[JoinStep, ...]]:
@@ -145,15 +135,16 @@ class JoinPlan:
         own = [([c for c in columns if c in mine], safe) for columns, safe in self.classes]
         return [(columns, safe) for columns, safe in own if columns]
 
-    def reorder(self, orders: Sequence[Sequence[int]]) -> None:
-        """Follow other orders from now on; indexes they need are built from those there are."""
-        self.orders = tuple(tuple(o) for o in orders)
+    def follow(self, orders: Sequence[Sequence[int]]) -> None:
+        """Follow these orders from now on; indexes they need are built from those there are."""
+        before, self.orders = self.orders, tuple(tuple(o) for o in orders)
+        if self.orders == before:
+            return
         self.paths = self._paths(self.orders)
         wanted = {s.index for path in self.paths for s in path}
         held, self._indexes = self._indexes, {}
         for which in sorted(wanted, key=str):
             self._indexes[which] = held[which] if which in held else self._built(which, held)
-        self.reorderings += 1
 
     def _built(self, which: tuple[int, tuple[str, ...], str | None], held: Mapping[Any, KeyedRuns]) -> KeyedRuns:
         index = self._index(which)
@@ -164,10 +155,6 @@ class JoinPlan:
                 index.insert(elements, self._last)
         return index
 
-    def observed(self) -> list[Observed]:
-        """What is measured of each input."""
-        return [s.observed(rows) for s, rows in zip(self._statistics, self._held(), strict=True)]
-
     def _held(self) -> list[int]:
         return [next((len(x) for (p, _, _), x in self._indexes.items() if p == i), 0) for i in range(len(self.parts))]
 
@@ -175,29 +162,6 @@ class JoinPlan:
         """What is measured here, for whoever sees all partitions."""
         pairs = zip(self._statistics, self._held(), strict=True)
         return JoinReport(tuple(s.seen(rows, samples) for s, rows in pairs), dict(self._probes))
-
-    def follow(self, orders: Orders) -> None:
-        """Take orders from outside."""
-        if orders != self.orders:
-            self.reorder(orders)
-
-    def _reconsider(self) -> None:
-        """Choose orders again if what they rest on has drifted."""
-        assert self.planner is not None
-        if len(self.parts) < 3:
-            return
-        now = self.observed()
-        if self._planned and max(a.drift(b) for a, b in zip(now, self._planned, strict=True)) < DRIFT:
-            return
-        self._planned = now
-        self._choice = self.planner(now, self.orders, self._probes)
-        if self._choice.orders != self.orders:
-            self.reorder(self._choice.orders)
-
-    def describe(self) -> dict[str, Any]:
-        """For EXPLAIN: the order of each input, its cost, what else was priced, and the statistics it rests on."""
-        observed = self.observed() if self._statistics else []
-        return self.described(self.orders, self._choice, observed, self._probes, self.reorderings)
 
     def described(
         self,
@@ -207,7 +171,7 @@ class JoinPlan:
         matches: Matches,
         reorderings: int,
     ) -> dict[str, Any]:
-        """The same of given orders and figures."""
+        """For EXPLAIN: the order of each input, its cost, what else was priced, and the statistics it rests on."""
         names = [p.name for p in self.parts]
 
         def shown(orders: Orders) -> dict[str, list[str]]:

@@ -132,9 +132,9 @@ class KeyTable:
     def rows(self, slots: Int64s) -> dict[str, pa.Array]:
         """The rows in the given slots."""
         places = slots if self._place is None else self._place[slots]
-        return {n: gathered([(self._column(n), places)]) for n in self.types}
+        return {n: gathered([(self.column(n), places)]) for n in self.types}
 
-    def _column(self, name: str) -> pa.Array:
+    def column(self, name: str) -> pa.Array:
         chunks = self._chunks[name]
         if len(chunks) != 1:
             self._chunks[name] = chunks = [pa.concat_arrays(chunks)]
@@ -179,7 +179,7 @@ class KeyTable:
 
     def arrays(self) -> dict[str, pa.Array]:
         """All rows by slot, and their hashes under `_hash`."""
-        return {"_hash": pa.array(self._hashes[: self._size]), **{n: self._column(n) for n in self.types}}
+        return {"_hash": pa.array(self._hashes[: self._size]), **{n: self.column(n) for n in self.types}}
 
     def restore(self, hashes: Int64s, columns: Mapping[str, pa.Array]) -> None:
         """Go on from what `arrays` returned."""

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from windrow.operators.aggregate_join import AggregateDeltas, AggregateJoin, groups_of
+from windrow.operators.aggregate_join import AggregateDeltas, groups_of
 from windrow.operators.aggregates import Aggregation
 from windrow.operators.asof import AsofOperator
 from windrow.operators.bag import BagOperator
@@ -116,7 +116,7 @@ def join_steps(
             [formula(e, rename, {c: types[renamed.get(c, c)] for c in e.columns}) for e in residual],
             eager=to.strategy == "direct",
             bands=bands(residual, types, rename),
-            planner=to.tuning.orders,
+            measures=to.tuning.measures,
             interval=to.expires_every,
         )
 
@@ -283,8 +283,7 @@ def aggregate_join(
     streams = not all(m.static for m in made)  # tables alone meet each other as they change
     parts = [Part(dict(m.schema), m.signed, static=m.static and streams) for m in made]
     period = to.grid[1] if to.grid is not None and node is to.grid[0] else None
-    kind = AggregateDeltas if to.tuning.apart else AggregateJoin
-    operator = kind(
+    operator = AggregateDeltas(
         parts,
         [(e.left, e.right, e.null_safe) for e in shape.join.equalities],
         [formula(e, types={c: t for p in parts for c, t in p.columns.items()}) for e in shape.residual],
@@ -292,12 +291,10 @@ def aggregate_join(
         calls,
         period=period,
         plan=forced,
-        planner=to.tuning.plans,
+        measures=to.tuning.measures,
         below={i: k.text for i, k in enumerate(kept) if k is not None},
     )
-    met = to.flow.add(operator, steps, node, operator.schema if to.tuning.apart else node.schema)
-    if not to.tuning.apart:
-        return met
+    met = to.flow.add(operator, steps, node, operator.schema)
     types = {c: t for p in parts for c, t in p.columns.items()}
     return to.flow.add(groups_of(node.keys, calls, types, period), [met], node, node.schema)
 

@@ -13,10 +13,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from windrow.operators.aggregation_plan import PlanPlanner
 from windrow.operators.bag import BagOperator
 from windrow.operators.delta_star import DeltaStar
-from windrow.operators.join_plan import Planner
 from windrow.operators.linear import Formula, ProjectOperator
 from windrow.operators.protocol import Operator
 from windrow.operators.row_limit import MOST_ROWS, RowLimit
@@ -38,18 +36,16 @@ CHAIN = n.Filter | n.Project | n.Call | n.WindowBounds
 
 @dataclass(frozen=True)
 class Tuning:
-    """How joins choose while they run; by default they keep the order they are written in, and aggregate late.
+    """How joins run; by default they keep the order they are written in, and aggregate late.
 
-    `aggregation`: "late", "auto" (`plans` chooses), or the bits of a plan, one per input.
-    `apart`: an aggregation join is two steps, so that its changes and its groups may lie in different places.
+    `measures`: they tell what they see, so that somebody may choose for them. `aggregation`: "late", "auto" (early, and
+    as is chosen), or the bits of a plan, one per input.
     `most_rows`: an answer at one time may have. `expire_us`: how often joins let go of rows that have ended, in
     microseconds of time or millionths of a tick; at every advance without it. `days`: of a year of calendars.
     """
 
-    orders: Planner | None = None
+    measures: bool = False
     aggregation: str = "late"
-    plans: PlanPlanner | None = None
-    apart: bool = False
     most_rows: int = MOST_ROWS
     expire_us: int | None = None
     days: int = DAYS

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregate import ContinuousAggregate
-from windrow.operators.aggregate_join import AggregateDeltas, AggregateJoin
+from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.analytic import AnalyticOperator
 from windrow.operators.bag import BagOperator
 from windrow.operators.changes import Appearing, Changes, Clocked, Entering, Leaving, Retract, Starting
@@ -84,9 +84,7 @@ class Dataflow:
             signed |= any(operator.negated)
         signed |= isinstance(node, n.TableScan) and node.retroactive
         signed &= not isinstance(operator, UNSIGNED)
-        if isinstance(operator, AggregateJoin):
-            signed = operator.period is None
-        elif isinstance(operator, AggregateDeltas):
+        if isinstance(operator, AggregateDeltas):
             signed = False
         elif isinstance(operator, DeltaStar):
             signed = operator.log

@@ -1,9 +1,9 @@
 """What running queries choose, by what all their partitions measure: orders of joins, plans of aggregation joins.
 
 Tasks report what they saw of each join (`statistics`); the driver adds the parts up, and when a figure has drifted it
-asks the same planners that a join in one process asks. The choice goes to all tasks with the next tick, and is followed
-by every partition at the same tick. JoinChoices change no answer, so they need not be exact, and a restart may forget
-what they rest on; the choices themselves are kept with the manifest, so that state is not rebuilt for nothing.
+chooses again. The choice goes to all tasks with the next tick, and is followed by every partition at the same tick.
+Choices change no answer, so they need not be exact, and a restart may forget what they rest on; the choices themselves
+are kept with the manifest, so that state is not rebuilt for nothing.
 
 Samples of keys change slowly and are the greater part of a report: tasks send them every `SAMPLES` ticks.
 """
@@ -17,28 +17,18 @@ from typing import Any
 from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.aggregate_join_figures import PlanChoice, SideFigures, figures
 from windrow.operators.join import JoinOperator
-from windrow.operators.join_steps import JoinOrders, JoinReport, Matches, Orders, Probes
+from windrow.operators.join_steps import JoinOrders, JoinReport, Matches, Probes
 from windrow.operators.protocol import Operator
 from windrow.operators.statistics import Observed, Seen, merged
 
 SAMPLES = 4
 DRIFT = 1.25
-"""JoinChoices are thought over when some figure has changed by this factor."""
+"""A choice is thought over when some figure has changed by this factor."""
 
 Chosen = Mapping[str, Mapping[int, Any]]
 """By query and step: orders, or the bits of a plan."""
 
 JoinMeasurement = JoinReport | tuple[Seen, ...]
-
-
-def watch_orders(observed: Sequence[Observed], orders: Orders, matches: Matches) -> JoinOrders:
-    """The planner of a join that is told from outside which orders to follow."""
-    return JoinOrders(orders, 0.0)
-
-
-def watch_plan(measured: Sequence[SideFigures], plan: str, period: int | None) -> PlanChoice:
-    """The planner of an aggregation join that is told from outside."""
-    return PlanChoice(plan, {})
 
 
 def sampled(tick: int) -> bool:
@@ -48,7 +38,9 @@ def sampled(tick: int) -> bool:
 
 def report(operator: Operator | None, samples: bool) -> JoinMeasurement | None:
     """What a task tells of an operator."""
-    return operator.measured(samples) if isinstance(operator, (JoinOperator, AggregateDeltas)) else None
+    if isinstance(operator, (JoinOperator, AggregateDeltas)) and operator.measures:
+        return operator.measured(samples)
+    return None
 
 
 def scaled(told: JoinMeasurement, shares: Sequence[float]) -> JoinMeasurement:
@@ -62,9 +54,7 @@ def scaled(told: JoinMeasurement, shares: Sequence[float]) -> JoinMeasurement:
 
 def follow(operator: Operator | None, chosen: Any) -> None:
     """Let an operator do as the driver says."""
-    if isinstance(operator, JoinOperator):
-        operator.follow(tuple(tuple(o) for o in chosen))
-    elif isinstance(operator, AggregateDeltas):
+    if isinstance(operator, (JoinOperator, AggregateDeltas)):
         operator.follow(chosen)
 
 

@@ -30,7 +30,7 @@ from windrow.runtime.admission import Quotas
 from windrow.runtime.deadline_program import DeadlineProgram
 from windrow.runtime.family_programs import FamilyProgram, JoinProgram
 from windrow.runtime.heavy_keys import Since, hashes
-from windrow.runtime.join_choices import Chosen, watch_orders, watch_plan
+from windrow.runtime.join_choices import Chosen
 from windrow.runtime.member_blocks import MOST_CONDITIONS
 from windrow.runtime.messages import RunsBySlot, StreamMark
 from windrow.runtime.partitioning import place
@@ -41,7 +41,7 @@ from windrow.sharing.conditions import EVERYTHING, Condition, condition
 from windrow.sharing.plans.router import IndexRouter, renamed
 from windrow.store.runs import RunPlace
 
-MEASURING = Tuning(watch_orders, "auto", watch_plan, apart=True)
+MEASURING = Tuning(measures=True, aggregation="auto")
 """Joins measure; the driver, who sees all partitions, chooses (`join_choices`)."""
 
 Functions = Mapping[str, Callable[..., object]]

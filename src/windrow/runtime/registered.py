@@ -326,7 +326,7 @@ class RegisteredQueries(NewestManifest):
         kept = self.manifest.choices.get(name, {})
         placement = query.layout.placement
         for i, step in enumerate(query.layout.flow.steps):
-            if isinstance(step.operator, JoinOperator | AggregateDeltas):
+            if isinstance(step.operator, JoinOperator | AggregateDeltas) and step.operator.measures:
                 copies = [placement.copies(i, port, self.partitions) for port in range(len(step.inputs))]
                 self.choices.register(name, i, step.operator, copies, kept.get(str(i)))
         if self.manifest.heavy:
