@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
+from tests.waiting import until
 
 import windrow
 from windrow.errors import BindingError, CQLSyntaxError, SourceError, UnsupportedError, WindrowError
@@ -13,14 +12,6 @@ SCRIPT = """
 CREATE STREAM s (a BIGINT, ts BIGINT) TIMESTAMP BY ts;
 CREATE QUERY n AS SELECT COUNT(*) AS n FROM s [RANGE 100];
 """
-
-
-def until(condition):
-    """Wait for what another thread does."""
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def count(engine):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.waiting import until
 
 import windrow
 from windrow.errors import BindingError
@@ -29,14 +30,6 @@ SCRIPT = """
 def rows(ts: int) -> dict[str, list[int]]:
     """A few rows of an instant."""
     return {"ts": [ts, ts], "k": [ts % 3, 7]}
-
-
-def until(condition: Any) -> None:
-    """Wait for something that other threads bring about."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 class Receiver:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 
 import duckdb
 import pyarrow as pa
 import pytest
+from tests.waiting import until
 
 import windrow
 
@@ -56,9 +56,7 @@ def test_live_view(engine: windrow.Engine, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "IPython.display", fake)
     view = engine["top"].live(every=0.01)
     engine.push("bid", {"ts": [4, 5], "auction": ["new", "x"], "price": [99, 1]})
-    deadline = time.monotonic() + 5
-    while len(seen) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: len(seen) >= 2)
     view.stop()
     assert "new" not in seen[0] and "new" in seen[-1]
     before = len(seen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet
+from tests.waiting import until
 
 import windrow
 from windrow.runtime import kept_answers
@@ -136,10 +136,7 @@ def test_changes(engine: windrow.Engine, tmp_path: Path) -> None:
     kept = engine["relation"].results(since=0)
     assert as_of(kept) == frontiers[-1]
     assert_same(kept, changes(RELATION, frontiers[-1]))
-    until = time.monotonic() + 60
-    while any(sum(t.num_rows for t in heard[n]) < engine[n].results().num_rows for n in heard):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until(lambda: all(sum(t.num_rows for t in heard[n]) == engine[n].results().num_rows for n in heard))
     for name, query in (("relation", RELATION), ("periodic", PERIODIC)):
         files = sorted((tmp_path / "out" / name).glob("*.parquet"))
         for doors in (heard[name], taken[name], [parquet.read_table(f, partitioning=None) for f in files]):

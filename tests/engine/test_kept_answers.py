@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from tests.waiting import until
 
 import windrow
 from windrow.operators.elements import INF, Elements, concat
@@ -39,14 +39,6 @@ ROWS = pa.table({"ts": np.repeat(np.arange(24), 4), "k": np.arange(96) % 7})
 @pytest.fixture(autouse=True)
 def _everything_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_answers, "BOUND", 1)
-
-
-def until(condition: Any) -> None:
-    """Wait for something that other threads bring about."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def answer_files(home: Path) -> list[Path]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import ipc
+from tests.waiting import until
 
 import windrow
 from windrow.errors import CQLSyntaxError, SourceError
@@ -230,9 +230,7 @@ def test_a_source_that_is_gone_stops_its_stream(tmp_path: Path) -> None:
         engine.drain()
         (data / "a.csv").rename(tmp_path / "kept")
         data.rmdir()
-        deadline = time.monotonic() + 60
-        while engine.status()["streams"]["s"]["error"] is None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: engine.status()["streams"]["s"]["error"] is not None)
         assert engine.status()["running"]
         put(data, "b.csv", "ts,k,name\n5,1,a\n")
         engine.drain()

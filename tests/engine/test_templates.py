@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.waiting import until
 
 import windrow
 from windrow.engine import replay
@@ -369,14 +369,6 @@ def test_an_instance_that_fails_stops_alone():
         engine.advance(9)
         assert engine["q"].results().column("n").to_pylist() == [5, 7]
         assert engine.status()["templates"]["q"]["failed"] == ["q(1)"]
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for what other threads do."""
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_the_answer_goes_where_a_query_s_answer_goes(tmp_path: Path):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from pathlib import Path
 
 import httpx
 import pyarrow as pa
 import pytest
+from tests.waiting import until
 
 from windrow.engine import Engine
 from windrow.errors import RuntimeFailure
@@ -321,13 +321,7 @@ def test_metrics_of_what_does_not_go_on(admin: httpx.Client, engine: Engine, tmp
         CREATE QUERY sheets AS SELECT v FROM sheet [ROWS 1]""")
     wanted = ('windrow_stream_stopped{stream="sheet"} 1.0', 'windrow_stream_stopped{stream="bid"} 0.0')
     wanted += ('windrow_sink_failing{query="counts",sink="other"} 1.0',)
-    until, text = time.monotonic() + 30, ""
-    while not all(line in text for line in wanted) and time.monotonic() < until:
-        time.sleep(0.1)
-        text = admin.get("/metrics").text
-    assert all(line in text for line in wanted), [
-        line for line in text.splitlines() if "stopped{" in line or "sink" in line
-    ]
+    until(lambda: all(line in admin.get("/metrics").text for line in wanted))
 
 
 def test_unforeseen_faults_show_nothing(admin: httpx.Client, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

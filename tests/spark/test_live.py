@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.waiting import until
 
 import windrow
 from windrow.errors import SourceError, StateError, WindrowError
@@ -246,7 +247,8 @@ def test_postgres_may_go_away_for_a_while(open_engine, postgres, tmp_path):
     engine.drain()
     postgres.stop()
     put(data, 1)
-    time.sleep(2.5)
+    until(lambda: engine.status()["sinks"]["q"]["postgres"]["failing_since"])
+    until(lambda: engine.status()["tables"]["names"]["error"])
     assert engine.status()["running"]
     postgres.start()
     engine.drain()
@@ -272,9 +274,7 @@ def test_a_silent_stream_does_not_stop_time(open_engine, tmp_path):
     put(data, 0)
     engine.start()
     engine.drain()
-    deadline = time.time() + 30
-    while engine.status()["frontier"] is None and time.time() < deadline:
-        time.sleep(0.1)
+    until(lambda: engine.status()["frontier"] is not None)
     assert engine.status()["frontier"] == int(rows(0)["ts"][-1].as_py()) - 1
     assert engine["q"].results().num_rows
 
@@ -302,9 +302,7 @@ def test_a_query_comes_while_a_job_runs(retain, open_engine, tmp_path):
                    f"CREATE QUERY before AS {queries['shared']}")  # fmt: skip
     put(data, 0)
     engine.start()
-    deadline = time.time() + 60
-    while not engine.runtime.declared._job_runs and time.time() < deadline:
-        time.sleep(0.01)
+    until(lambda: engine.runtime.declared._job_runs)
     engine.execute("; ".join(f"CREATE QUERY {name} AS {text}" for name, text in queries.items()))
     assert engine.runtime.declared._job_runs
     assert engine.runtime.store.latest().tick == 0

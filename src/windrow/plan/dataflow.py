@@ -1,7 +1,8 @@
-"""A query running in this process: its dataflow, driven frontier by frontier.
+"""A dataflow driven by hand, frontier by frontier, where a tick is more than is needed; and the answer as users see it.
 
-Sources hand in elements; every operator advances once per frontier, in order; what the last one returns is the answer's
-part for the interval. The driver decides what a frontier is (see `replay.py`); the circuit only keeps the order.
+Whoever drives it hands in rows and says how far time is known; every operator advances once, in order; what the last
+one returns is the answer's part for the interval. Queries of an engine and of a replay run in stages
+(`runtime/stage.py`); this runs what lies above a shared aggregate (`sharing/finish.py`).
 """
 
 from __future__ import annotations

@@ -6,9 +6,12 @@
     home/manifests/00000042.json      the state after a commit
     home/newest                       which manifest was the newest: one that is gone is missed
     home/runs/<stage>/<partition>/    run files, named by the tick that wrote them
+    home/runs/answers/<query>/        long answers, until nobody waits for them
+    home/answers/<query>/             answers of queries that say KEEP
     home/sources/<stream>-<id>/       what a source keeps for itself: logs of seen files, copies, pushed rows
     home/checkpoints/<stream>-<id>/   Spark's own progress of a streaming DataFrame
-    home/late/                        rows that came too late
+    home/late/<stream>/               rows that came too late, or from too far ahead
+    home/quarantine/<stream>/         rows and files that could not be read
 
 Invariant: the newest manifest is complete, and every file it names is there. A commit is one rename; before it
 nothing has happened, after it everything has. Runs are deleted only when no kept manifest, pinned snapshot or running

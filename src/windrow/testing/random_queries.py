@@ -27,16 +27,6 @@ SHAPES = (
 class Writer(QueryFragments):
     """Writes one query; `exact` means its values will be compared bit by bit, so no variances."""
 
-    # Windows
-
-    # Sources: (alias, text); columns of streams are always written with their alias
-
-    # Expressions
-
-    # Operators
-
-    # Shapes
-
     def joined(self, period: int | None, parts: int = 0) -> tuple[list[str], str, list[str]]:
         """A FROM clause of streams joined in a chain: aliases, text, and conditions left for WHERE."""
         count = parts or self.pick(2, 2, 3)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from windrow.operators.terms import Router
 from windrow.plan.expr import Expr
 from windrow.plan.nodes.node import Node
 from windrow.plan.nodes.rows import Admit, Filter, Project, Route, Stamp
 from windrow.plan.nodes.windows import Scan, Window, WindowKind
-
-if TYPE_CHECKING:
-    pass
 
 
 def routed_scans(node: Node, router: Router | None = None) -> Iterator[tuple[Scan, Router]]:

@@ -6,8 +6,8 @@ Queries that have come since the last tick are offered; when the next one is pla
               queries there were when they came: a query may join and leave at any time
     closed    aggregates, anti-joins or windows of rows are kept once below them: only those who come together share
 
-A query that is the first of its form runs by itself, as if nothing were shared; from the second on there is a shared
-plan. So one query of each form costs what it costs alone, and the others next to nothing.
+A query that comes as the first of its form, and alone, runs by itself, as if nothing were shared, and goes on so; those
+who come together, or later where plans are open, have a shared plan. Instances of a template in columns always have.
 
 A shared plan's name and the numbers of its queries are never used twice in a home.
 """
