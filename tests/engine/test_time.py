@@ -91,6 +91,31 @@ def test_silence_of_ticks_steps_aside() -> None:
     assert at.engine.status()["frontier"] == 49
 
 
+def test_a_stream_that_speaks_again_is_not_silent() -> None:
+    """In the tick that brings its rows it holds time back as ever, and its rows are answered then, not a tick later."""
+    declared = "CREATE STREAM {0} (ts BIGINT, a BIGINT) TIMESTAMP BY ts {1}"
+    at = Clocked(
+        f"{declared.format('s', 'IDLE AFTER 5 SECONDS')}; {declared.format('t', '')};"
+        "CREATE QUERY q AS SELECT ISTREAM(a) FROM s [RANGE 9]"
+    )
+    at.engine.push("t", {"ts": [50], "a": [0]})
+    at.wait(10)
+    assert at.engine.status()["frontier"] == 49
+    at.engine.push("s", {"ts": [60, 70], "a": [1, 2]})
+    at.engine.push("t", {"ts": [90], "a": [0]})
+    assert at.engine.status()["frontier"] == 69
+    at.wait(10)
+    with at.engine.runtime._ticking:  # one tick with rows of both
+        at.engine.runtime.declared.streams["t"].source.push(pa.table({"ts": [99], "a": [0]}), spooled=False)  # type: ignore[attr-defined]
+        at.engine.push("s", {"ts": [80], "a": [3]})
+    assert at.engine.status()["frontier"] == 89
+    alone = Clocked(f"{declared.format('s', 'IDLE AFTER 5 SECONDS')}; CREATE QUERY q AS SELECT a FROM s [NOW]")
+    for ts in (10, 20):
+        alone.wait(30)
+        alone.engine.push("s", {"ts": [ts], "a": [0]})
+        assert alone.engine.status()["frontier"] == ts - 1
+
+
 def test_rows_from_the_future_are_set_aside() -> None:
     """One bad row does not stop time for all; a row that is ahead of the wall but not of its stream is in time."""
     at = Clocked(f"{STREAM} AHEAD 1 HOUR; CREATE QUERY q AS SELECT ISTREAM(a) FROM s [RANGE 10 S]", now=1000.0)

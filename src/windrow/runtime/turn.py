@@ -134,6 +134,9 @@ class Turns:
             changes = take_changes(declared, told, self._stop_stream)
             fresh = declared.fresh
             histories = self._histories()
+            now = self._clock()
+            for stream, _ in (*rows, *changes.read):  # from now on it is not silent
+                stream.seen = now
             idle = self._idle()
             if not (rows or changes.read or histories or until is not None or self._time_moves(idle)):
                 return None
@@ -214,9 +217,6 @@ class Turns:
     ) -> bool:
         """Run a tick; False if some stream could not be read, and nothing has happened."""
         begin = self._stopwatch()
-        now = self._clock()
-        for stream, _ in (*rows, *changes.read):
-            stream.seen = now
         ticker, budgets = self.ticker, self.declared.budgets
         self._stop_queries(self.declared.outbox.stopped())
         ahead = self._ahead()
