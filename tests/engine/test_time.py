@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from windrow.engine.replay import LateRowsWarning
 from windrow.errors import UnsupportedError
 from windrow.operators.elements import BEGINNING
 from windrow.testing import assert_same, oracle, seeded_case
+from windrow.testing.strategies import Case
 
 SECOND = 1_000_000
 
@@ -156,36 +159,66 @@ def test_a_replay_takes_rows_in_time_order_unless_within_is_said() -> None:
 
 @pytest.mark.parametrize("first", range(0, 60, 12))
 def test_live_answers_equal_replayed_ones(first: int) -> None:
-    """Random cases pushed in random pieces and orders within the slack: an engine answers what a replay does."""
+    """Random cases pushed in random pieces, late rows too: an engine answers what a replay of the rows in time does."""
     for seed in range(first, first + 12):
-        script, streams, tables, until = seeded_case(seed)
-        want = windrow.run(script, streams, tables, "local", until=until)
-        if any(t.num_rows for t in want.late.values()):
-            continue  # whether a row is late depends on the ticks it came in
-        got = pushed(random.Random(seed), script, streams, tables, until)
-        for name, table in want.items():
-            try:
-                assert_same(got[name], table)
-            except AssertionError as error:
-                raise AssertionError(f"seed {seed}, {name}: {script}\n{error}") from error
+        compare(seed, seeded_case(seed))
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", [5, 17, 29, 41])
 def test_live_answers_on_spark_equal_replayed_ones(seed: int, spark: object) -> None:
     """The same on Spark, where ticks take whatever has been pushed by then."""
-    script, streams, tables, until = seeded_case(seed)
-    want = windrow.run(script, streams, tables, "local", until=until)
-    assert not any(t.num_rows for t in want.late.values())
-    got = pushed(random.Random(seed), script, streams, tables, until, runtime="spark", spark=spark)
+    compare(seed, seeded_case(seed, max_rows=12), runtime="spark", spark=spark)
+
+
+def test_rows_that_come_one_by_one_are_late_as_in_a_replay() -> None:
+    """Where one stream has one row in each tick, `run` and an engine judge alike: the same late rows and answers."""
+    late = 0
+    cases = {seed: seeded_case(seed, "ticks", max_rows=20) for seed in range(3000, 3040)}
+    alone = {seed: case for seed, case in cases.items() if len(case.streams) == 1}
+    for seed, (script, streams, tables, _) in alone.items():
+        *declared, query = script.split("\n")
+        ((name, rows),) = streams.items()
+        declared = [d for d in declared if d.startswith(("CREATE TABLE", f"CREATE STREAM {name} "))]
+        declared = [re.sub(r"BY ts( WITHIN \d+)?", f"BY ts WITHIN {seed % 4}", d) for d in declared]
+        rows = rows.take(pa.array(random.Random(seed).sample(range(rows.num_rows), rows.num_rows), pa.int64()))
+        case = ("\n".join([*declared, query]), {name: rows}, tables)
+        got, missed, _ = pushed(random.Random(seed), *case, None, most=1)
+        want = windrow.run(*case, "local")
+        assert repr(missed[name].to_pylist()) == repr(want.late[name].to_pylist()), case[0]
+        assert_same(got["q1"], want["q1"])
+        late += missed[name].num_rows
+    assert len(alone) > 15 and late > 60
+
+
+def compare(seed: int, case: Case, **options: object) -> None:
+    """What an engine answers to rows pushed in pieces, and a replay of those that were not late."""
+    script, streams, tables, until = case
+    got, late, end = pushed(random.Random(seed), script, streams, tables, until, **options)
+    kept = {name: without(rows, late[name]) for name, rows in streams.items()}
+    want = windrow.run(re.sub(r" WITHIN \d+( SECONDS)?", "", script), kept, tables, "local", until=end)
     for name, table in want.items():
-        assert_same(got[name], table)
+        try:
+            assert_same(got[name], table)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}, {name}: {script}\n{error}") from error
+
+
+def without(rows: pa.Table, some: pa.Table) -> pa.Table:
+    """A stream's rows without some of them."""
+    left = Counter(map(repr, some.to_pylist()))
+    keep = []
+    for row in map(repr, rows.to_pylist()):
+        keep.append(left[row] == 0)
+        left[row] -= left[row] > 0
+    assert not left.total()
+    return rows.filter(pa.array(keep, pa.bool_()))
 
 
 def pushed(
-    choose: random.Random, script: str, streams: dict, tables: dict, until: int | None, **options: object
-) -> dict:
-    """The answers of a live engine to rows pushed in pieces, all streams at about the same pace."""
+    choose: random.Random, script: str, streams: dict, tables: dict, until: int | None, most: int = 7, **options: object
+) -> tuple[dict, dict, int]:
+    """The answers of a live engine to rows pushed in pieces, its late rows, and how far time came."""
     sharing = choose.choice(["auto", "off", "shards"])
     engine = windrow.Engine(**{"runtime": "local", "sharing": sharing, **options})  # type: ignore[arg-type]
     declared, _, queries = script.rpartition("\n")
@@ -201,17 +234,18 @@ def pushed(
     at = dict.fromkeys(given, 0)
     while any(at[n] < given[n].num_rows for n in given):
         name = choose.choice([n for n in given if at[n] < given[n].num_rows])
-        size = choose.randint(1, 7)
+        size = choose.randint(1, most)
         engine.push(name, given[name].slice(at[name], size))
         at[name] += size
     engine.drain()
     last = max((m for m in engine.runtime.ticker.manifest.marks.values()), default=BEGINNING)
-    end = until if until is not None else last
+    end = max(until if until is not None else last, engine.runtime.ticker.frontier)
     if end != BEGINNING:
         engine.advance(end)
-    found = {name: engine[name].results() for name in engine.catalog.queries}
+    found = {engine.catalog.queries[key].name: engine[key].results() for key in engine.catalog.queries}
+    late = {name: engine.late(name) for name in given}
     engine.stop()
-    return {engine.catalog.queries[k].name: t for k, t in found.items()}
+    return found, late, end
 
 
 def test_results_of_internal_windows_are_all_there() -> None:

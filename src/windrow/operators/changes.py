@@ -20,6 +20,7 @@ from numba import njit
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, gathered, same_end
 from windrow.operators.keys import factorize, hash_rows, mix
 from windrow.operators.protocol import State, Stateless
+from windrow.operators.quantise import QuantiseOperator
 from windrow.operators.radix import stable_order, stable_places
 from windrow.operators.scatter import scattered
 from windrow.operators.state.pending import Calendar, Ended, Pending
@@ -66,13 +67,22 @@ class Changes(Clocked):
 
     `timestamped`: equal elements have equal lifetimes and are positive (`plan/timestamped.py`): nothing can cancel.
     `only`: of this sign; the rows of the other are looked at as far as they may cancel something, and not copied.
+    `seen`: moves what tables change between two evaluations of a periodic query to the later one.
     """
 
-    def __init__(self, pending: Callable[[], Pending] = Calendar, timestamped: bool = False, only: int = 0) -> None:
+    def __init__(
+        self,
+        pending: Callable[[], Pending] = Calendar,
+        timestamped: bool = False,
+        only: int = 0,
+        seen: QuantiseOperator | None = None,
+    ) -> None:
         super().__init__()
-        self._pending, self.timestamped, self.only = pending(), timestamped, only
+        self._pending, self.timestamped, self.only, self._seen = pending(), timestamped, only, seen
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
+        if self._seen is not None:
+            inputs = [self._seen.advance(inputs, frontier)]
         new = self._on_time(inputs, frontier)
         ending = new.filter(new.exp != INF)
         rest = ending if self.timestamped else cancel(ending)  # what cancels for its whole life need not wait
@@ -101,10 +111,13 @@ class Changes(Clocked):
             self._pending.add(rows.take(np.argsort(rows.exp, kind="stable")))
 
     def state(self) -> State:
-        return {"pending": self._pending.runs(), **super().state()}
+        waiting = {} if self._seen is None else self._seen.state()
+        return {"pending": self._pending.runs(), **waiting, **super().state()}
 
     def restore(self, state: State, frontier: int) -> None:
         self._pending.restore(state["pending"], frontier)
+        if self._seen is not None:
+            self._seen.restore({"waiting": (), **state}, frontier)
         super().restore(state, frontier)
 
 

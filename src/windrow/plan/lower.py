@@ -285,10 +285,19 @@ class _Nodes(PlanLowering):
         below = node.input
         if isinstance(below, n.Distinct) and self.strategy == "upa" and not self.signed(self.lower(below.input)):
             return self.flow.add(DeltaStar(below.schema, log=True), [self.lower(below.input)], below, below.schema)
-        return self.unary(Changes(self.pending(below), self._timestamped(below), only), node)
+        timestamped = self._timestamped(below)
+        return self.unary(Changes(self.pending(below), timestamped, only, _between_evaluations(node)), node)
 
     def _timestamped(self, node: n.Node) -> bool:
         return dates(node) is not None and not self.signed(self.lower(node))
+
+
+def _between_evaluations(node: n.Append | n.Emit) -> QuantiseOperator | None:
+    """What moves to the next evaluation the changes of tables below that reach back: they come at any instant."""
+    if not isinstance(node, n.Emit) or node.period is None or node.op not in (n.StreamOp.ISTREAM, n.StreamOp.DSTREAM):
+        return None
+    reaching = any(isinstance(below, n.TableScan) and below.retroactive for below in n.walk(node))
+    return QuantiseOperator(node.period, node.offset) if reaching else None
 
 
 __all__ = ["Tuning", "lower"]

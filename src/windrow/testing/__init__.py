@@ -4,7 +4,8 @@
     assert_same(windrow.run(script, streams)["hot"], oracle(script, streams)["hot"])
 
 `cases`, `queries`, `streams` and `tables` are Hypothesis strategies, `seeded_case` makes a case from a number and
-`smaller` reduces one that fails. Hypothesis is imported when one of them is asked for.
+`smaller` reduces one that fails. `seeded_life` makes ticks of a live engine, and `live_oracle` says what it answers.
+Hypothesis is imported when one of the strategies is asked for.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from windrow.testing.compare import assert_same
+from windrow.testing.live import live_oracle
 from windrow.testing.oracle import oracle
 
 if TYPE_CHECKING:
-    from windrow.testing.strategies import cases, queries, seeded_case, smaller, streams, tables
+    from windrow.testing.strategies import cases, queries, seeded_case, seeded_life, smaller, streams, tables
 
-__all__ = ["assert_same", "cases", "oracle", "queries", "seeded_case", "smaller", "streams", "tables"]
+__all__ = [
+    "assert_same", "cases", "live_oracle", "oracle", "queries", "seeded_case", "seeded_life", "smaller", "streams",
+    "tables",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

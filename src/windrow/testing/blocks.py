@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,6 +18,16 @@ NOW = "\x00now\x00"
 def quote(name: str) -> str:
     """A name as SQL, whatever it contains."""
     return name if name.startswith('"') else '"' + name.replace('"', '""') + '"'
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Names with repeated ones numbered, as DuckDB does."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        found.append(f"{name}_{seen[name.lower()]}" if seen[name.lower()] else name)
+        seen[name.lower()] += 1
+    return found
 
 
 @dataclass

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import duckdb
@@ -25,6 +25,8 @@ from windrow.testing.summaries import FUNCTIONS as SUMMARIES
 
 Row = tuple[Any, ...]
 Functions = Mapping[str, tuple[Callable[..., Any], str]]
+Version = tuple[int, pa.Table]
+"""A table from an instant on."""
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -99,6 +101,11 @@ class GivenStream:
     time_type: pa.DataType = field(default_factory=pa.int64)
     append_only: bool = False  # a relation all the same: what INTERNAL windows give
 
+    def up_to(self, until: int | None) -> GivenStream:
+        """The stream without the rows after `until`."""
+        kept = sum(until is not None and t <= until for t in self.times)
+        return replace(self, rows=self.rows[:kept], times=self.times[:kept])
+
 
 def _conform(
     connection: duckdb.DuckDBPyConnection, declared: OracleDeclaration | None, data: pa.Table | None
@@ -133,22 +140,13 @@ def load_stream(
     until: int | None,
 ) -> GivenStream:
     table = _conform(connection, declared, data)
-    time = _time_column(declared, table.schema, name)
-    time_type = table.schema.field(time).type
-    if pa.types.is_timestamp(time_type):
-        time_type = pa.timestamp("us", time_type.tz)
-        times = table[time].cast(time_type).cast(pa.int64()).to_pylist()
-    else:
-        time_type = pa.int64()
-        times = table[time].cast(time_type).to_pylist()
+    time, time_type, times = row_times(declared, name, table)
     connection.register("__given", table)
     relation = connection.sql("SELECT * FROM __given")
     rows = rows_of(relation.to_arrow_table())
     slack = declared.slack if declared is not None else None
     kept, greatest = [], -FOREVER
     for position, ts in enumerate(times):
-        if ts is None:
-            raise ValueError(f"row {position} of stream {name} has no time")
         if until is not None and ts > until:  # it is not seen, and judges nobody
             continue
         if slack is None or ts >= greatest - slack:
@@ -161,13 +159,34 @@ def load_stream(
     )
 
 
+def row_times(declared: OracleDeclaration | None, name: str, table: pa.Table) -> tuple[str, pa.DataType, list[int]]:
+    """A stream's time column, the type it is answered in, and its times in ticks or microseconds."""
+    time = _time_column(declared, table.schema, name)
+    time_type = table.schema.field(time).type
+    is_time = pa.types.is_timestamp(time_type)
+    time_type = pa.timestamp("us", time_type.tz) if is_time else pa.int64()
+    times = table[time].cast(time_type).cast(pa.int64()).to_pylist()
+    if None in times:
+        raise ValueError(f"row {times.index(None)} of stream {name} has no time")
+    return time, time_type, times
+
+
 def load_table(
-    connection: duckdb.DuckDBPyConnection, declared: OracleDeclaration | None, name: str, data: pa.Table
+    connection: duckdb.DuckDBPyConnection, declared: OracleDeclaration | None, name: str, versions: Sequence[Version]
 ) -> None:
-    if declared is not None and declared.changes:
-        data = _after_changes(connection, declared, data)
-    connection.register("__given", _conform(connection, declared, data))
-    connection.execute(f"CREATE TABLE {quote('__table_' + name)} AS SELECT * FROM __given")
+    """A table, with the instants from and up to which each of its versions is there."""
+    ends = [*(since for since, _ in versions[1:]), FOREVER]
+    for i, ((since, data), end) in enumerate(zip(versions, ends, strict=True)):
+        if declared is not None and declared.changes:
+            data = _after_changes(connection, declared, data)
+        connection.register("__given", _conform(connection, declared, data))
+        put = f"INSERT INTO {table_name(name)}" if i else f"CREATE TABLE {table_name(name)} AS"
+        connection.execute(f"{put} SELECT *, {since}::HUGEINT AS __from, {end}::HUGEINT AS __to FROM __given")
+
+
+def table_name(name: str) -> str:
+    """Where a table's rows are."""
+    return quote("__table_" + name)
 
 
 _TAKEN = "('d', 'delete', '-d', '-u')"

@@ -12,7 +12,6 @@ instant as a lateral column, which is why a replay of a few hundred rows takes m
 from __future__ import annotations
 
 import datetime
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -32,14 +31,24 @@ from windrow.testing.bags import (
     rstream,
     rstream_at_changes,
 )
-from windrow.testing.blocks import BOUNDS, NOW, FromItem, OracleBlock, quote
-from windrow.testing.given import Functions, GivenStream, connected, end_of_clock, load_stream, load_table, rows_of
-from windrow.testing.lifetimes import OracleWindow, lifetimes
+from windrow.testing.blocks import BOUNDS, NOW, FromItem, OracleBlock, distinct_names, quote
+from windrow.testing.given import (
+    Functions,
+    GivenStream,
+    Version,
+    connected,
+    end_of_clock,
+    load_stream,
+    load_table,
+    rows_of,
+    table_name,
+)
+from windrow.testing.lifetimes import FOREVER, OracleWindow, lifetimes
 from windrow.testing.rewrite import combine, rewrite_query
-from windrow.testing.script import Script, read_script, sources
+from windrow.testing.script import Script, read_script
 from windrow.testing.summaries import SLICE, slices
 from windrow.testing.tokens import Tokens
-from windrow.testing.window_functions import FUNCTIONS, sessions
+from windrow.testing.window_functions import sessions, streams_read
 
 
 def oracle(
@@ -56,7 +65,20 @@ def oracle(
     `functions` maps a name to the vectorised Python function and its SQL return type, as given to
     `windrow.function`. `every_instant` evaluates at each integer between the clock's ends, one query at a time.
     """
-    declared = read_script(script)
+    versions = {name: [(-FOREVER, table)] for name, table in (tables or {}).items()}
+    return answers(read_script(script), streams, versions, until, functions=functions, every_instant=every_instant)
+
+
+def answers(
+    declared: Script,
+    streams: Mapping[str, pa.Table],
+    tables: Mapping[str, Sequence[Version]],
+    until: int | datetime.datetime | None = None,
+    *,
+    functions: Functions | None = None,
+    every_instant: bool = False,
+) -> dict[str, pa.Table]:
+    """The answers to a script that has been read; each table with its versions, which change past results."""
     with connected(functions or {}) as connection:
         for macro in declared.functions:
             connection.execute(macro)
@@ -67,11 +89,13 @@ def oracle(
             for name in {**given, **declared.streams}
             if name in given or name in named
         }
-        for name, table in (tables or {}).items():
-            load_table(connection, declared.tables.get(name.lower()), name.lower(), table)
+        changing = {}
+        for name, versions in tables.items():
+            load_table(connection, declared.tables.get(name.lower()), name.lower(), versions)
+            changing[name.lower()] = {since for since, _ in versions[1:]}
         end = end_of_clock(until, loaded.values())
         return {
-            name: _Query(connection, declared, loaded, end, tokens, every_instant).answer()
+            name: _Query(connection, declared, loaded, changing, end, tokens, every_instant).answer()
             for name, tokens in declared.queries.items()
         }
 
@@ -87,22 +111,24 @@ class _Query:
         connection: duckdb.DuckDBPyConnection,
         script: Script,
         streams: Mapping[str, GivenStream],
+        changing: Mapping[str, set[int]],
         until: int | None,
         tokens: Tokens,
         every_instant: bool,
     ) -> None:
         self.connection = connection
         self.script = script
+        self.changing = changing
         self.tokens = tokens
         self.every_instant = every_instant
         self.windows = 0
         self.derived: dict[str, GivenStream] = {}
-        read = [streams[n] for n in _streams_read(tokens, streams)]
+        read = [streams[n] for n in streams_read(tokens, streams)]
         if not read:
             raise ValueError("a query must read at least one stream")
         self.time_type = read[0].time_type
-        self.streams = {n: _up_to(s, until) for n, s in streams.items()}
-        starts = [s.times[0] for s in (self.streams[n] for n in _streams_read(tokens, streams)) if s.times]
+        self.streams = {n: s.up_to(until) for n, s in streams.items()}
+        starts = [s.times[0] for s in (self.streams[n] for n in streams_read(tokens, streams)) if s.times]
         self.clock = (min(starts), until) if starts and until is not None else None
 
     def answer(self) -> pa.Table:
@@ -255,10 +281,12 @@ class _Query:
         if name in self.streams:
             stream = self.streams[name]
             return FromItem(name, list(stream.names), stream=True, time=stream.time, sql=name)
-        table = quote("__table_" + name)
-        columns = list(self.connection.sql(f"SELECT * FROM {table}").columns)
+        table = table_name(name)
+        columns = list(self.connection.sql(f"SELECT * EXCLUDE (__from, __to) FROM {table}").columns)
         declared = self.script.tables.get(name)
-        return FromItem(name, columns, sql=table, valid=declared.valid if declared else None)
+        changes = OracleBlock("", set(self.changing.get(name, ())))
+        valid = declared.valid if declared else None
+        return FromItem(name, columns, sql=f"({self.alive(table, columns)})", valid=valid, block=changes)
 
     def subquery(self, tokens: Tokens, scope: frozenset[str], windowed: bool) -> FromItem:
         """A subquery of a FROM clause: part of the query, unless an operator or a window makes it a stream."""
@@ -270,7 +298,7 @@ class _Query:
         alias = f"__sub{self.windows}"
         if isinstance(result, GivenStream):
             self.derived[alias] = result
-            return FromItem(alias, _distinct(result.names), stream=True, sql=alias)
+            return FromItem(alias, distinct_names(result.names), stream=True, sql=alias)
         return FromItem(alias, self.describe(result.sql)[0], sql=f"({result.sql})", block=result)
 
     def window_on(self, source: FromItem, block: OracleBlock, stream: GivenStream | None = None) -> None:
@@ -368,7 +396,7 @@ class _Query:
         block.internal = block.period is None
         stream = self.leave(block)
         assert isinstance(stream, GivenStream)
-        source = FromItem("w", _distinct(stream.names), stream=True, window=window)
+        source = FromItem("w", distinct_names(stream.names), stream=True, window=window)
         depends = OracleBlock("")
         self.window_on(source, depends, stream)
         return self.alive(source.table, source.columns), source.columns, depends
@@ -379,28 +407,3 @@ def _settle(parts: Sequence[tuple[str, OracleBlock]]) -> None:
     if all(block.op is None for _, block in parts) and any(block.period is not None for _, block in parts):
         for _, block in parts:
             block.internal = False
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Names with repeated ones numbered, as DuckDB does."""
-    seen: Counter[str] = Counter()
-    found = []
-    for name in names:
-        found.append(f"{name}_{seen[name.lower()]}" if seen[name.lower()] else name)
-        seen[name.lower()] += 1
-    return found
-
-
-def _up_to(stream: GivenStream, until: int | None) -> GivenStream:
-    """The stream without the rows after `until`."""
-    kept = sum(until is not None and t <= until for t in stream.times)
-    return replace(stream, rows=stream.rows[:kept], times=stream.times[:kept])
-
-
-def _streams_read(tokens: Tokens, streams: Mapping[str, GivenStream]) -> list[str]:
-    """Names of the streams that stand where a FROM clause names a source."""
-    words = [t.upper for t in tokens]
-    called = (i for i in range(2, len(words)) if words[i - 1] == "(" and words[i - 2] in FUNCTIONS)
-    places = {*sources(tokens), *called, *(i for i in range(1, len(words)) if words[i - 1] == "TABLE")}
-    found = (tokens[i].name for i in sorted(places))
-    return list(dict.fromkeys(name for name in found if name is not None and name in streams))

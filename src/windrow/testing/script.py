@@ -39,6 +39,9 @@ class OracleDeclaration:
     valid: tuple[str, str] | None = None
     key: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()  # expressions: the operation, and the rows before and after where they are apart
+    idle: int | None = None  # IDLE AFTER, in microseconds
+    ahead: int | None = None  # AHEAD, in microseconds
+    retroactive: bool = False
 
 
 @dataclass
@@ -192,10 +195,17 @@ def _declaration(tokens: Tokens) -> OracleDeclaration:
     time, slack, valid = None, None, None
     key: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
+    idle, ahead, retroactive = None, None, False
     i = end + 1
     while i < len(tokens):
         if is_at(tokens, i, "WITHIN"):
             slack, i = duration(tokens, i + 1)
+        elif is_at(tokens, i, "IDLE", "AFTER"):
+            idle, i = duration(tokens, i + 2)
+        elif is_at(tokens, i, "AHEAD"):
+            ahead, i = duration(tokens, i + 1)
+        elif is_at(tokens, i, "RETROACTIVE"):
+            retroactive, i = True, i + 1
         elif is_at(tokens, i, "VALID", "FROM"):
             valid, i = (_unquoted(tokens[i + 2]), _unquoted(tokens[i + 4])), i + 5
         elif is_at(tokens, i, "KEY"):
@@ -209,8 +219,8 @@ def _declaration(tokens: Tokens) -> OracleDeclaration:
             time = _unquoted(tokens[i])
             i += 1 + is_at(tokens, i + 1, ")")
         else:
-            i += 1  # IDLE AFTER, RETAIN, RETROACTIVE and sources change no answer of a replay
-    return OracleDeclaration(name, columns, time, slack, valid, key, changes)
+            i += 1  # RETAIN and sources change no answer
+    return OracleDeclaration(name, columns, time, slack, valid, key, changes, idle, ahead, retroactive)
 
 
 def _paths(tokens: Tokens, i: int) -> tuple[tuple[str, ...], int]:

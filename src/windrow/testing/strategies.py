@@ -6,13 +6,15 @@ rows away from a failing one as long as it fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
 from windrow.testing.choices import Choices, Chooser, Drawn, Seeded
+from windrow.testing.live import Moment
 from windrow.testing.random_data import (
     BASE,
     SECOND,
@@ -25,12 +27,17 @@ from windrow.testing.random_data import (
     random_table,
     sql_time_type,
 )
+from windrow.testing.random_live import random_moments
 from windrow.testing.random_queries import SHAPES, random_query
 from windrow.testing.tokens import tokenize
 
 __all__ = [
-    "SHAPES", "TICKS", "TIMESTAMPS", "Case", "cases", "queries", "seeded_case", "smaller", "streams", "tables",
+    "SHAPES", "TICKS", "TIMESTAMPS", "Case", "Life", "cases", "queries", "seeded_case", "seeded_life", "smaller",
+    "streams", "tables",
 ]  # fmt: skip
+
+
+STREAMS = ("S", "T", "U")
 
 
 class Case(NamedTuple):
@@ -38,6 +45,15 @@ class Case(NamedTuple):
 
     script: str
     streams: dict[str, pa.Table]
+    tables: dict[str, pa.Table]
+    until: int | None
+
+
+class Life(NamedTuple):
+    """The arguments of `live_oracle`: a script with the ticks in which its rows come; `until` as that of a case."""
+
+    script: str
+    moments: list[Moment]
     tables: dict[str, pa.Table]
     until: int | None
 
@@ -89,6 +105,11 @@ def seeded_case(seed: int, clock: str | None = None, shapes: Sequence[str] = SHA
     return _case(Seeded(seed), clock, shapes, max_rows)
 
 
+def seeded_life(seed: int, clock: str | None = None, shapes: Sequence[str] = SHAPES, max_rows: int = 25) -> Life:
+    """The rows of a case in random ticks: late, silent, from the future, beside tables that change."""
+    return _life(Seeded(seed), clock, shapes, max_rows)[1]()
+
+
 def smaller(case: Case, fails: Callable[[Case], bool]) -> Case:
     """The case with as many rows taken away, from streams and tables, as leave it failing."""
     for name in (*case.streams, *case.tables):
@@ -118,19 +139,36 @@ def _fewest(case: Case, name: str, fails: Callable[[Case], bool]) -> pa.Table:
     return table
 
 
-def declarations(clock: str, slack: int) -> str:
-    """CREATE statements for S, T, U, P and V."""
+def declarations(clock: str, slack: int, more: Mapping[str, str]) -> str:
+    """CREATE statements for S, T, U, P and V, each with clauses of its own behind those that all have."""
     columns = ", ".join(f"{n} {t}" for n, t in STREAM_TYPES.items()) + f", ts {sql_time_type(clock)}"
     unit = "" if clock == TICKS else " SECONDS"
     within = f" WITHIN {slack}{unit}" if slack else ""
-    found = [f"CREATE STREAM {name} ({columns}) TIMESTAMP BY ts{within};" for name in ("S", "T", "U")]
+    found = [f"CREATE STREAM {name} ({columns}) TIMESTAMP BY ts{within}{more[name]};" for name in STREAMS]
     columns = ", ".join(f"{n} {t}" for n, t in TABLE_TYPES.items())
     columns += f", since {sql_time_type(clock)}, til {sql_time_type(clock)}"
-    found += [f"CREATE TABLE P ({columns});", f"CREATE TABLE V ({columns}) VALID FROM since TO til;"]
+    found.append(f"CREATE TABLE P ({columns}){more['P']};")
+    found.append(f"CREATE TABLE V ({columns}) VALID FROM since TO til{more['V']};")
     return "\n".join(found)
 
 
+def _clauses(choose: Chooser, clock: str, told: str) -> dict[str, str]:
+    """By stream and table: silence, the future, and whether a table changes past results; no replay cares."""
+    found = {}
+    for name in STREAMS:
+        found[name] = choose.pick("", "", "", f" IDLE AFTER {choose.pick(3, 8, 20)} SECONDS")
+        found[name] += choose.pick("", "", "", f" AHEAD {choose.pick(10, 60)} SECONDS") if clock == TIMESTAMPS else ""
+    found["P"] = choose.pick("", " RETROACTIVE") + told
+    found["V"] = choose.pick("", " RETROACTIVE")
+    return found
+
+
 def _case(choices: Choices, clock: str | None, shapes: Sequence[str], max_rows: int) -> Case:
+    return _life(choices, clock, shapes, max_rows)[0]
+
+
+def _life(choices: Choices, clock: str | None, shapes: Sequence[str], max_rows: int) -> tuple[Case, Callable[[], Life]]:
+    """A case, and what makes an engine's life with its rows."""
     choose = Chooser(choices)
     clock = clock or choose.pick(TICKS, TICKS, TIMESTAMPS)
     specials, extremes = choose.chance(4), choose.chance(4)
@@ -138,21 +176,40 @@ def _case(choices: Choices, clock: str | None, shapes: Sequence[str], max_rows: 
     slack = choose.pick(0, 0, 0, 2, 5)
     late = choose.chance(4)
     words = {t.text for t in tokenize(query)}
-    read: list[str] = [name for name in ("S", "T", "U") if name in words]
+    read: list[str] = [name for name in STREAMS if name in words]
     joined: list[str] = [name for name in ("P", "V") if name in words]
     rows = {1: max_rows, 2: min(max_rows, 18)}.get(len(read), min(max_rows, 12))
     data = {n: random_stream(choose, clock, rows, slack, late, specials, extremes) for n in read}
     relations = {n: random_table(choose, clock, 6) for n in joined}
-    after = choose.pick(None, None, None, 0, 4, 15)
+    after = choose.pick(None, None, None, 0, 4, 15, -3)
     until = None if after is None else _last(data, clock) + after * (1 if clock == TICKS else SECOND)
-    written = declarations(clock, slack)
+    told, flat = "", True
     if "P" in relations and choose.chance(3):
         flat = choose.chance(2)
         relations["P"] = random_changes(choose, relations["P"], "k", envelope=not flat)
-        columns = written.partition("CREATE TABLE P ")[2].partition(";")[0]
-        told = "KEY (k) CHANGES BY op" + ("" if flat else " BEFORE before AFTER after")
-        written = written.replace(f"CREATE TABLE P {columns};", f"CREATE TABLE P {columns} {told};")
-    return Case(f"{written}\n{query}", data, relations, until)
+        told = " KEY (k) CHANGES BY op" + ("" if flat else " BEFORE before AFTER after")
+    more = _clauses(choose, clock, told)
+    if "FREQUENT" in query:  # refuses tables that change past results
+        more["P"] = more["P"].replace(" RETROACTIVE", "")
+
+    def changed(name: str) -> pa.Table:
+        rows = random_table(choose, clock, 3 if name == "P" and told else 6)
+        return random_changes(choose, rows, "k", envelope=not flat) if name == "P" and told else rows
+
+    def life() -> Life:
+        change = {n: partial(changed, n) for n in relations if "RETROACTIVE" in more[n]}
+        declared, streams = [], dict(data)
+        end = until if until is not None or choose.chance(8) else _last(data, clock)
+        for line in case.script.split("\n"):
+            unread = next((n for n in STREAMS if n not in data and line.startswith(f"CREATE STREAM {n} ")), None)
+            kind = "read" if unread is None else choose.pick("gone", "gone", "without rows", "not read")
+            declared += [line] if kind != "gone" else []
+            if unread is not None and kind == "not read":
+                streams[unread] = random_stream(choose, clock, rows, slack, late, specials, extremes)
+        return Life("\n".join(declared), random_moments(choose, streams, change), relations, end)
+
+    case = Case(f"{declarations(clock, slack, more)}\n{query}", data, relations, until)
+    return case, life
 
 
 def _last(data: dict[str, pa.Table], clock: str) -> int:

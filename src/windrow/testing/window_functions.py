@@ -8,11 +8,11 @@ SESSION        a row `gap` or more after the one before it in its partition open
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from itertools import pairwise
 
 from windrow.testing.lifetimes import OracleWindow
-from windrow.testing.script import duration
+from windrow.testing.script import duration, sources
 from windrow.testing.tokens import Token, Tokens, closing, is_at, split
 
 FUNCTIONS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
@@ -66,3 +66,12 @@ def sessions(gap: int, times: Sequence[int], groups: Sequence[Hashable]) -> list
             for row in session:
                 found[row] = (times[session[0]], times[session[-1]] + gap)
     return found
+
+
+def streams_read(tokens: Tokens, streams: Container[str]) -> list[str]:
+    """Names of the streams that stand where a FROM clause names a source."""
+    words = [t.upper for t in tokens]
+    called = (i for i in range(2, len(words)) if words[i - 1] == "(" and words[i - 2] in FUNCTIONS)
+    places = {*sources(tokens), *called, *(i for i in range(1, len(words)) if words[i - 1] == "TABLE")}
+    found = (tokens[i].name for i in sorted(places))
+    return list(dict.fromkeys(name for name in found if name is not None and name in streams))
