@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from windrow.schedule.tasks import PeriodicQuery, Task
-from windrow.schedule.technique import IN_STEP, Joint, Technique
+from windrow.schedule.technique import Joint
+from windrow_bench.schedule_model.tasks import PeriodicQuery, Task
+from windrow_bench.schedule_model.technique import IN_STEP, Technique
 
 
 @dataclass

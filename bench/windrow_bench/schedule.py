@@ -28,12 +28,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from typing import Any
 
-from windrow.schedule.cost import cost_per_update
-from windrow.schedule.hybrid import hybrid_periods
-from windrow.schedule.tasks import PeriodicQuery, SubGroup, Task, sub_groups
-from windrow.schedule.technique import HYBRID, TECHNIQUES, Forming, Technique
+from windrow.schedule.technique import Forming
 from windrow_bench import schedule_engine, schedule_joins, schedule_spellings
 from windrow_bench.harness import Figure, Ratio, Result, commit, parser, progress, recorded, report, saved_in
+from windrow_bench.schedule_model.cost import cost_per_update
+from windrow_bench.schedule_model.hybrid import hybrid_periods
+from windrow_bench.schedule_model.tasks import PeriodicQuery, SubGroup, Task, sub_groups
+from windrow_bench.schedule_model.technique import HYBRID, TECHNIQUES, Technique
 from windrow_bench.schedule_simulation import Simulated, shortened, simulate
 
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))

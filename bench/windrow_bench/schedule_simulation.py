@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from windrow.schedule.tasks import PeriodicQuery, SubGroup, Task, deepest
-from windrow.schedule.technique import IN_STEP, Technique
 from windrow_bench.deadline_scheduler import DeadlineScheduler
+from windrow_bench.schedule_model.tasks import PeriodicQuery, SubGroup, Task, deepest
+from windrow_bench.schedule_model.technique import IN_STEP, Technique
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windrow.schedule.tasks import PeriodicQuery
+from windrow_bench.schedule_model.tasks import PeriodicQuery
 
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))
 """(WINDOW, SLIDE) in minutes of section 8.4.3: MAX over a basic interval synopsis of minutes."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from fractions import Fraction
 from itertools import product
-from math import lcm
+from math import gcd, lcm
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.schedule.cost import cost_per_update
-from windrow.schedule.hybrid import candidates, hybrid_periods
-from windrow.schedule.tasks import PeriodicQuery, SubGroup, sub_groups
-from windrow.schedule.technique import AGGRESSIVE, CONSERVATIVE, HYBRID
+from windrow.schedule.arrival import FINISH, candidates, period_on_arrival
+from windrow.schedule.technique import Forming
+from windrow_bench.schedule_model.cost import cost_per_update
+from windrow_bench.schedule_model.hybrid import hybrid_periods
+from windrow_bench.schedule_model.tasks import PeriodicQuery, SubGroup, sub_groups
+from windrow_bench.schedule_model.technique import AGGRESSIVE, CONSERVATIVE, HYBRID
 from windrow_bench.schedule_simulation import joint_cost, shortened
 
 
@@ -114,7 +116,28 @@ def test_exploding_multiples_do_not_hang() -> None:
 def test_candidates_of_long_periods_meet_others() -> None:
     """A period of a thousand tries multiples and divisors of the others'."""
     parts = [SubGroup("g", n, (), {}, 0) for n in (1000, 300, 1700)]
-    assert candidates(parts[0], parts) == [1000, 900, 850]
+    assert candidates(1000, {p.period for p in parts}) == [1000, 900, 850]
+
+
+@given(
+    st.integers(1, 30),
+    st.integers(1, 50),
+    st.lists(st.tuples(st.integers(1, 30), st.integers(1, 50)), min_size=1, max_size=4),
+    st.sampled_from([None, 0.0, 3.0]),
+)
+def test_a_query_that_comes_gets_the_cheapest_period(
+    period: int, depth: int, others: list[tuple[int, float]], finish: float | None
+) -> None:
+    """While the others stay as they are no period up to its own costs less, by the model of whole workloads."""
+    got = period_on_arrival(Forming.HYBRID, period, depth, others, finish)
+    both = [
+        SubGroup("g", p, (str(i),), {"s": d}, FINISH * d if finish is None else finish)
+        for i, (p, d) in enumerate([(period, depth), *others])
+    ]
+    own = [p for p, _ in others]
+    costs = {tried: cost_per_update(both, [tried, *own]) for tried in range(1, period + 1)}
+    step = gcd(period, *own)
+    assert costs[got] <= min(c for tried, c in costs.items() if tried % step == 0) + 1e-9
 
 
 def test_a_period_must_be_positive() -> None:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.schedule.tasks import PeriodicQuery
-from windrow.schedule.technique import (
+from windrow_bench.deadline_scheduler import DeadlineScheduler
+from windrow_bench.schedule_model.tasks import PeriodicQuery
+from windrow_bench.schedule_model.technique import (
     AGGRESSIVE,
     CONSERVATIVE,
     HYBRID,
@@ -18,7 +19,6 @@ from windrow.schedule.technique import (
     TECHNIQUES,
     Technique,
 )
-from windrow_bench.deadline_scheduler import DeadlineScheduler
 from windrow_bench.schedule_simulation import simulate
 
 

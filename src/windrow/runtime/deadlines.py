@@ -23,7 +23,7 @@ from windrow.operators.elements import BEGINNING
 from windrow.runtime.deadline_program import Deadline, DeadlineProgram
 from windrow.runtime.evaluation_costs import EvaluationCosts, RunCost
 from windrow.schedule.arrival import period_on_arrival
-from windrow.schedule.technique import BY_NAME, HYBRID_LATE_PENDING, Technique
+from windrow.schedule.technique import BY_NAME, Technique
 from windrow.sharing.member import Spent
 from windrow.sharing.query_group import HeldInstants
 
@@ -70,7 +70,7 @@ class Deadlines:
     """The driver's side: what is known of every query with a deadline."""
 
     budget: float | None = None  # seconds of a tick, of which what is not needed otherwise is for them
-    technique: Technique = HYBRID_LATE_PENDING
+    technique: Technique = BY_NAME["late-pending"]
     records: dict[str, DeadlineRecord] = field(default_factory=dict)
     costs: EvaluationCosts = field(default_factory=EvaluationCosts)
     unscheduled: dict[str, tuple[int, str]] = field(default_factory=dict)  # periods of those never late, and why

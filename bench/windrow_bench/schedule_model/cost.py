@@ -6,38 +6,22 @@ the periods) every update is visited once per synopsis:
     update      0    1    2    3    4    5         periods 2 (depth 9), 3 (depth 14)
     depth      14    -    9   14    9    -         46 in 6 updates: 7.67
 
-Least common multiples explode: those of 1..50 is 3e20. Beyond `HORIZON` updates the cost is the mean of the first
-`HORIZON`, in which what is left out weighs less than one joint run in as many updates. Cost: HORIZON / period each.
+Least common multiples explode: that of 1..50 is 3e20. Beyond `HORIZON` updates (`windrow.schedule.arrival`) the cost is
+the mean of the first `HORIZON`, in which what is left out weighs less than one joint run in as many updates. Cost:
+HORIZON / period each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from math import lcm
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from windrow.schedule.tasks import SubGroup
-
-HORIZON = 10_080
-"""Updates that are looked at when the periods' least common multiple is longer: itself a multiple of 1 to 10."""
+from windrow.schedule.arrival import horizon
+from windrow_bench.schedule_model.tasks import SubGroup
 
 Floats = NDArray[np.float64]
-
-
-def horizon(periods: Iterable[int]) -> tuple[int, bool]:
-    """How many updates to look at, and whether that is a whole hyperperiod.
-
-    >>> horizon([2, 3, 5]), horizon(range(1, 51))
-    ((30, True), (10080, False))
-    """
-    length = 1
-    for period in periods:
-        length = lcm(length, period)
-        if length > HORIZON:
-            return HORIZON, False
-    return length, True
 
 
 def cost_per_update(parts: Sequence[SubGroup], periods: Sequence[int] | None = None) -> float:

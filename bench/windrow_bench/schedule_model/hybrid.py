@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windrow.schedule.cost import Floats, cost_per_update, horizon
-from windrow.schedule.tasks import SubGroup
+from windrow.schedule.arrival import candidates, horizon
+from windrow_bench.schedule_model.cost import Floats, cost_per_update
+from windrow_bench.schedule_model.tasks import SubGroup
 
 STATES = 48
-CANDIDATES = 32
 
 _Reduced = frozenset[tuple[Hashable, int, float]]
 """(synopsis, period, depth) of all reads that no other implies: states with equal ones go on alike."""
@@ -53,7 +53,7 @@ def hybrid_periods(parts: Sequence[SubGroup], borrowed: bool = False) -> list[in
 
 def _best(parts: Sequence[SubGroup], borrowed: bool) -> list[int]:
     order = sorted(range(len(parts)), key=lambda i: (-parts[i].cost, parts[i].period))
-    tried = [_borrowed(p, parts) if borrowed else candidates(p, parts) for p in parts]
+    tried = [_borrowed(p, parts) if borrowed else candidates(p.period, {q.period for q in parts}) for p in parts]
     length, _ = horizon(p for mine in tried for p in mine)
     synopses = {s for p in parts for s in p.reads}
     states = _States(np.zeros(1), [()], [frozenset()], {s: np.zeros((1, length)) for s in synopses})
@@ -105,22 +105,6 @@ def _reduced(known: _Reduced, part: SubGroup, period: int) -> _Reduced:
         return known
     implied = {(t, p, e) for t, p, e in known if any(s == t and p % q == 0 and e <= d for s, q, d in fresh)}
     return frozenset((known - implied) | fresh)
-
-
-def candidates(part: SubGroup, parts: Sequence[SubGroup]) -> list[int]:
-    """Periods to try for a sub-group, the longest first.
-
-    >>> candidates(SubGroup("g", 5, (), {}, 0), [])
-    [5, 4, 3]
-    """
-    n = part.period
-    every = range(n, n // 2, -1)
-    if len(every) <= CANDIDATES:
-        return list(every)
-    others = {p.period for p in parts} - {n}
-    common = {n // m * m for m in others if m < n}  # the greatest multiple of m up to n
-    common |= {m // k for m in others if m > n for k in (-(-m // n),) if m % k == 0}  # the greatest divisor likewise
-    return [n, *sorted((m for m in common if n // 2 < m < n), reverse=True)][:CANDIDATES]
 
 
 def _borrowed(part: SubGroup, parts: Sequence[SubGroup]) -> list[int]:
