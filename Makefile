@@ -32,11 +32,12 @@ test-spark: $(STAMP)  ## the tests that need Spark
 test-cluster: $(STAMP)  ## the Spark tests on a master and two executors in processes of their own
 	@WINDROW_MASTER='local-cluster[2,1,1024]' scripts/test $(BIN) spark $(ARGS)
 
-check: $(STAMP)  ## lint, format, types, layers
+check: $(STAMP)  ## lint, format, types, layers, and whether pages of results say what state they are in
 	$(BIN)/ruff check src bench tests
 	$(BIN)/ruff format --check src bench tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/windrow bench report --check
 
 format: $(STAMP)  ## rewrite the tree as `make check` wants it
 	$(BIN)/ruff check --fix src bench tests

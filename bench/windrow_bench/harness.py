@@ -90,9 +90,19 @@ def _target(ratio: Ratio) -> str:
 # -- options ---------------------------------------------------------------------------------------------------------
 
 
+class _Noting(argparse.ArgumentParser):
+    """A parser that notes in what it returns what it was given, and when."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        words = list(sys.argv[1:] if args is None else args)
+        found, rest = super().parse_known_args(words, namespace)
+        found.made_by, found.begun = [self.prog, *words], time.monotonic()
+        return found, rest
+
+
 def parser(name: str, about: str) -> argparse.ArgumentParser:
     """The options that every experiment has."""
-    made = argparse.ArgumentParser(
+    made = _Noting(
         prog=f"windrow bench {name}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("--quick", action="store_true", help="small sizes: a look in seconds, not a result")
@@ -214,7 +224,7 @@ def _git(where: Path, *words: str) -> str:
 
 def report(result: Result, options: argparse.Namespace) -> int:
     """Print the tables, write what was asked for; 0 when every target is met, 1 otherwise."""
-    document = result.document()
+    document = result.document() | run_by(options)
     if options.json == "-":
         print(json.dumps(document, indent=1))
     else:
@@ -229,6 +239,12 @@ def report(result: Result, options: argparse.Namespace) -> int:
     if directory is not None:
         save(result, document, directory)
     return 0 if all(r.met for r in result.ratios) else 1
+
+
+def run_by(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of an experiment, files by their names alone, and the seconds since it began."""
+    words = [Path(word).name if Path(word).is_absolute() else word for word in options.made_by]
+    return {"made_by": " ".join(words), "seconds": round(time.monotonic() - options.begun, 1)}
 
 
 def beside(
@@ -313,6 +329,7 @@ def _page(result: Result, document: Mapping[str, Any], figures: Sequence[Figure]
         f"Python {host['python']}, {libraries}.",
         f"Commit {document['commit'] or 'unknown'}, seed {result.seed}. Data: {parameters}.",
     ]  # fmt: skip
+    lines += [f"Made by `{document['made_by']}` in {document['seconds'] / 60:.1f} minutes."]
     if document["ratios"]:
         lines += ["", "## Targets", "", *_markdown(document["ratios"])]
     lines += ["", "## Measured", ""]
