@@ -244,6 +244,7 @@ class Message:
 @example([b'{"ts":' + STAMP + b'}\n{"ts":' + STAMP + b"}", b'{"ts":5}'])
 @example([b'{"ts":' + STAMP + b'}\n{"ts":' + STAMP + b',"d":-0}'])
 @example([b'{"ts":' + STAMP + b'}\n{"ts":5}', b'{"ts":' + STAMP + b"}"])
+@example([b'{"ts":' + STAMP + b'}\n{"ts":null}'])
 def test_messages_are_the_same(values):
     """With and without the compiled pass, and so are those that are malformed."""
     types = {**TYPES, "_offset": pa.int64()}

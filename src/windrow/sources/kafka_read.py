@@ -220,8 +220,9 @@ class MessageRows:
     refused: set[int] = field(default_factory=set)
 
     def malformed(self, row: int, why: str) -> MalformedRow:
-        """The message of that index."""
+        """The message of that index; while one may hold several objects, about."""
         self.refused.add(row)
+        row = min(row, len(self.messages) - 1)
         found = self.messages[row]
         where = f"topic {found.topic()}, partition {found.partition()}, offset {found.offset()}"
         return MalformedRow(where, why, self.values[row].decode("utf-8", "replace"))
