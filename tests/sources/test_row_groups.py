@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -12,81 +13,123 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
+from pyarrow import csv, ipc, parquet
 
 import windrow
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
+from windrow.runtime import feed, job
 from windrow.sources.data_file import DataFile
+from windrow.sources.lines import LinePiece
+from windrow.sources.read_arrow import ArrowPiece
 from windrow.sources.read_parquet import ParquetPiece
 from windrow.store.place import Place
 
-COLUMNS = "(ts BIGINT, a BIGINT, x DOUBLE, t TIMESTAMP, s VARCHAR) TIMESTAMP BY ts"
+COLUMNS = "(ts BIGINT, a BIGINT, x DOUBLE, t TIMESTAMP, s VARCHAR, d DATE, ok BOOLEAN, k VARCHAR) TIMESTAMP BY ts"
 TESTS = (
     "a < {n}", "a > {n}", "a = {n}", "a IN ({n}, 3)", "a BETWEEN {n} AND 12", "a IS NULL", "NOT (a > {n})", "x > {n}",
     "x <= {n}.5", "a > {n} AND x < 6", "a > {n} OR x < 2", "a + 1 > {n}", "s = 'b'", "ts > {n}",
-    "t >= TIMESTAMP '1970-01-01 00:00:0{n}'", "a > {n} AND s = 'a'",
+    "t >= TIMESTAMP '1970-01-01 00:00:0{n}'", "a > {n} AND s = 'a'", "s > 'a'", "s LIKE 'b%'", "ok", "NOT ok",
+    "d < DATE '1970-01-0{m}'", "k = 'p'", "k IS NULL", "k > 'p' AND a < {n}", "k = 'r'", "a IS NOT NULL AND k = 'q'",
 )  # fmt: skip
 QUERIES = (
-    "SELECT COUNT(*) AS n, SUM(a) AS v FROM s [RANGE 10 SLIDE 5] WHERE {test}",
-    "SELECT ISTREAM(a, ts) FROM s [RANGE 4] WHERE {test}",
-    "SELECT a FROM s [ROWS 3] WHERE {test}",
-    "SELECT COUNT(*) AS n FROM s [RANGE 6] p, s [RANGE 6] q WHERE p.a = q.a AND p.a > {n} AND q.x < 6",
+    "CREATE QUERY {q} AS SELECT COUNT(*) AS n, SUM(a) AS v FROM s [RANGE 10 SLIDE 5] WHERE {test}",
+    "CREATE QUERY {q} AS SELECT ISTREAM(a, ts) FROM s [RANGE 4] WHERE {test}",
+    "CREATE QUERY {q} AS SELECT a FROM s [ROWS 3] WHERE {test}",
+    "CREATE QUERY {q} AS SELECT COUNT(*) AS n FROM s [RANGE 6] p, s [RANGE 6] q "
+    "WHERE p.a = q.a AND p.a > {n} AND q.x < 6",
+    "CREATE QUERY {q} AS SELECT COUNT(*) AS n FROM s [RANGE 6 SLIDE 2] p, s [RANGE 4 SLIDE 2] q "
+    "WHERE p.a = q.a AND p.k = 'p' AND q.s = 'b'",
+    "CREATE ARCHIVE {q} AS SELECT a, ts FROM s [RANGE 5] WHERE {test} KEY a EVERY 5",
+    "CREATE TABLE {q} (a BIGINT); CREATE QUERY of_{q} AS SELECT a FROM s [RANGE 5] WHERE a NOT IN (SELECT a FROM {q})",
 )
+FOLDERS = ("k=p", "k=q", "k=__HIVE_DEFAULT_PARTITION__")
 
 
-def rows(seed: int, sorted_: bool) -> pa.Table:
+def rows(seed: int, sorted_: bool, punctual: bool = True) -> pa.Table:
     rng = np.random.default_rng(seed)
     a = rng.integers(0, 20, 60)
     a = np.sort(a) if sorted_ else a
     x = rng.integers(0, 20, 60) / 2
     x[rng.random(60) < 0.1] = np.nan
+    ts = np.arange(60) // 2
     return pa.table(
         {
-            "ts": np.arange(60) // 2,
+            "ts": ts if punctual else np.maximum(0, ts + rng.integers(-9, 3, 60)),
             "a": pa.array(a, mask=rng.random(60) < 0.1),
             "x": np.sort(x) if sorted_ else x,
             "t": pa.array(np.sort(rng.integers(0, 10_000_000, 60)), pa.timestamp("us")),
-            "s": rng.choice(["a", "b", "c"], 60),
+            "s": np.sort(rng.choice(["a", "b", "c"], 60)) if sorted_ else rng.choice(["a", "b", "c"], 60),
+            "d": pa.array(np.sort(rng.integers(0, 9, 60)).astype(np.int32)).cast(pa.date32()),
+            "ok": np.arange(60) % 30 < 11,
         }
     )
 
 
-def answered(table: pa.Table, script: str, files: int = 2) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """What a live engine answers over files of small row groups, and its status."""
+def write(table: pa.Table, path: Path, form: str) -> None:
+    if form == "parquet":
+        parquet.write_table(table, path, row_group_size=5)
+    elif form == "arrow":
+        with ipc.new_file(path, table.schema) as out:
+            out.write_table(table, max_chunksize=5)
+    elif form == "csv":
+        csv.write_csv(table, path)
+    else:
+        told = (
+            {k: v if isinstance(v, int | float | None) else str(v) for k, v in r.items()} for r in table.to_pylist()
+        )
+        path.write_text("".join(json.dumps({k: v for k, v in r.items() if v == v}) + "\n" for r in told))
+
+
+def answered(
+    table: pa.Table, script: str, form: str = "parquet", clauses: str = ""
+) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """What a live engine answers over files of small row groups in folders, and its status."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "in"
-        place.mkdir()
-        step = table.num_rows // files
-        for n in range(files):
-            path = place / f"{n}.parquet"
-            parquet.write_table(table.slice(n * step, step), path, row_group_size=5)
+        step = -(-table.num_rows // len(FOLDERS))
+        for n, name in enumerate(FOLDERS):
+            path = place / name / f"{n}.{form}"
+            path.parent.mkdir(parents=True)
+            write(table.slice(n * step, step), path, form)
             os.utime(path, (n + 1, n + 1))
         with windrow.Engine(runtime="local", home=f"{folder}/home") as engine:
-            engine.execute(f"CREATE STREAM s {COLUMNS} FROM parquet (path => '{place}', max_files => 1); {script}")
+            engine.execute(
+                f"CREATE STREAM s {COLUMNS} {clauses} FROM {form} (path => '{place}', max_files => 1); {script}"
+            )
             engine.start()
             engine.drain(60)
             found = {name: sorted(engine[name].results().to_pylist(), key=str) for name in engine.catalog.queries}
-            return found, engine.status()
+            found |= {
+                name: sorted(engine.ask(f"SELECT * FROM {name}").to_pylist(), key=str)
+                for name in engine.catalog.archives
+            }
+            late = {"late": sorted(map(str, engine.late("s").to_pylist())), "aside": engine.quarantine("s").to_pylist()}
+            return {**found, **late}, engine.status()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     sorted_=st.booleans(),
-    queries=st.lists(
-        st.tuples(st.sampled_from(QUERIES), st.sampled_from(TESTS), st.integers(0, 9)), min_size=1, max_size=3
-    ),
+    punctual=st.booleans(),
+    form=st.sampled_from(["parquet", "parquet", "arrow", "csv", "json"]),
+    clauses=st.sampled_from(["", "", "WITHIN 2", "WITHIN 3 ON ERROR QUARANTINE", "RETAIN 9"]),
+    queries=st.lists(st.tuples(st.sampled_from(QUERIES), st.sampled_from(TESTS), st.integers(0, 9)), max_size=3),
 )
-def test_answers_are_those_of_all_rows(seed: int, sorted_: bool, queries: list[tuple[str, str, int]]) -> None:
-    """For any queries over any columns, skipping changes neither answers nor counts nor the time reached."""
-    table = rows(seed, sorted_)
-    texts = [text.replace("{test}", test).replace("{n}", str(n)) for text, test, n in queries]
-    script = ";".join(f"CREATE QUERY q{i} AS {text}" for i, text in enumerate(texts))
-    got, status = answered(table, script)
+def test_answers_are_those_of_all_rows(
+    seed: int, sorted_: bool, punctual: bool, form: str, clauses: str, queries: list[tuple[str, str, int]]
+) -> None:
+    """For any queries over any columns, what is left out changes neither answers nor counts nor the time reached."""
+    table = rows(seed, sorted_, punctual)
+    script = ";".join(
+        text.replace("{test}", test).replace("{n}", str(n)).replace("{m}", str(n % 9 + 1)).replace("{q}", f"q{i}")
+        for i, (text, test, n) in enumerate(queries)
+    )
+    got, status = answered(table, script, form, clauses)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ParquetPiece, "without", lambda self, *_: (self, []))
-        want, told = answered(table, script)
+        patch.setattr(job, "wanted", lambda program, stream, pieces: feed.Wanted(list(pieces), [], None))
+        want, told = answered(table, script, form, clauses)
     assert got == want
     for what in ("rows", "late"):
         assert status["streams"]["s"][what] == told["streams"]["s"][what]
@@ -112,6 +155,28 @@ def test_time_passes_over_what_is_skipped() -> None:
     assert status["streams"]["s"]["rows"] == 60 and status["frontier"] == 28
 
 
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "json"])
+def test_folders_that_nobody_wants_are_not_read(form: str) -> None:
+    """Of files in such folders times count; of Parquet these are known, of others nothing else is read."""
+    read: list[tuple[str, Any]] = []
+
+    def told(self: Any, stream: Any, columns: Any, report: Any = None) -> Any:
+        read.append((self.file.name, columns))
+        return whole(self, stream, columns, report)
+
+    kind = {"parquet": ParquetPiece, "arrow": ArrowPiece}.get(form, LinePiece)
+    whole = kind.read  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "read", told)
+        got, status = answered(
+            rows(1, True), "CREATE QUERY q AS SELECT ISTREAM(a) FROM s [RANGE 4] WHERE k = 'q'", form
+        )
+    others = [] if form == "parquet" else [(f"{FOLDERS[n]}/{n}.{form}", ["ts"]) for n in (0, 2)]
+    assert sorted(read) == sorted([*others, (f"k=q/1.{form}", ("ts", "a", "k"))])
+    assert len(got["q"]) == 20
+    assert status["streams"]["s"]["rows"] == 60 and status["frontier"] == 28
+
+
 @pytest.mark.parametrize("select", ["ISTREAM(a) FROM s [RANGE 4]", "COUNT(*) AS n FROM s [RANGE 2 SLIDE 2]"])
 def test_of_very_many_queries_none_is_forgotten(select: str) -> None:
     """Beyond as many conditions as are looked at, every row is somebody's."""
@@ -132,6 +197,6 @@ def test_a_file_that_cannot_be_read_is_left_to_its_reader(tmp_path: Path) -> Non
     for name in ("bad.parquet", "other.parquet"):
         file = DataFile(Place.of(str(tmp_path)), name, (tmp_path / name).stat().st_size)
         piece = ParquetPiece(file, 0, 1, 1)
-        assert piece.without(definition, ["a"], lambda group: True) == (piece, [])
+        assert piece.row_groups(definition, ["a"]) is None
         with pytest.raises(SourceError):
             list(piece.read(definition, None))

@@ -16,7 +16,9 @@ import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.plan.nodes import QueryPlan
-from windrow.runtime.member_blocks import FamilyPlace, MemberBlock, cost_of, has_deadline, unique
+from windrow.runtime.member_blocks import MOST_CONDITIONS, FamilyPlace, MemberBlock, cost_of, has_deadline, unique
+from windrow.runtime.wants import all_or_everything, of_stream, wanted_rows
+from windrow.sharing.conditions import EVERYTHING, Condition
 from windrow.sharing.joins.combine import AlikeMembers, alike_members
 from windrow.sharing.joins.members import JoinSource
 from windrow.sharing.joins.readers import ResultGrouping
@@ -127,6 +129,14 @@ class FamilyProgram:
         read = {c: t for m in self.instances for c, t in m.query.columns.items()}
         return {c: t for b in self.blocks for c, t in b.columns.items()} | read
 
+    @property
+    def wants(self) -> tuple[Condition, ...]:
+        """Which rows of its stream concern somebody."""
+        few = all(len(m) < MOST_CONDITIONS for m in self.instances)
+        columns = (m.conditions.condition(i) for m in self.instances for i in range(len(m))) if few else [EVERYTHING]
+        found = dict.fromkeys((*(c for block in self.blocks for c in block.conditions), *columns))
+        return tuple(of_stream(c, self.source.stream) for c in all_or_everything(found))
+
     def clock(self, epoch: int) -> str:
         """The name of an epoch's clock."""
         return clock_name(self.name, epoch)
@@ -181,6 +191,17 @@ class JoinProgram:
         """Members that may be held back: by name, their cost group, and how deep they read."""
         queries = {n: m.query for n, m in self.members.items()}
         return {n: cost_of(q) for n, q in queries.items() if has_deadline(q)}
+
+    @property
+    def wants(self) -> dict[str, tuple[Condition, ...]]:
+        """By stream: which rows concern somebody."""
+        if len(self.members) >= MOST_CONDITIONS:
+            return {}
+        found: dict[str, tuple[Condition, ...]] = {}
+        for member in self.members.values():
+            for stream, conditions in wanted_rows(member.query.plan).items():
+                found[stream] = (*found.get(stream, ()), *conditions)
+        return found
 
     def reads(self, side: int) -> frozenset[str]:
         """The columns of one side that somebody reads."""

@@ -14,12 +14,15 @@ read again with all of theirs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError, StateError, WindrowError, as_failure
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, one
+from windrow.operators.state.zones import Zones
 from windrow.plan.nodes import Scan
 from windrow.runtime.admission import Columns, admit, unweighed
 from windrow.runtime.exchange import fewer, route
@@ -39,9 +42,12 @@ from windrow.runtime.pruning import may_hold
 from windrow.runtime.shared_joins import sides
 from windrow.runtime.shared_reduction import reduced
 from windrow.sources.aside import Aside, timed_rows
+from windrow.sources.footers import said_by_folders
 from windrow.sources.intake import times
+from windrow.sources.lines import LinePiece
 from windrow.sources.protocol import Piece, Report
-from windrow.sources.read_parquet import ParquetPiece, RowGroup
+from windrow.sources.read_arrow import ArrowPiece
+from windrow.sources.read_parquet import ParquetPiece
 
 Reader = Callable[[Sequence[str] | None, Report | None], Iterable[pa.Table | pa.RecordBatch]]
 """Reads the rows of a task: these columns, or all; one that has them anyway may give more. It can be called again.
@@ -57,70 +63,109 @@ def feed(
     only: str | None = None,
     ts: Int64s | None = None,
     skipped: StreamMark | None = None,
+    passing: Reader | None = None,
 ) -> list[Envelope]:
     """The messages of one task that reads rows of a stream; `only`: they are history, for one new query.
 
-    `ts`: their times, if the caller knows them. `skipped`: rows that concern nobody but time.
+    `ts`: their times, if the caller knows them. `skipped`: rows that concern nobody but time; so do those of `passing`,
+    which nobody has seen yet.
     """
     deployed = program.deployment
     definition = deployed.streams.get(stream)
     if definition is None:
         return []
     out = [] if skipped is None else [Envelope(p, sender, skipped) for p in range(program.partitions)]
-    aside = Aside(definition.name) if definition.quarantine else None
+    shown, columns = deployed.shown[stream], deployed.reads[stream]
     try:
-        table = timed_rows(definition, _read(deployed.shown[stream], read, deployed.reads[stream], aside), aside)
-        ts = times(definition, table) if ts is None else ts
+        table, ts = _arrived(program, definition, read, columns, shown, sender, out, only, ts)
+        if passing is not None:
+            clock = pa.schema([(definition.time, definition.time_type)])
+            _arrived(program, definition, passing, clock.names, clock, sender, out)
     except (StateError, MemoryError):
         raise
     except Exception as error:  # one stream must not stop the others
         return [Envelope(0, sender, StreamFailed(stream, _unreadable(error, definition)))]
-    if aside is not None and aside.rows:
-        out.append(Envelope(0, sender, SetAside(stream, aside.table())))
-    if not table.num_rows:
-        return out
-    if only:
-        start = HistoryStart(only, int(ts.min()))
-        out += [Envelope(p, sender, start) for p in range(program.partitions)]
-    else:
-        table, ts = _punctual(program, stream, table, ts, sender, out, lambda: _whole(definition, read))
     if len(ts):
-        columns = {n: one(table.column(n)) for n in table.column_names}
-        out += _for_queries(program, stream, ts, columns, sender, only)
+        arrays = {n: one(table.column(n)) for n in table.column_names}
+        out += _for_queries(program, stream, ts, arrays, sender, only)
         if deployed.families:
-            out += reduced(program, stream, ts, columns, sender, only)
+            out += reduced(program, stream, ts, arrays, sender, only)
         if deployed.joins and not only:
-            out += sides(program, stream, ts, columns, sender)
+            out += sides(program, stream, ts, arrays, sender)
     return out
 
 
-def wanted(program: Program, stream: str, pieces: Sequence[Piece]) -> tuple[list[Piece], StreamMark | None]:
-    """The pieces less what concerns nobody, as far as files say so of themselves; and what was left out, for time.
+def _arrived(
+    program: Program,
+    definition: StreamDef,
+    read: Reader,
+    columns: Sequence[str] | None,
+    shown: pa.Schema,
+    sender: int,
+    out: list[Envelope],
+    only: str | None = None,
+    ts: Int64s | None = None,
+) -> tuple[pa.Table, Int64s]:
+    """The rows that are in time, these columns of them, with their times; what was seen and set aside is reported."""
+    stream, aside = definition.name.lower(), Aside(definition.name) if definition.quarantine else None
+    table = timed_rows(definition, _read(shown, read, columns, aside), aside)
+    ts = times(definition, table) if ts is None else ts
+    if aside is not None and aside.rows:
+        out.append(Envelope(0, sender, SetAside(stream, aside.table())))
+    if not table.num_rows:
+        return table, ts
+    if only:
+        start = HistoryStart(only, int(ts.min()))
+        out += [Envelope(p, sender, start) for p in range(program.partitions)]
+        return table, ts
+    return _punctual(program, stream, table, ts, sender, out, lambda: _whole(definition, read))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of some pieces is to be read: rows of `read`, only times of `passing`; and what is left out, for time."""
+
+    read: list[Piece]
+    passing: list[Piece]
+    skipped: StreamMark | None
+
+
+def wanted(program: Program, stream: str, pieces: Sequence[Piece]) -> Wanted:
+    """What concerns somebody, as far as files and their folders say so of themselves.
 
     Rows that are late or too far ahead concern whoever looks at those, so they are never left out.
     """
     boxes = program.deployment.wants.get(stream)
     definition = program.deployment.streams.get(stream)
     if boxes is None or definition is None:
-        return list(pieces), None
+        return Wanted(list(pieces), [], None)
     tested = {c for box in boxes for c, _ in box}
-    columns = [c for c in definition.columns if c.lower() in tested]
     ahead = program.ahead.get(stream, INF)
-
-    def unwanted(group: RowGroup) -> bool:
-        return group.low > program.previous and group.high <= ahead and not may_hold(boxes, group.ends)
-
-    kept: list[Piece] = []
-    skipped: list[RowGroup] = []
+    found = Wanted([], [], None)
+    marks: list[tuple[int, int, int]] = []  # rows, least and greatest time
     for piece in pieces:
-        if isinstance(piece, ParquetPiece):
-            piece, groups = piece.without(definition, columns, unwanted)
-            skipped += groups
-        kept.append(piece)
-    if not skipped:
-        return kept, None
-    low, high = min(g.low for g in skipped), max(g.high for g in skipped)
-    return kept, StreamMark(stream, low, high, sum(g.rows for g in skipped), 0)
+        if not isinstance(piece, ParquetPiece | ArrowPiece | LinePiece):
+            found.read.append(piece)
+            continue
+        folders = said_by_folders(definition, piece.given(definition)) if boxes else {}
+        foreign = not may_hold(boxes, Zones(np.arange(2), folders))[0]
+        if not isinstance(piece, ParquetPiece):
+            (found.passing if foreign else found.read).append(piece)
+            continue
+        if foreign and piece.known is not None and piece.known[1] > program.previous and piece.known[2] <= ahead:
+            marks.append(piece.known)
+            continue
+        groups = piece.row_groups(definition, tested)
+        if groups is not None:
+            idle = (groups.low > program.previous) & (groups.high <= ahead) & ~may_hold(boxes, groups.zones)
+            marks += zip(*(v[idle].tolist() for v in (groups.rows, groups.low, groups.high)), strict=True)
+            piece = piece.without(groups.numbers[idle].tolist())
+        if len(piece.skipped) < piece.stop - piece.first:
+            (found.passing if foreign else found.read).append(piece)
+    if not marks:
+        return found
+    rows, low, high = zip(*marks, strict=True)
+    return replace(found, skipped=StreamMark(stream, min(low), max(high), sum(rows), 0))
 
 
 def _for_queries(

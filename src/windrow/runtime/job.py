@@ -102,19 +102,22 @@ class LocalJob:
         sent: list[Envelope] = []
         for sender, (given, found) in enumerate(zip(feeds, readers, strict=True)):
             if found is not None:
-                read, skipped = found
-                sent += feed(program, given.stream, read, sender, given.only, given.ts, skipped)
+                sent += feed(program, given.stream, found[0], sender, given.only, given.ts, *found[1:])
         return all_stages(program, sent, stages, self.memory)
 
-    def _reader(self, program: Program, given: Feed, ahead: bool) -> tuple[Reader, StreamMark | None] | None:
-        """How the rows of a feed are read, begun already if there is room; and what is left out of them."""
+    def _reader(
+        self, program: Program, given: Feed, ahead: bool
+    ) -> tuple[Reader, StreamMark | None, Reader | None] | None:
+        """How the rows of a feed are read, begun already if there is room; what is left out of them, and how those are
+        read that concern nobody but time."""
         stream = program.deployment.streams.get(given.stream)
         if stream is None or not isinstance(given.rows, tuple):
-            return None if stream is None else (reader(given.rows, stream), None)
-        pieces, skipped = wanted(program, given.stream, given.rows)
+            return None if stream is None else (reader(given.rows, stream), None, None)
+        found = wanted(program, given.stream, given.rows)
+        passing = reader(found.passing, stream) if found.passing else None
         if not ahead or stream.quarantine:  # what is malformed is reported in the order of the rows
-            return reader(pieces, stream), skipped
-        return read_ahead(pieces, stream, program.deployment.reads[given.stream]), skipped
+            return reader(found.read, stream), found.skipped, passing
+        return read_ahead(found.read, stream, program.deployment.reads[given.stream]), found.skipped, passing
 
     def in_one(self, feeds: Sequence[Feed], program: Program) -> bool:
         return False

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, islice
 
 import pyarrow as pa
 
@@ -21,9 +20,8 @@ from windrow.operators.elements import BEGINNING, Int64s
 from windrow.operators.protocol import Operator
 from windrow.operators.query_aggregate import QueryAggregate
 from windrow.operators.row_limit import MOST_ROWS
-from windrow.plan.expr import Expr, Ref
 from windrow.plan.lower import Tuning, lower, lower_archived, lower_kept
-from windrow.plan.nodes import QueryPlan, Scan, routed_scans, scanned
+from windrow.plan.nodes import QueryPlan, Scan
 from windrow.plan.steps import Dataflow
 from windrow.plan.weights import gate_of
 from windrow.runtime.admission import Quotas
@@ -31,14 +29,13 @@ from windrow.runtime.deadline_program import DeadlineProgram
 from windrow.runtime.family_programs import FamilyProgram, JoinProgram
 from windrow.runtime.heavy_keys import Since, hashes
 from windrow.runtime.join_choices import Chosen
-from windrow.runtime.member_blocks import MOST_CONDITIONS
 from windrow.runtime.messages import RunsBySlot, StreamMark
 from windrow.runtime.partitioning import place
 from windrow.runtime.placement import Exchange, Partitioning, Placement
 from windrow.runtime.pruning import RowBox, row_boxes
 from windrow.runtime.table_versions import Versions
-from windrow.sharing.conditions import EVERYTHING, Condition, condition
-from windrow.sharing.plans.router import IndexRouter, renamed
+from windrow.runtime.wants import wanted_rows
+from windrow.sharing.conditions import EVERYTHING, Condition
 from windrow.store.runs import RunPlace
 
 MEASURING = Tuning(measures=True, aggregation="auto")
@@ -104,20 +101,8 @@ class QueryProgram:
 
     @cached_property
     def wants(self) -> dict[str, tuple[Condition, ...]]:
-        """By stream: where its rows concern this query, a condition for each scan; the rest leaves no trace."""
-        found: dict[str, tuple[Condition, ...]] = {}
-        routed = {scan: router for scan, router in routed_scans(self.plan.root) if isinstance(router, IndexRouter)}
-        for scan, predicates in scanned(self.plan.root):
-            if scan in routed:  # of several queries
-                shown = {internal: column.lower() for internal, column, _ in scan.columns}
-                some = all_or_everything(routed[scan].some(MOST_CONDITIONS))
-                all_wanted = tuple(renamed(c, shown) for c in some)
-                found[scan.stream.lower()] = (*found.get(scan.stream.lower(), ()), *all_wanted)
-                continue
-            names = {internal: Expr((Ref(column.lower()),), type_) for internal, column, type_ in scan.columns}
-            wanted = condition([p.substitute(names) for p in predicates])
-            found[scan.stream.lower()] = (*found.get(scan.stream.lower(), ()), wanted)
-        return found
+        """By stream: where its rows concern this query."""
+        return wanted_rows(self.plan)
 
     @cached_property
     def gate(self) -> str | None:
@@ -214,30 +199,20 @@ class Deployment:
     def wants(self) -> dict[str, tuple[RowBox, ...]]:
         """By stream: boxes of values outside which a row concerns nobody; streams of which every row may are left out.
 
-        Gates see all rows, and so do joins that are shared.
+        Gates see all rows, and a history keeps them all.
         """
         found: dict[str, list[Condition]] = {}
         for query in self.queries.values():
-            whole = query.gate is not None or query.retain is not None or query.archived
+            whole = query.gate is not None or query.retain is not None
             for stream in query.streams:
                 found.setdefault(stream, []).extend((EVERYTHING,) if whole else query.wants.get(stream, (EVERYTHING,)))
         for family in self.families.values():
-            tested = chain(
-                (c for block in family.blocks for c in block.conditions),
-                (
-                    m.conditions.condition(i)
-                    for m in family.instances
-                    if len(m) < MOST_CONDITIONS
-                    for i in range(len(m))
-                ),
-                (EVERYTHING for m in family.instances if len(m) >= MOST_CONDITIONS),
-            )
-            mine = found.setdefault(family.source.stream, [])
-            some = all_or_everything(islice(dict.fromkeys(tested), MOST_CONDITIONS))
-            mine.extend(_of_stream(c, family.source.stream) for c in some)
+            found.setdefault(family.source.stream, []).extend(family.wants)
         for join in self.joins.values():
-            found |= {stream: [EVERYTHING] for stream in join.source.streams}
-        return {s: boxes for s, conditions in found.items() if (boxes := row_boxes(conditions)) is not None}
+            for stream in join.source.streams:
+                found.setdefault(stream, []).extend(join.wants.get(stream, (EVERYTHING,)))
+        boxes = {s: row_boxes(found.get(s, ()), stream.columns) for s, stream in self.streams.items()}
+        return {s: of for s, of in boxes.items() if of is not None}
 
     @cached_property
     def unread(self) -> frozenset[str]:
@@ -302,23 +277,6 @@ class Program:
             return None
         since = self.heavy.get(query, {}).get(partitioning.split.step, ())
         return hashes(since) if since else None
-
-
-def all_or_everything(first: Iterable[Condition]) -> tuple[Condition, ...]:
-    """The first `MOST_CONDITIONS` of some conditions, if they are all: of others nobody knows what they ask for."""
-    found = tuple(first)
-    return found if len(found) < MOST_CONDITIONS else (EVERYTHING,)
-
-
-def _of_stream(found: Condition, stream: str) -> Condition:
-    """A condition over a family's rows, of which only tests of one column of the stream stay, named as the stream's."""
-    prefix = f"{stream}."
-    boxes = []
-    for box in found.boxes:
-        named = [(a, v) for a, v in box if len(a.reads) == 1 and a.reads[0].lower().startswith(prefix)]
-        columns = [(replace(a, sql=a.sql.lower().replace(prefix, "", 1)), v) for a, v in named]
-        boxes.append(tuple(columns))
-    return Condition(tuple(boxes))
 
 
 def frontier(

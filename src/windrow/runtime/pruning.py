@@ -8,6 +8,7 @@ true is never skipped. Row groups of files that nobody has read yet are asked th
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -19,7 +20,7 @@ from windrow.operators.state.zones import Code, Zones
 from windrow.plan.expr import Expr
 from windrow.scalar_engine import quote
 from windrow.sharing.conditions import Box, Condition, condition
-from windrow.sharing.spans import ValueSet
+from windrow.sharing.spans import Span, ValueSet, united
 
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 Bools = NDArray[np.bool_]
@@ -44,39 +45,41 @@ def blocks(conditions: Iterable[Condition], zones: Zones, names: Mapping[str, st
 
 
 RowBox = tuple[tuple[str, ValueSet], ...]
-"""Columns of a stream, in lower case, with the values they must have."""
+"""Columns of a stream with the values they must have."""
 
 MOST_BOXES = 256
 """More are not worth asking about."""
 
 
-def row_boxes(conditions: Iterable[Condition]) -> tuple[RowBox, ...] | None:
-    """Boxes over columns of numbers and times that hold every row for which some condition does; None: any row.
+def row_boxes(conditions: Iterable[Condition], columns: Iterable[str]) -> tuple[RowBox, ...] | None:
+    """Boxes over plain columns that hold every row for which some condition does; None: any row.
 
-    An attribute that is more than such a column may have any value. Attributes are columns by their own names.
+    An attribute that is more than a column may have any value. Attributes are columns by their own names; boxes over
+    one and the same column are one.
     """
+    plain = {quote(c.lower()): c for c in columns}
+    single: dict[str, list[ValueSet]] = {}
     found: dict[RowBox, None] = {}
     for box in (box for wanted in conditions for box in wanted.boxes):
-        tests = {a.reads[0].lower(): (a, v) for a, v in box if len(a.reads) == 1 and has_fixed_codes(a.type)}
-        columns = tuple(sorted((c, v) for c, (a, v) in tests.items() if a.sql.lower() == quote(c)))
-        if not columns or len(found) >= MOST_BOXES:
+        tested = tuple((plain[sql], v) for a, v in box if (sql := a.sql.lower()) in plain)
+        if not tested or len(found) >= MOST_BOXES:
             return None
-        found[columns] = None
-    return tuple(found)
+        if len(tested) == 1:
+            single.setdefault(tested[0][0], []).append(tested[0][1])
+        else:
+            found[tested] = None
+    whole = ((c, ValueSet(united(s for v in of for s in v.spans), any(v.null for v in of))) for c, of in single.items())
+    return (*((test,) for test in whole), *found)
 
 
-def may_hold(boxes: Iterable[RowBox], ends: Mapping[str, tuple[pa.Array, bool]]) -> bool:
-    """Whether a row may lie in one of the boxes; `ends`: of columns, least and greatest value, and whether nulls."""
-    codes = {}
-    for column, (values, nulls) in ends.items():
-        (found,), _ = encode([values])
-        codes[column.lower()] = (int(found[0]), int(found[1]), nulls)
-    return any(all(c not in codes or _meets(v, *codes[c]) for c, v in box) for box in boxes)
-
-
-def _meets(values: ValueSet, least: int, greatest: int, nulls: bool) -> bool:
-    inside = ((low is None or greatest >= low) and (high is None or least < high) for low, high in values.spans)  # type: ignore[operator]
-    return (values.null and nulls) or any(inside)
+def may_hold(boxes: Iterable[RowBox], zones: Zones) -> Bools:
+    """Of each block whether a row may lie in one of the boxes."""
+    found = np.zeros(zones.blocks, np.bool_)
+    for box in boxes:
+        if found.all():
+            break
+        found |= _meets(box, zones)
+    return found
 
 
 def tests_of(conditions: Iterable[Condition], types: Mapping[str, pa.DataType]) -> tuple[tuple[str, Spans], ...]:
@@ -111,29 +114,37 @@ def holds(column: pa.Array, spans: Spans) -> Bools:
 
 
 def _possible(box: Box, zones: Zones, columns: Mapping[str, str]) -> Bools:
+    return _meets([(columns[a.sql], v) for a, v in box if a.sql in columns], zones)
+
+
+def _meets(tests: Iterable[tuple[str, ValueSet]], zones: Zones) -> Bools:
+    """Of each block whether a row may have such values in all of the columns."""
     found = np.ones(zones.blocks, np.bool_)
-    for attribute, values in box:
-        column = columns.get(attribute.sql)
-        if column is not None and column in zones.spans:
+    for column, values in tests:
+        if column in zones.spans:
             may = _within(column, values.spans, zones)
             found &= (may | (zones.spans[column].nulls > 0)) if values.null else may
     return found
 
 
-def _within(column: str, spans: Iterable[tuple[Code | None, Code | None]], zones: Zones) -> Bools:
+def _within(column: str, spans: Iterable[Span], zones: Zones) -> Bools:
+    """Of each block whether a value may lie in one of the spans, which are in order and apart."""
     held = zones.spans[column]
+    there = [s for s in spans if (point := _point(*s)) is None or zones.may_have(column, point)]
+    if not there:
+        return np.zeros(zones.blocks, np.bool_)
+    if held.codes is not None and not any(isinstance(cut, bytes) for span in there for cut in span):
+        lows = np.array([_LEAST if low is None else low for low, _ in there], np.int64)
+        lasts = np.array([_MOST if high is None else high - 1 for _, high in there], np.int64)  # type: ignore[operator]
+        least, greatest = held.codes
+        at = np.searchsorted(lasts, least)
+        return (at < len(there)) & (lows[np.minimum(at, len(there) - 1)] <= greatest)
+    ends = [high for _, high in there[:-1]]  # all but the last have one
     found = np.zeros(zones.blocks, np.bool_)
-    for low, high in spans:
-        point = _point(low, high)
-        if point is not None and not zones.may_have(column, point):
-            continue
-        if held.codes is not None and not isinstance(low, bytes) and not isinstance(high, bytes):
-            lows, highs = held.codes
-            found |= (highs >= (_LEAST if low is None else low)) & (lows <= (_MOST if high is None else high - 1))
-            continue
-        for b, (least, greatest) in enumerate(zip(held.low, held.high, strict=True)):
-            if least is not None and greatest is not None:
-                found[b] |= (low is None or greatest >= low) and (high is None or least < high)  # type: ignore[operator]
+    for b, (lowest, highest) in enumerate(zip(held.low, held.high, strict=True)):
+        if lowest is not None and highest is not None:
+            low, high = there[bisect.bisect_right(ends, lowest)]  # type: ignore[type-var]
+            found[b] = (low is None or highest >= low) and (high is None or lowest < high)  # type: ignore[operator]
     return found
 
 

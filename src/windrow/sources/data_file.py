@@ -10,8 +10,8 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
@@ -44,6 +44,12 @@ class DataFile:
     def path(self) -> str:
         """The full path, for people and for the file system."""
         return self.place.path(self.name)
+
+    def less_given(self, names: Iterable[str]) -> DataFile:
+        """The file, whose path says only what it does not say itself; `names`: its columns."""
+        own = {n.lower() for n in names}
+        given = tuple((n, text) for n, text in self.given if n.lower() not in own)
+        return self if given == self.given else replace(self, given=given)
 
     def open(self) -> pa.NativeFile:
         """The file for random access; not memory-mapped: a foreign file that is cut short would end the process."""

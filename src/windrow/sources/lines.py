@@ -20,8 +20,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
+from windrow.errors import SourceError
 from windrow.sources.cuts import PIECE_BYTES, Share
-from windrow.sources.data_file import DataFile, declared, no_rows, reading
+from windrow.sources.data_file import DataFile, Given, declared, no_rows, reading
 from windrow.sources.protocol import MalformedRow, Report
 from windrow.sources.row_text import RowParser
 
@@ -39,6 +40,9 @@ class LineFormat(Protocol):
     @property
     def drop(self) -> bool:
         """Whether malformed rows are left out."""
+
+    def given(self, stream: StreamDef, file: DataFile) -> Given:
+        """The columns that the path of a file says, and its rows do not have."""
 
     def open(
         self, stream: StreamDef, file: DataFile, wanted: Mapping[str, pa.DataType], report: Report | None
@@ -59,6 +63,13 @@ class LinePiece:
     def weight(self) -> int:
         """Bytes as they lie in the file."""
         return self.stop - self.start
+
+    def given(self, stream: StreamDef) -> Given:
+        """The columns that the path says, and the file does not have."""
+        try:
+            return self.format.given(stream, self.file) if self.file.given else ()
+        except (SourceError, pa.ArrowException, OSError):  # whoever reads it says why
+            return ()
 
     def read(
         self, stream: StreamDef, columns: Sequence[str] | None, report: Report | None = None

@@ -13,9 +13,11 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from windrow.catalog import StreamDef
+from windrow.errors import SourceError
 from windrow.sources.cuts import PIECE_BYTES, Share
 from windrow.sources.data_file import (
     DataFile,
+    Given,
     check_types,
     declared,
     find_columns,
@@ -37,6 +39,17 @@ class ArrowPiece:
     first: int
     stop: int | None
     weight: int
+
+    def given(self, stream: StreamDef) -> Given:
+        """The columns that the path says, and the file does not have."""
+        if not self.file.given:
+            return ()
+        try:
+            with self.file.open() as handle:
+                reader = ipc.open_stream(handle) if self.stop is None else ipc.open_file(handle)
+                return self.file.less_given(reader.schema.names).given
+        except (SourceError, pa.ArrowException, OSError):  # whoever reads it says why
+            return ()
 
     def read(
         self, stream: StreamDef, columns: Sequence[str] | None, report: Report | None = None

@@ -40,6 +40,10 @@ class CsvFormat:
     times: str | None = None  # strptime formats
     dates: str | None = None
 
+    def given(self, stream: StreamDef, file: DataFile) -> Given:
+        """The columns that the path of a file says, and its header does not have."""
+        return file.less_given(self._names(first_line(file)) if self.header else stream.columns).given
+
     def open(
         self, stream: StreamDef, file: DataFile, wanted: Mapping[str, pa.DataType], report: Report | None
     ) -> tuple[RowParser, int]:

@@ -39,6 +39,10 @@ class JsonFormat:
     times: str | None = None  # strptime formats
     dates: str | None = None
 
+    def given(self, stream: StreamDef, file: DataFile) -> Given:
+        """The columns that the path of a file says."""
+        return file.given
+
     def open(
         self, stream: StreamDef, file: DataFile, wanted: Mapping[str, pa.DataType], report: Report | None
     ) -> tuple[RowParser, int]:

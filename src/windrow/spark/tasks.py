@@ -114,8 +114,13 @@ def _sent(program: Program, shares: Sequence[bytes | pa.Buffer], here: int) -> l
     sent: list[Envelope] = []
     for (stream, only), pieces in given.items():
         plain = [p for p in pieces if not isinstance(p, bytes)]
-        found, skipped = wanted(program, stream, plain) if len(plain) == len(pieces) else (pieces, None)
-        sent += feed(program, stream, _reader(program, stream, found), here, only, skipped=skipped)
+        if len(plain) < len(pieces):
+            sent += feed(program, stream, _reader(program, stream, pieces), here, only)
+            continue
+        found = wanted(program, stream, plain)
+        passing = _reader(program, stream, found.passing) if found.passing else None
+        read = _reader(program, stream, found.read)
+        sent += feed(program, stream, read, here, only, skipped=found.skipped, passing=passing)
     return sent
 
 
