@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pyarrow as pa
 import pytest
 
@@ -52,6 +54,26 @@ def test_partitions_and_restarts_change_nothing(first, in_process_job, run_with_
         for name, table in run_with_restarts(*case, 4, strategy).items():
             if table is not None:
                 assert_same(table, want[name])
+
+
+@pytest.mark.parametrize("on", ["", "l.a = r.a AND ", "l.s = r.s AND l.a = r.a AND "])
+@pytest.mark.parametrize("order", ["l.ts >= r.ts", "l.b > r.b"])
+def test_rows_of_count_windows_tie_in_the_order_of_arrival(on, order, in_process_job, run_with_restarts, tmp_path):
+    """Whether the join's keys tell the window's partitions apart or not; one after the other or in tasks."""
+    script = (
+        f"SELECT l.a, l.b, r.n AS m FROM S [RANGE 3] l ASOF LEFT JOIN S [PARTITION BY a, s ROWS 2] r ON {on}{order}"
+    )
+    chance = random.Random(script)
+    picked = {
+        name: [chance.choice(values) for _ in range(40)] for name, values in (("a", "xy"), ("s", "pq"), ("b", "12"))
+    }
+    rows = pa.table({**picked, "n": list(range(40)), "ts": [i // 4 for i in range(40)]})
+    case = (script, {"S": rows}, {}, 15)
+    want = oracle(*case)["q1"]
+    assert_same(windrow.run(script, {"S": rows}, runtime="local", until=15)["q1"], want)
+    assert_same(run_with_restarts(*case, 5, "upa")["q1"], want)
+    got = Replay.of(*case).in_home(str(tmp_path), in_process_job(2, chaos=1), 5, "upa", partitions=3)
+    assert_same(got["q1"], want)
 
 
 def test_of_equal_times_the_last_to_arrive_is_met():

@@ -83,7 +83,7 @@ class Driven:
         return LiveAnswers(answers, late, {}, [None if f == BEGINNING else f for f in frontiers])
 
     def collect(self) -> None:
-        assert not self.engine.status()["failed"]
+        assert self.engine.status()["failed"] == {}
         for name in self.engine.catalog.queries:
             self.parts.setdefault(name, []).append(self.engine[name].results())
 

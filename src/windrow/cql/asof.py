@@ -197,7 +197,7 @@ def _general(
 ) -> Node:
     left, right = matching.nodes
     wanted = dict(right.schema)
-    right, ties = _numbered(right, times[1], input_, context)
+    right, ties = _numbered(right, [e.right for e in matching.equalities], times[1], input_, context)
     value, side = context.fresh("value", left.schema[times[0]]), context.fresh("side", pa.int32())
     keys = [context.fresh("key", left.schema[e.left]) for e in matching.equalities]
     struct = pa.struct([(f"f{i}", t) for i, t in enumerate(wanted.values())])
@@ -235,13 +235,21 @@ def _general(
     return Project(made, tuple(shown.items()))
 
 
-def _numbered(node: Node, time: str, input_: JoinInput, context: BindingContext) -> tuple[Node, list[str]]:
-    """The right side, and the columns by which rows of one value are ordered: a count window numbers its rows."""
+def _numbered(
+    node: Node, keys: Sequence[str], time: str, input_: JoinInput, context: BindingContext
+) -> tuple[Node, list[str]]:
+    """The right side, and the columns by which rows of one value are ordered: a count window numbers its rows.
+
+    Those of one key must be numbered together, whatever partitions of the window they are in.
+    """
     below, seen = _peeled(node)
     chain = list(_chain(below))
     if isinstance(chain[-1], Window) and chain[-1].spec.kind is WindowKind.ROWS and len(chain) == 1:
         number = context.fresh("number", pa.int64())
-        made: Node = replace(chain[-1], number=number)
+        partition = chain[-1].spec.partition
+        shared = tuple(i for i, c in enumerate(partition) if c in keys)
+        together = shared if len(shared) < len(partition) else None
+        made: Node = replace(chain[-1], number=number, together=together)
         return (made if seen is None else Quantise(made, *seen)), [number]
     own = [e.time for e in input_.entries if e.time is not None and e.time != time]
     return node, list(dict.fromkeys([*own, *(c.internal for e in input_.entries for c in e.columns)]))

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.errors import StateError
 from windrow.operators import scalar
 from windrow.operators.elements import INF, Elements, Int64s, concat
 from windrow.operators.keys import factorize
@@ -55,8 +56,10 @@ class RowsWindow(Unclocked):
     """`[PARTITION BY columns ROWS size SLIDE slide]`: the newest rows (of each partition), moving every `slide` rows.
 
     Row number i (from 1, per partition) is visible from the arrival of row `up(i)` to that of row `up(i + size)`, where
-    `up` rounds to a multiple of `slide`. State: the rows that have not ended, with their numbers.
-    Cost per advance: new rows plus the rows still in the window of the touched stream.
+    `up` rounds to a multiple of `slide`. State: the rows that have not ended, with their numbers, and the newest row.
+    `number` names a column that tells the number of each row; `together`: of those that are alike in some columns of the
+    partition, in the order in which they came. Cost per advance: new rows plus the rows still in the window of the
+    touched stream.
     """
 
     def __init__(
@@ -66,9 +69,12 @@ class RowsWindow(Unclocked):
         partition: Sequence[str] = (),
         derived: bool = False,
         number: str | None = None,
+        together: Sequence[int] | None = None,
     ) -> None:
         self.size, self.slide, self.partition, self.derived = size, slide, tuple(partition), derived
-        self.number = number  # the column in which every row carries its own
+        self.number = number
+        self.arrivals = together is not None
+        self.together = self.partition if together is None else tuple(self.partition[i] for i in together)
         self._open: tuple[Elements, Int64s] | None = None  # rows not ended yet, and their numbers; ts is the arrival
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
@@ -76,6 +82,10 @@ class RowsWindow(Unclocked):
         if not len(rows):
             return self._numbered(rows, np.zeros(0, np.int64))
         rows = in_value_order(rows) if self.derived else rows.take(np.argsort(rows.ts, kind="stable"))
+        if self.arrivals:
+            assert self.number is not None
+            last = -1 if self._open is None else int(self._open[0].columns[self.number].to_numpy().max())
+            rows = rows.with_columns({**rows.columns, self.number: pa.array(last + 1 + np.arange(len(rows)))})
         held, old = self._open or (rows.take(np.zeros(0, np.int64)), np.zeros(0, np.int64))
         both = concat([held, rows])
         codes, first = factorize([both.columns[c] for c in self.partition], len(both))
@@ -98,7 +108,7 @@ class RowsWindow(Unclocked):
 
         begin_ts, end_ts = arrival(appears), arrival(ends)
         was_shown = appears <= seen[codes]
-        told = self._numbered(both, number)
+        told = both if self.arrivals else self._numbered(both, number)
         gone = told.with_lifetimes(end_ts, np.full(len(both), INF)).filter(was_shown & (end_ts < INF)).negated()
         shown = told.with_lifetimes(begin_ts, end_ts).filter(~was_shown & (begin_ts < end_ts))
         # the newest row of a partition stays for its number, even when no window shows it
@@ -123,6 +133,13 @@ class RowsWindow(Unclocked):
         self._open = None
         for run in state["open"]:
             self._open = (elements_of(run, _SEQ), ints(run.table, _SEQ))
+            if self.arrivals and self.number not in self._open[0].columns:
+                raise StateError(
+                    "this home was written by an older version of windrow, which did not keep the order of arrival of "
+                    "rows of a count window that ASOF JOIN looks at across its partitions",
+                    detail="nothing has been changed",
+                    hint="drop the queries with the version that wrote the home, and create them again with this one",
+                )
 
 
 def in_value_order(rows: Elements) -> Elements:

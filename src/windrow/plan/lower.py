@@ -197,9 +197,10 @@ class _Nodes(PlanLowering):
                 return self.lower(node.input)
             case n.WindowKind.ROWS:
                 assert spec.size is not None
-                return self.unary(
-                    RowsWindow(spec.size, spec.slide or 1, spec.partition, node.derived, node.number), node
+                window = RowsWindow(
+                    spec.size, spec.slide or 1, spec.partition, node.derived, node.number, node.together
                 )
+                return self.unary(window, node)
         size = spec.longest
         assert size is not None
         cumulates = spec.kind is n.WindowKind.CUMULATE

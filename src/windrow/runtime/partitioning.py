@@ -217,7 +217,9 @@ def _keys(operator: Operator | None) -> tuple[str, ...] | None:
     match operator:
         case ContinuousAggregate() | QueryAggregate() | GridAggregate() | PeriodicSummary() | SessionWindow():
             return tuple(operator.keys)
-        case RowsWindow() | TopNOperator() | AnalyticOperator() | Snapshots():
+        case RowsWindow():
+            return operator.together
+        case TopNOperator() | AnalyticOperator() | Snapshots():
             return tuple(operator.partition)
     return None
 
@@ -266,7 +268,7 @@ def _read_by(flow: Dataflow, index: int, forever: Set[object]) -> tuple[set[str]
             case ContinuousAggregate() | QueryAggregate() | GridAggregate() | PeriodicSummary():
                 return {c for k in operator.keys for c in names.get(k, ())}, False
             case RowsWindow():
-                return {c for k in operator.partition for c in names.get(k, ())}, False
+                return {c for k in operator.together for c in names.get(k, ())}, False
             case Retract():
                 return set(flow.steps[index].schema), False
             case DeltaStar() | Changes() | Sample() | Restore() | Materialize():

@@ -96,6 +96,9 @@ class Window(Unary):
     spec: WindowSpec = field(default_factory=lambda: WindowSpec(WindowKind.UNBOUNDED))
     derived: bool = False
     number: str | None = None  # a column in which a ROWS window tells the number of every row
+    together: tuple[int, ...] | None = (
+        None  # places of partition columns: rows alike in these are numbered as they come
+    )
 
     @property
     def schema(self) -> dict[str, pa.DataType]:
