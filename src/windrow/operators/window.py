@@ -57,8 +57,8 @@ class RowsWindow(Unclocked):
 
     Row number i (from 1, per partition) is visible from the arrival of row `up(i)` to that of row `up(i + size)`, where
     `up` rounds to a multiple of `slide`. State: the rows that have not ended, with their numbers, and the newest row.
-    `number` names a column that tells the number of each row; `together`: of those that are alike in some columns of the
-    partition, in the order in which they came. Cost per advance: new rows plus the rows still in the window of the
+    `number` names a column that tells the number of each row; `together`: of those that are alike in some columns of
+    the partition, in the order in which they came. Cost per advance: new rows plus the rows still in the window of the
     touched stream.
     """
 
