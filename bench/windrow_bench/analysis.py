@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 
 import windrow
-from windrow.optimize.order_joins import best_orders
-from windrow.plan.join_cost import JoinModel
 from windrow.sharing.windows import PAIRED, SlideWindow, edges_between
 from windrow_bench.harness import Figure, Ratio, Result, parser, report
-from windrow_bench.join_yardsticks import naive_cost, on_one_attribute
+from windrow_bench.join_yardsticks import PaperModel, best_lazy_orders, naive_cost, on_one_attribute
 
 Row = dict[str, Any]
 RATES = (375.0, 0.5, 0.0005)
@@ -74,7 +72,7 @@ def scaling() -> list[Row]:
     """Figure 2: the multi-way join that puts new tuples first, against the naive one, by the number of windows."""
     rows: list[Row] = []
     for windows in range(2, 8):
-        model = JoinModel(on_one_attribute([(1, 100, 50)] * windows))
+        model = PaperModel(on_one_attribute([(1, 100, 50)] * windows))
         order = range(windows)
         multi, naive = model.global_cost(order), naive_cost(model, order)
         rows.append({"part": "figure 2", "windows": windows, "multi-way": multi, "naive": naive})
@@ -87,7 +85,7 @@ def laziness() -> list[Row]:
     for figure, fourth in (("figure 3a", 1), ("figure 3b", 10)):
         for interval in (1, 5, 10, 15, 20, 30, 40, 50):
             streams = [(1, 100, 50)] * 3 + [(fourth, 100, 50)]
-            model = JoinModel(on_one_attribute(streams), interval=interval)
+            model = PaperModel(on_one_attribute(streams), interval=interval)
             orders = list(permutations(range(4)))
             rows.append(
                 {
@@ -95,7 +93,7 @@ def laziness() -> list[Row]:
                     "interval": interval,
                     "naive": min(naive_cost(model, o) for o in orders),
                     "lazy": min(map(model.global_cost, orders)),
-                    "general": model.general_cost(best_orders(model, anywhere=True)),
+                    "general": model.general_cost(best_lazy_orders(model)),
                 }
             )
     return rows

@@ -19,10 +19,9 @@ import numpy as np
 from windrow.operators.elements import Elements
 from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import Part
-from windrow.optimize.order_joins import best_orders, heuristic_order, paper_order
-from windrow.plan.join_cost import JoinModel
+from windrow.optimize.order_joins import heuristic_order, paper_order
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
-from windrow_bench.join_yardsticks import exhaustive_order, naive_cost, on_one_attribute
+from windrow_bench.join_yardsticks import PaperModel, best_lazy_orders, exhaustive_order, naive_cost, on_one_attribute
 from windrow_bench.joins_run import Parameters, Streams, best, measure
 from windrow_bench.one_join import Chooser
 from windrow_bench.reorder import LocalJoin, settled
@@ -56,7 +55,7 @@ def tables() -> list[dict[str, Any]]:
     """Every printed cost, computed."""
     rows = []
     for (name, order), printed in PRINTED.items():
-        model = JoinModel(on_one_attribute(TABLES[name]))
+        model = PaperModel(on_one_attribute(TABLES[name]))
         cost = model.global_cost([int(c) - 1 for c in order])
         rows.append({"part": "costs", "case": name, "order": order, "printed": printed, "predicted": round(cost)})
     return rows
@@ -69,7 +68,7 @@ def heuristic(sets: int, seed: int) -> tuple[list[dict[str, Any]], list[Ratio]]:
     for _ in range(sets):
         n = int(rng.integers(3, 7))
         drawn = [np.exp(rng.uniform(np.log(a), np.log(b), n)) for a, b in ((1, 100), (10, 1000), (1, 1000))]
-        model = JoinModel(on_one_attribute(zip(drawn[0], drawn[1], np.ceil(drawn[2]), strict=True)))
+        model = PaperModel(on_one_attribute(zip(drawn[0], drawn[1], np.ceil(drawn[2]), strict=True)))
         optimum = model.global_cost(exhaustive_order(model))
         ours.append(model.global_cost(heuristic_order(model)) / optimum)
         papers.append(model.global_cost(paper_order(model)) / optimum)
@@ -100,7 +99,7 @@ def orders(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, Any
     ratios: list[Ratio] = []
     lines: dict[str, list[tuple[float, float]]] = {}
     for name in ("table 5", "thesis 5.5"):
-        model = JoinModel(on_one_attribute(TABLES[name]))
+        model = PaperModel(on_one_attribute(TABLES[name]))
         ranked = sorted(permutations(range(4)), key=model.global_cost)
         chosen = ["".join(str(i + 1) for i in ranked[k]) for k in (0, 4, 12, 23)]
         for method in ("nested", "hash"):
@@ -184,13 +183,13 @@ def general(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, An
     """Figure 3b on running joins: the best orders of the naive, the lazy and the general lazy join."""
     rows: list[dict[str, Any]] = []
     for every in (5, 50) if options.quick else (5, 10, 25, 50, 100):
-        model = JoinModel(on_one_attribute(FAST), interval=every)
+        model = PaperModel(on_one_attribute(FAST), interval=every)
         everyone = list(permutations(range(4)))
         one, first = min(everyone, key=lambda o: naive_cost(model, o)), min(everyone, key=model.global_cost)
         plans: dict[str, tuple[tuple[int, ...], ...]] = {
             "naive": (one,) * 4,
             "lazy": tuple((i, *(j for j in first if j != i)) for i in range(4)),
-            "general": best_orders(model, anywhere=True),
+            "general": best_lazy_orders(model),
         }
         empty = Streams(FAST, 0, options.seed)
         streams = Streams(FAST, empty.longest + 8 * every * empty.unit, options.seed)

@@ -17,7 +17,13 @@ from windrow.optimize.order_joins import (
     selective_order,
 )
 from windrow.plan.join_cost import JoinModel, WindowStatistics
-from windrow_bench.join_yardsticks import exhaustive_order, naive_cost, on_one_attribute
+from windrow_bench.join_yardsticks import (
+    PaperModel,
+    best_lazy_orders,
+    exhaustive_order,
+    naive_cost,
+    on_one_attribute,
+)
 
 TABLE_5 = [(10, 100, 500), (1, 100, 50), (1, 200, 40), (3, 100, 5)]
 TABLE_6 = [(100, 100, 200), (1, 100, 200), (1, 100, 20), (3, 100, 2)]
@@ -42,7 +48,7 @@ def numbered(order: tuple[int, ...]) -> str:
 )  # fmt: skip
 def test_printed_costs(table: list[tuple[float, float, float]], order: str, cost: int) -> None:
     """Every printed cost of a global order, to the digit."""
-    model = JoinModel(on_one_attribute(table))
+    model = PaperModel(on_one_attribute(table))
     assert round(model.global_cost([int(c) - 1 for c in order])) == cost
 
 
@@ -52,7 +58,7 @@ def test_printed_costs(table: list[tuple[float, float, float]], order: str, cost
 )
 def test_best_and_worst(table: list[tuple[float, float, float]], best: int, worst: int) -> None:
     """The best and the worst of all orders cost what is printed, and the papers' heuristic finds the best."""
-    model = JoinModel(on_one_attribute(table))
+    model = PaperModel(on_one_attribute(table))
     costs = [model.global_cost(o) for o in permutations(range(4))]
     assert (round(min(costs)), round(max(costs))) == (best, worst)
     assert round(model.global_cost(paper_order(model))) == best
@@ -62,19 +68,19 @@ def test_best_and_worst(table: list[tuple[float, float, float]], best: int, wors
 
 def test_mean_of_table_7() -> None:
     """All orders of table 7 cost 63362 on average."""
-    model = JoinModel(on_one_attribute(TABLE_7))
+    model = PaperModel(on_one_attribute(TABLE_7))
     assert round(np.mean([model.global_cost(o) for o in permutations(range(4))])) == 63362
 
 
 def test_selectivity_alone() -> None:
     """Ordering by binary selectivity alone chooses what the papers say."""
-    orders = [numbered(selective_order(JoinModel(on_one_attribute(t)))) for t in (TABLE_6, TABLE_7, THESIS_5_5)]
+    orders = [numbered(selective_order(PaperModel(on_one_attribute(t)))) for t in (TABLE_6, TABLE_7, THESIS_5_5)]
     assert orders == ["2341", "3412", "2341"]
 
 
 def test_appendix_b() -> None:
     """The worked example: sizes of intermediate joins, and the cost of each input's new tuples."""
-    model = JoinModel(on_one_attribute(TABLE_5))
+    model = PaperModel(on_one_attribute(TABLE_5))
     sizes = {s: model.phi([int(c) - 1 for c in s]) for s in ("12", "13", "14", "23", "24", "34", "123", "124")}
     assert sizes == {"12": 200, "13": 400, "14": 600, "23": 400, "24": 600, "34": 1500, "123": 800, "124": 1200}
     paths = [(0, 1, 2, 3), (1, 0, 2, 3), (2, 0, 1, 3), (3, 0, 1, 2)]
@@ -83,8 +89,8 @@ def test_appendix_b() -> None:
 
 def test_lazy_windows_are_longer() -> None:
     """Lazy evaluation costs what eager evaluation would with every window longer by the interval (appendix A)."""
-    lazy = JoinModel(on_one_attribute(TABLE_5), interval=10)
-    longer = JoinModel(on_one_attribute([(r, t + 10, v) for r, t, v in TABLE_5]))
+    lazy = PaperModel(on_one_attribute(TABLE_5), interval=10)
+    longer = PaperModel(on_one_attribute([(r, t + 10, v) for r, t, v in TABLE_5]))
     assert lazy.global_cost((0, 1, 2, 3)) == pytest.approx(longer.global_cost((0, 1, 2, 3)))
 
 
@@ -92,14 +98,14 @@ def test_appendix_a_formulas() -> None:
     """New tuples in the third and fourth place cost G_3, G_4, H_3 and H_4 as derived."""
     rates, lengths, v = zip(*TABLE_5, strict=True)
     size = [r * t for r, t in zip(rates, lengths, strict=True)]
-    model = JoinModel(on_one_attribute(TABLE_5))
+    model = PaperModel(on_one_attribute(TABLE_5))
     phi12, phi123, order = 200, 800, (0, 1, 2, 3)
     least = max(min(v[0], v[1]), v[2])
     g3 = rates[2] * (size[0] * size[1] + phi12 + phi12 * size[3] / least)
     g4 = rates[3] * (size[0] * size[1] + phi12 * size[2] + phi123)
     assert [model.path_cost(2, order), model.path_cost(3, order)] == [g3, g4]
     tau = 10
-    lazy = JoinModel(model.inputs, interval=tau)
+    lazy = PaperModel(model.inputs, interval=tau)
     held = [r * (t + tau) for r, t in zip(rates, lengths, strict=True)]
     hat12 = held[0] * held[1] / 500
     hat123 = hat12 * held[2] / 50
@@ -112,18 +118,21 @@ def test_general_join_is_never_dearer() -> None:
     """An order for each input, anywhere, costs no more than one global order, nor than the naive join (figure 3)."""
     fast = on_one_attribute([(1, 100, 50)] * 3 + [(10, 100, 50)])
     for tau in (1, 10, 50):
-        model = JoinModel(fast, interval=tau)
-        general = model.general_cost(best_orders(model, anywhere=True))
+        model = PaperModel(fast, interval=tau)
+        general = model.general_cost(best_lazy_orders(model))
         orders = list(permutations(range(4)))
         assert general <= min(model.global_cost(o) for o in orders) * (1 + 1e-9)
         assert general <= min(naive_cost(model, o) for o in orders) * (1 + 1e-9)
     # with many new tuples of a fast stream at once, that stream goes last
-    assert best_orders(JoinModel(fast, interval=50), anywhere=True)[3][-1] == 3
+    assert best_lazy_orders(PaperModel(fast, interval=50))[3][-1] == 3
 
 
 def test_equal_buckets_change_no_order() -> None:
     """Hash tables of one size divide every cost alike."""
-    plain, hashed = JoinModel(on_one_attribute(TABLE_6)), JoinModel(on_one_attribute(TABLE_6, 10), "hash")
+    plain, hashed = (
+        PaperModel(on_one_attribute(TABLE_6)),
+        PaperModel(on_one_attribute(TABLE_6), method="hash", buckets=10),
+    )
     for order in permutations(range(4)):
         assert hashed.global_cost(order) == pytest.approx(plain.global_cost(order) / 10)
 
@@ -136,7 +145,7 @@ def random_models(count: int, seed: int) -> list[JoinModel]:
         return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
     return [
-        JoinModel(
+        PaperModel(
             on_one_attribute(
                 [(spread(1, 100), spread(10, 1000), np.ceil(spread(1, 1000))) for _ in range(rng.integers(3, 7))]
             )
@@ -161,7 +170,7 @@ def test_orders_respect_the_graph() -> None:
         WindowStatistics(2, 10, {"y": 500, "z": 3}),
         WindowStatistics(1, 50, {"z": 3}),
     )
-    model = JoinModel(chain, "keyed")
+    model = JoinModel(chain)
     orders = best_orders(model)
     assert all(respects(model, o) for o in (*orders, heuristic_order(model), exhaustive_order(model)))
     assert [o[0] for o in orders] == [0, 1, 2, 3]
@@ -170,7 +179,7 @@ def test_orders_respect_the_graph() -> None:
 
 def test_best_orders_are_best() -> None:
     """Dynamic programming over subsets finds what trying all orders finds."""
-    for model in random_models(20, 8):
+    for model in (m for given in random_models(20, 8) for m in (given, JoinModel(given.inputs))):
         n = len(model.inputs)
         for i, order in enumerate(best_orders(model)):
             every = ((i, *rest) for rest in permutations([j for j in range(n) if j != i]))

@@ -3,12 +3,12 @@
 Two ways, from the papers' to the best:
 
 * `heuristic_order`: one global order. Inputs in descending order of binary join selectivity, then the fast streams
-  moved up to every place (the augmentation; of the order of n**f orders for f fast streams), then, past the papers,
-  single inputs moved while that helps. Each candidate is priced by the model.
+  moved up to every place (the augmentation, `paper_order`; of the order of n**f orders for f fast streams), then, past
+  the papers, single inputs moved while that helps. Each candidate is priced by the model.
 * `best_orders`: an order for each input (the general join), exact by dynamic programming over subsets, because the size
   of an intermediate join depends on its set of inputs alone. 2**n * n steps per input; greedy beyond `EXACT` inputs.
 
-`plan_orders` is what a running join asks when its statistics have drifted.
+`plan_orders` is asked for a running join when its statistics have drifted.
 
 All orders respect the join graph: an input that shares a column with those before it goes before one that does not.
 """
@@ -47,7 +47,7 @@ def selective_order(model: JoinModel) -> Order:
         return tuple(range(n))
     pairs = [(model.phi((i, j)), i, j) for i in range(n) for j in range(n) if i != j]
     linked = [p for p in pairs if model.linked((p[1],), p[2])]
-    _, first, second = min(linked or pairs, key=lambda p: (p[0], model.inputs[p[1]].size(), p[1]))
+    _, first, second = min(linked or pairs, key=lambda p: (p[0], model.inputs[p[1]].size, p[1]))
     order = [first, second]
     while len(order) < n:
         rest = [j for j in range(n) if j not in order]
@@ -100,21 +100,19 @@ def heuristic_order(model: JoinModel) -> Order:
         best, price = nearby, cost
 
 
-def best_orders(model: JoinModel, anywhere: bool = False) -> tuple[Order, ...]:
-    """The cheapest order of each input; `anywhere`: its new tuples need not come first (general lazy join)."""
+def best_orders(model: JoinModel) -> tuple[Order, ...]:
+    """The cheapest order of each input, whose new tuples come first."""
     n = len(model.inputs)
     if n > EXACT:
         first = heuristic_order(model)
         return tuple((i, *(j for j in first if j != i)) for i in range(n))
-    return tuple(_best_path(model, i, anywhere) for i in range(n))
+    return tuple(best_path(model, i, [i]) for i in range(n))
 
 
-def _best_path(model: JoinModel, i: int, anywhere: bool) -> Order:
-    """Dynamic programming over the sets of inputs bound so far."""
+def best_path(model: JoinModel, i: int, starts: Iterable[int]) -> Order:
+    """The cheapest order of input i that begins with one of `starts`: dynamic programming over what is bound so far."""
     n = len(model.inputs)
-    new = model.interval * model.inputs[i].rate if model.interval else 1.0
-    sizes = {j: model.inputs[j].size(model.interval) for j in range(n)} | {i: new}
-    starts = range(n) if anywhere and model.interval else [i]
+    sizes = model.sizes(i)
     paths: dict[frozenset[int], tuple[float, Order]] = {frozenset((s,)): (0.0, (s,)) for s in starts}
     for _ in range(n - 1):
         longer: dict[frozenset[int], tuple[float, Order]] = {}
@@ -143,11 +141,11 @@ def model_of(observed: Sequence[Observed], matches: Matches | None = None) -> Jo
         whole = bound | {part}
         if whole in seen or not found.pairs:
             continue
-        model = JoinModel(inputs, "keyed", residual=seen)
+        model = JoinModel(inputs, seen)
         expected = model.phi(whole) / max(model.phi(bound) * model.phi((part,)), 1e-300)
         if expected > 0:
             seen[whole] = max(found.matches, 0.5) / found.pairs / expected
-    return JoinModel(inputs, "keyed", residual=seen)
+    return JoinModel(inputs, seen)
 
 
 def plan_orders(observed: Sequence[Observed], current: Orders, matches: Matches | None = None) -> JoinOrders:

@@ -54,13 +54,13 @@ def _model(plan: str, sides: Sequence[SideFigures]) -> JoinModel:
         WindowStatistics(s.rate, 1.0, {c: min(v, n) for c, v in s.values.items()}, rows=n)
         for s, n in zip(sides, sizes, strict=True)
     ]
-    return JoinModel(tuple(inputs), "keyed")
+    return JoinModel(tuple(inputs))
 
 
 def _matches(plan: str, sides: Sequence[SideFigures]) -> list[float]:
     """The entries that a change of each input meets, if keys are independent and uniform."""
     model, everything = _model(plan, sides), range(len(sides))
-    sizes = [i.size() for i in model.inputs]
+    sizes = [i.size for i in model.inputs]
     return [model.phi(everything, {j: 1.0 if j == i else sizes[j] for j in everything}) for i in everything]
 
 

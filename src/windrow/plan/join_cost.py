@@ -9,9 +9,8 @@ where input i counts with its new tuples only. Under containment of value sets p
 class of equal columns, the product of all distinct counts but the least one divides the product of the sizes. So the
 best order of each input can be found over subsets, exactly (`optimize/order_joins.py`).
 
-How a window is met (`method`): `nested` scans all of it, `hash` one of its buckets, `keyed` finds the matches by binary
-search and touches nothing else; without a common column every method scans the window. Windows are longer by the
-interval when expiration is lazy; evaluation every `interval` units takes all new tuples of the interval at once.
+A window is met by key: matches are found by binary search, and nothing else is touched; without a common column all of
+it is looked at.
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-METHODS = ("nested", "hash", "keyed")
-
 
 @dataclass(frozen=True)
 class WindowStatistics:
-    """A window: arrivals per unit of time, its length in units, distinct values of each class of columns, buckets.
+    """A window: arrivals per unit of time, its length in units, distinct values of each class of columns.
 
     `rows` is the number of tuples where it is not rate times length (count-based windows, tables).
     """
@@ -33,36 +30,36 @@ class WindowStatistics:
     rate: float
     window: float
     values: Mapping[str, float] = field(default_factory=dict)
-    buckets: int = 1
     rows: float | None = None
 
-    def size(self, interval: float = 0.0) -> float:
-        """Tuples in the window, those included that wait for the next expiration."""
-        if self.rows is not None:
-            return self.rows + self.rate * interval
-        return self.rate * (self.window + interval)
+    @property
+    def size(self) -> float:
+        """Tuples in the window."""
+        return self.rate * self.window if self.rows is None else self.rows
 
 
 @dataclass(frozen=True)
 class JoinModel:
-    """The costs of one join. `interval` 0 is eager; `residual`: the share of pairs that other predicates keep.
+    """The costs of one join; `residual`: the share of pairs that other predicates keep.
 
     >>> table5 = [(10, 100, 500), (1, 100, 50), (1, 200, 40), (3, 100, 5)]
     >>> model = JoinModel(tuple(WindowStatistics(rate, window, {"a": v}) for rate, window, v in table5))
-    >>> model.global_cost((0, 1, 2, 3))
-    16000.0
+    >>> model.phi((0, 1)), model.global_cost((0, 1, 2, 3))
+    (200.0, 313.0)
     """
 
     inputs: tuple[WindowStatistics, ...]
-    method: str = "nested"
-    interval: float = 0.0
     residual: Mapping[frozenset[int], float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ValueError(f"no join method is called {self.method}")
-
     # sizes
+
+    def held(self, i: int) -> float:
+        """Tuples of an input that others meet."""
+        return self.inputs[i].size
+
+    def sizes(self, i: int) -> dict[int, float]:
+        """What each input counts for where new tuples of input i are completed, by one."""
+        return {j: self.held(j) for j in range(len(self.inputs))} | {i: 1.0}
 
     @cached_property
     def _shares(self) -> dict[frozenset[int], float]:
@@ -75,7 +72,7 @@ class JoinModel:
         if result is None:
             result = self._shares[members] = self._share(members)
         for i in members:
-            result *= self.inputs[i].size(self.interval) if sizes is None else sizes[i]
+            result *= self.held(i) if sizes is None else sizes[i]
         return result
 
     def _share(self, members: frozenset[int]) -> float:
@@ -104,27 +101,20 @@ class JoinModel:
 
     def scanned(self, bound: Sequence[int], j: int, sizes: Mapping[int, float]) -> float:
         """Tuples of j that one tuple of the inputs bound so far looks at."""
-        held = sizes[j]
         if not self.linked(bound, j):
-            return held
-        if self.method == "hash":
-            return held / self.inputs[j].buckets
-        if self.method == "keyed":
-            matches = self.phi([*bound, j], sizes) / max(self.phi(bound, sizes), 1e-300)
-            return 1.0 + matches
-        return held
+            return sizes[j]
+        return 1.0 + self.phi([*bound, j], sizes) / max(self.phi(bound, sizes), 1e-300)
 
     # costs
 
     def path_cost(self, i: int, order: Sequence[int]) -> float:
         """Cost per unit of time of the new tuples of input i; `order` names all inputs, i wherever it is to stand."""
-        new = self.interval * self.inputs[i].rate if self.interval else 1.0
-        sizes = {j: self.inputs[j].size(self.interval) for j in range(len(self.inputs))} | {i: new}
+        sizes = self.sizes(i)
         total = 0.0
         for k in range(1, len(order)):
             bound = order[:k]
             total += self.phi(bound, sizes) * self.scanned(bound, order[k], sizes)
-        return total / self.interval if self.interval else total * self.inputs[i].rate
+        return total * self.inputs[i].rate
 
     def global_cost(self, order: Sequence[int]) -> float:
         """Cost of one global order: new tuples go first, the rest follows the order (eager and lazy multi-way join)."""
