@@ -1,5 +1,6 @@
 """Files of a directory as descriptors: each row once and in order, however polls, commits and crashes follow."""
 
+import io
 import json
 import os
 import pickle
@@ -14,6 +15,7 @@ from pyarrow import ipc, parquet
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError, StateError
 from windrow.sources import directory, lines, read_arrow, read_parquet
+from windrow.sources.data_file import DataFile
 from windrow.sources.directory import offset_of
 from windrow.sources.listing import Listing
 from windrow.sources.protocol import open_source
@@ -99,6 +101,32 @@ def test_pieces_are_the_whole(tmp_path, kind, monkeypatch):
     assert max(weights) <= 4 * min(weights) or kind == "parquet"
     parts = stream(kind, path=str(tmp_path / "in"), max_bytes="1500")
     assert read_all(parts, tmp_path / "t") == bids(range(500))
+
+
+def test_bytes_of_arrow_columns_that_nobody_wants_are_not_read(tmp_path, monkeypatch):
+    """Of a record batch only the columns that are asked for are fetched."""
+    read = []
+
+    class Counting(io.FileIO):
+        def readinto(self, buffer):
+            read.append(size := super().readinto(buffer))
+            return size
+
+        def read(self, size=-1):
+            read.append(len(data := super().read(size)))
+            return data
+
+    write(tmp_path / "a", "arrow", bids(range(100_000)))
+    declared = stream("arrow", path=str(tmp_path))
+    found = open_source(declared, Place.of(tmp_path / "_s")).poll(None)
+    monkeypatch.setattr(DataFile, "open", lambda self: pa.PythonFile(Counting(self.path), "r"))
+    counts = []
+    for columns in (["ts"], None):
+        read.clear()
+        rows = [b for p in found.pieces for b in p.read(declared, columns)]
+        assert pa.Table.from_batches(rows) == bids(range(100_000)).select(columns or list(COLUMNS))
+        counts.append(sum(read))
+    assert counts[0] < 900_000 < 2_400_000 < counts[1]
 
 
 def test_footers_know(tmp_path):

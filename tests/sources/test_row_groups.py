@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -155,19 +157,26 @@ def test_time_passes_over_what_is_skipped() -> None:
     assert status["streams"]["s"]["rows"] == 60 and status["frontier"] == 28
 
 
-@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "json"])
-def test_folders_that_nobody_wants_are_not_read(form: str) -> None:
-    """Of files in such folders times count; of Parquet these are known, of others nothing else is read."""
+@contextlib.contextmanager
+def told_of_reads(form: str) -> Iterator[list[tuple[str, Any]]]:
+    """Which files are read by tasks, and which columns of them."""
     read: list[tuple[str, Any]] = []
 
     def told(self: Any, stream: Any, columns: Any, report: Any = None) -> Any:
         read.append((self.file.name, columns))
         return whole(self, stream, columns, report)
 
-    kind = {"parquet": ParquetPiece, "arrow": ArrowPiece}.get(form, LinePiece)
-    whole = kind.read  # type: ignore[attr-defined]
+    kind: Any = {"parquet": ParquetPiece, "arrow": ArrowPiece}.get(form, LinePiece)
+    whole = kind.read
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kind, "read", told)
+        yield read
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "json"])
+def test_folders_that_nobody_wants_are_not_read(form: str) -> None:
+    """Of files in such folders times count; of Parquet these are known, of others nothing else is read."""
+    with told_of_reads(form) as read:
         got, status = answered(
             rows(1, True), "CREATE QUERY q AS SELECT ISTREAM(a) FROM s [RANGE 4] WHERE k = 'q'", form
         )
@@ -175,6 +184,38 @@ def test_folders_that_nobody_wants_are_not_read(form: str) -> None:
     assert sorted(read) == sorted([*others, (f"k=q/1.{form}", ("ts", "a", "k"))])
     assert len(got["q"]) == 20
     assert status["streams"]["s"]["rows"] == 60 and status["frontier"] == 28
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "json"])
+def test_a_stream_that_nobody_reads(form: str) -> None:
+    """Time goes on by its footers alone, and where files do not say, by their times; rows that are late are kept."""
+    with told_of_reads(form) as read:
+        _, status = answered(rows(1, True), "", form)
+    assert read == ([] if form == "parquet" else [(f"{FOLDERS[n]}/{n}.{form}", ["ts"]) for n in range(3)])
+    assert status["streams"]["s"]["rows"] == 60 and status["frontier"] == 28
+    with told_of_reads(form) as read:
+        found, status = answered(rows(1, False, punctual=False), "", form)
+    assert len(found["late"]) == status["streams"]["s"]["late"] > 0
+    assert {columns is None for _, columns in read} == {True, False}
+
+
+@pytest.mark.parametrize("clauses", ["", "ON ERROR QUARANTINE"])
+@pytest.mark.parametrize("script", ["", "CREATE QUERY q AS SELECT a FROM s [RANGE 4] WHERE k = 'q'"])
+def test_a_malformed_row_counts_whoever_reads(clauses: str, script: str, tmp_path: Path) -> None:
+    """It stops the stream or is set aside, and its time does not count, in a column that nobody reads, too."""
+    (tmp_path / "k=p").mkdir()
+    (tmp_path / "k=p" / "a.csv").write_text("ts,a,x\n1,1,0.5\n99,1,half\n")
+    with windrow.Engine(runtime="local") as engine:
+        columns = "(ts BIGINT, a BIGINT, x DOUBLE, k VARCHAR) TIMESTAMP BY ts"
+        engine.execute(f"CREATE STREAM s {columns} {clauses} FROM csv (path => '{tmp_path}'); {script}")
+        engine.start()
+        if clauses:
+            engine.drain(60)
+            assert engine.quarantine("s")["text"].to_pylist() == ["99,1,half"]
+            assert engine.status()["frontier"] == 0
+        else:
+            with pytest.raises(SourceError, match=r"malformed row in .*a\.csv, line 3"):
+                engine.drain(60)
 
 
 @pytest.mark.parametrize("select", ["ISTREAM(a) FROM s [RANGE 4]", "COUNT(*) AS n FROM s [RANGE 2 SLIDE 2]"])

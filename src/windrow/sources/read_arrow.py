@@ -61,6 +61,9 @@ class ArrowPiece:
             types = dict(zip(reader.schema.names, reader.schema.types, strict=True))
             names = find_columns(stream, self.file.path, self.file.given, list(types), stream.columns)
             check_types(stream, self.file, {n: types[have] for n, have in names.items()})
+            if self.stop is not None:  # the bytes of other columns are not read
+                places = [reader.schema.names.index(names[n]) for n in wanted if n in names]
+                reader = ipc.open_file(handle, options=ipc.IpcReadOptions(included_fields=places))
             found = reader if self.stop is None else map(reader.get_batch, range(self.first, self.stop))
             whole = self.stop is None or (self.first == 0 and self.stop == reader.num_record_batches)
             for number, batch in enumerate(found, self.first):
