@@ -101,6 +101,22 @@ def _shared(process: int) -> duckdb.DuckDBPyConnection:
     return connect(threads=None)  # after a fork the threads of the parent's database are gone
 
 
+@lru_cache(maxsize=512)
+def type_name(type_: pa.DataType) -> str | None:
+    """DuckDB's name of an Arrow type; None for a type that it does not have.
+
+    >>> type_name(pa.int64()), type_name(pa.null()), type_name(pa.float16())
+    ('BIGINT', '"NULL"', None)
+    """
+    import duckdb
+
+    try:
+        with cursor() as engine:
+            return str(engine.from_arrow(pa.table({"c": pa.nulls(1, type_)})).types[0])
+    except (duckdb.Error, pa.ArrowException):
+        return None
+
+
 def select(connection: duckdb.DuckDBPyConnection, text: str) -> duckdb.DuckDBPyRelation:
     """The relation of one SELECT; any other statement, or a second one, is refused."""
     import duckdb

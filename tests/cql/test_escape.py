@@ -412,7 +412,7 @@ def test_nothing_of_the_probes_is_left(engine):
     assert answer.column("v").to_pylist() == [1, 2]
     assert answer.column("h").to_pylist() == [12, 12]
     assert not engine.catalog.queries
-    settings = scalar._connection().sql(
+    settings = scalar.connection().sql(
         "SELECT current_setting('enable_external_access'), current_setting('lock_configuration')"
     )
     assert settings.fetchall() == [(False, True)]

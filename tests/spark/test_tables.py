@@ -8,7 +8,7 @@ import pytest
 
 from windrow.catalog import TableDef
 from windrow.errors import SourceError
-from windrow.runtime.tables import LiveTable, open_table, seconds
+from windrow.runtime.tables import LiveTable, check_table, open_table
 from windrow.spark.streaming import FrameTable
 
 COLUMNS = {"id": pa.int64(), "name": pa.string()}
@@ -155,8 +155,9 @@ def test_frame_table(spark):
 @pytest.mark.parametrize("text", ["", "soon", "0 seconds", "-1 s", "5 fortnights"])
 def test_no_period(text):
     """What is no period is refused with an example."""
+    options = {"source": "csv", "path": "p.csv", "every": text}
     with pytest.raises(SourceError, match="no period"):
-        seconds(text)
+        check_table(TableDef("person", COLUMNS, options=options))
 
 
 def test_no_source():

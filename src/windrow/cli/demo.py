@@ -154,13 +154,13 @@ class Demo:
     def _engine(self) -> Engine:
         from windrow.cli.trades import DECLARATION
         from windrow.engine import Engine
+        from windrow.scalar_engine import literal
 
         source, home = "", None
         if self.options.runtime == "spark":
             folder = self.place / "trades"
             folder.mkdir(parents=True, exist_ok=True)
-            quoted = str(folder).replace("'", "''")
-            source = f"FROM parquet (path => '{quoted}')"
+            source = f"FROM parquet (path => {literal(str(folder))})"
             home = str(self.place / "home")
         engine = Engine(self.options.runtime, home)
         if "trade" not in engine.catalog.streams:  # else a kept home that goes on

@@ -11,8 +11,9 @@ import re
 
 import pyarrow as pa
 
+from windrow.catalog.lengths import UNITS
 from windrow.cql.source import Cursor, ScriptText
-from windrow.cql.windows import UNITS, Amount, Clock, parse_amount
+from windrow.cql.windows import Amount, Clock, parse_amount
 from windrow.errors import BindingError
 
 

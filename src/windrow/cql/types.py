@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from windrow.errors import BindingError
 from windrow.plan.expr import Expr, Part, Ref, sql_of
-from windrow.scalar_engine import bounded, connect, literal, quote, reason, select
+from windrow.scalar_engine import bounded, connect, literal, quote, reason, select, type_name
 
 if TYPE_CHECKING:
     import duckdb
@@ -100,18 +100,14 @@ def sql_name(type_: pa.DataType) -> str:
     >>> sql_name(pa.int64()), sql_name(HUGEINT)
     ('BIGINT', 'HUGEINT')
     """
-    import duckdb
-
     if type_ == HUGEINT:
         return "HUGEINT"
-    with _LOCK:
-        try:
-            name = _connection().from_arrow(pa.table({"c": pa.nulls(1, type_)})).types[0]
-        except (duckdb.Error, pa.ArrowException):
-            raise BindingError(
-                f"columns of type {type_} cannot be used in expressions", hint="cast them when reading the source"
-            ) from None
-    return str(name).replace('"NULL"', "INTEGER")
+    name = type_name(type_)
+    if name is None:
+        raise BindingError(
+            f"columns of type {type_} cannot be used in expressions", hint="cast them when reading the source"
+        )
+    return name.replace('"NULL"', "INTEGER")
 
 
 @lru_cache(maxsize=512)

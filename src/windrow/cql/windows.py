@@ -14,27 +14,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 
+from windrow.catalog.lengths import UNITS
 from windrow.cql.source import Cursor, ScriptText
 from windrow.errors import BindingError, CQLSyntaxError, UnsupportedError
 from windrow.plan.nodes import WindowKind, WindowSpec
 
 FORMS = "[RANGE 10 MINUTES SLIDE 1 MINUTE], [RANGE UNBOUNDED], [NOW], [ROWS 100] or [PARTITION BY a ROWS 100]"
 OPENERS = ("RANGE", "WINDOW", "ROWS", "NOW", "PARTITION", "PARTITION BY", "INTERNAL", "UNBOUNDED")
-
-_SECOND = 1_000_000
-UNITS: dict[str, int] = {
-    unit: size
-    for size, units in (
-        (1, "us usec usecs microsecond microseconds"),
-        (1_000, "ms msec msecs millisecond milliseconds"),
-        (_SECOND, "s sec secs second seconds"),
-        (60 * _SECOND, "m min mins minute minutes"),
-        (3600 * _SECOND, "h hr hrs hour hours"),
-        (86400 * _SECOND, "d day days"),
-        (7 * 86400 * _SECOND, "w week weeks"),
-    )
-    for unit in units.split()
-}
 
 
 class Clock(Enum):
@@ -247,19 +233,6 @@ def parse_amount(cursor: Cursor, what: str) -> Amount:
             words += " " + str(cursor.take().text)
         text = words
     return Amount(*_measure(words, cursor, offset, what), text, offset)
-
-
-def microseconds(text: str) -> int:
-    """A length of time with a unit, given outside of a script; ValueError if it is none.
-
-    >>> microseconds("2 seconds"), microseconds("1 min 30 s")
-    (2000000, 90000000)
-    """
-    pairs = re.findall(r"(\d+(?:\.\d+)?)\s*([^\W\d]+)", text)
-    rest = re.sub(r"(\d+(?:\.\d+)?)\s*([^\W\d]+)", "", text).strip(" ,")
-    if not pairs or rest or any(unit.lower() not in UNITS for _, unit in pairs):
-        raise ValueError(f"{text!r} is not a length of time")
-    return round(sum(Fraction(number) * UNITS[unit.lower()] for number, unit in pairs))
 
 
 LONGEST = 2**61

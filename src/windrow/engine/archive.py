@@ -23,6 +23,7 @@ from windrow.runtime.pruning import conditions_of
 from windrow.runtime.question_plans import Extra
 from windrow.runtime.told import ISOLATION, told
 from windrow.runtime.view import StateReader
+from windrow.scalar_engine import quote
 from windrow.sharing.conditions import Condition
 from windrow.sharing.spans import united
 
@@ -86,7 +87,7 @@ def _ranges(plan: QueryPlan, key: str, definition: ArchiveDef) -> list[tuple[Any
     internal = next((i for i, column, _ in scan.columns if column == definition.keys[0]), None)
     if internal is None:
         return None
-    quoted = '"' + internal.replace('"', '""') + '"'
+    quoted = quote(internal)
     for condition in conditions_of(predicates):
         spans = _spans(condition, quoted)
         if spans is not None:

@@ -27,6 +27,7 @@ from windrow.catalog import (
 )
 from windrow.cql.types import sql_name
 from windrow.plan.nodes import QueryPlan
+from windrow.plan.words import duration
 from windrow.scalar_engine import literal, quote
 
 PRIVATE = ("password", "secret", "token", "dsn", "jaas", "credential", "sasl", "keystore", "private")
@@ -242,11 +243,6 @@ def _length(value: int, seconds: bool) -> str:
     """A length of time as a script writes it.
 
     >>> _length(1_500_000, True), _length(60_000_000, True), _length(7, False)
-    ('1500 MILLISECONDS', '60 SECONDS', '7')
+    ('1500 ms', '1 min', '7')
     """
-    if not seconds:
-        return str(value)
-    for unit, word in ((1_000_000, "SECONDS"), (1000, "MILLISECONDS")):
-        if value % unit == 0:
-            return f"{value // unit} {word}"
-    return f"{value} MICROSECONDS"
+    return duration(value, 1_000_000) if seconds else str(value)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
-from windrow.operators.aggregates.vectors import filled, fixed, one_pattern, validity
+from windrow.operators.aggregates.vectors import DAY_US, filled, fixed, one_pattern, validity
 from windrow.operators.scalar import evaluate
 from windrow.operators.types import has_interval
 from windrow.scalar_engine import literal, quote
@@ -199,7 +199,7 @@ def _hash_intervals(column: pa.Array) -> NDArray[np.uint64]:
     fields = np.dtype([("months", "i4"), ("days", "i4"), ("nanos", "i8")])
     parts = np.frombuffer(column.buffers()[1], fields)[column.offset : column.offset + len(column)]
     days = parts["months"].astype(np.int64) * 30 + parts["days"]
-    return mix((days * 86_400_000_000 + parts["nanos"] // 1000).view(np.uint64))
+    return mix((days * DAY_US + parts["nanos"] // 1000).view(np.uint64))
 
 
 def _hash_values(column: pa.Array) -> NDArray[np.uint64]:

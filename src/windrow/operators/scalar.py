@@ -31,7 +31,8 @@ _local = threading.local()
 _translations = Translations()
 
 
-def _connection() -> duckdb.DuckDBPyConnection:
+def connection() -> duckdb.DuckDBPyConnection:
+    """DuckDB for this thread."""
     if not hasattr(_local, "connection"):
         _local.connection = connect()
         gate.close_at_exit()  # after DuckDB is there, whose own end would else come first
@@ -50,7 +51,7 @@ def evaluate(
     """
     with gate:
         if len(expressions) > 1 and sum(made(sql) for sql, _ in expressions) > IN_FLIGHT:
-            with bounded(_connection(), length):  # the time of one call for all of them
+            with bounded(connection(), length):  # the time of one call for all of them
                 return [_evaluated(columns, length, [expression])[0] for expression in expressions]
         return _evaluated(columns, length, expressions)
 
@@ -68,7 +69,7 @@ def _evaluated(
 ) -> list[pa.Array]:
     if length == 0:
         return [pa.array([], type_) for _, type_ in expressions]
-    known = _translations.values(_connection, tuple([sql for sql, _ in expressions]), columns, length)
+    known = _translations.values(connection, tuple([sql for sql, _ in expressions]), columns, length)
     if known is None:
         return _by_duckdb(columns, length, expressions)
     return [_typed(found, type_) for found, (_, type_) in zip(known, expressions, strict=True)]
@@ -80,7 +81,7 @@ def _by_duckdb(
     source = pa.table(dict(columns)) if columns else pa.table({"_row": np.zeros(length, np.int8)})
     items = ", ".join(f"{sql} AS c{i}" for i, (sql, _) in enumerate(expressions))
     try:
-        result = project(_connection(), source, items)
+        result = project(connection(), source, items)
     except Exception as error:  # DuckDB's errors share no narrower public base across versions
         said = reason(error)
         raise RuntimeFailure(
@@ -109,8 +110,8 @@ def aggregated(
     items = ", ".join(f"{sql} AS c{i}" for i, (sql, _) in enumerate(aggregates))
     with gate:
         try:
-            with bounded(_connection(), length):
-                relation = _connection().from_arrow(pa.table(dict(columns)))
+            with bounded(connection(), length):
+                relation = connection().from_arrow(pa.table(dict(columns)))
                 result = relation.aggregate(f"{quote(key)}, {items}", quote(key)).to_arrow_table()
         except Exception as error:  # as above
             said = reason(error)
@@ -143,6 +144,6 @@ def ordered(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
     by = ", ".join(f"c{i} ASC NULLS LAST" for i in range(len(columns)))
     with gate:
         source = pa.table({**{f"c{i}": c for i, c in enumerate(columns)}, "_row": np.arange(length)})
-        with bounded(_connection(), length):
-            found = _connection().from_arrow(source).order(f"{by}, _row").project("_row").to_arrow_table()
+        with bounded(connection(), length):
+            found = connection().from_arrow(source).order(f"{by}, _row").project("_row").to_arrow_table()
         return found.column(0).to_numpy()

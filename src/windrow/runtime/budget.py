@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from windrow.catalog.lengths import microseconds
 from windrow.errors import WindrowError
 from windrow.operators.elements import BEGINNING, INF
 from windrow.plan.nodes import QueryPlan, Scan, TickBudget, walk
@@ -325,7 +326,6 @@ def microseconds_of(setting: object, name: str) -> int | None:
     """A length of time given as an engine setting, in microseconds: "2 seconds", or a number of seconds."""
     if setting is None:
         return None
-    from windrow.cql.windows import microseconds
 
     try:
         us = round(float(setting) * 1e6) if isinstance(setting, int | float) else microseconds(str(setting))

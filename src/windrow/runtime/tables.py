@@ -18,7 +18,6 @@ server nothing; a look costs a system call.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from windrow.catalog import TableDef
+from windrow.catalog.lengths import seconds
 from windrow.errors import SourceError, WindrowError
 from windrow.sinks.pg import Listener, Postgres
 from windrow.sources.bounded import ANY, read_formats, rows_given
@@ -243,7 +243,7 @@ def open_table(
     if last is None:  # what is declared already goes on as it was
         check_table(definition)
     options = {k.lower(): str(v) for k, v in definition.options.items()}
-    every = seconds(options["every"]) if "every" in options else None
+    every = _period(options["every"]) if "every" in options else None
     return LiveTable(definition, source or _source(definition, options), every, clock, last)
 
 
@@ -252,7 +252,7 @@ def check_table(definition: TableDef) -> None:
     options = SourceOptions(definition.rows)
     every = options.text("every")
     if every is not None:
-        seconds(every)
+        _period(every)
     if options.kind in FILES:
         options.need("path")
         read_formats(options)
@@ -305,20 +305,15 @@ def _unknown_source(definition: TableDef) -> SourceError:
     )
 
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def seconds(text: str) -> float:
-    """The length of a written period.
-
-    >>> seconds("30 seconds"), seconds("5 min"), seconds("2")
-    (30.0, 300.0, 2.0)
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|milli\w*|s|sec\w*|m|min\w*|h|hour\w*|d|day\w*)?\s*", text.lower())
-    if match is None or float(match[1]) <= 0:
+def _period(text: str) -> float:
+    """Seconds between two readings."""
+    try:
+        found = seconds(text)
+    except ValueError:
+        found = 0.0
+    if found <= 0:
         raise SourceError(f"'{text}' is no period", hint="write for example '30 seconds' or '5 minutes'")
-    unit = match[2] or "s"
-    return float(match[1]) * _UNITS["ms" if unit.startswith(("ms", "milli")) else unit[0]]
+    return found
 
 
 def _fingerprint(path: str) -> object:

@@ -20,6 +20,7 @@ from windrow.engine import Engine
 from windrow.engine.listing import shown_options
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.archives import hidden_name
+from windrow.scalar_engine import quote
 
 FRESH = 0.25
 """Seconds for which a look at the engine serves everybody."""
@@ -141,7 +142,7 @@ class Live:
 
     def table_rows(self, name: str) -> pa.Table:
         """What a table holds."""
-        return self.engine.ask(f"SELECT * FROM {_quoted(name)}")
+        return self.engine.ask(f"SELECT * FROM {quote(name)}")
 
     def newest(self, name: str, count: int) -> pa.Table:
         """At least `count` of the newest rows that a stream keeps, or all: ever longer windows until they suffice."""
@@ -150,7 +151,7 @@ class Live:
         length = max(1, retain >> 12)
         while True:
             length = min(length, retain)
-            rows = self.engine.ask(f"SELECT * FROM {_quoted(name)} [RANGE {length} {unit}]")
+            rows = self.engine.ask(f"SELECT * FROM {quote(name)} [RANGE {length} {unit}]")
             if rows.num_rows >= count or length >= retain:
                 return rows.sort_by(stream.time)
             length *= 4
@@ -163,10 +164,6 @@ def memory_bytes() -> int | None:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
         return None
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _stream(stream: StreamDef, private: bool) -> dict[str, Any]:

@@ -30,7 +30,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from windrow.errors import StateError
-from windrow.operators.aggregates.vectors import distinct_values
+from windrow.operators.aggregates.vectors import DAY_US, distinct_values
 from windrow.operators.elements import one
 from windrow.operators.keys import factorize
 from windrow.store.background import spawn
@@ -41,7 +41,6 @@ LOG = logging.getLogger("windrow.engine")
 FANOUT = 16
 """Files of a partition that are merged into one."""
 
-DAY_US = 86_400_000_000
 _FILE = re.compile(r"ticks-(\d{10,})-(\d{10,})\.parquet")
 _RELATION = "_relation"
 _NAME = b"windrow.name"  # a file says whose it is: one that lies in another's place is not read

@@ -14,15 +14,13 @@ mean the same.
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.scalar_engine import connect, literal
-
-_local = threading.local()
+from windrow.operators import scalar
+from windrow.scalar_engine import literal
 
 FEW = 500
 """Up to so many rows, planning costs more than writing."""
@@ -74,7 +72,7 @@ def row_objects(table: pa.Table) -> pa.ChunkedArray:
 
 def _computed(table: pa.Table, expression: str) -> pa.ChunkedArray:
     named = table.rename_columns([f"c{i}" for i in range(table.num_columns)])  # names may repeat
-    connection = _connection()
+    connection = scalar.connection()
     connection.register("answer", named)
     try:
         return connection.sql(f"SELECT {expression} AS text FROM answer").to_arrow_table().column("text")
@@ -105,13 +103,6 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     if t.is_decimal(type_):
         return [None if v is None else str(v) if type_.scale else int(v) for v in column.to_pylist()]
     return column.to_pylist()
-
-
-def _connection() -> Any:
-    """One for each thread."""
-    if not hasattr(_local, "connection"):
-        _local.connection = connect()
-    return _local.connection
 
 
 def json_value(value: str, type_: pa.DataType, depth: int = 0) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.errors import SourceError
-from windrow.scalar_engine import cursor, literal, project, quote
+from windrow.scalar_engine import cursor, literal, project, quote, type_name
 
 INTEGER = r"\s*[+-]?\d+\s*"
 EPOCHS = {"epoch_s": "1000000", "epoch_ms": "1000", "epoch_us": "1", "epoch_ns": "0.001"}
@@ -224,12 +224,4 @@ def sql_name(type_: pa.DataType) -> str:
     >>> sql_name(pa.timestamp("us")), sql_name(pa.float64()), sql_name(pa.null())
     ('TIMESTAMP', 'DOUBLE', 'NULL')
     """
-    import duckdb
-
-    if pa.types.is_null(type_):
-        return "NULL"
-    try:
-        with cursor() as engine:
-            return str(engine.from_arrow(pa.table({"v": pa.array([], type_)})).types[0])
-    except (duckdb.Error, pa.ArrowException):  # a type that DuckDB does not have
-        return str(type_)
+    return "NULL" if pa.types.is_null(type_) else type_name(type_) or str(type_)

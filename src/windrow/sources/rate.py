@@ -9,7 +9,6 @@ As with Spark's source of this name, rows of the time during which the engine wa
 from __future__ import annotations
 
 import itertools
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
+from windrow.catalog.lengths import seconds
 from windrow.errors import SourceError
 from windrow.operators.elements import one
 from windrow.sources.casting import cast_column, fits, sql_name
@@ -63,7 +63,10 @@ def read_options(stream: StreamDef, *, may_write: bool = False) -> tuple[RateCur
     most = options.number("max_rows", max(1_000_000, int(rate * 5)))
     options.number("numPartitions", 1)  # pieces are cut by rows; kept for declarations that say it
     options.finish()
-    return RateCurve(rate, _seconds(options, ramp)), most
+    try:
+        return RateCurve(rate, seconds(ramp or "0")), most
+    except ValueError:
+        raise options.refusal(f'rampUpTime is "{ramp}"', "write it as 5s") from None
 
 
 def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> RateSource:
@@ -88,14 +91,6 @@ def _check_columns(stream: StreamDef) -> None:
                 f"but the source has {sql_name(found)}",
                 hint="change the declaration",
             )
-
-
-def _seconds(options: SourceOptions, text: str | None) -> float:
-    """A length of time: a number of seconds, or a number and s, m or h."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?[a-z]*", (text or "0").strip().lower())
-    if found is None:
-        raise options.refusal(f'rampUpTime is "{text}"', "write it as 5s")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
 
 
 @dataclass(frozen=True)
