@@ -16,6 +16,7 @@ from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import Part
 from windrow.operators.linear import Formula
 from windrow.operators.state.bands import Band, codes_of, range_of
+from windrow.operators.state.keyed import Pairs
 from windrow.optimize.order_joins import best_orders, model_of
 from windrow_bench.one_join import Chooser
 
@@ -152,13 +153,13 @@ def test_a_band_looks_only_at_its_range(monkeypatch: pytest.MonkeyPatch) -> None
     value = np.random.default_rng(1).permutation(n)
     streams = [Elements.positive(np.zeros(n, np.int64), INF, {f"{s}.x": pa.array(value)}) for s in "ab"]
     seen = []
-    check = JoinOperator._check
+    matching = JoinOperator._matching
 
-    def counting(self: JoinOperator, step: object, pairs: Elements, ends: object) -> object:
-        seen.append(len(pairs))
-        return check(self, step, pairs, ends)  # type: ignore[arg-type]
+    def counting(self: JoinOperator, step: object, found: Elements, met: Pairs) -> Pairs:
+        seen.append(len(met))
+        return matching(self, step, found, met)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(JoinOperator, "_check", counting)
+    monkeypatch.setattr(JoinOperator, "_matching", counting)
     near = Formula('("a.x" BETWEEN "b.x" - 1 AND "b.x" + 1)', pa.bool_(), ("a.x", "b.x"))
     found = run(JoinOperator(parts_of(streams), [], [near], bands=[Band("a.x", "b.x", -1, 1)]), streams, 10)
     assert len(found) == 3 * n - 2

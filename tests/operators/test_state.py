@@ -14,7 +14,7 @@ from windrow.operators.elements import INF, Elements
 from windrow.operators.keys import hash_rows
 from windrow.operators.keytable import KeyTable
 from windrow.operators.state import keyed, pending
-from windrow.operators.state.keyed import KeyedRuns, Needles, surviving
+from windrow.operators.state.keyed import KeyedRuns, Needles, Pairs, surviving
 from windrow.operators.state.pending import Calendar, Fifo, ScannedList
 
 
@@ -25,6 +25,39 @@ def elements(ts, exp, sign=None, **columns):
 
 def ids(found):
     return [] if found is None else sorted(found.column("id").to_pylist())
+
+
+@given(
+    sizes=st.lists(st.integers(0, 4), min_size=1, max_size=5),
+    keep=st.lists(st.booleans(), min_size=20, max_size=20),
+)
+def test_some_of_the_pairs_are_the_same_pairs(sizes, keep):
+    """Pairs that are left over when others go have the partners that they had, wherever these lie."""
+    pages = [elements(range(10 * i, 10 * i + 4), [99 + i] * 4, k=range(4)) for i in range(len(sizes))]
+    stops = np.cumsum(sizes).tolist()
+    right = np.concatenate([np.arange(size)[::-1] for size in sizes])
+    n, mask = len(right), np.array(keep[: len(right)], np.bool_)
+    sources = [(p, s - size, s) for p, s, size in zip(pages, stops, sizes, strict=True) if size]
+    pairs = Pairs(np.arange(n), right, np.arange(n), np.arange(n) + 1, np.ones(n, np.int8), sources)
+    left = pairs.where(mask)
+    assert left.left.tolist() == np.flatnonzero(mask).tolist() == left.ts.tolist() == (left.end - 1).tolist()
+    if mask.any():
+        assert left.column("k").to_pylist() == np.array(pairs.column("k").to_pylist())[mask].tolist()
+        for which in ("ts", "exp"):
+            assert left.times(which).tolist() == pairs.times(which)[mask].tolist()
+
+
+@pytest.mark.parametrize("spread", [0, 7])
+def test_rows_one_by_one_are_let_go(spread):
+    """Of rows that come one by one no more is kept than lives, and a share of that; in the end nothing is."""
+    rng, runs, window, most = np.random.default_rng(1), KeyedRuns(("k",)), 300, 0
+    for t in range(3000):
+        runs.expire(t - 1)
+        runs.insert(elements([t], [t + window + int(rng.integers(0, spread + 1))], k=[t % 5]), t - 1)
+        most = max(most, len(runs))
+    assert window <= most <= 2 * (window + spread) + 16
+    runs.expire(4000)
+    assert len(runs) == 0
 
 
 @given(

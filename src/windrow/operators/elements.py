@@ -49,7 +49,7 @@ class Elements:
     def empty(cls, types: Mapping[str, pa.DataType]) -> Elements:
         """No elements, with the given columns."""
         none = np.empty(0, np.int64)
-        return cls(none, none, np.empty(0, np.int8), {n: pa.array([], t) for n, t in types.items()})
+        return cls(none, none, np.empty(0, np.int8), {n: pa.nulls(0, t) for n, t in types.items()})
 
     @classmethod
     def positive(cls, ts: Int64s, exp: Int64s | int, columns: Mapping[str, pa.Array]) -> Elements:

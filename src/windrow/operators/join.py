@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, gathered
 from windrow.operators.join_plan import JoinPlan
-from windrow.operators.join_steps import LEAST, SINCE, JoinStep, Probes, index_slot, kept, stretches, touched
+from windrow.operators.join_steps import LEAST, SINCE, JoinStep, Probes, index_slot, stretches, touched
 from windrow.operators.keys import has_signed_values, hash_rows, same_rows
 from windrow.operators.linear import satisfied
 from windrow.operators.protocol import State, Unclocked
@@ -57,9 +57,7 @@ class JoinOperator(JoinPlan, Unclocked):
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         results = list(self.parts_of(inputs, frontier))
-        if not results:
-            return Elements.empty({n: t for p in self.parts for n, t in p.columns.items()})
-        return concat(results)
+        return concat(results) if results else self._none
 
     def parts_of(self, inputs: Sequence[Elements], frontier: int) -> Iterator[Elements]:
         """The output of one advance in pieces; it must be read to its end."""
@@ -69,7 +67,7 @@ class JoinOperator(JoinPlan, Unclocked):
     def _parts_until(self, inputs: Sequence[Elements], frontier: int) -> Iterator[Elements]:
         self._expire()
         for i in self._turns:
-            new = self.eligible(i, inputs[i])
+            new = self.eligible(i, inputs[i]) if len(inputs[i]) else inputs[i]
             if self._statistics:
                 self._statistics[i].observe(new, frontier)
             if len(new):
@@ -106,9 +104,8 @@ class JoinOperator(JoinPlan, Unclocked):
         internal = self.parts[first].internal
         # `alive` bounds matching, `exp` bounds the result; they differ for internal windows only
         found = new.with_lifetimes(new.ts, np.full(len(new), INF)) if internal else new
-        names = [n for p in self.parts for n in p.columns]
         for result in self._extend(first, 0, self._with_dates(found), new.exp, hashes):
-            yield result.with_columns({n: result.columns[n] for n in names})
+            yield result.with_columns({n: result.columns[n] for n in self._none.columns})
 
     def _with_dates(self, found: Elements) -> Elements:
         if not self._changed:
@@ -149,9 +146,9 @@ class JoinOperator(JoinPlan, Unclocked):
         for met in self._indexes[step.index].probe(needles, PART_ROWS):
             if len(met):
                 self.watch()
-                pairs, ends = self._paired(step, found, alive, met)
-                if len(pairs):
-                    yield pairs, ends
+                met = self._matching(step, found, met)
+                if len(met):
+                    yield self._paired(step, found, alive, met)
 
     def _needles(self, step: JoinStep, found: Elements, alive: Int64s) -> Needles:
         hashes = hash_rows([found.columns[c] for c in step.bound], len(found))
@@ -166,25 +163,29 @@ class JoinOperator(JoinPlan, Unclocked):
             exp = found.exp[met.left]
         elif alive is not found.exp:
             exp = np.minimum(found.exp[met.left], met.times("exp"))
-        columns = {n: gathered([(a, met.left)]) for n, a in found.columns.items()}
+        columns = dict(found.columns)
+        if len(found) > 1 or len(met) > 1:
+            columns = {n: gathered([(a, met.left)]) for n, a in found.columns.items()}
         columns |= {n: met.column(n) for n in self.parts[step.part].columns}
         if self._changed:
             date, bound = (SINCE, np.maximum) if self.parts[step.part].static else (LEAST, np.minimum)
             columns[date] = pa.array(bound(columns[date].to_numpy(), met.times("ts")))
-        return self._check(step, Elements(met.ts, exp, met.sign, columns), ends)
+        return Elements(met.ts, exp, met.sign, columns), ends
 
-    def _check(self, step: JoinStep, pairs: Elements, ends: Int64s) -> tuple[Elements, Int64s]:
-        """Keep pairs whose keys are truly equal and whose residual predicates hold."""
-        types = [self.parts[step.part].columns[k] for k in step.keys]
+    def _matching(self, step: JoinStep, found: Elements, met: Pairs) -> Pairs:
+        """The pairs whose keys are truly equal and whose residual predicates hold; no other column is looked at."""
+        own = self.parts[step.part].columns
+        types = [own[k] for k in step.keys]
         if types and (len(types) > 1 or not has_signed_values(types[0]) or step.null_safe[0]):
-            keep = np.ones(len(pairs), np.bool_)
+            keep = np.ones(len(met), np.bool_)
             for key, bound, safe in zip(step.keys, step.bound, step.null_safe, strict=True):
-                keep &= same_rows([pairs.columns[key]], [pairs.columns[bound]], len(pairs), safe)
-            pairs, ends = kept(pairs, ends, keep)
-        if step.residual and len(pairs):
-            reads = {c: pairs.columns[c] for f in step.residual for c in f.reads}
-            pairs, ends = kept(pairs, ends, satisfied(reads, len(pairs), step.residual))
-        return pairs, ends
+                keep &= same_rows([met.column(key)], [gathered([(found.columns[bound], met.left)])], len(met), safe)
+            met = met.where(keep)
+        if step.residual and len(met):
+            reads = dict.fromkeys(c for f in step.residual for c in f.reads)
+            columns = {c: met.column(c) if c in own else gathered([(found.columns[c], met.left)]) for c in reads}
+            met = met.where(satisfied(columns, len(met), step.residual))
+        return met
 
     # moving rows to other partitions
 

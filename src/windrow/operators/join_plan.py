@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from windrow.operators.elements import BEGINNING
+from windrow.operators.elements import BEGINNING, Elements
 from windrow.operators.join_steps import (
     LEAST,
     JoinOrders,
@@ -60,6 +60,7 @@ class JoinPlan:
         self._turns = sorted(everyone, key=lambda i: not parts[i].static)
         self._self_equal = [self._own_classes(i) for i in everyone]
         self._indexes = {s.index: self._index(s.index) for path in self.paths for s in path}
+        self._none = Elements.empty({n: t for p in parts for n, t in p.columns.items()})
         self._last = self._expired = BEGINNING
         self._changed = False  # a row of a table that does not reach back has come after the beginning
         self._dates = len(parts) > 2 or any(LEAST in p.columns for p in parts)  # and rows may be older than their time

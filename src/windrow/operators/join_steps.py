@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.elements import INF, Elements, Int64s
+from windrow.operators.elements import INF, Elements
 from windrow.operators.linear import Formula
 from windrow.operators.statistics import Seen
 
@@ -112,13 +112,6 @@ def method(step: JoinStep) -> str:
     if step.band is not None:
         how.append(f"{step.band[0]} near {step.band[1]}")
     return " and ".join(how) or "every row"
-
-
-def kept(pairs: Elements, ends: Int64s, keep: np.ndarray) -> tuple[Elements, Int64s]:
-    if keep.all():
-        return pairs, ends
-    chosen = pairs.filter(keep)
-    return chosen, chosen.exp if ends is pairs.exp else ends[keep]
 
 
 def classes(equalities: Sequence[tuple[str, str, bool]]) -> list[tuple[list[str], bool]]:

@@ -86,6 +86,15 @@ class Pairs:
         """A column of the remembered elements."""
         return gathered([(there.columns[name], self.right[begin:stop]) for there, begin, stop in self.sources])
 
+    def where(self, keep: NDArray[np.bool_]) -> Pairs:
+        """The pairs where `keep` holds; self when all do."""
+        at = np.flatnonzero(keep)
+        if len(at) == len(self):
+            return self
+        stops = np.searchsorted(at, [stop for _, _, stop in self.sources]).tolist()
+        sources = [(e, b, s) for (e, _, _), b, s in zip(self.sources, [0, *stops], stops, strict=False) if s > b]
+        return Pairs(self.left[at], self.right[at], self.ts[at], self.end[at], self.sign[at], sources)
+
     def times(self, which: str) -> Int64s:
         """Their starts (`ts`) or their ends (`exp`)."""
         return np.concatenate([getattr(there, which)[self.right[begin:stop]] for there, begin, stop in self.sources])
@@ -108,9 +117,10 @@ class KeyedRuns:
         self._chains: HashChains | None = None  # made by the first who looks for something
         self._count = 0  # numbers given while there are none
         self._expired = BEGINNING
+        self._due = INF  # until then no page has to be looked at for what has ended
 
     def __len__(self) -> int:
-        return sum(len(p) for p in self._pages)
+        return sum(len(p.elements.ts) for p in self._pages)
 
     @property
     def nbytes(self) -> int:
@@ -137,8 +147,9 @@ class KeyedRuns:
 
     def _is_share(self, page: Page, size: int) -> bool:
         """Whether a page of so many rows, like this one, soon ends as a whole: copying its rows would gain nothing."""
-        share = SHARE if self.band is None else BAND_SHARE
-        return not self.strict and page.fifo and page.last < INF and size > max(LARGE, len(self) // share)
+        if size <= LARGE or self.strict or not page.fifo or page.last == INF:
+            return False
+        return size > len(self) // (SHARE if self.band is None else BAND_SHARE)
 
     def _bury(self, page: Page) -> None:
         """Let nobody meet the rows that the tombstones of a page end, nor the tombstones."""
@@ -184,8 +195,12 @@ class KeyedRuns:
                 self._renumber(self._chains, len(elements))
             first = self._chains.add(hashes)
         self._count = first + len(elements)
-        self._pages.append(Page.of(elements, first, None, band))
+        self._append(Page.of(elements, first, None, band))
         self._pages[-1].run = run
+
+    def _append(self, page: Page) -> None:
+        self._pages.append(page)
+        self._due = min(self._due, page.half_life)
 
     def _hashes(self, elements: Elements) -> Int64s:
         return hash_rows([elements.columns[k] for k in self.keys], len(elements))
@@ -220,9 +235,9 @@ class KeyedRuns:
     def expire(self, frontier: int) -> None:
         """Drop runs that have ended, and rewrite those of which half has."""
         self._expired = frontier
-        if not self.eager and all(p.half_life > frontier for p in self._pages):
+        if not self.eager and self._due > frontier:
             return
-        pages, size, self._pages = self._pages, len(self), []
+        pages, size, self._pages, self._due = self._pages, len(self), [], INF
 
         def whole(page: Page) -> bool:
             """Whether it soon ends as a whole and is little of all there is: writing half of it again gains nothing."""
@@ -231,11 +246,14 @@ class KeyedRuns:
         for page in pages:
             if self.eager:  # the direct approach: look at every element, every time
                 if (page.elements.exp > frontier).all():
-                    self._pages.append(page)
+                    self._append(page)
                 else:
                     self._merge([page], frontier)
-            elif page.half_life > frontier or (page.last > frontier and whole(page)):
+            elif page.half_life > frontier:
+                self._append(page)
+            elif page.last > frontier and whole(page):
                 self._pages.append(page)
+                self._due = min(self._due, page.last)
             elif page.last > frontier:
                 self._merge([page], frontier)
 
@@ -249,7 +267,7 @@ class KeyedRuns:
                     self._chains.end(np.delete(found.numbered, keep))
                 found = found.kept(keep)
         if len(found):
-            self._pages.append(found)
+            self._append(found)
 
     def settle(self) -> None:
         """Merge everything and cancel every negative element now, wherever its positive one is."""

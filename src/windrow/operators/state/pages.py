@@ -64,6 +64,9 @@ class Page:
         exp, middle = elements.exp, len(elements) // 2
         if not len(exp):
             return cls(elements, first, numbers, band, True, INF, BEGINNING, BEGINNING, True)
+        if len(exp) == 1:  # rows that come one by one are not worth a round of kernels
+            end = int(exp[0])
+            return cls(elements, first, numbers, band, True, end, end, int(elements.ts[0]), bool(elements.sign[0] > 0))
         newest, positive = int(elements.ts.max()), bool((elements.sign > 0).all())
         if (exp[1:] >= exp[:-1]).all():
             return cls(elements, first, numbers, band, True, int(exp[middle]), int(exp[-1]), newest, positive)
@@ -71,7 +74,7 @@ class Page:
         return cls(elements, first, numbers, band, False, half, int(exp.max()), newest, positive)
 
     def __len__(self) -> int:
-        return len(self.elements)
+        return len(self.elements.ts)
 
     @property
     def nbytes(self) -> int:
@@ -89,7 +92,7 @@ class Page:
             return None
         exp, begin = self.elements.exp, 0
         if self.fifo and exp[0] <= frontier:
-            begin = int(np.searchsorted(exp, frontier, "right"))
+            begin = int(exp.searchsorted(frontier, "right"))
         return self.first + begin if self.numbers is None else int(self.numbers[begin])
 
     @property
