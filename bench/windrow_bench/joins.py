@@ -3,7 +3,8 @@
 Streams are generated as in the papers: one tuple after the other, from stream i with probability in proportion to its
 rate, keys uniform among the stream's distinct values. All results are materialised. Nested loops is the join without
 its keys (a product, filtered), hash is the join by key; evaluation is lazy, every so many units of time. Besides times,
-the rows give the pairs looked at per unit of time, which can be held against the cost model without a clock.
+the rows give the pairs looked at per unit of time, which can be held against the cost model without a clock. The
+papers' own intervals are in `joins_intervals.py`. "scatter" is by how much the second best run is slower than the best.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from windrow.operators.elements import Elements
 from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import Part
 from windrow.optimize.order_joins import heuristic_order, paper_order
+from windrow_bench import joins_intervals
 from windrow_bench.harness import CLOCKS, Figure, Ratio, Result, parser, progress, report
 from windrow_bench.join_yardsticks import PaperModel, best_lazy_orders, exhaustive_order, naive_cost, on_one_attribute
 from windrow_bench.joins_run import Parameters, Streams, best, measure
@@ -44,11 +46,6 @@ FAST: Parameters = [(1, 100, 50), (1, 100, 50), (1, 100, 50), (10, 100, 50)]
 """The streams of figure 3b."""
 PAPER_RATE = 11_540
 """Tuples per second of the paper's best plan at table 5 (table 8, eager hash join)."""
-
-
-def repeats(method: str, options: argparse.Namespace) -> int:
-    """How often a case is run: nested loops take so long that one stretch of them is even enough."""
-    return 1 if method == "nested" else int(options.repeat)
 
 
 def tables() -> list[dict[str, Any]]:
@@ -109,7 +106,7 @@ def orders(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, Any
             streams = Streams(TABLES[name], size, options.seed)
             first: dict[str, Any] = {}
             for order in chosen:
-                found = best(repeats(method, options), streams, order, method, 100, options.clock)
+                found = best(options.repeat, streams, order, method, 100, options.clock)
                 first = first or found
                 if found["results"] != first["results"]:
                     raise AssertionError(f"order {order} of {name} has another number of results")
@@ -129,7 +126,7 @@ def orders(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, Any
                 Ratio(f"pairs looked at, {name}, order {order}: off the model", abs(seen / predicted - 1), 0.15)
             )
     streams = Streams(TABLES["table 5"], tuples, options.seed)
-    for every in (100, 500, 1000):
+    for every in (0, 5, 10, 100, 500, 1000):
         found = best(options.repeat, streams, "1234", "hash", every, options.clock)
         rows.append(
             {
@@ -154,10 +151,10 @@ def intervals(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, 
     even: Parameters = [(1, 100, 50)] * 4
     rows = []
     lines: dict[str, list[tuple[float, float]]] = {}
-    for method, every in ((m, e) for m in ("nested", "hash") for e in (5, 10, 25, 50, 100)):
+    for method, every in ((m, e) for m in ("nested", "hash") for e in (1, 5, 10, 25, 50, 100)):
         size = max(tuples // (50 if method == "nested" else 10), 4 * 100 + 4 * every * 6)
         streams = Streams(even, size, options.seed)
-        found = best(repeats(method, options), streams, "1234", method, every, options.clock)
+        found = best(options.repeat, streams, "1234", method, every, options.clock)
         rows.append({"part": "intervals", "method": method, "evaluated every": every, **found})
         lines.setdefault(method, []).append((every, float(found["tuples_per_s"])))
     streams = Streams(even, max(tuples // 10, 10_000), options.seed)
@@ -194,7 +191,7 @@ def general(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, An
         empty = Streams(FAST, 0, options.seed)
         streams = Streams(FAST, empty.longest + 8 * every * empty.unit, options.seed)
         for method, (name, orders) in ((m, p) for m in ("nested", "hash") for p in plans.items()):
-            found = best(repeats(method, options), streams, orders, method, every, options.clock)
+            found = best(options.repeat, streams, orders, method, every, options.clock)
             case = {"part": "figure 3b", "method": method, "join": name, "evaluated every": every}
             shown = ", ".join("".join(str(j + 1) for j in o) for o in orders)
             rows.append({**case, "order": shown, "predicted": model.general_cost(orders), **found})
@@ -204,35 +201,8 @@ def general(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, An
 
 
 def papers(tuples: int, options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Ratio], list[Figure]]:
-    """Table 8 and figures 5.3 and 5.4 at the papers' own intervals: eager is an evaluation for every tuple."""
-    rows: list[dict[str, Any]] = []
-    batches = {"nested": 40, "hash": 100} if options.quick else {"nested": 150, "hash": 600}
-
-    def found(case: str, order: str, method: str, every: float, expiration: float = 0) -> dict[str, Any]:
-        empty = Streams(TABLES[case], 0, options.seed)
-        step = max(1, int(every * empty.unit))
-        streams = Streams(TABLES[case], empty.longest + batches[method] * step, options.seed)
-        return best(repeats(method, options), streams, order, method, every, options.clock, expiration=expiration)
-
-    for method, every, order in ((m, e, o) for m in ("nested", "hash") for e in (0, 5, 10) for o in ("1234", "4321")):
-        case = {"part": "table 8", "case": "table 5", "method": method, "order": order, "evaluated every": every}
-        rows.append({**case, **found("table 5", order, method, every)})
-    lines: dict[str, list[tuple[float, float]]] = {}
-    for method, mode, delta in (
-        (m, o, d)
-        for m in ("nested", "hash")
-        for o in ("eager", "lazy")
-        for d in (0, 5, 10, 20, 30)
-        if d or o == "eager"
-    ):
-        every, expiration = (0, delta) if mode == "eager" else (delta, 0)
-        seen = found("thesis 5.5", "2134", method, every, expiration)
-        cost = 1e6 / float(seen["tuples_per_s"])
-        case = {"part": "figures 5.3, 5.4", "case": "thesis 5.5", "method": method, "mode": mode, "delta": delta}
-        rows.append({**case, "ms_per_1000": cost, "results": seen["results"]})
-        lines.setdefault(f"{method}, {mode}", []).append((delta, cost))
-    caption = "Time of 1,000 tuples by interval (figures 5.3 and 5.4)"
-    return rows, [], [Figure("5.3", caption, "interval", "ms per 1,000 tuples", lines, log=False)]
+    """The papers' own intervals, and dear predicates."""
+    return joins_intervals.papers(TABLES, options)
 
 
 def switches(directory: Path, options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -92,7 +92,9 @@ def test_an_order_holds_beyond_the_scatter() -> None:
     assert word(record(a=5.1, b=5.0)) == UNDECIDED
     assert word(record(a=4.0, b=5.0)) == DIFFERENT
     assert word(record(a=7.0, b=5.0, scatter=0.5)) == UNDECIDED
-    assert word(record(a=5.1, b=5.0, scatter=0.01)) == SAME
+    assert word(record(a=5.2, b=5.0)) == UNDECIDED
+    assert word(record(a=5.2, b=5.0, scatter=0.01)) == SAME
+    assert word(record(a=5.05, b=5.0, scatter=0.001)) == UNDECIDED
     assert judged(Claim("1", "", "r", compare), {"r": record(c=1)}).word == UNMEASURED
     assert judged(Claim("1", "", "r", compare), {}).word == UNMEASURED
 

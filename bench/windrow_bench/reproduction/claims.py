@@ -16,6 +16,10 @@ from typing import Any
 Row = Mapping[str, Any]
 
 
+STEADY = 0.02
+"""Repetitions that differ by less may do so by luck."""
+
+
 @dataclass(frozen=True)
 class Record:
     """What an experiment left: its rows, the commit that was measured, what it was run with.
@@ -57,7 +61,8 @@ class Record:
 
     def scatter(self, otherwise: float) -> float:
         """By how much repetitions of what was read differ, as a share; `otherwise` where a row does not say."""
-        return max((float(r.get("scatter") or otherwise) for r in self.read), default=otherwise)
+        told = (max(STEADY, float(r["scatter"])) if "scatter" in r else otherwise for r in self.read)
+        return max(told, default=otherwise)
 
 
 def _value(row: Row, name: str) -> Any:

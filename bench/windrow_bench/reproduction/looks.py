@@ -9,8 +9,8 @@
   is 5.5 to 19 times, twice is 1.5 to 3 times, 20 % is 10 to 40 %. "At least", "over" and "up to" are bounds. Where
   print has words for numbers, "far", "much" and "significantly" are at least twice, "slightly" is at most a quarter. A
   printed value of no ratio holds within a factor of two.
-* The scatter is what repetitions of the rows differ by, where the record says it; else 5 % of a time, and 2 % of what
-  was counted over random data.
+* The scatter is what repetitions of the rows differ by, where the record says it, and 2 % at least; else 5 % of a time,
+  and 2 % of what was counted over random data.
 """
 
 from __future__ import annotations
