@@ -1,7 +1,8 @@
 """The tasks of a tick without a JVM: what Spark does between them, in this process, with everything it may do to them.
 
 Messages travel encoded and arrive in any order, tasks run twice, and workers forget what they held: none of it may
-change an answer.
+change an answer. Tasks that do all stages by files (`file_exchange`) take turns at any of their waits, some begin late
+or never, and some attempts end in the middle.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pyspark import cloudpickle
 
 from windrow.operators.state.run import Run
 from windrow.runtime.feed import Reader, feed
+from windrow.runtime.file_exchange import Attempt
 from windrow.runtime.job import Elsewhere, Feed, LocalJob, reader
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Program
@@ -34,6 +36,14 @@ from windrow.store.manifest import SlotKey
 def _reader(parts: Sequence[pa.Table | pa.RecordBatch]) -> Reader:
     """Gives what is asked for and no more, as files do."""
     return lambda columns, report: [part if columns is None else part.select(list(columns)) for part in parts]
+
+
+_Share = dict[tuple[str, str | None], list[pa.Table | pa.RecordBatch]]
+"""What a task reads, by stream and whom it is for."""
+
+
+def _fed(program: Program, share: _Share, sender: int) -> list[Envelope]:
+    return [e for (s, only), parts in share.items() for e in feed(program, s, _reader(parts), sender, only)]
 
 
 class InProcessJob:
@@ -58,6 +68,8 @@ class InProcessJob:
         if chaos is not None and chaos % 2:  # long bodies go by files
             self.spool = Spool(tempfile.mkdtemp(prefix="windrow-tasks-"))
             weakref.finalize(self, shutil.rmtree, self.spool.folder, ignore_errors=True)
+        self.in_one_set = chaos is not None and chaos % 4 == 3  # and so does everything between tasks
+        self._workers = [TaskMemory() for _ in range(partitions + 1)]
 
     def run(
         self, feeds: Sequence[Feed], program: Program, stages: int, elsewhere: Elsewhere = nullcontext
@@ -74,12 +86,14 @@ class InProcessJob:
         if self.kept:
             program = replace(program, answer_bound=0)
         program = cloudpickle.loads(cloudpickle.dumps(program))
+        shares = self._tasks(feeds, program)
+        if self.in_one_set:
+            while (found := self._set(program, stages, shares)) is None:
+                pass
+            return found
         sent: list[Envelope] = []
-        for sender, mine in enumerate(self._tasks(feeds, program)):
-            made = [
-                e for (stream, only), parts in mine.items() for e in feed(program, stream, _reader(parts), sender, only)
-            ]
-            sent += unpack(pack(made, sender, self.spool), self.spool)
+        for sender, mine in enumerate(shares):
+            sent += unpack(pack(_fed(program, mine, sender), sender, self.spool), self.spool)
         for number in range(1, stages + 1):
             inboxes: list[list[Envelope]] = [[] for _ in range(program.partitions)]
             for envelope in sent:
@@ -89,9 +103,39 @@ class InProcessJob:
                 sent += self._task(program, number, partition, number == stages, inbox)
         return sent
 
-    def _tasks(
-        self, feeds: Sequence[Feed], program: Program
-    ) -> list[dict[tuple[str, str | None], list[pa.Table | pa.RecordBatch]]]:
+    def _set(self, program: Program, stages: int, shares: Sequence[_Share]) -> list[Envelope] | None:
+        """An attempt of a set of tasks, which take turns; None if one of them died."""
+        assert self.spool is not None
+        assert self.random is not None
+        folder = tempfile.mkdtemp(dir=self.spool.folder)
+        tasks = self.random.randint(1, len(self._workers))
+        attempt = Attempt(folder, len(shares), program.partitions, stages, tasks)
+        if self.random.random() < 0.2:
+            self.random.choice(self._workers).attempts.clear()
+        running = {
+            n: attempt.run(program, memory, lambda share: _fed(program, shares[share], share))
+            for n, memory in enumerate(self.random.sample(self._workers, tasks))
+        }
+        dies = self.random.randint(1, 40 * tasks)
+        sent: list[Envelope] = []
+        while running:
+            dies -= 1
+            number = self.random.choice([*running])
+            if not dies:
+                shutil.rmtree(folder)
+                return None
+            found: list[Envelope] = []
+            for envelope in running[number]:
+                if envelope is None:
+                    break
+                found.append(envelope)
+            else:
+                del running[number]
+            sent += unpack(pack(found, number, Spool(folder)), Spool(folder))
+        shutil.rmtree(folder)
+        return sent
+
+    def _tasks(self, feeds: Sequence[Feed], program: Program) -> list[_Share]:
         """Two pieces for each task, the first piece of every stream first."""
         cut = []
         for given in feeds:
@@ -101,7 +145,7 @@ class InProcessJob:
         cut.sort(key=lambda piece: piece[0])
         tasks = []
         for at in range(0, len(cut), 2):
-            mine: dict[tuple[str, str | None], list[pa.Table | pa.RecordBatch]] = {}
+            mine: _Share = {}
             for _, given, piece in cut[at : at + 2]:
                 mine.setdefault((given.stream, given.only), []).append(piece)
             tasks.append(mine)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -200,6 +200,15 @@ class TaskMemory:
         self.attempts[key] = (generation, states)
         self._homes.append(key[0])
         for old in [k for k in self.attempts if k[0] not in self._homes]:
+            del self.attempts[old]
+
+    def generation(self, key: tuple[str, int, int]) -> str | None:
+        """The attempt whose operators are here."""
+        return self.attempts[key][0] if key in self.attempts else None
+
+    def keep(self, home: str, partitions: Collection[int]) -> None:
+        """Forget the other partitions of a home: their operators are elsewhere by now."""
+        for old in [k for k in self.attempts if k[0] == home and k[2] not in partitions]:
             del self.attempts[old]
 
     def slots(self) -> Iterator[tuple[SlotKey, tuple[Run, ...]]]:

@@ -149,12 +149,18 @@ def put_together(packed: Iterable[tuple[Any, ...]], spool: Spool | None = None) 
                 continue
             found = b"".join(parts[n] for n in range(pieces))
             del begun[task, serial]
-        if kind.startswith(_FILED):
-            assert spool is not None
-            kind, found = kind.removeprefix(_FILED), spool.map(bytes(found).decode())
-        yield Envelope(to, sender, decode(kind, address, pa.py_buffer(found)))
+        kind, found = unfiled(kind, pa.py_buffer(found), spool)
+        yield Envelope(to, sender, decode(kind, address, found))
     if begun:
         raise RuntimeFailure(f"{len(begun)} messages between tasks arrived in part", hint="this is a fault in windrow")
+
+
+def unfiled(kind: str, body: pa.Buffer, spool: Spool | None) -> tuple[str, pa.Buffer]:
+    """The kind of a message and its body, which may be in a file."""
+    if not kind.startswith(_FILED):
+        return kind, body
+    assert spool is not None
+    return kind.removeprefix(_FILED), spool.map(body.to_pybytes().decode())
 
 
 def encode(message: Message, spool: Spool | None = None) -> tuple[str, str, bytes]:

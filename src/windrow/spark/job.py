@@ -4,9 +4,10 @@
                         ┼─ exchange by partition ─ stage 1 ─ ... ─► driver
     frames ─ tasks read ┘
 
-Where all tasks run on this machine, long bodies of messages go by files (`Spool`) and only short ones through the JVM:
-the job is one of RDDs, for which nothing is planned or converted to Arrow there. Elsewhere, and where rows come as a
-DataFrame, stages are `mapInArrow` between `repartitionById`: bodies of any length, in pieces.
+Where all tasks run on this machine, one set of them does all stages: what they send each other goes by files, and the
+JVM starts them and sees what is for the driver (`runtime/file_exchange.py`). Elsewhere, and where rows come as a
+DataFrame, stages are `mapInArrow` between `repartitionById`: bodies of any length, in pieces; on this machine long ones
+go by files there too.
 
 `map` runs any function over small values, for what is done beside ticks.
 
@@ -22,9 +23,9 @@ tasks. Pieces of sources travel as descriptors, and the tasks read them.
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
 import pickle
+import re
 import shutil
 import tempfile
 import threading
@@ -37,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from windrow.operators.state.run import Run
+from windrow.runtime.file_exchange import Attempt
 from windrow.runtime.job import Elsewhere, Feed, LocalJob
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Deployment, Program
@@ -45,14 +47,13 @@ from windrow.sources.protocol import Available
 from windrow.spark.collecting import GIVEN, collected, mapped
 from windrow.spark.shipping import Shipping
 from windrow.spark.tasks import (
-    Addressed,
+    AllStages,
     Shipped,
     frame_task,
     given_task,
     pass_on,
     pieces_task,
-    read_shares,
-    run_stage,
+    run_all,
     run_whole,
     stage_task,
 )
@@ -74,6 +75,9 @@ SMALL_STATE = 32 << 20
 
 _Given = tuple[str, str | None, Any]
 """A stream, whom its rows are for (None: everybody), and a piece or rows."""
+
+_ONE_MACHINE = re.compile(r"local(\[[^,]+\])?")
+"""Masters whose tasks are all on this machine, and run once: elsewhere Spark tries again, task by task."""
 
 _awake: set[str] = set()
 """Applications that have run a job."""
@@ -99,15 +103,17 @@ class SparkJob:
                 made.add(column.name, types[column.type])
         self._in_one, self._counted = True, False
         self._here = LocalJob()
+        self._folder: str | None = None
         self._spool: Spool | None = None
         shipped = None
-        if (spark.sparkContext.master or "").startswith("local["):
-            folder = tempfile.mkdtemp(prefix="windrow-exchange-")
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            spooled, shipped = (os.path.join(folder, name) for name in ("spool", "shipped"))
+        if _ONE_MACHINE.fullmatch(spark.sparkContext.master or ""):
+            self._folder = tempfile.mkdtemp(prefix="windrow-exchange-")
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            spooled, shipped = (os.path.join(self._folder, name) for name in ("spool", "shipped"))
             for each in (spooled, shipped):
                 os.mkdir(each)
             self._spool = Spool(spooled)
+        self._tasks: dict[int, RDD[int]] = {}  # of sets that do all stages, by their number
         self._shipping = Shipping(spark.sparkContext, shipped)
 
     def wake(self) -> None:
@@ -119,9 +125,8 @@ class SparkJob:
 
     def _wake(self) -> None:
         with contextlib.suppress(Exception):  # whatever is wrong, the first tick says it
-            if self._spool is not None:
-                nothing: RDD[Addressed] = self.spark.sparkContext.parallelize([], self.parallelism)
-                nothing.partitionBy(self.parallelism, operator.index).mapPartitions(pass_on).collect()
+            if self._folder is not None:
+                self._set_of(self.parallelism).mapPartitions(pass_on).collect()
                 return
             made = self.spark.createDataFrame(SCHEMA.empty_table(), self._schema)
             made.repartitionById(2, made["to"]).mapInArrow(pass_on, self._schema).toArrow()
@@ -142,8 +147,8 @@ class SparkJob:
         try:
             if program.in_one:
                 return self._in_one_task(feeds, shipped, stages)
-            if self._spool is not None and all(isinstance(f.rows, pa.Table | tuple) for f in feeds):
-                return self._by_rdds(feeds, reading, shipped, program.partitions, stages)
+            if self._folder is not None and all(isinstance(f.rows, pa.Table | tuple) for f in feeds):
+                return self._in_one_set(feeds, shipped, program.partitions, stages, self._folder)
             return self._by_frames(feeds, reading, shipped, program.partitions, stages)
         finally:
             if self._spool is not None:
@@ -152,25 +157,31 @@ class SparkJob:
     def _in_one_task(self, feeds: Sequence[Feed], shipped: Shipped, stages: int) -> list[Envelope]:
         given = _packed([(f.stream, f.only, part) for f in feeds for part in _parts(f)])
         whole = self.spark.sparkContext.parallelize([given], 1).mapPartitions(partial(run_whole, shipped, stages))
-        return self._received(whole)
+        return list(put_together(collected(whole.collect), self._spool))
 
-    def _by_rdds(
-        self, feeds: Sequence[Feed], reading: Shipped, shipped: Shipped, partitions: int, stages: int
+    def _in_one_set(
+        self, feeds: Sequence[Feed], shipped: Shipped, partitions: int, stages: int, folder: str
     ) -> list[Envelope]:
+        """All stages in one set of tasks (`file_exchange`)."""
         rows = [(f.stream, f.only, p) for f in feeds for p in _parts(f) if isinstance(p, pa.Table)]
         pieces = [(f.stream, f.only, p) for f in feeds for p in _parts(f) if not isinstance(p, pa.Table)]
         cut = [(stream, only, part) for stream, only, table in rows for part in _cut(table, self.parallelism)]
         shares = [_packed(mine) for given in (cut, pieces) for mine in _dealt(given, self.parallelism)]
-        given = self.spark.sparkContext.parallelize(shares, max(1, len(shares)))
-        sent = given.mapPartitions(partial(read_shares, reading))
-        for stage in range(1, stages + 1):
-            dealt = sent.partitionBy(partitions, operator.index)
-            sent = dealt.mapPartitions(partial(run_stage, shipped, stage, stage == stages))
-        return self._received(sent)
+        tasks = min(self.parallelism, max(len(shares), partitions))
 
-    def _received(self, sent: RDD[Addressed]) -> list[Envelope]:
-        """Run a job; what its tasks send to the driver."""
-        return list(put_together((row for _, row in collected(sent.collect)), self._spool))
+        def run() -> list[Envelope]:
+            with tempfile.TemporaryDirectory(dir=folder, prefix="tick-", ignore_cleanup_errors=True) as made:
+                AllStages(Attempt(made, len(shares), partitions, stages, tasks), shipped, shares).leave()
+                sent = self._set_of(tasks).mapPartitions(partial(run_all, made))
+                return list(put_together(sent.collect(), Spool(made)))
+
+        return collected(run)
+
+    def _set_of(self, tasks: int) -> RDD[int]:
+        """So many tasks."""
+        if tasks not in self._tasks:
+            self._tasks[tasks] = self.spark.sparkContext.parallelize(range(tasks), tasks)
+        return self._tasks[tasks]
 
     def _by_frames(
         self, feeds: Sequence[Feed], reading: Shipped, shipped: Shipped, partitions: int, stages: int

@@ -8,26 +8,26 @@ sent with a copy of all that it names, and what a worker remembers would be a ne
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
 from windrow.runtime.feed import Reader, feed, wanted
+from windrow.runtime.file_exchange import Attempt, waiting
 from windrow.runtime.job import all_stages
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Program
 from windrow.runtime.stage import Stage
 from windrow.runtime.task_state import TaskMemory
-from windrow.runtime.wire import Row, Spool, decode_table, pack, put_together, rows, unpack
+from windrow.runtime.wire import Row, Spool, decode_table, pack, rows, unpack
 from windrow.sources.protocol import Piece, Report
 from windrow.spark.shipping import ShippedDeployment
 
 Batches = Iterator[pa.RecordBatch]
-
-Addressed = tuple[int, Row]
-"""An element of an RDD: a row, and the partition that it is for."""
 
 
 @dataclass(frozen=True)
@@ -54,33 +54,48 @@ memory = TaskMemory()
 # -- tasks of RDDs -----------------------------------------------------------------------------------------------------
 
 
-def read_shares(shipped: Shipped, shares: Iterable[bytes]) -> Iterator[Addressed]:
-    """Stage 0: read what is given."""
-    return _addressed(_sent(shipped.load(), list(shares), _here()), shipped)
+@dataclass(frozen=True)
+class AllStages:
+    """All stages of a tick in one set of tasks of this machine."""
+
+    attempt: Attempt
+    shipped: Shipped
+    shares: Sequence[bytes]
+
+    def leave(self) -> None:
+        """Put it where tasks find it."""
+        with open(os.path.join(self.attempt.folder, _WORK), "wb") as file:
+            pickle.dump(self, file, -1)
+
+    def run(self) -> Iterator[Row]:
+        """What a task sends to the driver."""
+        program, here = self.shipped.load(), _here()
+        sent = self.attempt.run(program, memory, lambda share: _sent(program, [self.shares[share]], share))
+        return rows(waiting(sent), here, Spool(self.attempt.folder))
 
 
-def run_stage(shipped: Shipped, stage: int, last: bool, elements: Iterable[Addressed]) -> Iterator[Addressed]:
-    """A later stage."""
-    envelopes = put_together((row for _, row in elements), shipped.spool)
-    yield from _addressed(Stage(shipped.load(), stage, _here(), last, memory).run(envelopes), shipped)
+_WORK = "work"
+
+
+def run_all(folder: str, _: Iterable[int]) -> Iterator[Row]:
+    """A task of a set that does all stages: what it is to do lies in a folder."""
+    with open(os.path.join(folder, _WORK), "rb") as file:
+        work: AllStages = pickle.load(file)
+    yield from work.run()
     _freeze()
 
 
-def run_whole(shipped: Shipped, stages: int, shares: Iterable[bytes]) -> Iterator[Addressed]:
+def run_whole(shipped: Shipped, stages: int, shares: Iterable[bytes]) -> Iterator[Row]:
     """A tick in one task."""
     program = shipped.load()
     sent = _sent(program, list(shares), _here())
-    yield from _addressed(all_stages(program, sent, stages, memory), shipped)
+    yield from rows(all_stages(program, sent, stages, memory), _here(), shipped.spool)
     _freeze()
 
 
-def pass_on(elements: Iterable[Addressed]) -> Iterator[Addressed]:
+def pass_on(elements: Iterable[Any]) -> Iterator[Any]:
     """Nothing, in the shape of a stage."""
     yield from elements
-
-
-def _addressed(envelopes: Iterable[Envelope], shipped: Shipped) -> Iterator[Addressed]:
-    return ((row[0], row) for row in rows(envelopes, _here(), shipped.spool))
 
 
 # -- tasks of DataFrames -----------------------------------------------------------------------------------------------
