@@ -1,7 +1,13 @@
-"""What `windrow bench ingest` measures of large state: a window join, its memory, its disk, its ticks, a restart."""
+"""What `windrow bench ingest` measures of large state: a window join, its memory, its disk, its ticks, a restart.
+
+`python -m windrow_bench.ingest_memory HOME` is the restart: a process of its own, whose workers know nothing.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,13 +77,29 @@ def _worked(pipe: Pipe) -> float:
 
 
 def _restarted(pipe: Pipe, rows: dict[str, pa.Table]) -> float:
-    """Seconds from opening the home until the first rows after it are answered."""
+    """Seconds from the session of a new process until the first rows after the restart are answered."""
     for name, table in rows.items():
         pipe.feeds[name].put(table)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-m", "windrow_bench.ingest_memory", str(pipe.place / "home")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
+    return float(done.stdout.splitlines()[-1])
+
+
+def first_answer(home: str) -> float:
+    """Seconds from a new session until everything that waits for a home is answered."""
+    from windrow.engine import Engine
+    from windrow.spark.session import session
+
+    spark = session()
     begin = time.perf_counter()
-    pipe.engine = pipe.open()
-    pipe.engine.start()
-    pipe.drain()
-    took = time.perf_counter() - begin
-    pipe.engine.stop()
+    with Engine(home=home, spark=spark) as engine:
+        engine.start()
+        engine.drain(600)
+        took = time.perf_counter() - begin
+    spark.stop()
     return took
+
+
+if __name__ == "__main__":
+    print(first_answer(sys.argv[1]))
