@@ -143,12 +143,12 @@ class SparkJob:
         deployment = self._shipping.ship(program.deployment)
         bare = replace(program, deployment=Deployment())
         shipped = Shipped(pickle.dumps(bare), deployment, self._spool)
-        reading = replace(shipped, program=pickle.dumps(replace(bare, runs={}, generations={})))
         try:
             if program.in_one:
                 return self._in_one_task(feeds, shipped, stages)
             if self._folder is not None and all(isinstance(f.rows, pa.Table | tuple) for f in feeds):
                 return self._in_one_set(feeds, shipped, program.partitions, stages, self._folder)
+            reading = replace(shipped, program=pickle.dumps(replace(bare, runs={}, generations={})))
             return self._by_frames(feeds, reading, shipped, program.partitions, stages)
         finally:
             if self._spool is not None:
@@ -171,7 +171,7 @@ class SparkJob:
 
         def run() -> list[Envelope]:
             with tempfile.TemporaryDirectory(dir=folder, prefix="tick-", ignore_cleanup_errors=True) as made:
-                AllStages(Attempt(made, len(shares), partitions, stages, tasks), shipped, shares).leave()
+                AllStages(Attempt(made, len(shares), partitions, stages, tasks), shipped).leave(shares)
                 sent = self._set_of(tasks).mapPartitions(partial(run_all, made))
                 return list(put_together(sent.collect(), Spool(made)))
 

@@ -60,18 +60,26 @@ class AllStages:
 
     attempt: Attempt
     shipped: Shipped
-    shares: Sequence[bytes]
 
-    def leave(self) -> None:
-        """Put it where tasks find it."""
-        with open(os.path.join(self.attempt.folder, _WORK), "wb") as file:
-            pickle.dump(self, file, -1)
+    def leave(self, shares: Sequence[bytes]) -> None:
+        """Put it where tasks find it, and each share of the rows by itself."""
+        named = {str(number): packed for number, packed in enumerate(shares)}
+        for name, packed in {**named, _WORK: pickle.dumps(self, -1)}.items():
+            with open(self._path(name), "wb") as file:
+                file.write(packed)
 
     def run(self) -> Iterator[Row]:
         """What a task sends to the driver."""
-        program, here = self.shipped.load(), _here()
-        sent = self.attempt.run(program, memory, lambda share: _sent(program, [self.shares[share]], share))
-        return rows(waiting(sent), here, Spool(self.attempt.folder))
+        program = self.shipped.load()
+
+        def read(share: int) -> list[Envelope]:
+            with open(self._path(str(share)), "rb") as file:
+                return _sent(program, [file.read()], share)
+
+        return rows(waiting(self.attempt.run(program, memory, read)), _here(), Spool(self.attempt.folder))
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.attempt.folder, name)
 
 
 _WORK = "work"
