@@ -101,6 +101,23 @@ def _shared(process: int) -> duckdb.DuckDBPyConnection:
     return connect(threads=None)  # after a fork the threads of the parent's database are gone
 
 
+@contextmanager
+def binding() -> Iterator[duckdb.DuckDBPyConnection]:
+    """The connection that this process asks what expressions mean, for one thread at a time."""
+    with _BINDING:
+        connection = _binder(os.getpid())
+        with bounded(connection):
+            yield connection
+
+
+_BINDING = threading.RLock()
+
+
+@lru_cache(maxsize=1)
+def _binder(process: int) -> duckdb.DuckDBPyConnection:
+    return connect()
+
+
 @lru_cache(maxsize=512)
 def type_name(type_: pa.DataType) -> str | None:
     """DuckDB's name of an Arrow type; None for a type that it does not have.
@@ -111,8 +128,8 @@ def type_name(type_: pa.DataType) -> str | None:
     import duckdb
 
     try:
-        with cursor() as engine:
-            return str(engine.from_arrow(pa.table({"c": pa.nulls(1, type_)})).types[0])
+        with binding() as connection:
+            return str(connection.from_arrow(pa.table({"c": pa.nulls(1, type_)})).types[0])
     except (duckdb.Error, pa.ArrowException):
         return None
 
@@ -237,4 +254,5 @@ class _Watch:
 _watch = _Watch()
 atexit.register(lambda: _watch.end())
 atexit.register(_shared.cache_clear)  # a connection that modules end with is reported as leaked
+atexit.register(_binder.cache_clear)
 os.register_at_fork(after_in_child=lambda: _watch.__init__())  # type: ignore[misc]  # threads do not survive a fork

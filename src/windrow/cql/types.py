@@ -6,26 +6,19 @@ Arrow type is the expression's type. One question costs about a millisecond and 
 
 from __future__ import annotations
 
-import atexit
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from windrow.errors import BindingError
 from windrow.plan.expr import Expr, Part, Ref, sql_of
-from windrow.scalar_engine import bounded, connect, literal, quote, reason, select, type_name
-
-if TYPE_CHECKING:
-    import duckdb
+from windrow.scalar_engine import binding, literal, quote, reason, select, type_name
 
 HUGEINT = pa.decimal128(38, 0)
 """DuckDB's HUGEINT, the SUM of integers, in Arrow. Read back it would be a DECIMAL, whose products overflow."""
-
-_LOCK = threading.RLock()  # a DuckDB connection serves one thread at a time
 
 
 class DuckDBRefusal(Exception):
@@ -65,22 +58,14 @@ def _check_kept(type_: Any) -> None:
                 _check_kept(child)
 
 
-@lru_cache(maxsize=1)
-def _connection() -> duckdb.DuckDBPyConnection:
-    return connect()
-
-
-atexit.register(_connection.cache_clear)  # as `scalar_engine` does with its own
-
-
 def answer(query: str, check: Callable[[Any], None] | None = None) -> pa.Table:
     """What DuckDB answers to one SELECT of ours; `check` sees DuckDB's type of each column first."""
     import duckdb
 
     unbound = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.NotImplementedException)
     try:
-        with _LOCK, bounded(_connection()):
-            relation = select(_connection(), query)
+        with binding() as connection:
+            relation = select(connection, query)
             if check is not None:
                 for type_ in relation.types:
                     check(type_)
@@ -184,8 +169,8 @@ def grows(text: str, columns: Mapping[str, pa.DataType]) -> bool:
 
     source = f" FROM ({_null_row((n, sql_name(t)) for n, t in columns.items())})" if columns else ""
     try:
-        with _LOCK, bounded(_connection()):
-            (type_,) = select(_connection(), f"SELECT {text} AS c{source}").types
+        with binding() as connection:
+            (type_,) = select(connection, f"SELECT {text} AS c{source}").types
     except duckdb.Error as error:
         raise DuckDBRefusal(reason(error)) from None
     return type_.id in (
@@ -247,8 +232,8 @@ def shown_name(sql: str, tables: Mapping[str, Mapping[str, pa.DataType]]) -> str
         if columns
     )
     try:
-        with _LOCK, bounded(_connection()):
-            return str(select(_connection(), f"SELECT {sql} FROM {relations}").columns[0])
+        with binding() as connection:
+            return str(select(connection, f"SELECT {sql} FROM {relations}").columns[0])
     except duckdb.Error:  # an aggregate DuckDB lacks, or one that it would not take
         return None
 
@@ -256,8 +241,8 @@ def shown_name(sql: str, tables: Mapping[str, Mapping[str, pa.DataType]]) -> str
 @lru_cache(maxsize=1)
 def functions() -> Mapping[str, str]:
     """Names of DuckDB's functions in lower case, with their kind; a query may call those of `builtins`."""
-    with _LOCK:
-        rows = _connection().sql("SELECT function_name, function_type FROM duckdb_functions()").fetchall()
+    with binding() as connection:
+        rows = connection.sql("SELECT function_name, function_type FROM duckdb_functions()").fetchall()
     kinds: dict[str, str] = {}
     for name, kind in rows:
         if kinds.get(name.lower()) != "aggregate":

@@ -1,58 +1,65 @@
 """Which expressions can never raise.
 
-DuckDB raises on casts that fail, on integer overflow and on `%` or `//` by zero. A predicate that may raise must not
-see rows it did not see before, so rules move it less; and it is asked of all rows that reach it, whatever other
-conjuncts say, so that whether it raises does not depend on their order. Proving that it cannot is a small grammar:
-columns of plain types, literals, comparisons, logic, null tests, arithmetic on floats, and some functions that accept
-everything. What the grammar does not know is taken to raise.
+DuckDB raises on casts that fail, on overflow of integers and decimals, on times out of range. A predicate that may
+raise must not see rows it did not see before, so rules move it less; and it is asked of all rows that reach it,
+whatever other conjuncts say, so that whether it raises does not depend on their order.
+
+A condition is judged test by test, as the binder understood it, and an expression as DuckDB binds it
+(`bound_parts.py`), by what is known of its functions and casts (`raising.py`).
+
+Law: what is total raises for no value of its columns' types.
+Cost: one question to DuckDB for all tests that compare the same types with numbers of as many digits.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import lru_cache
 
 import pyarrow as pa
 
-from windrow.plan.expr import Expr, Ref
-
-_TOKEN = re.compile(
-    r"\s*(?:(?P<string>'(?:[^']|'')*')|(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|(?P<word>[A-Za-z_]\w*)"
-    r"|(?P<sign><=|>=|<>|!=|==|//|\*\*|[<>=(),+\-*/%])|(?P<ref>\x00))\s*"
+from windrow.plan.bound_parts import bound, question
+from windrow.plan.expr import (
+    Always,
+    Atom,
+    Bit,
+    Comparison,
+    Compound,
+    Constant,
+    Expr,
+    IsNull,
+    OneOf,
+    Part,
+    Predicate,
+    StartsWith,
 )
-_WORDS = {"AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "IN", "BETWEEN", "LIKE", "DISTINCT", "FROM"}
-_PATTERNS = {"REGEXP_MATCHES", "REGEXP_FULL_MATCH"}
-_FUNCTIONS = {
-    "LOWER", "UPPER", "LENGTH", "TRIM", "STARTS_WITH", "CONTAINS", "ISNAN", "ISFINITE", "ISINF",
-    "LEVENSHTEIN", "DAMERAU_LEVENSHTEIN", "JARO_SIMILARITY", "JARO_WINKLER_SIMILARITY", *_PATTERNS,
-}  # fmt: skip
-_TYPED_LITERAL = re.compile(r"CAST\(('[^']*') AS (?:TIMESTAMP|DATE|TIMESTAMPTZ)\)")
-
-_TYPED_NULL = re.compile(r"CAST\(NULL AS [A-Z][A-Z ]*(?:\(\d+(?:, *\d+)?\))?\)")
-"""What outer joins pad with; a string beside one may be cast to its type."""
+from windrow.plan.raising import may_raise, tells_zeros_apart
 
 
 def total(e: Expr, types: Mapping[str, pa.DataType]) -> bool:
     """Whether the expression has a value on every row, whatever its columns hold.
 
+    >>> from windrow.plan.expr import Ref
     >>> types = {"a": pa.int64(), "x": pa.float64()}
     >>> total(Expr((Ref("a"), " > 3"), pa.bool_()), types), total(Expr((Ref("a"), " + 1 > 3"), pa.bool_()), types)
     (True, False)
     """
-    if e.functions:
-        return False
-    used = frozenset(types[c] for c in e.columns if not pa.types.is_boolean(types[c]))
-    return _total("".join("\x00" if isinstance(p, Ref) else p for p in e.parts), used)
+    return e.column is not None or (not e.functions and all(_total(test, types) for test in _tests(e)))
 
 
-@lru_cache(maxsize=4096)  # each rule that moves an expression asks, and so does whoever runs it
-def _total(text: str, used: frozenset[pa.DataType]) -> bool:
-    """The same of a text with holes, over columns of these types."""
-    alike = len(used) <= 1 or all(_numeric(t) for t in used)
-    tokens = _tokens(text)
-    return alike and all(_plain(t) for t in used) and tokens is not None and _accepts(tokens, used)
+def _total(parts: Sequence[Part], types: Mapping[str, pa.DataType]) -> bool:
+    if len(parts) == 1 and not isinstance(parts[0], str):
+        return True
+    asked = question(parts, types)
+    return asked is not None and _never_raises(asked)
+
+
+@lru_cache(maxsize=8192)  # each rule that moves an expression asks, and so does whoever runs it
+def _never_raises(asked: str) -> bool:
+    part = bound(asked)
+    return part is not None and not may_raise(part)
 
 
 def key_safe(e: Expr, types: Mapping[str, pa.DataType]) -> bool:
@@ -60,81 +67,65 @@ def key_safe(e: Expr, types: Mapping[str, pa.DataType]) -> bool:
 
     0.0 and -0.0 are one value to a key; comparisons agree, but a cast to text or a division does not.
     """
-    divides = any("/" in p for p in e.parts if isinstance(p, str))
-    return not any(_has_float(types[c]) for c in e.columns) or (total(e, types) and not divides)
+    if not any(_has_float(types[c]) for c in e.columns):
+        return True
+    asked = question(e.parts, types)
+    return asked is not None and not e.functions and _agrees(asked)
 
 
-def _tokens(text: str) -> list[tuple[str, str]] | None:
-    """A text with holes as (kind, text), or None if some of it is no token that is known here."""
-    text = _TYPED_LITERAL.sub(r"\1", text)
-    text = text if "'" in text else _TYPED_NULL.sub("NULL", text)
-    found, at = [], 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            return None
-        kind = match.lastgroup or ""
-        found.append((kind, match[kind]))
-        at = match.end()
-    return found
-
-
-def _accepts(tokens: Sequence[tuple[str, str]], used: Collection[pa.DataType]) -> bool:
-    """Whether every token is harmless where it stands, over columns of these types."""
-    floats = bool(used) and all(pa.types.is_floating(t) for t in used)
-    numeric = any(_numeric(t) for t in used)
-    temporal = any(pa.types.is_temporal(t) for t in used)
-    matched = any(kind == "word" and text.upper() in _PATTERNS for kind, text in tokens)
-    ends = [("sign", "("), *tokens, ("", "")]
-    for before, (kind, text), after in zip(ends, tokens, ends[2:], strict=False):
-        match kind:
-            case "word":
-                called = after[1] == "(" and text.upper() not in _WORDS
-                fine = text.upper() in (_FUNCTIONS if called else _WORDS)
-            case "number":  # a long decimal makes DuckDB cast the column to a decimal that it may not fit
-                fine = len(text.partition(".")[2]) <= 10 or "e" in text.lower()
-            case "string":  # compared with a column of another type it is cast, at run time
-                fine = not numeric and (not temporal or _is_time(text)) and (not matched or _is_pattern(text))
-            case "sign" if text in ("+", "-", "*"):
-                negative = text == "-" and after[0] == "number" and before[0] in ("sign", "word") and before[1] != ")"
-                fine = floats or negative
-            case "sign" if text in ("%", "//", "**"):
-                fine = text == "%" and after[0] == "number" and after[1].isdigit() and int(after[1]) > 0
-            case _:
-                fine = True
-        if not fine:
-            return False
-    return True
-
-
-def _is_pattern(literal: str) -> bool:
-    """Whether a text is a regular expression in the part of the language that cannot be written wrongly unnoticed."""
-    text = literal[1:-1]
-    if not re.fullmatch(r"[\w .,:;@#%&=<>!~/^$|()\[\]*+?-]*", text) or re.search(r"[*+?][*+]|\(\?|\[[^\]]*\[", text):
-        return False
-    try:
-        re.compile(text)
-    except re.error:
-        return False
-    return True
-
-
-def _is_time(literal: str) -> bool:
-    try:
-        datetime.fromisoformat(literal.strip("'"))
-    except ValueError:
-        return False
-    return True
-
-
-def _numeric(t: pa.DataType) -> bool:
-    return pa.types.is_integer(t) or pa.types.is_floating(t)
-
-
-def _plain(t: pa.DataType) -> bool:
-    text = pa.types.is_string(t) or pa.types.is_large_string(t)
-    return _numeric(t) or text or pa.types.is_timestamp(t) or pa.types.is_date(t)
+@lru_cache(maxsize=8192)
+def _agrees(asked: str) -> bool:
+    part = bound(asked)
+    return part is not None and not tells_zeros_apart(part)
 
 
 def _has_float(t: pa.DataType) -> bool:
     return pa.types.is_floating(t) or pa.types.is_nested(t)
+
+
+# -- what is computed --------------------------------------------------------------------------------------------------
+
+
+def _tests(e: Expr) -> Iterator[Sequence[Part]]:
+    """What an expression computes: of a condition each test, so that tests which are alike are asked about once."""
+    found = [None] if e.predicate is None else list(_of_tree(e.predicate))
+    for parts in found:
+        yield e.parts if parts is None else parts
+
+
+def _of_tree(predicate: Predicate) -> Iterator[Sequence[Part] | None]:
+    """The tests of a condition; None where it does not say all that its text computes."""
+    match predicate:
+        case Compound(parts):
+            for part in parts:
+                yield from _of_tree(part)
+        case Bit(expr):
+            yield expr.parts
+        case IsNull(left=left) | StartsWith(left=left):
+            yield left.parts
+        case Comparison(constant=constant):
+            yield _compared(predicate, (constant,))
+        case OneOf(constants=constants):
+            yield _compared(predicate, constants)
+        case Always(bool()):
+            return
+        case _:  # what is compared with NULL is not said
+            yield None
+
+
+def _compared(test: Atom, constants: Sequence[Constant]) -> Sequence[Part]:
+    """A comparison with constants, numbers being those of as many digits."""
+    if all(c.type == test.left.type for c in constants):
+        return test.left.parts
+    if any(pa.types.is_temporal(c.type) or not isinstance(c.value, int | float | Decimal) for c in constants):
+        return test.expr.parts
+    alike = sorted({_like(c.value) for c in constants})
+    return (*test.left.parts, f" IN ({', '.join(alike)})")
+
+
+def _like(number: int | float | Decimal) -> str:
+    """A number that DuckDB gives the same type, which its digits say."""
+    if isinstance(number, bool | float):
+        return str(number) if isinstance(number, bool) else "1e0"
+    shown = str(number) if isinstance(number, int) else format(number, "f")
+    return re.sub("[0-9]", "1", shown) if len(shown) < 10 else shown

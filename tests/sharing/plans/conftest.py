@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -51,9 +52,15 @@ FORMS = (
 """Shapes of queries: `{p}` a condition on a column, `{c}` a constant, `{w}` and `{v}` windows; `{a, b}` some."""
 
 CONDITIONS = (
-    *("a > {c}", "a = {c}", "x < {c}", "b <> {c}", "a IN ({c}, {c})", "s >= '{l}'", "s = '{l}'", "x IS NULL"),
-    *("s LIKE '{l}%'", "b BETWEEN {c} AND 2", "a IS NOT DISTINCT FROM {c}", "a > {c} + 1", "x <> 2 * {c}"),
+    *("@a > {c}", "@a = {c}", "@x < {c}", "@b <> {c}", "@a IN ({c}, {c})", "@s >= '{l}'", "@s = '{l}'", "@x IS NULL"),
+    *("@s LIKE '{l}%'", "@b BETWEEN {c} AND 2", "@a IS NOT DISTINCT FROM {c}", "@a > {c} + 1", "@x <> 2 * {c}"),
+    *("@f", "NOT @f", "@f IS NULL", "@d > {c}", "@d = 1.25", "@d * 2 < @x + {c}", "@s ILIKE '%{l}%'", "@a > @b"),
+    *("abs(@x) > {c}", "coalesce(@b, @a, {c}) = {c}", "upper(@s) || 'x' > '{l}'", "length(@s) = {c}", "@a % 2 = {c}"),
+    *("CASE WHEN @f THEN @x > {c} ELSE @s = '{l}' END", "greatest(@a, @b) > {c}", "round(@x) IN ({c}, 1)"),
 )
+"""Conditions on columns of S and T, which all are called `@name`."""
+RAISING = ("@a + 1 > {c}", "CAST(@x AS INTEGER) > {c}", "abs(@b) = {c}")
+"""Conditions that may raise, and so do not share."""
 WINDOWS = ("", " [RANGE 3]", " [RANGE 7]", " [NOW]", " [ROWS 3]", " [PARTITION BY a ROWS 2]")
 LENGTHS = (" [RANGE UNBOUNDED]", " [RANGE 2]", " [RANGE 3]", " [RANGE 7]", " [RANGE 12]", " [NOW]")
 
@@ -61,15 +68,18 @@ LENGTHS = (" [RANGE UNBOUNDED]", " [RANGE 2]", " [RANGE 3]", " [RANGE 7]", " [RA
 PLAIN = pa.table({"k": [0, 1, 1, 2], "v": ["p", "q", "r", None], "w": [1.0] * 4, "since": [0] * 4, "til": [9] * 4})
 
 
-def condition(r: random.Random) -> str:
-    """A condition on a column of S and T."""
-    text = r.choice(CONDITIONS).replace("{l}", r.choice("pqr"))
+def condition(r: random.Random, of: str = "", depth: int = 2) -> str:
+    """A condition on columns of S and T, as those of `of`: of numbers, texts, truths and nulls in random nests."""
+    if depth and r.random() < 0.3:
+        form = r.choice(["({0} OR {1})", "({0} AND {1})", "NOT ({0} OR {1})", "({0} OR NOT {1})", "NOT ({0} AND {1})"])
+        return form.format(condition(r, of, depth - 1), condition(r, of, depth - 1))
+    text = r.choice(CONDITIONS if r.random() < 0.95 else RAISING).replace("{l}", r.choice("pqr")).replace("@", of)
     return re.sub(r"\{c\}", lambda _: str(r.choice([-1, 0, 1, 2, 3, 0.5])), text)
 
 
 def _written(r: random.Random, form: str, windows: tuple[str, str], emit: str) -> str:
     text = form.replace("{w}", windows[0]).replace("{v}", windows[1])
-    text = re.sub(r"\{p\}", lambda _: condition(r), text)
+    text = re.sub(r"(\w\.)?\{p\}", lambda m: condition(r, m[1] or ""), text)
     text = re.sub(r"\{c\}", lambda _: str(r.choice([-1, 0, 1, 2])), text)
     text = re.sub(r"\{([^}]+, [^}]+)\}", lambda m: _some(r, m.group(1).split(", ")), text)
     head, rest = text.split(" FROM ", 1)
@@ -97,6 +107,13 @@ def set_of_queries(r: random.Random, count: int) -> dict[str, str]:
     return found
 
 
+def _with_decimals(rows: pa.Table) -> pa.Table:
+    """The rows with a column of decimals, which are quarters of a number beside them."""
+    values = [None if b is None else Decimal(b % 17) / 4 for b in rows.column("b").to_pylist()]
+    quarters = pa.array(values, pa.decimal128(6, 2))
+    return rows.add_column(rows.column_names.index("f") + 1, "d", quarters)
+
+
 @pytest.fixture
 def make_set() -> Callable[[int], tuple[str, dict[str, str], dict[str, Any], dict[str, Any], int]]:
     """Declarations, queries, streams, tables and the end of a random case."""
@@ -109,7 +126,8 @@ def make_set() -> Callable[[int], tuple[str, dict[str, str], dict[str, Any], dic
                 break
             at += 1
         declared = ";".join(line for line in script.split(";") if "CREATE STREAM" in line or "TABLE P" in line)
-        data = {k: v for k, v in streams.items() if k in ("S", "T")}
+        declared = declared.replace("f BOOLEAN,", "f BOOLEAN, d DECIMAL(6, 2),")
+        data = {k: _with_decimals(v) for k, v in streams.items() if k in ("S", "T")}
         return declared, set_of_queries(random.Random(seed), 12), data, {"P": tables.get("P", PLAIN)}, until
 
     return make
