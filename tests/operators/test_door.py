@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 import windrow
-from windrow.errors import WindrowError
+from windrow.errors import RuntimeFailure, WindrowError
+from windrow.operators import scalar
 from windrow.scalar_engine import connect, literal, quote
 
 
@@ -48,3 +49,11 @@ def test_names_and_texts_are_quoted_in_one_place() -> None:
     assert connect().execute(f"SELECT {literal(chr(39) + '; DROP')} AS {quote('a' + chr(34) + 'b')}").fetchall() == [
         ("'; DROP",)
     ]
+
+
+def test_an_error_of_duckdb_itself_stops_one_expression() -> None:
+    """A time that DuckDB cannot write invalidates its database: the next expression has another one."""
+    late = {"at": pa.array([2 - 2**63], pa.timestamp("us"))}
+    with pytest.raises(RuntimeFailure, match="not marked as fallible"):
+        scalar.evaluate(late, 1, [('CAST("at" AS VARCHAR)', pa.string())])
+    assert scalar.evaluate({"t": pa.array(["ab"])}, 1, [('reverse("t")', pa.string())])[0].to_pylist() == ["ba"]

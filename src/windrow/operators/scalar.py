@@ -41,6 +41,14 @@ def connection() -> duckdb.DuckDBPyConnection:
     return _local.connection
 
 
+def _leave(error: Exception) -> None:
+    """Take another connection from now on, if an error is one of DuckDB's own, after which it answers nobody."""
+    import duckdb
+
+    if isinstance(error, duckdb.FatalException | duckdb.InternalException):
+        vars(_local).pop("connection", None)
+
+
 def evaluate(
     columns: Mapping[str, pa.Array], length: int, expressions: Sequence[tuple[str, pa.DataType]]
 ) -> list[pa.Array]:
@@ -83,6 +91,7 @@ def _by_duckdb(
     try:
         result = project(connection(), source, items)
     except Exception as error:  # DuckDB's errors share no narrower public base across versions
+        _leave(error)
         said = reason(error)
         raise RuntimeFailure(
             f"an expression failed: {said}", detail="; ".join(shown(s) for s, _ in expressions), hint=way_out(said)
@@ -114,6 +123,7 @@ def aggregated(
                 relation = connection().from_arrow(pa.table(dict(columns)))
                 result = relation.aggregate(f"{quote(key)}, {items}", quote(key)).to_arrow_table()
         except Exception as error:  # as above
+            _leave(error)
             said = reason(error)
             raise RuntimeFailure(
                 f"an aggregate failed: {said}", detail="; ".join(shown(s) for s, _ in aggregates), hint=way_out(said)
