@@ -17,7 +17,7 @@ from windrow.operators.join import JoinOperator
 from windrow.operators.keys import hash_rows
 from windrow.operators.state.keyed import KeyedRuns, Needles
 from windrow.operators.state.run import Run
-from windrow.runtime.task_state import RECENT, QueryState, TaskMemory, give_back
+from windrow.runtime.task_state import RECENT, QueryState, TaskMemory
 from windrow.store import runs
 from windrow.store.place import Place
 from windrow.store.runs import RunStore
@@ -142,4 +142,3 @@ def test_long_runs_have_files_of_their_own(tmp_path: Path, monkeypatch: pytest.M
     assert [ref.uid for ref in refs] == [run.uid for run in made]
     assert len({ref.path for ref in refs}) == 3
     assert [store.read(ref, cached=False).table.num_rows for ref in refs] == [3, 500, 4, 600, 5]
-    give_back()

@@ -39,6 +39,39 @@ def test_freed_memory_is_not_cleared_again():
     assert kept < 1000 < without
 
 
+IDLE = """
+import numpy as np
+from windrow.runtime.idle_memory import _private, give_back
+from windrow.spark.daemon import keep_memory
+
+def megabytes():
+    give_back()
+    return _private() >> 20
+
+keep_memory()
+before = megabytes()
+used = [np.ones(1 << 17) for _ in range(150)]  # a megabyte each
+more = [np.ones(1 << 17) for _ in range(130)]
+end = np.ones(1 << 10)  # nothing is at the end of the heap, which shrinks by itself
+del more
+kept = megabytes()
+del used[:100]
+print(kept - before, megabytes() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have their own ways")
+def test_more_idle_than_used_is_given_back():
+    """As much as is used may lie idle for the next tick; what a larger one has left goes back to the system."""
+    path = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run(
+        [sys.executable, "-c", IDLE], capture_output=True, text=True, env={**os.environ, **path}, check=True
+    )
+    kept, left = map(int, done.stdout.split())
+    assert kept > 270
+    assert left < 70
+
+
 @pytest.mark.spark
 def test_operators_stay_in_their_workers(spark, tmp_path):
     """What a worker ran in one tick is there in the next: only partitions that moved are read back."""

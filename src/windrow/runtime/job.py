@@ -22,6 +22,7 @@ from windrow.catalog import StreamDef
 from windrow.operators.elements import Int64s
 from windrow.operators.state.run import Run
 from windrow.runtime.feed import Reader, feed, wanted
+from windrow.runtime.idle_memory import give_back
 from windrow.runtime.messages import Envelope, StreamFailed, StreamMark
 from windrow.runtime.program import Program
 from windrow.runtime.stage import Stage
@@ -103,7 +104,11 @@ class LocalJob:
         for sender, (given, found) in enumerate(zip(feeds, readers, strict=True)):
             if found is not None:
                 sent += feed(program, given.stream, found[0], sender, given.only, given.ts, *found[1:])
-        return all_stages(program, sent, stages, self.memory)
+        del readers
+        found_all = all_stages(program, sent, stages, self.memory)
+        del sent
+        give_back()
+        return found_all
 
     def _reader(
         self, program: Program, given: Feed, ahead: bool

@@ -12,10 +12,8 @@ from another process has most of its runs in common with what was left here, and
 
 from __future__ import annotations
 
-import ctypes
-import functools
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -43,9 +41,6 @@ from windrow.store.runs import RunRef, cache
 from windrow.store.sealed import STATE, as_written
 
 WAITING, TABLE = "waiting", "table"
-
-LARGE = 16 << 20
-"""Bytes of new runs behind which a task gives memory back."""
 
 RECENT = 8
 """A process keeps the operators of the homes that its last so many attempts were for: workers outlive engines."""
@@ -241,9 +236,6 @@ def written(
         if held.kept:
             refs[name] = {s: tuple(known[r.uid] for r in runs) for s, runs in slots[name].items()}
             refs[name] |= {f"{TABLE}/{t}": seen for t, seen in held.table_refs.items()}
-    if sum(run.nbytes for run in fresh) >= LARGE:
-        del fresh, slots
-        give_back()
     return refs
 
 
@@ -254,24 +246,6 @@ def table_versions(queries: Mapping[str, TaskState]) -> dict[str, dict[str, tupl
         for name, held in queries.items()
         if held.table_refs
     }
-
-
-def give_back() -> None:
-    """Return memory that nothing uses to the system: allocators keep the buffers of a large tick for the next one."""
-    pa.default_memory_pool().release_unused()
-    trim = _c_library()
-    if trim is not None:
-        trim(0)
-
-
-@functools.cache
-def _c_library() -> Callable[[int], int] | None:
-    """glibc's `malloc_trim`, where there is one."""
-    try:
-        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return None
-    return found
 
 
 def _unchanged(old: tuple[Run, ...], new: tuple[Run, ...]) -> tuple[Run, ...]:

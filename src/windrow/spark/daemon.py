@@ -20,7 +20,7 @@ from pyspark import daemon
 import windrow.spark.job  # noqa: F401 - loaded for the workers
 
 KEPT = 512 << 20
-"""Bytes of free memory that a worker keeps."""
+"""Bytes of free memory that a worker keeps during a tick (behind it less: `runtime/idle_memory.py`)."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from windrow.runtime.feed import Reader, feed, wanted
 from windrow.runtime.file_exchange import Attempt, waiting
+from windrow.runtime.idle_memory import give_back
 from windrow.runtime.job import all_stages
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Program
@@ -90,7 +91,8 @@ def run_all(folder: str, _: Iterable[int]) -> Iterator[Row]:
     with open(os.path.join(folder, _WORK), "rb") as file:
         work: AllStages = pickle.load(file)
     yield from work.run()
-    _freeze()
+    del work
+    _clean_up()
 
 
 def run_whole(shipped: Shipped, stages: int, shares: Iterable[bytes]) -> Iterator[Row]:
@@ -98,7 +100,8 @@ def run_whole(shipped: Shipped, stages: int, shares: Iterable[bytes]) -> Iterato
     program = shipped.load()
     sent = _sent(program, list(shares), _here())
     yield from rows(all_stages(program, sent, stages, memory), _here(), shipped.spool)
-    _freeze()
+    del program, sent
+    _clean_up()
 
 
 def pass_on(elements: Iterable[Any]) -> Iterator[Any]:
@@ -127,6 +130,7 @@ def _fed(shipped: Shipped, shares: Sequence[bytes | pa.Buffer]) -> Batches:
     """What a task sends that reads what it was given."""
     here = _here()
     yield from pack(_sent(shipped.load(), shares, here), here, shipped.spool)
+    give_back()
 
 
 def _sent(program: Program, shares: Sequence[bytes | pa.Buffer], here: int) -> list[Envelope]:
@@ -162,7 +166,8 @@ def stage_task(shipped: Shipped, stage: int, last: bool, batches: Batches) -> Ba
     here = _here()
     done = Stage(shipped.load(), stage, here, last, memory).run(unpack(batches, shipped.spool))
     yield from pack(done, here, shipped.spool)
-    _freeze()
+    del done
+    _clean_up()
 
 
 _tasks = 0
@@ -174,12 +179,13 @@ def _loaded() -> None:
     _tasks = 0
 
 
-def _freeze() -> None:
-    """Take what the first tasks have loaded out of the garbage collector's sight.
+def _clean_up() -> None:
+    """Behind a task: give back what it used, and take what the first ones have loaded out of the collector's sight.
 
     PySpark collects garbage after every task; over all that Arrow, DuckDB and numba bring that takes 80 ms.
     """
     global _tasks
+    give_back()
     _tasks += 1
     if _tasks in (1, 4):
         gc.collect()
