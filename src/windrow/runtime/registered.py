@@ -8,7 +8,6 @@ Cost: a change costs what it changes, and the walk over the slots of the manifes
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -27,7 +26,7 @@ from windrow.runtime.heavy_keys import HeavyKeys
 from windrow.runtime.instances import TemplateGroups
 from windrow.runtime.join_choices import JoinChoices
 from windrow.runtime.kept_answers import HeldAnswers
-from windrow.runtime.member_blocks import cost_of, has_deadline
+from windrow.runtime.member_blocks import cost_of, has_deadline, unique
 from windrow.runtime.membership import Sharing
 from windrow.runtime.newest_manifest import NewestManifest
 from windrow.runtime.plan_members import PlanMembers
@@ -129,9 +128,8 @@ class RegisteredQueries(NewestManifest):
             self.add_shared(shared, start)
             self._share_first(plan.name)
             return
-        uid = uuid.uuid4().hex
         made = QueryProgram(
-            uid, plan, strategy, self.functions, retain, materialized, archived, most_rows=self.most_rows,
+            unique(), plan, strategy, self.functions, retain, materialized, archived, most_rows=self.most_rows,
             expire_us=self.expire_us,
         )  # fmt: skip
         key, form = plan.name.lower(), None

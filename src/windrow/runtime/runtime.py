@@ -76,6 +76,8 @@ class Runtime(Inspection):
                 then()
         if self._running and self.job.in_process and self._error is None:
             self._at_once()  # what streams have kept is answered at once
+            if change.only_queries_come:  # how long the loop waits follows from streams and tables
+                return
         self._wake.set()
 
     def restore(self, catalog: Catalog) -> Catalog:
