@@ -436,6 +436,35 @@ def test_a_comparison_has_one_type_whatever_its_text(column):
             assert said[0] == said[1], (operator, text)
 
 
+@pytest.mark.parametrize("column", ["t", "i", "h", "d", "f", "s", "b", "at"])
+def test_a_condition_has_one_type_whatever_its_numbers(column):
+    """A condition of tests with numbers is asked about once for all numbers of as many digits, and refused alike."""
+    from windrow.cql import types
+    from windrow.cql.alike import alike
+    from windrow.cql.expressions import _operand
+
+    columns = {
+        "t": pa.int8(), "i": pa.int64(), "h": types.HUGEINT, "d": pa.decimal128(4, 2), "f": pa.float64(),
+        "s": pa.string(), "b": pa.bool_(), "at": pa.timestamp("us"),
+    }  # fmt: skip
+    asked = []
+    for first, second in (("7", "999"), ("8", "300"), ("0.5", "00012.50"), ("0.7", "00099.99"), ("999999999", "0")):
+        for text in (
+            f"{column} IN ({first}, {second})",
+            f"NOT ({column} = {first} OR i > {second})",
+            f"f <= {first} AND {column} BETWEEN {first} AND {second} AND i NOT IN ({second})",
+        ):
+            tree = exp.condition(text, dialect="duckdb")
+            parts, said = _operand(tree), []
+            for shape in (str, lambda sql, tree=tree: asked.append(alike(tree, sql, columns)) or asked[-1]):
+                try:
+                    said.append(types.type_of(parts, columns, shape))
+                except types.DuckDBRefusal as refusal:
+                    said.append(refusal.short)
+            assert said[0] == said[1], text
+    assert len({sql for sql in asked if '"' not in sql}) == 9, "one for each class of numbers"
+
+
 def test_columns_of_the_same_types_are_asked_about_once(monkeypatch):
     """Operators look at types: DuckDB is asked about (c0 + c1), and of what it refuses about the columns themselves."""
     from windrow.cql import types
