@@ -15,6 +15,7 @@ from sqlglot.tokens import Token, TokenType
 
 from windrow.cql import prepared
 from windrow.cql.dialect import tokenize
+from windrow.cql.plain_tokens import plain_tokens
 from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.statement_forms import CreateQueriesStatement, RepeatedSelect, SelectStatement, Statement
 from windrow.cql.statement_syntax import parse_statement
@@ -92,6 +93,9 @@ def _instances(source: ScriptText, begin: int, rows: re.Match[str]) -> CreateQue
 
 def _tokens(source: ScriptText, begin: int = 0, end: int | None = None) -> list[Token]:
     """The tokens between two places of a text, with their offsets in all of it."""
+    end = len(source.text) if end is None else end
+    if (plain := plain_tokens(source.text, begin, end)) is not None:
+        return plain
     try:
         tokens = tokenize(source.text[begin:end])
     except TokenError as error:
