@@ -98,10 +98,7 @@ class BlockAggregates:
 
     def rewrite(self, tree: exp.Expr) -> exp.Expr:
         """The tree over the aggregate's output."""
-        if isinstance(tree, exp.Column):
-            made = self._replace(tree)
-            return copied(tree) if made is tree else made
-        return copied(tree).transform(self._replace, copy=False)
+        return copied(tree, self._replace)
 
     def finish(self, per_window: bool = False) -> Pipeline:
         """Build the nodes and go on above them; `per_window`: nothing is answered where there are no rows."""

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from windrow.cql.source import ScriptText
 from windrow.cql.types import instant_type, is_string, sql_name
-from windrow.cql.walks import copied, find_all, has, nodes, preorder
+from windrow.cql.walks import copied, find_all, has, nodes
 from windrow.errors import BindingError, Span, UnsupportedError
 
 ALIASES = 100
@@ -154,15 +154,17 @@ def resolve(tree: exp.Expr, scope: Scope, using_aliases: bool = True, over: bool
     """A copy of the tree with every column resolved; `over`: functions OVER a partition may stand in it."""
     if isinstance(tree, exp.Column) and (column := _known(tree, scope)) is not None:
         return column
-    if has_subquery(tree):
-        inner = find_all(tree, exp.Query)[0]
+    there = nodes(tree)
+    if (inner := next((node for node in there if isinstance(node, exp.Query)), None)) is not None:
         raise UnsupportedError(
             "a subquery inside an expression",
             hint="join with the subquery in FROM; EXISTS and IN stand alone between the ANDs of WHERE",
             span=span_of(inner, scope.source),
         )
-    made = _Resolver(scope, using_aliases).visit(copied(tree))
-    if not over and (windows := find_all(made, exp.Window)):
+    resolver = _Resolver(scope, using_aliases)
+    made = resolver.visit(tree)
+    written = resolver.expanded or any(isinstance(node, exp.Window) for node in there)
+    if not over and written and (windows := find_all(made, exp.Window)):
         raise BindingError(
             "a function OVER stands in the select list, in QUALIFY or in ORDER BY",
             hint="filter its value with QUALIFY: ... FROM s [ROWS 100] QUALIFY ROW_NUMBER() OVER (ORDER BY a) <= 10",
@@ -185,17 +187,22 @@ class _Resolver:
         self.using_aliases = using_aliases
         self.expanding: set[str] = set()
         self.expanded = 0
+        self.made: dict[int, exp.Expr] = {}  # by the identity of a column as it was written
 
     def visit(self, tree: exp.Expr) -> exp.Expr:
-        for node in preorder(tree):  # in the order in which they were written: the first that is unknown is told
-            if isinstance(node, exp.Column) and not is_resolved(node) and not isinstance(node.this, exp.Star):
-                made = _known(node, self.scope) or self._other(node)
-                node.replace(made)
-                tree = made if node is tree else tree
-        return tree
+        """A copy with columns resolved; the first that is unknown is told."""
+        return copied(tree, lambda node: self._resolved(node, tree) if isinstance(node, exp.Column) else node)
 
-    def _other(self, node: exp.Column) -> exp.Expr:
-        return self._field(node) or self._alias(node) or self._time(node) or self._string(node) or self._fail(node)
+    def _resolved(self, node: exp.Column, top: exp.Expr) -> exp.Expr:
+        if is_resolved(node) or isinstance(node.this, exp.Star):
+            return node
+        found = _known(node, self.scope) or self._other(node, None if node is top else node.parent)
+        self.made[id(node)] = found
+        return found
+
+    def _other(self, node: exp.Column, parent: exp.Expr | None) -> exp.Expr:
+        known = self._field(node) or self._alias(node) or self._time(node)
+        return known or self._string(node, parent) or self._fail(node)
 
     def _time(self, node: exp.Column) -> exp.Expr | None:
         """`_ts`, where no column has that name: the time of a stream's row, in windrow's clock."""
@@ -244,11 +251,11 @@ class _Resolver:
             )
         self.expanding.add(key)
         try:
-            return operand(self.visit(self.scope.aliases[key].copy()))
+            return operand(self.visit(self.scope.aliases[key]))
         finally:
             self.expanding.discard(key)
 
-    def _string(self, node: exp.Column) -> exp.Expr | None:
+    def _string(self, node: exp.Column, parent: exp.Expr | None) -> exp.Expr | None:
         """The papers write "VT" and protocol = ftp for strings: a quoted name that means nothing is a string,
         and so is a bare one compared with a string column."""
         if node.table:
@@ -256,10 +263,8 @@ class _Resolver:
         identifier = node.this
         if isinstance(identifier, exp.Identifier) and identifier.quoted:
             return _literal(node)
-        parent = node.parent
         if isinstance(parent, (exp.EQ, exp.NEQ)) and node.arg_key == "expression":
-            other = parent.this
-            column = self._column_of(other)
+            column = self._column_of(self.made.get(id(parent.this), parent.this))
             if column is not None and is_string(column.type):
                 return _literal(node)
         return None

@@ -8,7 +8,7 @@ Cost: the nodes of the tree. What is found is a list, so the tree may be changed
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from sqlglot import exp
@@ -50,25 +50,37 @@ def preorder(tree: exp.Expr) -> list[exp.Expr]:
     return made
 
 
-def copied(tree: E) -> E:
-    """A copy; what is noted of its nodes is the same, and not copied itself."""
-    made = type(tree)()
-    stack: list[tuple[exp.Expr, exp.Expr]] = [(tree, made)]
+def copied(tree: exp.Expr, put: Callable[[exp.Expr], exp.Expr] = lambda node: node) -> exp.Expr:
+    """A copy; what is noted of its nodes is the same, and not copied itself. `put` is asked of each node, in the order
+    in which they were written, what stands in its place: itself, with what is inside, or another.
+
+    >>> copied(exp.condition("a + b"), lambda n: exp.column("c") if n.name == "b" else n).sql()
+    'a + c'
+    """
+    made, stack = tree, [(tree, tree, "", 0)]
     while stack:
-        node, new = stack.pop()
-        new.comments = node.comments
-        if node._meta is not None:
-            new.meta.update(node._meta)
-        for key, part in node.args.items():
-            if isinstance(part, exp.Expr):
-                stack.append((part, type(part)()))
-                new.set(key, stack[-1][1])
-            elif type(part) is list:
-                copies = [type(p)() if isinstance(p, exp.Expr) else p for p in part]
-                stack += [pair for pair in zip(part, copies, strict=True) if isinstance(pair[0], exp.Expr)]
-                new.set(key, copies)
-            else:
-                new.args[key] = part
+        node, above, key, place = stack.pop()
+        new = put(node)
+        if new is node:
+            new = type(node)()
+            new.comments = node.comments
+            if node._meta is not None:
+                new.meta.update(node._meta)
+            inside: list[tuple[exp.Expr, exp.Expr, str, int]] = []
+            for name, part in node.args.items():
+                if isinstance(part, exp.Expr):
+                    inside.append((part, new, name, -1))
+                elif type(part) is list:
+                    inside += [(p, new, name, i) for i, p in enumerate(part) if isinstance(p, exp.Expr)]
+                    part = list(part)
+                new.args[name] = part
+            stack += reversed(inside)
+        if not key:
+            made = new
+        elif place < 0:
+            new.parent, new.arg_key, new.index, above.args[key] = above, key, None, new
+        else:
+            new.parent, new.arg_key, new.index, above.args[key][place] = above, key, place, new
     return made
 
 
