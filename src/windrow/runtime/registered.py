@@ -8,7 +8,7 @@ Cost: a change costs what it changes, and the walk over the slots of the manifes
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -73,8 +73,7 @@ class RegisteredQueries(NewestManifest):
         left = self.plan_members.left(self.manifest.plans)
         self.plans = SharedPlans(sharing in ("auto", "shards"), self.manifest.plans, left)
         self._plan_programs: dict[str, QueryProgram] = {}
-        self._lowered: set[Hashable] = set()  # forms of queries that may share, of which one has been lowered
-        self._coming: dict[str, QueryProgram] = {}  # queries of such forms, until they have found a place
+        self._coming: dict[str, QueryProgram] = {}  # new queries, until they have found a place: most are never lowered
         self._seen: dict[str, tuple[int, int]] = {}  # rows of a stream so far, and its first time
         self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
         self.choices = JoinChoices()
@@ -132,15 +131,13 @@ class RegisteredQueries(NewestManifest):
             unique(), plan, strategy, self.functions, retain, materialized, archived, most_rows=self.most_rows,
             expire_us=self.expire_us,
         )  # fmt: skip
-        key, form = plan.name.lower(), None
+        key = plan.name.lower()
         if retain is None and not archived and strategy == "upa":
             retained = any(self.streams[s].retain is not None for s in made.streams)
-            form = self.plans.offer(plan, materialized=materialized, start=start, retained=retained, known=known)
-        if form is None or form not in self._lowered:
-            assert made.layout.flow.steps  # what cannot be lowered fails here, not in a tick
+            self.plans.offer(plan, materialized=materialized, start=start, retained=retained, known=known)
+        if known and key not in self.plans.place:  # what was chosen for its joins is in the manifest, and stays there
             self._choose(key, made)
-            self._lowered |= set() if form is None else {form}
-        else:  # one that differs in constants could be lowered; this one will hardly run by itself
+        else:
             self._coming[key] = made
         self.queries[key] = made
         self._deployment = None

@@ -83,26 +83,22 @@ class SharedPlans:
 
     def offer(
         self, plan: QueryPlan, *, materialized: bool, start: int | None, retained: bool, known: bool = False
-    ) -> Hashable:
-        """Let a query share from the next tick on, if it can; one that is `known` goes on where it was.
-
-        Returns what it has in common with those it may share with; None if it cannot.
-        """
+    ) -> None:
+        """Let a query share from the next tick on, if it can; one that is `known` goes on where it was."""
         key = plan.name.lower()
         self.reasons.pop(key, None)
         left = self.left.get(key) if known else None
         if not self.enabled or (known and left is None):
-            return None
+            return
         try:
             query = Offered(key, canonical(plan), materialized, start, retained)
         except NotShared as why:
             self.reasons[key] = str(why)
-            return None
+            return
         if left is None:
             self._waiting[key] = query
         else:
             self._rejoin(query, *left)
-        return query.common()
 
     def _rejoin(self, query: Offered, name: str, number: int, start: int | None) -> None:
         saved, query = self._saved[name], replace(query, start=start)
