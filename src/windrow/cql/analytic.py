@@ -20,6 +20,7 @@ from windrow.cql import types
 from windrow.cql.builtins import AGGREGATES
 from windrow.cql.pipeline import Pipeline
 from windrow.cql.scope import resolved, span_of
+from windrow.cql.walks import has
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.analytic import COPY, INSTANT
 from windrow.operators.terms import SortKey
@@ -84,7 +85,7 @@ class Analytics:
 
     def rewrite(self, tree: exp.Expr) -> exp.Expr:
         """The tree over the functions' columns."""
-        if next(own_windows(tree), None) is None:
+        if not has(tree, exp.Window) or next(own_windows(tree), None) is None:
             return tree
         return tree.copy().transform(lambda n: self._column(n) if isinstance(n, exp.Window) else n, copy=False)
 

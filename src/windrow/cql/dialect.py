@@ -12,6 +12,7 @@ must not translate any. Only functions with a syntax of their own keep their par
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -162,6 +163,11 @@ class CQL(DuckDB):
                 table.append("joins", join)
             return table
 
+        def _parse_statement(self) -> Any:
+            if self._curr.token_type != TokenType.SELECT or self._next.token_type == TokenType.COLON:
+                return super()._parse_statement()
+            return self._parse_query_modifiers(self._parse_select())  # no need to try an expression first
+
         def _parse_query_modifiers(self, this: Any) -> Any:
             this = super()._parse_query_modifiers(this)
             if isinstance(this, exp.Select) and self._at("SHED", at_shed):
@@ -288,7 +294,7 @@ def parse_query(source: ScriptText, tokens: list[Token]) -> exp.Query:
         hint = _misspelled(tokens[:1])
         raise CQLSyntaxError(f'expected a SELECT, found "{tokens[0].text}"', hint=hint, span=source.span(start))
     check_nesting(tokens, source)
-    own = not _OWN_WORDS.isdisjoint([t.text.upper() for t in tokens])
+    own = tokens and _OWN_WORDS.search(source.text, tokens[0].start, tokens[-1].end + 1)
     try:
         trees = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(
             with_samples(_with_own_words(tokens), source) if own else tokens, source.text
@@ -305,7 +311,7 @@ def parse_query(source: ScriptText, tokens: list[Token]) -> exp.Query:
     return normalised(tree, source)
 
 
-_OWN_WORDS = frozenset(("TOP", "SESSION", "WINDOW", "EMIT", "ASOF", "SAMPLE", "LATEST"))
+_OWN_WORDS = re.compile("TOP|SESSION|WINDOW|EMIT|ASOF|SAMPLE|LATEST", re.IGNORECASE)
 """Without one of these words, the tokens of a query are as sqlglot wants them."""
 
 

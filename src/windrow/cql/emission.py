@@ -10,9 +10,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from sqlglot import exp
 
 from windrow.cql.bounds import is_bound, with_bounds
+from windrow.cql.scope import span_of
 from windrow.cql.shapes import RESTORE, BlockShape
+from windrow.cql.source import ScriptText
 from windrow.errors import BindingError, Span, UnsupportedError
 from windrow.plan.expr import column
 from windrow.plan.nodes import (
@@ -53,8 +56,13 @@ class Block:
     outputs: tuple[Output, ...]
     shape: BlockShape
     op: StreamOp | None = None
-    span: Span | None = None
+    written: tuple[exp.Expr, ScriptText] | None = None  # where it stands
     ends: str | None = None  # of sessions: the column with the instant at which rows are seen
+
+    @property
+    def span(self) -> Span | None:
+        """Where it was written."""
+        return None if self.written is None else span_of(*self.written)
 
 
 def emit(block: Block) -> Emit:

@@ -21,7 +21,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from windrow.cql.walks import find_all, kinds, nodes
+from windrow.cql.walks import kinds_of, nodes
 
 FIELDS = "fields"  # meta key of an UNNEST: its elements are rows, and each field is a column
 _SERIES = ("generate_series", "range")
@@ -37,14 +37,17 @@ def respell_forms(tree: exp.Expr) -> None:
         _limit(select)
         _lateral_views(select)
         _semi_joins(select)
-    there = kinds(tree)
+    found = nodes(tree)
+    there = kinds_of(found)
     for kind, rule in _RULES.items():
-        for node in reversed(find_all(tree, kind)) if kind in there else ():  # what is inside others first
+        before = [node for node in found if isinstance(node, kind)] if kind in there else []
+        for node in reversed(before):  # what is inside others first
             made = rule(node)
             if made is not None:
                 made.meta.update((k, v) for k, v in node.meta.items() if k == "start")
                 node.replace(made)
-                there |= kinds(made)
+                found = nodes(tree)
+                there |= kinds_of(nodes(made))
 
 
 def call(name: str, *arguments: exp.Expr) -> exp.Anonymous:

@@ -52,12 +52,13 @@ _REWRITES: tuple[tuple[Wanted, Callable[[exp.Expr, Binder], exp.Expr | None]], .
 
 
 def rewritten(tree: exp.Expr, binder: Binder) -> exp.Expr:
-    """The query in the forms that are bound."""
+    """The query in the forms that are bound; the binder is told what is there in it."""
     there = _there(tree)
     for wanted, rewrite in _REWRITES:
         if not wanted.isdisjoint(there):
             tree = rewrite(tree, binder) or tree
             there = _there(tree)
+    binder.there = there
     return tree
 
 

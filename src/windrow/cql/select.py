@@ -10,6 +10,7 @@ here and nowhere else; below this page the operators know only windows and lifet
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 import pyarrow as pa
 from sqlglot import exp
@@ -29,7 +30,7 @@ from windrow.cql.ordering import check_order, first_rows, limit_of, order_of, or
 from windrow.cql.pipeline import Pipeline
 from windrow.cql.relations import bind_from
 from windrow.cql.rewrites import rewritten
-from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, has_subquery, offset_of, resolve, span_of
+from windrow.cql.scope import Entry, Scope, ScopeColumn, conjuncts, has_subquery, resolve, span_of
 from windrow.cql.select_items import SelectList, select_list
 from windrow.cql.select_outputs import BlockOutputs
 from windrow.cql.setops import combine
@@ -68,7 +69,8 @@ class Binder:
         self.clock: Clock | None = None
         self.time_type: pa.DataType | None = None
         self.budget: TickBudget | None = None
-        self.any_input = ""  # a stream or table that the query reads
+        self.there: set[type | str] = set()  # kinds of nodes and names of functions in the query
+        self._tree: exp.Expr | None = None
         self._first_stream = ""
         self._aliases: set[str] = set()
 
@@ -78,7 +80,7 @@ class Binder:
         """The plan of a whole query; a one-time query may read tables alone."""
         tree = rewritten(tree, self)
         check_order(unwrap(tree), self, top=not one_time)
-        self.any_input = _any_input(tree, self.catalog)
+        self._tree = tree
         block = self.block(tree)
         if one_time and self.time_type is None:
             self.time_type = pa.int64()
@@ -138,6 +140,14 @@ class Binder:
                 span=span_of(source, self.context.source),
             )
         return clock
+
+    @cached_property
+    def any_input(self) -> str:
+        """The name of some stream that the query reads, else of a table; empty if there is none."""
+        tables = find_all(self._tree, exp.Table) if self._tree is not None else []
+        names = [t.name.lower() for t in tables if common_table(t) is None]
+        known = (n for kind in (self.catalog.streams, self.catalog.tables) for n in names if n in kind)
+        return next(known, "")
 
     def unique_alias(self, alias: str) -> str:
         """An alias for internal names that no other part of the query has."""
@@ -237,16 +247,15 @@ class Binder:
             raise CQLSyntaxError("an empty select list", hint="write SELECT * FROM ... or name columns")
         scope = Scope(self.context.source)
         self._check_shape(select, listed, shape)
-        start = offset_of(select)
-        self.context.offsets[""] = start or 0
         shed = shed_clause(select)
         sheds = shed is not None and shed.heuristic is not None
         # rows are shed at their own times, so a shed join is looked at periodically, not its inputs
         from_ = bind_from(select, scope, replace(shape, quantise=False) if sheds else shape, self)
         scope.bounds = self.bounds(shape)
         importance = bind_importance(shed, from_, self.context) if shed is not None else Importance()
-        select = with_importance(select, importance, self.context)
-        listed = select_list(select, self.context.source)
+        if "importance" in self.there:
+            select = with_importance(select, importance, self.context)
+            listed = select_list(select, self.context.source)
         scope.aliases = {i.alias.lower(): i.this for i in listed.items if isinstance(i, exp.Alias)}
         plain, memberships = self.where(select, scope)
         conditions, fixed = parted(from_.conditions + plain)
@@ -268,10 +277,8 @@ class Binder:
         self.filter_by_subqueries(pipeline, select, scope, shape)
         ends = next((e.ends for e in scope.entries if e.ends is not None), None)
         outputs = BlockOutputs(select, listed, scope, pipeline, shape, ends, self).bind()
-        span = span_of(listed.node, self.context.source) if listed.node is not None else None
-        if span is None and start is not None:
-            span = self.context.source.span(start)
-        return Block(pipeline.node, outputs, shape, listed.op, span, ends)
+        written = select if listed.node is None else listed.node
+        return Block(pipeline.node, outputs, shape, listed.op, (written, self.context.source), ends)
 
     def _check_shape(self, select: exp.Select, listed: SelectList, shape: BlockShape) -> None:
         """Refuse what INTERNAL windows cannot express."""
@@ -334,13 +341,6 @@ class Binder:
         for condition in conjuncts(where.this) if (where := select.args.get("where")) is not None else ():
             if membership_of(condition) is None and has_subquery(condition):
                 filter_by(pipeline, scope, condition, shape, self)
-
-
-def _any_input(tree: exp.Expr, catalog: Catalog) -> str:
-    """The name of some stream that a query reads, else of a table."""
-    names = [t.name.lower() for t in find_all(tree, exp.Table) if common_table(t) is None]
-    known = (n for kind in (catalog.streams, catalog.tables) for n in names if n in kind)
-    return next(known, "")
 
 
 def bind_select(

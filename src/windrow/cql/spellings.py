@@ -92,12 +92,16 @@ def respell(tree: exp.Expr, catalog: Catalog, source: ScriptText) -> None:
     there = {type(node) for node in found}
     if there.isdisjoint((exp.Anonymous, exp.Any, exp.In)):
         return
-    for test in [node for node in found if isinstance(node, exp.EQ | exp.In)]:
-        _has(test, source)
+    tests = [node for node in found if isinstance(node.args.get("expression"), exp.Any) or node.args.get("field")]
+    for test in tests:
+        if isinstance(test, exp.EQ | exp.In):
+            _has(test, source)
     for ordered in find_all(tree, exp.WithinGroup) if exp.WithinGroup in there else ():
         if isinstance(ordered.this, exp.Anonymous) and ordered.this.name.lower() in _WITHIN:
             ordered.replace(_within_group(ordered.this, ordered.expression.expressions, source))
-    for call in reversed(find_all(tree, exp.Anonymous)):  # what is inside others first
+    if tests or exp.WithinGroup in there:
+        found = nodes(tree)
+    for call in reversed([node for node in found if isinstance(node, exp.Anonymous)]):  # what is inside others first
         name, arguments = call.name.lower(), call.expressions
         if name in catalog.functions or name in catalog.macros:
             continue
