@@ -23,20 +23,15 @@ import pyarrow as pa
 from windrow.operators import scalar
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import BEGINNING, INF
-from windrow.operators.query_sets import packed as packed_set
 from windrow.operators.terms import QUERIES_TYPE, QUERY, QUERY_TYPE, Lives
 from windrow.scalar_engine import quote
 from windrow.sharing.boxes import Conditions
-from windrow.sharing.cells import CellSpace
+from windrow.sharing.cell_members import CellMembers
 from windrow.sharing.condition_columns import NONE, ConditionColumns, both_within
 from windrow.sharing.conditions import Attribute, Condition, both, packed, read, within
 from windrow.sharing.index import PredicateIndex
-from windrow.sharing.kernels import members_of_cells
 
 Floats = npt.NDArray[np.float64]
-
-ALL_CELLS = 1 << 12
-"""The queries of all cells of a space are found at once if it has no more than these."""
 
 _AGE = "age'"
 _QUERY = Attribute(quote(QUERY), QUERY_TYPE, (QUERY,))
@@ -117,13 +112,24 @@ class IndexRouter:
         self.reads = tuple(dict.fromkeys(c for a in found.values() for c in a.reads))
         self.ages = {age: c for age, c in self.ages.items() if age in self.reads}
         self._index = PredicateIndex(c for c in every if c.boxes)
-        self._tables = [_Cells(k, p, self._index, conditions, blocks) for k, p in enumerate(self._index.spaces)]
+        self._tables = [self._cell_members(k, conditions, blocks) for k in range(len(self._index.spaces))]
         self._most = max([*self.conditions, *(int(b.numbers[-1]) for b in blocks)], default=0)
         self._bounded: dict[str, tuple[Floats, Floats] | None] = {}
         self._classify()
         lists = () if self.shown is None else (*self.shown.values(), *(b.shown for b in blocks))
         columns = {c for mine in lists for c in mine}
         self._lists = {c: by for c in columns if (by := self._shows(c)) is not None}
+
+    def _cell_members(
+        self, number: int, conditions: Mapping[int, Condition], blocks: Sequence[RoutedColumns]
+    ) -> CellMembers:
+        """The queries of the cells of one space."""
+        of = {c: i for c, (k, i) in self._index.home.items() if k == number}
+        mine = [(of[c], q) for q, c in conditions.items() if c in of]
+        many = [(of[b.conditions] + np.flatnonzero(b.alive), b.there) for b in blocks if b.conditions in of]
+        predicates = np.concatenate([np.array([p for p, _ in mine], np.int64), *(p for p, _ in many)])
+        queries = np.concatenate([np.array([q for _, q in mine], np.int64), *(q for _, q in many)])
+        return CellMembers(self._index.spaces[number], predicates, queries)
 
     def _with_ages(self, query: int, condition: Condition) -> Condition:
         for age, column in self.ages.items():
@@ -277,72 +283,6 @@ def _joined(parts: list[tuple[Int64s, pa.DictionaryArray]]) -> tuple[Int64s, pa.
         return parts[0]
     at = np.concatenate([np.zeros(0, np.int64), *(row for row, _ in parts)])
     return at, pa.concat_arrays([pa.array([], QUERIES_TYPE), *(sets for _, sets in parts)])
-
-
-class _Cells:
-    """The queries of the cells of one space."""
-
-    def __init__(
-        self,
-        number: int,
-        space: CellSpace,
-        index: PredicateIndex,
-        conditions: Mapping[int, Condition],
-        blocks: Sequence[RoutedColumns],
-    ) -> None:
-        self.space = space
-        of = {c: i for c, (k, i) in index.home.items() if k == number}
-        mine = [(of[c], q) for q, c in conditions.items() if c in of]
-        many = [(of[b.conditions] + np.flatnonzero(b.alive), b.there) for b in blocks if b.conditions in of]
-        predicates = np.concatenate([np.array([p for p, _ in mine], np.int64), *(p for p, _ in many)])
-        queries = np.concatenate([np.array([q for _, q in mine], np.int64), *(q for _, q in many)])
-        order = np.lexsort((queries, predicates))
-        self._queries = queries[order]
-        self._first = np.searchsorted(predicates[order], np.arange(space.predicates + 1))
-        self._all = self._members(np.arange(space.cells)) if space.cells <= ALL_CELLS else None
-
-    def _members(self, cells: Int64s) -> tuple[Int64s, Int64s]:
-        """The queries of cells: (first of each cell, queries)."""
-        at, predicates = self.space.members(cells)
-        found: tuple[Int64s, Int64s] = members_of_cells(at, predicates, self._first, self._queries)
-        return found
-
-    def _found(self, cells: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-        """(rows that are in a cell, the place of each one's cell, first query of each cell, queries)."""
-        inside = np.flatnonzero(cells >= 0)
-        mine = cells if len(inside) == len(cells) else cells[inside]
-        if self._all is not None:
-            return inside, mine, *self._all
-        distinct, place = np.unique(mine, return_inverse=True)
-        return inside, place.reshape(-1), *self._members(distinct)
-
-    def pairs(self, cells: Int64s) -> tuple[Int64s, Int64s]:
-        """(row, query) by the cells of rows."""
-        rows, place, first, queries = self._found(cells)
-        counts = np.diff(first)[place]
-        row = np.repeat(np.arange(len(rows)), counts)
-        within_ = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return rows[row], queries[first[place][row] + within_]
-
-    def sets(self, cells: Int64s) -> tuple[Int64s, pa.DictionaryArray]:
-        """(row, set of queries) by the cells of rows, in the order of rows."""
-        rows, place, first, queries = self._found(cells)
-        some = np.diff(first)[place] > 0
-        if not some.all():
-            rows, place = rows[some], place[some]
-        used = np.zeros(len(first) - 1, np.bool_)
-        used[place] = True
-        code = np.cumsum(used) - 1
-        spans = [(int(first[c]), int(first[c + 1])) for c in np.flatnonzero(used)]
-        sets = pa.array([packed_set(np.sort(queries[low:high])) for low, high in spans], pa.binary())
-        return rows, pa.DictionaryArray.from_arrays(pa.array(code[place].astype(np.int32)), sets)
-
-    def wanted(self, cells: Int64s) -> Bools:
-        """Whether any query is in a row's cell."""
-        rows, place, first, _ = self._found(cells)
-        some = np.zeros(len(cells), np.bool_)
-        some[rows[np.diff(first)[place] > 0]] = True
-        return some
 
 
 def _bounds(condition: Condition, sql: str) -> tuple[float, float]:
