@@ -40,7 +40,10 @@ def generate(rows: int, seed: int, sources: int = 2000, fanout: int = 10) -> dic
 
 
 def read(path: str | Path) -> dict[str, pa.Table]:
-    """The flows of a CTU-13 capture; the destinations are dealt to the links so that these are about equally busy."""
+    """The flows of a CTU-13 capture; the destinations are dealt to the links so that these are about equally busy.
+
+    All but one: nearly half of the flows go to one name server, which would be a link that no service is shared with.
+    """
     from pyarrow import csv
 
     wanted = ["Dur", "Proto", "SrcAddr", "DstAddr", "Dport", "TotBytes"]
@@ -62,10 +65,12 @@ def _codes(addresses: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def _dealt(destination: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A link for each flow: busy destinations first, each to the link that has least."""
+    """A link for each flow: busy destinations first, each to the link that has least; none (-1) for the busiest."""
     counts = np.bincount(destination)
+    busiest, *others = np.argsort(-counts, kind="stable").tolist()
     owner, load = np.empty(len(counts), np.int64), [0] * len(LINKS)
-    for d in np.argsort(-counts, kind="stable").tolist():
+    owner[busiest] = -1
+    for d in others:
         owner[d] = load.index(min(load))
         load[int(owner[d])] += int(counts[d])
     return owner[destination]

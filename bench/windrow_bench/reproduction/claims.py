@@ -61,7 +61,7 @@ class Record:
 
     def scatter(self, otherwise: float) -> float:
         """By how much repetitions of what was read differ, as a share; `otherwise` where a row does not say."""
-        told = (max(STEADY, float(r["scatter"])) if "scatter" in r else otherwise for r in self.read)
+        told = (max(STEADY, float(r["scatter"])) if r.get("scatter") is not None else otherwise for r in self.read)
         return max(told, default=otherwise)
 
 
