@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import re
@@ -32,7 +31,7 @@ from windrow_bench import (
 )
 from windrow_bench.harness import Figure, Ratio, Result
 
-FIELDS = {"experiment", "machine", "commit", "seed", "parameters", "rows", "ratios"}
+FIELDS = {"experiment", "machine", "commit", "seed", "parameters", "rows", "ratios", "made_by", "seconds"}
 
 
 def document(path: Path) -> dict[str, Any]:
@@ -127,7 +126,7 @@ def test_json_goes_where_it_is_asked(tmp_path: Path, capsys: pytest.CaptureFixtu
     """`--json -` prints the document and nothing else; the exit code says whether all targets are met."""
     figure = Figure("f", "caption", "x", "y", {"fast": [(1.0, 2.0), (10.0, 3.0)]})
     result = Result("e", "about", 7, {"rows": 1}, [{"a": 1.5}], [Ratio("r", 3.0, 2.0)], [figure])
-    options = argparse.Namespace(json="-", out=tmp_path, quick=True)
+    options = harness.parser("e", "").parse_args(["--json", "-", "--out", str(tmp_path), "--quick"])
     assert harness.report(result, options) == 1
     printed = json.loads(capsys.readouterr().out)
     assert printed["ratios"] == [{"name": "r", "value": 3.0, "target": "<= 2", "met": False}]
