@@ -14,6 +14,7 @@ from windrow.operators.elements import Elements
 from windrow.operators.join import JoinOperator
 from windrow.operators.protocol import State
 from windrow.runtime.join_choices import JoinChoices, follow, report
+from windrow.runtime.undo_log import UndoLog
 
 
 class Chooser:
@@ -21,7 +22,7 @@ class Chooser:
 
     def __init__(self, operator: JoinOperator | AggregateDeltas) -> None:
         self.operator = operator
-        self._choices = JoinChoices()
+        self._choices = JoinChoices(UndoLog())
         self._choices.register("q", 0, operator, [1] * len(operator.parts), None)
 
     def choose(self) -> None:

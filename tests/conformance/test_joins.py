@@ -184,7 +184,9 @@ def test_tables_change_under_aggregation_joins(query, plan, in_process_job, tmp_
 
 def test_copies_of_heavy_keys_are_no_rows_of_a_rate(tmp_path, monkeypatch):
     """A rate counts every row once, also in a tick that brings none of its stream."""
-    monkeypatch.setattr(registered, "HeavyKeys", lambda partitions: HeavyKeys(partitions, Threshold(0.4, 100)))
+    monkeypatch.setattr(
+        registered, "HeavyKeys", lambda partitions, **more: HeavyKeys(partitions, Threshold(0.4, 100), **more)
+    )
     rng = np.random.default_rng(1)
 
     def rows(number, size):

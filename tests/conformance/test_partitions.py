@@ -95,7 +95,9 @@ SPREAD = (
 @pytest.mark.parametrize("query", SPREAD)
 def test_what_lies_on_grids_or_apart_is_moved_once(query, in_process_job, tmp_path, monkeypatch):
     """Joins without a key, and keys that are heavy, have copies of rows: each counts once in the new layout."""
-    monkeypatch.setattr(registered, "HeavyKeys", lambda partitions: HeavyKeys(partitions, Threshold(0.4, 2)))
+    monkeypatch.setattr(
+        registered, "HeavyKeys", lambda partitions, **more: HeavyKeys(partitions, Threshold(0.4, 2), **more)
+    )
     chance = random.Random(query)
     streams = {
         name: pa.table({

@@ -90,9 +90,8 @@ class Prepared:
 class Archives:
     """All archives of an engine."""
 
-    def __init__(self, store: StateStore) -> None:
-        self.store = store
-        self.live: dict[str, LiveArchive] = {}
+    def __init__(self, store: StateStore, live: dict[str, LiveArchive]) -> None:
+        self.store, self.live = store, live
         self._place: Place | None = store.place if isinstance(store, Store) else None
         self._tick = 0
         self._guard = threading.Lock()

@@ -16,6 +16,7 @@ from windrow.runtime.change import Change, Frames
 from windrow.runtime.streams import PushSource, Stream, folder_of
 from windrow.runtime.tables import LiveTable, fixed, open_table, told
 from windrow.runtime.tick import Ticker
+from windrow.runtime.undo_log import LoggedDict
 from windrow.sources.bounded import rows_given
 from windrow.sources.checkpoint import upgraded
 from windrow.sources.protocol import Source, open_source
@@ -33,23 +34,23 @@ class DeclaredSources:
     """
 
     def __init__(self, ticker: Ticker, frames: Frames | None, allow: Collection[str]) -> None:
-        self.ticker, self.frames = ticker, frames
+        self.ticker, self.frames, self.undo = ticker, frames, ticker.undo
         unknown = set(allow) - {CLEANING}
         if unknown:
             raise WindrowError(f'allow has "{min(unknown)}"', hint=f'what can be allowed is "{CLEANING}"')
         self._may_write = CLEANING in allow
-        self.streams: dict[str, Stream] = {}
-        self.tables: dict[str, LiveTable] = {}
+        self.streams: LoggedDict[str, Stream] = LoggedDict(self.undo)
+        self.tables: LoggedDict[str, LiveTable] = LoggedDict(self.undo)
         self.place = ticker.store.place
         self.busy = threading.RLock()
 
-    def _opened(self, stream: StreamDef, data: Any, undo: ExitStack, uid: str | None = None) -> Stream:
+    def _opened(self, stream: StreamDef, data: Any, opened: ExitStack, uid: str | None = None) -> Stream:
         """A stream with its source."""
         made = Stream(stream, PushSource())
         if uid is not None:
             made.uid = uid
         made.source = self._source(made, data)
-        undo.callback(made.source.close)
+        opened.callback(made.source.close)
         return made
 
     def _source(self, stream: Stream, data: Any) -> Source:
@@ -99,7 +100,7 @@ class DeclaredSources:
             stream.source = self._source(stream, data)
             return True
 
-    def _table(self, table: TableDef, change: Change, undo: ExitStack) -> LiveTable:
+    def _table(self, table: TableDef, change: Change, opened: ExitStack) -> LiveTable:
         """A table that is declared, with what it holds; one that is altered, and is not read from elsewhere, what it
         held."""
         key = table.name.lower()
@@ -108,21 +109,21 @@ class DeclaredSources:
             return told(table, self.ticker.table_runs(self.ticker.tables[key][-1]))
         if known is not None and not table.options:
             return fixed(table, known.reading.table)
-        return self._read(table, change.data.get(table.name.lower()), undo)
+        return self._read(table, change.data.get(table.name.lower()), opened)
 
-    def _changes(self, table: TableDef, change: Change, undo: ExitStack) -> Stream:
+    def _changes(self, table: TableDef, change: Change, opened: ExitStack) -> Stream:
         """The changes of a table that is declared; of one that is altered they go on where they were."""
         known = self.streams.get(table.name.lower()) if self._goes_on(table, change) else None
-        return self._opened(table.change_stream, None, undo, None if known is None else known.uid)
+        return self._opened(table.change_stream, None, opened, None if known is None else known.uid)
 
     def _goes_on(self, table: TableDef, change: Change) -> bool:
         key = table.name.lower()
         return table.changes is not None and key in self.streams and key not in change.dropped["table"]
 
-    def _read(self, table: TableDef, data: Any, undo: ExitStack) -> LiveTable:
+    def _read(self, table: TableDef, data: Any, opened: ExitStack) -> LiveTable:
         """A table with what it holds."""
         read = self._first_reading(table, data)
-        undo.callback(read.close)
+        opened.callback(read.close)
         return read
 
     def _first_reading(self, table: TableDef, data: Any) -> LiveTable:

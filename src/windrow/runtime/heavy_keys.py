@@ -20,6 +20,7 @@ import numpy as np
 from windrow.operators.elements import Elements, Int64s
 from windrow.operators.keys import hash_rows
 from windrow.runtime.placement import Partitioning
+from windrow.runtime.undo_log import LoggedDict, UndoLog
 
 SAMPLE = 8192
 """Rows of an input that are looked at per task and tick."""
@@ -72,9 +73,9 @@ def counted_keys(
 class HeavyKeys:
     """The heavy keys of all joins; the driver's."""
 
-    def __init__(self, partitions: int, threshold: Threshold | None = None) -> None:
+    def __init__(self, partitions: int, threshold: Threshold | None = None, *, undo: UndoLog | None = None) -> None:
         self.partitions, self.threshold = partitions, threshold or Threshold()
-        self._since: dict[tuple[str, int], dict[int, int]] = {}
+        self._since: LoggedDict[tuple[str, int], dict[int, int]] = LoggedDict(undo or UndoLog())
 
     def take(self, tick: int, counted: Iterable[Mapping[tuple[str, int], KeyCounts]]) -> None:
         """Take in what the tasks of a tick counted for each (query, step); what is heavy is so from the next tick."""
@@ -95,17 +96,9 @@ class HeavyKeys:
                 if counts[value] >= least and value not in known and len(known) < MOST:
                     known[value] = tick + 1
 
-    def of(self, query: str) -> dict[tuple[str, int], dict[int, int]]:
-        """The heavy keys of a query, to be put back by `reinstate`."""
-        return {k: v for k, v in self._since.items() if k[0] == query}
-
-    def reinstate(self, found: Mapping[tuple[str, int], dict[int, int]]) -> None:
-        """Put the heavy keys of a query back."""
-        self._since |= found
-
     def forget(self, query: str) -> None:
         """A query is gone."""
-        self._since = {k: v for k, v in self._since.items() if k[0] != query}
+        self._since.keep(lambda key: key[0] != query)
 
     def since(self, tick: int) -> dict[str, dict[int, Since]]:
         """For the tasks of a tick: by query and step."""

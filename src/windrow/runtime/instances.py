@@ -30,6 +30,7 @@ from windrow.plan.dataflow import answer
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.instance_answers import AnswerPart, Columns, in_order
 from windrow.runtime.kept_answers import AnyAnswer, rows_of
+from windrow.runtime.undo_log import LoggedDict, UndoLog
 from windrow.sharing.member_columns import InstanceNames, MemberColumns
 from windrow.sharing.plans.answers import InstanceRows
 from windrow.sharing.plans.shared_plan import OfferedColumns
@@ -79,12 +80,8 @@ class TemplateGroup:
         return self.shown(none, self.values(np.zeros(0, np.int64)))
 
     def copy(self) -> TemplateGroup:
-        """The group as it is now, for somebody to put it back."""
+        """The group as it is now: what happens to one of the two does not happen to the other."""
         return copy(self)
-
-    def put_back(self, before: TemplateGroup) -> None:
-        """Be as before."""
-        self.__dict__.update(before.__dict__)
 
     def come(self, rows: pa.Table) -> Int64s:
         """Have more instances; their numbers."""
@@ -149,25 +146,33 @@ class TemplateGroup:
 
 
 class TemplateGroups:
-    """All groups of an engine; `of` says which an instance that runs by itself belongs to."""
+    """All groups of an engine; `of` says to which an instance that runs by itself belongs."""
 
-    def __init__(self) -> None:
-        self.live: dict[str, TemplateGroup] = {}
-        self.of: dict[str, TemplateGroup] = {}
+    def __init__(self, undo: UndoLog) -> None:
+        self._undo = undo
+        self.live: LoggedDict[str, TemplateGroup] = LoggedDict(undo)
+        self.of: LoggedDict[str, str] = LoggedDict(undo)
         self._known: OrderedDict[int, tuple[Sequence[str], list[tuple[TemplateGroup | None, Int64s, Int64s]]]] = (
             OrderedDict()
         )
 
-    def changed(self) -> None:
-        """Instances have come or gone."""
+    def changing(self, key: str) -> TemplateGroup:
+        """A group in which instances come and go: another than before."""
         self._known.clear()
-        self.of = {name: group for group in self.live.values() for name in group.place}
+        self._undo.note(self._known.clear)
+        group = self.live[key] = self.live[key].copy()
+        return group
 
     def added(self, group: TemplateGroup, come: Iterable[str]) -> None:
         """Instances that run by themselves have come."""
         self._known.clear()
-        for name in come:
-            self.of[name] = group
+        self.of.update(dict.fromkeys(come, group.name.lower()))
+
+    def ended(self, gone: Iterable[str]) -> None:
+        """Instances that ran by themselves have gone."""
+        self._known.clear()
+        for name in gone:
+            del self.of[name]
 
     def find(self, name: str) -> tuple[TemplateGroup, str, int] | None:
         """An instance among members in columns, by its name in lower case: its group, block, and place."""
@@ -188,7 +193,7 @@ class TemplateGroups:
         parts: dict[str, list[AnswerPart]] = {}
         if self.of:
             for name in [n for n in answers if n in self.of]:
-                table, mine = rows_of(answers.pop(name)), self.of[name]
+                table, mine = rows_of(answers.pop(name)), self.live[self.of[name]]
                 numbers, counts = np.array([mine.place[name]]), np.array([table.num_rows])
                 parts.setdefault(mine.name, []).append(AnswerPart(table, numbers, counts))
         others: list[Batch] = []
@@ -246,13 +251,12 @@ class TemplateGroups:
         known = self._known.get(id(names))
         if known is not None and known[0] is names:
             return known[1]
-        by: dict[int, tuple[TemplateGroup | None, list[int]]] = {}
+        by: dict[str | None, list[int]] = {}
         for i, name in enumerate(names):
-            group = self.of.get(name)
-            by.setdefault(id(group), (group, []))[1].append(i)
+            by.setdefault(self.of.get(name), []).append(i)
         found = []
-        for group, members in by.values():
-            place = np.zeros(len(names), np.int64)
+        for key, members in by.items():
+            place, group = np.zeros(len(names), np.int64), None if key is None else self.live[key]
             if group is not None:
                 place[members] = [group.place[names[i]] for i in members]
             found.append((group, np.array(members), place))

@@ -20,6 +20,7 @@ from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import JoinOrders, JoinReport, Matches, Probes
 from windrow.operators.protocol import Operator
 from windrow.operators.statistics import Observed, Seen, merged
+from windrow.runtime.undo_log import LoggedDict, UndoLog
 
 SAMPLES = 4
 DRIFT = 1.25
@@ -75,8 +76,8 @@ class ChoiceInForce:
 class JoinChoices:
     """The choices of all queries; the driver's."""
 
-    def __init__(self) -> None:
-        self._in_force: dict[tuple[str, int], ChoiceInForce] = {}
+    def __init__(self, undo: UndoLog) -> None:
+        self._in_force: LoggedDict[tuple[str, int], ChoiceInForce] = LoggedDict(undo)
 
     def register(
         self, query: str, step: int, operator: JoinOperator | AggregateDeltas, copies: Sequence[int], kept: Any
@@ -87,18 +88,9 @@ class JoinChoices:
             value = tuple(tuple(o) for o in value)
         self._in_force[query, step] = ChoiceInForce(operator, tuple(copies), value)
 
-    def of(self, query: str) -> dict[tuple[str, int], ChoiceInForce]:
-        """All that is chosen for a query, to be put back by `reinstate`."""
-        return {k: v for k, v in self._in_force.items() if k[0] == query}
-
-    def reinstate(self, found: Mapping[tuple[str, int], ChoiceInForce]) -> None:
-        """Put the choices of a query back."""
-        self._in_force |= found
-
     def forget(self, query: str) -> None:
         """A query is gone."""
-        for key in [k for k in self._in_force if k[0] == query]:
-            del self._in_force[key]
+        self._in_force.keep(lambda key: key[0] != query)
 
     def chosen(self) -> dict[str, dict[int, Any]]:
         """What tasks are to follow."""

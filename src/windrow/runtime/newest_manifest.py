@@ -12,6 +12,7 @@ import pyarrow as pa
 from windrow.operators.elements import BEGINNING
 from windrow.operators.state.run import Run
 from windrow.runtime.table_versions import TABLES, Chain, TableVersion, Versions, shortened, updated
+from windrow.runtime.undo_log import LoggedDict, UndoLog
 from windrow.sources.numbered_rows import merged, whole
 from windrow.store.manifest import Manifest
 from windrow.store.runs import RunRef, RunStore
@@ -25,11 +26,11 @@ class NewestManifest:
     """
 
     def __init__(self, store: StateStore, partitions: int, spread: int) -> None:
-        self.store = store
+        self.store, self.undo = store, UndoLog()
         self.manifest = store.latest() or Manifest(version=-1, tick=0, partitions=partitions, spread=spread)
         if isinstance(store.runs, RunStore):
             store.runs = store.runs.trusting(self.manifest.tick + 1)
-        self.tables: dict[str, Versions] = _tables(self.manifest)
+        self.tables: LoggedDict[str, Versions] = LoggedDict(self.undo, _tables(self.manifest))
 
     @property
     def frontier(self) -> int:

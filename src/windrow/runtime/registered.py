@@ -8,7 +8,8 @@ Cost: a change costs what it changes, and the walk over the slots of the manifes
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -31,9 +32,11 @@ from windrow.runtime.membership import Sharing
 from windrow.runtime.newest_manifest import NewestManifest
 from windrow.runtime.plan_members import PlanMembers
 from windrow.runtime.program import Deployment, Functions, QueryProgram
+from windrow.runtime.undo_log import LoggedDict
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.plans.registry import SharedPlans
 from windrow.sharing.recognise import Recognised
+from windrow.store.manifest import Manifest
 from windrow.store.store import StateStore
 
 
@@ -55,8 +58,8 @@ class RegisteredQueries(NewestManifest):
     ) -> None:
         super().__init__(store, 1 if gathers else partitions, partitions)
         self._functions, self.most_rows, self.expire_us = functions, most_rows, expire_us
-        self.streams: dict[str, StreamDef] = {}
-        self.queries: dict[str, QueryProgram | SharedQuery] = {}
+        self.streams: LoggedDict[str, StreamDef] = LoggedDict(self.undo)
+        self.queries: LoggedDict[str, QueryProgram | SharedQuery] = LoggedDict(self.undo)
         self.quotas: Quotas = {}  # of the next tick
         # state lies by partition: a home keeps its number, or what is there must be moved (`repartition`)
         there, self.gathers = self.manifest.partitions, gathers
@@ -68,6 +71,7 @@ class RegisteredQueries(NewestManifest):
         self.direct = in_process and self.partitions == 1
         self.sharing = Sharing(functions, sharing, rate=self.rate, partitions=self.spread)
         self.sharing.gather(self.manifest.gathered)
+        self.sharing.joins.alone = LoggedDict(self.undo)
         self.sharing.joins.kept = lambda stream: self.streams[stream].retain is not None
         self.plan_members = PlanMembers(store.runs, self.manifest)
         left = self.plan_members.left(self.manifest.plans)
@@ -75,17 +79,17 @@ class RegisteredQueries(NewestManifest):
         self._plan_programs: dict[str, QueryProgram] = {}
         self._coming: dict[str, QueryProgram] = {}  # new queries, until they have found a place: most are never lowered
         self._seen: dict[str, tuple[int, int]] = {}  # rows of a stream so far, and its first time
-        self.starts: dict[str, int] = {}  # given from outside; the manifest's clocks go before
-        self.choices = JoinChoices()
-        self.heavy = HeavyKeys(self.partitions)
+        self.starts: LoggedDict[str, int] = LoggedDict(self.undo)  # given from outside; the manifest's clocks go before
+        self.choices = JoinChoices(self.undo)
+        self.heavy = HeavyKeys(self.partitions, undo=self.undo)
         self.reduced = ReducedRows()
         self._generations: dict[tuple[int, int], str] = {}
         self._deployment: Deployment | None = None
         self._all_run: Deployment | None = None  # the deployment of which every clock runs
         self._next: tuple[dict[str, Any], dict[tuple[int, int], str]] | None = None  # of the manifest to come
         self.held = HeldAnswers(store)
-        self.groups = TemplateGroups()  # queries from templates
-        self._clockless: set[str] = set()  # clocks of queries that share and have not had a tick
+        self.groups = TemplateGroups(self.undo)  # queries from templates
+        self._clockless: LoggedDict[str, None] = LoggedDict(self.undo)  # of queries that share and have had no tick
         self._swept = False  # clocks of queries that did not come back are gone
         self.deadlines: Deadlines | None = None  # of a live engine
         self.stopwatch: Callable[[], float] = time.perf_counter  # of ticks and their tasks
@@ -100,6 +104,16 @@ class RegisteredQueries(NewestManifest):
     def functions(self, functions: Functions) -> None:
         self._functions = self.sharing.functions = functions
         self._deployment = None
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """Change what runs, and all that is declared with it, as a whole or not at all; between two ticks."""
+        with self.undo.change():
+            self.undo.note(self._be_as_before, self.manifest, self.functions)
+            yield
+
+    def _be_as_before(self, manifest: Manifest, functions: Functions) -> None:
+        self.manifest, self.functions = manifest, functions
 
     def add_stream(self, stream: StreamDef) -> None:
         """Read a stream from the next tick on."""
@@ -124,6 +138,7 @@ class RegisteredQueries(NewestManifest):
         """
         shared = None if alone or archived or retain is not None else self.sharing.add(plan, known)
         if shared is not None:
+            self.undo.note(self.sharing.remove, plan.name)
             self.add_shared(shared, start)
             self._share_first(plan.name)
             return
@@ -135,6 +150,7 @@ class RegisteredQueries(NewestManifest):
         if retain is None and not archived and strategy == "upa":
             retained = any(self.streams[s].retain is not None for s in made.streams)
             self.plans.offer(plan, materialized=materialized, start=start, retained=retained, known=known)
+            self.undo.note(self.plans.remove, key)
         if known and key not in self.plans.place:  # what was chosen for its joins is in the manifest, and stays there
             self._choose(key, made)
         else:
@@ -158,6 +174,7 @@ class RegisteredQueries(NewestManifest):
             self.sharing.joins.forget(first.plan.name)
             self.choices.forget(key)
             self.add_shared(self.sharing.admit(first), self.starts.pop(key, None))
+            self.undo.note(self.sharing.remove, first.plan.name)
 
     def settle(self) -> None:
         """Let queries that have come since the last tick be one plan with others like them."""
@@ -250,7 +267,7 @@ class RegisteredQueries(NewestManifest):
     def await_clock(self, clock: str) -> None:
         """Let a clock begin with the next tick, if it has not yet."""
         if not self.has_clock(clock) and clock in self.sharing.on_clock:
-            self._clockless.add(clock)
+            self._clockless[clock] = None
 
     def has_clock(self, clock: str) -> bool:
         """Whether a clock runs, or is about to."""
@@ -340,14 +357,20 @@ class RegisteredQueries(NewestManifest):
         if dropped is not None:
             self.sharing.joins.forget(dropped.plan.name)
         if isinstance(dropped, SharedQuery):
+            self.undo.note(self.sharing.reinstate, self.sharing.token(dropped.plan.name))
             self.sharing.remove(dropped.plan.name)
-            if dropped.clock not in self.sharing.on_clock:
-                self._clockless.discard(dropped.clock)
-                self.forget(dropped.clock)
+            self.end_clock(dropped.clock)
         self.forget(key)
+
+    def end_clock(self, clock: str) -> None:
+        """Forget a clock of queries that share if nobody has it any more."""
+        if clock not in self.sharing.on_clock:
+            self._clockless.pop(clock, None)
+            self.forget(clock)
 
     def forget(self, key: str) -> None:
         """Forget the clocks, choices and state of a query, and of a shared plan that nobody else is in."""
+        self.undo.note(self.plans.reinstate, self.plans.token(key))
         over = self.plans.remove(key)
         if over is not None:
             self._plan_programs.pop(over, None)

@@ -5,9 +5,6 @@ Cost: a change costs what it changes in arrays, whoever else there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import numpy as np
 import pyarrow as pa
 
@@ -46,12 +43,14 @@ class RegisteredInstances(RegisteredQueries):
                 self.plans.offer_columns(block, LeftPlaces(left.plan, left.places, left.start))
             else:
                 self.plans.offer_columns(block)
+            self.undo.note(self.plans.leave_columns, uid, np.arange(len(block)))
             group.blocks = group.blocks.put(uid, block)
             self._deployment = None
             return uid
         assert come.conditions is not None and not isinstance(left, LeftInstances)
         members = MemberColumns(uid, come.query, come.conditions, names, numbers[come.places])
         clock = self.sharing.admit_columns(members, None if left is None else left.take(come.places))
+        self.undo.note(self.sharing.remove_columns, uid, np.arange(len(members)))
         group.blocks = group.blocks.put(uid, members)
         self._deployment = None
         self.await_clock(clock)
@@ -67,23 +66,22 @@ class RegisteredInstances(RegisteredQueries):
         else:
             self.drop_columns(instance[0], instance[1], np.array([instance[2]]))
 
-    def drop_columns(self, group: TemplateGroup, block: str, places: Int64s) -> Callable[[], None]:
-        """Stop some members of a block; what takes them back."""
+    def drop_columns(self, group: TemplateGroup, block: str, places: Int64s) -> None:
+        """Stop some members of a block."""
         if self.plans.has_block(block):
-            return self._drop_from_plan(group, block, places)
+            self._drop_from_plan(group, block, places)
+            return
         token = self.sharing.remove_columns(block, places)
+        self.undo.note(self.sharing.reinstate_columns, token)
         self._deployment = None
         if block not in self.sharing.columns:
             group.blocks = group.blocks.without(block)
-        clock = token[0].clock
-        if clock not in self.sharing.on_clock:
-            self._clockless.discard(clock)
-            self.forget(clock)
-        return partial(self.sharing.reinstate_columns, token)
+        self.end_clock(token[0].clock)
 
-    def _drop_from_plan(self, group: TemplateGroup, block: str, places: Int64s) -> Callable[[], None]:
+    def _drop_from_plan(self, group: TemplateGroup, block: str, places: Int64s) -> None:
         name = self.plans.columns.get(block)
-        back = partial(self.plans.put_block, self.plans.block(block), None if name is None else self.plans.plans[name])
+        plan = None if name is None else self.plans.plans[name]
+        self.undo.note(self.plans.put_block, self.plans.block(block), plan)
         over = self.plans.leave_columns(block, places)
         self._deployment = None
         if not self.plans.has_block(block):
@@ -91,7 +89,6 @@ class RegisteredInstances(RegisteredQueries):
         if over is not None:
             self._plan_programs.pop(over, None)
             self.forget(over)
-        return back
 
     def drop_blocks(self, plan: str) -> None:
         """Stop all instances that are in a shared plan as columns."""

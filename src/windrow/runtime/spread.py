@@ -48,7 +48,7 @@ class SpreadQueries(RegisteredInstances):
             self.manifest = replace(moved, version=self.manifest.version)
         self.partitions = over  # not before: where that fails, everything goes on over those that there are
         self.sharing.gather(gathered)
-        self.heavy, self._deployment, self._generations = HeavyKeys(over), None, {}
+        self.heavy, self._deployment, self._generations = HeavyKeys(over, undo=self.undo), None, {}
 
     def placed(self, plan: Callable[[], Program], job: Job, feeds: Sequence[Feed]) -> Program:
         """The program of a tick over some feeds, and whether it is done in one place; if not, over all partitions."""

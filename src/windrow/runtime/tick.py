@@ -105,7 +105,7 @@ class Ticker(SpreadQueries):
             until=until,
             starts=self._starts(),
             firsts=self.manifest.firsts,
-            tables=self.tables,
+            tables=dict(self.tables),
             ahead=ahead or {},
             fresh=frozenset(self._clockless),
             runs=self._runs() if durable else {},
@@ -163,10 +163,10 @@ class Ticker(SpreadQueries):
         prepared |= {"outputs": kept, "sinks": sinks or {}, "offsets": read, "budget": budget or {}}
         self.put(replace(self.manifest, **prepared))
         self._generations, self._next = generations, None
-        self.tables = needed(self.tables, tick.frontier)
+        self.tables.update(needed(self.tables, tick.frontier))
         clocks, firsts = self.manifest.clocks, self.manifest.firsts
-        self._clockless = {q for q in self._clockless if q not in clocks and q not in firsts}
-        self.starts = {q: s for q, s in self.starts.items() if q not in clocks}
+        self._clockless.keep(lambda q: q not in clocks and q not in firsts)
+        self.starts.keep(lambda q: q not in clocks)
         self.sharing.used()
         lapsed = self.manifest.lapsed
         for name in tick.over:

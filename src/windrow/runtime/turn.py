@@ -36,6 +36,7 @@ from windrow.runtime.status import TickFigures
 from windrow.runtime.streams import Stream
 from windrow.runtime.tick import Tick, Ticker
 from windrow.runtime.told import told
+from windrow.runtime.undo_log import LoggedDict
 from windrow.runtime.view import InMemoryState, StateReader, StoredState
 from windrow.sources.protocol import Available
 from windrow.store.failpoints import reach
@@ -77,8 +78,9 @@ class Turns:
         )  # fmt: skip
         self.measure_by(stopwatch)
         self.ticker.deadlines = Deadlines(
-            None if settings.budget_us is None else settings.budget_us / 1e6, technique_of(settings.schedule)
-        )
+            None if settings.budget_us is None else settings.budget_us / 1e6, technique_of(settings.schedule),
+            LoggedDict(self.ticker.undo), unscheduled=LoggedDict(self.ticker.undo),
+        )  # fmt: skip
         self.declared = Declarations(self.ticker, settings, frames, job.map)
         place = store.place
         self.late_rows = RowsByTick(None if place is None else place.below("late"))

@@ -103,4 +103,5 @@ class JoinRegistry:
 
     def forget(self, name: str) -> None:
         """A query that ran by itself is gone."""
-        self.alone = {s: q for s, q in self.alone.items() if q.plan.name != name}
+        for source in [s for s, q in self.alone.items() if q.plan.name == name]:
+            del self.alone[source]
