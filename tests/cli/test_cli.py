@@ -61,7 +61,8 @@ def script(tmp_path: Path) -> str:
 def test_arguments_reach_the_engine(calls: list[dict[str, Any]], script: str) -> None:
     """Every option of run is passed on as the argument of the same meaning."""
     given = "--stream bid=b.csv --stream ask=a.csv --table p=p.json --runtime local --strategy direct --batch-rows 10"
-    assert main(["run", script, *given.split(), "--until", "2024-01-01T10:00", "--no-rule", "a", "--no-rule", "b"]) == 0
+    more = ("--home", "h", "--until", "2024-01-01T10:00", "--no-rule", "a", "--no-rule", "b")
+    assert main(["run", script, *given.split(), *more]) == 0
     (call,) = calls
     assert call.pop("progress") is None
     assert call == {
@@ -72,6 +73,7 @@ def test_arguments_reach_the_engine(calls: list[dict[str, Any]], script: str) ->
         "sharing": "auto",
         "strategy": "direct",
         "batch_rows": 10,
+        "home": "h",
         "until": datetime(2024, 1, 1, 10),
         "without": ("a", "b"),
     }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +15,12 @@ import pytest
 from pyarrow import csv, parquet
 
 import windrow
-from windrow.catalog import FunctionDef
+from windrow import cql
+from windrow.catalog import Catalog, FunctionDef
 from windrow.engine.replay import Replay
-from windrow.errors import SourceError
+from windrow.engine.replay_input import working_place
+from windrow.errors import SourceError, WindrowError
+from windrow.sources.bounded import SourceNow
 from windrow.spark import job
 from windrow.spark.job import SparkJob
 
@@ -120,3 +126,49 @@ def test_a_tick_whose_tasks_were_counted_has_as_many(spark: Any) -> None:
     assert counting.in_one([], program)  # type: ignore[arg-type]
     counting.tasks({})
     assert [counting.in_one([], program) for _ in range(2)] == [False, True]  # type: ignore[arg-type]
+
+
+def test_a_replay_on_a_cluster_needs_a_folder(tmp_path: Path) -> None:
+    """One that everybody reaches; what lies there is gone at the end, also of a replay that fails."""
+    refused = pytest.raises(WindrowError, match="needs a folder that the driver and all executors reach")
+    with refused as told, working_place(None, "spark://head:7077"):
+        pass
+    assert "home=" in (told.value.hint or "")
+    for error in (None, ValueError()):
+        with contextlib.suppress(ValueError), working_place(tmp_path, "yarn") as place:
+            place.write("input/a", b"x")
+            assert len(list(tmp_path.iterdir())) == 1
+            if error is not None:
+                raise error
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore::windrow.engine.replay.LateRowsWarning")
+@pytest.mark.parametrize("form", ["parquet", "json"])
+def test_what_a_source_has_now_is_read_by_tasks(spark: Any, tmp_path: Path, form: str) -> None:
+    """As by this process, rows that come late and those that are malformed too; nothing is left in the given home."""
+    rows = streams()["s"]
+    (tmp_path / "in").mkdir()
+    for n in range(3):
+        path = tmp_path / "in" / f"{n}.{form}"
+        if form == "parquet":
+            parquet.write_table(rows.slice(n * 1000, 1000), path, row_group_size=100)
+        else:
+            told = (json.dumps(row) for row in rows.slice(n * 1000, 1000).to_pylist())
+            path.write_text("\n".join([*told, '{"ts": "soon"}']))
+        os.utime(path, (n, n))
+    script = f"""
+        CREATE STREAM s (ts BIGINT, k BIGINT, x DOUBLE) TIMESTAMP BY ts WITHIN 5 ON ERROR QUARANTINE
+        FROM {form} (path => '{tmp_path}/in', max_files => 2);
+        CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM s [RANGE 20 SLIDE 10] WHERE k < 5 GROUP BY k
+    """
+    statement, _ = cql.parse(script)
+    bound = cql.bind(statement, Catalog())
+    assert isinstance(bound, cql.CreateStream)
+    given = {"s": SourceNow.of(bound.definition)}
+    with pytest.warns(UserWarning) if form == "json" else contextlib.nullcontext():
+        want = windrow.run(script, given, runtime="local")
+        got = windrow.run(script, given, spark=spark, batch_rows=900, home=str(tmp_path / "home"))
+    same(got, want)
+    assert got.quarantine["s"].equals(want.quarantine["s"])
+    assert len(want.late["s"]) and not list((tmp_path / "home").iterdir())

@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="windrow run", description=__doc__.split("\n", 1)[0], allow_abbrev=False)
     add_inputs(parser)
     parser.add_argument("--runtime", choices=RUNTIMES, default="spark", help="default: spark; local needs no Java")
+    parser.add_argument("--home", metavar="DIR", help="where the driver and tasks of a cluster put what they copy")
     parser.add_argument("--batch-rows", type=positive, metavar="N", help="rows per batch; never changes an answer")
     parser.add_argument("--until", type=instant, metavar="T", help="advance time to T (default: the last row's time)")
     parser.add_argument(
@@ -97,6 +98,7 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
         "batch_rows": options.batch_rows,
         "until": options.until,
         "without": tuple(options.no_rule),
+        "home": options.home,
     }
 
 
@@ -124,16 +126,13 @@ def read_declared(script: str, streams: dict[str, Any], tables: dict[str, Any]) 
 
 def _read_now(stream: StreamDef, found: dict[str, Any], wanted: str) -> None:
     """Add the rows of a source that ends."""
-    from windrow.sources.aside import told_aside
-    from windrow.sources.bounded import ENDING, rows_now
+    from windrow.sources.bounded import ENDING, SourceNow
+    from windrow.sources.data_file import FileWithoutRows
 
-    if stream.options.get("source", "").lower() not in ENDING:
-        return
-    found[stream.name], aside = rows_now(stream)
-    if not len(found[stream.name]) and not aside.rows:
-        print(f"note: there is no {wanted} yet", file=sys.stderr)
-    if aside.rows:
-        print(f"note: {told_aside(aside.table(), stream.name)}", file=sys.stderr)
+    if stream.options.get("source", "").lower() in ENDING:
+        found[stream.name] = now = SourceNow.of(stream)
+        if all(isinstance(piece, FileWithoutRows) for piece in now.pieces):
+            print(f"note: there is no {wanted} yet", file=sys.stderr)
 
 
 def _declared(script: str) -> Iterator[StreamDef | TableDef]:

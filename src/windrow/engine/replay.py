@@ -7,9 +7,9 @@ ticker and job that serve live streams. Where the cuts fall changes nothing but 
 
 from __future__ import annotations
 
-import tempfile
+import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from windrow.catalog import Catalog, FunctionDef, StreamDef, TableDef
 from windrow.engine.display import notebook_progress
 from windrow.engine.instances import TemplatePlanner
-from windrow.engine.replay_input import stream_rows, table_rows
+from windrow.engine.replay_input import stream_rows, table_rows, wish_of, working_place
 from windrow.engine.script import bind_script
 from windrow.errors import WindrowError
 from windrow.operators.elements import Elements
@@ -35,12 +35,14 @@ from windrow.sharing.query_group import Batch
 from windrow.sources.aside import told_aside
 from windrow.sources.intake import Arrivals
 from windrow.sources.staging import StagedRows, Staging
-from windrow.store.place import Place
 from windrow.store.runs import RunStore
 from windrow.store.store import MemoryStore, StateStore, Store
 
 BATCH_ROWS = {"local": 1 << 17, "spark": 1 << 19}
 """Rows per batch when the caller does not say: large enough to be columnar, small enough to show progress."""
+
+STAGED_BYTES, STAGED_ROWS = 128 << 20, 1 << 22
+"""Of rows that tasks read, about so many bytes, and rows at most: a batch is a job of its own."""
 
 Progress = Callable[[int, int], None]
 
@@ -87,6 +89,7 @@ def run(
     progress: Progress | None = None,
     spark: Any = None,
     max_rows: int = MOST_ROWS,
+    home: str | os.PathLike[str] | None = None,
 ) -> Answers:
     """Run every query of `script` over bounded input and return the complete answers.
 
@@ -94,24 +97,26 @@ def run(
     "shards") never change an answer, nor do optimizer rules, which `without` switches off by name. `until` advances
     time past the last row. `progress` is called with rows done and rows in all; without it, a notebook shows a bar.
     `max_rows`: that a query may answer with in one batch, on each partition; one that would have more is refused.
+    `home`: a folder that the driver and the tasks of a Spark cluster reach, for what lies on disk while it runs.
     """
     _check_options(runtime, strategy, batch_rows)
     given = (script, streams or {}, tables or {}, until)
-    rows, progress = batch_rows or BATCH_ROWS[runtime], progress or notebook_progress()
+    progress = progress or notebook_progress()
     if runtime == "local":
         replay = Replay.of(*given, without=without, strategy=strategy, functions=functions)
         replay.most_rows = max_rows
-        answers = replay.on(LocalJob(), MemoryStore(), rows, strategy, progress=progress, sharing=sharing)
+        answers = replay.on(LocalJob(), MemoryStore(), batch_rows, strategy, progress=progress, sharing=sharing)
     else:
         from windrow.spark.job import SparkJob
         from windrow.spark.session import session
 
-        with tempfile.TemporaryDirectory(prefix="windrow-replay-", ignore_cleanup_errors=True) as place:
-            job = SparkJob(session(spark))
-            staging = Staging(Place.of(f"{place}/input"), job.map)
+        job = SparkJob(session(spark))
+        with working_place(home, job.spark.sparkContext.master or "") as place:
+            staging = Staging(place.below("input"), job.map)
             replay = Replay.of(*given, without=without, strategy=strategy, functions=functions, staging=staging)
             replay.most_rows = max_rows
-            answers = replay.in_home(f"{place}/home", job, rows, strategy, progress=progress, sharing=sharing)
+            where = place.below("home").uri
+            answers = replay.in_home(where, job, batch_rows, strategy, progress=progress, sharing=sharing)
     for told, kind in _left_out(answers):
         warnings.warn(told, kind, stacklevel=2)
     return answers
@@ -184,11 +189,12 @@ class Replay:
         catalog = replace(catalog, queries={k: optimizer.best(q, catalog) for k, q in catalog.queries.items()})
         end = _instant(until, catalog)
         planner = TemplatePlanner(optimizer)
-        plans = [*catalog.queries.values(), *(planner.like(t, catalog) for t in catalog.templates.values())]
+        templates = [planner.like(t, catalog) for t in catalog.templates.values()]
+        plans = [*catalog.queries.values(), *templates]
         read = {name.lower() for q in plans for name in q.streams + q.tables}
         read |= {g.table.lower() for g in catalog.groups.values() if g.table is not None}
         data = {
-            k: stream_rows(d, raw_streams, end, staging)
+            k: stream_rows(d, raw_streams, end, staging, wish_of(d, catalog.queries.values(), templates))
             for k, d in catalog.streams.items()
             if k in read | raw_streams.keys()
         }
@@ -211,9 +217,14 @@ class Replay:
             return
         times = [a.ts[: np.searchsorted(a.ts, self.until, "right")] for a in self.data.values()]
         ts = times[0] if len(times) == 1 else np.sort(np.concatenate(times), kind="stable")
-        step, previous = batch_rows or BATCH_ROWS["local"], None
+        staged = [a for a in self.data.values() if isinstance(a, StagedRows)]
+        step, previous = batch_rows or _batch_rows(staged), None
+        starts = np.concatenate([np.empty(0, np.int64), *(a.edges for a in staged)])
+        edges = np.unique(np.searchsorted(ts, starts))
         for done in range(step, len(ts), step):
-            frontier = int(ts[done]) - 1
+            near = edges[np.searchsorted(edges, done - step // 2) :][:1]  # a part that is cut is read twice
+            done = int(near[0]) if len(near) and near[0] <= done + step // 2 else done
+            frontier = int(ts[min(done, len(ts) - 1)]) - 1
             if previous is None or frontier > previous:
                 yield done, frontier
                 previous = frontier
@@ -334,6 +345,14 @@ class Replay:
         """Rows per tick of a stream's clock."""
         ts = self.data[stream].ts
         return len(ts) / (int(ts[-1]) - int(ts[0]) + 1) if len(ts) else 0.0
+
+
+def _batch_rows(staged: Sequence[StagedRows]) -> int:
+    """Rows per batch when the caller does not say; `staged`: the streams that tasks read."""
+    if not staged:
+        return BATCH_ROWS["local"]
+    rows, weight = sum(len(a.ts) for a in staged), sum(a.weight for a in staged)
+    return min(STAGED_BYTES * rows // max(1, weight) + 1, STAGED_ROWS)
 
 
 def _instant(until: Any, catalog: Catalog) -> int | None:

@@ -31,16 +31,28 @@ class Aside:
 
     def __call__(self, row: MalformedRow) -> None:
         if len(self.rows) >= MOST:
-            raise SourceError(
-                f'stream "{self._stream}": more than {MOST:,} rows of one tick cannot be read',
-                detail=f"the last one: {row.where}: {row.why}",
-                hint="this does not look like the declared format; declare the stream as it is, or remove the file",
-            )
+            raise _too_many(self._stream, f"{row.where}: {row.why}")
         self.rows.append(row)
 
     def table(self) -> pa.Table:
         """What was collected."""
         return quarantined(self.rows)
+
+
+def check_few(stream: str, rows: pa.Table) -> None:
+    """Refuse more rows of one file than a task sets aside, whatever tasks have read of it."""
+    counts = rows.group_by("file").aggregate([([], "count_all")]).column("count_all")
+    if rows.num_rows > MOST and pc.max(counts).as_py() > MOST:
+        last = rows.slice(rows.num_rows - 1).to_pylist()[0]
+        raise _too_many(stream, f"{last['file']}: {last['reason']}")
+
+
+def _too_many(stream: str, last: str) -> SourceError:
+    return SourceError(
+        f'stream "{stream}": more than {MOST:,} rows of one tick cannot be read',
+        detail=f"the last one: {last}",
+        hint="this does not look like the declared format; declare the stream as it is, or remove the file",
+    )
 
 
 def quarantined(rows: Sequence[MalformedRow]) -> pa.Table:

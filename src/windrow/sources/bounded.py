@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.sources.aside import SCHEMA, Aside, timed_rows
-from windrow.sources.data_file import DataFile, no_rows, reading
+from windrow.sources.data_file import DataFile, FileWithoutRows, reading
 from windrow.sources.directory import Cutter, cutter
 from windrow.sources.files import files_of, has_tabs, is_known, kind_of
 from windrow.sources.lines import inflated
 from windrow.sources.options import SourceOptions
-from windrow.sources.protocol import KINDS, Offset, Report, check_source, open_source
+from windrow.sources.protocol import KINDS, Offset, Piece, Report, check_source, open_source
 from windrow.sources.read_csv import csv_format
 from windrow.sources.read_json import json_format
 from windrow.sources.tabular import to_table
@@ -41,24 +41,37 @@ WHOLE_BYTES = 1 << 30
 """A smaller csv file is parsed as one block, in which values may span lines."""
 
 
-def rows_now(stream: StreamDef) -> tuple[pa.Table, Aside]:
-    """All rows of a stream's source, and what cannot be read where the stream sets that aside."""
-    source = open_source(stream, Place.temporary())
-    batches: list[pa.RecordBatch] = []
-    aside = Aside(stream.name)
-    offset: Offset | None = None
-    try:
-        while not source.drained(offset):
-            found = source.poll(offset)
-            if found is None:
-                continue  # a long directory is still being listed
-            for piece in found.pieces:
-                batches += piece.read(stream, None, aside if stream.quarantine else None)
-            offset = found.offset
-            source.committed(offset)
-    finally:
-        source.close()
-    return _timed(stream, batches, aside)
+@dataclass(frozen=True)
+class SourceNow:
+    """What a declared source has now, as data for a replay: pieces, in order of arrival."""
+
+    stream: StreamDef
+    pieces: tuple[Piece, ...]
+
+    @classmethod
+    def of(cls, stream: StreamDef) -> SourceNow:
+        """Look at a source until there is nothing new."""
+        source = open_source(stream, Place.temporary())
+        pieces: list[Piece] = []
+        offset: Offset | None = None
+        try:
+            while not source.drained(offset):
+                found = source.poll(offset)
+                if found is None:
+                    continue  # a long directory is still being listed
+                pieces += found.pieces
+                offset = found.offset
+                source.committed(offset)
+        finally:
+            source.close()
+        return cls(stream, tuple(pieces))
+
+    def rows(self) -> tuple[pa.Table, Aside]:
+        """All rows, and what cannot be read where the stream sets that aside."""
+        aside = Aside(self.stream.name)
+        report = aside if self.stream.quarantine else None
+        batches = [b for piece in self.pieces for b in piece.read(self.stream, None, report)]
+        return _timed(self.stream, batches, aside)
 
 
 def check_options(stream: StreamDef) -> None:
@@ -84,6 +97,9 @@ def rows_given(stream: StreamDef, given: Any) -> tuple[pa.Table, pa.Table]:
     """The rows of a path or of data in memory, and what cannot be read where the stream sets that aside."""
     if isinstance(given, str | os.PathLike):
         return _rows_of_path(stream, os.fspath(given))
+    if isinstance(given, SourceNow):
+        rows, unread = given.rows()
+        return rows, unread.table()
     return to_table(given, stream.what, dict(stream.columns), stream.added), SCHEMA.empty_table()
 
 
@@ -120,19 +136,22 @@ def _timed(stream: StreamDef, batches: list[pa.RecordBatch], aside: Aside) -> tu
 
 
 def _batches(stream: StreamDef, path: Path, report: Report | None) -> Iterator[pa.RecordBatch]:
-    said = _said(stream, path)
-    _cutter(stream, said)  # an option that is wrong is no fault of the file
+    _cutter(stream, _said(stream, path))  # an option that is wrong is no fault of the file
     with reading(stream, str(path), report=report):
-        file = DataFile(Place.of(str(path.absolute().parent)), path.name, path.stat().st_size)
-        if said["source"] in LINES:
-            lines = _is_array(file) if said["source"] == "json" else file.size < WHOLE_BYTES
-            said.setdefault("multiline", str(lines))
-        live, cut = _cutter(stream, said)
-        shares = cut(file, 0)
-        for share in shares:
-            yield from share.piece.read(live, None, report)
-        if not shares:
-            no_rows(stream, file, report)
+        live, pieces = pieces_of_file(stream, path)
+        for piece in pieces:
+            yield from piece.read(live, None, report)
+
+
+def pieces_of_file(stream: StreamDef, path: Path) -> tuple[StreamDef, list[Piece]]:
+    """The pieces of a file that is read so, and the stream with a source of such files."""
+    said = _said(stream, path)
+    file = DataFile(Place.of(str(path.absolute().parent)), path.name, path.stat().st_size)
+    if said["source"] in LINES:
+        lines = _is_array(file) if said["source"] == "json" else file.size < WHOLE_BYTES
+        said.setdefault("multiline", str(lines))
+    live, cut = _cutter(stream, said)
+    return live, [share.piece for share in cut(file, 0)] or [FileWithoutRows(file)]
 
 
 def _said(stream: StreamDef, path: Path) -> dict[str, str]:

@@ -43,24 +43,45 @@ def files_of(name: str, what: str) -> list[Path]:
     return files
 
 
-def read_file(
-    path: Path, what: str, schema: DeclaredTypes, added: Collection[str] = (), first: int = 0, stop: int | None = None
-) -> pa.Table:
-    """Read a file; with `stop`, only the row groups or record batches `[first, stop)` of one that has them.
-
-    It has the declared columns but those that were `added` later; only in JSON a key may be missing.
-    """
+def read_file(path: Path, what: str, schema: DeclaredTypes, added: Collection[str] = ()) -> pa.Table:
+    """Read a file; it has the declared columns but those that were `added` later; only in JSON a key may be missing."""
     reader = _known_reader(path, what)
-    try:
-        if stop is None:
-            table = reader(path, schema)
-        else:
-            table = (_read_row_groups if typed(path) == "parquet" else _read_batches)(path, range(first, stop))
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{what}: cannot read {path}", detail=reason(error)) from error
+    with _readable(path, what):
+        table = reader(path, schema)
     if schema is not None and reader is not _read_json:
         _check_columns(path, what, table.column_names, [n for n in schema if n not in added])
     return table
+
+
+def read_columns(
+    path: Path,
+    what: str,
+    schema: Mapping[str, pa.DataType],
+    added: Collection[str],
+    wanted: Collection[str],
+    parts: range,
+) -> pa.Table:
+    """The wanted columns of some row groups or record batches of a file, which has the declared columns as above."""
+    with _readable(path, what):
+        have = list(columns_of(path))
+        _check_columns(path, what, have, [n for n in schema if n not in added])
+        asked = {n.lower() for n in wanted}
+        chosen = [n for n in have if n.lower() in asked]
+        return (_read_row_groups if typed(path) == "parquet" else _read_batches)(path, parts, chosen)
+
+
+def columns_of(path: Path) -> dict[str, pa.DataType]:
+    """The columns of a file that says them, as it has them."""
+    schema = _schema(path)
+    return dict(zip(schema.names, schema.types, strict=True))
+
+
+@contextlib.contextmanager
+def _readable(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"{what}: cannot read {path}", detail=reason(error)) from error
 
 
 def _check_columns(path: Path, what: str, have: Sequence[str], wanted: Sequence[str]) -> None:
@@ -190,16 +211,16 @@ def _read_parquet(path: Path, schema: DeclaredTypes) -> pa.Table:
         return file.read()
 
 
-def _read_row_groups(path: Path, groups: range) -> pa.Table:
+def _read_row_groups(path: Path, groups: range, columns: Sequence[str]) -> pa.Table:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
-        return file.read_row_groups(list(groups))
+        return file.read_row_groups(list(groups), columns=columns)
 
 
-def _read_batches(path: Path, batches: range) -> pa.Table:
+def _read_batches(path: Path, batches: range, columns: Sequence[str]) -> pa.Table:
     with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
-        return pa.Table.from_batches([file.get_batch(i) for i in batches], file.schema)
+        return pa.Table.from_batches([file.get_batch(i) for i in batches], file.schema).select(columns)
 
 
 def _schema(path: Path) -> pa.Schema:

@@ -1,22 +1,22 @@
-"""Bounded streams for tasks: rows lie as Arrow files in one folder, which tasks of the same machine memory-map.
+"""Bounded streams for tasks: rows are read where they lie, or from copies in one folder that all tasks reach.
 
-    path ─ parts (files, row groups, batches) ─ stage, in tasks ─► in order of arrival ─ settle, in tasks ─┐
-    table ─ sorted by the driver ──────────────────────────────────────────────────────────────────────────┴► by time
+    parts ─ look, in tasks ─► times ─ judged by the driver ─► parts in the order of their times: read where they lie
+                                                          └─► others ─ settle, in tasks ─► copies by time, late rows
 
-A staged file has the declared columns and, last, the time of each row. Every file is in the order of its times, ties in
-order of arrival; files are in order of arrival. What is late is decided as `intake` does for a whole table: a task
-needs for that only the greatest time of the rows before its file.
+Columns of typed files (Parquet, Arrow) are cheap to read again: of them a look takes the times alone. Other files are
+parsed once and copied, with the columns that somebody reads. A part whose times are not in order, or with late rows, is
+copied in the order of its times, ties in order of arrival. Parts are in order of arrival; they may overlap in time.
 
-Cost: each row is written once and never seen by the driver, which reads the times alone (8 bytes a row); a stream whose
-files do not follow each other in time is written twice.
+Invariant: rows never pass through the driver, but for those that it was given in memory. Cost: the driver reads the
+times (8 bytes a row); of what is copied each row is written once, where rows may be late twice.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,16 +24,13 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
+from windrow.operators.aggregates.vectors import Bools
 from windrow.operators.elements import BEGINNING, Int64s, one
-from windrow.sources.aside import SCHEMA
-from windrow.sources.bounded import is_read_as_live, rows_of_file
-from windrow.sources.data_file import DataFile, reading
-from windrow.sources.files import files_of, read_file, typed
+from windrow.operators.state.zones import Zones
+from windrow.sources.aside import SCHEMA, check_few
 from windrow.sources.intake import Arrivals, split_late, times
+from windrow.sources.parts import Part, parts_of
 from windrow.sources.protocol import Report
-from windrow.sources.read_arrow import ArrowPiece, cut_arrow
-from windrow.sources.read_parquet import ParquetPiece, cut_parquet
-from windrow.sources.tabular import to_table
 from windrow.store.place import Place
 
 BATCH_ROWS = 1 << 16
@@ -44,62 +41,45 @@ Tasks = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 
 
 @dataclass(frozen=True)
-class PathPart:
-    """A file, or row groups or record batches `[first, stop)` of one."""
+class Wish:
+    """What is read of a stream: columns (None: all), and of which blocks rows may concern somebody (None: of all)."""
 
-    path: str
-    first: int = 0
-    stop: int | None = None
+    columns: tuple[str, ...] | None = None
+    holds: Callable[[Zones], Bools] | None = None
 
-    def table(self, stream: StreamDef) -> tuple[pa.Table, tuple[str, ...], pa.Table]:
-        """The declared columns of its rows, those of them that it does not have, as nulls, and what is set aside."""
-        what = stream.what
-        if is_read_as_live(stream, Path(self.path)):
-            rows, aside = rows_of_file(stream, Path(self.path))
-            return rows, (), aside.table()
-        columns = dict(stream.columns)
-        rows = read_file(Path(self.path), what, columns, stream.added, self.first, self.stop)
-        found = {n.lower() for n in rows.column_names}
-        missing = tuple(n for n in columns if n.lower() not in found)
-        for name in missing:
-            rows = rows.append_column(name, pa.nulls(rows.num_rows, columns[name]))
-        where = what if self.stop is None else f"{what}: {self.path}, parts {self.first} to {self.stop - 1}"
-        return to_table(rows, where, schema=columns), missing, SCHEMA.empty_table()
+    def of(self, stream: StreamDef) -> list[str]:
+        """The declared columns, the time among them."""
+        read = None if self.columns is None else {c.lower() for c in self.columns}
+        return [c for c in stream.columns if read is None or c == stream.time or c.lower() in read]
+
+    def leaves_out(self, stream: StreamDef, part: Part) -> bool:
+        """Whether no row of a part concerns anybody, as far as its footer says so."""
+        piece = None if self.holds is None else part.groups
+        told = None if piece is None else piece.row_groups(stream, set(stream.columns))
+        if piece is None or told is None or self.holds is None:
+            return False
+        return len(told.numbers) == piece.stop - piece.first and not self.holds(told.zones).any()
 
 
-def parts_of(path: str, stream: StreamDef) -> list[PathPart]:
-    """What tasks are to read of a file or a directory, in order of arrival."""
-    found: list[PathPart] = []
-    for file in files_of(path, stream.what):
-        kind = typed(file)
-        if kind is None or stream.quarantine:
-            found.append(PathPart(str(file)))
-            continue
-        with reading(stream, str(file)):
-            opened = DataFile(Place.of(str(file.parent)), file.name, file.stat().st_size, ())
-            cut = cut_parquet(opened, stream, 0) if kind == "parquet" else cut_arrow(opened, 0)
-        pieces = [share.piece for share in cut]
-        ranged = [p for p in pieces if isinstance(p, ParquetPiece | ArrowPiece) and p.stop is not None]
-        if len(ranged) == len(pieces) > 1:
-            found += [PathPart(str(file), p.first, p.stop) for p in ranged]
-        else:
-            found.append(PathPart(str(file)))
-    return found
+ALL = Wish()
 
 
 @dataclass(frozen=True)
-class StagedFile:
-    """Rows of one part in a folder: how many, their least and greatest time, and whether they are in its order.
+class StagedPart:
+    """Rows of one part: how many, their least and greatest time, and whether they are in its order.
 
-    `judging`: the greatest time of those that may make others late.
+    `name`: a file in the folder, of rows and times, or where the part is read itself (`direct`) of times alone.
     """
 
+    part: Part | None  # None: rows that the driver had
     name: str
     rows: int
     low: int
     high: int
-    judging: int
     in_order: bool
+    direct: bool
+    weight: int
+    idle: bool = False  # nobody wants any of its rows
     missing: tuple[str, ...] = ()
 
 
@@ -116,8 +96,8 @@ class RowRange:
     def read(
         self, stream: StreamDef, columns: Sequence[str] | None, report: Report | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows, mapped where they lie."""
-        with pa.ipc.open_file(self.place.read(self.name)) as file:
+        """The rows, mapped where they lie on a disk."""
+        with _opened(self.place, self.name) as file:
             for number in range(self.low // BATCH_ROWS, -(-self.high // BATCH_ROWS)):
                 begin = number * BATCH_ROWS
                 low, high = max(self.low, begin), min(self.high, begin + BATCH_ROWS)
@@ -126,131 +106,211 @@ class RowRange:
 
 
 @dataclass(frozen=True)
+class PartRange:
+    """Rows `[low, high)` of a part, as a piece of work."""
+
+    part: Part
+    low: int
+    high: int
+    weight: int
+
+    def read(
+        self, stream: StreamDef, columns: Sequence[str] | None, report: Report | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows where they lie."""
+        yield from self.part.table(stream, columns).rows.slice(self.low, self.high - self.low).to_batches()
+
+
+@dataclass(frozen=True)
 class StagedRows:
-    """A bounded stream in files: all times in order, those of each file, the late rows, and what was set aside."""
+    """A bounded stream: all times in order, those of each part, the late rows, and what was set aside."""
 
     place: Place
-    files: tuple[StagedFile, ...]
+    parts: tuple[StagedPart, ...]
     times: tuple[Int64s, ...]
     ts: Int64s
     late: pa.Table
     aside: pa.Table
 
-    def between(self, after: int | None, frontier: int, tasks: int) -> Iterator[RowRange]:
+    def between(self, after: int | None, frontier: int, tasks: int) -> Iterator[RowRange | PartRange]:
         """The rows with times in `(after, frontier]`, in pieces for so many tasks."""
         spans = []
-        for file, ts in zip(self.files, self.times, strict=True):
+        for part, ts in zip(self.parts, self.times, strict=True):
             low = 0 if after is None else int(np.searchsorted(ts, after, "right"))
-            spans.append((file.name, low, int(np.searchsorted(ts, frontier, "right"))))
+            spans.append((part, low, int(np.searchsorted(ts, frontier, "right"))))
         step = max(1, -(-sum(high - low for _, low, high in spans) // tasks))
-        for name, low, high in spans:
+        for part, low, high in spans:
+            if part.idle or low == high:
+                continue
+            if part.direct and part.part is not None:
+                yield PartRange(part.part, low, high, part.weight * (high - low) // part.rows)
+                continue
             for at in range(low, high, step):
-                yield RowRange(self.place, name, at, min(at + step, high), min(step, high - at))
+                rows = min(step, high - at)
+                yield RowRange(self.place, part.name, at, at + rows, part.weight * rows // part.rows)
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes are to be read."""
+        return sum(p.weight for p in self.parts if not p.idle)
+
+    @property
+    def edges(self) -> Int64s:
+        """Times at which parts begin that are read whole if no tick ends within them."""
+        return np.array(sorted(p.low for p in self.parts if p.direct and not p.idle), np.int64)
 
 
 class Staging:
-    """Puts streams into a folder, by tasks where it can."""
+    """Lets tasks read streams; copies lie in a folder that driver and tasks reach."""
 
     def __init__(self, place: Place, tasks: Tasks) -> None:
         self.place, self._tasks = place, tasks
 
-    def table(self, stream: StreamDef, rows: Arrivals) -> StagedRows:
+    def table(self, stream: StreamDef, rows: Arrivals, wish: Wish = ALL) -> StagedRows:
         """Rows that the driver has."""
         name = f"{stream.name.lower()}.arrow"
         self.place.make()
         low, high = (int(rows.ts[0]), int(rows.ts[-1])) if len(rows.ts) else (BEGINNING, BEGINNING)
-        write_rows(self.place, name, rows.rows, rows.ts)
-        file = StagedFile(name, len(rows.ts), low, high, high, True)
-        return StagedRows(self.place, (file,), (rows.ts,), rows.ts, rows.late, rows.aside)
+        weight = write_rows(self.place, name, rows.rows.select(wish.of(stream)), rows.ts)
+        part = StagedPart(None, name, len(rows.ts), low, high, True, False, weight)
+        return StagedRows(self.place, (part,), (rows.ts,), rows.ts, rows.late, rows.aside)
 
-    def path(self, stream: StreamDef, path: str, until: int | None) -> StagedRows:
+    def path(self, stream: StreamDef, path: str, until: int | None, wish: Wish = ALL) -> StagedRows:
         """Rows of a file or a directory, which tasks read."""
+        return self.parts(stream, parts_of(path, stream), until, wish, path)
+
+    def parts(
+        self, stream: StreamDef, given: Sequence[Part], until: int | None, wish: Wish = ALL, path: str = ""
+    ) -> StagedRows:
+        """Rows of parts, which tasks read; `path`: where they are from."""
         self.place.make()
-        parts = list(enumerate(parts_of(path, stream)))
         place = self.place
-        staged = self._tasks(lambda item: _stage(item, stream, place, until), parts)
-        files: list[StagedFile] = [file for file, _ in staged]
-        aside = pa.concat_tables([SCHEMA.empty_table(), *(rows for _, rows in staged)])
-        _check_missing(stream, path, files)
-        files = [f for f in files if f.rows]
-        late = pa.schema(list(stream.columns.items())).empty_table()
-        if not _follow(files):
-            before = _before(files) if stream.within else [BEGINNING] * len(files)
-            judged = list(zip(files, before, strict=True))
-            settled = self._tasks(lambda item: _settle(item, stream, place, until), judged)
-            files = [file for file, _ in settled]
-            late = pa.concat_tables([late, *(rows for _, rows in settled)])
-        read = tuple(_times(place, file.name) for file in files)
-        ts = np.concatenate([np.empty(0, np.int64), *read])
-        return StagedRows(place, tuple(files), read, ts if _follow(files) else np.sort(ts), late, aside)
+        looked = self._tasks(lambda item: _look(item, stream, place, wish), list(enumerate(given)))
+        parts: list[StagedPart] = [part for part, _ in looked]
+        aside = pa.concat_tables([SCHEMA.empty_table(), *_left(place, [name for _, name in looked])])
+        check_few(stream.name, aside)
+        _check_missing(stream, path, parts)
+        parts = [p for p in parts if p.rows]
+        arrived = [_times(place, p.name) for p in parts]
+        late = _late(stream, parts, arrived, until)
+        others = [i for i, p in enumerate(parts) if not p.in_order or late[i].any()]
+        settled = self._tasks(
+            lambda item: _settle(item, stream, place, wish), [(parts[i], np.flatnonzero(late[i])) for i in others]
+        )
+        for i, (part, _) in zip(others, settled, strict=True):
+            parts[i] = part
+            arrived[i] = np.sort(arrived[i][~late[i]])
+        schema = pa.schema(list(stream.columns.items()))
+        gone = pa.concat_tables([schema.empty_table(), *_left(place, [name for _, name in settled])])
+        ts = np.concatenate([np.empty(0, np.int64), *arrived])
+        follow = (ts[1:] >= ts[:-1]).all()
+        return StagedRows(place, tuple(parts), tuple(arrived), ts if follow else np.sort(ts), gone, aside)
 
 
-def _stage(
-    item: tuple[int, PathPart], stream: StreamDef, place: Place, until: int | None
-) -> tuple[StagedFile, pa.Table]:
-    """Write the rows of a part as they arrive; the other rows are those that cannot be read."""
+def _look(item: tuple[int, Part], stream: StreamDef, place: Place, wish: Wish) -> tuple[StagedPart, str | None]:
+    """What is to be known of a part; it is copied if it must be parsed, or is to be sorted anyway.
+
+    Also the name of a file of what cannot be read.
+    """
     number, part = item
-    rows, missing, aside = part.table(stream)
-    name, ts = f"{stream.name.lower()}-{number:06d}.arrow", times(stream, rows)
-    if not len(ts):
-        return StagedFile(name, 0, BEGINNING, BEGINNING, BEGINNING, True, missing), aside
-    write_rows(place, name, rows, ts)
-    judging = ts if until is None else ts[ts <= until]
-    in_order = bool((ts[1:] >= ts[:-1]).all())
-    greatest = int(judging.max(initial=BEGINNING))
-    return StagedFile(name, len(ts), int(ts.min()), int(ts.max()), greatest, in_order, missing), aside
+    name, columns = f"{stream.name.lower()}-{number:06d}.arrow", wish.of(stream)
+    found = part.table(stream, [stream.time, *part.checked(stream)] if part.typed else columns)
+    ts = times(stream, found.rows)
+    in_order, direct = bool((ts[1:] >= ts[:-1]).all()), part.typed
+    aside = _put(place, f"{name}.aside", found.aside)
+    if direct and not in_order and not stream.within:
+        found, direct = part.table(stream, columns), False
+    low, high = (int(ts.min()), int(ts.max())) if len(ts) else (BEGINNING, BEGINNING)
+    rows = found.rows.select([] if direct else columns)
+    if not in_order and not stream.within:  # nothing is late: all that is known is in the order of its times
+        order = np.argsort(ts, kind="stable")
+        rows, ts, in_order = rows.take(pa.array(order)), ts[order], True
+    weight = write_rows(place, name, rows, ts) if len(ts) else 0
+    idle = direct and wish.leaves_out(stream, part)
+    weight = max(part.weight, 8 * len(columns) * len(ts)) if direct else weight  # files are packed, rows are not
+    return StagedPart(part, name, len(ts), low, high, in_order, direct, weight, idle, found.missing), aside
 
 
 def _settle(
-    item: tuple[StagedFile, int], stream: StreamDef, place: Place, until: int | None
-) -> tuple[StagedFile, pa.Table]:
-    """Set late rows apart, and write the others in the order of their times.
+    item: tuple[StagedPart, Int64s], stream: StreamDef, place: Place, wish: Wish
+) -> tuple[StagedPart, str | None]:
+    """Set late rows apart, and copy the others in the order of their times; also the name of a file of late rows.
 
-    An item is a file and the greatest time before it.
+    An item is a part, and which of its rows are late.
     """
-    file, before = item
-    with pa.ipc.open_file(place.read(file.name)) as opened:
-        whole = opened.read_all()
-    rows, ts = whole.select(list(stream.columns)), one(whole.column(_TIMES)).to_numpy()
-    late = np.zeros(len(ts), np.bool_)
-    if stream.within:
-        seen = np.arange(len(ts)) if until is None else np.flatnonzero(ts <= until)
-        late[seen] = split_late(np.concatenate([[before], ts[seen]]), stream.slack)[1:]
-    kept = np.flatnonzero(~late)
+    part, late = item
+    assert part.part is not None
+    ts, columns = _times(place, part.name), wish.of(stream)
+    if part.direct:
+        rows = part.part.table(stream, columns).rows
+    else:
+        with _opened(place, part.name) as file:
+            rows = file.read_all().select(columns)
+    kept = np.delete(np.arange(len(ts)), late)
     order = kept[np.argsort(ts[kept], kind="stable")]
-    name = f"{file.name.removesuffix('.arrow')}-settled.arrow"
-    write_rows(place, name, rows.take(pa.array(order)), ts[order])
-    return replace(file, name=name, rows=len(order), in_order=True), rows.filter(pa.array(late))
+    name = f"{part.name.removesuffix('.arrow')}-settled.arrow"
+    weight = write_rows(place, name, rows.take(pa.array(order)), ts[order]) if len(order) else 0
+    gone = None
+    if len(late):
+        gone = _put(place, f"{name}.late", part.part.table(stream).rows.take(pa.array(late)))
+    return replace(part, name=name, rows=len(order), in_order=True, direct=False, weight=weight), gone
 
 
-def write_rows(place: Place, name: str, rows: pa.Table, ts: Int64s) -> None:
-    """An Arrow file of rows and their times, in batches of `BATCH_ROWS`."""
-    whole = rows.append_column(_TIMES, pa.array(ts)).combine_chunks()
-    with pa.OSFile(place.path(name), "wb") as sink, pa.ipc.new_file(sink, whole.schema) as writer:
+def _late(stream: StreamDef, parts: Sequence[StagedPart], arrived: Sequence[Int64s], until: int | None) -> list[Bools]:
+    """Which rows of each part are late, each judged by those that arrived before it."""
+    late = [np.zeros(len(ts), np.bool_) for ts in arrived]
+    follow = all(p.in_order for p in parts) and all(a.high <= b.low for a, b in itertools.pairwise(parts))
+    if not stream.within or follow:
+        return late
+    ts = np.concatenate(arrived)
+    seen = np.arange(len(ts)) if until is None else np.flatnonzero(ts <= until)  # rows after it judge nobody
+    whole = np.zeros(len(ts), np.bool_)
+    whole[seen] = split_late(ts[seen], stream.slack)
+    return np.split(whole, np.cumsum([len(t) for t in arrived])[:-1])
+
+
+def write_rows(place: Place, name: str, rows: pa.Table, ts: Int64s) -> int:
+    """An Arrow file of rows and their times, in batches of `BATCH_ROWS`; about how many bytes rows are."""
+    whole = rows.append_column(_TIMES, pa.array(ts)).combine_chunks() if rows.num_columns else pa.table({_TIMES: ts})
+    with place.filesystem.open_output_stream(place.path(name)) as sink, pa.ipc.new_file(sink, whole.schema) as writer:
         for batch in whole.to_batches(BATCH_ROWS):
             writer.write_batch(batch)
+    return int(whole.nbytes)
 
 
 def _times(place: Place, name: str) -> Int64s:
-    with pa.ipc.open_file(place.read(name)) as file:
+    with _opened(place, name) as file:
         found = [file.get_batch(i).column(_TIMES).to_numpy() for i in range(file.num_record_batches)]
-    return np.concatenate([np.empty(0, np.int64), *found])
+    return one(pa.chunked_array(found, pa.int64())).to_numpy() if len(found) > 1 else found[0]
 
 
-def _follow(files: Sequence[StagedFile]) -> bool:
-    """Whether all rows are in the order of their times."""
-    return all(f.in_order for f in files) and all(a.high <= b.low for a, b in itertools.pairwise(files))
+@contextlib.contextmanager
+def _opened(place: Place, name: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
+    path = place.path(name)
+    with pa.memory_map(path) if place.local else place.filesystem.open_input_file(path) as source:
+        yield pa.ipc.open_file(source)
 
 
-def _before(files: Sequence[StagedFile]) -> list[int]:
-    """For each file the greatest time of the rows before it."""
-    reached = np.maximum.accumulate([BEGINNING, *(f.judging for f in files)])
-    return [int(t) for t in reached[:-1]]
+def _put(place: Place, name: str, rows: pa.Table) -> str | None:
+    """Write rows, if there are any, for the driver to find."""
+    if not rows.num_rows:
+        return None
+    with place.filesystem.open_output_stream(place.path(name)) as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return name
 
 
-def _check_missing(stream: StreamDef, path: str, files: Sequence[StagedFile]) -> None:
+def _left(place: Place, names: Sequence[str | None]) -> Iterator[pa.Table]:
+    """What tasks have put aside; on a disk it is mapped."""
+    for name in names:
+        if name is not None:
+            with _opened(place, name) as file:
+                yield file.read_all()
+
+
+def _check_missing(stream: StreamDef, path: str, parts: Sequence[StagedPart]) -> None:
     """A key that is missing in some files of JSON is null there; one that no file has is an error."""
-    gone = [c for c in stream.columns if c not in stream.added and files and all(c in f.missing for f in files)]
+    gone = [c for c in stream.columns if c not in stream.added and parts and all(c in p.missing for p in parts)]
     if gone:
         raise SourceError(
             f'{stream.what}: the data has no column "{gone[0]}"',
@@ -259,4 +319,4 @@ def _check_missing(stream: StreamDef, path: str, files: Sequence[StagedFile]) ->
         )
 
 
-__all__ = ["PathPart", "RowRange", "StagedRows", "Staging", "Tasks", "parts_of", "write_rows"]
+__all__ = ["PartRange", "RowRange", "StagedRows", "Staging", "Tasks", "Wish", "write_rows"]
