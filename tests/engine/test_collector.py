@@ -7,6 +7,7 @@ import gc
 import weakref
 
 import pytest
+from sqlglot import exp
 
 import windrow
 from windrow.runtime.collector import SWEPT, swept, without_collector
@@ -28,6 +29,24 @@ def test_what_is_young_goes_while_the_collector_is_paused() -> None:
             assert not gc.isenabled()
     assert gc.isenabled()
     assert not any(ref() for ref in dead)
+
+
+def test_a_statement_leaves_its_tree_to_nobody() -> None:
+    """What was parsed goes with its statement, without the collector."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute("CREATE STREAM s (a BIGINT, ts BIGINT) TIMESTAMP BY ts; CREATE QUERY p AS SELECT a AS b FROM s")
+    gc.collect()
+    gc.disable()
+    try:
+        before = aliases()
+        engine.execute("CREATE QUERY q AS SELECT " + ", ".join(f"a + {i} AS c{i}" for i in range(40)) + " FROM s")
+        assert aliases() == before
+    finally:
+        gc.enable()
+
+
+def aliases() -> int:
+    return sum(isinstance(o, exp.Alias) for o in gc.get_objects())
 
 
 @pytest.mark.parametrize("script", ["CREATE STREAM s (a BIGINT, ts BIGINT) TIMESTAMP BY ts", "SELECT a FROM nowhere"])

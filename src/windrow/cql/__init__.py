@@ -31,7 +31,14 @@ if TYPE_CHECKING:
         Show,
     )
     from windrow.cql.one_time import OneTimeSelect
-    from windrow.cql.statement_forms import AlterStatement, CreateSinkStatement, Declaration, Statement, created_by
+    from windrow.cql.statement_forms import (
+        AlterStatement,
+        CreateSinkStatement,
+        Declaration,
+        Statement,
+        created_by,
+        let_go,
+    )
     from windrow.cql.statements import parse
 
 __all__ = [
@@ -60,6 +67,7 @@ __all__ = [
     "compile_instance",
     "compile_select",
     "created_by",
+    "let_go",
     "parse",
 ]
 
@@ -70,6 +78,7 @@ _HOMES = {
     "CreateSinkStatement": "statement_forms",
     "Statement": "statement_forms",
     "created_by": "statement_forms",
+    "let_go": "statement_forms",
     "parse": "statements",
     "bind": "binding",
     "compile_instance": "binding",

@@ -13,6 +13,7 @@ from windrow.cql.ddl import DeclarationSyntax
 from windrow.cql.source import ScriptText
 from windrow.cql.sql_functions import FunctionSyntax
 from windrow.cql.templates import QueriesSyntax, TemplateSyntax
+from windrow.cql.walks import nodes
 from windrow.cql.windows import Amount
 from windrow.errors import Span
 
@@ -29,6 +30,14 @@ class Statement:
     span: Span
     text: str
     source: ScriptText
+
+
+def let_go(statement: Statement) -> None:
+    """Take the tree of a statement apart that nobody needs any more: its nodes know each other, both ways, so it would
+    stay until the garbage collector looks for it."""
+    tree = getattr(statement, "tree", None)
+    for node in nodes(tree) if tree is not None else ():
+        node.parent = None
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,7 @@ class Engine:
             if after is not change.catalog:  # EXPLAIN, or DROP IF EXISTS of nothing
                 note(change, bound)
             change.catalog = after
+            cql.let_go(statement)
         return change, shown
 
     def _change(self) -> Change:
