@@ -37,7 +37,7 @@ from windrow_bench.peers.answers import Peer, PeerResult, compare, extrapolate
 from windrow_bench.peers.esper import Esper
 from windrow_bench.peers.feed import write_streams
 from windrow_bench.peers.flink import Flink
-from windrow_bench.peers.queries import SECOND, Lookup, PeerQuery, SlidingAggregate, Window, WindowJoin
+from windrow_bench.peers.queries import SECOND, Lookup, PeerQuery, Selection, SlidingAggregate, Window, WindowJoin
 from windrow_bench.peers.structured import StructuredStreaming
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "Peer",
     "PeerQuery",
     "PeerResult",
+    "Selection",
     "SlidingAggregate",
     "StructuredStreaming",
     "Window",

@@ -26,7 +26,7 @@ from windrow_bench.peers.answers import PeerResult, settle
 from windrow_bench.peers.dialect import flat, translate
 from windrow_bench.peers.environment import jars
 from windrow_bench.peers.feed import Feed, instants
-from windrow_bench.peers.queries import PeerQuery, SlidingAggregate, WindowJoin
+from windrow_bench.peers.queries import PeerQuery, Selection, SlidingAggregate, WindowJoin
 
 VERSION = "8.9.0"
 ARTIFACTS = tuple(("com.espertech", name, VERSION) for name in ("esper-compiler", "esper-runtime"))
@@ -109,6 +109,8 @@ class Module:
             if stream not in self.streams:
                 found = self.feed.streams[stream]
                 self.streams[stream] = self._relation("s", stream, found.data.to_table(), found.time)
+        if isinstance(query, Selection):
+            raise UnsupportedError("selections on Esper")
         text = self._aggregate(query) if isinstance(query, SlidingAggregate) else self._join(query)
         return f"@name('{query.name}') @EventRepresentation(objectarray) {text}"
 

@@ -32,7 +32,7 @@ from windrow_bench.peers.answers import PeerResult, settle
 from windrow_bench.peers.dialect import flat, translate
 from windrow_bench.peers.environment import VERSION, clean, interpreter
 from windrow_bench.peers.feed import TICK_US, Feed, Stream, instants
-from windrow_bench.peers.queries import Lookup, PeerQuery, SlidingAggregate, WindowJoin
+from windrow_bench.peers.queries import Lookup, PeerQuery, Selection, SlidingAggregate, WindowJoin
 
 ROWS_PER_READER = 100_000  # smaller streams are one file: a reader could finish before the next one starts
 ALWAYS_MS = -60_000_000_000_000  # before every row: the one version of a static table
@@ -156,7 +156,7 @@ class Job:
             self._declare_stream(self.feed.streams[name.lower()], query.ticks)
         if isinstance(query, SlidingAggregate):
             return self._aggregate(number, query)
-        return self._join(query)
+        return self._selection(query) if isinstance(query, Selection) else self._join(query)
 
     def _declare_stream(self, stream: Stream, ticks: bool) -> None:
         key = f"s_{stream.name}"
@@ -200,13 +200,23 @@ class Job:
         group = ", ".join(["window_start", "window_end", *(sql for sql, _ in keys)])
         return f"SELECT {', '.join(items)} FROM {source}{inside} GROUP BY {group}"
 
-    def _input(self, query: SlidingAggregate) -> str:
+    def _selection(self, query: Selection) -> str:
+        columns = self.feed.columns(query)
+        items = [f"`{flat(query.stream, query.time)}` AS `_ts`"]
+        items += [f"{translate(sql, columns, 'flink')} AS `{name}`" for name, sql in query.select.items()]
+        return f"SELECT {', '.join(items)} FROM ({self._input(query)})"
+
+    def _input(self, query: SlidingAggregate | Selection) -> str:
         """The stream, joined with its tables, flattened and filtered."""
         columns = self.feed.columns(query)
         alias = query.stream.lower()
         items = [f"t.`{c}` AS `{flat(alias, c)}`" for c in columns[alias]]
         parts = [f"`s_{alias}` AS t"]
         for number, lookup in enumerate(query.tables):
+            if not lookup.on:  # every row with every row: event time is lost, which a selection does not need
+                parts.append(f"CROSS JOIN `{self._declare_rows(lookup)}` AS l{number}")
+                items += [f"l{number}.`{c}` AS `{flat(lookup.table, c)}`" for c in columns[lookup.table.lower()]]
+                continue
             source, several = self._declare_table(lookup)
             tests = " AND ".join(f"t.`{a.lower()}` = l{number}.`{b.lower()}`" for a, b in lookup.on.items())
             parts.append(f"JOIN `{source}` FOR SYSTEM_TIME AS OF t.`_rt` AS l{number} ON {tests}")
@@ -218,6 +228,21 @@ class Job:
             items += [f"{owner}.`{c}` AS `{flat(lookup.table, c)}`" for c in columns[lookup.table.lower()]]
         where = f" WHERE {translate(query.where, columns, 'flink')}" if query.where else ""
         return f"SELECT * FROM (SELECT t.`_rt` AS `_rt`, {', '.join(items)} FROM {' '.join(parts)}){where}"
+
+    def _declare_rows(self, lookup: Lookup) -> str:
+        """A table without a version."""
+        name = lookup.table.lower()
+        key, table = f"l_{name}", self.feed.tables[name]
+        if key not in self.declarations:
+            columns = ", ".join(f"`{f.name.lower()}` {_flink(f.type)}" for f in table.schema)
+            _write_table(
+                table.rename_columns([c.lower() for c in table.column_names]), None, self.place / f"{key}.json"
+            )
+            self.declarations[key] = (
+                f"CREATE TABLE `{key}` ({columns}) WITH ('connector' = 'filesystem', "
+                f"'path' = '{self.place / key}.json', 'format' = 'json')"
+            )
+        return key
 
     def _declare_table(self, lookup: Lookup) -> tuple[str, bool]:
         """A table with one version, by its key; whether several rows share a key, and so stand in an array."""

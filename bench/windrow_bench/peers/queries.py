@@ -18,7 +18,10 @@ SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Lookup:
-    """A static table joined to the stream; `on` maps columns of the stream to columns of the table."""
+    """A static table joined to the stream; `on` maps columns of the stream to columns of the table.
+
+    Without `on` every row of the stream meets every row of the table, which a `Selection` alone may ask for.
+    """
 
     table: str
     on: Mapping[str, str]
@@ -73,6 +76,35 @@ class SlidingAggregate:
 
 
 @dataclass(frozen=True)
+class Selection:
+    """Rows that pass a test, each when it arrives: `_ts` and the selected expressions."""
+
+    name: str
+    stream: str
+    select: Mapping[str, str]
+    where: str = ""
+    tables: Sequence[Lookup] = ()
+    time: str = "ts"
+    ticks: bool = False
+
+    @property
+    def streams(self) -> dict[str, str]:
+        """Alias to stream."""
+        return {self.stream: self.stream}
+
+    def cql(self) -> str:
+        """The query in windrow's language.
+
+        >>> print(Selection("q", "s", {"k": "k", "v": "2 * v"}, "v > 5").cql())
+        SELECT ISTREAM(k AS k, 2 * v AS v) FROM s [NOW] WHERE (v > 5)
+        """
+        items = ", ".join(f"{sql} AS {name}" for name, sql in self.select.items())
+        parts = ", ".join([f"{self.stream} [NOW]", *(t.table for t in self.tables)])
+        tests = [f"{self.stream}.{a} = {t.table}.{b}" for t in self.tables for a, b in t.on.items()]
+        return f"SELECT ISTREAM({items}) FROM {parts}{_where(tests, self.where)}"
+
+
+@dataclass(frozen=True)
 class WindowJoin:
     """Rows of two or more windows with equal `key`: `_ts` (of the newest row) and the selected expressions."""
 
@@ -104,7 +136,7 @@ class WindowJoin:
         return f"SELECT ISTREAM({items}) FROM {parts}{_where(tests, self.where)}"
 
 
-PeerQuery = SlidingAggregate | WindowJoin
+PeerQuery = SlidingAggregate | Selection | WindowJoin
 
 
 def _unit(ticks: bool) -> str:

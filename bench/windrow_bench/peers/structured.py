@@ -25,7 +25,7 @@ from windrow.spark.session import session, unwrap
 from windrow_bench.peers.answers import PeerResult, settle
 from windrow_bench.peers.dialect import flat, names, translate
 from windrow_bench.peers.feed import TICK_US, Feed, Stream, instants, write_file, write_streams
-from windrow_bench.peers.queries import PeerQuery, SlidingAggregate, Window, WindowJoin
+from windrow_bench.peers.queries import PeerQuery, Selection, SlidingAggregate, Window, WindowJoin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -156,7 +156,7 @@ class Plan:
     def frame(self) -> DataFrame:
         if isinstance(self.query, SlidingAggregate):
             return self._aggregate(self.query)
-        return self._join(self.query)
+        return self._selection(self.query) if isinstance(self.query, Selection) else self._join(self.query)
 
     def _expression(self, sql: str) -> str:
         return translate(sql, self.columns, "spark")
@@ -210,12 +210,25 @@ class Plan:
         grouped = frame.groupBy(window.alias("_window"), *keys).agg(*made)
         return grouped.select(F.col("_window.end").alias("_ts"), *grouped.columns[1:])
 
+    def _selection(self, query: Selection) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        frame = self._stream(query.stream, query.stream, 0)
+        for lookup in query.tables:
+            frame = self._with_table(frame, query.stream, lookup.table, lookup.on)
+        if query.where:
+            frame = frame.where(self._expression(query.where))
+        made = [F.expr(self._expression(sql)).alias(name) for name, sql in query.select.items()]
+        return frame.select(F.col(f"_time_{query.stream.lower()}").alias("_ts"), *made)
+
     def _with_table(self, frame: DataFrame, stream: str, table: str, on: Mapping[str, str]) -> DataFrame:
         from pyspark.sql import functions as F
 
         static = self.spark.read.parquet(str(self.staged.table(table.lower())))
         static = static.select(*(F.col(c).alias(flat(table, c)) for c in static.columns))
         tests = [F.col(flat(stream, a)) == F.col(flat(table, b)) for a, b in on.items()]
+        if not tests:
+            return frame.crossJoin(F.broadcast(static))
         return frame.join(F.broadcast(static), reduce(lambda x, y: x & y, tests))
 
     def _join(self, query: WindowJoin) -> DataFrame:
