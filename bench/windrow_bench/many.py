@@ -1,317 +1,290 @@
-"""One to a hundred thousand queries of one shape, from a template: time and memory, answers compared.
+"""One to a hundred thousand queries of one shape: time and memory, planning, one row, one statement; answers compared.
 
-Shapes: alerts per entity (periodic, with and without GROUP BY), and, followed at every instant, selections, HAVING
-alerts, aggregates of selections, window joins and absences that differ in constants, and aggregates that differ in
-nothing but their windows. Rules are a table; `CREATE QUERIES ... USING TABLE rules` makes a query of each. Every run
-has a process of its own, so that its memory is its own (on Spark, the driver's). Beside them, what users of other
-engines do: the table of rules joined with the streams, by DuckDB over all rows at once and, with `--runtime spark`, as
-a broadcast table in Structured Streaming (alerts and selections). Alarms are answers, of alerts those that count
-something; their number, instants, counts and values are compared with those of the join, run by run.
+rows: queries of one shape over rows that are there, from a template and as texts of their own: alerts per entity
+(periodic, with and without GROUP BY), and, followed at every instant, selections, HAVING alerts, aggregates of
+selections, DISTINCT, UNION, window joins, outer joins and absences that differ in constants, and aggregates that differ
+in nothing but their windows. Beside them the table of rules joined with the streams, by DuckDB over all rows at once.
+alone: one query with sharing and without, in turns. push: one row to 256 queries of each shape, with a home and
+without. create: CREATE QUERY of texts of one form and of different ones, beside 10,000 queries. tick, on Spark: 40,000
+rows with 256 queries beside the bare micro-batch. peers, on Spark: what users of other engines do, separate queries and
+a table of rules that is joined with the stream, on Structured Streaming and, where it is, Flink SQL. Every run has a
+process of its own, so that its memory is its own (on Spark, the driver's, and the workers'). Alarms are answers, of
+alerts those that count something. All answers are compared row by row.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import resource
-import subprocess
+import argparse
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-import numpy as np
-import pyarrow as pa
+from windrow_bench import many_peers as peers
+from windrow_bench import many_runs as runs
+from windrow_bench.harness import Ratio, Result, beside, parser, progress, report, saved_in
+from windrow_bench.many_shapes import CONTINUOUS, FLOOR, KEYS, SHAPES
+from windrow_bench.many_yardsticks import TEXTS, Row, same
 
-from windrow_bench.harness import CLOCKS, Ratio, Result, parser, progress, report
-from windrow_bench.many_yardsticks import SLIDE, SPAN, TEXTS, Row, figures, joined, same
-
-KEYS = 10_000
-CREATED = 20
-"""Queries that are created while others run."""
-CONTINUOUS = {"filters": 2.0, "having": 3.0, "aggregates": 3.0, "windows": 3.0, "joins": 3.0, "absence": 4.0}
-"""Shapes that are followed at every instant, and what 64 of them may cost against one."""
-DECLARED = """
-CREATE STREAM trade (sym BIGINT, price DOUBLE, ts BIGINT) TIMESTAMP BY ts;
-CREATE STREAM quote (sym BIGINT, ts BIGINT) TIMESTAMP BY ts;
-CREATE TABLE rules (s BIGINT, lim DOUBLE, w BIGINT, length BIGINT);
-"""
-SHAPES = {
-    "alerts": (
-        "s BIGINT, lim DOUBLE, w BIGINT",
-        "SELECT COUNT(*) AS n, MAX(price) AS m FROM trade [RANGE $w SLIDE 60] WHERE sym = $s AND price > $lim",
-    ),
-    "grouped": (
-        "s BIGINT, lim DOUBLE, w BIGINT",
-        "SELECT sym, COUNT(*) AS n FROM trade [RANGE $w SLIDE 60] WHERE sym = $s AND price > $lim GROUP BY sym",
-    ),
-    "filters": ("lim DOUBLE", "SELECT ISTREAM(sym, price) FROM trade [NOW] WHERE price > $lim"),
-    "having": (
-        "lim DOUBLE",
-        "SELECT ISTREAM(sym, COUNT(*) AS n) FROM trade [RANGE 60] GROUP BY sym "
-        "HAVING SUM(price) > $lim AND COUNT(*) > 4",
-    ),
-    "aggregates": (
-        "lim DOUBLE",
-        "SELECT ISTREAM(sym, COUNT(*) AS n) FROM trade [RANGE 60] WHERE price > $lim GROUP BY sym HAVING COUNT(*) > 1",
-    ),
-    "windows": (
-        "length BIGINT",
-        "SELECT ISTREAM(sym, COUNT(*) AS n) FROM trade [RANGE $length] GROUP BY sym HAVING SUM(price) > 1000",
-    ),
-    "joins": (
-        "lim DOUBLE",
-        "SELECT ISTREAM(t.sym, price) FROM trade [RANGE 60] t, quote [RANGE 60] q WHERE t.sym = q.sym AND price > $lim",
-    ),
-    "absence": (
-        "lim DOUBLE",
-        "SELECT ISTREAM(sym, price) FROM trade [RANGE 60] t WHERE price > $lim "
-        "AND NOT EXISTS (SELECT 1 FROM quote [RANGE 60] q WHERE q.sym = t.sym)",
-    ),
-}
+PARTS = {"local": ("rows", "alone", "push", "create"), "spark": ("rows", "create", "tick", "peers")}
 PLANNED = {"grouped": 30_000, "filters": 100_000, "aggregates": 100_000, "joins": 100_000, "absence": 100_000}
-"""How many instances of other shapes are planned, to say what one takes; they see few rows."""
-BESIDE = {"alerts": (256, 100_000), "filters": (64, 256)}
-"""How many rules Structured Streaming is given."""
+"""How many instances of other shapes are planned, to say what one takes, and run."""
+HIGH = 500.0
+"""Below the limits of so many: a price is above it once in 2,000 rows."""
 MOST_LENGTHS = 64
 """So many windows are compared with a join: it has every row once for each."""
-FEW = (64, 2_000)
-"""Queries and rows that run before a run is timed."""
-CREATE = "CREATE QUERY"
-"""The shape of the run in which queries are created while others run."""
+PUSH_MS, ALONE_MOST, CREATE_MS, WHILE_MS = 10.0, 1.05, 1.0, 20.0
+"""A push of one row to 256 queries, one query with sharing / without, CREATE QUERY, and on Spark while 10,000 run."""
 
 
-def data(rows: int, seed: int) -> dict[str, pa.Table]:
-    """Trades of many symbols, and quotes of some."""
-    rng = np.random.default_rng(seed)
-    trade = {"sym": rng.integers(0, KEYS, rows), "price": rng.gamma(2.0, 50.0, rows)}
-    quotes = max(rows // 20, 1)
-    return {
-        "trade": pa.table({**trade, "ts": np.sort(rng.integers(0, SPAN, rows))}),
-        "quote": pa.table({"sym": rng.integers(0, KEYS, quotes), "ts": np.sort(rng.integers(0, SPAN, quotes))}),
-    }
+class Case(NamedTuple):
+    """Queries over rows that are there."""
+
+    shape: str
+    queries: int
+    rows: int
+    how: str = "template"
+    floor: float = FLOOR
 
 
-def rules(count: int, seed: int) -> pa.Table:
-    """Rules of which no two are equal, and which hold for few rows."""
-    rng, number = np.random.default_rng(seed + 1), np.arange(count)
-    limits = np.round(np.round(250 + rng.gamma(2.0, 50.0, count), 2) + number * 1e-7, 7)
-    spans = {"w": SLIDE * (1 + number % 4), "length": SLIDE + number}
-    return pa.table({"s": number % KEYS, "lim": limits, **spans})
-
-
-def script(shape: str) -> str:
-    """The queries, as an engine gets them."""
-    parameters, text = SHAPES[shape]
-    return f"{DECLARED} CREATE TEMPLATE t ({parameters}) AS {text}; CREATE QUERIES q FROM TEMPLATE t USING TABLE rules"
-
-
-# -- one run, in a process of its own ----------------------------------------------------------------------------------
-
-
-def one(shape: str, count: int, rows: int, seed: int, runtime: str, clock: str) -> Row:
-    """Plan and run queries; a few of them have run over a few rows before, so that compiled loops are there."""
-    from windrow.engine.replay import BATCH_ROWS, Replay
-    from windrow.runtime.job import LocalJob
-    from windrow.store.store import MemoryStore, Store
-
-    now, spark = CLOCKS[clock], None
-    if runtime == "spark":
-        from windrow.spark.job import SparkJob
-        from windrow.spark.session import session
-
-        spark = session(None)
-
-    def run(count: int, rows: int) -> tuple[float, float, pa.Table]:
-        streams, given = data(rows, seed), rules(count, seed)
-        with tempfile.TemporaryDirectory(prefix="windrow-many-") as home:
-            job: Any = LocalJob() if spark is None else SparkJob(spark)
-            store: Any = MemoryStore() if spark is None else Store.open(home)
-            begin = now()
-            replay = Replay.of(script(shape), streams, {"rules": given})
-            ticker = replay.registered(job, store, "upa")
-            planned = now()
-            if (count, rows) != FEW:
-                run(*FEW)
-            started = now()
-            answers = replay.play(ticker, job, BATCH_ROWS[runtime])["q"]
-            done = now()
-            store.close()
-        return planned - begin, done - started, answers
-
-    planning, running, answers = run(count, rows)
-    return {
-        "plan_s": planning, "run_s": running, "answers": answers.num_rows,
-        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, **figures(answers),
-    }  # fmt: skip
-
-
-def creating(count: int, seed: int, runtime: str, clock: str) -> Row:
-    """CREATE QUERY while so many run: the median and the worst of some, each durable when it returns."""
-    from windrow import Engine
-
-    now, given = CLOCKS[clock], rules(count, seed).select(["s", "lim", "w"])
-    values = ", ".join(f"({s}, {lim}, {w})" for s, lim, w in zip(*(c.to_pylist() for c in given.columns), strict=True))
-    parameters, text = SHAPES["alerts"]
-    with tempfile.TemporaryDirectory(prefix="windrow-many-", ignore_cleanup_errors=True) as home:
-        engine = Engine(runtime=runtime, home=home)
-        begin = now()
-        engine.execute(f"{DECLARED} CREATE TEMPLATE t ({parameters}) AS {text}")
-        engine.execute(f"CREATE QUERIES q FROM TEMPLATE t VALUES {values}")
-        planned = now()
-        engine.start()
-        times = []
-        for number in range(CREATED):
-            engine.push("trade", data(1000, seed + number)["trade"].set_column(2, "ts", pa.array([number] * 1000)))
-            engine.drain()
-            before = now()
-            engine.execute(
-                f"CREATE QUERY c{number} AS SELECT COUNT(*) AS n FROM trade [RANGE 60 SLIDE 60] "
-                f"WHERE sym = {number} AND price > {number}.5"
-            )
-            times.append(now() - before)
-        engine.stop()
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    return {
-        "plan_s": planned - begin, "run_s": sorted(times)[len(times) // 2], "worst_s": max(times), "answers": 0,
-        "memory_mb": memory,
-    }  # fmt: skip
-
-
-def broadcast(shape: str, count: int, rows: int, seed: int, runtime: str, clock: str) -> Row:
-    """The same answers by a join with a table of rules."""
-    return joined(shape, data(rows, seed), rules(count, seed), runtime, clock)
-
-
-# -- all runs ----------------------------------------------------------------------------------------------------------
-
-
-def apart(arguments: Mapping[str, Any], repeat: int) -> Row:
-    """The best of some runs, each in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    found: list[Row] = []
-    for _ in range(repeat):
-        command = [sys.executable, "-m", "windrow_bench.many", "--one", json.dumps(dict(arguments))]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
-        found.append(json.loads(done.stdout.strip().splitlines()[-1]))
-    return min(found, key=lambda r: r["run_s"])
-
-
-def cases(quick: bool, runtime: str) -> Iterator[tuple[str, int, int]]:
-    """(shape, queries, rows)."""
+def cases(quick: bool, runtime: str) -> Iterator[Case]:
+    """In the order in which they are run."""
     alerts = [1, 100, 256, 1000, 10_000, 100_000] if runtime == "local" else [256, 10_000, 100_000]
-    alerts = [1, 100, 1000] if quick else alerts
     rows = 20_000 if quick else 1_140_000 if runtime == "spark" else 2_000_000
-    for count in alerts:
-        yield "alerts", count, rows
+    for count in [1, 100] if quick else alerts:
+        yield Case("alerts", count, rows)
     for shape in CONTINUOUS:
         for count in (1, 4) if quick else (1, 64, 256):
-            yield shape, count, 2_000 if quick else 200_000
+            yield Case(shape, count, 2_000 if quick else 200_000)
+        for count in (4,) if quick else (1, 64):
+            yield Case(shape, count, 2_000 if quick else 200_000, "plain")
         if shape != "windows" and not quick:
-            yield shape, 10_000, 10_000
+            yield Case(shape, 10_000, 10_000)
     for shape, count in PLANNED.items() if runtime == "local" and not quick else ():
-        yield shape, count, 500
-    yield CREATE, 100 if quick else 10_000, 0
+        yield Case(shape, count, 500 if shape == "grouped" else 20_000, floor=HIGH)
 
 
-def beside(shape: str, count: int, runtime: str) -> Iterator[tuple[str, str]]:
-    """By what answers are compared, and where that runs."""
-    if shape in TEXTS and (shape != "windows" or count <= MOST_LENGTHS):
-        yield "DuckDB, join with rules", "local"
-    if runtime == "spark" and count in BESIDE.get(shape, ()):
-        yield "Structured Streaming, broadcast table", "spark"
+@dataclass
+class Many:
+    """One run of the experiment."""
+
+    options: argparse.Namespace
+    rows: list[Row] = field(default_factory=list)
+    ratios: list[Ratio] = field(default_factory=list)
+
+    def run(self, kind: str, times: int | None = None, **arguments: Any) -> Row:
+        """A run in a process of its own; for a quick look, in this one."""
+        if self.options.quick:
+            return runs.KINDS[kind](**arguments)
+        return runs.apart({"kind": kind, **arguments}, times or self.options.repeat)
+
+    def target(self, part: str, name: str, value: float, most: float) -> None:
+        """Note a ratio."""
+        self.ratios.append(Ratio(f"{part}: {name}", value, most))
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        return {"seed": self.options.seed, "clock": self.options.clock}
+
+    # -- parts
+
+    def part_rows(self) -> Iterator[str]:
+        """Many queries over rows that are there."""
+        options = self.options
+        for case in cases(options.quick, options.runtime):
+            if case.queries > options.most or case.shape not in options.shapes:
+                continue
+            yield f"{case.queries:,} {case.shape}, {case.how}"
+            given = {"shape": case.shape, "count": case.queries, "rows": case.rows, "floor": case.floor, **self._common}
+            mine = self.run("windrow", runtime=options.runtime, how=case.how, **given)
+            self.rows.append(_row(case, "windrow", mine))
+            if case.shape in TEXTS and (case.shape != "windows" or case.queries <= MOST_LENGTHS):
+                other = self.run("rules joined", 1, **given)
+                self.rows.append(_row(case, "DuckDB, join with rules", other))
+                same(f"{case.queries:,} {case.shape}, {case.how}", mine, other)
+        self._ratios_of_rows()
+
+    def _ratios_of_rows(self) -> None:
+        mine = {
+            (r["shape"], r["queries"], r["how"]): r for r in self.rows if r["part"] == "rows" and r["by"] == "windrow"
+        }
+        for shape, most in CONTINUOUS.items():
+            for how in ("template", "plain"):
+                if (shape, 64, how) in mine and (shape, 1, how) in mine:
+                    many = mine[shape, 64, how]
+                    beyond = max(0.0, many["run s"] - 1e-6 * many["answers"])
+                    text = f"64 {shape} ({how}) / one, beyond planning and rows"
+                    self.target("rows", text, beyond / mine[shape, 1, how]["run s"], most)
+        alerts = {count: row for (shape, count, _), row in mine.items() if shape == "alerts"}
+        if 100_000 in alerts and self.options.runtime == "spark":
+            whole = {count: row["run s"] + row["plan s"] for count, row in alerts.items()}
+            self.target("rows", "100,000 alerts / 256, planning included", whole[100_000] / whole[256], 3.0)
+        elif 100_000 in alerts:
+            for count, most in ((10_000, 4.0), (100_000, 20.0)):
+                text = f"{count:,} alerts / 100, beyond planning"
+                self.target("rows", text, alerts[count]["run s"] / alerts[100]["run s"], most)
+            self.target("rows", "memory with 100,000 alerts, GB", alerts[100_000]["memory MB"] / 1000, 4.0)
+        for (shape, count, _), row in mine.items():
+            if count == {"alerts": 100_000, **PLANNED}.get(shape):
+                text = f"milliseconds to plan and register one of {count:,} {shape}"
+                self.target("rows", text, row["ms to plan one"], 0.1)
+
+    def part_alone(self) -> Iterator[str]:
+        """One query, with sharing and without."""
+        rows, ticks = (2_000, 30) if self.options.quick else (200_000, 400)
+        for shape in (s for s in runs.ALONE if s in self.options.shapes):
+            yield f"one {shape}"
+            found = self.run("alone", shape=shape, rows=rows, ticks=ticks, **self._common)
+            whole, tick = found["run_s"] / found["off_s"], found["tick_s"] / found["tick_off_s"]
+            self.rows.append({
+                "part": "alone", "shape": shape, "rows": rows, "run s": _s(found["run_s"]), "off s": _s(found["off_s"]),
+                "tick ms": _ms(found["tick_s"]), "off ms": _ms(found["tick_off_s"]), "answers": found["answers"],
+            })  # fmt: skip
+            if not self.options.quick:
+                self.target("alone", f"one {shape} with sharing / without, rows that are there", whole, ALONE_MOST)
+                self.target("alone", f"one {shape} with sharing / without, tick by tick", tick, ALONE_MOST)
+
+    def part_push(self) -> Iterator[str]:
+        """One row to many queries."""
+        count, number = (8, 5) if self.options.quick else (256, 100)
+        for shape in (s for s in CONTINUOUS if s in self.options.shapes):
+            for home in (False, True):
+                where = "in a home" if home else "without a home"
+                yield f"a push to {count} {shape} {where}"
+                found = self.run("push", shape=shape, count=count, number=number, home=home, **self._common)
+                self.rows.append({
+                    "part": "push", "shape": shape, "queries": count, "home": home, "ms": _ms(found["run_s"]),
+                    "mean ms": _ms(found["mean_s"]), "worst ms": _ms(found["worst_s"]), "answers": found["answers"],
+                    "memory MB": round(found["memory_mb"]),
+                })  # fmt: skip
+                if not self.options.quick:
+                    text = f"milliseconds of a push of one row to {count} {shape} {where}"
+                    self.target("push", text, 1000 * found["run_s"], PUSH_MS)
+
+    def part_create(self) -> Iterator[str]:
+        """Statements, one by one."""
+        options, spark = self.options, self.options.runtime == "spark"
+        count, number = (100, 20) if options.quick else (10_000, 500)
+        others = [("nothing", spark), ("instances", spark), ("plain", spark), *([] if spark else [("plain", True)])]
+        for texts in ("form", "different"):
+            for what, home in others:
+                many = 0 if what == "nothing" else count
+                yield f"CREATE QUERY, {texts}, beside {many:,} {what}"
+                found = self.run(
+                    "create", texts=texts, others=what, count=many, number=number, runtime=options.runtime, home=home,
+                    **self._common,
+                )  # fmt: skip
+                self.rows.append({
+                    "part": "create", "texts": texts, "beside": what, "queries": many, "home": home,
+                    "ms": _ms(found["run_s"]), "mean ms": _ms(found["mean_s"]), "worst ms": _ms(found["worst_s"]),
+                    "plan s": _s(found["plan_s"]), "memory MB": round(found["memory_mb"]), **_workers(found),
+                })  # fmt: skip
+                if options.quick or (home and not spark):
+                    continue
+                text = f"milliseconds of CREATE QUERY, texts {'of one form' if texts == 'form' else 'that differ'}"
+                text += f", beside {many:,} {what}" if many else ""
+                self.target("create", text, 1000 * found["run_s"], WHILE_MS if spark else CREATE_MS)
+
+    def part_tick(self) -> Iterator[str]:
+        """A tick of many rows on Spark."""
+        count = 16 if self.options.quick else 256
+        yield f"ticks with {count} queries"
+        found = self.run("tick", 1, count=count, seed=self.options.seed, repeat=self.options.repeat)
+        self.rows.append({
+            "part": "tick", "rows": 40_000, "queries": count, "ms": _ms(found["run_s"]),
+            "bare ms": _ms(found["bare_s"]), "memory MB": round(found["memory_mb"]), **_workers(found),
+        })  # fmt: skip
+        if not self.options.quick:
+            text = f"tick of 40,000 rows, {count} queries / bare micro-batch"
+            self.target("tick", text, found["run_s"] / found["bare_s"], 1.3)
+
+    def part_peers(self) -> Iterator[str]:
+        """The same on other engines, as far as they bear."""
+        quick = self.options.quick
+        rows = 2_000 if quick else 200_000
+        counts = {
+            ("filters", "separate"): (2,) if quick else (1, 16, 64),
+            ("filters", "table of rules"): (4,) if quick else (64, 256),  # every rule meets every row there
+            ("alerts", "separate"): (2,) if quick else (1, 16, 64),
+            ("alerts", "table of rules"): (2_000,) if quick else (64, 256, 10_000),
+        }
+        for shape in ("filters", "alerts"):
+            for how in peers.HOW:
+                for count in counts[shape, how]:
+                    if count > self.options.most:
+                        continue
+                    yield f"{count:,} {shape} on peers, {how}"
+                    self._peers(shape, how, count, rows)
+
+    def _peers(self, shape: str, how: str, count: int, rows: int) -> None:
+        given = {"shape": shape, "count": count, "rows": rows, "seed": self.options.seed}
+        ours = "plain" if how == "separate" else "template"
+        mine = self.run("windrow", runtime=self.options.runtime, how=ours, clock="wall", **given)
+        found = {"windrow": mine}
+        for engine in self.options.peers:
+            found[peers.ENGINES[engine]] = self.run("peer", 1, engine=engine, how=how, **given)
+            same(f"{count:,} {shape} on {engine}, {how}", mine, found[peers.ENGINES[engine]])
+        for by, run in found.items():
+            self.rows.append({
+                "part": "peers", "shape": shape, "queries": count, "rows": rows, "how": how, "by": by,
+                "s": _s(run["plan_s"] + run["run_s"]), "answers": run["answers"], "alarms": run["found"],
+                "memory MB": round(run["memory_mb"]), **_workers(run),
+            })  # fmt: skip
 
 
-def ratios(rows: Sequence[Row], runtime: str) -> list[Ratio]:
-    """What many queries cost against few."""
-    run = {(r["shape"], r["queries"]): r["run s"] for r in rows if r["by"] == "windrow"}
-    whole = {(r["shape"], r["queries"]): r["run s"] + r["plan s"] for r in rows if r["by"] == "windrow"}
-    found = []
-    answers = {(r["shape"], r["queries"]): r["answers"] for r in rows if r["by"] == "windrow"}
-    for shape, most in CONTINUOUS.items():
-        if (shape, 64) in run:
-            beyond = max(0.0, run[shape, 64] - 1e-6 * answers[shape, 64])
-            found.append(Ratio(f"64 {shape} / one, beyond planning and rows", beyond / run[shape, 1], most))
-    if (CREATE, 10_000) in run:
-        found.append(Ratio("milliseconds of CREATE QUERY while 10,000 run", 1000 * run[CREATE, 10_000], 20.0))
-        worst = next(r["worst s"] for r in rows if r["shape"] == CREATE and r["queries"] == 10_000)
-        found.append(Ratio("the worst of 20", 1000 * worst, 20.0))
-    if runtime == "spark" and ("alerts", 100_000) in run:
-        value = whole["alerts", 100_000] / whole["alerts", 256]
-        found.append(Ratio("100,000 alerts / 256, planning included", value, 3.0))
-    elif ("alerts", 100_000) in run:
-        found.append(Ratio("10,000 alerts / 100, beyond planning", run["alerts", 10_000] / run["alerts", 100], 4.0))
-        found.append(Ratio("100,000 alerts / 100, beyond planning", run["alerts", 100_000] / run["alerts", 100], 20.0))
-        alerts = [r for r in rows if r["shape"] == "alerts" and r["queries"] == 100_000 and r["by"] == "windrow"]
-        memory = alerts[0]["memory MB"]
-        found.append(Ratio("memory with 100,000 alerts, GB", memory / 1000, 4.0))
-        each = alerts[0]["ms to plan one"]
-        found.append(Ratio("milliseconds to plan and register an instance", each, 0.1))
-    for r in rows:
-        if r["queries"] == PLANNED.get(r["shape"]):
-            found.append(Ratio(f"milliseconds to plan and register one of {r['shape']}", r["ms to plan one"], 0.1))
-    return found
+def _row(case: Case, by: str, run: Row) -> Row:
+    return {
+        "part": "rows", "shape": case.shape, "queries": case.queries, "how": case.how, "rows": case.rows, "by": by,
+        "plan s": _s(run["plan_s"]), "ms to plan one": round(1000 * run["plan_s"] / case.queries, 3),
+        "run s": _s(run["run_s"]), "answers": run["answers"], "alarms": run["found"],
+        "memory MB": round(run["memory_mb"]), **_workers(run),
+    }  # fmt: skip
+
+
+def _workers(run: Row) -> dict[str, int]:
+    return {"workers MB": round(run["workers_mb"])} if "workers_mb" in run else {}
+
+
+def _s(seconds: float) -> float:
+    return round(seconds, 4)
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * seconds, 3)
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the experiment."""
     accepts = parser("many", __doc__ or "")
+    accepts.set_defaults(repeat=1)
     accepts.add_argument("--runtime", choices=("local", "spark"), default="local", help="where (default: local)")
-    accepts.add_argument("--one", help="one run, given as JSON; prints its figures as JSON")
-    accepts.add_argument(
-        "--shapes", nargs="+", choices=(*SHAPES, CREATE), default=(*SHAPES, CREATE), help="(default: all)"
-    )
+    every = tuple(dict.fromkeys(p for parts in PARTS.values() for p in parts))
+    accepts.add_argument("--parts", nargs="+", choices=every, help="which alone (default: all of the runtime)")
+    listed = tuple(dict.fromkeys((*SHAPES, *runs.ALONE)))
+    accepts.add_argument("--shapes", nargs="+", choices=listed, default=listed, help="(default: all)")
     accepts.add_argument("--most", type=int, default=100_000, help="the most queries (default: 100,000)")
+    accepts.add_argument(
+        "--peers", nargs="*", choices=tuple(peers.ENGINES),
+        help="of part peers; what is not there is fetched (default: those that are there; without a name, both)",
+    )  # fmt: skip
     options = accepts.parse_args(list(argv))
-    if options.one:
-        given = json.loads(options.one)
-        kind = given.pop("kind")
-        kinds: dict[str, Callable[..., Row]] = {"windrow": one, "create": creating, "broadcast": broadcast}
-        print(json.dumps(kinds[kind](**given)))
-        return 0
-    found: list[Row] = []
-    begin = time.monotonic()
+    options.peers = [e for e in peers.ENGINES if peers.there(e)] if options.peers is None else options.peers
+    options.peers = options.peers or list(peers.ENGINES)
+    parts = PARTS[options.runtime]
+    chosen = [p for p in parts if p in (options.parts or parts)]
+    many = Many(options)
     with progress() as shown:
-        listed = [c for c in cases(options.quick, options.runtime) if c[1] <= options.most and c[0] in options.shapes]
-        task = shown.add_task("runs", total=len(listed))
-        for shape, count, rows in listed:
-            shown.update(task, description=f"{count:,} {shape}")
-            common = {
-                "count": count,
-                "rows": rows,
-                "seed": options.seed,
-                "runtime": options.runtime,
-                "clock": options.clock,
-            }
-            if shape == CREATE:
-                made = {k: v for k, v in common.items() if k != "rows"}
-                found.append(_row(shape, count, rows, "windrow", apart({"kind": "create", **made}, options.repeat)))
-                shown.advance(task)
-                continue
-            mine = apart({"kind": "windrow", "shape": shape, **common}, options.repeat)
-            found.append(_row(shape, count, rows, "windrow", mine))
-            for name, runtime in beside(shape, count, options.runtime):
-                other = apart({"kind": "broadcast", "shape": shape, **common, "runtime": runtime}, 1)
-                found.append(_row(shape, count, rows, name, other))
-                same(f"{count:,} {shape}", mine, other)
-            shown.advance(task)
-    parameters = {
-        "runtime": options.runtime, "keys": KEYS, "clock": options.clock, "repetitions": options.repeat,
-        "minutes": round((time.monotonic() - begin) / 60, 1),
-    }  # fmt: skip
+        task = shown.add_task("runs", total=None)
+        for part in chosen:
+            for what in getattr(many, f"part_{part}")():
+                shown.update(task, description=f"{part}: {what}")
     name = "many" if options.runtime == "local" else "many-spark"
-    about = " ".join((__doc__ or "").split())
-    return report(Result(name, about, options.seed, parameters, found, ratios(found, options.runtime)), options)
-
-
-def _row(shape: str, count: int, rows: int, by: str, run: Row) -> Row:
-    return {
-        "shape": shape, "queries": count, "rows": rows, "by": by, "plan s": round(run["plan_s"], 3),
-        "ms to plan one": round(1000 * run["plan_s"] / count, 3), "run s": round(run["run_s"], 3),
-        "answers": run["answers"], "alarms": run.get("found", ""), "memory MB": round(run["memory_mb"]),
-        "worst s": round(run["worst_s"], 3) if "worst_s" in run else "",
+    parameters: Mapping[str, Any] = {
+        "runtime": options.runtime, "keys": KEYS, "clock": options.clock, "repetitions": options.repeat,
     }  # fmt: skip
+    rows, ratios = beside(name, saved_in(options), parts, chosen, many.rows, many.ratios)
+    about = " ".join((__doc__ or "").split())
+    return report(Result(name, about, options.seed, parameters, rows, ratios), options)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,24 @@
-"""What the queries of `many` answer, by other means: the table of rules joined with the streams.
+"""What the queries of `many` answer, by other means: the table of rules joined with the streams, by DuckDB over all
+rows at once, written from the meaning of the queries: a row of ISTREAM is one that is there at an instant and was not
+there before it.
 
-By DuckDB over all rows at once, written from the meaning of the queries: a row of ISTREAM is one that is there at an
-instant and was not there before it. By Structured Streaming as its users do, with a broadcast table of rules, for the
-shapes that it can say without a window for every instant: alerts, and selections.
+Answers are compared row by row, by a sum of hashes of whole rows: bags that differ in a row differ in it.
 """
 
 from __future__ import annotations
 
-import os
 import resource
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.scalar_engine import connect
+from windrow.scalar_engine import connect, quote
 from windrow_bench.harness import CLOCKS
+from windrow_bench.many_shapes import LENGTH, SLIDE, SPAN
 
 Row = Mapping[str, Any]
-SLIDE, SPAN, LENGTH = 60, 960, 60
-"""Between evaluations of alerts; the instants there are; how long rows are followed."""
-STREAMED = ("alerts", "filters")
-"""Shapes that Structured Streaming is given."""
 
 _ALERTS = f"""
     WITH seen AS (SELECT s, lim, w, ts, price FROM trade JOIN given ON sym = s AND price > lim),
@@ -45,11 +40,20 @@ _ABSENCE = f"""
             ON t.sym = q.sym AND q.ts + {LENGTH} > t.ts AND q.ts < t.ts)
     SELECT t AS _ts, lim, sym, price FROM instants i JOIN given ON price > lim WHERE t < {SPAN}
     AND NOT EXISTS (SELECT 1 FROM quote q WHERE q.sym = i.sym AND q.ts > i.t - {LENGTH} AND q.ts <= i.t)"""
+_LEFT_JOINS = f"""
+    SELECT _ts, lim, sym, price, sym AS other FROM ({_JOINS})
+    UNION ALL SELECT _ts, lim, sym, price, NULL FROM ({_ABSENCE})"""
+_EITHER = """(SELECT s, lim, sym, ts, price, 60 AS length FROM trade JOIN given ON price > lim
+    UNION ALL SELECT s, lim, sym, ts, 0, 20 FROM quote JOIN given ON sym = s)"""
 
 
-def _counted(rule: str, length: str, rows: str, among: str, having: str) -> str:
-    """Groups that come to pass a condition, or pass it with another count: of the rows of each rule, or of all rows."""
+def _counted(rule: str, length: str, rows: str, among: str, having: str, shown: str, again: str | None = None) -> str:
+    """Groups that come to pass a condition, or pass it with another count: of the rows of each rule, or of all rows.
+
+    `again`: what makes a group that passed it before the same.
+    """
     before = having.replace("total", "total_before").replace("n ", "n_before ")
+    same = "n_before = n" if again is None else again
     return f"""
     WITH changes AS (SELECT {rule} sym, ts AS t, 1 AS d, price AS v FROM {rows}
         UNION ALL SELECT {rule} sym, ts + {length}, -1, -price FROM {rows}),
@@ -58,84 +62,50 @@ def _counted(rule: str, length: str, rows: str, among: str, having: str) -> str:
         WINDOW so_far AS (PARTITION BY {rule} sym ORDER BY t)),
     followed AS (SELECT *, LAG(n, 1, 0) OVER past AS n_before, LAG(total, 1, 0) OVER past AS total_before FROM states
         WINDOW past AS (PARTITION BY {rule} sym ORDER BY t))
-    SELECT t AS _ts, sym, n FROM followed {among} WHERE n > 0 AND {having} AND NOT (n_before = n AND {before})"""
+    SELECT t AS _ts, {shown} FROM followed {among} WHERE n > 0 AND {having} AND NOT ({same} AND {before})"""
 
 
+_SELECTED = "trade JOIN given ON price > lim"
 TEXTS = {
     "alerts": _ALERTS,
     "filters": _FILTERS,
-    "having": _counted("", str(LENGTH), "trade", ", given", "total > lim AND n > 4"),
-    "aggregates": _counted("lim,", str(LENGTH), "trade JOIN given ON price > lim", "", "n > 1"),
-    "windows": _counted("length,", "length", "trade, given", "", "total > 1000"),
+    "having": _counted("", str(LENGTH), "trade", ", given", "total > lim AND n > 4", "lim, sym, n"),
+    "aggregates": _counted("lim,", str(LENGTH), _SELECTED, "", "n > 1", "lim, sym, n"),
+    "windows": _counted("length,", "length", "trade, given", "", "total > 1000", "length, sym, n"),
+    "distinct": _counted("lim,", str(LENGTH), _SELECTED, "", "n > 0", "lim, sym", "true"),
+    "union": _counted("s, lim,", "length", _EITHER, "", "n > 0", "s, lim, sym", "true"),
     "joins": _JOINS,
+    "left joins": _LEFT_JOINS,
     "absence": _ABSENCE,
 }
-"""By shape, the answers of all queries."""
+"""By shape, the answers of all queries, each row with its rule."""
 
 
-def figures(answers: pa.Table) -> Row:
-    """What two ways to the same answers are compared by: how many count something, if they do, and sums."""
-    names = answers.column_names
-    some = answers.filter(pc.greater(answers.column("n"), 0)) if "n" in names else answers
-    sums = {c: float(pc.sum(some.column(c)).as_py() or 0) for c in ("n", "m", "price") if c in names}
-    instants = float(pc.sum(some.column("_ts")).as_py() or 0)
-    return {"found": some.num_rows, "sums": {**sums, "_ts": instants}}
+def digest(answers: pa.Table) -> Row:
+    """What two ways to the same rows are compared by: how many count something, if they do, and a sum of hashes."""
+    some = answers.filter(pc.greater(answers.column("n"), 0)) if "n" in answers.column_names else answers
+    names = sorted(some.column_names)
+    kinds = ["DOUBLE" if pa.types.is_floating(some.schema.field(c).type) else "BIGINT" for c in names]
+    columns = ", ".join(f"CAST({quote(c)} AS {kind})" for c, kind in zip(names, kinds, strict=True))
+    connection = connect()
+    connection.register("answers", some)
+    ((hashes,),) = connection.sql(f"SELECT SUM(CAST(hash({columns}) AS HUGEINT)) FROM answers").fetchall()
+    return {"found": some.num_rows, "columns": names, "hashes": str(hashes)}
 
 
 def same(what: str, mine: Row, other: Row) -> None:
     """Refuse answers that differ."""
-    close = all(abs(mine["sums"][c] - v) <= 1e-9 * abs(v) for c, v in other["sums"].items())
-    if mine["found"] != other["found"] or not close:
-        raise SystemExit(f"the answers of {what} differ from those of the join: {mine} {other}")
+    if any(mine[k] != other[k] for k in ("found", "columns", "hashes")):
+        raise SystemExit(f"the answers of {what} differ: {mine} {other}")
 
 
-def joined(shape: str, streams: Mapping[str, pa.Table], given: pa.Table, runtime: str, clock: str) -> Row:
+def joined(shape: str, streams: Mapping[str, pa.Table], given: pa.Table, clock: str) -> Row:
     """The queries as a join with a table of rules."""
-    now = CLOCKS[clock]
-    if runtime == "spark":
-        took, found = _structured(shape, streams["trade"], given, now)
-    else:
-        connection = connect()
-        begin = now()
-        for name, table in (*streams.items(), ("given", given)):
-            connection.register(name, table)
-        found = connection.sql(TEXTS[shape]).to_arrow_table()
-        took = now() - begin
+    now, connection = CLOCKS[clock], connect()
+    begin = now()
+    for name, table in (*streams.items(), ("given", given)):
+        connection.register(name, table)
+    found = connection.sql(TEXTS[shape]).to_arrow_table()
+    took = now() - begin
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    return {"plan_s": 0.0, "run_s": took, "answers": found.num_rows, "memory_mb": memory, **figures(found)}
-
-
-def _structured(shape: str, trade: pa.Table, given: pa.Table, now: Any) -> tuple[float, pa.Table]:
-    """On Structured Streaming: a broadcast table, event-time windows, everything that is there in one go."""
-    import pyarrow.parquet as pq
-    from pyspark.sql import functions as f
-
-    from windrow.spark.session import session
-
-    spark, second = session(None), f.unix_timestamp
-    with tempfile.TemporaryDirectory(prefix="windrow-many-") as place:
-        os.makedirs(f"{place}/trade")
-        at = pa.array(trade.column("ts").to_numpy() * 1_000_000).cast(pa.timestamp("us", "UTC"))
-        pq.write_table(trade.set_column(2, "ts", at), f"{place}/trade/0.parquet")
-        known = f.broadcast(spark.createDataFrame(given.to_pandas()))
-        stream = spark.readStream.schema("sym bigint, price double, ts timestamp").parquet(f"{place}/trade")
-
-        def shown(answer: Any, mode: str, name: str) -> Any:
-            query = answer.writeStream.outputMode(mode).format("memory").queryName(name)
-            query.trigger(availableNow=True).start().awaitTermination()
-            return spark.table(name)
-
-        begin, found = now(), list[pa.Table]()
-        if shape == "filters":
-            chosen = stream.join(known, f.col("price") > f.col("lim")).select(second("ts").alias("_ts"), "price")
-            found.append(shown(chosen, "append", "many").toArrow())
-            return now() - begin, found[0]
-        joined = stream.join(known, (f.col("sym") == f.col("s")) & (f.col("price") > f.col("lim")))
-        for length in sorted(set(given.column("w").to_pylist())):
-            # (t - w, t] in whole seconds is [t - w + 1, t + 1)
-            window = f.window("ts", f"{length} seconds", f"{SLIDE} seconds", "1 seconds").alias("w")
-            grouped = joined.where(f.col("w") == length).groupBy(window, "s", "lim")
-            counted = grouped.agg(f.count("*").alias("n"), f.max("price").alias("m"))
-            ended = shown(counted, "complete", f"many{length}").where(second("w.end") <= SPAN)
-            found.append(ended.select((second("w.end") - 1).alias("_ts"), "n", "m").toArrow())
-        return now() - begin, pa.concat_tables(found)
+    return {"plan_s": 0.0, "run_s": took, "answers": found.num_rows, "memory_mb": memory, **digest(found)}

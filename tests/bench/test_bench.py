@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import windrow
 from windrow.cli.bench import experiments, package
 from windrow_bench import (
     archive,
@@ -21,6 +23,9 @@ from windrow_bench import (
     harness,
     isolation,
     many,
+    many_runs,
+    many_shapes,
+    many_yardsticks,
     overload,
     patterns,
     reading,
@@ -249,21 +254,74 @@ def test_reading_compares_questions_with_a_full_pass(tmp_path: Path) -> None:
     assert read["one key"] < read["full pass"] > read["last minute"]
 
 
-def test_many_creates_queries_while_others_run() -> None:
+@pytest.mark.parametrize(("texts", "others"), [("form", "nothing"), ("different", "instances"), ("form", "plain")])
+def test_many_creates_queries_while_others_run(texts: str, others: str) -> None:
     """The run that times CREATE QUERY says what one takes, and the worst of them."""
-    found = many.creating(8, 1, "local", "cpu")
+    found = many_runs.create(texts, others, 0 if others == "nothing" else 8, 5, 1, "local", "cpu", home=False)
     assert 0 < found["run_s"] <= found["worst_s"]
 
 
+def test_many_has_different_texts_that_all_are_queries() -> None:
+    """Of as many texts as are asked for no two are alike, and each can be created."""
+    texts = many_shapes.texts(40, 3)
+    assert len(set(texts)) == 40
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute(many_shapes.WIDE)
+        engine.execute(";".join(f"CREATE QUERY q{i} AS {text}" for i, text in enumerate(texts)))
+        for stream, rows in many_shapes.wide(20, 1, 5).items():
+            assert engine.push(stream, rows) == 20
+
+
+def test_many_tells_answers_apart_that_differ_in_a_row() -> None:
+    """As many rows with the same sums are not the same answers; another order of rows and columns is."""
+    one = pa.table({"_ts": [1, 2], "lim": [0.5, 0.5], "n": [3, 4], "m": [1.5, None]})
+    digest = many_yardsticks.digest(one)
+    many_yardsticks.same("answers", digest, many_yardsticks.digest(one.take([1, 0]).select(["m", "n", "lim", "_ts"])))
+    nothing = pa.table({"_ts": [9], "lim": [0.5], "n": [0], "m": [None]}, schema=one.schema)
+    many_yardsticks.same("alerts", digest, many_yardsticks.digest(pa.concat_tables([one, nothing])))
+    for other in (one.set_column(2, "n", pa.array([4, 3])), one.set_column(3, "m", pa.array([None, 1.5])), one[:1]):
+        with pytest.raises(SystemExit, match="differ"):
+            many_yardsticks.same("answers", digest, many_yardsticks.digest(other))
+
+
+@pytest.mark.parametrize("shape", sorted(many_yardsticks.TEXTS))
+@pytest.mark.parametrize("how", ["template", "plain"])
+def test_many_answers_what_a_join_with_the_rules_does(shape: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every shape, from a template and as texts, row by row; there are rows to compare."""
+    monkeypatch.setattr(many_shapes, "KEYS", 40)
+    mine = many_runs.windrow(shape, 5, 3_000, 2, "local", "cpu", how, floor=20.0)
+    many_yardsticks.same(shape, mine, many_runs.rules_joined(shape, 5, 3_000, 2, "cpu", floor=20.0))
+    assert mine["found"] > 20
+
+
 def test_many_runs_every_shape_asked_for(tmp_path: Path) -> None:
-    """A row per shape and number of queries, beside a join with their rules, whose answers they have."""
-    many.main(["--quick", "--shapes", "alerts", "filters", "--most", "4", "--repeat", "1", "--out", str(tmp_path)])
-    found = document(tmp_path / "many.json")
-    assert [(r["shape"], r["queries"], r["by"] == "windrow") for r in found["rows"]] == [
-        ("alerts", 1, True), ("alerts", 1, False), ("filters", 1, True), ("filters", 1, False),
-        ("filters", 4, True), ("filters", 4, False),
+    """A row per shape, number of queries and how they came, beside a join with their rules; one alone; and pushes."""
+    shown = ["--shapes", "alerts", "filters", "periodic", "--parts", "rows", "alone", "push"]
+    many.main(["--quick", *shown, "--most", "4", "--out", str(tmp_path)])
+    rows = document(tmp_path / "many.json")["rows"]
+    assert [(r["shape"], r["queries"], r["how"], r["by"] == "windrow") for r in rows if r["part"] == "rows"] == [
+        (shape, count, how, ours)
+        for shape, count, how in (
+            ("alerts", 1, "template"), ("filters", 1, "template"), ("filters", 4, "template"), ("filters", 4, "plain"),
+        )
+        for ours in (True, False)
     ]  # fmt: skip
-    assert len({(r["shape"], r["queries"], r["alarms"]) for r in found["rows"]}) == 3  # as many on both sides
+    assert [(r["shape"], r["answers"] > 0) for r in rows if r["part"] == "alone"] == [("filters", 1), ("periodic", 1)]
+    assert [(r["shape"], r["home"]) for r in rows if r["part"] == "push"] == [("filters", False), ("filters", True)]
+
+
+@pytest.mark.spark
+def test_many_runs_beside_other_engines(tmp_path: Path) -> None:
+    """Selections and alerts have the answers that Structured Streaming gives to queries and to a table of rules."""
+    many.main(["--quick", "--runtime", "spark", "--parts", "peers", "--peers", "structured", "--out", str(tmp_path)])
+    rows = document(tmp_path / "many-spark.json")["rows"]
+    assert [(r["shape"], r["how"], r["by"]) for r in rows] == [
+        (shape, how, by)
+        for shape in ("filters", "alerts")
+        for how in ("separate", "table of rules")
+        for by in ("windrow", "Structured Streaming")
+    ]
+    assert all(r["alarms"] for r in rows if r["shape"] == "filters" or r["queries"] > 2)
 
 
 def test_sql_compares_constructs_with_what_computes_them_once(tmp_path: Path) -> None:
