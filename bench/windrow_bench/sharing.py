@@ -56,6 +56,9 @@ from windrow_bench.sharing_costs import count_fragments, count_slices
 SECOND = 1_000_000
 NOON = 12 * 3600 * SECOND
 TARGETS = {"A": 19.0, "B": 9.0, "C regular": 8.5, "C low sharing": 4.0}
+USUAL = (16, 32, 64, 128, 256, 1000)
+SIZES = {"C regular": (16, 36, 64, 144, 256, 1000)}
+"""Queries of a set: the paper's sizes, and one that it has not."""
 FIGURES = {"A": "13", "B": "14", "C regular": "15", "C low sharing": "16"}
 MEMBERS = ("r3000", "r2000", "r1000")
 VALUES = ("vol", "value", "change")
@@ -299,6 +302,8 @@ def measure(bench: Bench, name: str, n: int, seed: int, repeat: int, clock: str,
     row: dict[str, Any] = {"workload": name, "queries": len(queries), **{f"{k} s": v for k, v in best.items()}}
     row |= {"final s": final, "plots": len(family.index.spaces), "cells": sum(p.cells for p in family.index.spaces)}
     row |= {"partials": family.counters.partials, **bench.counters(name, queries)}
+    if name == "A":
+        row["shared paned final"] = bench.counters(name, queries, PANED)["shared final"]
     if apart:
         row["ratio"] = min(v for k, v in best.items() if k.startswith("unshared")) / best["shared paired"]
     return row
@@ -461,7 +466,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the experiment; return the exit code."""
     options = parser("sharing", __doc__ or "")
     options.add_argument("--rows", type=int, help="trades in the hour (default: 1,140,000)")
-    options.add_argument("--queries", type=int, nargs="+", help="sizes (default: 16 36 64 144 256 1000)")
+    options.add_argument("--queries", type=int, nargs="+", help="sizes (default: those of the paper, and 1000)")
     options.add_argument("--sets", type=int, help="query sets that times are the mean of (default: 10, as in print)")
     options.add_argument("--workloads", nargs="+", choices=sorted(TARGETS), default=list(TARGETS))
     options.add_argument("--data", type=Path, help="flows of a CTU-13 capture (file or directory) instead of trades")
@@ -509,14 +514,13 @@ def _in_process(
     """Kernel times, throughput and registration, in this process."""
     rows = joined(tables) if capture is None else flows(capture)
     bench = Bench(rows, given.clock)
-    sizes = given.queries or ((16, 64) if given.quick else (16, 36, 64, 144, 256, 1000))
     found: list[Row] = []
     ratios: list[Ratio] = []
     with progress() as bar:
         task = bar.add_task("warming up")
         bench.apart(bench.members(workload("C low sharing", 2, rows, 0)))
         for name in given.workloads if "kernel" in given.parts else ():
-            for n in sizes:
+            for n in given.queries or ((16, 64) if given.quick else SIZES.get(name, USUAL)):
                 sets = []
                 for k in range(given.sets):
                     bar.update(task, description=f"{name}, {n} queries, set {k + 1} of {given.sets}")

@@ -193,7 +193,8 @@ def test_isolation_compares_four_schedulers(tmp_path: Path) -> None:
         for part, t in (("periodic", 1.0), ("periodic", 5.0), ("mixed", 5.0))
         for n in (8, 20)
         for s in isolation.SCHEDULERS
-    }
+    } | {("speed", 1.0, 20, "LWS")}
+    assert [r["slower"] for r in found["rows"] if r["part"] == "speed"] == list(isolation.SLOWER)
     assert all(r["aborted_percent"] == 0 for r in found["rows"] if r["scheduler"] in ("Serial", "WS"))
     assert {r["name"].split(":")[0] for r in found["ratios"]} == {f"figure 7.{i}" for i in range(8, 15)}
 
