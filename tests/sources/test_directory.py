@@ -149,6 +149,26 @@ def test_footers_know(tmp_path):
     assert open_source(stream(path=str(tmp_path / "d")), Place.of(tmp_path / "_v")).poll(None).bounds is None
 
 
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_file_that_could_not_be_cut_is_read_whole(tmp_path, kind, monkeypatch):
+    """A store that did not answer may do so when a task reads: then it has all parts of the file."""
+    write(tmp_path / "a", kind, bids(range(50)), group=10)
+    declared = stream(kind, path=str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(DataFile, "open", lambda self: (_ for _ in ()).throw(OSError("no answer")))
+        found = open_source(declared, Place.of(tmp_path / "_s")).poll(None)
+    assert len(found.pieces) == 1
+    assert read(found, declared) == bids(range(50))
+    monkeypatch.setattr(read_parquet if kind == "parquet" else read_arrow, "PIECE_BYTES", 1)
+    source = open_source(stream(kind, path=str(tmp_path), max_bytes="1"), Place.of(tmp_path / "_t"))
+    found = source.poll(None)
+    with monkeypatch.context() as patch:
+        patch.setattr(DataFile, "open", lambda self: (_ for _ in ()).throw(OSError("no answer")))
+        rest = source.poll(found.offset)
+    assert pa.concat_tables([read(found, declared), read(rest, declared)]) == bids(range(50))
+    assert source.poll(rest.offset) is None
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_without_a_byte_waits_for_its_writer(tmp_path, kind, monkeypatch):
     """It is read when it has rows, holds up neither other files nor the end, and is named if it stays empty."""

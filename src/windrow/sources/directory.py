@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -43,6 +44,7 @@ LOG = logging.getLogger("windrow.sources")
 MAX_FILES = 32
 MAX_BYTES = 1 << 30
 TAIL_NAMES = 256
+ALL_PARTS = 1 << 31  # of a file that could not be cut: it may go better when it is read
 SLOW_SECONDS = 0.05
 EMPTY_SECONDS = 5.0  # a file that has been empty for so long is reported
 
@@ -100,25 +102,24 @@ def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> 
 def cutter(stream: StreamDef, options: SourceOptions) -> Cutter:
     """How files of the declared kind are cut; one that cannot be is left to the task, which says what is wrong."""
     if options.kind == "parquet":
-        return _whole_if_bad(
-            lambda file, start: cut_parquet(file, stream, start), lambda file: ParquetPiece(file, 0, 1, file.size)
-        )
+        rest = partial(ParquetPiece, stop=ALL_PARTS)
+        return _rest_if_bad(lambda file, start: cut_parquet(file, stream, start), rest)
     if options.kind == "arrow":
-        return _whole_if_bad(cut_arrow, lambda file: ArrowPiece(file, 0, 1, file.size))
+        return _rest_if_bad(cut_arrow, partial(ArrowPiece, stop=ALL_PARTS))
     form: LineFormat = csv_format(options) if options.kind == "csv" else json_format(options)
     return lambda file, start: cut_lines(file, form, start)
 
 
-def _whole_if_bad(cut: Cutter, whole: Callable[[DataFile], Piece]) -> Cutter:
-    def cut_or_whole(file: DataFile, start: int) -> list[Share]:
+def _rest_if_bad(cut: Cutter, rest: Callable[..., Piece]) -> Cutter:
+    def cut_or_rest(file: DataFile, start: int) -> list[Share]:
         try:
             return cut(file, start)
         except (FileNotFoundError, SourceError):
             raise
         except (pa.ArrowException, OSError):
-            return [Share(whole(file), 1)] if start == 0 else []
+            return [Share(rest(file, start, weight=file.size), ALL_PARTS)]
 
-    return cut_or_whole
+    return cut_or_rest
 
 
 def _cleaner(options: SourceOptions, may_write: bool) -> Cleaner:

@@ -64,8 +64,9 @@ class ArrowPiece:
             if self.stop is not None:  # the bytes of other columns are not read
                 places = [reader.schema.names.index(names[n]) for n in wanted if n in names]
                 reader = ipc.open_file(handle, options=ipc.IpcReadOptions(included_fields=places))
-            found = reader if self.stop is None else map(reader.get_batch, range(self.first, self.stop))
-            whole = self.stop is None or (self.first == 0 and self.stop == reader.num_record_batches)
+            stop = None if self.stop is None else min(self.stop, reader.num_record_batches)
+            found = reader if stop is None else map(reader.get_batch, range(self.first, stop))
+            whole = stop is None or (self.first == 0 and stop == reader.num_record_batches)
             for number, batch in enumerate(found, self.first):
                 if batch.num_rows:
                     whole = False
