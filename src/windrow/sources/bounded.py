@@ -20,7 +20,8 @@ from windrow.catalog import StreamDef
 from windrow.sources.aside import SCHEMA, Aside, timed_rows
 from windrow.sources.data_file import DataFile, FileWithoutRows, reading
 from windrow.sources.directory import Cutter, cutter
-from windrow.sources.files import files_of, has_tabs, is_known, kind_of
+from windrow.sources.files import has_tabs, is_known, kind_of
+from windrow.sources.given_files import files_given, is_plain
 from windrow.sources.lines import inflated
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import KINDS, Offset, Piece, Report, check_source, open_source
@@ -105,7 +106,7 @@ def rows_given(stream: StreamDef, given: Any) -> tuple[pa.Table, pa.Table]:
 
 def _rows_of_path(stream: StreamDef, path: str) -> tuple[pa.Table, pa.Table]:
     what, columns = stream.what, dict(stream.columns)
-    files = files_of(path, what)
+    files = files_given(path, what)
     if not any(is_read_as_live(stream, file) for file in files):
         return to_table(path, what, columns, stream.added), SCHEMA.empty_table()
     found, aside = [], [SCHEMA.empty_table()]
@@ -114,20 +115,22 @@ def _rows_of_path(stream: StreamDef, path: str) -> tuple[pa.Table, pa.Table]:
             rows, unread = rows_of_file(stream, file)
             aside.append(unread.table())
         else:
-            rows = to_table(file, what, columns, stream.added)
+            rows = to_table(file.path, what, columns, stream.added)
         found.append(rows)
     return pa.concat_tables(found).combine_chunks(), pa.concat_tables(aside)
 
 
-def is_read_as_live(stream: StreamDef, path: Path) -> bool:
+def is_read_as_live(stream: StreamDef, file: DataFile) -> bool:
     """Whether a file is read by the source that the stream declares: then its options say how it is written."""
-    return stream.quarantine or (_kind(stream, path) in LINES and _is_declared(stream, path)) or not is_known(path)
+    name = Path(file.name)
+    said = _kind(stream, name) in LINES and _is_declared(stream, name)
+    return stream.quarantine or said or not is_known(name) or not is_plain(file)
 
 
-def rows_of_file(stream: StreamDef, path: Path) -> tuple[pa.Table, Aside]:
+def rows_of_file(stream: StreamDef, file: DataFile) -> tuple[pa.Table, Aside]:
     """The rows of a file that is read so."""
     aside = Aside(stream.name)
-    return _timed(stream, list(_batches(stream, path, aside if stream.quarantine else None)), aside)
+    return _timed(stream, list(_batches(stream, file, aside if stream.quarantine else None)), aside)
 
 
 def _timed(stream: StreamDef, batches: list[pa.RecordBatch], aside: Aside) -> tuple[pa.Table, Aside]:
@@ -135,18 +138,17 @@ def _timed(stream: StreamDef, batches: list[pa.RecordBatch], aside: Aside) -> tu
     return timed_rows(stream, table, aside if stream.quarantine else None), aside
 
 
-def _batches(stream: StreamDef, path: Path, report: Report | None) -> Iterator[pa.RecordBatch]:
-    _cutter(stream, _said(stream, path))  # an option that is wrong is no fault of the file
-    with reading(stream, str(path), report=report):
-        live, pieces = pieces_of_file(stream, path)
+def _batches(stream: StreamDef, file: DataFile, report: Report | None) -> Iterator[pa.RecordBatch]:
+    _cutter(stream, _said(stream, Path(file.name)))  # an option that is wrong is no fault of the file
+    with reading(stream, file.path, report=report):
+        live, pieces = pieces_of_file(stream, file)
         for piece in pieces:
             yield from piece.read(live, None, report)
 
 
-def pieces_of_file(stream: StreamDef, path: Path) -> tuple[StreamDef, list[Piece]]:
+def pieces_of_file(stream: StreamDef, file: DataFile) -> tuple[StreamDef, list[Piece]]:
     """The pieces of a file that is read so, and the stream with a source of such files."""
-    said = _said(stream, path)
-    file = DataFile(Place.of(str(path.absolute().parent)), path.name, path.stat().st_size)
+    said = _said(stream, Path(file.name))
     if said["source"] in LINES:
         lines = _is_array(file) if said["source"] == "json" else file.size < WHOLE_BYTES
         said.setdefault("multiline", str(lines))

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from urllib.parse import unquote
 
 import duckdb
 import numpy as np
@@ -63,6 +64,16 @@ class DataFile:
                 hint="let files appear whole: write under a name that begins with a dot, then rename",
             )
         return file
+
+
+def given_by(name: str) -> Given:
+    """The columns that the folders of a name say.
+
+    >>> given_by("day=2024-01-02/kind=a%20b/x.csv")
+    (('day', '2024-01-02'), ('kind', 'a b'))
+    """
+    folders = [s.partition("=") for s in name.split("/")[:-1] if "=" in s]
+    return tuple((k, None if v == "__HIVE_DEFAULT_PARTITION__" else unquote(v)) for k, _, v in folders)
 
 
 @contextlib.contextmanager

@@ -28,9 +28,9 @@ from pyarrow import fs
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.sources.cuts import Share, available
-from windrow.sources.data_file import DataFile, FileWithoutRows, reading
+from windrow.sources.data_file import DataFile, FileWithoutRows, given_by, reading
 from windrow.sources.lines import LineFormat, cut_lines
-from windrow.sources.listing import ListedFile, Listing, split_path
+from windrow.sources.listing import ListedFile, Listing, listing_of
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import Available, Offset, Piece
 from windrow.sources.read_arrow import ArrowPiece, cut_arrow
@@ -86,16 +86,8 @@ def read_options(stream: StreamDef, *, may_write: bool = False) -> DirectoryOpti
 def open_source(stream: StreamDef, spool: Place, *, may_write: bool = False) -> DirectorySource:
     """The files that a declaration names."""
     options = read_options(stream, may_write=may_write)
-    root, patterns = split_path(options.path)
-    place = Place.of(root)
     with reading(stream, options.path):
-        kind = place.filesystem.get_file_info(place.path("")).type
-    if kind == fs.FileType.NotFound:
-        raise SourceError(f"{stream.what}: there is no directory {root}", hint="make it, or change the path")
-    if kind == fs.FileType.File:
-        root, _, name = root.rpartition("/")
-        place, patterns = Place.of(root or "."), [name.replace("[", "[[]")]
-    listing = Listing(place, patterns, options.recursive, options.names, time.monotonic)
+        listing = listing_of(options.path, stream.what, options.recursive, options.names)
     return DirectorySource(stream, listing, SeenLog(spool), options)
 
 
@@ -358,9 +350,7 @@ class DirectorySource:
             LOG.warning('stream "%s": %s is empty; it is read when it has rows', self.stream.name, name)
 
     def _file(self, name: str, size: int) -> DataFile:
-        folders = [s.partition("=") for s in name.split("/")[:-1] if "=" in s]
-        given = tuple((k, None if v == "__HIVE_DEFAULT_PARTITION__" else unquote(v)) for k, _, v in folders)
-        return DataFile(self._listing.place, name, size, given)
+        return DataFile(self._listing.place, name, size, given_by(name))
 
 
 def offset_of(source: DirectorySource, paths: Sequence[str]) -> Offset:

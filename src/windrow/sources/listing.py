@@ -16,6 +16,7 @@ import copy
 import fnmatch
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -191,6 +192,20 @@ def _stated(chunk: dict[str, os.DirEntry[str] | _ListedFile], unseen: Unseen) ->
         yield ListedFile(found.st_mtime_ns, name, found.st_size)
 
 
+def listing_of(path: str, what: str, recursive: bool = False, names: str | None = None) -> Listing:
+    """The files under a path, or the one that it is; `names`: a pattern of theirs."""
+    root, patterns = split_path(path)
+    place = Place.of(root)
+    kind = place.filesystem.get_file_info(place.path("")).type
+    if kind == fs.FileType.NotFound:
+        raise SourceError(f"{what}: there is no directory {root}", hint="make it, or change the path")
+    if kind == fs.FileType.File:
+        root, mark, options = root.partition("?") if "://" in root else (root, "", "")
+        root, _, name = root.rpartition("/")
+        place, patterns = Place.of(f"{root or '.'}{mark}{options}"), [name.replace("[", "[[]")]
+    return Listing(place, patterns, recursive, names, time.monotonic)
+
+
 def is_hidden(name: str) -> bool:
     """Whether a name is one that writers use for what is not, or not yet, data.
 
@@ -201,15 +216,22 @@ def is_hidden(name: str) -> bool:
 
 
 def split_path(path: str) -> tuple[str, list[str]]:
-    """The folder before the first pattern of a path, and the segments from there on.
+    """The folder before the first pattern of a path, and the segments from there on; options of an address stay.
 
-    >>> split_path("/data/2024-*/day"), split_path("s3a://bucket/in")
-    (('/data', ['2024-*', 'day']), ('s3://bucket/in', []))
+    >>> split_path("/data/2024-*/day"), split_path("s3a://bucket/in"), split_path("s3://b/a-*/c?region=x")
+    (('/data', ['2024-*', 'day']), ('s3://bucket/in', []), ('s3://b?region=x', ['a-*', 'c']))
     """
     path = re.sub(r"^(s3[an]|abfss)://", lambda m: {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}[m[1]] + "://", path)
+    path, mark, options = path.partition("?") if "://" in path else (path, "", "")
     segments = path.rstrip("/").split("/")
-    first = next((i for i, s in enumerate(segments) if re.search(r"[*?\[{]", s)), len(segments))
-    return "/".join(segments[:first]) or ("/" if path.startswith("/") else "."), segments[first:]
+    first = next((i for i, s in enumerate(segments) if has_patterns(s)), len(segments))
+    root = "/".join(segments[:first]) or ("/" if path.startswith("/") else ".")
+    return f"{root}{mark}{options}", segments[first:]
+
+
+def has_patterns(path: str) -> bool:
+    """Whether a path names what it may match."""
+    return re.search(r"[*?\[{]", path) is not None
 
 
 def _matcher(pattern: str) -> Callable[[str], bool]:

@@ -19,7 +19,8 @@ from windrow.sources.aside import SCHEMA, Aside, timed_rows
 from windrow.sources.bounded import is_read_as_live, pieces_of_file, rows_of_file
 from windrow.sources.casting import fits
 from windrow.sources.data_file import DataFile, declared, reading
-from windrow.sources.files import columns_of, files_of, read_columns, read_file, typed
+from windrow.sources.files import columns_of, read_columns, read_file, typed
+from windrow.sources.given_files import files_given
 from windrow.sources.protocol import Piece
 from windrow.sources.read_arrow import ArrowPiece, cut_arrow
 from windrow.sources.read_parquet import ParquetPiece, cut_parquet
@@ -74,7 +75,8 @@ class PathPart:
         path = Path(self.path)
         if self.stop is None or typed(path) != "parquet":
             return None
-        return ParquetPiece(_file(path), self.first, self.stop, self.weight)
+        file = DataFile(Place.of(str(path.parent)), path.name, path.stat().st_size)
+        return ParquetPiece(file, self.first, self.stop, self.weight)
 
     @property
     def typed(self) -> bool:
@@ -90,9 +92,6 @@ class PathPart:
     def table(self, stream: StreamDef, columns: Sequence[str] | None = None) -> PartRows:
         """These declared columns of its rows, or all."""
         path, what, wanted = Path(self.path), stream.what, declared(stream, columns)
-        if is_read_as_live(stream, path):
-            rows, aside = rows_of_file(stream, path)
-            return PartRows(rows.select(list(wanted)), (), aside.table())
         every = dict(stream.columns)
         if self.stop is None:
             found = read_file(path, what, every, stream.added)
@@ -107,6 +106,25 @@ class PathPart:
         if self.stop is not None and not self.alone:
             where = f"{what}: {self.path}, parts {self.first} to {self.stop - 1}"
         return PartRows(to_table(found, where, schema=asked).select(list(wanted)), missing)
+
+
+@dataclass(frozen=True)
+class WholeFile:
+    """A file that cannot be cut; whoever reads it says why, or sets it aside."""
+
+    file: DataFile
+    weight: int = 1
+    groups: ParquetPiece | None = None
+    typed: bool = False
+
+    def checked(self, stream: StreamDef) -> Sequence[str]:
+        """All are read."""
+        return ()
+
+    def table(self, stream: StreamDef, columns: Sequence[str] | None = None) -> PartRows:
+        """These declared columns of its rows, or all."""
+        rows, aside = rows_of_file(stream, self.file)
+        return PartRows(rows.select(list(declared(stream, columns))), (), aside.table())
 
 
 @dataclass(frozen=True)
@@ -155,34 +173,30 @@ def parts_of_source(stream: StreamDef, pieces: Sequence[Piece]) -> list[Part]:
 def parts_of(path: str, stream: StreamDef) -> list[Part]:
     """What tasks are to read of a file or a directory, in order of arrival."""
     found: list[Part] = []
-    for file in files_of(path, stream.what):
+    for file in files_given(path, stream.what):
         found += _live_parts(stream, file) if is_read_as_live(stream, file) else _given_parts(stream, file)
     return found
 
 
-def _live_parts(stream: StreamDef, path: Path) -> list[Part]:
+def _live_parts(stream: StreamDef, file: DataFile) -> list[Part]:
     try:
-        with reading(stream, str(path)):
-            live, pieces = pieces_of_file(stream, path)
+        with reading(stream, file.path):
+            live, pieces = pieces_of_file(stream, file)
     except SourceError:
         if not stream.quarantine:
             raise
-        return [PathPart(str(path), 1)]  # what is wrong with it is set aside by whoever reads it
+        return [WholeFile(file)]
     return [PiecePart(piece, live.options) for piece in pieces]
 
 
-def _given_parts(stream: StreamDef, path: Path) -> list[Part]:
-    kind = typed(path)
+def _given_parts(stream: StreamDef, file: DataFile) -> list[Part]:
+    kind = typed(Path(file.path))
     if kind is None:
-        return [PathPart(str(path), path.stat().st_size)]
-    with reading(stream, str(path)):
-        cut = cut_parquet(_file(path), stream, 0) if kind == "parquet" else cut_arrow(_file(path), 0)
+        return [PathPart(file.path, file.size)]
+    with reading(stream, file.path):
+        cut = cut_parquet(file, stream, 0) if kind == "parquet" else cut_arrow(file, 0)
     pieces = [share.piece for share in cut]
     ranged = [p for p in pieces if isinstance(p, ParquetPiece | ArrowPiece) and p.stop is not None]
     if len(ranged) == len(pieces) > 0:
-        return [PathPart(str(path), p.weight, p.first, p.stop, len(ranged) == 1) for p in ranged]
-    return [PathPart(str(path), path.stat().st_size)]
-
-
-def _file(path: Path) -> DataFile:
-    return DataFile(Place.of(str(path.parent)), path.name, path.stat().st_size)
+        return [PathPart(file.path, p.weight, p.first, p.stop, len(ranged) == 1) for p in ranged]
+    return [PathPart(file.path, file.size)]

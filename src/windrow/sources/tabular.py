@@ -47,6 +47,10 @@ def to_table(
 def described(data: Any, what: str) -> pa.Table:
     """A table with the columns that `to_table` gives; without rows, where columns can be told without reading."""
     if isinstance(data, str | os.PathLike):
+        from windrow.sources.given_files import columns_of_files, is_listed
+
+        if is_listed(os.fspath(data)):
+            return _plain(columns_of_files(os.fspath(data), what), what, nulls=False)
         empty = without_rows(os.fspath(data), what)
         if empty is not None:
             return _plain(empty, what, nulls=False)
