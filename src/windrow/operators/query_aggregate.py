@@ -169,8 +169,8 @@ class QueryAggregate(ReducedInput):
         return weights, counted, low, high
 
     def _asked(self, call: Aggregation) -> tuple[np.ndarray, np.ndarray] | None:
-        """The bounds of a call by the places of queries; `having` tests the same queries."""
-        return None if self.having is None else self.having.bounds(call.output)
+        """The bounds of a call by the places of those who are told apart."""
+        return None if self.having is None else self.having.bounds(call.output, self._sets.numbers)
 
     def _measure(self, call: Aggregation) -> tuple[list[float], int] | None:
         """A call's answer as a sum of weighted lanes, over the rows counted by a lane if it is a mean; None if not."""

@@ -114,7 +114,7 @@ class RouteOperator(Stateless):
             order = by_number(query)
             at, query = at[order], query[order]
         made = rows.with_columns(kept).take(at)
-        whole, columns = len(kept) == len(rows.columns), dict(made.columns)
+        whole, columns = kept.keys() >= rows.columns.keys() - {QUERY}, dict(made.columns)
         for name, column in made.columns.items():
             shows = self.router.lists(name)
             if shows is not None:

@@ -72,8 +72,9 @@ class Router(Protocol):
     def wanted(self, columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:
         """Whether any query wants a row."""
 
-    def bounds(self, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """By query, in order: the least and the greatest value of a number that it may want; None: all want any."""
+    def bounds(self, column: str, told: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """By the numbers by which rows are told apart: the least and the greatest value of a number that somebody may
+        want of them; None: any."""
 
     def lists(self, column: str) -> NDArray[np.bool_] | None:
         """By query: whether it shows a column; None: all do."""

@@ -118,7 +118,7 @@ class _Nodes(PlanLowering):
             case n.Admit():
                 return self.unary(AdmitOperator(node.router), node)
             case n.Route():
-                step = self.unary(RouteOperator(node.router, node.keep), node)
+                step = self.unary(RouteOperator(node.router, node.keep, own=node.own), node)
                 wanted_answers(self, node)
                 return step
             case n.Stamp():

@@ -305,6 +305,8 @@ def _made(step: Step, lie: Sequence[Partitioning]) -> Partitioning:
         case ProjectOperator():
             copies = {f.copies: name for name, f in reversed(step.operator.outputs) if f.copies}
             return _renamed(lie[0], copies)
+        case RouteOperator(log=False, keep=keep, own=own):
+            return _renamed(lie[0], {c: c for c in keep if own is None or c in own})
         case RouteOperator() | RouteSets():
             return _renamed(lie[0], {c: c for c in step.operator.keep})
         case SessionAggregate():

@@ -1,34 +1,34 @@
 """Who is in which shared plan, as a home keeps it: written when somebody comes or goes, named by every manifest.
 
-    manifest    plans/0/*1/members = run, run         key   number  start  come
-                                                      hot   0       -      true         written when the plan began
-                                                      cold  1       40     true
-                                                      ----------------------------
-                                                      hot   0       -      false        written when one had left
+    manifest    plans/0/*1/members = run, run         key   number  start  come   reader  since
+                                                      hot   1       -      true   0       -    written when it began
+                                                      cold  2       40     true   0       -
+                                                      --------------------------------------
+                                                      hot   1       -      false  -       -    written when one had left
 
                 q/9f..    = run, run              s  lim  number'  start'     the instances of a block, once
                                                       1  2.5  5        -
                                                       ----------------------------
                                                       place                       those that have left since
 
-The runs of a plan, one behind the other, are a log: the last row of a number says whether that query is there. When
-there are many runs the members are written anew. So what a tick writes does not grow with the members, and what a
-change writes grows with what it changes, but for a rewrite now and then. Homes of older versions have the members in
-their manifests; these are written here with the first tick.
+The runs of a plan, one behind the other, are a log: the last row of a number says whether that query is there, and what
+it reads. When there are many runs the members are written anew. So what a tick writes does not grow with the members,
+and what a change writes grows with what it changes, but for a rewrite now and then. Homes of older versions have the
+members in their manifests; these are written here with the first tick.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.state.run import Run
-from windrow.sharing.plans.registry import MemberChange, SharedPlans
+from windrow.sharing.plans.registry import LeftPlace, MemberChange, SharedPlans, plan_member
 from windrow.sharing.plans.shared_plan import OfferedColumns
 from windrow.store.manifest import Manifest, SlotKey
 from windrow.store.runs import RunPlace, RunRef
@@ -40,25 +40,19 @@ MOST_RUNS = 8
 """Runs of a plan that are read one behind the other."""
 
 _NUMBER, _START = "number'", "start'"  # names that no user can give
-_SCHEMA = pa.schema(
-    [("key", pa.string()), ("number", pa.int64()), ("start", pa.int64()), ("come", pa.bool_())]
-)  # fmt: skip
-
-
-class LeftMember(NamedTuple):
-    """The place that a query had when its home was left."""
-
-    plan: str
-    number: int
-    start: int | None
+_SCHEMA = pa.schema([
+    ("key", pa.string()), ("number", pa.int64()), ("start", pa.int64()), ("come", pa.bool_()),
+    ("reader", pa.int64()), ("since", pa.int64()),
+])  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class LeftInstances:
-    """The places that instances of a template had in a shared plan when their home was left."""
+    """The places that instances of a template had in a shared plan when their home was left; `block`: its name."""
 
     queries: str
     plan: str
+    block: str
     rows: pa.Table
     places: Int64s
     start: int | None
@@ -83,31 +77,33 @@ class PlanMembers:
         self._blocks = {key: (refs, 0) for key, refs in named.items() if key[1] != MEMBERS}  # and how many have left
         self._taken_up = set(self._refs)  # of which it is not known yet who has come back
 
-    def left(self, plans: Mapping[str, Any]) -> dict[str, LeftMember]:
+    def left(self, plans: Mapping[str, Any]) -> dict[str, LeftPlace]:
         """By query, where it was when the home was left; `plans`: as the manifest has them."""
-        found: dict[str, LeftMember] = {}
+        found: dict[str, LeftPlace] = {}
         for name, plan in plans.items():
             if isinstance(plan, Mapping):
-                older = {key: LeftMember(name, number, None) for key, number in plan.get("members", {}).items()}
-                found |= older or {key: LeftMember(name, *place) for key, place in self.members(name).items()}
+                older = {key: LeftPlace(name, number, None) for key, number in plan.get("members", {}).items()}
+                found |= older or self.members(name)
         return found
 
-    def members(self, plan: str) -> dict[str, tuple[int, int | None]]:
-        """The number of every member of a plan, and where its clock was to start."""
-        there: dict[int, tuple[str, int | None]] = {}
+    def members(self, plan: str) -> dict[str, LeftPlace]:
+        """The places of the members of a plan."""
+        there: dict[int, tuple[str, LeftPlace]] = {}
         for ref in self._refs.get(plan, ()):
-            table = self._runs.read(ref, cached=False).table
-            for key, number, start, come in zip(*(c.to_pylist() for c in table.columns), strict=True):
+            for row in self._runs.read(ref, cached=False).table.to_pylist():
+                key, number, start, come = (row[name] for name in _SCHEMA.names[:4])
+                reader = row.get("reader")  # older homes have none
+                there.pop(number, None)
                 if come:
-                    there[number] = (key, start)
-                else:
-                    there.pop(number, None)
-        return {key: (number, start) for number, (key, start) in there.items()}
+                    told = None if reader is None else (reader, row["since"])
+                    there[number] = (key, LeftPlace(plan, number, start, told))
+        return dict(there.values())
 
     def left_instances(self, queries: str) -> Iterator[LeftInstances]:
         """The places of instances when the home was left, block by block."""
         for (plan, slot), (refs, _) in self._blocks.items():
-            if slot.rpartition("/")[0] != queries.lower():
+            owner, _, block = slot.rpartition("/")
+            if owner != queries.lower():
                 continue
             rows, *gone = (self._runs.read(ref, cached=False).table for ref in refs)
             alive = np.ones(rows.num_rows, np.bool_)
@@ -116,7 +112,8 @@ class PlanMembers:
             rows = rows.filter(pa.array(alive))
             starts = rows.column(_START).unique().to_pylist()
             numbers = rows.column(_NUMBER).to_numpy()
-            yield LeftInstances(queries, plan, rows.drop_columns([_NUMBER, _START]), numbers, (starts or [None])[0])
+            rows = rows.drop_columns([_NUMBER, _START])
+            yield LeftInstances(queries, plan, block, rows, numbers, (starts or [None])[0])
 
     def slots(self, plans: SharedPlans, tick: int, over: Collection[str] = ()) -> dict[SlotKey, tuple[RunRef, ...]]:
         """What a manifest names, with what has changed since the last one written; `over`: plans that end with it."""
@@ -132,7 +129,7 @@ class PlanMembers:
                 self._refs.pop(name, None)
                 continue
             if not before or len(before) + bool(mine) > MOST_RUNS or self._differ(name, plans):
-                mine, before = [MemberChange(name, m.key, n, m.start, True) for n, m in plan.members.items()], ()
+                mine, before = [plan_member(plan, number) for number in plan.members], ()
             if mine:
                 run = Run(_table(mine))
                 self._refs[name] = (*before, *self._runs.write((PLANS, name), tick, [run]))
@@ -177,9 +174,9 @@ def _rows(block: OfferedColumns) -> pa.Table:
 
 
 def _table(changes: Iterable[MemberChange]) -> pa.Table:
-    rows = list(changes)
-    columns = [[c.key for c in rows], [c.number for c in rows], [c.start for c in rows], [c.come for c in rows]]
-    return pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, _SCHEMA.types, strict=True)], schema=_SCHEMA)
+    rows = [(c.key, c.number, c.start, c.come, *(c.reader or (None, None))) for c in changes]
+    columns = [pa.array([row[i] for row in rows], type_) for i, type_ in enumerate(_SCHEMA.types)]
+    return pa.Table.from_arrays(columns, schema=_SCHEMA)
 
 
-__all__ = ["MEMBERS", "PLANS", "LeftInstances", "LeftMember", "PlanMembers"]
+__all__ = ["MEMBERS", "PLANS", "LeftInstances", "PlanMembers"]

@@ -8,7 +8,7 @@ Cost: a change costs what it changes, and the walk over the slots of the manifes
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -179,7 +179,9 @@ class RegisteredQueries(NewestManifest):
     def settle(self) -> None:
         """Let queries that have come since the last tick be one plan with others like them."""
         known = self.plans.plans.keys() - self._plan_programs.keys()
-        for key in self.plans.settle(self.starts):
+        if self.plans.turn(self.frontier):
+            self._deployment = None
+        for key in self.plans.settle(self.starts, self._rows):
             self.choices.forget(key)
             self.heavy.forget(key)
             self._deployment = None
@@ -194,6 +196,10 @@ class RegisteredQueries(NewestManifest):
         for key, made in coming.items():
             if key not in self.plans.place and self.queries.get(key) is made:
                 self._choose(key, made)
+
+    def _rows(self, streams: Iterable[str]) -> int:
+        """How many rows some streams have had in this process."""
+        return sum(self._seen.get(s.lower(), (0, 0))[0] for s in streams)
 
     def owner(self, key: str) -> str:
         """Under which name the state of a query is kept: its own, its family's, or that of the plan it shares."""

@@ -40,7 +40,7 @@ class RegisteredInstances(RegisteredQueries):
             )
             if isinstance(left, LeftInstances):
                 left = left.take(come.places)
-                self.plans.offer_columns(block, LeftPlaces(left.plan, left.places, left.start))
+                self.plans.offer_columns(block, LeftPlaces(left.plan, left.block, left.places, left.start))
             else:
                 self.plans.offer_columns(block)
             self.undo.note(self.plans.leave_columns, uid, np.arange(len(block)))

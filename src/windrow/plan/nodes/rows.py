@@ -31,10 +31,13 @@ class Admit(Unary):
 
 @dataclass(frozen=True)
 class Route(Unary):
-    """Each row once for every query that wants it: the columns `keep`, and whose row it is (`operators/route.py`)."""
+    """Each row once for every query that wants it: the columns `keep`, and whose row it is (`operators/route.py`).
+
+    `own`: those of them that every query shows, for as long as they share; None: all."""
 
     router: Router = None  # type: ignore[assignment]
     keep: tuple[str, ...] = ()
+    own: tuple[str, ...] | None = None
 
     @property
     def schema(self) -> dict[str, pa.DataType]:

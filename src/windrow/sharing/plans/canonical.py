@@ -101,6 +101,11 @@ class Canonical:
         first = [s for s in n.walk(self.root) if isinstance(s, Slot) and not s.apart]
         return all(_keeps_nothing(x) for s in first for x in n.walk(s))
 
+    @property
+    def passes(self) -> bool:
+        """Whether it only selects: rows meet no others before they are told apart for good."""
+        return len(self.slots) == 1 and self.stateless
+
     @cached_property
     def joins(self) -> bool:
         """Whether only the sides of joins are remembered: rows that say when they came tell whose a result is."""
@@ -348,13 +353,6 @@ def _size(spec: n.WindowSpec) -> int:
     size = 1 if spec.kind is n.WindowKind.NOW else spec.size
     assert size is not None
     return size
-
-
-def window_of(size: int) -> n.WindowSpec:
-    """The window by time of some length."""
-    if size == INF:
-        return n.WindowSpec(n.WindowKind.UNBOUNDED)
-    return n.WindowSpec(n.WindowKind.NOW) if size == 1 else n.WindowSpec(n.WindowKind.RANGE, size)
 
 
 def _in_block(node: n.Node) -> Iterator[n.Node]:

@@ -3,8 +3,9 @@
 shared      true; false with `why` where it runs by itself
 queries     how many are one dataflow
 operators   [{"operator", "detail", "shared"}], the first to read rows first: run once for all queries (`all`), or
-            with rows told apart by query (`by query`) or by the set of queries that want them (`by cell`); at a
-            `route` rows part
+            with rows told apart by query (`by query`), by reader (`by reader`: queries that select alike and came
+            together, or so long ago that it makes no difference) or by the set of those that want them (`by cell`);
+            at a `route` rows part
 with        names of the others; of instances of a template, of some
 """
 
@@ -65,14 +66,26 @@ def _some_of_blocks(shared: SharedPlan, but: tuple[str, int] | None) -> list[str
 def _operators(shared: SharedPlan) -> Iterator[dict[str, str]]:
     plan = shared.planned()
     cells = {x for a in walk(plan.root) if _by_cell(a) for x in (a, a.inputs[0])}
+    told = "by query"
+    if shared.readers is not None:
+        told = (
+            "by reader" if len(shared.readers) > 1 or any(b.reader is None for b in shared.blocks.values()) else "all"
+        )
+    above: list[Node] = (
+        [plan.root] if shared.readers is not None and plan.parting is None else []
+    )  # rows are told apart by query
+    while above and not isinstance(above[-1], Route):
+        above += above[-1].inputs
     for node in dict.fromkeys(walk(plan.root)):
         if isinstance(node, Emit) and plan.parting is not None:
-            yield _described(node, "all")
+            yield _described(node, "all" if QUERY not in node.schema else told)
             yield {"operator": "route", "detail": str(plan.parting.router), "shared": "by query"}
-        elif node in cells:
+        elif node in cells and told != "all":
             yield _described(node, "by cell")
+        elif node in above:
+            yield _described(node, "by query")
         else:
-            yield _described(node, "by query" if isinstance(node, Route) or QUERY in node.schema else "all")
+            yield _described(node, told if isinstance(node, Route) or QUERY in node.schema else "all")
 
 
 def _by_cell(node: Node) -> bool:
@@ -92,5 +105,5 @@ def _lines(others: list[str], operators: list[dict[str, str]], count: int) -> li
     names = ", ".join(others[:SHOWN]) + more if others else "nobody so far"
     lines = [f"sharing: one dataflow with {names}"]
     for each in operators:
-        lines.append(f"  {each['shared']:<8}  {each['operator']} {each['detail']}".rstrip())
+        lines.append(f"  {each['shared']:<9} {each['operator']} {each['detail']}".rstrip())
     return lines

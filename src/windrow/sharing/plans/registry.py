@@ -4,7 +4,10 @@ Queries that have come since the last tick are offered; when the next one is pla
 
     open      nothing is remembered below the places where rows part, or only the sides of joins, whose rows say which
               queries there were when they came: a query may join and leave at any time
-    closed    aggregates, anti-joins or windows of rows are kept once below them: only those who come together share
+    readers   aggregates, anti-joins, windows of rows and the like are kept by reader: a query that joins later has one
+              of its own, until the windows have turned over (`readers.py`)
+    closed    they are kept once: only those who come together share. So it is in a replay, where all do; where queries
+              are given what a stream has kept; and where rows cannot be told apart below
 
 A query that comes as the first of its form, and alone, runs by itself, as if nothing were shared, and goes on so; those
 who come together, or later where plans are open, have a shared plan. Instances of a template in columns always have.
@@ -14,7 +17,7 @@ A shared plan's name and the numbers of its queries are never used twice in a ho
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,8 +25,10 @@ import numpy as np
 
 from windrow.errors import StateError, WindrowError
 from windrow.operators.aggregates.vectors import Int64s
+from windrow.operators.elements import INF
 from windrow.plan.nodes import QueryPlan
-from windrow.sharing.plans.canonical import canonical
+from windrow.sharing.plans.canonical import Canonical, canonical
+from windrow.sharing.plans.readers import Reader, told_apart
 from windrow.sharing.plans.shape import PlanColumns
 from windrow.sharing.plans.shared_plan import Offered, OfferedColumns, SharedPlan, count
 from windrow.sharing.recognise import NotShared
@@ -32,24 +37,44 @@ FIRST = "it is the first of its kind"
 BEGUN = "others of its kind have begun, and keep what they have in common below what tells them apart"
 WIDER = 2
 """Queries that remember nothing in common share if they show at most so many times more columns together than each."""
+KNOWN = 16
+"""Queries of a form that are remembered for what they show and read: a plan that begins later has that, too."""
 FEWER = 8
 """Queries part at the end only, if there are so many times fewer different ones below that."""
 
 
 class MemberChange(NamedTuple):
-    """A query that has come to a plan, or left it."""
+    """A query that has come to a plan, or left it; `reader`: that it has now, and since when."""
 
     plan: str
     key: str
     number: int
     start: int | None
     come: bool
+    reader: tuple[int, int | None] | None = None
+
+
+def plan_member(plan: SharedPlan, number: int) -> MemberChange:
+    """A query of a plan, as one that comes to it."""
+    query, reader = plan.members[number], plan.reader(number)
+    told = None if reader is None else (reader.number, reader.start)
+    return MemberChange(plan.name, query.key, number, query.start, True, told)
+
+
+class LeftPlace(NamedTuple):
+    """The place that a query had when its home was left."""
+
+    plan: str
+    number: int
+    start: int | None
+    reader: tuple[int, int | None] | None = None
 
 
 class LeftPlaces(NamedTuple):
-    """The places that many queries had in a plan when their home was left."""
+    """The places that many queries had in a plan when their home was left; `block`: by what name."""
 
     plan: str
+    block: str
     places: Int64s
     start: int | None
 
@@ -65,7 +90,7 @@ class SharedPlans:
         self,
         enabled: bool,
         saved: Mapping[str, Any] | None = None,
-        left: Mapping[str, tuple[str, int, int | None]] | None = None,
+        left: Mapping[str, LeftPlace] | None = None,
     ) -> None:
         self.enabled = enabled
         self.changes: list[MemberChange] = []
@@ -75,7 +100,9 @@ class SharedPlans:
         self.reasons: dict[str, str] = {}
         self.columns: dict[str, str] = {}  # by block, in which plan it is
         self._waiting: dict[str, Offered] = {}
-        self._seen: set[Hashable] = set()
+        self._rows: Callable[[Iterable[str]], int] = lambda _: 0
+        self._seen: dict[Hashable, dict[Hashable, Canonical]] = {}  # some forms of queries that have come
+        self._due: int | None = None  # the least instant at which readers may become one; None: to be found
         self._saved = dict(saved or {})
         self._next = self._saved.pop("next", 0)
 
@@ -98,28 +125,33 @@ class SharedPlans:
         if left is None:
             self._waiting[key] = query
         else:
-            self._rejoin(query, *left)
+            self._rejoin(query, left)
 
-    def _rejoin(self, query: Offered, name: str, number: int, start: int | None) -> None:
+    def _rejoin(self, query: Offered, left: LeftPlace) -> None:
+        name, number, start, told = left
         saved, query = self._saved[name], replace(query, start=start)
+        self._due = None
         if name not in self.plans:
             if "shape" not in saved:
                 raise self._older(name)
             shape = PlanColumns.read(saved["shape"])
-            self.plans[name] = SharedPlan(name, query.common(), saved["everywhere"], True, saved["next"], shape=shape)
+            made = SharedPlan(name, query.common(), saved["everywhere"], True, saved["next"], shape=shape)
+            self.plans[name] = made
+            made.readers = {} if "readers" in saved else None
         known = self.plans[name].shape
         if self.plans[name].common != query.common() or known is None:
             raise self._older(name)
         known.check(query.form)
+        reader = None if told is None else Reader(told[0], query.form, told[1])
         if isinstance(query, OfferedColumns):
-            self.plans[name].join_columns(query)
+            self.plans[name].join_columns(query, None, reader)
             self.columns[query.key] = name
             return
-        self.plans[name].join(query, number)
+        self.plans[name].join(query, None, (number, reader))
         self.place[query.key] = (name, number)
 
     def _older(self, name: str) -> StateError:
-        names = ", ".join(q for q, at in self.left.items() if at[0] == name)
+        names = ", ".join(q for q, at in self.left.items() if at.plan == name)
         return StateError(
             "this home was written by an older version of windrow, whose state of continuous queries that share is not "
             "read",
@@ -133,7 +165,8 @@ class SharedPlans:
             self._waiting[block.key] = block
             return
         block = replace(block, places=left.places, start=left.start)
-        self._rejoin(block, left.plan, 0, left.start)
+        told = self._saved[left.plan].get("readers", {}).get(left.block)
+        self._rejoin(block, LeftPlace(left.plan, 0, left.start, told))
 
     def block(self, key: str) -> OfferedColumns:
         """A block by its name, whether it has a place or not."""
@@ -167,8 +200,8 @@ class SharedPlans:
         self._waiting.pop(key, None)
         if plan is None:
             return None
-        del plan.blocks[key], self.columns[key]
-        plan.changed()
+        del self.columns[key]
+        plan.leave_columns(key)
         self.changes.append(MemberChange(plan.name, key, -1, None, False))
         return self._ended(plan)
 
@@ -187,8 +220,8 @@ class SharedPlans:
         if name is None:
             return None
         plan = self.plans[name]
-        del plan.members[number]
-        plan.changed()
+        plan.leave(number)
+        self._due = None
         self.changes.append(MemberChange(name, key, number, None, False))
         return self._ended(plan)
 
@@ -196,18 +229,19 @@ class SharedPlans:
         """What `reinstate` needs to take a query back that is removed."""
         name, number = self.place.get(key, (None, 0))
         plan = None if name is None else self.plans[name]
-        return (key, self._waiting.get(key), plan, number, None if plan is None else plan.members[number])
+        query = None if plan is None else plan.members[number]
+        return (key, self._waiting.get(key), plan, number, query, None if plan is None else plan.reader(number))
 
     def reinstate(self, token: tuple[Any, ...]) -> None:
         """Take back a query that was removed."""
-        key, waiting, plan, number, query = token
+        key, waiting, plan, number, query, reader = token
         if waiting is not None:
             self._waiting[key] = waiting
         if plan is not None:
             self.plans.setdefault(plan.name, plan)
-            plan.join(query, number)
+            plan.join(query, None, (number, reader))
             self.place[key] = (plan.name, number)
-            self.changes.append(MemberChange(plan.name, key, number, query.start, True))
+            self._note(plan, number)
 
     def failing(self, query: str, error: WindrowError, member: int | None) -> dict[str, WindrowError]:
         """The queries that cannot go on: one by itself, all of a plan, or one of its members."""
@@ -221,8 +255,11 @@ class SharedPlans:
 
     # putting together
 
-    def settle(self, starts: Mapping[str, int]) -> list[str]:
-        """Put those together that have come; the keys of all that have found a place, queries and blocks."""
+    def settle(self, starts: Mapping[str, int], rows: Callable[[Iterable[str]], int] = lambda _: 0) -> list[str]:
+        """Put those together that have come; the keys of all that have found a place, queries and blocks.
+
+        `rows`: how many some streams have had so far."""
+        self._rows = rows
         waiting = [replace(w, start=starts.get(k, w.start)) for k, w in self._waiting.items()]
         self._waiting = {}
         alike: dict[Hashable, list[Offered]] = {}
@@ -231,8 +268,27 @@ class SharedPlans:
         found: list[str] = []
         for common, queries in alike.items():
             found += self._together(common, queries)
-            self._seen.add(common)
+            seen = self._seen.setdefault(common, {})
+            for form in (q.form for q in queries):
+                if len(seen) < KNOWN:
+                    seen.setdefault((form.sizes, form.shown, form.columns, form.tested), form)
         return found
+
+    def turn(self, frontier: int) -> bool:
+        """Let readers be one for which the same is kept by now; whether there were any."""
+        if self._due is None:
+            self._due = min((plan.turns[0][0] for plan in self.plans.values() if plan.turns), default=INF)
+        if frontier < self._due:
+            return False
+        for plan in [p for p in self.plans.values() if p.turns and p.turns[0][0] <= frontier]:
+            for number in plan.turn(frontier):
+                self._note(plan, number)
+        self._due = None
+        return True
+
+    def _note(self, plan: SharedPlan, number: int) -> None:
+        """Remember for the home where a query is now."""
+        self.changes.append(plan_member(plan, number))
 
     def _together(self, common: Hashable, queries: list[Offered]) -> list[str]:
         found, left = list[str](), list[Offered]()
@@ -243,14 +299,18 @@ class SharedPlans:
         for everywhere, members in (d for alike in _by_list(left) for d in self._divided(alike)):
             one = members[0]
             many = any(isinstance(m, OfferedColumns) for m in members)  # they run in no other way
-            if many or len(members) > 1 or (everywhere and not one.remembers and common in self._seen):
-                found += self._join(self._new(common, everywhere), members)
+            open_ = everywhere and (_takes_readers(one) or not one.remembers)
+            if many or len(members) > 1 or (open_ and common in self._seen):
+                found += self._join(self._new(common, everywhere, members), members)
             else:
                 self.reasons[one.key] = BEGUN if common in self._seen else FIRST
         return found
 
     def _divided(self, queries: Sequence[Offered]) -> Iterator[tuple[bool, list[Offered]]]:
         """Queries of one form as those who share, and whether they part everywhere."""
+        if _takes_readers(queries[0]):
+            yield True, list(queries)
+            return
         early = [q for q in queries if isinstance(q, OfferedColumns) and q.forms.early]
         alike: dict[Hashable, list[Offered]] = {}
         for query in queries:
@@ -270,20 +330,27 @@ class SharedPlans:
             if why and len(members) == 1:
                 self.reasons[members[0].key] = why
 
-    def _new(self, common: Hashable, everywhere: bool) -> SharedPlan:
+    def _new(self, common: Hashable, everywhere: bool, queries: Sequence[Offered]) -> SharedPlan:
         self._next += 1
         made = self.plans[f"*{self._next}"] = SharedPlan(f"*{self._next}", common, everywhere)
+        if everywhere and _takes_readers(queries[0]):
+            made.readers = {}
+        if made.readers is not None or not queries[0].remembers:  # others may come, who are like those who came before
+            before = list(self._seen.get(common, {}).values())
+            made.before = before if _together([*(q.form for q in queries), *before]) else ()
         return made
 
     def _join(self, plan: SharedPlan, queries: Sequence[Offered]) -> list[str]:
+        rows = self._rows(queries[0].form.plan.streams)
+        self._due = None
         for query in queries:
             if isinstance(query, OfferedColumns):
-                plan.join_columns(query)
+                plan.join_columns(query, rows)
                 self.columns[query.key] = plan.name
                 continue
-            number = plan.join(query)
+            number = plan.join(query, rows)
             self.place[query.key] = (plan.name, number)
-            self.changes.append(MemberChange(plan.name, query.key, number, query.start, True))
+            self._note(plan, number)
             self.reasons.pop(query.key, None)
         return [q.key for q in queries]
 
@@ -298,15 +365,31 @@ class SharedPlans:
         return found
 
 
-def _by_list(queries: Sequence[Offered]) -> list[list[Offered]]:
-    """Queries that are to share though they show different columns: all, or those that show the same.
+def _takes_readers(query: Offered) -> bool:
+    """Whether what a shared plan of its form remembers is kept by reader."""
+    if query.retained or not query.materialized or (len(query.form.slots) == 1 and not query.remembers):
+        return False
+    try:
+        return bool(told_apart(query.form))
+    except NotShared:
+        return False
 
-    What is remembered once is worth more columns; rows that only pass are copied with all of them.
-    """
+
+def _by_list(queries: Sequence[Offered]) -> list[list[Offered]]:
+    """Queries that are to share though they show different columns: all, or those that show the same."""
     lists: dict[Hashable, list[Offered]] = {}
     for query in queries:
         lists.setdefault(tuple(name for name, _ in query.form.shown), []).append(query)
-    shown = {name for query in queries for name, _ in query.form.shown}
-    each = sum(len(query.form.shown) for query in queries) / max(len(queries), 1)
-    together = not lists or not queries[0].form.stateless or len(shown) <= WIDER * each
-    return [list(queries)] if together and queries else list(lists.values())
+    if queries and _together([query.form for query in queries]):
+        return [list(queries)]
+    return list(lists.values())
+
+
+def _together(forms: Sequence[Canonical]) -> bool:
+    """Whether queries share though they show different columns.
+
+    What is remembered once is worth more columns; rows that only pass are copied with all of them.
+    """
+    shown = {name for form in forms for name, _ in form.shown}
+    each = sum(len(form.shown) for form in forms) / len(forms)
+    return not forms[0].passes or len(shown) <= WIDER * each

@@ -114,11 +114,11 @@ class IndexRouter:
         self._index = PredicateIndex(c for c in every if c.boxes)
         self._tables = [self._cell_members(k, conditions, blocks) for k in range(len(self._index.spaces))]
         self._most = max([*self.conditions, *(int(b.numbers[-1]) for b in blocks)], default=0)
-        self._bounded: dict[str, tuple[Floats, Floats] | None] = {}
+        self._bounded: dict[str, tuple[Floats, Floats]] = {}
         self._classify()
         lists = () if self.shown is None else (*self.shown.values(), *(b.shown for b in blocks))
-        columns = {c for mine in lists for c in mine}
-        self._lists = {c: by for c in columns if (by := self._shows(c)) is not None}
+        self._lists = {c: self._shows(c) for c in {c for mine in lists for c in mine}}
+        self._nobody = np.zeros(self._most + 1, np.bool_)
 
     def _cell_members(
         self, number: int, conditions: Mapping[int, Condition], blocks: Sequence[RoutedColumns]
@@ -182,7 +182,7 @@ class IndexRouter:
 
     def lists(self, column: str) -> Bools | None:
         """By query: whether it shows a column; None: all do."""
-        return self._lists.get(column)
+        return None if self.shown is None else self._lists.get(column, self._nobody)
 
     @cached_property
     def queries(self) -> Int64s:
@@ -211,7 +211,7 @@ class IndexRouter:
             for column, sizes in self.windows.items()
         ]
         shown = {*(self.shown or {}).values(), *(b.shown for b in self.blocks)}
-        lists = [f"{len(shown)} select lists"] if self._lists else []
+        lists = [f"{len(shown)} select lists"] if len(shown) > 1 else []
         return f"{len(self.queries)} queries by {', '.join([*axes, *lengths, *lists]) or 'nothing'}"
 
     def _cells(self, columns: Mapping[str, pa.Array], rows: int) -> list[Int64s]:
@@ -257,18 +257,24 @@ class IndexRouter:
             many[self._class[block.numbers[0]]].append(RoutedColumns(block.numbers, aged, block.alive))
         return [IndexRouter(conditions, blocks=blocks) for conditions, blocks in zip(mine, many, strict=True)]
 
-    def bounds(self, column: str) -> tuple[Floats, Floats] | None:
-        """By query, in order: between which values a number must lie that it wants; None: all want any."""
+    def bounds(self, column: str, told: Int64s) -> tuple[Floats, Floats] | None:
+        """By the numbers by which rows are told apart: between which values a number must lie that somebody wants."""
         if column not in self._bounded:
-            low, high = np.full(self._most + 1, -inf), np.full(self._most + 1, inf)
+            least, most = np.full(self._most + 1, inf), np.full(self._most + 1, -inf)
             for query, condition in self.conditions.items():
-                low[query], high[query] = _bounds(condition, quote(column))
+                low, high = _bounds(condition, quote(column))
+                mine = _bounds(condition, _QUERY.sql)[0]
+                at = query if mine == -inf else int(mine)
+                least[at], most[at] = min(least[at], low), max(most[at], high)
             for block in self.blocks:
-                low[block.numbers], high[block.numbers] = _bounds_of_many(block.conditions, quote(column))
-            low, high = low[self.queries], high[self.queries]
-            free = (low == -inf).all() and (high == inf).all()
-            self._bounded[column] = None if free else (low, high)
-        return self._bounded[column]
+                lows, highs = _bounds_of_many(block.conditions, quote(column))
+                of = _bounds_of_many(block.conditions, _QUERY.sql)[0]
+                places = np.where(of == -inf, block.numbers, of).astype(np.int64)
+                np.minimum.at(least, places, lows)
+                np.maximum.at(most, places, highs)
+            self._bounded[column] = least, most
+        least, most = (ends[told] for ends in self._bounded[column])
+        return None if (least == -inf).all() and (most == inf).all() else (least, most)
 
     def wanted(self, columns: Mapping[str, pa.Array], rows: int) -> Bools:
         """Whether any query wants a row."""

@@ -21,7 +21,9 @@ from windrow.sharing.plans.canonical import Canonical, Columns
 class PlanColumns:
     """`shown`: what answers are made of. `columns`: by scan. `tested`: by slot, the columns that conditions read.
     `stamped`: the windows whose lengths differ. `began`: the number of queries with which it began. `own`: what every
-    one of those showed, by which rows lie over partitions where queries part behind their change log; None: by all."""
+    query shows, by which rows lie over partitions where they part; None: by all. `kept`: they do so wherever queries
+    part, and not behind their change log only, as in older homes. `differ`: what queries selected by before that
+    differed when it began."""
 
     shown: Mapping[str, Expr]
     columns: tuple[Columns, ...]
@@ -29,6 +31,8 @@ class PlanColumns:
     stamped: frozenset[int]
     began: int = 0
     own: frozenset[str] | None = None
+    kept: bool = True
+    differ: bool = False
 
     @classmethod
     def of(cls, forms: Iterable[Canonical]) -> PlanColumns:
@@ -36,23 +40,28 @@ class PlanColumns:
         forms = list(forms)
         shown = {name: e for form in forms for name, e in form.shown}
         own = frozenset(shown).intersection(*({name for name, _ in form.shown} for form in forms))
-        columns = (
-            dict.fromkeys(c for one in scan for c in one) for scan in zip(*(f.columns for f in forms), strict=True)
-        )
+        read = (dict.fromkeys(c for one in scan for c in one) for scan in zip(*(f.columns for f in forms), strict=True))
         tested = tuple(frozenset().union(*slot) for slot in zip(*(f.tested for f in forms), strict=True))
-        differ = frozenset(
+        stamped = frozenset(
             w for w, sizes in enumerate(zip(*(f.sizes for f in forms), strict=True)) if len({*sizes}) > 1
         )
-        return cls(dict(sorted(shown.items())), tuple(map(_sorted, columns)), tested, differ, own=own)
+        selects = len({f.fixed for f in forms}) > 1
+        columns = tuple(map(_sorted, read))
+        return cls(dict(sorted(shown.items())), columns, tested, stamped, own=own, differ=selects)
 
     def fits(self, form: Canonical, member: Canonical) -> bool:
-        """Whether a query may join, where another one is: it shows nothing else, and windows that are one are its."""
+        """Whether a query may join, where another one is: it shows nothing else, and windows that are one are its.
+
+        It also shows by what rows lie over partitions, where they do before they part."""
+        shown = {name for name, _ in form.shown}
+        if self.kept and self.own is not None and not (self.own <= shown or form.passes):
+            return False
         if not form.stateless:  # columns of states
             columns = all({*mine} <= {*known} for mine, known in zip(form.columns, self.columns, strict=True))
             if not columns or any(not mine <= known for mine, known in zip(form.tested, self.tested, strict=True)):
                 return False
         alike = all(size == form.sizes[w] for w, size in enumerate(member.sizes) if w not in self.stamped)
-        return alike and all(name in self.shown for name, _ in form.shown)
+        return alike and shown <= self.shown.keys()
 
     def check(self, form: Canonical) -> None:
         """Refuse a shape that was read back and has other columns by the names that a query reads."""
@@ -78,7 +87,8 @@ class PlanColumns:
         return {
             "types": schema.serialize().to_pybytes().hex(), "shown": shown, "columns": columns,
             "tested": [sorted(slot) for slot in self.tested], "stamped": sorted(self.stamped),
-            "began": self.began, "own": None if self.own is None else sorted(self.own),
+            "began": self.began, "own": None if self.own is None else sorted(self.own), "kept": self.kept,
+            "differ": self.differ,
         }  # fmt: skip
 
     @classmethod
@@ -92,7 +102,10 @@ class PlanColumns:
         columns = tuple(tuple((internal, name, next(types)) for internal, name in scan) for scan in plain["columns"])
         tested, stamped = tuple(map(frozenset, plain["tested"])), frozenset(plain["stamped"])
         own = plain.get("own")  # older homes have none
-        return cls(shown, columns, tested, stamped, plain["began"], None if own is None else frozenset(own))
+        own = None if own is None else frozenset(own)
+        return cls(
+            shown, columns, tested, stamped, plain["began"], own, plain.get("kept", False), plain.get("differ", False)
+        )
 
 
 def _sorted(columns: Iterable[tuple[str, str, pa.DataType]]) -> Columns:

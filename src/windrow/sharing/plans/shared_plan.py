@@ -7,7 +7,8 @@ nothing is done in Python for each. Numbers are never used twice.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Hashable, Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Bools, Int64s, raw
-from windrow.operators.elements import BEGINNING, Elements
+from windrow.operators.elements import BEGINNING, INF, Elements
 from windrow.operators.terms import QUERY
 from windrow.plan.nodes import QueryPlan
 from windrow.sharing.member_columns import InstanceNames
@@ -23,7 +24,8 @@ from windrow.sharing.plans.answers import InstanceRows, ShownAnswer, of_many, of
 from windrow.sharing.plans.canonical import Canonical
 from windrow.sharing.plans.form_columns import FormColumns
 from windrow.sharing.plans.merge import ManyMembers, merged
-from windrow.sharing.plans.router import IndexRouter, RoutedColumns
+from windrow.sharing.plans.readers import PlanReaders, Reader, lasting
+from windrow.sharing.plans.router import IndexRouter, RoutedColumns, of_queries, of_query
 from windrow.sharing.plans.shape import PlanColumns
 
 
@@ -56,7 +58,8 @@ class OfferedColumns(Offered):
     """Many queries that may share, which differ in compared constants; `key`: the name of their block.
 
     `numbers`: of the instances in their group. `places`: their numbers in the plan, in order, once they have any.
-    `left`: which of them are gone.
+    `left`: which of them are gone. `reader`: of all of them, where a plan has readers and they do not differ below the
+    last slot; where they do, each is one.
     """
 
     forms: FormColumns
@@ -64,6 +67,7 @@ class OfferedColumns(Offered):
     numbers: Int64s
     places: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     left: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    reader: int | None = None
 
     def __len__(self) -> int:
         return len(self.forms)
@@ -82,7 +86,7 @@ class OfferedColumns(Offered):
 
     def merged(self, start: int) -> ManyMembers:
         """As the plan of all has them."""
-        return ManyMembers(self.places, self.forms, self.alive, start)
+        return ManyMembers(self.places, self.forms, self.alive, start, self.reader)
 
     def among(self, queries: Int64s) -> tuple[Int64s, Int64s]:
         """Which of some numbers in the plan are of these: (where they stand, which each is)."""
@@ -102,9 +106,13 @@ class SharedPlan:
     next: int = 0
     members: dict[int, Offered] = field(default_factory=dict)
     blocks: dict[str, OfferedColumns] = field(default_factory=dict)
+    readers: dict[int, Reader] | None = None  # who is told apart below the last slot; None: queries are, if anybody is
+    reads: dict[int, int] = field(default_factory=dict)  # by query, its reader
+    _reading: Counter[int] = field(default_factory=Counter)  # by reader, how many queries or blocks
     uid: str = field(default_factory=lambda: uuid.uuid4().hex)
     plan: QueryPlan | None = None
     shape: PlanColumns | None = None  # settled when it begins
+    before: Sequence[Canonical] = ()  # forms of queries that have come before it begins: others like them may
     _known: dict[str, Any] = field(default_factory=dict)  # what follows from the members
 
     def changed(self) -> None:
@@ -125,6 +133,11 @@ class SharedPlan:
         if "saved" not in self._known:
             shape = self.settled().plain()
             self._known["saved"] = {"everywhere": self.everywhere, "next": self.next, "shape": shape}
+            if self.readers is not None:
+                told = {key: b.reader for key, b in self.blocks.items()}
+                self._known["saved"]["readers"] = {
+                    key: None if r is None else [r, self.readers[r].start] for key, r in told.items()
+                }
         found: dict[str, Any] = self._known["saved"]
         return found
 
@@ -150,7 +163,7 @@ class SharedPlan:
     @property
     def open(self) -> bool:
         """Whether a query may join at any time."""
-        return self.everywhere and not self.one.remembers
+        return self.readers is not None or (self.everywhere and not self.one.remembers)
 
     def takes(self, query: Offered) -> bool:
         """Whether a query of its form may join at any time."""
@@ -158,16 +171,40 @@ class SharedPlan:
             return False
         return (self.shape or self.settled()).fits(query.form, self.one.form)
 
-    def join(self, query: Offered, number: int | None = None) -> int:
-        """Have one more query."""
+    def join(self, query: Offered, rows: int | None = None, at: tuple[int, Reader | None] | None = None) -> int:
+        """Have one more query; `rows`: that its streams have had. `at`: its number and reader, if it was here."""
+        number, reader = (None, None) if at is None else at
+        if self.readers is not None:
+            reader = self._reader(query, rows, reader)
+            self._reading[reader.number] += 1
         number = self.next if number is None else number
+        if reader is not None:
+            self.reads[number] = reader.number
         self.members[number] = query
         self.next = max(self.next, number + 1)
         self.changed()
         return number
 
-    def join_columns(self, block: OfferedColumns) -> OfferedColumns:
+    def reader(self, number: int) -> Reader | None:
+        """The reader of a query."""
+        return None if self.readers is None else self.readers[self.reads[number]]
+
+    def leave(self, number: int) -> None:
+        """Have a query no longer."""
+        del self.members[number]
+        self._unread(self.reads.pop(number, None))
+        self.changed()
+
+    def join_columns(
+        self, block: OfferedColumns, rows: int | None = None, reader: Reader | None = None
+    ) -> OfferedColumns:
         """Have many more queries; those without numbers get some."""
+        if self.readers is not None and not block.forms.early:
+            if reader is None and block.reader is not None:  # it was here before
+                reader = Reader(block.reader, block.form, block.start)
+            made = self._reader(block, rows, reader)
+            block = replace(block, reader=made.number)
+            self._reading[made.number] += block.key not in self.blocks
         if not len(block.places):
             block = replace(block, places=self.next + np.arange(len(block)))
         self.blocks[block.key] = block
@@ -175,24 +212,96 @@ class SharedPlan:
         self.changed()
         return block
 
+    def leave_columns(self, key: str) -> None:
+        """Have a block no longer."""
+        self._unread(self.blocks.pop(key).reader)
+        self.changed()
+
+    # readers
+
+    def _reader(self, query: Offered, rows: int | None, known: Reader | None) -> Reader:
+        """The reader of a query that comes: one for which the same is kept, or a new one; or one that it had before."""
+        assert self.readers is not None
+        made = known or Reader(self.next, query.form, query.start, rows)
+        if known is None:
+            alike = (r for r in self.readers.values() if r.rows == rows is not None and r.start == query.start)
+            made = next((r for r in alike if r.selects == made.selects), made)
+        self.next = max(self.next, made.number + 1)
+        return self.readers.setdefault(made.number, made)
+
+    def _unread(self, reader: int | None) -> None:
+        """Forget a reader that no query has any more."""
+        if reader is not None and self.readers is not None:
+            self._reading[reader] -= 1
+            if not self._reading[reader]:
+                del self._reading[reader], self.readers[reader]
+
+    def _lasting(self, form: Canonical) -> int:
+        """For how long a row that came before a query may make a difference to it."""
+        known: dict[Hashable, int] = self._known.setdefault("lasting", {})
+        return known[form.sizes] if form.sizes in known else known.setdefault(form.sizes, lasting(form))
+
+    @property
+    def turns(self) -> list[tuple[int, int, int]]:
+        """(when, reader, other): from when on nothing that is kept tells a reader from an older one."""
+        if "turns" not in self._known:
+            self._known["turns"] = sorted(self._turns())
+        found: list[tuple[int, int, int]] = self._known["turns"]
+        return found
+
+    def _turns(self) -> Iterator[tuple[int, int, int]]:
+        last: dict[int, int] = {}
+        for number, read in self.reads.items():
+            last[read] = max(last.get(read, 0), self._lasting(self.members[number].form))
+        for block in self.blocks.values():
+            if block.reader is not None:
+                last[block.reader] = max(last.get(block.reader, 0), self._lasting(block.form))
+        oldest: dict[Hashable, int] = {}
+        for reader in sorted((self.readers or {}).values(), key=lambda r: (r.since, r.number)):
+            other = oldest.setdefault(reader.selects, reader.number)
+            if other != reader.number and last[reader.number] < INF:
+                yield reader.since + last[reader.number], reader.number, other
+
+    def turn(self, frontier: int) -> list[int]:
+        """Let readers be one for which the same is kept by now; the queries that have another reader then."""
+        into = {reader: other for at, reader, other in self.turns if at <= frontier}
+        moved = [number for number, reader in self.reads.items() if reader in into]
+        if into:
+            assert self.readers is not None
+            self.reads |= {number: into[self.reads[number]] for number in moved}
+            for key, block in self.blocks.items():
+                if block.reader in into:
+                    self.blocks[key] = replace(block, reader=into[block.reader])
+            for reader, other in into.items():
+                self._reading[other] += self._reading.pop(reader)
+                del self.readers[reader]
+            self.changed()
+        return moved
+
     def planned(self, frontier: int = BEGINNING) -> QueryPlan:
         """The plan of all members; the same object until somebody comes or goes. What is up to `frontier` is over."""
         if self.plan is None:
-            late = {q: m.start for q, m in self.members.items() if m.start is not None and m.start > frontier}
+            told = self.members if self.readers is None else self.readers
+            late = {q: m.start for q, m in told.items() if m.start is not None and m.start > frontier}
             starts = late if self.open else {}
             forms = {q: m.form for q, m in self.members.items()}
             many = [
                 b.merged(b.start if self.open and b.start is not None and b.start > frontier else BEGINNING)
                 for b in self.blocks.values()
             ]
-            self.plan = merged(self.name, forms, self.everywhere, self.open, starts, self.settled(), self.next, many)
+            readers = None
+            if self.readers is not None:
+                readers = PlanReaders({r: reader.form for r, reader in self.readers.items()}, self.reads)
+            self.plan = merged(
+                self.name, forms, self.everywhere, self.open, starts, self.settled(), self.next, many, readers
+            )
         return self.plan
 
     def settled(self) -> PlanColumns:
         """What its rows consist of, from now on."""
         forms = [m.form for m in (*self.members.values(), *self.blocks.values())]
         if self.shape is None:
-            self.shape = replace(PlanColumns.of(forms), began=self.next)
+            self.shape = replace(PlanColumns.of([*forms, *self.before]), began=self.next)
         elif self.open and forms[0].stateless:
             self.shape = self.shape.widened(forms)
         return self.shape
@@ -204,7 +313,8 @@ class SharedPlan:
         if self.plan.parting is None:
             rows = of_one(rows, number)
         else:
-            router = IndexRouter({number: form.conditions[-1]})
+            mine = form.conditions[-1]
+            router = IndexRouter({number: of_query(self.reads[number], mine) if self.reads else mine})
             at, _ = router.pairs({c: rows.columns[c] for c in router.reads}, len(rows))
             rows = rows.take(at)
         return pa.table({name: rows.columns[c] for name, c in form.output}) if form.output else pa.table({})
@@ -231,6 +341,9 @@ class SharedPlan:
             at, which = block.among(raw(rows.columns[QUERY]).astype(np.int64))
         else:
             conditions = block.forms.conditions(form.slots[-1])
+            if self.readers is not None:
+                told = block.places if block.reader is None else np.full(len(block), block.reader)
+                conditions = of_queries(told, conditions)
             router = IndexRouter({}, blocks=[RoutedColumns(np.arange(len(block)), conditions, block.alive)])
             at, which = router.pairs({c: rows.columns[c] for c in router.reads}, len(rows))
         there = block.alive[which]

@@ -1,0 +1,243 @@
+"""Queries of one form that are created one at a time, while rows flow, are one dataflow."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import windrow
+from windrow.sharing.plans import registry
+from windrow.testing import assert_same
+
+DECLARED = """CREATE STREAM s (k BIGINT, v BIGINT, u BIGINT, ts BIGINT) TIMESTAMP BY ts WITHIN {0};
+CREATE STREAM r (k BIGINT, v BIGINT, u BIGINT, ts BIGINT) TIMESTAMP BY ts WITHIN {0};
+CREATE TABLE p (k BIGINT, w VARCHAR)"""
+COUNTED = "(SELECT k, count(*) AS n FROM r [RANGE 4] GROUP BY k)"
+FORMS = {
+    "filter": "SELECT {e}k, v FROM s [RANGE {w}] WHERE v > {c}",
+    "having": "SELECT {e}k, count(*) AS n FROM s [RANGE 6] GROUP BY k HAVING count(*) > {c}",
+    "count": "SELECT {e}k, count(*) AS n FROM s [RANGE 6] WHERE v > {c} GROUP BY k",
+    "max": "SELECT {e}k, max(v) AS m FROM s [RANGE 5] WHERE u > {c} GROUP BY k",
+    "both": "SELECT {e}k, sum(v) AS n FROM s [RANGE 6] WHERE v > {c} GROUP BY k HAVING count(*) > {d}",
+    "lengths": "SELECT {e}k, count(*) AS n FROM s [RANGE {w}] GROUP BY k HAVING count(*) > {d}",
+    "join groups": "SELECT {e}a.k, count(*) AS n FROM s [RANGE 5] a, r [RANGE 4] b WHERE a.k = b.k AND a.v > {c} "
+    "GROUP BY a.k",
+    "join having": "SELECT {e}a.k, max(b.v) AS n FROM s [RANGE 5] a, r [RANGE 4] b WHERE a.k = b.k GROUP BY a.k "
+    "HAVING max(b.v) > {c}",
+    "absent": "SELECT {e}a.k, a.v FROM s [RANGE 6] a WHERE a.v > {c} AND NOT EXISTS "
+    "(SELECT 1 FROM r [RANGE 3] b WHERE b.k = a.k)",
+    "absent, lengths": "SELECT {e}a.k, a.v FROM s [RANGE {w}] a WHERE a.v > {c} AND NOT EXISTS "
+    "(SELECT 1 FROM r [RANGE 3] b WHERE b.k = a.k AND b.v > a.v)",
+    "absent by what": "SELECT {e}a.k FROM s [RANGE 6] a WHERE NOT EXISTS "
+    "(SELECT 1 FROM r [RANGE 4] b WHERE b.k = a.k AND b.v > {c})",
+    "absent by what and how": "SELECT {e}a.k FROM s [RANGE 6] a WHERE a.v < 4 AND NOT EXISTS "
+    "(SELECT 1 FROM r [RANGE 4] b WHERE b.k = a.k AND b.v > a.v AND b.u > {c})",
+    "left join": "SELECT {e}a.k, a.v, b.v AS w FROM s [RANGE {w}] a LEFT JOIN r [RANGE 4] b ON a.k = b.k "
+    "WHERE a.v > {c}",
+    "full join": "SELECT {e}a.k, a.v, b.v AS w FROM s [RANGE 5] a FULL JOIN r [RANGE 4] b ON a.k = b.k WHERE a.v > {c}",
+    "distinct": "SELECT {e}DISTINCT k FROM s [RANGE 5] WHERE v > {c}",
+    "distinct join": "SELECT {e}DISTINCT a.k, b.v FROM s [RANGE 5] a, r [RANGE 4] b WHERE a.k = b.k AND a.v > {c}",
+    "union": "SELECT {e}x.k FROM (SELECT k FROM s [RANGE 5] WHERE v > {c} UNION SELECT k FROM r [RANGE 3] "
+    "WHERE v > {d}) x",
+    "except": "SELECT {e}x.k FROM (SELECT k FROM s [RANGE 5] WHERE v > {c} EXCEPT ALL SELECT k FROM r [RANGE 3]) x",
+    "last rows": "SELECT {e}k, v FROM s [ROWS 4] WHERE v > {c}",
+    "last rows of each": "SELECT {e}k, max(v) AS m FROM s [PARTITION BY k ROWS 3] GROUP BY k HAVING max(v) > {c}",
+    "for ever": "SELECT {e}k, count(*) AS n FROM s [RANGE UNBOUNDED] GROUP BY k HAVING count(*) > {c}",
+    "above its mean": "SELECT {e}a.k, a.v FROM s [RANGE 3] a, (SELECT k, avg(v) AS m FROM s [RANGE 6] GROUP BY k) b "
+    "WHERE a.k = b.k AND a.v > b.m AND a.u > {c}",
+    "of two counts": "SELECT {e}a.k, a.n, b.n AS o FROM (SELECT k, count(*) AS n FROM s [RANGE 5] GROUP BY k) a, "
+    f"{COUNTED} b WHERE a.k = b.k AND a.n > {{c}}",
+    "of a table": "SELECT {e}a.k, p.w, count(*) AS n FROM s [RANGE 5] a, p WHERE a.k = p.k AND a.v > {c} "
+    "GROUP BY a.k, p.w",
+}
+NEVER = {"last rows", "last rows of each", "for ever"}
+"""Where what came before a query makes a difference for ever."""
+EMITTED = ("", "ISTREAM(", "DSTREAM(", "RSTREAM(")
+
+
+def written(r: random.Random, form: str, emit: str) -> str:
+    """A query of a form."""
+    chosen = {"c": r.randint(-1, 4), "d": r.randint(0, 2), "w": r.choice([2, 4, 6, 9])}
+    text = FORMS[form].format(e="", **chosen)
+    if not emit:
+        return text
+    head, rest = text.split(" FROM ", 1)
+    return f"SELECT {emit}{head.removeprefix('SELECT ')}) FROM {rest}"
+
+
+def rows(r: random.Random, now: int, slack: int) -> pa.Table:
+    """Some rows of about now."""
+    found = []
+    for _ in range(r.choice([1, 2, 3])):
+        ts = max(0, now - r.randint(0, slack))
+        found.append({"k": r.choice([0, 1, 2, None]), "v": r.randint(-1, 5), "u": r.randint(0, 4), "ts": ts})
+    return pa.Table.from_pylist(found, pa.schema([(c, pa.int64()) for c in ("k", "v", "u", "ts")]))
+
+
+def lived(
+    form: str, seed: int, sharing: str, home: Path | None, partitions: int, look: Callable[[Any], None]
+) -> tuple[dict[str, pa.Table], list[Any]]:
+    """Rows flow; queries come one in a tick, and go; with a home the engine is opened again."""
+    r = random.Random(seed)
+    emit, slack = r.choice(EMITTED) if seed else "", r.choice([0, 2])
+
+    def opened() -> windrow.Engine:
+        return windrow.Engine(runtime="local", sharing=sharing, home=home, partitions=partitions)
+
+    engine = opened()
+    engine.execute(DECLARED.format(slack))
+    engine.table("p", {"k": [0, 1, 1], "w": ["a", "b", "c"]})
+    engine.start()
+    here, answers, stood, now = list[str](), dict[str, list[pa.Table]](), list[Any](), 0
+    for tick in range(44):
+        now += r.choice([0, 1, 1, 2])
+        for stream in "sr":
+            if r.random() < 0.8:
+                engine.push(stream, rows(r, now, slack))
+        if tick % 3 == 1 and tick < 28:
+            name = f"q{tick}"
+            engine.execute(f"CREATE QUERY {name} AS {written(r, form, emit)}")
+            here.append(name)
+            answers[name] = []
+        elif len(here) > 4 and r.random() < 0.1:
+            gone = here.pop(r.randrange(len(here)))
+            answers[gone].append(engine[gone].results())
+            engine.execute(f"DROP QUERY {gone}")
+        elif home is not None and r.random() < 0.12:
+            for name in here:
+                answers[name].append(engine[name].results())
+            engine.stop()
+            engine = opened()
+            engine.start()
+        if not emit and tick % 5 == 4:
+            stood.append({name: sorted(map(str, engine[name].snapshot().to_pylist())) for name in here})
+    engine.advance(now + 12)
+    for stream in "sr":
+        engine.push(stream, rows(r, now + 20, 0))
+    engine.advance(now + 40)
+    for name in here:
+        answers[name].append(engine[name].results())
+    assert not engine.status()["failed"]
+    look(engine)
+    engine.stop()
+    return {name: pa.concat_tables(found) for name, found in answers.items()}, stood
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("form", FORMS)
+def test_they_answer_as_if_alone(form: str, seed: int, tmp_path: Path) -> None:
+    """Whichever tick each comes with, over restarts and partitions: its answers are its own, and few dataflows run."""
+    shared: list[tuple[int, int]] = []
+    readers: list[int] = []
+
+    def look(engine: Any) -> None:
+        plans = engine.runtime.ticker.plans
+        there = sum(map(len, plans.plans.values()))
+        shared.append((len(plans.plans), len(engine.status()["queries"]) - there))
+        for plan in plans.plans.values():
+            if plan.readers is not None:
+                readers.append(len(plan.readers) - len({r.selects for r in plan.readers.values()}))
+
+    homes = [tmp_path / s if seed == 1 else None for s in ("auto", "off")]
+    partitions = 3 if seed == 2 else 1
+    got, stood = lived(form, seed, "auto", homes[0], partitions, look)
+    want, wanted = lived(form, seed, "off", homes[1], partitions, lambda _: None)
+    assert got.keys() == want.keys()
+    for name, table in want.items():
+        try:
+            assert_same(got[name], table)
+        except AssertionError as error:
+            raise AssertionError(f"{form}, {name}: {error}") from error
+    assert stood == wanted
+    assert sum(table.num_rows for table in want.values()) > 20
+    plans, alone = shared[0]
+    assert plans <= (2 if "{w}" in FORMS[form] else 1)  # the first two may have one length of window
+    assert alone <= (1 if homes[0] is None else 2)  # an engine that is opened again does not know the first of a form
+    assert form in NEVER or not any(readers)  # windows have turned over
+
+
+def test_who_comes_before_a_row_has_the_reader_of_others() -> None:
+    """Queries that come in different ticks between which no row of their streams has come are told apart by nothing."""
+    text = "SELECT k, count(*) AS n FROM s [RANGE 50] GROUP BY k HAVING count(*) > {}"
+    engine = windrow.Engine(runtime="local")
+    engine.execute(DECLARED.format(0))
+    engine.start()
+    for ts in range(6):
+        engine.push("s" if ts < 4 else "r", {"k": [1], "v": [ts], "u": [0], "ts": [ts]})
+        engine.execute(f"CREATE QUERY q{ts} AS {text.format(ts)}")
+    engine.push("s", {"k": [1], "v": [9], "u": [0], "ts": [9]})
+    (plan,) = engine.runtime.ticker.plans.plans.values()
+    assert len(plan) == 5
+    assert sorted(plan.reads.values()) == [0, 2, 4, 4, 4]
+    engine.stop()
+
+
+def test_a_few_columns_more_are_no_other_dataflow() -> None:
+    """A plan that begins with the second query of a form has the columns and windows that the first one had."""
+    lists = ("k", "k, v", "k, u", "k, v, u", "k, v")
+    engine = windrow.Engine(runtime="local")
+    engine.execute(DECLARED.format(0))
+    engine.start()
+    for ts, shown in enumerate(lists):
+        engine.push("s", {"k": [1], "v": [ts], "u": [0], "ts": [ts]})
+        engine.execute(f"CREATE QUERY q{ts} AS SELECT {shown} FROM s [RANGE {5 + ts}] a WHERE NOT EXISTS "
+                       "(SELECT 1 FROM r [RANGE 3] b WHERE b.k = a.k)")  # fmt: skip
+    engine.push("s", {"k": [1], "v": [9], "u": [0], "ts": [9]})
+    assert len(engine.runtime.ticker.plans.plans) <= 3
+    assert len(engine.runtime.ticker.plans.place) == 4
+    engine.stop()
+
+
+def test_what_nobody_shows_any_more_makes_no_difference() -> None:
+    """Rows that differ in a column of which only a query that has left told cancel for those that are there."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute(DECLARED.format(0))
+    absent = "NOT EXISTS (SELECT 1 FROM r [RANGE 3] b WHERE b.k = a.k)"
+    for i, shown in enumerate(("k, v", "k", "k")):
+        engine.execute(f"CREATE QUERY q{i} AS SELECT {shown} FROM s [RANGE 5] a WHERE a.u > {i} AND {absent}")
+    engine.start()
+    engine.push("s", {"k": [1], "v": [1], "u": [9], "ts": [1]})
+    engine.push("r", {"k": [2], "v": [1], "u": [9], "ts": [1]})
+    engine.execute("DROP QUERY q0")
+    for stream in "sr":
+        engine.push(stream, {"k": [1 if stream == "s" else 2], "v": [7], "u": [9], "ts": [6]})
+    engine.advance(8)
+    assert [(r["_ts"], r["_op"]) for r in engine["q1"].results().to_pylist()] == [(1, 1)]
+    engine.stop()
+
+
+def test_states_that_are_remembered_for_a_reader_go_with_it() -> None:
+    """When readers have become one, nothing more is kept for the younger one."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute(DECLARED.format(0))
+    engine.start()
+    text = "SELECT k, max(v) AS m FROM s [RANGE 5] GROUP BY k HAVING max(v) > {}"
+    for ts in range(40):
+        engine.push("s", {"k": list(range(20)), "v": [ts] * 20, "u": [0] * 20, "ts": [ts] * 20})
+        engine.push("r", {"k": [0], "v": [0], "u": [0], "ts": [ts]})
+        if ts < 12:
+            engine.execute(f"CREATE QUERY q{ts} AS {text.format(ts)}")
+    (plan,) = engine.runtime.ticker.plans.plans.values()
+    assert len(plan) == 11 and len(plan.readers or ()) == 1
+    states = [s for _, states in engine.runtime.job.memory.attempts.values() for s in states.values()]
+    kept = max(sum(run.table.num_rows for _, runs in state.slots(1, 0) for run in runs) for state in states)
+    assert kept < 400  # of twelve readers it would be thousands
+    engine.stop()
+
+
+def test_how_many_forms_are_remembered_is_bounded() -> None:
+    """Queries of one form that show ever other columns are remembered up to a number."""
+    known = registry.SharedPlans(True)
+    engine = windrow.Engine(runtime="local")
+    engine.execute(DECLARED.format(0))
+    for i in range(registry.KNOWN + 9):
+        engine.execute(f"CREATE QUERY q{i} AS SELECT k, v + {i}.5 AS x FROM s [RANGE {5 + i}]")
+        known.offer(engine[f"q{i}"].plan, materialized=True, start=None, retained=False)
+        known.settle({})
+    assert all(len(forms) <= registry.KNOWN for forms in known._seen.values())
+    engine.stop()
