@@ -26,6 +26,7 @@ from windrow.operators.state.zones import Zones
 from windrow.plan.nodes import Scan
 from windrow.runtime.admission import Columns, admit, unweighed
 from windrow.runtime.exchange import fewer, route
+from windrow.runtime.idle_memory import touched
 from windrow.runtime.messages import (
     Envelope,
     ExchangedRows,
@@ -110,6 +111,7 @@ def _arrived(
     stream, aside = definition.name.lower(), Aside(definition.name) if definition.quarantine else None
     table = timed_rows(definition, _read(shown, read, columns, aside), aside)
     ts = times(definition, table) if ts is None else ts
+    touched(table.get_total_buffer_size())
     if aside is not None and aside.rows:
         out.append(Envelope(0, sender, SetAside(stream, aside.table())))
     if not table.num_rows:

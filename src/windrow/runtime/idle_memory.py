@@ -1,12 +1,12 @@
-"""Memory that nothing uses any more goes back to the system at the end of a tick, where more lies idle than is used.
+"""Memory that nothing uses any more goes back to the system at the end of a tick, where more lies idle than is needed.
 
 Allocators keep what a tick has freed for the next one: what is handed back must be found again and cleared, page by
 page, a third of the processor time of ticks that are all alike. But a tick that catches up can be many times as large
 as those behind it.
 
-Law: between ticks a process has at most twice what its allocator says is used, and `LITTLE`, besides what it had from
-elsewhere (code, Python's own objects). Cost: two looks at counters; where something is given back, what finding it
-again takes.
+Law: between ticks no more lies idle than is used, or a tick like the last one would touch (`TIMES` what it read and
+wrote, at most `MUCH`), and `LITTLE`. Cost: two looks at counters; where something is given back, what finding it again
+takes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,22 @@ import pyarrow as pa
 
 LITTLE = 64 << 20
 """Bytes that may lie idle whatever is used."""
+
+
+TIMES = 8
+"""A tick has up to so many times what it reads and writes in memory at once (five for a shared aggregate, seven with
+100,000 groups)."""
+
+MUCH = 512 << 20
+"""Bytes that may lie idle whatever the last tick was."""
+
+_touched = 0
+
+
+def touched(size: int) -> None:
+    """So many bytes were read or written by the tick that is computed."""
+    global _touched
+    _touched += size
 
 
 @dataclass
@@ -45,11 +61,13 @@ class Allocator:
 
 
 def give_back() -> None:
-    """Return memory to the system, if much of it is idle."""
+    """Return memory to the system at the end of a tick, if much of it is idle."""
+    global _touched
+    again, _touched = min(MUCH, TIMES * _touched), 0
     allocator = _allocator()
     if allocator is not None:
         used, idle = allocator.idle()
-        if idle > max(LITTLE, used):
+        if idle > max(LITTLE, used, again):
             allocator.give_back()
 
 

@@ -31,6 +31,7 @@ from windrow.operators.sample import Snapshots
 from windrow.operators.state.run import Run, elements_of, run_of
 from windrow.operators.terms import QUERY
 from windrow.plan.steps import Dataflow
+from windrow.runtime.idle_memory import touched
 from windrow.runtime.join_choices import follow
 from windrow.runtime.program import Program, ProgramLayout, QueryProgram
 from windrow.runtime.shared_aggregation import FamilyState
@@ -224,6 +225,7 @@ def written(
         slots[name] = {s: _unchanged(held.saved.get(s, ()), runs) for s, runs in held.slots(stage, partition)}
         fresh += [r for runs in slots[name].values() for r in runs if r.uid not in held.refs]
     found = {r.uid: r for r in program.store.write((stage, partition), program.tick, fresh)}
+    touched(sum(run.nbytes for run in fresh))
     refs: dict[str, dict[str, tuple[RunRef, ...]]] = {}
     for name, held in queries.items():
         known = held.refs | found
