@@ -98,8 +98,8 @@ def test_heavy_keys_change_no_answer(query, in_process_job, tmp_path, monkeypatc
     """Keys become heavy in the middle, rows wait beyond the frontier, workers forget: one answer."""
     made = []
 
-    def sensitive(partitions):
-        made.append(HeavyKeys(partitions, Threshold(0.4, 2)))
+    def sensitive(partitions, undo):
+        made.append(HeavyKeys(partitions, Threshold(0.4, 2), undo=undo))
         return made[-1]
 
     monkeypatch.setattr(registered, "HeavyKeys", sensitive)
