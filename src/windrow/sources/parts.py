@@ -37,7 +37,7 @@ class PartRows:
     aside: pa.Table = field(default_factory=SCHEMA.empty_table)
 
 
-class Part(Protocol):
+class InputPart(Protocol):
     """Rows that a task reads."""
 
     @property
@@ -165,20 +165,20 @@ class PiecePart:
         return PartRows(timed_rows(stream, rows, report), (), aside.table())
 
 
-def parts_of_source(stream: StreamDef, pieces: Sequence[Piece]) -> list[Part]:
+def parts_of_source(stream: StreamDef, pieces: Sequence[Piece]) -> list[InputPart]:
     """What tasks are to read of what a stream's source has."""
     return [PiecePart(piece, stream.options) for piece in pieces]
 
 
-def parts_of(path: str, stream: StreamDef) -> list[Part]:
+def parts_of(path: str, stream: StreamDef) -> list[InputPart]:
     """What tasks are to read of a file or a directory, in order of arrival."""
-    found: list[Part] = []
+    found: list[InputPart] = []
     for file in files_given(path, stream.what):
         found += _live_parts(stream, file) if is_read_as_live(stream, file) else _given_parts(stream, file)
     return found
 
 
-def _live_parts(stream: StreamDef, file: DataFile) -> list[Part]:
+def _live_parts(stream: StreamDef, file: DataFile) -> list[InputPart]:
     try:
         with reading(stream, file.path):
             live, pieces = pieces_of_file(stream, file)
@@ -189,7 +189,7 @@ def _live_parts(stream: StreamDef, file: DataFile) -> list[Part]:
     return [PiecePart(piece, live.options) for piece in pieces]
 
 
-def _given_parts(stream: StreamDef, file: DataFile) -> list[Part]:
+def _given_parts(stream: StreamDef, file: DataFile) -> list[InputPart]:
     kind = typed(Path(file.path))
     if kind is None:
         return [PathPart(file.path, file.size)]

@@ -29,7 +29,7 @@ from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.state.zones import Zones
 from windrow.sources.aside import SCHEMA, check_few
 from windrow.sources.intake import Arrivals, split_late, times
-from windrow.sources.parts import Part, parts_of
+from windrow.sources.parts import InputPart, parts_of
 from windrow.sources.protocol import Report
 from windrow.store.place import Place
 
@@ -52,7 +52,7 @@ class Wish:
         read = None if self.columns is None else {c.lower() for c in self.columns}
         return [c for c in stream.columns if read is None or c == stream.time or c.lower() in read]
 
-    def leaves_out(self, stream: StreamDef, part: Part) -> bool:
+    def leaves_out(self, stream: StreamDef, part: InputPart) -> bool:
         """Whether no row of a part concerns anybody, as far as its footer says so."""
         piece = None if self.holds is None else part.groups
         told = None if piece is None else piece.row_groups(stream, set(stream.columns))
@@ -71,7 +71,7 @@ class StagedPart:
     `name`: a file in the folder, of rows and times, or where the part is read itself (`direct`) of times alone.
     """
 
-    part: Part | None  # None: rows that the driver had
+    part: InputPart | None  # None: rows that the driver had
     name: str
     rows: int
     low: int
@@ -109,7 +109,7 @@ class RowRange:
 class PartRange:
     """Rows `[low, high)` of a part, as a piece of work."""
 
-    part: Part
+    part: InputPart
     low: int
     high: int
     weight: int
@@ -180,7 +180,7 @@ class Staging:
         return self.parts(stream, parts_of(path, stream), until, wish, path)
 
     def parts(
-        self, stream: StreamDef, given: Sequence[Part], until: int | None, wish: Wish = ALL, path: str = ""
+        self, stream: StreamDef, given: Sequence[InputPart], until: int | None, wish: Wish = ALL, path: str = ""
     ) -> StagedRows:
         """Rows of parts, which tasks read; `path`: where they are from."""
         self.place.make()
@@ -207,7 +207,7 @@ class Staging:
         return StagedRows(place, tuple(parts), tuple(arrived), ts if follow else np.sort(ts), gone, aside)
 
 
-def _look(item: tuple[int, Part], stream: StreamDef, place: Place, wish: Wish) -> tuple[StagedPart, str | None]:
+def _look(item: tuple[int, InputPart], stream: StreamDef, place: Place, wish: Wish) -> tuple[StagedPart, str | None]:
     """What is to be known of a part; it is copied if it must be parsed, or is to be sorted anyway.
 
     Also the name of a file of what cannot be read.
