@@ -53,7 +53,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     from windrow.engine import Engine
     from windrow.server.access import Right, Tokens
     from windrow.server.guard import ServerLimits
-    from windrow.server.process import Address, serving
+    from windrow.server.process import Address, Server
 
     token = "a-token-for-measuring"
     with Engine("local") as engine:
@@ -64,7 +64,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         ticks: list[TickTime] = []
         feeder = threading.Thread(target=_feed, args=(engine, options.rate, stop, ticks), daemon=True)
         feeder.start()
-        with serving(engine, Tokens({token: Right.ADMIN}), Address(port=0), ServerLimits()) as server:
+        with Server(engine, Tokens({token: Right.ADMIN}), Address(port=0), ServerLimits()) as server:
             time.sleep(20)  # compiled, and windows full
             where = f"{server.url} {token}"
             phases = [_phase(engine, ticks, options, where, bool(i % 2)) for i in range(2 * options.rounds)]

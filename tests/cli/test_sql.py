@@ -73,11 +73,11 @@ def test_what_is_whole() -> None:
 def test_over_a_server(bids: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same shell talks to a server, by the link that it printed, and shows the server's errors."""
     from windrow.server.access import Right, Tokens
-    from windrow.server.process import Address, serving
+    from windrow.server.process import Address, Server
 
     with Engine(runtime="local") as engine:
         engine.start()
-        with serving(engine, Tokens({"0123456789abcdef": Right.ADMIN}), Address(port=0)) as server:
+        with Server(engine, Tokens({"0123456789abcdef": Right.ADMIN}), Address(port=0)) as server:
             link = f"{server.url}/?token=0123456789abcdef"
             script = f"{SCRIPT}\\push bid {bids}\nSELECT MAX(price) AS p FROM bid [RANGE 100];\\d\nEXPLAIN top;\\status"
             assert main(["sql", "--server", link, "--format", "csv", "-c", script]) == 0

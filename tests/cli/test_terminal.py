@@ -21,7 +21,7 @@ pytest.importorskip("prompt_toolkit", reason="the extra `shell` is not installed
 
 from windrow.engine import Engine
 from windrow.server.access import Right, Tokens
-from windrow.server.process import Address, serving
+from windrow.server.process import Address, Server
 
 TOKEN = "a-token-for-the-terminal"
 SCRIPT = """
@@ -86,7 +86,7 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture
 def terminal(engine: Engine, tmp_path: Path) -> Iterator[Terminal]:
     """A shell in front of a server with that engine."""
-    with serving(engine, Tokens({TOKEN: Right.ADMIN}), Address(port=0)) as server:
+    with Server(engine, Tokens({TOKEN: Right.ADMIN}), Address(port=0)) as server:
         made = Terminal(["--server", f"{server.url}/?token={TOKEN}"], tmp_path)
         yield made
         made.close()

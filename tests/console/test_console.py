@@ -20,7 +20,7 @@ from playwright.sync_api import sync_playwright
 from windrow.engine import Engine, Query
 from windrow.server.access import Right, Tokens
 from windrow.server.changes import ChangeStreams
-from windrow.server.process import Address, Server, serving
+from windrow.server.process import Address, Server
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
@@ -309,11 +309,11 @@ def test_a_server_that_counts_anew(browser: Any) -> None:
             for ts in range(ticks):
                 bid(made, ts + 1, "a", 10)
         page = context.new_page()
-        with serving(before, TOKENS, Address(port=0)) as server:
+        with Server(before, TOKENS, Address(port=0)) as server:
             page.goto(f"{server.url}/?token={ADMIN}")
             page.goto(f"{server.url}/#/ticks")
             page.wait_for_selector("td button:text-is('5')")
-        with serving(after, TOKENS, Address(port=server.port)):
+        with Server(after, TOKENS, Address(port=server.port)):
             page.wait_for_selector("td button:text-is('5')", state="detached", timeout=15_000)
             page.wait_for_selector("td button:text-is('2')")
             ended = datetime.fromtimestamp(after.ticks()[-1]["ended"], UTC)
@@ -333,7 +333,7 @@ def test_any_name_can_be_dropped(opens: Opens, engine: Engine) -> None:
 @contextmanager
 def console(browser: Any, engine: Engine, where: str = "overview") -> Iterator[Any]:
     """A page of the console of an engine of one's own."""
-    with serving(engine, TOKENS, Address(port=0)) as server, browser.new_context() as context:
+    with Server(engine, TOKENS, Address(port=0)) as server, browser.new_context() as context:
         page = context.new_page()
         page.goto(f"{server.url}/?token={ADMIN}")
         page.wait_for_selector("nav")

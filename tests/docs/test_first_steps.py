@@ -11,7 +11,7 @@ from tests.docs.test_examples import ROOT, blocks
 from windrow.cli.serve import declare
 from windrow.engine import Engine
 from windrow.server.access import Right, Tokens
-from windrow.server.process import Address, serving
+from windrow.server.process import Address, Server
 
 
 def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +22,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = "a-token-for-the-walk"
     with (
         Engine(runtime="local", home="state") as engine,
-        serving(engine, Tokens({token: Right.ADMIN}), Address(port=0)) as server,
+        Server(engine, Tokens({token: Right.ADMIN}), Address(port=0)) as server,
         httpx.Client(base_url=server.url, headers={"authorization": f"Bearer {token}"}, timeout=60) as client,
     ):
         declare(engine, texts["cql"])

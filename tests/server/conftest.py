@@ -10,7 +10,7 @@ import pytest
 from windrow.engine import Engine
 from windrow.server.access import Right, Tokens
 from windrow.server.guard import ServerLimits
-from windrow.server.process import Address, Server, serving
+from windrow.server.process import Address, Server
 
 ADMIN, READ = "the-administrator-s-token", "a-token-that-only-reads"
 TOKENS = Tokens({ADMIN: Right.ADMIN, READ: Right.READ})
@@ -37,7 +37,7 @@ def server(engine: Engine) -> Iterator[Server]:
     limits = ServerLimits(
         body_bytes=100_000, requests_per_second=100_000, refusals_per_second=100_000, event_streams=50
     )
-    with serving(engine, TOKENS, Address(port=0), limits) as running:
+    with Server(engine, TOKENS, Address(port=0), limits) as running:
         yield running
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from windrow.engine import Engine
 from windrow.server.access import read_tokens
-from windrow.server.process import Address, Server, serving
+from windrow.server.process import Address, Server
 
 PATHS = ["/", "/api/status", "/api/ask", "/api/execute", "/api/push/bid", "/api/queries/top/changes", "/x", "*", "//"]
 WORDS = [b"GET", b"POST", b"\x00", b"\xff\xfe", b" ", b"\r\n", b":", b"HTTP/1.1", b"Host: x", b"Content-Length: -1"]
@@ -84,7 +84,7 @@ def test_tls(engine: Engine, tmp_path: Path) -> None:
     tokens.write_text("# mine\nadmin 0123456789abcdef  # strong enough\nread fedcba9876543210\n")
     address = Address(port=0, certificate=str(certificate), key=str(key))
     with (
-        serving(engine, read_tokens(tokens), address) as server,
+        Server(engine, read_tokens(tokens), address) as server,
         httpx.Client(base_url=server.url, verify=ssl.create_default_context(cafile=str(certificate))) as client,
     ):
         entered = client.post("/api/login", json={"token": "fedcba9876543210"})

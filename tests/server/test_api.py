@@ -16,7 +16,7 @@ from windrow.errors import RuntimeFailure
 from windrow.runtime.ask import AskLimits
 from windrow.server.access import Right, Tokens
 from windrow.server.guard import OPEN, Rates, ServerLimits
-from windrow.server.process import Address, Server, serving
+from windrow.server.process import Address, Server
 
 ARROW = "application/vnd.apache.arrow.stream"
 BIDS = {"rows": [{"ts": 1, "auction": "a", "price": 10}, {"ts": 3, "auction": "b", "price": 20}]}
@@ -289,7 +289,7 @@ def test_rates_over_http(engine: Engine) -> None:
     """Too many requests are told to wait; a stranger's flood does not use up what a token may do."""
     tokens = Tokens({"my-very-own-token": Right.READ})
     with (
-        serving(engine, tokens, Address(port=0), ServerLimits(refusals_per_second=2)) as server,
+        Server(engine, tokens, Address(port=0), ServerLimits(refusals_per_second=2)) as server,
         httpx.Client(base_url=server.url) as flood,
     ):
         statuses = [flood.get("/api/status").status_code for _ in range(20)]

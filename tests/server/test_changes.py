@@ -126,7 +126,7 @@ def test_a_stop_ends_streams(engine: Engine, server: Server, reader: httpx.Clien
     """Open event streams do not hold up a stop."""
     with reading(reader, "top") as events:
         next(events)
-        stopping = threading.Thread(target=server.stop)
+        stopping = threading.Thread(target=server.__exit__)
         stopping.start()
         assert list(events) == []
         stopping.join(4)

@@ -15,7 +15,7 @@ from tests.server.conftest import ADMIN, READ, TOKENS, client
 
 from windrow.engine import Engine
 from windrow.server.guard import ServerLimits
-from windrow.server.process import Address, Server, serving
+from windrow.server.process import Address, Server
 
 BASIC = base64.b64encode(f"admin:{ADMIN}".encode()).decode()
 CREDENTIALS = [
@@ -335,7 +335,7 @@ def test_rows_that_are_none(body: bytes, admin: httpx.Client, engine: Engine) ->
 def test_slow_bodies_and_heads(engine: Engine) -> None:
     """A body, or a head, that comes byte by byte holds its own line and nobody else's; in the end it is cut."""
     limits = ServerLimits(body_seconds=0.5)
-    with serving(engine, TOKENS, Address(port=0), limits) as server:
+    with Server(engine, TOKENS, Address(port=0), limits) as server:
         lines = []
         for number in range(60):
             line = socket.create_connection(("127.0.0.1", server.port), timeout=10)
@@ -352,7 +352,7 @@ def test_slow_bodies_and_heads(engine: Engine) -> None:
 def test_many_event_streams_at_once(engine: Engine) -> None:
     """As many as the bound says, and no more; those that go make room."""
     with (
-        serving(engine, TOKENS, Address(port=0), ServerLimits(event_streams=3)) as server,
+        Server(engine, TOKENS, Address(port=0), ServerLimits(event_streams=3)) as server,
         client(server, READ) as reader,
     ):
         open_ = [reader.stream("GET", "/api/queries/top/changes") for _ in range(3)]

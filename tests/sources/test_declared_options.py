@@ -205,9 +205,9 @@ def by_server(engine: windrow.Engine, name: str, file: Path) -> int:
     """Push a file with the shell of a server."""
     from windrow.cli.sessions import ServerSession
     from windrow.server.access import Right, Tokens
-    from windrow.server.process import Address, serving
+    from windrow.server.process import Address, Server
 
-    with serving(engine, Tokens({"0123456789abcdef": Right.ADMIN}), Address(port=0)) as server:
+    with Server(engine, Tokens({"0123456789abcdef": Right.ADMIN}), Address(port=0)) as server:
         return ServerSession(server.url, "0123456789abcdef").push(name, str(file))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from windrow.engine import Engine
 from windrow.server.access import Right, Tokens
-from windrow.server.process import Address, serving
+from windrow.server.process import Address, Server
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +25,7 @@ def test_every_door(spark: Any, tmp_path: Any) -> None:
     """Declarations, rows, changes as they come, snapshots, questions, status and metrics."""
     with (
         Engine(runtime="spark", spark=spark, home=str(tmp_path / "home")) as engine,
-        serving(engine, Tokens({ADMIN: Right.ADMIN}), Address(port=0)) as server,
+        Server(engine, Tokens({ADMIN: Right.ADMIN}), Address(port=0)) as server,
         httpx.Client(base_url=server.url, headers={"authorization": f"Bearer {ADMIN}"}, timeout=60) as client,
     ):
         assert client.post("/api/execute", json={"script": SCRIPT}).status_code == 200

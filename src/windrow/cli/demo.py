@@ -141,15 +141,12 @@ class Demo:
             server = Server(engine, Tokens({token: Right.ADMIN}), Address())
         except SourceError:  # the usual port is taken
             server = Server(engine, Tokens({token: Right.ADMIN}), Address(port=0))
-        server.start()
-        monitor.link = f"{server.url}/?token={token}"
-        monitor.console.print(f"console: {monitor.link}", soft_wrap=True, highlight=False, markup=False)
-        if not monitor.plain and (os.environ.get("DISPLAY") or sys.platform == "darwin"):
-            webbrowser.open(monitor.link)
-        try:
+        with server:
+            monitor.link = f"{server.url}/?token={token}"
+            monitor.console.print(f"console: {monitor.link}", soft_wrap=True, highlight=False, markup=False)
+            if not monitor.plain and (os.environ.get("DISPLAY") or sys.platform == "darwin"):
+                webbrowser.open(monitor.link)
             yield
-        finally:
-            server.stop()
 
     def _engine(self) -> Engine:
         from windrow.cli.trades import DECLARATION

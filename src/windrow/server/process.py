@@ -1,6 +1,6 @@
 """The listening process: a socket, TLS, and a stop that lets everyone finish.
 
-`run` serves until a signal; `start` and `stop` serve from a thread, beside something else. On a stop, event streams end
+`run` serves until a signal; a `with` block has it in a thread, beside something else. On a stop, event streams end
 first (readers come back to the next server with their Last-Event-ID), then requests under way, then the socket.
 """
 
@@ -92,33 +92,22 @@ class Server(uvicorn.Server):
         """Serve until SIGINT or SIGTERM."""
         self.run(sockets=[self._socket])
 
-    def start(self) -> None:
-        """Serve from a thread; returns when requests are taken."""
+    def __enter__(self) -> Server:
+        """Serve from a thread while the block runs, from when requests are taken."""
         self._thread = threading.Thread(
             target=self.run, kwargs={"sockets": [self._socket]}, name="windrow-server", daemon=True
         )
         self._thread.start()
         while not self.started and self._thread.is_alive():
             time.sleep(0.01)
+        return self
 
-    def stop(self) -> None:
-        """End what `start` began."""
+    def __exit__(self, *raised: object) -> None:
         self._changes.stop()
         self.should_exit = True
         if self._thread is not None:
             self._thread.join(GRACE + 5)
         self._socket.close()
-
-
-@contextlib.contextmanager
-def serving(engine: Engine, tokens: Tokens, address: Address, limits: ServerLimits | None = None) -> Iterator[Server]:
-    """A server while the block runs."""
-    server = Server(engine, tokens, address, limits)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 def listening(address: Address) -> socket.socket:
