@@ -125,9 +125,9 @@ def streamed_topics(servers: str, topics: Sequence[str], rows: pa.Table) -> Sour
 
 
 def _schema(rows: pa.Table) -> StructType:
-    from windrow.spark.sources import spark_schema
+    from pyspark.sql.pandas.types import from_arrow_schema
 
-    return spark_schema(dict(zip(rows.schema.names, rows.schema.types, strict=True)))
+    return from_arrow_schema(rows.schema)
 
 
 def from_files(place: Path, form: str, rows: pa.Table, **options: object) -> str:

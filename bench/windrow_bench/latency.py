@@ -103,10 +103,9 @@ class Topic:
 
 
 def _schema() -> Any:
-    from windrow.spark.sources import spark_schema
+    from pyspark.sql.pandas.types import from_arrow_schema
 
-    columns = trades(1, 0, SPAN_US, seed=1).schema
-    return spark_schema(dict(zip(columns.names, columns.types, strict=True)))
+    return from_arrow_schema(trades(1, 0, SPAN_US, seed=1).schema)
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ class Bare:
     """The pipeline that only counts rows."""
 
     def __init__(self, spark: SparkSession, place: Path, columns: Mapping[str, pa.DataType]) -> None:
-        self.spark, self.feed, self._columns = spark, Feed(place / "bare"), columns
+        self.spark, self.feed, self._columns = spark, Feed(place / "bare"), pa.schema(columns)
         self._checkpoint = str(place / "bare-checkpoint")
         self.rows = 0
 
@@ -123,7 +123,7 @@ class Bare:
         return times[1:]  # a stream that has just started pays for that in its first batch
 
     def _start(self) -> Any:
-        from windrow.spark.sources import spark_schema
+        from pyspark.sql.pandas.types import from_arrow_schema
 
         def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_pydict({"n": [sum(b.num_rows for b in batches)]})
@@ -131,7 +131,7 @@ class Bare:
         def each(frame: DataFrame, number: int) -> None:
             self.rows += sum(frame.mapInArrow(count, "n long").toArrow().column("n").to_pylist())
 
-        reader = self.spark.readStream.schema(spark_schema(self._columns)).option("maxFilesPerTrigger", "1")
+        reader = self.spark.readStream.schema(from_arrow_schema(self._columns)).option("maxFilesPerTrigger", "1")
         writer = reader.parquet(str(self.feed.path)).writeStream.foreachBatch(each).queryName("bare")
         return writer.option("checkpointLocation", self._checkpoint).start()
 

@@ -96,10 +96,6 @@ class RegisteredInstances(RegisteredQueries):
             group = self.groups.live[block.names.group.lower()]
             self.drop_columns(group, block.key, np.arange(len(block)))
 
-    def clock_of_block(self, block: str) -> str:
-        """The name of the clock of members in columns; of those that have no place in a plan yet, none runs."""
-        return self.sharing.columns[block].clock if block in self.sharing.columns else self.plans.columns.get(block, "")
-
     def left_columns(self, queries: str) -> list[LeftColumns | LeftInstances]:
         """The instances in columns that queries from a template had when the home was left, while it is taken up."""
         if not self.sharing.taking_up:

@@ -62,7 +62,6 @@ class Reading:
 
     parts: tuple[pa.Table, ...]
     version_us: int
-    read_us: int
     failing_since_us: int | None = None
     error: str | None = None
 
@@ -101,10 +100,10 @@ class LiveTable:
         if last is None:
             found = self._read()  # without rows it still has columns
             empty = pa.schema(list(definition.columns.items())).empty_table()
-            self.reading = Reading((empty if found is None else found,), self._now(), self._now())
+            self.reading = Reading((empty if found is None else found,), self._now())
             self._schedule()
         else:
-            self.reading = Reading((last,), self._now(), self._now())
+            self.reading = Reading((last,), self._now())
             self.refresh()
 
     def current(self) -> Reading:
@@ -128,7 +127,7 @@ class LiveTable:
         self._refused = None
         same = table is None or table.equals(self.reading.table)
         kept = self.reading.version_us if same else self._now()
-        self.reading = Reading(self.reading.parts if same else (table,), kept, self._now())
+        self.reading = Reading(self.reading.parts if same else (table,), kept)
         self._schedule()
         return self.reading
 
@@ -153,7 +152,7 @@ class LiveTable:
     def change(self, change: TableChange) -> None:
         """Let the table be what a change makes of it, from now on."""
         change.keep()
-        self.reading = Reading(change.table.parts, self._now(), self._now())
+        self.reading = Reading(change.table.parts, self._now())
 
     def _read(self) -> pa.Table | None:
         try:

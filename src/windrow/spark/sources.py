@@ -16,7 +16,7 @@ from windrow.sources.casting import fits, sql_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
 
 def conform(frame: DataFrame, stream: StreamDef) -> DataFrame:
@@ -60,13 +60,6 @@ def spark_type(type_: pa.DataType) -> DataType:
         return from_arrow_type(_signed(type_), prefer_timestamp_ntz=True)
     except Exception as error:
         raise SourceError(f"Spark has no type for {type_}", hint="declare the column with another type") from error
-
-
-def spark_schema(columns: Mapping[str, pa.DataType]) -> StructType:
-    """The Spark schema of declared columns."""
-    from pyspark.sql.types import StructField, StructType
-
-    return StructType([StructField(n, spark_type(t)) for n, t in columns.items()])
 
 
 def _signed(type_: pa.DataType) -> pa.DataType:
