@@ -105,7 +105,7 @@ def boxes_of(test: str) -> Any:
     (statement,) = cql.parse(f"CREATE QUERY q AS SELECT ISTREAM(ts) FROM s [NOW] WHERE {test}")
     bound = cql.bind(statement, catalog)
     assert isinstance(bound, cql.CreateQuery)
-    plan = optimize(bound.plan, catalog, off=frozenset(), strategy="upa")
+    plan = optimize(bound.plan, catalog)
     return row_boxes(wanted_rows(plan)["s"], TYPES)
 
 

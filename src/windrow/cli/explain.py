@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from windrow.cli.inputs import add_inputs, read_script
+from windrow.plan.strategies import Strategy
 
 if TYPE_CHECKING:
     from windrow.catalog import Catalog
@@ -99,8 +100,8 @@ class Explainer:
     def __init__(self, strategy: str, without: Sequence[str], sharing: str, plans: Iterable[QueryPlan]) -> None:
         from windrow.optimize import Optimizer
 
-        self.optimizer = Optimizer(frozenset(without), strategy)
-        self.sharing = sharing if strategy == "upa" else "off"
+        self.optimizer = Optimizer(frozenset(without), Strategy(strategy))
+        self.sharing = self.optimizer.strategy.sharing(sharing)
         self._plans = list(plans)
         self._registry: Registry | None = None
 

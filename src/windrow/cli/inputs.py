@@ -9,9 +9,9 @@ from datetime import datetime
 from pathlib import Path
 
 from windrow.errors import SourceError
+from windrow.plan.strategies import Strategy
 
 RUNTIMES = ("spark", "local")
-STRATEGIES = ("upa", "negative", "direct")
 SHARING = ("auto", "off", "slices", "fragments", "shards")
 
 
@@ -23,7 +23,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table", type=binding, action="append", default=[], metavar="NAME=PATH", help="likewise")
     parser.add_argument(
         "--strategy",
-        choices=STRATEGIES,
+        choices=[*Strategy],
         default="upa",
         help="how results expire; never changes an answer (default: upa)",
     )

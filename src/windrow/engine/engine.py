@@ -32,6 +32,7 @@ from windrow.engine.script import applied, infer_stream, optimised
 from windrow.errors import BindingError, WindrowError
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.optimize import Optimizer
+from windrow.plan.strategies import Strategy
 from windrow.runtime.ask import AskLimits, Question, ask, ask_batches
 from windrow.runtime.budget import microseconds_of
 from windrow.runtime.change import Change
@@ -78,7 +79,7 @@ class Engine:
         """
         if partitions is not None and partitions < 1:
             raise WindrowError(f"partitions is {partitions}", hint="give a number from 1 on, or none")
-        self.optimizer, self._max_rows = Optimizer(frozenset(without), strategy), max_rows
+        self.optimizer, self._max_rows = Optimizer(frozenset(without), Strategy(strategy)), max_rows
         self._declaring = threading.RLock()  # a change is bound against the catalog that it is made to
         self.catalog = Catalog(functions=registered())
         self._plans: QuestionPlans | None = None

@@ -26,6 +26,7 @@ from windrow.operators.elements import Elements
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.optimize import Optimizer
 from windrow.plan.nodes import QueryPlan
+from windrow.plan.strategies import Strategy
 from windrow.runtime.collector import without_collector
 from windrow.runtime.instances import FEW, TemplateGroup
 from windrow.runtime.job import Feed, Job, LocalJob
@@ -99,7 +100,7 @@ def run(
     `max_rows`: that a query may answer with in one batch, on each partition; one that would have more is refused.
     `home`: a folder that the driver and the tasks of a Spark cluster reach, for what lies on disk while it runs.
     """
-    _check_options(runtime, strategy, batch_rows)
+    _check_options(runtime, batch_rows)
     given = (script, streams or {}, tables or {}, until)
     progress = progress or notebook_progress()
     if runtime == "local":
@@ -135,13 +136,9 @@ def _left_out(answers: Answers) -> Iterator[tuple[str, type[UserWarning]]]:
             yield f'{told_aside(rows, name)}; all are in answers.quarantine["{name}"]', QuarantineWarning
 
 
-def _check_options(runtime: str, strategy: str, batch_rows: int | None) -> None:
-    for what, given, allowed in (
-        ("runtime", runtime, ("spark", "local")),
-        ("strategy", strategy, ("upa", "negative", "direct")),
-    ):
-        if given not in allowed:
-            raise WindrowError(f"unknown {what} {given!r}", hint=f"use one of {', '.join(allowed)}")
+def _check_options(runtime: str, batch_rows: int | None) -> None:
+    if runtime not in ("spark", "local"):
+        raise WindrowError(f"unknown runtime {runtime!r}", hint="use one of spark, local")
     if batch_rows is not None and batch_rows < 1:
         raise WindrowError(
             f"batch_rows is {batch_rows}", hint="a batch has at least one row; leave it out to let windrow choose"
@@ -185,7 +182,7 @@ class Replay:
         raw_tables = {k.lower(): (k, v) for k, v in tables.items()}
         catalog = Catalog(functions={**registered(), **(functions or {})})
         catalog = bind_script(script, catalog, raw_streams, raw_tables)
-        optimizer = Optimizer(frozenset(without), strategy)
+        optimizer = Optimizer(frozenset(without), Strategy(strategy))
         catalog = replace(catalog, queries={k: optimizer.best(q, catalog) for k, q in catalog.queries.items()})
         end = _instant(until, catalog)
         planner = TemplatePlanner(optimizer)
@@ -242,8 +239,7 @@ class Replay:
         sharing: str = "auto",
     ) -> Answers:
         """Run every query by ticks, with state in a new store."""
-        how = sharing if strategy == "upa" else "off"
-        return self.play(self.registered(job, store, strategy, partitions, how), job, batch_rows, progress)
+        return self.play(self.registered(job, store, strategy, partitions, sharing), job, batch_rows, progress)
 
     def registered(
         self, job: Job, store: StateStore, strategy: str, partitions: int | None = None, sharing: str = "auto"
@@ -252,14 +248,14 @@ class Replay:
         if isinstance(store.runs, RunStore):
             store.runs = store.runs.unsynced()  # a replay that dies is started anew
         functions = {n: f.fn for n, f in self.catalog.functions.items()}
-        spread = partitions or job.parallelism
+        spread, sharing = partitions or job.parallelism, Strategy(strategy).sharing(sharing)
         ticker = Ticker(store, functions, spread, sharing, in_process=job.in_process, most_rows=self.most_rows)
         for stream in self.catalog.streams.values():
             ticker.add_stream(stream)
         for name, table in self.tables.items():
             ticker.set_table(name, table)
         with without_collector():
-            declared = (*self.catalog.queries.values(), *self._instances(ticker, strategy))
+            declared = (*self.catalog.queries.values(), *self._instances(ticker))
             plans = [p for p in declared if self.starts(p) is not None]
             together = [q for p in plans if (q := ticker.sharing.recognised(p)) is not None]
             if sharing == "auto":
@@ -271,7 +267,7 @@ class Replay:
                     ticker.add_query(plan, strategy, self.starts(plan), alone=True)
         return ticker
 
-    def _instances(self, ticker: Ticker, strategy: str) -> Iterator[QueryPlan]:
+    def _instances(self, ticker: Ticker) -> Iterator[QueryPlan]:
         """The plans of queries from templates that run by themselves; the others run from now on."""
         for key, queries in self.catalog.groups.items():
             template = self.catalog.templates[queries.template.lower()]
@@ -282,7 +278,6 @@ class Replay:
                 rows = self.planner.wanted(queries, template, self.tables[queries.table.lower()]).rows
             start, numbers = self.starts(group.like), group.come(rows)
             columns = ticker.sharing.takes_columns and start is not None
-            columns = columns and (group.like.root.period is not None or strategy == "upa")
             planned = self.planner.planned(queries, template, rows, self.catalog, FEW if columns else None)
             for each in planned.columns:
                 ticker.add_columns(group, each, rows, numbers, start)

@@ -20,6 +20,7 @@ from windrow.optimize.simplify_patterns import simplify_patterns
 from windrow.plan.cost import Statistics, unit_of
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.parametric import through
+from windrow.plan.strategies import Strategy
 
 __all__ = ["RULES", "Optimizer", "Rule", "RuleContext", "names", "optimize"]
 
@@ -49,7 +50,7 @@ def optimize(
     plan: QueryPlan,
     catalog: Catalog | None = None,
     off: Collection[str] = frozenset(),
-    strategy: str = "upa",
+    strategy: Strategy = Strategy.UPA,
     statistics: Statistics | None = None,
 ) -> QueryPlan:
     """The plan after all rules but those named in `off`; it says in `rules` which of them changed it.
@@ -66,7 +67,7 @@ class Optimizer:
     """Makes plans as one engine runs them: without the rules that are `off`, for its strategy."""
 
     off: frozenset[str] = frozenset()
-    strategy: str = "upa"
+    strategy: Strategy = Strategy.UPA
 
     def best(self, plan: QueryPlan, catalog: Catalog | None = None) -> QueryPlan:
         """The plan of a query."""
@@ -89,7 +90,7 @@ def _rewritten(
     plan: QueryPlan,
     catalog: Catalog | None,
     off: Collection[str],
-    strategy: str,
+    strategy: Strategy,
     statistics: Statistics | None = None,
 ) -> QueryPlan:
     unknown = sorted(set(off) - set(names()))

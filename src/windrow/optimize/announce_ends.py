@@ -19,6 +19,7 @@ from dataclasses import replace
 from windrow.optimize.rule import RuleContext
 from windrow.plan import nodes as n
 from windrow.plan.cost import estimate
+from windrow.plan.strategies import Strategy
 
 EARLY = 4.0
 """Row touches that an early end costs more by calendar: its negative waits by day, and both meet at the end."""
@@ -44,7 +45,7 @@ def announce_ends(plan: n.QueryPlan, context: RuleContext) -> n.QueryPlan:
     [True, False]
     """
     by_key = False
-    if context.strategy == "upa" and _may(plan):
+    if context.strategy.by_pattern and _may(plan):
         calendar, key = costs(plan.root, context)
         by_key = key < GAIN * calendar
     return plan if by_key == plan.by_key else replace(plan, by_key=by_key, made=None)
@@ -52,7 +53,7 @@ def announce_ends(plan: n.QueryPlan, context: RuleContext) -> n.QueryPlan:
 
 def costs(root: n.Emit, context: RuleContext) -> tuple[float, float]:
     """What the plan costs with its results by calendar, and by key."""
-    found = [estimate(root, context.statistics, how, context.unit) for how in ("upa", "negative")]
+    found = [estimate(root, context.statistics, how, context.unit) for how in (Strategy.UPA, Strategy.NEGATIVE)]
     calendar, key = (sum(e[node].cost for node in n.walk(root)) for e in found)
     return calendar + EARLY * found[0][root.input].negative, key
 

@@ -18,6 +18,7 @@ from windrow.catalog import Catalog
 from windrow.plan.cost import Statistics, total_cost
 from windrow.plan.expr import Expr, column
 from windrow.plan.nodes import Emit, Filter, Node, Project, QueryPlan
+from windrow.plan.strategies import Strategy
 
 N = TypeVar("N", bound=Node)
 
@@ -28,7 +29,7 @@ class RuleContext:
 
     catalog: Catalog | None = None
     statistics: Statistics = field(default_factory=Statistics)
-    strategy: str = "upa"
+    strategy: Strategy = Strategy.UPA
     unit: int = 1
 
     def cheaper(self, new: Node, old: Node) -> bool:

@@ -22,6 +22,7 @@ import pyarrow as pa
 from windrow.plan import nodes as n
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.patterns import Lifetimes, Pattern, lifetimes
+from windrow.plan.strategies import Strategy
 
 SCANS_PER_WINDOW = 20
 """Operators that expire lazily scan a flat list twenty times per window length (thesis 3.6.1)."""
@@ -88,7 +89,7 @@ def estimate(
     root: n.Node, statistics: Statistics | None = None, strategy: str = "upa", unit: int = 1
 ) -> dict[n.Node, Estimate]:
     """The estimate of every node below `root` and of `root` itself."""
-    model = _Model(statistics or Statistics(), strategy, unit, lifetimes(root, strategy))
+    model = _Model(root, statistics or Statistics(), Strategy(strategy), unit)
     for node in n.walk(root):
         model.visit(node)
     return model.estimates
@@ -103,8 +104,8 @@ def total_cost(root: n.Node, statistics: Statistics | None = None, strategy: str
 class _Model:
     """One pass over a plan, inputs first."""
 
-    def __init__(self, statistics: Statistics, strategy: str, unit: int, known: Mapping[n.Node, Lifetimes]) -> None:
-        self.statistics, self.strategy, self.unit, self.known = statistics, strategy, unit, known
+    def __init__(self, root: n.Node, statistics: Statistics, strategy: Strategy, unit: int) -> None:
+        self.statistics, self.strategy, self.unit, self.known = statistics, strategy, unit, lifetimes(root, strategy)
         self.edges: dict[n.Node, _Edge] = {}
         self.estimates: dict[n.Node, Estimate] = {}
 
@@ -216,7 +217,7 @@ class _Model:
         elif spec.kind is not n.WindowKind.UNBOUNDED:
             length = 1 if spec.kind is n.WindowKind.NOW else spec.size or 1
             size = min(edge.size, edge.rate * length / self.unit)
-            negative = edge.rate if self.strategy == "negative" else 0.0
+            negative = edge.rate if self.strategy.announces else 0.0
         stored = size if negative else 0.0
         return _Edge(edge.rate, size, edge.values, negative), stored, edge.flow + 2 * negative
 
@@ -251,7 +252,7 @@ class _Model:
             share = absent if node.anti else 1 - absent
             edge = _Edge(left.rate * share + churn, left.size * share, left.values)
         churn = 0.0 if static else churn
-        leaving = edge.rate if self.strategy == "negative" else churn + left.negative * edge.size / max(left.size, 1)
+        leaving = edge.rate if self.strategy.announces else churn + left.negative * edge.size / max(left.size, 1)
         edge = _Edge(edge.rate, edge.size, edge.values, leaving, max(left.period, right.period))
         cost = left.flow + right.flow + edge.flow + self._keep(right, self.known[node.right], eager=True)
         if not static:
@@ -265,7 +266,7 @@ class _Model:
         out = _Edge(edge.rate * share, size, edge.values, edge.negative * share, edge.period)
         if life.pattern in (Pattern.MONOTONIC, Pattern.STRICT):
             return out, size, edge.flow + out.flow
-        if self.strategy == "direct":
+        if self.strategy.scans:
             return (
                 out,
                 edge.size + size,
@@ -313,9 +314,9 @@ class _Model:
         """Rows touched per unit to keep an edge's rows: into state, and out of it again."""
         if life.static or life.pattern is Pattern.MONOTONIC:
             return edge.rate
-        if self.strategy == "negative":
+        if self.strategy.announces:
             return edge.rate + edge.negative
-        if self.strategy == "direct":  # every expiration scans the list
+        if self.strategy.scans:  # every expiration scans the list
             return edge.flow + (edge.flow * edge.size if eager else SCANS_PER_WINDOW * edge.flow)
         return {Pattern.WEAKEST: 2.0, Pattern.WEAK: 3.0}.get(life.pattern, 2.0) * edge.rate + edge.negative
 

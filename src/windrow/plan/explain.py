@@ -98,19 +98,19 @@ def explain(
 
 def report(plan: QueryPlan, strategy: str = "upa", statistics: Statistics | None = None) -> Report:
     """Gather everything that EXPLAIN shows."""
-    strategy = plan.run_by(strategy)
-    known = lifetimes(plan.root, strategy)
+    how = plan.run_by(strategy)
+    known = lifetimes(plan.root, how)
     unit = unit_of(plan)
-    estimates = estimate(plan.root, statistics, strategy, unit)
+    estimates = estimate(plan.root, statistics, how, unit)
 
     def operator(node: Node) -> ExplainedOperator:
         name, arguments = words(node, unit)
         inputs = tuple(operator(i) for i in node.inputs)
         return ExplainedOperator(
-            name, arguments, known[node].pattern, state_structure(node, strategy, known), estimates[node], inputs
+            name, arguments, known[node].pattern, state_structure(node, how, known), estimates[node], inputs
         )
 
-    return Report(plan, strategy, operator(plan.root))
+    return Report(plan, how, operator(plan.root))
 
 
 def as_text(shown: Report) -> str:

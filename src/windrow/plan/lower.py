@@ -1,20 +1,14 @@
 """From a plan to running operators.
 
 Lowering chooses, for each node, the operator and state structure that fit the update patterns of its inputs and the
-strategy:
-
-    upa        lifetimes travel with elements; state by pattern (FIFO, calendar, keyed)
-    negative   windows spell every end as a negative element; all state is keyed
-    direct     lifetimes travel with elements; state is searched whole to expire
-
-The steps so far are in `lowering.py`; joins and aggregates have modules of their own.
+strategy (`strategies.py`). The steps so far are in `lowering.py`; joins and aggregates have modules of their own.
 """
 
 from __future__ import annotations
 
 from windrow.operators.analytic import AnalyticOperator
 from windrow.operators.bag import BagOperator
-from windrow.operators.changes import Appearing, Changes, Entering, Leaving, Retract, Starting
+from windrow.operators.changes import Appearing, Changes, Entering, Leaving, Starting
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.history import HistoryOperator, LifetimesOperator, default_key
 from windrow.operators.holistic import HolisticOperator
@@ -43,6 +37,7 @@ from windrow.plan.lower_joins import asof_join, counted, join, left_join, semi, 
 from windrow.plan.lowering import Functions, PlanLowering, Tuning, formula
 from windrow.plan.patterns import annotate
 from windrow.plan.steps import Dataflow
+from windrow.plan.strategies import Strategy
 from windrow.plan.timestamped import dates
 
 
@@ -66,14 +61,14 @@ def lower(
 
 def lower_part(plan: n.QueryPlan, node: n.Node, functions: Functions) -> Dataflow:
     """The dataflow of a node of a plan: its elements, lifetimes and all."""
-    builder = _Nodes(plan, functions, "upa", Tuning())
+    builder = _Nodes(plan, functions, Strategy.UPA, Tuning())
     builder.lower(node)
     return builder.flow
 
 
 def lower_archived(plan: n.QueryPlan, functions: Functions, tuning: Tuning) -> Dataflow:
     """The dataflow behind an archive: its rows with their lifetimes, when time has reached them."""
-    builder = _Nodes(plan, functions, "upa", tuning)
+    builder = _Nodes(plan, functions, Strategy.UPA, tuning)
     builder.append(builder.lower(plan.root.input), LifetimesOperator(), plan.root)
     return builder.flow
 
@@ -111,8 +106,7 @@ class _Nodes(PlanLowering):
             case n.WindowBounds():
                 return self._window_bounds(node)
             case n.Session():
-                step = self.unary(session_window(node), node)
-                return self.append(step, Retract(Fifo), node) if self.strategy == "negative" else step
+                return self.announced(self.unary(session_window(node), node), node, Fifo)
             case n.Filter():
                 return self._filter(node)
             case n.Admit():
@@ -205,7 +199,7 @@ class _Nodes(PlanLowering):
         assert size is not None
         cumulates = spec.kind is n.WindowKind.CUMULATE
         step = self.unary(CumulatingWindow(size, spec.shift) if cumulates else RangeWindow(size), node)
-        return self.append(step, Retract(Fifo), node) if self.strategy == "negative" else step
+        return self.announced(step, node, Fifo)
 
     def _window_bounds(self, node: n.WindowBounds) -> int:
         step = self.lower(node.input)
@@ -263,11 +257,10 @@ class _Nodes(PlanLowering):
         """Every result once, when it comes into being; over anything but selections and joins, what enters."""
         if not only_selects(node.input):
             return self._entering(node)
-        strategy, self.strategy = self.strategy, "direct" if self.strategy == "direct" else "upa"  # ends stay lifetimes
         below = numbered(node.input)
-        self.pattern = {**self.pattern, **annotate(below, self.strategy)}
-        step = self.lower(below)
-        self.strategy = strategy
+        with self.unannounced():  # ends stay lifetimes
+            self.pattern = {**self.pattern, **annotate(below, self.strategy)}
+            step = self.lower(below)
         if not self.signed(step):
             return self.flow.add(Starting(), [step], node, node.schema)
         born = self.flow.add(Appearing(), [step], node, below.schema)
@@ -284,7 +277,7 @@ class _Nodes(PlanLowering):
     def _log(self, node: n.Append | n.Emit, only: int = 0) -> int:
         """The input's consolidated change log, or what of it has one sign; delta-star spells its own."""
         below = node.input
-        if isinstance(below, n.Distinct) and self.strategy == "upa" and not self.signed(self.lower(below.input)):
+        if isinstance(below, n.Distinct) and self.strategy.by_pattern and not self.signed(self.lower(below.input)):
             return self.flow.add(DeltaStar(below.schema, log=True), [self.lower(below.input)], below, below.schema)
         timestamped = self._timestamped(below)
         return self.unary(Changes(self.pending(below), timestamped, only, _between_evaluations(node)), node)

@@ -37,20 +37,20 @@ def aggregate(to: PlanLowering, node: n.Aggregate) -> int:
     calls = node.calls
     if any(c.kind in SUMMARISED for c in calls):
         return summary_aggregate(to, node, calls)
-    early = to.tuning.aggregation != "late" and to.strategy == "upa" and (grid_of(node) or (0, 0))[1] == 0
+    early = to.tuning.aggregation != "late" and to.strategy.by_pattern and (grid_of(node) or (0, 0))[1] == 0
     shape = aggregation_join(node) if early else None
     if shape is not None and seen_behind(shape.join) is None:
         joined = aggregate_join(to, node, calls, shape)
         if joined is not None:
             return joined
-    sessions = _session_aggregate(node, calls) if to.strategy == "upa" else None
+    sessions = _session_aggregate(node, calls) if to.strategy.by_pattern else None
     if sessions is not None:
         operator, source = sessions
         return to.flow.add(operator, [to.lower(source)], node, node.schema)
-    if isinstance(node.input, n.Route) and to.strategy == "upa" and all(c.adds_up for c in calls):
+    if isinstance(node.input, n.Route) and to.strategy.by_pattern and all(c.adds_up for c in calls):
         return _cell_aggregate(to, node, node.input, calls)
     strict = to.signed(to.lower(node.input))
-    expiration = "scan" if to.strategy == "direct" else "calendar"
+    expiration = "scan" if to.strategy.scans else "calendar"
     if to.grid is not None and node is to.grid[0]:
         period, offset = to.grid[1], to.grid[2].offset
         operator = GridAggregate(

@@ -9,6 +9,7 @@ side are first joined to the right, and the left side meets those that found a p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,7 +20,6 @@ from windrow.operators.aggregates import Aggregation
 from windrow.operators.asof import AsofOperator
 from windrow.operators.bag import BagOperator
 from windrow.operators.births import BORN, Births
-from windrow.operators.changes import Retract
 from windrow.operators.early_extremes import EarlyExtremes
 from windrow.operators.first_match import FirstMatch
 from windrow.operators.join import JoinOperator
@@ -28,7 +28,6 @@ from windrow.operators.linear import Formula, Pad, ProjectOperator, UnionOperato
 from windrow.operators.quantise import QuantiseOperator
 from windrow.operators.recall_join import RecallJoin
 from windrow.operators.star_join import FactTable, Policy, StarJoinOperator, StarStream
-from windrow.operators.state.pending import Calendar
 from windrow.plan import nodes as n
 from windrow.plan.aggregate_join_cost import early_extremes_pay
 from windrow.plan.aggregation_joins import AggregationJoin
@@ -79,14 +78,11 @@ def _looks(node: n.Node) -> list[n.Quantise] | None:
 
 def _join(to: PlanLowering, node: n.Join) -> int:
     equalities = [(e.left, e.right, e.null_safe) for e in node.equalities]
-    if to.strategy == "negative" and any(node.internal):
-        # an internal window's ends must not undo results, so they stay lifetimes up to the join
-        to.strategy = "upa"
+    # an internal window's ends must not undo results, so they stay lifetimes up to the join
+    with to.unannounced() if any(node.internal) else nullcontext():
         parts = [to.lower(p) for p in node.parts]
-        joined = join_steps(to, parts, equalities, node.residual, node, node.internal)
-        to.strategy = "negative"
-        return to.append(joined, Retract(Calendar), node)
-    return join_steps(to, [to.lower(p) for p in node.parts], equalities, node.residual, node, node.internal)
+    joined = join_steps(to, parts, equalities, node.residual, node, node.internal)
+    return to.announced(joined, node) if any(node.internal) else joined
 
 
 def join_steps(
@@ -114,7 +110,7 @@ def join_steps(
             parts,
             equalities,
             [formula(e, rename, {c: types[renamed.get(c, c)] for c in e.columns}) for e in residual],
-            eager=to.strategy == "direct",
+            eager=to.strategy.scans,
             bands=bands(residual, types, rename),
             measures=to.tuning.measures,
             interval=to.expires_every,
@@ -163,9 +159,8 @@ def counted(to: PlanLowering, step: int, node: n.Node) -> int:
 def star_join(to: PlanLowering, node: n.StarJoin) -> int:
     """The join in bounded memory."""
     # rows wait in memory for their end, so windows must not spell it as a negative element
-    strategy, to.strategy = to.strategy, "upa"
-    steps = [to.lower(p) for p in node.parts]
-    to.strategy = strategy
+    with to.unannounced():
+        steps = [to.lower(p) for p in node.parts]
     count = len(node.keys)
     names = [next((s.stream for s in n.walk(p) if isinstance(s, n.Scan)), "") for p in node.parts[:count]]
     schemas = [dict(to.flow.steps[s].schema) for s in steps]
@@ -177,16 +172,14 @@ def star_join(to: PlanLowering, node: n.StarJoin) -> int:
     shedding = node.shedding
     policy = Policy(shedding.heuristic, shedding.keep, shedding.shared, shedding.alpha, shedding.beta, shedding.seed)
     join = StarJoinOperator(streams, facts, policy, [formula(e, types=node.schema) for e in node.residual])
-    joined = to.flow.add(join, steps, node, node.schema)
-    return to.append(joined, Retract(Calendar), node) if strategy == "negative" else joined
+    return to.announced(to.flow.add(join, steps, node, node.schema), node)
 
 
 def asof_join(to: PlanLowering, node: n.AsofJoin) -> int:
     """The newest right row at or before the time of each left row."""
     # the newer of two right rows must live longer, so windows must not spell ends as negative elements
-    strategy, to.strategy = to.strategy, "upa"
-    left, right = to.lower(node.left), to.lower(node.right)
-    to.strategy = strategy
+    with to.unannounced():
+        left, right = to.lower(node.left), to.lower(node.right)
     operator = AsofOperator(
         node.left.schema,
         node.right.schema,
@@ -198,8 +191,7 @@ def asof_join(to: PlanLowering, node: n.AsofJoin) -> int:
         static=to.flow.steps[right].static,
         recent=comes_in_order(node.left, node.times[0]),
     )
-    joined = to.flow.add(operator, [left, right], node, node.schema)
-    return to.append(joined, Retract(Calendar), node) if strategy == "negative" else joined
+    return to.announced(to.flow.add(operator, [left, right], node, node.schema), node)
 
 
 def semi(to: PlanLowering, node: n.Semi | n.LeftJoin, anti: bool) -> int:

@@ -21,7 +21,7 @@ from windrow.plan.lowering import PlanLowering, formula
 
 def summary_aggregate(to: PlanLowering, node: n.Aggregate, calls: Sequence[Aggregation]) -> int:
     """The aggregate over summaries; windows send no negative elements to it, whatever the strategy."""
-    with to.apart("direct" if to.strategy == "direct" else "upa"):
+    with to.unannounced():
         if node.grid is not None:
             return _periodic(to, node, calls)
         return _rows(to, node, calls)

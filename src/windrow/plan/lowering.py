@@ -14,6 +14,7 @@ from functools import partial
 import pyarrow as pa
 
 from windrow.operators.bag import BagOperator
+from windrow.operators.changes import Retract
 from windrow.operators.delta_star import DeltaStar
 from windrow.operators.linear import Formula, ProjectOperator
 from windrow.operators.protocol import Operator
@@ -25,6 +26,7 @@ from windrow.plan.expr import Expr
 from windrow.plan.patterns import Pattern, annotate
 from windrow.plan.recalled import recalls, unbroken
 from windrow.plan.steps import Dataflow
+from windrow.plan.strategies import Strategy
 from windrow.plan.totality import total
 from windrow.scalar_engine import quote
 
@@ -54,7 +56,7 @@ class Tuning:
 class PlanLowering:
     """A dataflow under construction: nodes go in, steps come out."""
 
-    def __init__(self, plan: n.QueryPlan, functions: Functions, strategy: str, tuning: Tuning) -> None:
+    def __init__(self, plan: n.QueryPlan, functions: Functions, strategy: Strategy, tuning: Tuning) -> None:
         self.flow = Dataflow()
         self.tuning = tuning
         self.functions = functions
@@ -91,14 +93,19 @@ class PlanLowering:
             self._made, self.periodic = kept
 
     @contextmanager
-    def apart(self, strategy: str) -> Iterator[None]:
-        """Lower nodes by a strategy of their own, into steps that nobody else reads."""
+    def unannounced(self) -> Iterator[None]:
+        """Lower nodes without letting windows spell ends; where they would, into steps that nobody else reads."""
         kept = self.strategy, self._made
-        self.strategy, self._made = strategy, {}
+        if self.strategy.announces:
+            self.strategy, self._made = Strategy.UPA, {}
         try:
             yield
         finally:
             self.strategy, self._made = kept
+
+    def announced(self, step: int, node: n.Node, pending: Callable[[], Pending] = Calendar) -> int:
+        """A step whose ends are spelled if the strategy says so."""
+        return self.append(step, Retract(pending), node) if self.strategy.announces else step
 
     def signed(self, step: int) -> bool:
         """Whether the elements of a step may be negative."""
@@ -106,7 +113,7 @@ class PlanLowering:
 
     def pending(self, node: n.Node | None = None) -> Callable[[], Pending]:
         """The state that fits the update pattern of a node, and the strategy."""
-        if self.strategy == "direct":
+        if self.strategy.scans:
             return ScannedList
         if node is not None and self.pattern[node] is Pattern.WEAKEST:
             return Fifo
@@ -115,7 +122,7 @@ class PlanLowering:
     def distinct(self, step: int, node: n.Node) -> int:
         """One copy of every row of a step."""
         schema = self.flow.steps[step].schema
-        if self.signed(step) or self.strategy != "upa":
+        if self.signed(step) or not self.strategy.by_pattern:
             return self.flow.add(BagOperator("distinct", schema, self.pending()), [step], node, schema)
         return self.flow.add(DeltaStar(schema), [step], node, schema)
 

@@ -22,14 +22,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from windrow.errors import BindingError
 from windrow.operators.aggregates.call import SKETCHED
 from windrow.plan import nodes as n
 from windrow.plan.internal import only_selects
 from windrow.plan.recalled import recalls, unbroken
+from windrow.plan.strategies import Strategy
 from windrow.plan.timestamped import dates
-
-STRATEGIES = ("upa", "negative", "direct")
 
 
 class Pattern(IntEnum):
@@ -87,18 +85,17 @@ def lifetimes(root: n.Node, strategy: str = "upa") -> dict[n.Node, Lifetimes]:
 
 def _found(root: n.Node, strategy: str) -> dict[int, tuple[n.Node, Lifetimes]]:
     """The same by identity: hashing a node takes its whole subtree."""
-    if strategy not in STRATEGIES:
-        raise BindingError(f'unknown strategy "{strategy}"', hint=f"one of {', '.join(STRATEGIES)}")
+    how = Strategy(strategy)
     found: dict[int, tuple[n.Node, Lifetimes]] = {}
     counted = unbroken(root)
     for node in n.walk(root):
         if id(node) not in found:
-            life = STRICT if id(node) in counted else _rule(node, [found[id(i)][1] for i in node.inputs], strategy)
+            life = STRICT if id(node) in counted else _rule(node, [found[id(i)][1] for i in node.inputs], how)
             found[id(node)] = node, life
     return found
 
 
-def _rule(node: n.Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
+def _rule(node: n.Node, inputs: list[Lifetimes], strategy: Strategy) -> Lifetimes:
     match node:
         case n.Scan():
             return MONOTONIC
@@ -143,10 +140,10 @@ def _rule(node: n.Node, inputs: list[Lifetimes], strategy: str) -> Lifetimes:
     raise NotImplementedError(f"no pattern rule for {type(node).__name__}")
 
 
-def _window(node: n.Window, strategy: str) -> Lifetimes:
+def _window(node: n.Window, strategy: Strategy) -> Lifetimes:
     if node.spec.kind is n.WindowKind.UNBOUNDED:
         return MONOTONIC
-    if node.spec.kind is n.WindowKind.ROWS or strategy == "negative":
+    if node.spec.kind is n.WindowKind.ROWS or strategy.announces:
         return STRICT
     if node.spec.kind is n.WindowKind.CUMULATE:
         return Lifetimes(Pattern.WEAKEST)
@@ -198,7 +195,8 @@ def state_structure(node: n.Node, strategy: str = "upa", known: Mapping[n.Node, 
     Matching needs keyed runs whatever the pattern; the pattern says how rows that wait for their end are kept.
     `known`: the lifetimes of its whole plan, on which it depends below joins with tables.
     """
-    known = known or lifetimes(node, strategy)
+    how = Strategy(strategy)
+    known = known or lifetimes(node, how)
     inputs = [known[i] for i in node.inputs]
     match node:
         case n.TableScan():
@@ -207,7 +205,7 @@ def state_structure(node: n.Node, strategy: str = "upa", known: Mapping[n.Node, 
             if spec.kind is n.WindowKind.ROWS:
                 return "FIFO per partition" if spec.partition else "FIFO"
             ends = spec.kind is not n.WindowKind.UNBOUNDED
-            return "FIFO" if ends and strategy == "negative" else "none"
+            return "FIFO" if ends and how.announces else "none"
         case n.Quantise():
             return "rows of one period"
         case n.Session():
@@ -215,7 +213,7 @@ def state_structure(node: n.Node, strategy: str = "upa", known: Mapping[n.Node, 
         case n.Join():
             ends = any(i.static for i in inputs) and any(i.pattern is Pattern.STRICT and not i.static for i in inputs)
             met = " + whom rows met" if ends and recalls(node) else ""
-            return " ⋈ ".join(_keyed(i, strategy) for i in inputs) + met
+            return " ⋈ ".join(_keyed(i, how) for i in inputs) + met
         case n.StarJoin(shedding=shedding):
             kept = (
                 f"{shedding.keep[0]:,} rows shared"
@@ -226,10 +224,10 @@ def state_structure(node: n.Node, strategy: str = "upa", known: Mapping[n.Node, 
         case n.AsofJoin():
             return "keyed table" if inputs[1].static else "keyed by time"
         case n.Semi() | n.LeftJoin():
-            return f"{_keyed(inputs[0], strategy)} ⋈ {_counts(inputs[1], strategy)}"
+            return f"{_keyed(inputs[0], how)} ⋈ {_counts(inputs[1], how)}"
         case n.Distinct():
             counts = known[node].pattern is Pattern.STRICT
-            return _counts(inputs[0], strategy) if counts else _distinct(inputs[0], strategy)
+            return _counts(inputs[0], how) if counts else _distinct(inputs[0], how)
         case n.TopN():
             return "rows that may be shown"
         case n.Analytic() | n.Holistic():
@@ -238,17 +236,17 @@ def state_structure(node: n.Node, strategy: str = "upa", known: Mapping[n.Node, 
             sketched = any(c.kind in SKETCHED for c in node.calls)
             return "a sketch per basic window" if sketched else f"{node.summarised} values per basic window"
         case n.Aggregate():
-            return _with("group array", _waiting(inputs[0], strategy, ordered=False))
+            return _with("group array", _waiting(inputs[0], how, ordered=False))
         case n.Difference() | n.Intersection():
-            return _with("counts", _waiting(max(inputs, key=lambda i: i.pattern), strategy, ordered=False))
+            return _with("counts", _waiting(max(inputs, key=lambda i: i.pattern), how, ordered=False))
         case n.Emit(op=n.StreamOp.RSTREAM) | n.WindowBounds():
             return "rows alive"
         case n.Append() | n.Emit():
-            return "none" if _spelled(node, known, strategy) else _waiting(inputs[0], strategy)
+            return "none" if _spelled(node, known, how) else _waiting(inputs[0], how)
     return "none"
 
 
-def _spelled(node: n.Append | n.Emit, known: Mapping[n.Node, Lifetimes], strategy: str) -> bool:
+def _spelled(node: n.Append | n.Emit, known: Mapping[n.Node, Lifetimes], strategy: Strategy) -> bool:
     """Whether the change log waits for no end: delta-star spells its own, and timestamped rows only enter."""
     below = node.input
     if isinstance(below, n.Append) or (isinstance(node, n.Append) and only_selects(below)):
@@ -259,29 +257,29 @@ def _spelled(node: n.Append | n.Emit, known: Mapping[n.Node, Lifetimes], strateg
     return entering and known[below].pattern is not Pattern.STRICT and dates(below) is not None
 
 
-def _waiting(life: Lifetimes, strategy: str, *, ordered: bool = True) -> str:
+def _waiting(life: Lifetimes, strategy: Strategy, *, ordered: bool = True) -> str:
     """The structure for rows that wait for a known end."""
-    if life.pattern is Pattern.MONOTONIC or strategy == "negative":
+    if life.pattern is Pattern.MONOTONIC or strategy.announces:
         return "none"
-    if strategy == "direct":
+    if strategy.scans:
         return "list"
     return "FIFO" if ordered and life.pattern is Pattern.WEAKEST else "calendar"
 
 
-def _keyed(life: Lifetimes, strategy: str) -> str:
+def _keyed(life: Lifetimes, strategy: Strategy) -> str:
     """The structure for rows that are found by key."""
     if life.static:
         return "keyed table"
     if life.pattern is Pattern.STRICT:
         return "keyed + tombstones"
-    return "keyed list" if strategy == "direct" else "keyed runs"
+    return "keyed list" if strategy.scans else "keyed runs"
 
 
-def _distinct(life: Lifetimes, strategy: str) -> str:
-    return _counts(life, strategy) if life.pattern is Pattern.STRICT or strategy != "upa" else "delta-star"
+def _distinct(life: Lifetimes, strategy: Strategy) -> str:
+    return _counts(life, strategy) if life.pattern is Pattern.STRICT or not strategy.by_pattern else "delta-star"
 
 
-def _counts(life: Lifetimes, strategy: str) -> str:
+def _counts(life: Lifetimes, strategy: Strategy) -> str:
     return _with("counts", _waiting(life, strategy, ordered=False))
 
 

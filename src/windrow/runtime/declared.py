@@ -21,6 +21,7 @@ from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import BEGINNING
 from windrow.plan.dataflow import no_answer
 from windrow.plan.nodes import QueryPlan
+from windrow.plan.strategies import Strategy
 from windrow.runtime import view
 from windrow.runtime.archives import Archives, hidden_name
 from windrow.runtime.budget import Budgets
@@ -174,7 +175,7 @@ class DeclaredQueries(DeclaredSources):
         key, manifest = hidden_name(definition.name), self.ticker.manifest
         plan = replace(definition.plan, name=key)
         known = self.ticker.has_begun(key)
-        self.ticker.add_query(plan, "upa", None if known else self._start(plan), archived=True, known=known)
+        self.ticker.add_query(plan, Strategy.UPA, None if known else self._start(plan), archived=True, known=known)
         self.archives.live[definition.name.lower()] = self.archives.made(definition, manifest, known)
         self.failures.pop(key, None)
         if not known:
@@ -255,8 +256,7 @@ class DeclaredQueries(DeclaredSources):
         """Whether instances may run as members in columns: nothing is done for each of them but answering."""
         streams = [self.streams.get(s.lower()) for s in like.streams]
         kept = any(s is not None and s.definition.retain is not None for s in streams)
-        able = self.ticker.sharing.takes_columns and self.budgets.default_us is None and not kept
-        return able and (like.root.period is not None or self.strategy == "upa")
+        return self.ticker.sharing.takes_columns and self.budgets.default_us is None and not kept
 
     def _begun(self, left: LeftColumns | LeftInstances) -> LeftColumns | LeftInstances:
         """Those of a block who had a tick, and have not failed, when the home was left."""

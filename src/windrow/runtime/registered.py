@@ -19,6 +19,7 @@ from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.join import JoinOperator
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.plan.nodes import QueryPlan, StreamOp
+from windrow.plan.strategies import Strategy
 from windrow.runtime.admission import Quotas
 from windrow.runtime.deadlines import DeadlineRecord, Deadlines
 from windrow.runtime.exchange import ReducedRows
@@ -147,7 +148,7 @@ class RegisteredQueries(NewestManifest):
             expire_us=self.expire_us,
         )  # fmt: skip
         key = plan.name.lower()
-        if retain is None and not archived and strategy == "upa":
+        if retain is None and not archived and Strategy(strategy).by_pattern:
             retained = any(self.streams[s].retain is not None for s in made.streams)
             self.plans.offer(plan, materialized=materialized, start=start, retained=retained, known=known)
             self.undo.note(self.plans.remove, key)

@@ -70,7 +70,7 @@ class Turns:
         self._explained = explain or _unexpected
         self._found = 0  # the tick up to which the home had been written when it was opened
         self._ahead_us = settings.ahead_us
-        how = settings.sharing if settings.optimizer.strategy == "upa" else "off"
+        how = settings.optimizer.strategy.sharing(settings.sharing)
         spread = settings.partitions or job.parallelism
         self.ticker = Ticker(
             store, functions, spread, how, in_process=job.in_process, most_rows=settings.most_rows,

@@ -14,6 +14,7 @@ from windrow.plan.expr import Expr
 from windrow.plan.nodes.node import Unary
 from windrow.plan.nodes.walks import walk
 from windrow.plan.nodes.windows import Scan, TableScan
+from windrow.plan.strategies import Strategy
 
 if TYPE_CHECKING:
     from windrow.plan.parametric import MadeOf
@@ -124,9 +125,10 @@ class QueryPlan:
     def has_op(self) -> bool:
         return self.emit.op is StreamOp.RELATION
 
-    def run_by(self, strategy: str) -> str:
+    def run_by(self, strategy: str) -> Strategy:
         """The strategy that runs it, given the one that was asked for."""
-        return "negative" if self.by_key and strategy == "upa" else strategy
+        asked = Strategy(strategy)
+        return Strategy.NEGATIVE if self.by_key and asked.by_pattern else asked
 
     def same_answer(self, other: QueryPlan) -> bool:
         """Whether two plans are one but for their texts and for how long their answers last."""
