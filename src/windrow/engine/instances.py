@@ -142,12 +142,14 @@ class TemplatePlanner:
 
         return self._best(sample(template, catalog), catalog)
 
-    def wanted(self, queries: QueriesDef, template: TemplateDef, rows: pa.Table) -> InstanceTable:
-        """The instances that the rows of a table ask for."""
+    def wanted(self, queries: QueriesDef, template: TemplateDef, table: Callable[[str], pa.Table]) -> InstanceTable:
+        """The instances that are named, or that the rows of a table ask for."""
         from windrow.cql.templates import rows_of, with_rows
 
+        if queries.table is None:
+            return queries.instances
         bare = replace(queries, instances=InstanceTable.empty(template.parameters))
-        return with_rows(bare, rows_of(rows, template)).instances
+        return with_rows(bare, rows_of(table(queries.table.lower()), template)).instances
 
     # -- in columns --------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from windrow.operators.row_limit import MOST_ROWS
 from windrow.optimize import Optimizer
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.strategies import Strategy
+from windrow.runtime.change import ComingInstances
 from windrow.runtime.collector import without_collector
 from windrow.runtime.instances import FEW, TemplateGroup
 from windrow.runtime.job import Feed, Job, LocalJob
@@ -273,16 +274,10 @@ class Replay:
             template = self.catalog.templates[queries.template.lower()]
             group = TemplateGroup(queries, template, self.planner.like(template, self.catalog))
             ticker.groups.live[key] = group
-            rows = queries.instances.rows
-            if queries.table is not None:
-                rows = self.planner.wanted(queries, template, self.tables[queries.table.lower()]).rows
-            start, numbers = self.starts(group.like), group.come(rows)
-            columns = ticker.sharing.takes_columns and start is not None
-            planned = self.planner.planned(queries, template, rows, self.catalog, FEW if columns else None)
-            for each in planned.columns:
-                ticker.add_columns(group, each, rows, numbers, start)
-            group.place = group.place.update({name: int(numbers[i]) for name, i in planned.places.items()})
-            ticker.groups.added(group, planned.plans)
+            rows, start = self.planner.wanted(queries, template, self.tables.__getitem__).rows, self.starts(group.like)
+            few = FEW if ticker.sharing.takes_columns and start is not None else None
+            planned = self.planner.planned(queries, template, rows, self.catalog, few)
+            ticker.add_instances(group, ComingInstances(rows, planned), start)
             yield from planned.plans.values()
 
     def play(self, ticker: Ticker, job: Job, batch_rows: int | None, progress: Progress | None = None) -> Answers:

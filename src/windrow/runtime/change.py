@@ -93,8 +93,8 @@ class InstancePlanner(Protocol):
     def like(self, template: TemplateDef, catalog: Catalog) -> QueryPlan:
         """The plan of some instance."""
 
-    def wanted(self, queries: QueriesDef, template: TemplateDef, rows: pa.Table) -> InstanceTable:
-        """The instances that the rows of a table ask for."""
+    def wanted(self, queries: QueriesDef, template: TemplateDef, table: Callable[[str], pa.Table]) -> InstanceTable:
+        """The instances that are named, or that the rows of a table ask for."""
 
 
 @dataclass

@@ -223,10 +223,7 @@ class DeclaredQueries(DeclaredSources):
         template = catalog.templates[queries.template.lower()]
         live = self.groups.live.get(queries.name.lower())
         there = InstanceTable.empty(template.parameters) if live is None else live.instances
-        wanted = queries.instances
-        if queries.table is not None:
-            wanted = self.planner.wanted(queries, template, read[queries.table.lower()].table)
-        come, gone = wanted.since(there)
+        come, gone = self.planner.wanted(queries, template, lambda key: read[key].table).since(there)
         like = self.planner.like(template, catalog) if live is None else live.like
         few = FEW if self._takes_columns(like) else None
         parts = []
@@ -284,14 +281,10 @@ class DeclaredQueries(DeclaredSources):
 
     def _run_instances(self, group: TemplateGroup, come: ComingInstances) -> None:
         """Run instances from the next tick on."""
-        ticker, planned, numbers = self.ticker, come.planned, group.come(come.rows)
         start = self._start(group.like) if come.left is None else None
-        for columns in planned.columns:
-            ticker.add_columns(group, columns, come.rows, numbers, start, come.left, materialized=True)
-        group.place = group.place.update({name: int(numbers[place]) for name, place in planned.places.items()})
-        self.groups.added(group, planned.plans)
+        self.ticker.add_instances(group, come, start, materialized=True)
         with without_collector():
-            for plan in planned.plans.values():
+            for plan in come.planned.plans.values():
                 self._run_query(plan)
 
     def _end_instances(self, group: TemplateGroup, numbers: Int64s) -> None:

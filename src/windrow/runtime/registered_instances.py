@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.runtime.change import InstanceColumns
+from windrow.runtime.change import ComingInstances, InstanceColumns
 from windrow.runtime.column_places import LeftColumns
 from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.member_blocks import unique
@@ -24,14 +24,21 @@ from windrow.sharing.plans.shared_plan import OfferedColumns
 class RegisteredInstances(RegisteredQueries):
     """What a ticker runs, with instances in columns among it."""
 
-    def add_columns(
-        self, group: TemplateGroup, come: InstanceColumns, rows: pa.Table, numbers: Int64s, start: int | None = None,
-        left: LeftColumns | LeftInstances | None = None, *, materialized: bool = False,
-    ) -> str:  # fmt: skip
-        """Run instances of a group as members in columns from the next tick on; returns the name of their block.
+    def add_instances(
+        self, group: TemplateGroup, come: ComingInstances, start: int | None = None, *, materialized: bool = False
+    ) -> None:
+        """Let a group have more instances: those in columns run from the next tick on, others when they are added."""
+        planned, numbers = come.planned, group.come(come.rows)
+        for columns in planned.columns:
+            self._add_columns(group, columns, come.rows, numbers, start, come.left, materialized)
+        group.place = group.place.update({name: int(numbers[place]) for name, place in planned.places.items()})
+        self.groups.added(group, planned.plans)
 
-        `rows` and `numbers`: of all that come. `left`: they go on where they were.
-        """
+    def _add_columns(
+        self, group: TemplateGroup, come: InstanceColumns, rows: pa.Table, numbers: Int64s, start: int | None,
+        left: LeftColumns | LeftInstances | None, materialized: bool,
+    ) -> None:  # fmt: skip
+        """Run instances as members in columns; `rows` and `numbers`: of all that come."""
         uid, mine = unique(), rows.take(pa.array(come.places)).combine_chunks()
         names = InstanceNames(uid, group.name, mine)
         if isinstance(come.query, FormColumns):
@@ -46,7 +53,7 @@ class RegisteredInstances(RegisteredQueries):
             self.undo.note(self.plans.leave_columns, uid, np.arange(len(block)))
             group.blocks = group.blocks.put(uid, block)
             self._deployment = None
-            return uid
+            return
         assert come.conditions is not None and not isinstance(left, LeftInstances)
         members = MemberColumns(uid, come.query, come.conditions, names, numbers[come.places])
         clock = self.sharing.admit_columns(members, None if left is None else left.take(come.places))
@@ -56,7 +63,6 @@ class RegisteredInstances(RegisteredQueries):
         self.await_clock(clock)
         if start is not None and not self.has_clock(clock):
             self.starts[clock] = start
-        return uid
 
     def drop_query(self, name: str) -> None:
         """Stop a query, or an instance in columns, and forget its state."""
