@@ -15,7 +15,6 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -23,7 +22,7 @@ from pyspark import cloudpickle
 from windrow.operators.state.run import Run
 from windrow.runtime.feed import Reader, feed
 from windrow.runtime.file_exchange import Attempt
-from windrow.runtime.job import Elsewhere, Feed, LocalJob, reader
+from windrow.runtime.job import Elsewhere, Feed, Given, LocalJob, Made, reader
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Program
 from windrow.runtime.stage import Stage
@@ -168,9 +167,9 @@ class InProcessJob:
         return dict.fromkeys(rows, 1)
 
     def map(
-        self, work: Callable[[Any], Any], values: Sequence[Any],
+        self, work: Callable[[Given], Made], values: Sequence[Given],
         check: Callable[[], None] | None = None, at_once: int | None = None,
-    ) -> list[Any]:  # fmt: skip
+    ) -> list[Made]:  # fmt: skip
         found = []
         for value in values:
             if check is not None:

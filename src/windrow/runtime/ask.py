@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,7 @@ from windrow.plan.words import duration
 from windrow.runtime import view
 from windrow.runtime.ask_parts import TOGETHER, Functions, Parts
 from windrow.runtime.history_reader import HistoryFigures, ScanWish, rows_of, table_rows, youngest_first
+from windrow.runtime.job import Given, Made
 from windrow.runtime.question_plans import QuestionPlan, QuestionPlans
 from windrow.runtime.split import evaluate, table_of
 from windrow.runtime.told import FROM, ISOLATION, said, told
@@ -68,7 +69,7 @@ class Present(Protocol):
     def covering(self, asked: Recognised, state: StateReader) -> tuple[str, Covering] | None:
         """The family, and its member, whose partials in a state have most of a question's window."""
 
-    def map(self, work: Callable[[Any], Any], values: Sequence[Any], check: Callable[[], None]) -> list[Any]:
+    def map(self, work: Callable[[Given], Made], values: Sequence[Given], check: Callable[[], None]) -> list[Made]:
         """What a function gives for each value, computed by tasks beside ticks; given up when `check` raises."""
 
 

@@ -16,6 +16,7 @@ from windrow.plan.nodes import QueryPlan
 from windrow.runtime import view
 from windrow.runtime.family_programs import SharedQuery
 from windrow.runtime.instances import TemplateGroup
+from windrow.runtime.job import Given, Made
 from windrow.runtime.past import last_answer, last_answers_of, last_instant
 from windrow.runtime.program import QueryProgram
 from windrow.runtime.quarantine import late, malformed
@@ -150,7 +151,7 @@ class Inspection(Turns):
         """The family, and its member, whose partials in a state have most of a question's window."""
         return self.ticker.sharing.covering(asked, state)
 
-    def map(self, work: Callable[[Any], Any], values: Sequence[Any], check: Callable[[], None]) -> list[Any]:
+    def map(self, work: Callable[[Given], Made], values: Sequence[Given], check: Callable[[], None]) -> list[Made]:
         """What a function gives for each value, computed by tasks that leave half of the cores to ticks."""
         return self.job.map(work, values, check, max(1, self.job.parallelism // 2))
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -28,19 +28,22 @@ from windrow.runtime.program import Program
 from windrow.runtime.stage import Stage
 from windrow.runtime.streams import PushedFile, PushedTable
 from windrow.runtime.task_state import TaskMemory
-from windrow.sources.protocol import Available, Piece, Report
+from windrow.sources.protocol import Available, FrameRows, Piece, Report
 from windrow.store.manifest import SlotKey
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
 class Feed:
     """New rows of a stream; `only`: they are history, for one new query or family.
 
-    `rows`: a table, pieces of a source that tasks read, or what only one kind of job understands (a DataFrame).
+    `rows`: a table, pieces of a source that tasks read, or what only one kind of job understands.
     """
 
     stream: str
-    rows: pa.Table | tuple[Piece, ...] | Any
+    rows: pa.Table | tuple[Piece, ...] | FrameRows
     only: str | None = None
     ts: Int64s | None = None  # the times of the rows, where they are known
 
@@ -73,9 +76,9 @@ class Job(Protocol):
         """In how many tasks each stream would be read."""
 
     def map(
-        self, work: Callable[[Any], Any], values: Sequence[Any],
+        self, work: Callable[[Given], Made], values: Sequence[Given],
         check: Callable[[], None] | None = None, at_once: int | None = None,
-    ) -> list[Any]:  # fmt: skip
+    ) -> list[Made]:  # fmt: skip
         """What a function gives for each value, computed by tasks beside ticks; values and results are small.
 
         `check` is called meanwhile, and raises what ends the work; `at_once`: the most tasks at a time.
@@ -131,9 +134,9 @@ class LocalJob:
         return dict.fromkeys(rows, 1)
 
     def map(
-        self, work: Callable[[Any], Any], values: Sequence[Any],
+        self, work: Callable[[Given], Made], values: Sequence[Given],
         check: Callable[[], None] | None = None, at_once: int | None = None,
-    ) -> list[Any]:  # fmt: skip
+    ) -> list[Made]:  # fmt: skip
         found = []
         for value in values:
             if check is not None:

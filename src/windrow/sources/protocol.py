@@ -60,6 +60,15 @@ class Piece(Protocol):
         """
 
 
+class FrameRows(Protocol):
+    """Rows as a DataFrame, which only Spark reads."""
+
+    @property
+    def rdd(self) -> Any: ...
+
+    def mapInArrow(self, func: Any, schema: Any) -> Any: ...
+
+
 @dataclass(frozen=True)
 class Available:
     """Rows that have not been taken yet, and where the stream stands once they are."""
@@ -70,7 +79,7 @@ class Available:
     bounds: tuple[int, int] | None = None  # least and greatest time, where known without reading
 
     @property
-    def given(self) -> Any:
+    def given(self) -> tuple[Piece, ...] | FrameRows:
         """What a job is given to read: the pieces."""
         return self.pieces
 

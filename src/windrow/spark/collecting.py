@@ -10,7 +10,7 @@ import pickle
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("windrow.engine")
 
+Given = TypeVar("Given")
 Done = TypeVar("Done")
 
 ATTEMPTS = 4
@@ -49,9 +50,9 @@ def collected(run: Callable[[], Done]) -> Done:
 
 
 def mapped(
-    context: SparkContext, work: Callable[[Any], Any], values: Sequence[Any], tasks: int,
+    context: SparkContext, work: Callable[[Given], Done], values: Sequence[Given], tasks: int,
     check: Callable[[], None] | None,
-) -> list[Any]:  # fmt: skip
+) -> list[Done]:  # fmt: skip
     """What a function gives for each value, in so many tasks at most; `check` raises when it is no longer wanted."""
     from pyspark import cloudpickle
 

@@ -39,7 +39,7 @@ import pyarrow as pa
 
 from windrow.operators.state.run import Run
 from windrow.runtime.file_exchange import Attempt
-from windrow.runtime.job import Elsewhere, Feed, LocalJob
+from windrow.runtime.job import Elsewhere, Feed, Given, LocalJob, Made
 from windrow.runtime.messages import Envelope
 from windrow.runtime.program import Deployment, Program
 from windrow.runtime.wire import SCHEMA, Spool, encode_table, put_together, unpack
@@ -201,9 +201,9 @@ class SparkJob:
         return self._in_one
 
     def map(
-        self, work: Callable[[Any], Any], values: Sequence[Any],
+        self, work: Callable[[Given], Made], values: Sequence[Given],
         check: Callable[[], None] | None = None, at_once: int | None = None,
-    ) -> list[Any]:  # fmt: skip
+    ) -> list[Made]:  # fmt: skip
         return mapped(self.spark.sparkContext, work, values, at_once or 4 * self.parallelism, check)
 
     def _envelopes(self, feeds: Sequence[Feed], shipped: Shipped) -> DataFrame:
@@ -250,7 +250,7 @@ class SparkJob:
 
 def _parts(given: Feed) -> Sequence[Any]:
     """The table or the pieces of a feed."""
-    return (given.rows,) if isinstance(given.rows, pa.Table) else given.rows
+    return given.rows if isinstance(given.rows, tuple) else (given.rows,)
 
 
 def _cut(table: pa.Table, pieces: int) -> Iterator[pa.Table]:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from windrow.catalog import StreamDef
 from windrow.errors import SourceError, StateError
 from windrow.runtime.tables import TableSource
 from windrow.sources.checkpoint import checkpoint_id
-from windrow.sources.protocol import Available, Offset
+from windrow.sources.protocol import Available, FrameRows, Offset
 from windrow.spark.sources import columns_of, conform
 from windrow.store.place import Place
 
@@ -34,10 +34,10 @@ LOG = logging.getLogger("windrow.engine")
 class FrameBatch(Available):
     """A batch of a streaming DataFrame."""
 
-    frame: Any = None
+    frame: FrameRows = field(kw_only=True)
 
     @property
-    def given(self) -> Any:
+    def given(self) -> FrameRows:
         """The DataFrame of the batch."""
         return self.frame
 
