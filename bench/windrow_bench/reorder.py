@@ -103,7 +103,8 @@ class SpreadJoin:
         self.ticker.commit(self.ticker.run(self.job, feeds, self.now - 1))
         (steps,) = self.ticker.choices.chosen().values()
         (orders,) = steps.values()
-        return tuple(orders)
+        assert isinstance(orders, tuple)
+        return orders
 
 
 class LocalJoin(SpreadJoin):

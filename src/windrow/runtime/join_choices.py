@@ -17,7 +17,7 @@ from typing import Any
 from windrow.operators.aggregate_join import AggregateDeltas
 from windrow.operators.aggregate_join_figures import PlanChoice, SideFigures, figures
 from windrow.operators.join import JoinOperator
-from windrow.operators.join_steps import JoinOrders, JoinReport, Matches, Probes
+from windrow.operators.join_steps import JoinOrders, JoinReport, Matches, Orders, Probes
 from windrow.operators.protocol import Operator
 from windrow.operators.statistics import Observed, Seen, merged
 from windrow.runtime.undo_log import LoggedDict, UndoLog
@@ -26,8 +26,11 @@ SAMPLES = 4
 DRIFT = 1.25
 """A choice is thought over when some figure has changed by this factor."""
 
-Chosen = Mapping[str, Mapping[int, Any]]
-"""By query and step: orders, or the bits of a plan."""
+Choice = Orders | str
+"""The orders of a join, or the bits of an aggregation join's plan."""
+
+Chosen = Mapping[str, Mapping[int, Choice]]
+"""By query and step."""
 
 JoinMeasurement = JoinReport | tuple[Seen, ...]
 
@@ -53,48 +56,112 @@ def scaled(told: JoinMeasurement, shares: Sequence[float]) -> JoinMeasurement:
     return replace(told, inputs=own) if isinstance(told, JoinReport) else own
 
 
-def follow(operator: Operator | None, chosen: Any) -> None:
+def follow(operator: Operator | None, chosen: Choice) -> None:
     """Let an operator do as the driver says."""
-    if isinstance(operator, (JoinOperator, AggregateDeltas)):
+    if isinstance(operator, JoinOperator):
+        assert not isinstance(chosen, str)
+        operator.follow(chosen)
+    elif isinstance(operator, AggregateDeltas):
+        assert isinstance(chosen, str)
         operator.follow(chosen)
 
 
 @dataclass
 class ChoiceInForce:
-    """A choice in force: what it is, what it rests on, and the newest report of each partition."""
+    """A choice in force: how many copies there are of each input's rows, and the newest report of each partition."""
 
-    operator: JoinOperator | AggregateDeltas
-    copies: tuple[int, ...]  # of each input's rows
-    value: Any
-    choice: JoinOrders | PlanChoice | None = None
-    planned: Sequence[Observed] | Sequence[SideFigures] = ()
-    matches: Matches = field(default_factory=dict)
-    changes: int = 0
-    parts: dict[int, JoinMeasurement] = field(default_factory=dict)
+    copies: tuple[int, ...]
+    changes: int = field(default=0, init=False)
+    parts: dict[int, JoinMeasurement] = field(default_factory=dict, init=False)
+
+    def inputs(self) -> tuple[Seen, ...]:
+        """Each input, over all partitions."""
+        parts = [p.inputs if isinstance(p, JoinReport) else p for p in self.parts.values()]
+        return tuple(merged(own, copies) for own, copies in zip(zip(*parts, strict=True), self.copies, strict=True))
+
+
+@dataclass
+class OrdersInForce(ChoiceInForce):
+    """The orders of a join, and what they rest on."""
+
+    operator: JoinOperator
+    value: Orders
+    choice: JoinOrders | None = None
+    planned: Sequence[Observed] = ()
+
+    def reconsider(self) -> None:
+        """Choose again if figures have drifted."""
+        from windrow.optimize.order_joins import plan_orders
+
+        now = [s.observed for s in self.inputs()]
+        if len(now) > 2 and _drifted(now, self.planned):
+            self.planned, self.choice = now, plan_orders(now, self.value, self._matches())
+            self.changes += self.choice.orders != self.value
+            self.value = self.choice.orders
+
+    def described(self) -> dict[str, Any]:
+        """For EXPLAIN."""
+        observed = [s.observed for s in self.inputs()] if self.parts else []
+        return self.operator.described(self.value, self.choice, observed, self._matches(), self.changes)
+
+    def _matches(self) -> Matches:
+        found: dict[tuple[frozenset[int], int], Probes] = {}
+        for part in self.parts.values():
+            if isinstance(part, JoinReport):
+                for step, seen in part.probes.items():
+                    found[step] = found.get(step, Probes()) + seen
+        return found
+
+
+@dataclass
+class PlanInForce(ChoiceInForce):
+    """The plan of an aggregation join, and what it rests on."""
+
+    operator: AggregateDeltas
+    value: str
+    choice: PlanChoice | None = None
+    planned: Sequence[SideFigures] = ()
+
+    def reconsider(self) -> None:
+        """Choose again if figures have drifted."""
+        from windrow.plan.aggregate_join_cost import choose_plan
+
+        now = figures(self.inputs())
+        if _drifted(now, self.planned):
+            self.planned, self.choice = now, choose_plan(now, self.value, self.operator.period)
+            self.changes += self.choice.plan != self.value
+            self.value = self.choice.plan
+
+    def described(self) -> dict[str, Any]:
+        """For EXPLAIN."""
+        measured = figures(self.inputs() if self.parts else ())
+        return self.operator.described(self.value, self.choice, measured, self.changes)
 
 
 class JoinChoices:
     """The choices of all queries; the driver's."""
 
     def __init__(self, undo: UndoLog) -> None:
-        self._in_force: LoggedDict[tuple[str, int], ChoiceInForce] = LoggedDict(undo)
+        self._in_force: LoggedDict[tuple[str, int], OrdersInForce | PlanInForce] = LoggedDict(undo)
 
     def register(
         self, query: str, step: int, operator: JoinOperator | AggregateDeltas, copies: Sequence[int], kept: Any
     ) -> None:
         """Begin to choose for a step; `kept`: what was chosen before a restart."""
-        value = kept if kept is not None else operator.orders if isinstance(operator, JoinOperator) else operator.plan
         if isinstance(operator, JoinOperator):
-            value = tuple(tuple(o) for o in value)
-        self._in_force[query, step] = ChoiceInForce(operator, tuple(copies), value)
+            orders = tuple(tuple(o) for o in (operator.orders if kept is None else kept))
+            self._in_force[query, step] = OrdersInForce(tuple(copies), operator, orders)
+        else:
+            plan = operator.plan if kept is None else kept
+            self._in_force[query, step] = PlanInForce(tuple(copies), operator, plan)
 
     def forget(self, query: str) -> None:
         """A query is gone."""
         self._in_force.keep(lambda key: key[0] != query)
 
-    def chosen(self) -> dict[str, dict[int, Any]]:
+    def chosen(self) -> dict[str, dict[int, Choice]]:
         """What tasks are to follow."""
-        found: dict[str, dict[int, Any]] = {}
+        found: dict[str, dict[int, Choice]] = {}
         for (query, step), held in self._in_force.items():
             found.setdefault(query, {})[step] = held.value
         return found
@@ -109,11 +176,11 @@ class JoinChoices:
                     held.parts[partition] = _with_samples(part, held.parts.get(partition))
                     touched.add(key)
         for key in touched:
-            _reconsider(self._in_force[key])
+            self._in_force[key].reconsider()
 
     def describe(self, query: str) -> list[dict[str, Any]]:
         """For EXPLAIN: each join of a query, with its choice, cost, alternatives and statistics."""
-        return [_described(s) for (q, _), s in sorted(self._in_force.items()) if q == query]
+        return [s.described() for (q, _), s in sorted(self._in_force.items()) if q == query]
 
 
 def _with_samples(new: JoinMeasurement, old: JoinMeasurement | None) -> JoinMeasurement:
@@ -131,56 +198,5 @@ def _sampled(new: Seen, old: Seen | None) -> Seen:
     return replace(new, samples=old.samples, entry_sample=new.entry_sample if new.entries else old.entry_sample)
 
 
-def _inputs(held: ChoiceInForce) -> tuple[Seen, ...]:
-    """Each input, over all partitions."""
-    parts = [p.inputs if isinstance(p, JoinReport) else p for p in held.parts.values()]
-    return tuple(merged(own, copies) for own, copies in zip(zip(*parts, strict=True), held.copies, strict=True))
-
-
-def _matches(held: ChoiceInForce) -> Matches:
-    found: dict[tuple[frozenset[int], int], Probes] = {}
-    for part in held.parts.values():
-        if isinstance(part, JoinReport):
-            for step, seen in part.probes.items():
-                found[step] = found.get(step, Probes()) + seen
-    return found
-
-
-def _reconsider(held: ChoiceInForce) -> None:
-    from windrow.optimize.order_joins import plan_orders
-    from windrow.plan.aggregate_join_cost import choose_plan
-
-    operator, seen = held.operator, _inputs(held)
-    if isinstance(operator, JoinOperator):
-        if len(operator.parts) < 3:
-            return
-        now = [s.observed for s in seen]
-        if not _drifted(now, held.planned):
-            return
-        held.matches = _matches(held)
-        made: JoinOrders | PlanChoice = plan_orders(now, held.value, held.matches)
-        value: Any = made.orders if isinstance(made, JoinOrders) else None
-        held.planned = now
-    else:
-        sides = figures(seen)
-        if not _drifted(sides, held.planned):
-            return
-        made = choose_plan(sides, held.value, operator.period)
-        value, held.planned = made.plan, sides
-    held.changes += value != held.value
-    held.value, held.choice = value, made
-
-
 def _drifted(now: Sequence[Any], planned: Sequence[Any]) -> bool:
     return not planned or max(a.drift(b) for a, b in zip(now, planned, strict=True)) >= DRIFT
-
-
-def _described(held: ChoiceInForce) -> dict[str, Any]:
-    operator = held.operator
-    seen = _inputs(held) if held.parts else ()
-    if isinstance(operator, JoinOperator):
-        choice = held.choice if isinstance(held.choice, JoinOrders) else None
-        observed = [s.observed for s in seen]
-        return operator.described(held.value, choice, observed, _matches(held), held.changes)
-    plan = held.choice if isinstance(held.choice, PlanChoice) else None
-    return operator.described(held.value, plan, figures(seen), held.changes)
