@@ -518,3 +518,19 @@ def test_settled_folders_are_seldom_listed(tmp_path, monkeypatch):
     assert 5 <= len(settled) <= 10
     (tmp_path / "a").write_text("1")
     assert [f.name for f in listing.look(list)] == ["a"]
+
+
+def test_only_regular_files_are_taken(tmp_path):
+    """A pipe or a socket among them is none, whether it was there first or came in the place of a file."""
+    os.mkfifo(tmp_path / "a.csv")
+    write(tmp_path / "b.csv", "csv", bids([1]))
+    write(tmp_path / "c.csv", "csv", bids([2]))
+    declared = stream("csv", path=str(tmp_path), max_files="1")
+    source = open_source(declared, Place.of(tmp_path / "spool"))
+    first = source.poll(None)
+    assert read(first, declared) == bids([1])
+    (tmp_path / "c.csv").unlink()
+    os.mkfifo(tmp_path / "c.csv")
+    assert source.poll(first.offset) is None
+    assert source.drained(first.offset)
+    source.close()

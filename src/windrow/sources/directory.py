@@ -325,7 +325,7 @@ class DirectorySource:
         if not self._listing.place.local:
             return self._file(found.name, found.size)
         info = self._listing.place.filesystem.get_file_info(self._listing.place.path(found.name))
-        if info.type == fs.FileType.NotFound:
+        if info.type != fs.FileType.File:
             LOG.warning('stream "%s": %s went before it was taken', self.stream.name, found.name)
             self._waiting.pop(found.name, None)
             return None

@@ -16,6 +16,7 @@ import copy
 import fnmatch
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -179,7 +180,7 @@ class Listing:
 
 
 def _stated(chunk: dict[str, os.DirEntry[str] | _ListedFile], unseen: Unseen) -> Iterator[ListedFile]:
-    """The unknown files of a chunk; only they are asked for size and time."""
+    """The unknown files of a chunk; only they are asked for size and time. A pipe or a device would not end."""
     for name in unseen(list(chunk)):
         entry = chunk[name]
         if isinstance(entry, _ListedFile):
@@ -189,7 +190,8 @@ def _stated(chunk: dict[str, os.DirEntry[str] | _ListedFile], unseen: Unseen) ->
             found = entry.stat()
         except FileNotFoundError:
             continue
-        yield ListedFile(found.st_mtime_ns, name, found.st_size)
+        if stat.S_ISREG(found.st_mode):
+            yield ListedFile(found.st_mtime_ns, name, found.st_size)
 
 
 def listing_of(path: str, what: str, recursive: bool = False, names: str | None = None) -> Listing:
