@@ -14,7 +14,7 @@ from pyarrow import ipc, parquet
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError, StateError
-from windrow.sources import directory, lines, read_arrow, read_parquet
+from windrow.sources import directory, lines, read_arrow, read_parquet, seen
 from windrow.sources.data_file import DataFile
 from windrow.sources.directory import offset_of
 from windrow.sources.listing import Listing
@@ -533,4 +533,33 @@ def test_only_regular_files_are_taken(tmp_path):
     os.mkfifo(tmp_path / "c.csv")
     assert source.poll(first.offset) is None
     assert source.drained(first.offset)
+    source.close()
+
+
+@pytest.mark.parametrize("hashed", [False, True])
+def test_a_file_that_went_before_it_was_taken_is_new_when_it_comes_again(tmp_path, monkeypatch, hashed):
+    """As often as that happens, and once; so is one whose name was there first."""
+    monkeypatch.setattr(seen, "FRESH", 0 if hashed else 1 << 16)
+    first, other = tmp_path / "in" / "1", tmp_path / "in" / "2"
+    (tmp_path / "in").mkdir()
+    write(first, "csv", bids([1]))
+    write(other, "csv", bids([2]))
+    (tmp_path / "in" / "3").symlink_to(tmp_path / "target")
+    declared = stream("csv", path=str(tmp_path / "in"), max_files="1")
+    source = open_source(declared, Place.of(tmp_path / "spool"))
+    offset = source.poll(None).offset
+    for _ in range(3):
+        other.unlink()
+        assert source.poll(offset) is None
+        os.utime(write(other, "csv", bids([4])), (5, 5))
+        assert not source.drained(offset)
+    write(tmp_path / "target", "csv", bids([3]))
+    assert not source.drained(offset)
+    rows = []
+    while (found := source.poll(offset)) is not None:
+        rows += read(found, declared).column("auction").to_pylist()
+        offset = found.offset
+        source.committed(offset)
+    assert rows == [4, 3]
+    assert source.drained(offset)
     source.close()

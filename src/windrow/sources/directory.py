@@ -252,24 +252,26 @@ class DirectorySource:
 
     def _unseen(self, names: Sequence[str]) -> list[str]:
         assert self._known is not None
-        new = self._known.missing(names)
-        self._known.add(new)
-        return new
+        return self._known.missing(names)
 
     def _add(self, found: list[ListedFile]) -> None:
+        """Let files wait; a name that was listed and is no file, or gone before it was looked at, stays unknown."""
         if found:
+            assert self._known is not None
+            self._known.add(f.name for f in found)
             self._waiting.update((f.name, f) for f in found)
             self._order = sorted(self._order[self._head :] + found)
             self._head = 0
 
     def _candidates(self, position: _Position) -> Iterator[ListedFile]:
-        """Files that wait and that the position has not taken, in order."""
+        """Files that wait and that the position has not taken, in order; one that went and came again is there once."""
         while self._head < len(self._order) and self._order[self._head].name not in self._waiting:
             self._head += 1
         taken = set(position.tail)
         for index in range(self._head, len(self._order)):
             file = self._waiting.get(self._order[index].name)
-            if file is not None and file.name not in taken:
+            if file is not None and file.changed_ns == self._order[index].changed_ns and file.name not in taken:
+                taken.add(file.name)
                 yield file
 
     def _take(self, position: _Position) -> Available | None:
@@ -327,7 +329,7 @@ class DirectorySource:
         info = self._listing.place.filesystem.get_file_info(self._listing.place.path(found.name))
         if info.type != fs.FileType.File:
             LOG.warning('stream "%s": %s went before it was taken', self.stream.name, found.name)
-            self._waiting.pop(found.name, None)
+            self._forget(found.name)
             return None
         if info.size != found.size:
             self._waiting[found.name] = ListedFile(found.changed_ns, found.name, info.size)
@@ -336,6 +338,13 @@ class DirectorySource:
             self._report_empty(found.name)
             return None
         return self._file(found.name, found.size)
+
+    def _forget(self, name: str) -> None:
+        """Let a file that went before it was taken be new when it comes again."""
+        assert self._known is not None
+        self._waiting.pop(name, None)
+        self._empty.pop(name, None)
+        self._known.discard(name)
 
     def _has_bytes(self, found: ListedFile) -> bool:
         """Whether there is something to take of a file that waits."""

@@ -37,22 +37,32 @@ class NameSet:
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._fresh: set[str] = set()
+        self._discarded: set[str] = set()  # of those that are hashed
         self._high = np.empty(0, np.int64)  # sorted
         self._low = np.empty(0, np.int64)  # beside it
         self.add(names)
 
     def __len__(self) -> int:
-        return len(self._high) + len(self._fresh)
+        return len(self._high) + len(self._fresh) - len(self._discarded)
 
     def add(self, names: Iterable[str]) -> None:
         """Add names that are not in it."""
-        self._fresh.update(names)
+        new = set(names)
+        self._fresh |= new - self._discarded
+        self._discarded -= new
         if len(self._fresh) > max(FRESH, len(self._high) // 8):
             high, low = _hashes(list(self._fresh))
             high, low = np.concatenate([self._high, high]), np.concatenate([self._low, low])
             order = np.argsort(high, kind="stable")
             self._high, self._low = high[order], low[order]
             self._fresh = set()
+
+    def discard(self, name: str) -> None:
+        """Take one name out; meant for few."""
+        if name in self._fresh:
+            self._fresh.discard(name)
+        else:
+            self._discarded.add(name)
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """The names that are not in it."""
@@ -65,7 +75,7 @@ class NameSet:
         for step in range(2):  # equal halves are next to each other, and more than two of them are not to be expected
             here = np.minimum(at + step, len(self._high) - 1)
             known |= (self._high[here] == high) & (self._low[here] == low)
-        return [rest[i] for i in np.flatnonzero(~known).tolist()]
+        return [rest[i] for i in np.flatnonzero(~known).tolist()] + [n for n in rest if n in self._discarded]
 
 
 def _hashes(names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
