@@ -563,3 +563,18 @@ def test_a_file_that_went_before_it_was_taken_is_new_when_it_comes_again(tmp_pat
     assert rows == [4, 3]
     assert source.drained(offset)
     source.close()
+
+
+def test_a_file_that_changed_between_two_polls_is_taken_as_it_is(tmp_path):
+    """What was said of it by its former size is not said again."""
+    write(tmp_path / "a", "csv", bids([1]))
+    declared = stream("csv", path=str(tmp_path))
+    source = open_source(declared, Place.of(tmp_path / "spool"))
+    found = source.poll(None)
+    write(tmp_path / "a", "csv", bids([1, 2]))
+    with pytest.raises(SourceError, match="changed after it was listed"):
+        read(found, declared)
+    while (found := source.poll(None)) is None:  # its size is looked at twice
+        pass
+    assert read(found, declared) == bids([1, 2])
+    source.close()

@@ -180,7 +180,7 @@ class DirectorySource:
         self._head = 0
         self._segments: tuple[str, ...] = ()
         self._absorbed = _Absorbed((), 0, ())
-        self._cuts: dict[tuple[str, int], list[Share]] = {}
+        self._cuts: dict[tuple[str, int, int], list[Share]] = {}  # by name, size and start
         self._done: list[str] = []  # taken, not cleaned up yet
         self._empty: dict[str, float] = {}  # files without a byte, and when to report them
         self._looking: Future[list[ListedFile]] | None = None
@@ -300,7 +300,7 @@ class DirectorySource:
 
     def _within(self, file: DataFile, start: int, budget: int) -> tuple[list[Share], dict[str, Any] | None]:
         """Pieces of a file up to a number of bytes, at least one, and what is left of the file."""
-        key = (file.name, start)
+        key = (file.name, file.size, start)
         if key not in self._cuts:
             self._cuts[key] = self._cut(file, start)
         every = self._cuts[key]
@@ -317,10 +317,10 @@ class DirectorySource:
         """Where a footer is a network's round trip away, ask for those of the next files at once."""
         if not self._listing.place.local:
             files = [self._file(f.name, f.size) for f in itertools.islice(self._candidates(position), self._max_files)]
-            files = [f for f in files if (f.name, 0) not in self._cuts]
+            files = [f for f in files if (f.name, f.size, 0) not in self._cuts]
             with ThreadPoolExecutor(16) as pool:
                 for file, shares in zip(files, pool.map(lambda f: self._cut(f, 0), files), strict=True):
-                    self._cuts[file.name, 0] = shares
+                    self._cuts[file.name, file.size, 0] = shares
 
     def _current(self, found: ListedFile) -> DataFile | None:
         """The file as it is now; one that is gone or still grows is not taken. Objects of a store do not grow."""
