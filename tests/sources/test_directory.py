@@ -578,3 +578,13 @@ def test_a_file_that_changed_between_two_polls_is_taken_as_it_is(tmp_path):
         pass
     assert read(found, declared) == bids([1, 2])
     source.close()
+
+
+@pytest.mark.parametrize("size", [3, 20, 45, 1000])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_however_lines_end(tmp_path, monkeypatch, end, size):
+    """Pieces of bytes hold each line once, and the header is none."""
+    monkeypatch.setattr(lines, "PIECE_BYTES", size)
+    text = write(tmp_path / "a.csv", "csv", bids(range(9))).read_text()
+    (tmp_path / "a.csv").write_bytes(("\n" + text).replace("\n", end).encode())
+    assert read_all(stream("csv", path=str(tmp_path)), tmp_path / "spool") == bids(range(9))

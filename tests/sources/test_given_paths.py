@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 import windrow
 from windrow.errors import SourceError
+from windrow.sources.files import read_path
 
 RUNTIMES = ["local", pytest.param("spark", marks=pytest.mark.spark)]
 QUERY = "CREATE QUERY q AS SELECT ISTREAM(ts AS at, x, name) FROM s [NOW];"
@@ -124,3 +125,46 @@ def test_malformed_rows_are_refused_or_set_aside_by_the_declared_format(tmp_path
     for clauses in ("", "ON ERROR QUARANTINE"):
         with pytest.raises(SourceError, match='sep is ";;"'):
             windrow.run(declared(tmp_path, "csv", "sep => ';;'", clauses) + QUERY, {"s": file}, runtime="local")
+
+
+LINES = {
+    "\\r\\n": (b"ts,x,name\r\n2024-01-02,1.5,a\r\n2024-01-02,2,b\r\n", [1.5, 2.0]),
+    "\\r": (b"ts,x,name\r2024-01-02,1.5,a\r2024-01-02,2,b\r", [1.5, 2.0]),
+    "\\r, no end": (b"ts,x,name\r2024-01-02,1.5,a", [1.5]),
+    "blank lines": (b"\n \r\nts,x,name\n\n2024-01-02,1.5,a\n\n", [1.5]),
+    "a lone quote": (b'ts,x,name\n2024-01-02,1.5,5" pipe\n', [1.5]),
+    "nothing": (b"", []),
+    "only blank lines": (b"\n\r\n  \n", []),
+    "only a header": (b"ts,x,name\r", []),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("lines", LINES)
+def test_lines_of_a_file_are_the_same_live_and_in_a_replay(lines, packed, tmp_path):
+    """However they end, compressed or not; a file without any has no rows."""
+    content, wanted = LINES[lines]
+    (tmp_path / ("a.csv.gz" if packed else "a.csv")).write_bytes(gzip.compress(content) if packed else content)
+    assert [row["x"] for row in live(tmp_path, "csv", "")] == wanted
+    plain = STREAM + ";"
+    for script in (declared(tmp_path, "csv", ""), plain if lines != "blank lines" else ""):
+        if script:
+            answer = windrow.run(script + QUERY, {"s": tmp_path}, runtime="local")["q"]
+            assert answer["x"].to_pylist() == wanted
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_files_without_lines_say_nothing_of_columns(kind, tmp_path):
+    """Beside others in a replay of a stream that is not declared."""
+    for name, content in ((f"a.{kind}", b""), (f"c.{kind}.gz", gzip.compress(b"")), (f"d.{kind}", b"\n")):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / f"b.{kind}").write_text("ts,x\n1,2\n" if kind == "csv" else '{"ts": 1, "x": 2}\n')
+    assert read_path(str(tmp_path), "s").to_pylist() == [{"ts": 1, "x": 2}]
+
+
+def test_malformed_rows_of_lines_that_end_in_carriage_returns_are_named(tmp_path):
+    """By their lines, not by the block."""
+    (tmp_path / "a.csv").write_bytes(b"ts,x,name\r2024-01-02,1.5,a\r2024-01-02,b,c\r")
+    with pytest.raises(SourceError, match=r"malformed row in .*line 2") as told:
+        windrow.run(declared(tmp_path, "csv", "") + QUERY, {"s": tmp_path}, runtime="local")
+    assert told.value.detail.endswith(": 2024-01-02,b,c")

@@ -209,7 +209,7 @@ def test_declared_text_is_kept(tmp_path: Path) -> None:
     ("name", "content", "reason"),
     [
         ("r.csv", b"a,b\n1,x\n2,y,z\n", "Row #3: Expected 2 columns, got 3"),
-        ("r.csv", b"", "Empty CSV file"),
+        ("r.csv", b"", "holds nothing"),
         ("r.csv.gz", b"not gzip", "cannot read"),
         ("r.json", b'{"a": 1}\n{bad\n', "Malformed JSON"),
         ("r.parquet", b"PAR1 no", "cannot read"),

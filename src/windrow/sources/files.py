@@ -23,6 +23,11 @@ Reader = Callable[[Path, DeclaredTypes], pa.Table]
 def read_path(name: str, what: str, schema: DeclaredTypes = None, added: Collection[str] = ()) -> pa.Table:
     """Read a file, or all files of a directory, as one table; columns that were `added` are null where they lack."""
     tables = [read_file(p, what, schema, added) for p in files_of(name, what)]
+    if not any(t.num_columns for t in tables):
+        raise SourceError(
+            f"{what}: {name} holds nothing, so nobody knows its columns",
+            hint="declare them: CREATE STREAM s (..., ts TIMESTAMP) TIMESTAMP BY ts",
+        )
     if len(tables) == 1:
         return tables[0]
     with _alike(name, what):
@@ -47,6 +52,8 @@ def read_file(path: Path, what: str, schema: DeclaredTypes, added: Collection[st
     """Read a file; it has the declared columns but those that were `added` later; only in JSON a key may be missing."""
     reader = _known_reader(path, what)
     with _readable(path, what):
+        if reader in (_read_csv, _read_json) and _is_blank(path):
+            return pa.schema(list((schema or {}).items())).empty_table()
         table = reader(path, schema)
     if schema is not None and reader is not _read_json:
         _check_columns(path, what, table.column_names, [n for n in schema if n not in added])
@@ -82,6 +89,15 @@ def _readable(path: Path, what: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise SourceError(f"{what}: cannot read {path}", detail=reason(error)) from error
+
+
+def _is_blank(path: Path) -> bool:
+    """Whether a file of lines has none that hold something."""
+    with pa.input_stream(str(path), compression="gzip" if path.suffix.lower() == ".gz" else None) as content:
+        while chunk := content.read(1 << 16):
+            if chunk.strip():
+                return False
+    return True
 
 
 def _check_columns(path: Path, what: str, have: Sequence[str], wanted: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,9 @@ from windrow.sources.cuts import PIECE_BYTES, Share
 from windrow.sources.data_file import DataFile, Given, declared, no_rows, reading
 from windrow.sources.protocol import MalformedRow, Report
 from windrow.sources.row_text import RowParser
+
+HEADER = re.compile(rb"(?>(?:\xef\xbb\xbf)?(?:[ \t]*[\r\n])*)([^\r\n]+)(?:\r?\n|\r(?=[^\n]))")
+"""The first line that holds something, with the end that it has: \\n, \\r\\n or, where more follows, \\r."""
 
 SEEK_BYTES = 1 << 16
 INFLATE_BYTES = 1 << 20
@@ -82,9 +86,9 @@ class LinePiece:
         rows = _leave_out if report is None and self.format.drop else report
         with reading(stream, self.file.path, f"bytes from {self.start}", report):
             parse, first = self.format.open(stream, self.file, stream.columns, rows)
-            for at, block in blocks(self.file, max(self.start, first), self.stop, whole=self.format.whole):
-                batch = parse(block, FileLines(self.file, at, block))
-                some |= bool(block.strip())
+            for lines in blocks(self.file, self.start, self.stop, first, whole=self.format.whole):
+                batch = parse(lines.block, lines)
+                some |= bool(lines.block.strip())
                 if batch.num_rows:
                     yield batch.select(wanted)
             if not some and self.weight == self.file.size:
@@ -117,14 +121,17 @@ def inflated(file: DataFile) -> Iterator[pa.NativeFile]:
         yield handle if packed is None else pa.CompressedInputStream(handle, packed)
 
 
-def blocks(file: DataFile, start: int, stop: int, *, whole: bool = False) -> Iterator[tuple[int, bytes]]:
-    """The lines that begin in `[start, stop)`, in blocks of whole lines, each with the place where it begins."""
+def blocks(file: DataFile, start: int, stop: int, first: int, *, whole: bool = False) -> Iterator[FileLines]:
+    """The lines that begin in `[start, stop)`, in blocks of whole lines; the first of the file does at `first`."""
     if whole or compression(file) is not None:
         with inflated(file) as content:
-            yield from _sequence(content, start, whole)
-    else:
+            for at, block, last in _sequence(content, max(start, first), whole):
+                yield FileLines(file, at, block, last)
+    elif stop > first:
         with file.open() as handle:
-            yield from _ranges(handle, line_start(handle, start), line_start(handle, stop))
+            begin = first if start <= first else line_start(handle, start)
+            for at, block in _ranges(handle, begin, line_start(handle, stop)):
+                yield FileLines(file, at, block, at + len(block) >= file.size)
 
 
 def _ranges(handle: pa.NativeFile, at: int, end: int) -> Iterator[tuple[int, bytes]]:
@@ -140,18 +147,18 @@ def _ranges(handle: pa.NativeFile, at: int, end: int) -> Iterator[tuple[int, byt
         at += len(block)
 
 
-def _sequence(content: pa.NativeFile, start: int, whole: bool) -> Iterator[tuple[int, bytes]]:
+def _sequence(content: pa.NativeFile, start: int, whole: bool) -> Iterator[tuple[int, bytes, bool]]:
     kept, at = bytearray(), start
     _skip(content, start)
     while chunk := content.read(INFLATE_BYTES):
         kept += chunk
-        cut = 0 if whole or len(kept) < PIECE_BYTES else kept.rfind(b"\n") + 1
+        cut = 0 if whole or len(kept) < PIECE_BYTES else kept.rfind(b"\n", 0, -1) + 1  # some is left to be the last
         if cut:
-            yield at, bytes(kept[:cut])
+            yield at, bytes(kept[:cut]), False
             at += cut
             del kept[:cut]
     if kept:
-        yield at, bytes(kept)
+        yield at, bytes(kept), True
 
 
 def _skip(content: pa.NativeFile, count: int) -> int:
@@ -177,22 +184,27 @@ def line_start(handle: pa.NativeFile, position: int) -> int:
     return size
 
 
-def first_line(file: DataFile) -> bytes:
-    """The first line of a file, with its newline."""
-    line = b""
+def header(file: DataFile) -> tuple[bytes, int]:
+    """The first line of a file that holds something, without its end, and the byte behind that."""
+    text = b""
     with inflated(file) as content:
-        while b"\n" not in line and (more := content.read(SEEK_BYTES)):
-            line += more
-    return line[: line.find(b"\n") + 1] or line
+        while not (found := HEADER.match(text)) and (more := content.read(SEEK_BYTES)):
+            text += more
+    found = found or HEADER.match(text + b"\n")  # the end of the file ends a line
+    return (found[1], min(found.end(), len(text))) if found else (b"", len(text))
 
 
 @dataclass(frozen=True)
 class FileLines:
-    """The rows of a block of a file, which begins at byte `at`; looked at only when one is malformed."""
+    """The rows of a block of a file, which begins at byte `at`; looked at only when one is malformed.
+
+    `last`: nothing follows in the file.
+    """
 
     file: DataFile
     at: int
     block: bytes
+    last: bool = True
 
     def malformed(self, row: int, why: str) -> MalformedRow:
         """The row of that index; blank lines are no rows."""
@@ -204,7 +216,7 @@ class FileLines:
     @cached_property
     def _lines(self) -> tuple[list[bytes], list[int]]:
         """The lines of the block, and which of them hold something."""
-        lines = self.block.split(b"\n")
+        lines = _split(self.block)
         return lines, [i for i, line in enumerate(lines) if line.strip()]
 
     @cached_property
@@ -215,7 +227,12 @@ class FileLines:
 
     def texts(self) -> list[bytes]:
         """The lines that hold something."""
-        return [line for line in self.block.split(b"\n") if line.strip()]
+        return [line for line in _split(self.block) if line.strip()]
+
+
+def _split(block: bytes) -> list[bytes]:
+    """Lines that end in \\n or, where none of them does, in \\r."""
+    return block.split(b"\r" if b"\n" not in block and b"\r" in block else b"\n")
 
 
 def _leave_out(row: MalformedRow) -> None:

@@ -18,7 +18,7 @@ from pyarrow import csv
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.sources.data_file import DataFile, Given, find_columns, refuse, said_by_path
-from windrow.sources.lines import FileLines, compression, first_line
+from windrow.sources.lines import FileLines, header
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import Report
 from windrow.sources.row_text import RowOrigin, RowParser, one_batch, parse_again, parse_columns, time_forms, timed
@@ -42,13 +42,15 @@ class CsvFormat:
 
     def given(self, stream: StreamDef, file: DataFile) -> Given:
         """The columns that the path of a file says, and its header does not have."""
-        return file.less_given(self._names(first_line(file)) if self.header else stream.columns).given
+        return file.less_given(self._names(header(file)[0]) if self.header else stream.columns).given
 
     def open(
         self, stream: StreamDef, file: DataFile, wanted: Mapping[str, pa.DataType], report: Report | None
     ) -> tuple[RowParser, int]:
-        """A parser of blocks, and the byte behind the header."""
-        line = first_line(file) if self.header else b""
+        """A parser of blocks, and the byte behind the header; a file of blank lines has no header, and no rows."""
+        line, first = header(file) if self.header else (b"", 0)
+        if self.header and not line.strip():
+            return CsvRows(stream, self, [], {}, wanted, report, file.given), first
         names = self._names(line) if self.header else list(stream.columns)
         try:
             found = find_columns(stream, file.path, file.given, names, wanted)
@@ -58,7 +60,7 @@ class CsvFormat:
                 detail=f"it {error.primary.partition(file.path)[2].strip()}; {error.detail}",
                 hint=self._advice(names),
             ) from None
-        return CsvRows(stream, self, names, found, wanted, report, file.given), len(line)
+        return CsvRows(stream, self, names, found, wanted, report, file.given), first
 
     def _advice(self, names: list[str]) -> str:
         """What to write when a header lacks a column: most often the delimiter is another one."""
@@ -70,11 +72,10 @@ class CsvFormat:
 
     def _names(self, line: bytes) -> list[str]:
         """The column names in a header line."""
-        line = line.removeprefix(b"\xef\xbb\xbf")
         if not line.strip():
             return []
         options = csv.ReadOptions(encoding=self.encoding)
-        return list(csv.read_csv(pa.BufferReader(line), options, self.parse_options()).column_names)
+        return list(csv.read_csv(pa.BufferReader(line + b"\n"), options, self.parse_options()).column_names)
 
     def parse_options(self) -> csv.ParseOptions:
         """Arrow's options for these files."""
@@ -141,11 +142,9 @@ class CsvRows:
         # A block that ends within quotes would be parsed as if they were closed.
         if not isinstance(origin, FileLines) or self.format.whole or self.format.escape or not self.format.quote:
             return
-        file = origin.file
-        last = compression(file) is None and origin.at + len(block) >= file.size
-        if not last and block.count(self.format.quote.encode()) % 2:
+        if not origin.last and block.count(self.format.quote.encode()) % 2:
             raise SourceError(
-                f"{self.stream.what}: {file.path}: a quoted value may span lines behind byte {origin.at}",
+                f"{self.stream.what}: {origin.file.path}: a quoted value may span lines behind byte {origin.at}",
                 hint="say multiLine => 'true' (such a file is read by one task), or quote => '' if quotes are data",
             )
 
