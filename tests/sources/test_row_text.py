@@ -162,3 +162,15 @@ def test_floats_survive():
     values = csv_rows(["inf", "-inf", "nan", "1e308"], {"d": pa.float64()})[0].column(0).to_pylist()
     assert values[:2] == [math.inf, -math.inf]
     assert math.isnan(values[2])
+
+
+@pytest.mark.parametrize("number", ["0x1F", "0X1f", "-0x1", " 0x1"])
+@pytest.mark.parametrize("beside", ["1", "yes"])
+def test_hexadecimal_numbers_are_malformed(number, beside):
+    """Whatever stands in other rows and columns; as text they are fine, and cost integers beside them no care."""
+    types = {"i": pa.int64(), "b": pa.bool_(), "s": pa.string()}
+    with pytest.raises(AssertionError, match=r"row 0: .* is not BIGINT"):
+        csv_rows([f"{number},{beside},a", "2,1,b"], types)
+    found, _ = csv_rows([f"1,1,{number}", ",0,0x", " 3,1,"], types)
+    assert found.column("i").to_pylist() == [1, None, 3]
+    assert csv_rows([f"1,1,{number}"], types)[1].level == 0

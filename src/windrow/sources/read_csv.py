@@ -7,6 +7,7 @@ in a replay. Cost: one pass; a block that needs the second one takes about four 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,9 @@ from windrow.sources.lines import FileLines, header
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import Report
 from windrow.sources.row_text import RowOrigin, RowParser, one_batch, parse_again, parse_columns, time_forms, timed
+
+_HEX = re.compile(rb"0[xX]")
+"""In what Arrow's parser takes for an integer, and the law of casts does not."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,15 @@ class CsvRows:
     def _typed(self, block: bytes, origin: RowOrigin) -> pa.RecordBatch:
         forms = time_forms(self.wanted, self.format.times, self.format.dates)
         types = {n: pa.string() if n in forms else self._arrow_type(n, t) for n, t in self.wanted.items()}
+        integers = _HEX.search(block) and [n for n in self.found if n in types and pa.types.is_integer(types[n])]
+        types |= dict.fromkeys(integers or (), pa.string())
         table = self._read(block, types, self.format.parse_options())
+        for name in integers or ():
+            column = table.column(name)
+            if pc.any(pc.match_substring(column, "0x", ignore_case=True)).as_py():
+                parse_again()
+            types[name] = self.wanted[name]
+            table = table.set_column(table.column_names.index(name), name, column.cast(types[name]))
         texts = {n: t for n, t in self.wanted.items() if types[n].equals(pa.string()) and not t.equals(pa.string())}
         if not texts:
             return one_batch(table.cast(pa.schema(list(self.wanted.items()))))
