@@ -402,6 +402,38 @@ def test_types_that_do_not_fit(tmp_path):
     assert read_all(stream(path=str(tmp_path / "in")), tmp_path / "spool") == bids([1])
 
 
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_types_that_fit(tmp_path, kind):
+    """A column of nulls is of any type; times and dates of another unit are taken."""
+    (tmp_path / "in").mkdir()
+    types = [pa.string(), pa.float64(), pa.timestamp("us"), pa.bool_(), pa.int16(), pa.decimal128(10, 2), pa.date32()]
+    columns = {"ts": pa.int64(), **{f"c{i}": t for i, t in enumerate([*types, pa.time64("us"), pa.list_(pa.int64())])}}
+    nulls = pa.table({n: pa.nulls(2) for n in columns}).set_column(0, "ts", pa.array([1, 2], pa.int64()))
+    write(tmp_path / "in" / "a", kind, nulls)
+    declared = stream(kind, columns, path=str(tmp_path / "in"))
+    assert read_all(declared, tmp_path / "spool") == pa.table(
+        {n: pa.array([1, 2] if n == "ts" else [None] * 2, t) for n, t in columns.items()}
+    )
+    found = {"ts": pa.array([1], pa.int64()), "t": pa.array([5], pa.time32("s")), "d": pa.array([0], pa.date64())}
+    (tmp_path / "units").mkdir()
+    write(tmp_path / "units" / "a", kind, pa.table(found))
+    columns = {"ts": pa.int64(), "t": pa.time64("us"), "d": pa.date32()}
+    rows = read_all(stream(kind, columns, path=str(tmp_path / "units")), tmp_path / "spool-of-units").to_pylist()
+    assert [str(v) for v in rows[0].values()] == ["1", "00:00:05", "1970-01-01"]
+    write(tmp_path / "units" / "a", kind, pa.table({"ts": [1], "i": pa.array([1], pa.time64("ns"))}))
+    declared = stream(kind, {"ts": pa.int64(), "i": pa.time64("us")}, path=str(tmp_path / "units"))
+    with pytest.raises(SourceError, match=r"declared TIME, but .* has TIME_NS"):
+        read_all(declared, tmp_path / "spool-of-nanoseconds")
+
+
+def test_kinds_of_one_name_are_told_apart(tmp_path):
+    """A span of time of an Arrow file is no interval of months and days."""
+    write(tmp_path / "a", "arrow", pa.table({"ts": [1], "i": pa.array([1], pa.duration("us"))}))
+    declared = stream("arrow", {"ts": pa.int64(), "i": pa.month_day_nano_interval()}, path=str(tmp_path / "a"))
+    with pytest.raises(SourceError, match=r"declared INTERVAL, but .* has duration\[us\]"):
+        read_all(declared, tmp_path / "spool")
+
+
 @pytest.mark.parametrize(
     "options",
     [

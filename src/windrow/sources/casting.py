@@ -112,7 +112,9 @@ def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
             long = 20 if kinds.is_unsigned_integer(found) else 19
             return bool(whole >= {8: 3, 16: 5, 32: 10, 64: long}[found.bit_width])
         return kinds.is_decimal(found) and bool(found.scale <= wanted.scale and found.precision - found.scale <= whole)
-    same = (kinds.is_timestamp, is_text, is_bytes, kinds.is_nested)
+    if kinds.is_time32(found):
+        return bool(kinds.is_time(wanted))
+    same = (kinds.is_timestamp, kinds.is_date, is_text, is_bytes, kinds.is_nested)
     return any(check(found) and check(wanted) for check in same)
 
 

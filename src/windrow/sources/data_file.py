@@ -198,12 +198,19 @@ def check_types(stream: StreamDef, file: DataFile, have: Mapping[str, pa.DataTyp
     """Refuse a file whose typed columns are wider than declared, or of another kind."""
     for name, found in have.items():
         wanted = stream.columns[name]
-        if not fits(plain_type(found), wanted):
+        plain = _plain(found)
+        if not fits(plain, wanted):
+            said, has = sql_name(wanted), sql_name(plain)
             raise SourceError(
-                f'{stream.what}: column "{name}" is declared {sql_name(wanted)}, '
-                f"but {file.path} has {sql_name(plain_type(found))}",
+                f'{stream.what}: column "{name}" is declared {said}, '
+                f"but {file.path} has {has if has != said else plain}",
                 hint="change the declaration, or write the files with the declared types",
             )
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """The plain type of what a file has; nulls alone are of any."""
+    return type_ if pa.types.is_null(type_) else plain_type(type_)
 
 
 def shaped(
@@ -220,7 +227,7 @@ def shaped(
             chunked = pa.chunked_array([column])
         else:
             chunked = said_by_path(file.given, name, rows.num_rows)
-        plain = plain_type(chunked.type)
+        plain = _plain(chunked.type)
         chunked = chunked if chunked.type.equals(plain) else chunked.cast(plain)
         arrays.append(one(cast_column(chunked, type_, name, f"{stream.what}: {file.path}")))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(wanted.items())))
