@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -168,3 +169,46 @@ def test_malformed_rows_of_lines_that_end_in_carriage_returns_are_named(tmp_path
     with pytest.raises(SourceError, match=r"malformed row in .*line 2") as told:
         windrow.run(declared(tmp_path, "csv", "") + QUERY, {"s": tmp_path}, runtime="local")
     assert told.value.detail.endswith(": 2024-01-02,b,c")
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_files_are_those_of_the_source_in_its_order(kind, runtime, tmp_path):
+    """Unfinished names are left out, folders and filters are those that are declared, the order is that of changes."""
+    names = ("b", "a", "c.tmp", "c._COPYING_", "_c", "deep/d", "name=n/e", "x")
+    for number, name in enumerate(names):
+        path = tmp_path / (name if "." in name or name == "x" else f"{name}.{kind}")
+        path.parent.mkdir(exist_ok=True)
+        rows = {"ts": pa.array([10 * number], pa.int64()), "x": pa.array([float(number)])}
+        rows |= {} if "=" in name else {"name": ["a"]}
+        if kind == "parquet":
+            parquet.write_table(pa.table(rows), path)
+        else:
+            path.write_text(f"{','.join(rows)}\n{','.join(str(c[0]) for c in rows.values())}\n")
+        os.utime(path, (number, number))
+    stream = "CREATE STREAM s (ts BIGINT, x DOUBLE, name VARCHAR) TIMESTAMP BY ts WITHIN 1"
+    for options, wanted in (
+        ("", [0, 1, 6, 7]),
+        ("recursiveFileLookup => 'true', pathGlobFilter => '*.*'", [0, 1, 5, 6]),
+    ):
+        script = f"{stream} FROM {kind} (path => '{tmp_path}'{', ' * bool(options)}{options});" + QUERY
+        with windrow.Engine(runtime="local") as engine:
+            engine.execute(script)
+            engine.start()
+            engine.drain()
+            engine.advance(100)
+            assert engine["q"].results().column("x").to_pylist() == wanted
+        assert windrow.run(script, {"s": tmp_path}, runtime=runtime)["q"].column("x").to_pylist() == wanted
+    if runtime == "local":
+        (tmp_path / "x").unlink()
+        (tmp_path / "name=n" / f"e.{kind}").unlink()
+        (tmp_path / "name=n").rmdir()
+        answer = windrow.run(stream.replace("WITHIN 1", "WITHIN 99;") + QUERY, {"s": tmp_path}, runtime="local")["q"]
+        assert sorted(answer.column("x").to_pylist()) == [0, 1]
+
+
+def test_a_file_is_read_whatever_its_name(tmp_path):
+    """A path that names one that looks unfinished means it."""
+    (tmp_path / "_a.csv").write_text("ts,x,name\n2024-01-02,1.5,a\n")
+    script = declared(tmp_path, "csv", "") + QUERY
+    assert windrow.run(script, {"s": tmp_path / "_a.csv"}, runtime="local")["q"]["x"].to_pylist() == [1.5]

@@ -20,7 +20,7 @@ from windrow.catalog import StreamDef
 from windrow.sources.aside import SCHEMA, Aside, timed_rows
 from windrow.sources.data_file import DataFile, FileWithoutRows, reading
 from windrow.sources.directory import Cutter, cutter
-from windrow.sources.files import has_tabs, is_known, kind_of
+from windrow.sources.files import has_tabs, is_known, kind_of, read_files
 from windrow.sources.given_files import files_given, is_plain
 from windrow.sources.lines import inflated
 from windrow.sources.options import SourceOptions
@@ -106,9 +106,10 @@ def rows_given(stream: StreamDef, given: Any) -> tuple[pa.Table, pa.Table]:
 
 def _rows_of_path(stream: StreamDef, path: str) -> tuple[pa.Table, pa.Table]:
     what, columns = stream.what, dict(stream.columns)
-    files = files_given(path, what)
+    files = files_given(path, stream)
     if not any(is_read_as_live(stream, file) for file in files):
-        return to_table(path, what, columns, stream.added), SCHEMA.empty_table()
+        rows = read_files([Path(file.path) for file in files], path, what, columns, stream.added)
+        return to_table(rows, what, columns, stream.added), SCHEMA.empty_table()
     found, aside = [], [SCHEMA.empty_table()]
     for file in files:
         if is_read_as_live(stream, file):

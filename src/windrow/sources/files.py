@@ -15,6 +15,7 @@ import pyarrow as pa
 from windrow.errors import SourceError
 from windrow.scalar_engine import connect
 from windrow.sources.casting import infer_types
+from windrow.sources.listing import is_hidden
 
 DeclaredTypes = Mapping[str, pa.DataType] | None
 Reader = Callable[[Path, DeclaredTypes], pa.Table]
@@ -22,7 +23,14 @@ Reader = Callable[[Path, DeclaredTypes], pa.Table]
 
 def read_path(name: str, what: str, schema: DeclaredTypes = None, added: Collection[str] = ()) -> pa.Table:
     """Read a file, or all files of a directory, as one table; columns that were `added` are null where they lack."""
-    tables = [read_file(p, what, schema, added) for p in files_of(name, what)]
+    return read_files(files_of(name, what), name, what, schema, added)
+
+
+def read_files(
+    files: Sequence[Path], name: str, what: str, schema: DeclaredTypes = None, added: Collection[str] = ()
+) -> pa.Table:
+    """Read files as one table, as above; `name`: where they are, for people."""
+    tables = [read_file(p, what, schema, added) for p in files]
     if not any(t.num_columns for t in tables):
         raise SourceError(
             f"{what}: {name} holds nothing, so nobody knows its columns",
@@ -41,8 +49,7 @@ def files_of(name: str, what: str) -> list[Path]:
         raise SourceError(f"{what}: no such file: {name}", hint=_nearby(path))
     if not path.is_dir():
         return [path]
-    # Names that start with . or _ are what writers leave beside the data (_SUCCESS, checksums).
-    files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith((".", "_")))
+    files = sorted(p for p in path.iterdir() if p.is_file() and not is_hidden(p.name))
     if not files:
         raise SourceError(f"{what}: no files in directory {path}", hint=f"windrow reads {', '.join(READERS)}")
     return files

@@ -1,30 +1,47 @@
-"""The files of a path that is given to a replay, to a push, or as what a table holds, in order of name.
+"""The files of a path that is given to a replay, to a push, or as what a table holds.
 
-A plain path is a file of this machine, or the files that lie in a folder. Any other is listed as a declared source
-lists it (`listing`): on another file system, with patterns, or whose files lie in folders named `column=value`.
+A stream that declares a source of files takes those that the source would take, in its order: that of their times of
+change. For others they are in order of name; a plain path is then a file of this machine, or the files that lie in a
+folder, and any other is listed as a source lists it (`listing`): on another file system, with patterns, or with folders
+named `column=value`.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import ipc, parquet
 
+from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.sources.data_file import DataFile, given_by
 from windrow.sources.files import files_of, reason, typed
-from windrow.sources.listing import has_patterns, is_hidden, listing_of
+from windrow.sources.listing import ListedFile, Listing, has_patterns, is_hidden, listing_of
+from windrow.sources.options import SourceOptions
+from windrow.sources.protocol import KINDS
 from windrow.store.place import Place
 
 
-def files_given(path: str, what: str) -> list[DataFile]:
-    """The files of a path."""
+def files_given(path: str, stream: StreamDef) -> list[DataFile]:
+    """The files of a path that is given for a stream, in order of arrival; for what a table holds, of name."""
+    options, there = SourceOptions(stream), Path(path)
+    if KINDS.get(options.kind) != "directory" or not stream.time or not (is_listed(path) or there.is_dir()):
+        return _in_order_of_name(path, stream.what)
+    listing = listing_of(path, stream.what, options.flag("recursiveFileLookup", False), options.text("pathGlobFilter"))
+    return _found(listing, path, sorted(listing.look(list, force=True)), stream.what)
+
+
+def _in_order_of_name(path: str, what: str) -> list[DataFile]:
     if not is_listed(path):
         return [_plain(file) for file in files_of(path, what)]
     listing = listing_of(path, what)
-    found = sorted(listing.look(list, force=True), key=lambda f: f.name)
+    return _found(listing, path, sorted(listing.look(list, force=True), key=lambda f: f.name), what)
+
+
+def _found(listing: Listing, path: str, found: Sequence[ListedFile], what: str) -> list[DataFile]:
     if not found:
         raise SourceError(f"{what}: no files in {path}")
     return [DataFile(listing.place, f.name, f.size, given_by(f.name)) for f in found]
@@ -42,14 +59,14 @@ def is_listed(path: str) -> bool:
         return True
     if not local.is_dir():
         return False
-    inside = [e for e in os.scandir(local) if not is_hidden(e.name)]
-    return not any(e.is_file() for e in inside) and any("=" in e.name and e.is_dir() for e in inside)
+    with os.scandir(local) as inside:
+        return any("=" in e.name and not is_hidden(e.name) and e.is_dir() for e in inside)
 
 
 def columns_of_files(path: str, what: str) -> pa.Table:
     """No rows, with the columns that files of types and their folders have."""
     schemas = []
-    for file in files_given(path, what):
+    for file in _in_order_of_name(path, what):
         kind = typed(Path(file.name))
         if kind is None:
             raise SourceError(

@@ -173,7 +173,7 @@ def parts_of_source(stream: StreamDef, pieces: Sequence[Piece]) -> list[InputPar
 def parts_of(path: str, stream: StreamDef) -> list[InputPart]:
     """What tasks are to read of a file or a directory, in order of arrival."""
     found: list[InputPart] = []
-    for file in files_given(path, stream.what):
+    for file in files_given(path, stream):
         found += _live_parts(stream, file) if is_read_as_live(stream, file) else _given_parts(stream, file)
     return found
 
