@@ -17,6 +17,7 @@ from windrow.errors import SourceError, StateError
 from windrow.sources import directory, lines, read_arrow, read_parquet, seen
 from windrow.sources.data_file import DataFile
 from windrow.sources.directory import offset_of
+from windrow.sources.given_files import files_given
 from windrow.sources.listing import Listing
 from windrow.sources.protocol import open_source
 from windrow.store.place import Place
@@ -620,3 +621,16 @@ def test_however_lines_end(tmp_path, monkeypatch, end, size):
     text = write(tmp_path / "a.csv", "csv", bids(range(9))).read_text()
     (tmp_path / "a.csv").write_bytes(("\n" + text).replace("\n", end).encode())
     assert read_all(stream("csv", path=str(tmp_path)), tmp_path / "spool") == bids(range(9))
+
+
+@pytest.mark.parametrize("path", ["in[1]", "in[1]/x[1].csv", "in[1]/*.csv", "in[1]/a{b}.csv", "in[1]/_q?.csv", "in?1"])
+def test_a_name_that_is_there_is_no_pattern(tmp_path, path):
+    """Nor is it unfinished, if the path names it; what is not there is a pattern as before."""
+    for name in ("in[1]/x[1].csv", "in[1]/a{b}.csv", "in[1]/_q?.csv", "in?1/x.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, "csv", bids([len(name)]))
+    found = open_source(stream("csv", path=str(tmp_path / path)), Place.of(tmp_path / "s")).poll(None)
+    names = {"in[1]": ["a{b}.csv", "x[1].csv"], "in[1]/*.csv": ["a{b}.csv", "x[1].csv"], "in?1": ["x.csv"]}
+    assert sorted(p.file.name for p in found.pieces) == names.get(path, [path.rpartition("/")[2]])
+    given = files_given(str(tmp_path / path), stream("csv", path="nowhere"))
+    assert sorted(f.name for f in given) == names.get(path, [path.rpartition("/")[2]])

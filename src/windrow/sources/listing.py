@@ -1,8 +1,9 @@
 """The files under a path, on any file system, found again and again as they come.
 
-A path may have patterns (`2024-*/`, `{a,b}/*.csv`). Behind the last one its files are those of the folder itself,
-those of folders named `column=value`, and with `recursive` those of every folder. Names that begin with a dot or an
-underscore, or end in `._COPYING_` or `.tmp`, are what writers have not finished.
+A path may have patterns (`2024-*/`, `{a,b}/*.csv`); on this machine a name that is there is none. Behind the last one
+its files are those of the folder itself, those of folders named `column=value`, and with `recursive` those of every
+folder. Names that begin with a dot or an underscore, or end in `._COPYING_` or `.tmp`, are what writers have not
+finished.
 
 Cost of a look: a stat of each folder; folders are listed again when their time of change differs. Since a change within
 the grain of that clock cannot be seen by it, and some file systems do not keep it, a folder is also listed after a
@@ -70,11 +71,18 @@ class Listing:
     """The files of a path with patterns."""
 
     def __init__(
-        self, place: Place, patterns: Sequence[str], recursive: bool, names: str | None, clock: Callable[[], float]
+        self,
+        place: Place,
+        patterns: Sequence[str],
+        recursive: bool,
+        names: str | None,
+        clock: Callable[[], float],
+        only: str | None = None,
     ) -> None:
         self.place = place
         self.longest = 0.0  # seconds that the listing of a folder, or a look, has taken lately
-        self._patterns = [_matcher(p) for p in patterns]
+        self._only = only  # the one file that is asked for, as it is named
+        self._patterns = [_matcher(p) for p in patterns] if only is None else [only.__eq__]
         self._names = None if names is None else _matcher(names)
         self._recursive = recursive
         self._clock = clock
@@ -142,7 +150,7 @@ class Listing:
         prefix, tests = f"{path}/" if path else "", self._tests(depth)
         for entry in self._entries(path):  # of all files that were ever there: as little as can be for each
             name = entry.name
-            if is_hidden(name):
+            if is_hidden(name) and name != self._only:
                 continue
             if entry.is_dir():
                 if self._descends(name, depth):
@@ -198,13 +206,15 @@ def listing_of(path: str, what: str, recursive: bool = False, names: str | None 
     """The files under a path, or the one that it is; `names`: a pattern of theirs."""
     root, patterns = split_path(path)
     place = Place.of(root)
+    while patterns and place.local and os.path.exists(os.path.join(place.path(""), patterns[0])):
+        place, patterns = Place(os.path.join(place.uri, patterns[0])), patterns[1:]
     kind = place.filesystem.get_file_info(place.path("")).type
     if kind == fs.FileType.NotFound:
         raise SourceError(f"{what}: there is no directory {root}", hint="make it, or change the path")
     if kind == fs.FileType.File:
-        root, mark, options = root.partition("?") if "://" in root else (root, "", "")
-        root, _, name = root.rpartition("/")
-        place, patterns = Place.of(f"{root or '.'}{mark}{options}"), [name.replace("[", "[[]")]
+        address, mark, options = place.uri.partition("?") if "://" in place.uri else (place.uri, "", "")
+        folder, _, name = address.rpartition("/")
+        return Listing(Place(f"{folder or '/'}{mark}{options}"), [], recursive, names, time.monotonic, name)
     return Listing(place, patterns, recursive, names, time.monotonic)
 
 
