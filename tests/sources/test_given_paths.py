@@ -212,3 +212,24 @@ def test_a_file_is_read_whatever_its_name(tmp_path):
     (tmp_path / "_a.csv").write_text("ts,x,name\n2024-01-02,1.5,a\n")
     script = declared(tmp_path, "csv", "") + QUERY
     assert windrow.run(script, {"s": tmp_path / "_a.csv"}, runtime="local")["q"]["x"].to_pylist() == [1.5]
+
+
+@pytest.mark.parametrize("folder", [False, True])
+@pytest.mark.parametrize("source", ["", "FROM csv (path => 'nowhere')"])
+def test_a_name_that_is_not_text_is_refused(source, folder, tmp_path):
+    """By its bytes, live and in a replay, of a file and of a folder."""
+    (tmp_path / "a.csv").write_text("ts,x,name\n2024-01-02,1.5,a\n")
+    odd = os.fsdecode(os.fsencode(tmp_path) + (b"/x=\xff" if folder else b"/\xff.csv"))
+    if folder:
+        os.mkdir(odd)
+        odd += "/b.csv"
+    Path(odd).write_text("ts,x,name\n2024-01-02,1.5,a\n")
+    message = r'stream "s": the name of a file is not UTF-8: .*\\xff'
+    for path in (str(tmp_path), odd):
+        with pytest.raises(SourceError, match=message):
+            windrow.run(f"{STREAM} {source};" + QUERY, {"s": path}, runtime="local")
+    with pytest.raises(SourceError, match=message):
+        live(tmp_path, "csv", "")
+    for path in (str(tmp_path), odd):
+        with pytest.raises(SourceError, match="the name of a file is not UTF-8"):
+            windrow.run("SELECT x FROM s", {"s": path}, runtime="local")

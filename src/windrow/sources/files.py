@@ -15,7 +15,7 @@ import pyarrow as pa
 from windrow.errors import SourceError
 from windrow.scalar_engine import connect
 from windrow.sources.casting import infer_types
-from windrow.sources.listing import is_hidden
+from windrow.sources.listing import check_name, is_hidden
 
 DeclaredTypes = Mapping[str, pa.DataType] | None
 Reader = Callable[[Path, DeclaredTypes], pa.Table]
@@ -45,6 +45,7 @@ def read_files(
 def files_of(name: str, what: str) -> list[Path]:
     """A file, or the files of a directory in order of name."""
     path = Path(name)
+    check_name(name, f"{what}: ")
     if not path.exists():
         raise SourceError(f"{what}: no such file: {name}", hint=_nearby(path))
     if not path.is_dir():
@@ -52,6 +53,8 @@ def files_of(name: str, what: str) -> list[Path]:
     files = sorted(p for p in path.iterdir() if p.is_file() and not is_hidden(p.name))
     if not files:
         raise SourceError(f"{what}: no files in directory {path}", hint=f"windrow reads {', '.join(READERS)}")
+    for file in files:
+        check_name(file.name, f"{what}: ")
     return files
 
 

@@ -9,8 +9,9 @@ named `column=value`.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import ipc, parquet
@@ -31,17 +32,21 @@ def files_given(path: str, stream: StreamDef) -> list[DataFile]:
     if KINDS.get(options.kind) != "directory" or not stream.time or not (is_listed(path) or there.is_dir()):
         return _in_order_of_name(path, stream.what)
     listing = listing_of(path, stream.what, options.flag("recursiveFileLookup", False), options.text("pathGlobFilter"))
-    return _found(listing, path, sorted(listing.look(list, force=True)), stream.what)
+    return _found(listing, path, stream.what, lambda file: file)
 
 
 def _in_order_of_name(path: str, what: str) -> list[DataFile]:
     if not is_listed(path):
         return [_plain(file) for file in files_of(path, what)]
     listing = listing_of(path, what)
-    return _found(listing, path, sorted(listing.look(list, force=True), key=lambda f: f.name), what)
+    return _found(listing, path, what, lambda file: file.name)
 
 
-def _found(listing: Listing, path: str, found: Sequence[ListedFile], what: str) -> list[DataFile]:
+def _found(listing: Listing, path: str, what: str, order: Callable[[ListedFile], Any]) -> list[DataFile]:
+    try:
+        found = sorted(listing.look(list, force=True), key=order)
+    except SourceError as error:
+        raise SourceError(f"{what}: {error.primary}", detail=error.detail, hint=error.hint) from None
     if not found:
         raise SourceError(f"{what}: no files in {path}")
     return [DataFile(listing.place, f.name, f.size, given_by(f.name)) for f in found]

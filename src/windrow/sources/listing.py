@@ -154,6 +154,7 @@ class Listing:
                 continue
             if entry.is_dir():
                 if self._descends(name, depth):
+                    check_name(prefix + name)
                     below.append(name)
             elif not tests or all(test(name) for test in tests):
                 chunk[prefix + name] = entry
@@ -190,6 +191,7 @@ class Listing:
 def _stated(chunk: dict[str, os.DirEntry[str] | _ListedFile], unseen: Unseen) -> Iterator[ListedFile]:
     """The unknown files of a chunk; only they are asked for size and time. A pipe or a device would not end."""
     for name in unseen(list(chunk)):
+        check_name(name)
         entry = chunk[name]
         if isinstance(entry, _ListedFile):
             yield ListedFile(entry.changed_ns, name, entry.size)
@@ -216,6 +218,14 @@ def listing_of(path: str, what: str, recursive: bool = False, names: str | None 
         folder, _, name = address.rpartition("/")
         return Listing(Place(f"{folder or '/'}{mark}{options}"), [], recursive, names, time.monotonic, name)
     return Listing(place, patterns, recursive, names, time.monotonic)
+
+
+def check_name(name: str, what: str = "") -> None:
+    """Refuse a name that is not text: no library would open it, nor could an offset hold it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise SourceError(f"{what}the name of a file is not UTF-8: {os.fsencode(name)!r}", hint="rename it") from None
 
 
 def is_hidden(name: str) -> bool:
