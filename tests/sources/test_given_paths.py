@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import ipc, parquet
 
 import windrow
 from windrow.errors import SourceError
@@ -233,3 +233,42 @@ def test_a_name_that_is_not_text_is_refused(source, folder, tmp_path):
     for path in (str(tmp_path), odd):
         with pytest.raises(SourceError, match="the name of a file is not UTF-8"):
             windrow.run("SELECT x FROM s", {"s": path}, runtime="local")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow"])
+def test_a_column_that_is_there_twice_is_refused(kind, tmp_path):
+    """If it is declared; live and in a replay, with a source and without."""
+    file = tmp_path / f"a.{kind}"
+    table = pa.table([[1], [2], [1.5], [3]], names=["ts", "n", "x", "n"])
+    if kind == "csv":
+        file.write_text("ts,n,x,n\n1,2,1.5,3\n")
+    elif kind == "parquet":
+        parquet.write_table(table, file)
+    else:
+        with ipc.new_file(file, table.schema) as out:
+            out.write_table(table)
+    for column, wanted in (("x DOUBLE", [1.5]), ("n BIGINT", None), ("N BIGINT", None)):
+        plain = f"CREATE STREAM s (ts BIGINT, {column}) TIMESTAMP BY ts"
+        query = f"CREATE QUERY q AS SELECT ISTREAM(ts AS t, {column[0]}) FROM s [NOW];"
+        from_source = f"{plain} FROM {kind} (path => '{tmp_path}');"
+        for given in (None, tmp_path):
+            for script in (from_source, f"{plain};")[: 1 if given is None else 2]:
+                if wanted is None:
+                    with pytest.raises(SourceError, match=r'column "[nN]" appears more than once in .*a\.'):
+                        _answer(script + query, given)
+                else:
+                    assert _answer(script + query, given).column("x").to_pylist() == wanted
+    with pytest.raises(SourceError, match='column "n" appears more than once'):
+        windrow.run("SELECT ISTREAM(ts, x) FROM s [NOW]", {"s": tmp_path}, runtime="local")
+
+
+def _answer(script, given):
+    """Of a replay or, if nothing is given, of a live engine."""
+    if given is not None:
+        return windrow.run(script, {"s": given}, runtime="local")["q"]
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute(script)
+        engine.start()
+        engine.drain()
+        engine.advance(9)
+        return engine["q"].results()

@@ -135,7 +135,7 @@ def infer_types(table: pa.Table) -> pa.Table:
     >>> infer_types(pa.table({"a": ["1", "2"], "b": ["1", "2.5"], "c": ["x", None]})).schema.types
     [DataType(int64), DataType(double), DataType(string)]
     """
-    return pa.table({n: _infer(table.column(n)) for n in table.column_names}) if table.num_columns else table
+    return pa.table([_infer(c) for c in table.itercolumns()], names=table.column_names) if table.num_columns else table
 
 
 def _infer(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -22,7 +22,7 @@ from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.operators.elements import one
 from windrow.sources.casting import cast_column, fits, sql_name
-from windrow.sources.files import reason
+from windrow.sources.files import check_repeated, reason
 from windrow.sources.protocol import MalformedRow, Report
 from windrow.sources.tabular import plain_type
 from windrow.store.place import Place
@@ -178,6 +178,7 @@ def find_columns(
 
     A file that is older than a column that was added need not have it.
     """
+    check_repeated(stream.what, path, have, wanted)
     exact, folded = set(have), {n.lower(): n for n in reversed(have)}
     said = {n.lower() for n in (*(n for n, _ in given), *stream.added)}
     found = {}

@@ -7,7 +7,8 @@ on, or worse skips, what comes later. With a declared schema nothing is guessed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -80,7 +81,7 @@ def read_columns(
 ) -> pa.Table:
     """The wanted columns of some row groups or record batches of a file, which has the declared columns as above."""
     with _readable(path, what):
-        have = list(columns_of(path))
+        have = _schema(path).names
         _check_columns(path, what, have, [n for n in schema if n not in added])
         asked = {n.lower() for n in wanted}
         chosen = [n for n in have if n.lower() in asked]
@@ -101,6 +102,16 @@ def _readable(path: Path, what: str) -> Iterator[None]:
         raise SourceError(f"{what}: cannot read {path}", detail=reason(error)) from error
 
 
+def check_repeated(what: str, path: str, have: Sequence[str], wanted: Iterable[str]) -> None:
+    """Refuse a file that has a wanted column twice: as declared or, if it is not there so, in one other case."""
+    if len(exact := set(have)) == len(have):
+        return
+    counts, folded = Counter(have), {n.lower(): n for n in reversed(have)}
+    for name in wanted:
+        if counts[name if name in exact else folded.get(name.lower(), name)] > 1:
+            raise SourceError(f'{what}: column "{name}" appears more than once in {path}', hint="rename one of them")
+
+
 def _is_blank(path: Path) -> bool:
     """Whether a file of lines has none that hold something."""
     with pa.input_stream(str(path), compression="gzip" if path.suffix.lower() == ".gz" else None) as content:
@@ -112,6 +123,7 @@ def _is_blank(path: Path) -> bool:
 
 def _check_columns(path: Path, what: str, have: Sequence[str], wanted: Sequence[str]) -> None:
     found = {n.lower() for n in have}
+    check_repeated(what, str(path), have, wanted)
     for name in wanted:
         if name.lower() not in found:
             raise SourceError(
@@ -152,6 +164,7 @@ def without_rows(name: str, what: str) -> pa.Table | None:
             schemas.append(_schema(path))
         except (pa.ArrowException, OSError) as error:
             raise SourceError(f"{what}: cannot read {path}", detail=reason(error)) from error
+        check_repeated(what, str(path), schemas[-1].names, schemas[-1].names)
     with _alike(name, what):
         return pa.unify_schemas(schemas, promote_options="permissive").empty_table()
 

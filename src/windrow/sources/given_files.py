@@ -19,7 +19,7 @@ from pyarrow import ipc, parquet
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.sources.data_file import DataFile, given_by
-from windrow.sources.files import files_of, reason, typed
+from windrow.sources.files import check_repeated, files_of, reason, typed
 from windrow.sources.listing import ListedFile, Listing, has_patterns, is_hidden, listing_of
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import KINDS
@@ -83,6 +83,7 @@ def columns_of_files(path: str, what: str) -> pa.Table:
                 schema = parquet.read_schema(handle) if kind == "parquet" else _arrow_schema(handle)
         except (pa.ArrowException, OSError) as error:
             raise SourceError(f"{what}: cannot read {file.path}", detail=reason(error)) from error
+        check_repeated(what, file.path, schema.names, schema.names)
         folders = [pa.field(n, pa.string()) for n, _ in file.less_given(schema.names).given]
         schemas.append(pa.schema([*schema.remove_metadata(), *folders]))
     try:

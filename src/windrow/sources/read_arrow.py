@@ -59,7 +59,7 @@ class ArrowPiece:
         with reading(stream, self.file.path, f"record batches from {self.first}", report), self.file.open() as handle:
             reader = ipc.open_stream(handle) if self.stop is None else ipc.open_file(handle)
             types = dict(zip(reader.schema.names, reader.schema.types, strict=True))
-            names = find_columns(stream, self.file.path, self.file.given, list(types), stream.columns)
+            names = find_columns(stream, self.file.path, self.file.given, reader.schema.names, stream.columns)
             check_types(stream, self.file, {n: types[have] for n, have in names.items()})
             if self.stop is not None:  # the bytes of other columns are not read
                 places = [reader.schema.names.index(names[n]) for n in wanted if n in names]

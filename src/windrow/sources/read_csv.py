@@ -19,6 +19,7 @@ from pyarrow import csv
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.sources.data_file import DataFile, Given, find_columns, refuse, said_by_path
+from windrow.sources.files import check_repeated
 from windrow.sources.lines import FileLines, header
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import Report
@@ -56,6 +57,7 @@ class CsvFormat:
         if self.header and not line.strip():
             return CsvRows(stream, self, [], {}, wanted, report, file.given), first
         names = self._names(line) if self.header else list(stream.columns)
+        check_repeated(stream.what, file.path, names, wanted)
         try:
             found = find_columns(stream, file.path, file.given, names, wanted)
         except SourceError as error:

@@ -81,7 +81,7 @@ class ParquetPiece:
 def _names(stream: StreamDef, file: DataFile, opened: Any) -> dict[str, str]:
     """The file's own name of each declared column; types that do not fit are refused."""
     types = dict(zip(opened.schema_arrow.names, opened.schema_arrow.types, strict=True))
-    names = find_columns(stream, file.path, file.given, list(types), stream.columns)
+    names = find_columns(stream, file.path, file.given, opened.schema_arrow.names, stream.columns)
     check_types(stream, file, {n: types[have] for n, have in names.items()})
     return names
 

@@ -38,7 +38,7 @@ def to_table(
         return pa.schema(list(schema.items())).empty_table()
     else:
         table = _from_memory(data, what)
-    table = _plain(table, what, nulls=schema is not None)
+    table = _plain(table, what, schema)
     if schema is None or (table.schema.names == list(schema) and table.schema.types == list(schema.values())):
         return table
     return conform(table, what, schema, added)
@@ -50,10 +50,10 @@ def described(data: Any, what: str) -> pa.Table:
         from windrow.sources.given_files import columns_of_files, is_listed
 
         if is_listed(os.fspath(data)):
-            return _plain(columns_of_files(os.fspath(data), what), what, nulls=False)
+            return _plain(columns_of_files(os.fspath(data), what), what)
         empty = without_rows(os.fspath(data), what)
         if empty is not None:
-            return _plain(empty, what, nulls=False)
+            return _plain(empty, what)
         table = to_table(data, what)
         if not table.num_rows:
             raise SourceError(
@@ -108,22 +108,22 @@ def _from_pandas(frame: Any) -> pa.Table:
     return table.drop_columns([n for n in table.column_names if n.startswith("__index_level_")])
 
 
-def _plain(table: pa.Table, what: str, nulls: bool) -> pa.Table:
-    """The table with plain types, one chunk per column, distinct names and no metadata; `nulls`: columns that are only
-    nulls still wait for a type."""
+def _plain(table: pa.Table, what: str, schema: Mapping[str, pa.DataType] | None = None) -> pa.Table:
+    """The table with plain types, one chunk per column, distinct names and no metadata; with a `schema` columns that
+    are only nulls still wait for a type, and others than it names may be repeated."""
     names = table.column_names
-    repeated = sorted({n for n in names if names.count(n) > 1})
+    asked = None if schema is None else {n.lower() for n in schema}
+    repeated = sorted({n for n in names if names.count(n) > 1 and (asked is None or n.lower() in asked)})
     if repeated:
         raise SourceError(f'{what}: column "{repeated[0]}" appears more than once', hint="rename one of them")
-    schema = table.schema
-    if schema.metadata is None and all(f.nullable and f.metadata is None and f.type.id in _PLAIN for f in schema):
+    fields = list(table.schema)
+    if not table.schema.metadata and all(f.nullable and f.metadata is None and f.type.id in _PLAIN for f in fields):
         return table if all(c.num_chunks == 1 for c in table.itercolumns()) else table.combine_chunks()
     columns = []
-    for field in schema:
-        column = table.column(field.name)
+    for field, column in zip(table.schema, table.itercolumns(), strict=True):
         if isinstance(field.type, pa.BaseExtensionType):
             column = pa.chunked_array([c.storage for c in column.chunks], field.type.storage_type)
-        plain = column.type if nulls and pa.types.is_null(column.type) else plain_type(column.type)
+        plain = column.type if schema is not None and pa.types.is_null(column.type) else plain_type(column.type)
         try:
             columns.append(column if column.type.equals(plain) else column.cast(plain))
         except pa.ArrowException as error:
