@@ -85,6 +85,19 @@ def test_a_window_on_what_only_selects(case):
 
 
 @pytest.mark.parametrize(
+    "items", ["WSTREAM(price)[RANGE 8 SEC]", "WSTREAM(*)[NOW]", "SUM(WSTREAM(price)[RANGE 8 SEC]) AS t"]
+)
+@pytest.mark.parametrize("source", ["bid", "bid WHERE bidder < 3", "(SELECT * FROM bid) q"])
+def test_a_window_on_a_wstream_is_none_on_the_stream_below(items, source):
+    """What has been appended leaves the window on the output stream, and not that of the stream, which has none."""
+    script = f"{BID.format('')} SELECT {items} FROM {source}"
+    want = oracle(script, bids())["q1"]
+    assert -1 in want["_op"].to_pylist()
+    for way in ({}, {"batch_rows": 9}):
+        assert_same(windrow.run(script, bids(), runtime="local", **way)["q1"], want)
+
+
+@pytest.mark.parametrize(
     ("query", "message"),
     [
         ("SELECT who FROM dear [ROWS 5]", "window on a subquery that is not a stream"),

@@ -23,6 +23,7 @@ from windrow.cql.proctime import place_clock
 from windrow.cql.scope import INSTANT, has_subquery
 from windrow.cql.shapes import query_in, sources_of, unwrap, window_of
 from windrow.cql.windows import WindowClause
+from windrow.cql.wstream import INTERNAL
 from windrow.plan.nodes import WindowKind
 
 _PLAIN = frozenset(("kind", "hint", "expressions", "from_", "where"))
@@ -106,6 +107,7 @@ def _is_plain(select: exp.Select, catalog: Catalog) -> bool:
     given = {k for k, v in select.args.items() if v}
     return (
         given <= _PLAIN
+        and not select.meta.get(INTERNAL)  # what a WSTREAM appends stays when its rows have left
         and len(sources_of(select)) == 1
         and not any(isinstance(i, StreamItems) for i in select.expressions)
         and not any(i.find(exp.Window, exp.Query) or find_aggregate(i, catalog) for i in select.expressions)
