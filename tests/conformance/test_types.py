@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import windrow
@@ -190,6 +192,18 @@ def test_types_that_no_column_holds_are_refused(type_):
         Replay.of(f"SELECT {value} AS y FROM S", streams, tables)
     assert "CAST it AS" in caught.value.hint
     windrow.run(f"SELECT {value} IS NULL AS y FROM S", streams, tables, runtime="local")
+
+
+@pytest.mark.parametrize("value", ["12345678901234567890123456789", "-12345678901234567890123456789"])
+@pytest.mark.parametrize("written", ["CAST({} AS HUGEINT)", "{} + 0", "CAST('{}' AS DECIMAL(38, 0))", "{}"])
+def test_constants_keep_all_of_their_digits(value, written):
+    """A number of more digits than Python's decimals keep is compared as it is written."""
+    near = pa.array([Decimal(value), Decimal(value[:-1] + "8"), Decimal(value[:-2] + "90")], pa.decimal128(38, 0))
+    rows = {"S": pa.table({"ts": [1, 2, 3], "x": near})}
+    script = declared("HUGEINT").replace("k BIGINT, ", "")
+    for operator in ("=", "<=", "<"):
+        query = f"{script} SELECT ISTREAM(ts AS t) FROM S [NOW] WHERE x {operator} {written.format(value)}"
+        assert_same(windrow.run(query, rows, runtime="local")["q1"], oracle(query, rows)["q1"])
 
 
 def test_infinite_times_are_greater_than_all_others():

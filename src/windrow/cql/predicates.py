@@ -103,7 +103,10 @@ def _number(tree: exp.Expr) -> exp.Expr | None:
     exact = pa.types.is_integer(constant.type) or pa.types.is_decimal(constant.type)
     if value is None or not (exact or (double and isfinite(value))):
         return None
-    shown = repr(abs(value)) if double else format(abs(value), "f" if pa.types.is_decimal(constant.type) else "d")
+    if pa.types.is_decimal(constant.type):
+        shown = format(value.copy_abs(), "f")  # abs() would round to Python's 28 digits
+    else:
+        shown = repr(abs(value)) if double else str(abs(value))
     number = exp.Literal.number(f"{shown}e0" if double and "e" not in shown else shown)  # an exponent makes a DOUBLE
     return exp.Neg(this=number) if value < 0 else number
 

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from math import floor
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -168,7 +168,7 @@ def _number_cuts(attribute: pa.DataType, value: Any, type_: pa.DataType) -> tupl
         scaled = Decimal(value).scaleb(attribute.scale)
         if abs(Decimal(value).adjusted()) > 18 or len(Decimal(value).as_tuple().digits) > 18:
             raise Doubtful("a decimal of many digits")
-        return -floor(-scaled), floor(scaled) + 1
+        return ceil(scaled), floor(scaled) + 1
     raise Doubtful(f"{attribute} against a constant of type {type_}")
 
 
@@ -185,7 +185,7 @@ def _whole_cuts(value: int | float | Decimal, shift: int) -> tuple[int, int]:
             raise Doubtful("an integer against a very large float")
     elif isinstance(value, Decimal) and (-int(value.as_tuple().exponent) > 10 or value.adjusted() > 18):
         raise Doubtful("an integer against a long decimal")
-    return -floor(-value) + shift, floor(value) + 1 + shift
+    return ceil(value) + shift, floor(value) + 1 + shift
 
 
 def _double(value: float | Decimal) -> float:
