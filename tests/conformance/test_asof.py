@@ -141,3 +141,18 @@ def test_other_sides_are_refused(join):
     """Only left rows look for partners."""
     with pytest.raises(UnsupportedError, match="JOIN"):
         run(f"SELECT p FROM t {join} q ON t.ts >= q.ts")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "message"),
+    [
+        ("t [RANGE 5]", "DECIMAL(38, 2)", r'table "p" by a DECIMAL\(38,2\)'),
+        ("t [ROWS 5]", "BIGINT", "no window of time over one stream"),
+    ],
+)
+def test_tables_that_it_cannot_follow(left, right, message):
+    """What is wrong is named: the type that is compared, or what the table is joined with."""
+    declared = f"CREATE STREAM t (ts BIGINT, k {right}) TIMESTAMP BY ts; CREATE TABLE p (k {right});"
+    with pytest.raises(UnsupportedError, match=message) as refused:
+        windrow.run(f"{declared} SELECT t.ts AS at FROM {left} ASOF JOIN p ON t.k >= p.k", {}, {}, runtime="local")
+    assert "RETROACTIVE" in refused.value.hint

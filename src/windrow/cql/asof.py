@@ -171,10 +171,14 @@ def _from_table(
     one, seen = _peeled(left)
     window = next((x for x in _chain(one) if isinstance(x, Window)), None)
     direct = window is not None and isinstance(window.input, Scan) and window.spec.kind is not WindowKind.ROWS
-    if not direct or not has_fixed_codes(right.schema[times[1]]):
+    compared = right.schema[times[1]]
+    what, hint = "with what is no window of time over one stream", "join it right behind the stream"
+    if direct:
+        what, hint = f"by a {types.sql_name(compared)}", "compare 64 bits or less, as with CAST(... AS DOUBLE)"
+    if not direct or not has_fixed_codes(compared):
         raise UnsupportedError(
-            f'ASOF JOIN of the table "{table.table}" with what is no window of time over one stream',
-            hint=f"join it right behind the stream, or declare {table.table} as a RETROACTIVE table",
+            f'ASOF JOIN of the table "{table.table}" {what}',
+            hint=f"{hint}, or declare {table.table} as a RETROACTIVE table",
             span=span_of(node, context.source),
         )
     joined: Node = AsofJoin(one, right, tuple(matching.equalities), times, strict, pad, derived=True)
