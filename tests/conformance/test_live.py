@@ -15,7 +15,7 @@ import windrow
 from windrow.operators.elements import BEGINNING
 from windrow.testing import assert_same, live_oracle, seeded_life
 from windrow.testing.live import LiveAnswers, Moment
-from windrow.testing.strategies import SHAPES, TICKS, TIMESTAMPS, Life
+from windrow.testing.strategies import SHAPES, TICKS, TIMESTAMPS, Life, typed_life
 
 GROUP = 20
 TABLES = ("table join", "table join", "table first", "outer join", "exists", "asof")
@@ -109,6 +109,13 @@ def test_random_lives_equal_the_definition(first: int) -> None:
     """Rows within the slack, late, from the future and after a silence, in ticks of any size."""
     for seed in range(first, first + GROUP):
         check(seeded_life(seed), runtime="local", sharing=("auto", "off", "shards")[seed % 3])
+
+
+@pytest.mark.parametrize("first", range(0, 40, GROUP))
+def test_lives_with_columns_of_any_type_equal_the_definition(first: int) -> None:
+    """What rows of a tick leave behind is of any type: state, shared state, rows that wait, tables that change."""
+    for seed in range(first, first + GROUP):
+        check(typed_life(seed), runtime="local", sharing=("auto", "off", "shards")[seed % 3])
 
 
 @pytest.mark.parametrize("first", range(500, 560, GROUP))

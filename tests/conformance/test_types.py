@@ -13,47 +13,7 @@ import windrow
 from windrow.engine.replay import Replay
 from windrow.errors import UnsupportedError, WindrowError
 from windrow.testing import assert_same, oracle
-
-VALUES = {
-    "BOOLEAN": ["true", "false"],
-    "TINYINT": ["-128", "127", "0"],
-    "SMALLINT": ["-32768", "7"],
-    "INTEGER": ["1", "-5", "2147483647"],
-    "BIGINT": ["9223372036854775807", "-9223372036854775808", "1"],
-    "UTINYINT": ["255", "0"],
-    "USMALLINT": ["65535", "1"],
-    "UINTEGER": ["4294967295", "1"],
-    "UBIGINT": ["18446744073709551615", "0", "9223372036854775808"],
-    "HUGEINT": ["12345678901234567890123456789", "-98765432109876543210", "5"],
-    "FLOAT": ["1.5", "'nan'", "'-0.0'", "0.0", "'inf'"],
-    "DOUBLE": ["1.5", "'nan'", "'-0.0'", "0.0", "'-inf'"],
-    "DECIMAL(4, 1)": ["1.5", "-2.5"],
-    "DECIMAL(18, 3)": ["1.125", "-2.5"],
-    "DECIMAL(38, 5)": ["12345678901234567890123456789.12345", "1"],
-    "DECIMAL(38, 0)": ["12345678901234567890123456789012345678", "-1"],
-    "VARCHAR": ["'a'", "''", "'é'", "'A'"],
-    "JSON": ["'{\"a\": 1}'", "'[1]'"],
-    "BLOB": ["'a'", "'\\xFF\\x00'", "''"],
-    "DATE": ["'2020-01-01'", "'1960-02-29'", "'2020-01-04'"],
-    "TIME": ["'01:02:03.000001'", "'23:00:00'"],
-    "TIME_NS": ["'01:02:03.000001'", "'23:00:00'"],
-    "TIMESTAMP": ["'2020-01-01 10:00:00.000001'", "'1960-01-01'"],
-    "TIMESTAMP_S": ["'2020-01-01 10:00:00'", "'1960-01-01'"],
-    "TIMESTAMP_MS": ["'2020-01-01 10:00:00.001'", "'1960-01-01'"],
-    "TIMESTAMP_NS": ["'2020-01-01 10:00:00.000000501'", "'1960-01-01'"],
-    "TIMESTAMPTZ": ["'2020-01-01 10:00:00.000001+02'", "'1960-01-01'"],
-    "INTERVAL": ["'1 month'", "'30 days'", "'1 day'", "'-1 hour'"],
-    "INTEGER[]": ["[1, 2]", "[1, NULL]", "[]", "[NULL]"],
-    "DOUBLE[]": ["[0.0]", "['-0.0'::DOUBLE]", "['nan'::DOUBLE]", "[1.5]"],
-    "INTEGER[2]": ["[1, 2]", "[1, NULL]"],
-    "VARCHAR[][]": ["[['a'], []]", "[NULL]"],
-    "INTERVAL[]": ["['1 month'::INTERVAL]", "['30 days'::INTERVAL]"],
-    "STRUCT(a INTEGER, b VARCHAR)": ["{a: 1, b: 'x'}", "{a: NULL, b: NULL}", "{a: 1, b: ''}"],
-    "MAP(VARCHAR, INTEGER)": ["MAP {'a': 1}", "MAP {'a': NULL}", "MAP {}"],
-    "STRUCT(l INTEGER[], m MAP(INTEGER, DOUBLE))[]": [
-        "[{l: [1], m: MAP {1: 'nan'::DOUBLE}}]", "[{l: NULL, m: NULL}]", "[]",
-    ],
-}  # fmt: skip
+from windrow.testing.random_types import VALUES
 
 OPERATORS = {
     "filter": "SELECT x, ts AS t FROM S [RANGE 4] WHERE x IS NOT NULL",

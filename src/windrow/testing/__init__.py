@@ -5,6 +5,7 @@
 
 `cases`, `queries`, `streams` and `tables` are Hypothesis strategies, `seeded_case` makes a case from a number and
 `smaller` reduces one that fails. `seeded_life` makes ticks of a live engine, and `live_oracle` says what it answers.
+`typed_case` and `typed_life` make such cases over columns of any types.
 Hypothesis is imported when one of the strategies is asked for.
 """
 
@@ -17,11 +18,21 @@ from windrow.testing.live import live_oracle
 from windrow.testing.oracle import oracle
 
 if TYPE_CHECKING:
-    from windrow.testing.strategies import cases, queries, seeded_case, seeded_life, smaller, streams, tables
+    from windrow.testing.strategies import (
+        cases,
+        queries,
+        seeded_case,
+        seeded_life,
+        smaller,
+        streams,
+        tables,
+        typed_case,
+        typed_life,
+    )
 
 __all__ = [
     "assert_same", "cases", "live_oracle", "oracle", "queries", "seeded_case", "seeded_life", "smaller", "streams",
-    "tables",
+    "tables", "typed_case", "typed_life",
 ]  # fmt: skip
 
 

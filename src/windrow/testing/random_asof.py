@@ -16,10 +16,11 @@ def asof(w: Writer) -> str:
     equal = w.pick("l.a = r.a", "l.a = r.a", "l.s = r.s", "l.a = r.b", "")
     kind, items = w.pick("times", "times", "times", "values", "query", "query", "table"), "lr"
     before = w.pick("l.ts >= r.ts", "l.ts >= r.ts", "l.ts > r.ts", "r.ts <= l.ts")
+    kind = "values" if kind == "table" and not w.tables_in_time else kind
     if kind == "values":
-        before = w.pick("l.b >= r.b", "l.b > r.a", "l.x >= r.x", "l.a >= r.x")
+        before = w.pick("l.b >= r.b", "l.b > r.a", "l.x >= r.x", f"l.a >= r.{w.measure}")
     elif kind == "table":
-        before = w.pick("l.a >= r.k", "l.b > r.k", "l.x >= r.w")
+        before = w.pick("l.a >= r.k", "l.b > r.k", f"l.{w.measure} >= r.w")
         left = w.stream(w.periodic_window(period) if period is not None else w.time_window(), "l")
         right, equal, items = "P AS r", w.pick("l.a = r.k", ""), "l"
     elif kind == "query":

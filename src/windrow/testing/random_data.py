@@ -6,7 +6,8 @@ their sums are exact in any order; `specials` adds NaN and infinities, `extremes
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -69,11 +70,22 @@ def _arrivals(choose: Chooser, times: list[int], slack: int, late: bool) -> list
     return order
 
 
-def random_stream(
-    choose: Chooser, clock: str, max_rows: int, slack: int, late: bool, specials: bool, extremes: bool
-) -> pa.Table:
-    """A stream's rows in arrival order; `slack` (in ticks) lets them be out of order, `late` adds a late row."""
-    size = choose.pick(*_sizes(max_rows))
+class Column(NamedTuple):
+    """What a column may hold besides null: its SQL type, and values, likelier ones more than once."""
+
+    type: str
+    values: pa.Array
+
+
+Columns = Mapping[str, Column]
+
+
+def _plain(types: Mapping[str, str], values: Sequence[list[Any]]) -> Columns:
+    return {n: Column(t, pa.array(v, _ARROW[t])) for (n, t), v in zip(types.items(), values, strict=True)}
+
+
+def stream_columns(specials: bool, extremes: bool) -> Columns:
+    """The columns of every stream, but for its time."""
     quarters = [n / 4 for n in range(-8, 13)]
     values: list[list[Any]] = [
         [0, 1, 2, 3],
@@ -82,6 +94,18 @@ def random_stream(
         ["p", "q", "", "pq"],
         [True, False],
     ]
+    return _plain(STREAM_TYPES, values)
+
+
+def table_columns() -> Columns:
+    """The columns of every table, but for its interval."""
+    return _plain(TABLE_TYPES, [[0, 1, 2, 3], ["one", "two", "p"], [n / 4 for n in range(-4, 9)]])
+
+
+def random_stream(choose: Chooser, clock: str, max_rows: int, slack: int, late: bool, held: Columns) -> pa.Table:
+    """A stream's rows in arrival order; `slack` (in ticks) lets them be out of order, `late` adds a late row."""
+    size = choose.pick(*_sizes(max_rows))
+    values = [range(len(column.values)) for column in held.values()]
     rows = [tuple(None if choose.chance(6) else choose.pick(*v) for v in values) for _ in range(size)]
     if choose.chance(5):
         rows = [rows[i // 2] for i in range(size)]  # every row twice
@@ -89,12 +113,17 @@ def random_stream(
         rows = [(None,) * len(values) for _ in rows]
     times = _times(choose, size)
     order = _arrivals(choose, times, slack, late)
-    columns = {
-        name: pa.array([rows[i][c] for i in order], _ARROW[type_])
-        for c, (name, type_) in enumerate(STREAM_TYPES.items())
-    }
+    columns = _taken(held, [rows[i] for i in order])
     ticks = pa.array([to_time(times[i], clock) for i in order], pa.int64())
     return pa.table({**columns, "ts": ticks.cast(time_type(clock))})
+
+
+def _taken(held: Columns, rows: Sequence[Sequence[int | None]]) -> dict[str, pa.Array]:
+    """The values that rows name by their place."""
+    return {
+        name: column.values.take(pa.array([row[c] for row in rows], pa.int64()))
+        for c, (name, column) in enumerate(held.items())
+    }
 
 
 _PUT = ("c", "r", "u", "insert", "UPDATE", " Create ", "+I", "+U")
@@ -125,18 +154,12 @@ def random_changes(choose: Chooser, rows: pa.Table, key: str, envelope: bool) ->
     return pa.Table.from_pylist(found, pa.schema(fields))
 
 
-def random_table(choose: Chooser, clock: str, max_rows: int) -> pa.Table:
-    """A table k, v, w with an active interval [since, til) whose ends may be open, empty or turned round."""
-    values: list[list[Any]] = [
-        [0, 1, 2, 3],
-        ["one", "two", "p"],
-        [n / 4 for n in range(-4, 9)],
-        list(range(-6, 21)),
-        list(range(41)),
-    ]
+def random_table(choose: Chooser, clock: str, max_rows: int, held: Columns) -> pa.Table:
+    """A table with an active interval [since, til) whose ends may be open, empty or turned round."""
+    values = [*(range(len(column.values)) for column in held.values()), range(-6, 21), range(41)]
     size = choose.pick(*range(max_rows + 1), max_rows, max_rows)
     rows = [tuple(None if choose.chance(6) else choose.pick(*v) for v in values) for _ in range(size)]
-    columns = {n: pa.array([r[c] for r in rows], _ARROW[t]) for c, (n, t) in enumerate(TABLE_TYPES.items())}
-    for c, name in ((3, "since"), (4, "til")):
+    columns = _taken(held, rows)
+    for c, name in ((-2, "since"), (-1, "til")):
         columns[name] = pa.array([to_time(r[c], clock) for r in rows], pa.int64()).cast(time_type(clock))
     return pa.table(columns)

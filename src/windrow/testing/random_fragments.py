@@ -12,7 +12,13 @@ STREAMS = ("S", "T", "U")
 
 
 class QueryFragments(Chooser):
-    """Writes parts of one query; `exact` means its values will be compared bit by bit, so no variances."""
+    """Writes parts of one query; `exact` means its values will be compared bit by bit, so no variances.
+
+    `measure` is the column that is added up and compared with the numbers of tables.
+    """
+
+    measure = "x"
+    tables_in_time = True  # whether numbers of tables have an order that ASOF JOIN keeps
 
     def __init__(self, choices: Choices, clock: str, specials: bool, extremes: bool) -> None:
         super().__init__(choices)
@@ -78,9 +84,13 @@ class QueryFragments(Chooser):
     def block_period(self) -> int | None:
         return self.period() if self.chance(3) else None
 
+    def length(self, alias: str) -> str:
+        """A small integer that is made of s."""
+        return f"length({alias}.s)"
+
     def integer(self, alias: str) -> str:
         plain = [f"{alias}.a", f"{alias}.b"]
-        more = [f"{alias}.b % 3", f"coalesce({alias}.a, -1)", f"length({alias}.s)", f"{alias}.a + 1"]
+        more = [f"{alias}.b % 3", f"coalesce({alias}.a, -1)", self.length(alias), f"{alias}.a + 1"]
         if not self.extremes:
             more += [f"{alias}.a + {alias}.b", f"{alias}.b * 2 - {alias}.a", f"abs({alias}.b)", f"-{alias}.b"]
             more += [f"CASE WHEN {alias}.f THEN {alias}.a ELSE {alias}.b END"]

@@ -105,7 +105,7 @@ class Writer(QueryFragments):
             return f"SELECT q.a AS c0, COUNT(*) AS c1 FROM {self.stream(self.window(), 'q')} GROUP BY q.a"
         source = self.stream(self.window() if window is None else window, "q")
         distinct = "DISTINCT " if self.chance(6) else ""
-        items = self.pick("q.a AS c0, q.b AS c1", "q.a AS c0, length(q.s) AS c1")
+        items = self.pick("q.a AS c0, q.b AS c1", f"q.a AS c0, {self.length('q')} AS c1")
         return f"SELECT {distinct}{items} FROM {source}{self.where(['q'], one_in=4)}"
 
     def set_operation(self) -> str:
@@ -166,12 +166,12 @@ class Writer(QueryFragments):
         op = self.operator()
         stream = self.stream(self.windows(1, period)[0], "q")
         kind = self.pick("LEFT JOIN", "LEFT JOIN", "EXISTS", "NOT EXISTS", "NOT EXISTS", "IN")
-        text = f"P AS p LEFT JOIN {stream} ON p.k = q.a{self.pick('', ' AND q.x > p.w')}"
+        text = f"P AS p LEFT JOIN {stream} ON p.k = q.a{self.pick('', f' AND q.{self.measure} > p.w')}"
         if kind == "IN":
             text = f"P AS p WHERE p.k IN (SELECT q.a FROM {stream})"
         elif kind != "LEFT JOIN":
             text = f"P AS p WHERE {kind} (SELECT 1 FROM {stream} WHERE {self.pick('q.a = p.k', 'q.b > p.k')})"
-        value = self.pick("q.b", "q.x", "p.w") if kind == "LEFT JOIN" else "p.w"
+        value = self.pick("q.b", f"q.{self.measure}", "p.w") if kind == "LEFT JOIN" else "p.w"
         calls = f"COUNT(*) AS n, {self.pick('COUNT', 'SUM', 'MIN', 'LIST')}({value}) AS t"
         if self.chance(3):
             more = f", COUNT(*) OVER (PARTITION BY {self.pick('p.k', value)}) AS c2" if self.chance(2) else ""

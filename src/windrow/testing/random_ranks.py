@@ -111,7 +111,7 @@ def _call(w: Writer, alias: str, other: str) -> str:
             f"LEAD({value}, 2)", f"LAG({other}.a, 1, -1)",
         )  # fmt: skip
         return f"{call} OVER ({_window(w, alias)})"
-    number = w.pick(f"{other}.a", f"{other}.x") if not w.extremes else f"{other}.a"
+    number = w.pick(f"{other}.a", f"{other}.{w.measure}") if not w.extremes else f"{other}.a"
     call = w.pick(
         f"FIRST_VALUE({value})", f"LAST_VALUE({value})", f"NTH_VALUE({value}, 2)", f"SUM({number})", f"AVG({number})",
         f"COUNT({value})", "COUNT(*)", f"MIN({value})", f"MAX({value})", f"SUM({other}.a) FILTER (WHERE {other}.f)",

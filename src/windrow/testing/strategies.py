@@ -18,22 +18,24 @@ from windrow.testing.live import Moment
 from windrow.testing.random_data import (
     BASE,
     SECOND,
-    STREAM_TYPES,
-    TABLE_TYPES,
     TICKS,
     TIMESTAMPS,
+    Columns,
     random_changes,
     random_stream,
     random_table,
     sql_time_type,
+    stream_columns,
+    table_columns,
 )
 from windrow.testing.random_live import random_moments
-from windrow.testing.random_queries import SHAPES, random_query
+from windrow.testing.random_queries import SHAPES, Writer, random_query
+from windrow.testing.random_types import TYPED_SHAPES, TypedWriter, random_types
 from windrow.testing.tokens import tokenize
 
 __all__ = [
-    "SHAPES", "TICKS", "TIMESTAMPS", "Case", "Life", "cases", "queries", "seeded_case", "seeded_life", "smaller",
-    "streams", "tables",
+    "SHAPES", "TICKS", "TIMESTAMPS", "TYPED_SHAPES", "Case", "Life", "cases", "queries", "seeded_case", "seeded_life",
+    "smaller", "streams", "tables", "typed_case", "typed_life",
 ]  # fmt: skip
 
 
@@ -73,13 +75,13 @@ def streams(
     `slack` (in ticks) lets rows be out of order, `late` makes one later than that; `specials` adds NaN and infinities
     to x, `extremes` the ends of int64 to b.
     """
-    return random_stream(Chooser(Drawn(draw)), clock, max_rows, slack, late, specials, extremes)
+    return random_stream(Chooser(Drawn(draw)), clock, max_rows, slack, late, stream_columns(specials, extremes))
 
 
 @st.composite
 def tables(draw: st.DrawFn, clock: str = TICKS, max_rows: int = 6) -> pa.Table:
     """A table with the columns k, v, w and an active interval [since, til)."""
-    return random_table(Chooser(Drawn(draw)), clock, max_rows)
+    return random_table(Chooser(Drawn(draw)), clock, max_rows, table_columns())
 
 
 @st.composite
@@ -108,6 +110,16 @@ def seeded_case(seed: int, clock: str | None = None, shapes: Sequence[str] = SHA
 def seeded_life(seed: int, clock: str | None = None, shapes: Sequence[str] = SHAPES, max_rows: int = 25) -> Life:
     """The rows of a case in random ticks: late, silent, from the future, beside tables that change."""
     return _life(Seeded(seed), clock, shapes, max_rows)[1]()
+
+
+def typed_case(seed: int, clock: str | None = None, shapes: Sequence[str] = TYPED_SHAPES, max_rows: int = 25) -> Case:
+    """The case that follows from a seed, over columns of any types, which two streams need not share."""
+    return _life(Seeded(seed), clock, shapes, max_rows, typed=True)[0]
+
+
+def typed_life(seed: int, clock: str | None = None, shapes: Sequence[str] = TYPED_SHAPES, max_rows: int = 25) -> Life:
+    """The rows of such a case in random ticks."""
+    return _life(Seeded(seed), clock, shapes, max_rows, typed=True)[1]()
 
 
 def smaller(case: Case, fails: Callable[[Case], bool]) -> Case:
@@ -139,16 +151,18 @@ def _fewest(case: Case, name: str, fails: Callable[[Case], bool]) -> pa.Table:
     return table
 
 
-def declarations(clock: str, slack: int, more: Mapping[str, str]) -> str:
+def declarations(clock: str, slack: int, more: Mapping[str, str], held: Mapping[str, Columns]) -> str:
     """CREATE statements for S, T, U, P and V, each with clauses of its own behind those that all have."""
-    columns = ", ".join(f"{n} {t}" for n, t in STREAM_TYPES.items()) + f", ts {sql_time_type(clock)}"
+    columns = {name: ", ".join(f"{n} {c.type}" for n, c in of.items()) for name, of in held.items()}
+    time = sql_time_type(clock)
     unit = "" if clock == TICKS else " SECONDS"
     within = f" WITHIN {slack}{unit}" if slack else ""
-    found = [f"CREATE STREAM {name} ({columns}) TIMESTAMP BY ts{within}{more[name]};" for name in STREAMS]
-    columns = ", ".join(f"{n} {t}" for n, t in TABLE_TYPES.items())
-    columns += f", since {sql_time_type(clock)}, til {sql_time_type(clock)}"
-    found.append(f"CREATE TABLE P ({columns}){more['P']};")
-    found.append(f"CREATE TABLE V ({columns}) VALID FROM since TO til{more['V']};")
+    found = [
+        f"CREATE STREAM {name} ({columns[name]}, ts {time}) TIMESTAMP BY ts{within}{more[name]};" for name in STREAMS
+    ]
+    interval = f"since {time}, til {time}"
+    found.append(f"CREATE TABLE P ({columns['P']}, {interval}){more['P']};")
+    found.append(f"CREATE TABLE V ({columns['V']}, {interval}) VALID FROM since TO til{more['V']};")
     return "\n".join(found)
 
 
@@ -167,20 +181,23 @@ def _case(choices: Choices, clock: str | None, shapes: Sequence[str], max_rows: 
     return _life(choices, clock, shapes, max_rows)[0]
 
 
-def _life(choices: Choices, clock: str | None, shapes: Sequence[str], max_rows: int) -> tuple[Case, Callable[[], Life]]:
+def _life(
+    choices: Choices, clock: str | None, shapes: Sequence[str], max_rows: int, typed: bool = False
+) -> tuple[Case, Callable[[], Life]]:
     """A case, and what makes an engine's life with its rows."""
     choose = Chooser(choices)
     clock = clock or choose.pick(TICKS, TICKS, TIMESTAMPS)
     specials, extremes = choose.chance(4), choose.chance(4)
-    query = random_query(choices, clock, shapes, specials, extremes)
+    held, writer = _columns(choose, clock, specials, extremes, typed)
+    query = writer.write(writer.pick(*shapes))
     slack = choose.pick(0, 0, 0, 2, 5)
     late = choose.chance(4)
     words = {t.text for t in tokenize(query)}
     read: list[str] = [name for name in STREAMS if name in words]
     joined: list[str] = [name for name in ("P", "V") if name in words]
     rows = {1: max_rows, 2: min(max_rows, 18)}.get(len(read), min(max_rows, 12))
-    data = {n: random_stream(choose, clock, rows, slack, late, specials, extremes) for n in read}
-    relations = {n: random_table(choose, clock, 6) for n in joined}
+    data = {n: random_stream(choose, clock, rows, slack, late, held[n]) for n in read}
+    relations = {n: random_table(choose, clock, 6, held[n]) for n in joined}
     after = choose.pick(None, None, None, 0, 4, 15, -3)
     until = None if after is None else _last(data, clock) + after * (1 if clock == TICKS else SECOND)
     told, flat = "", True
@@ -193,7 +210,7 @@ def _life(choices: Choices, clock: str | None, shapes: Sequence[str], max_rows: 
         more["P"] = more["P"].replace(" RETROACTIVE", "")
 
     def changed(name: str) -> pa.Table:
-        rows = random_table(choose, clock, 3 if name == "P" and told else 6)
+        rows = random_table(choose, clock, 3 if name == "P" and told else 6, held[name])
         return random_changes(choose, rows, "k", envelope=not flat) if name == "P" and told else rows
 
     def life() -> Life:
@@ -205,11 +222,23 @@ def _life(choices: Choices, clock: str | None, shapes: Sequence[str], max_rows: 
             kind = "read" if unread is None else choose.pick("gone", "gone", "without rows", "not read")
             declared += [line] if kind != "gone" else []
             if unread is not None and kind == "not read":
-                streams[unread] = random_stream(choose, clock, rows, slack, late, specials, extremes)
+                streams[unread] = random_stream(choose, clock, rows, slack, late, held[unread])
         return Life("\n".join(declared), random_moments(choose, streams, change), relations, end)
 
-    case = Case(f"{declarations(clock, slack, more)}\n{query}", data, relations, until)
+    case = Case(f"{declarations(clock, slack, more, held)}\n{query}", data, relations, until)
     return case, life
+
+
+def _columns(
+    choose: Chooser, clock: str, specials: bool, extremes: bool, typed: bool
+) -> tuple[Mapping[str, Columns], Writer]:
+    """The columns of S, T, U, P and V, and what writes queries over them."""
+    if typed:
+        types = random_types(choose, specials, extremes)
+        return types.columns, TypedWriter(choose.choices, clock, specials, extremes, types)
+    streams, tables = stream_columns(specials, extremes), table_columns()
+    held = dict.fromkeys(STREAMS, streams) | dict.fromkeys(("P", "V"), tables)
+    return held, Writer(choose.choices, clock, specials, extremes)
 
 
 def _last(data: dict[str, pa.Table], clock: str) -> int:
