@@ -258,12 +258,13 @@ def beside(
     """What was found, in the order of `parts`, beside what a record has of those that were not chosen.
 
     A row has its part and the commit that was measured; the name of a ratio begins with its part. Of a part that was
-    not chosen, rows that say "what" give way to those that say the same.
+    not chosen, rows that say "what" give way to those that say the same. Rows without a part, of a record that an older
+    form of the experiment left, are dropped.
     """
     before, targets = recorded(experiment, directory)
     now = {(r["part"], r.get("what")) for r in rows}
     kept = [p for p in parts if p not in chosen]
-    others = [r for r in before if r["part"] in kept and (r["part"], r.get("what")) not in now]
+    others = [r for r in before if r.get("part") in kept and (r["part"], r.get("what")) not in now]
     older = [r for r in targets if r.name.partition(": ")[0] in kept]
     named = {r.name for r in ratios}
     return (

@@ -90,3 +90,12 @@ def test_a_part_takes_its_place_in_the_record(tmp_path: Path) -> None:
     assert rows == [{"commit": "old", "part": "csv", "n": 2}, *new]
     assert found == [Ratio("csv: a", 2.0, 1.5, least=True), Ratio("json: d", 5.0, None)]
     assert beside("ingest", None, order, ["json"], new, []) == (new, [])
+
+
+def test_a_record_from_before_there_were_parts_gives_way(tmp_path: Path) -> None:
+    """Its rows and ratios belong to no part, so that none is kept beside the new ones."""
+    ratio = {"name": "64 filters / one", "value": 2.0, "target": "<= 2"}
+    record = {"commit": "old", "rows": [{"shape": "filters", "queries": 64}], "ratios": [ratio]}
+    (tmp_path / "many.json").write_text(json.dumps(record), encoding="utf-8")
+    new = [{"part": "push", "ms": 4}]
+    assert beside("many", tmp_path, ["rows", "push"], ["push"], new, []) == (new, [])
