@@ -57,7 +57,9 @@ PAGES = (
     ResultsPage("sharing-ctu13-spark", "sharing", ("--parts", "spark", "--data", CAPTURE)),
     ResultsPage("sharing-structured", "sharing", ("--parts", "spark", "--peers", "structured")),
     ResultsPage("sharing-flink", "sharing", ("--parts", "spark", "--peers", "flink")),
-    ResultsPage("sharing-esper", "sharing", ("--parts", "esper", "--rows", "200000")),
+    ResultsPage(
+        "sharing-esper", "sharing", ("--parts", "esper", "--rows", "200000", "--peer-queries", "16", "64", "256")
+    ),
     ResultsPage("aggjoin", "aggjoin", CPU),
     ResultsPage("aggjoin-switches", "aggjoin", (*CPU, "--data", SWITCHES)),
     ResultsPage("star", "star", CPU),

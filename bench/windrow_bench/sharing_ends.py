@@ -6,8 +6,8 @@ windrow runs them live: one stream of Parquet files, one Spark job per tick, sha
 "seconds" is the time from handing over the script to the last answer, with parsing and planning; "replay" is
 `windrow.run` over the same files, "local" the same without Spark. "registration" is the median of CREATE QUERY calls
 while 1,000 run: between ticks, and while rows arrive and ticks follow one another. Structured Streaming runs one
-streaming query for each; Flink SQL runs one statement set. The start of a session or cluster is in no figure. All
-answers are compared.
+streaming query for each; Flink SQL runs one statement set. The start of a session or cluster is in no figure. What an
+engine fails at is continued from fewer queries, and says so. All answers are compared.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import windrow
+from windrow.errors import WindrowError
 from windrow_bench.harness import Figure, Ratio, progress
 from windrow_bench.peers import (
     SECOND,
     Flink,
     Lookup,
+    Peer,
     SlidingAggregate,
     StructuredStreaming,
     compare,
@@ -256,13 +258,14 @@ def measure(
             found += rows
         for peer in peers:
             bar.update(task, description=f"{peer}")
-            most = () if peer == "structured" else (largest,)  # what it is too slow for is continued
-            rows = _peer(ends, peer, sorted({*peer_sizes, *most}), seed)
+            engine: Peer = StructuredStreaming(ends.spark) if peer == "structured" else Flink()
+            rows = on_peer(ends, engine, sorted({*peer_sizes, largest}), seed)
             found += rows
-            times = {r["queries"]: r["seconds"] for r in rows}
+            times = {r["queries"]: r["seconds"] for r in rows if "seconds" in r}
             theirs, how = times.get(largest), ""
             if theirs is None:
-                theirs, how = extrapolate(times, largest), f", continued from {min(times)} and {max(times)}"
+                low, high = sorted(times)[-2:]
+                theirs, how = extrapolate(times, largest), f", continued from {low} and {high}"
                 found.append({"engine": rows[0]["engine"] + " (continued)", "workload": "C regular",
                               "queries": largest, "seconds": theirs})  # fmt: skip
             label = f"C regular, {largest} queries: {rows[0]['engine']} / windrow{how}"
@@ -332,24 +335,29 @@ def _registration(ends: Ends, seed: int) -> tuple[list[Row], list[Ratio]]:
     return found, [Ratio("CREATE QUERY on Spark, ms", ms, 20.0), Ratio("CREATE QUERY on Spark, kB", kb, 100.0)]
 
 
-def _peer(ends: Ends, peer: str, sizes: Sequence[int], seed: int) -> list[Row]:
-    engine: Any = StructuredStreaming(ends.spark) if peer == "structured" else Flink()
-    rows = []
+def on_peer(ends: Ends, engine: Peer, sizes: Sequence[int], seed: int) -> list[Row]:
+    """Seconds at every size, small ones first; one that it fails at is the last, if two before it can be continued."""
+    rows: list[Row] = []
     for n in sizes:
-        wanted = queries(ends.data, "C regular", n, seed)
-        result = engine.run(wanted, ends.files, ends.data.tables)
+        wanted, case = queries(ends.data, "C regular", n, seed), {"workload": "C regular", "queries": n}
+        try:
+            result = engine.run(wanted, ends.files, ends.data.tables)
+        except WindrowError as error:
+            if len(rows) < 2:
+                raise
+            return [*rows, {"engine": f"{engine.name} (failed)", **case, "error": error.primary}]
         different(ends.run_live(wanted)[1], result.answers)
-        row = {"engine": engine.name, "workload": "C regular", "queries": n, "seconds": result.seconds}
-        rows.append(row | {f"{k} s": v for k, v in result.parts.items()})
+        parts = {f"{k} s": v for k, v in result.parts.items()}
+        rows.append({"engine": engine.name, **case, "seconds": result.seconds, **parts})
     return rows
 
 
 def _figure(rows: Sequence[Row]) -> Figure:
     lines: dict[str, list[tuple[float, float]]] = {}
     for r in rows:
-        if r["workload"] == "C regular":
+        if r["workload"] == "C regular" and "seconds" in r:
             lines.setdefault(r["engine"], []).append((float(r["queries"]), float(r["seconds"])))
     return Figure("engines", "C regular from files to answers", "queries", "seconds", lines)
 
 
-__all__ = ["PEERS", "Data", "Ends", "different", "measure", "of_flows", "of_trades", "queries"]
+__all__ = ["PEERS", "Data", "Ends", "different", "measure", "of_flows", "of_trades", "on_peer", "queries"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from windrow.errors import SourceError
+from windrow.errors import RuntimeFailure, SourceError
 from windrow_bench import sharing, sharing_ends
 from windrow_bench import sharing_counters as counters
+from windrow_bench.peers import PeerResult
 
 
 @pytest.mark.parametrize("name", list(sharing.TARGETS))
@@ -19,6 +22,34 @@ def test_workloads_have_the_papers_shape(name: str) -> None:
     found = sharing_ends.queries(data, name, 16, 1)
     windows, tests = len({(q.range, q.slide) for q in found}), len({q.where for q in found})
     assert (windows, tests) == {"A": (16, 1), "B": (1, 16), "C regular": (4, 4), "C low sharing": (16, 16)}[name]
+
+
+class _Failing:
+    """An engine that bears fewer queries than it is asked for."""
+
+    name = "peer"
+
+    def __init__(self, bears: int) -> None:
+        self.bears = bears
+
+    def run(self, queries: Any, files: Any, tables: Any = None) -> PeerResult:
+        if len(queries) > self.bears:
+            raise RuntimeFailure("too many")
+        return PeerResult(float(len(queries)), {}, {}, {})
+
+
+def test_a_peer_is_asked_for_all_sizes_and_may_fail_at_the_last() -> None:
+    """What it answered is kept beside its failure; with fewer than two sizes there is nothing to continue."""
+    data = sharing_ends.of_trades(sharing.market(2000, 1, 50))
+    ends: Any = SimpleNamespace(data=data, files=None, run_live=lambda _: (0.0, {}, {}))
+    found = [
+        [(r["engine"], r["queries"], r.get("seconds")) for r in sharing_ends.on_peer(ends, peer, [4, 16, 64], 1)]
+        for peer in (_Failing(64), _Failing(16))
+    ]
+    assert found[0] == [("peer", 4, 4.0), ("peer", 16, 16.0), ("peer", 64, 64.0)]
+    assert found[1] == [*found[0][:2], ("peer (failed)", 64, None)]
+    with pytest.raises(RuntimeFailure, match="too many"):
+        sharing_ends.on_peer(ends, _Failing(4), [4, 16], 1)
 
 
 def test_a_small_run_agrees_with_itself(tmp_path: Path) -> None:
