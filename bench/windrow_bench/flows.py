@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 LINKS = ("link1", "link2", "link3")
 PROTOCOLS = {"ftp": 0.02, "telnet": 0.2, "smtp": 0.28, "http": 0.5}
+LEFT_OUT = 2
+"""Destinations of a capture that are on no link."""
 SERVICES = {21: "ftp", 22: "ssh", 25: "smtp", 53: "dns", 80: "http", 443: "https"}
 
 
@@ -42,7 +44,8 @@ def generate(rows: int, seed: int, sources: int = 2000, fanout: int = 10) -> dic
 def read(path: str | Path) -> dict[str, pa.Table]:
     """The flows of a CTU-13 capture; the destinations are dealt to the links so that these are about equally busy.
 
-    All but one: nearly half of the flows go to one name server, which would be a link that no service is shared with.
+    All but two: nearly half of the flows go to one name server, and a sixth to a host that 64,501 sources talk to once
+    each. A link of either would share next to no source with the others, and joins with it would have no results.
     """
     from pyarrow import csv
 
@@ -65,12 +68,12 @@ def _codes(addresses: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def _dealt(destination: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A link for each flow: busy destinations first, each to the link that has least; none (-1) for the busiest."""
+    """A link for each flow: busy destinations first, each to the link that has least; none (-1) for the first."""
     counts = np.bincount(destination)
-    busiest, *others = np.argsort(-counts, kind="stable").tolist()
+    order = np.argsort(-counts, kind="stable").tolist()
     owner, load = np.empty(len(counts), np.int64), [0] * len(LINKS)
-    owner[busiest] = -1
-    for d in others:
+    owner[order[:LEFT_OUT]] = -1
+    for d in order[LEFT_OUT:]:
         owner[d] = load.index(min(load))
         load[int(owner[d])] += int(counts[d])
     return owner[destination]

@@ -19,7 +19,7 @@ the second best repetition is slower than the best, "writing" the share of the t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ class Variant:
 
 
 def variants(few: str, many: str) -> tuple[Variant, ...]:
-    """All queries; `few` and `many` are the protocols of query 1's two variants."""
+    """All queries; `few` and `many` are the protocols of query 1's two variants, `few` also that of query 4's join."""
     join = (
         "SELECT * FROM link1 window, link2 window WHERE link1.source = link2.source "
         "AND link1.protocol = '{0}' AND link2.protocol = '{0}'"
@@ -241,6 +241,10 @@ class Effort:
         """Ticks per batch."""
         return self.ticks or max(1, window // BATCHES_PER_WINDOW)
 
+    def within(self, window: int, rows: int) -> Effort:
+        """As many batches as there are rows for."""
+        return replace(self, batches=min(self.batches, (rows - window) // self.batch(window) - SETTLE))
+
     def ends(self, windows: Sequence[int]) -> int:
         """The last tick that is needed."""
         return max(w + (SETTLE + self.batches) * self.batch(w) for w in windows)
@@ -249,6 +253,7 @@ class Effort:
 def measure(variant: Variant, links: Streams, window: int, effort: Effort) -> list[Row]:
     """A row per strategy."""
     plan = variant.plan(links, window)
+    effort = effort.within(window, min(rows.num_rows for rows in links.values()))
     ticks = effort.batch(window)
     runs = [Run(plan, strategy, links, window, ticks) for strategy in variant.strategies]
     runs += [Run(plan, "upa", links, window, ticks, days) for days in YEARS.get(variant.name, ())]
@@ -256,6 +261,15 @@ def measure(variant: Variant, links: Streams, window: int, effort: Effort) -> li
         for run in runs:
             run.stretch(effort)
     return [run.row(variant, effort) for run in runs]
+
+
+def empty(rows: Sequence[Row]) -> list[str]:
+    """The queries that had no results at a window, whose times say nothing.
+
+    >>> empty([{"query": "1 few", "window": w, "changes_per_1000": w - 1} for w in (1, 2)])
+    ['1 few at 1']
+    """
+    return list(dict.fromkeys(f"{r['query']} at {r['window']:,}" for r in rows if not r["changes_per_1000"]))
 
 
 def ratios(rows: Sequence[Row]) -> list[Ratio]:
@@ -325,7 +339,7 @@ def main(argv: Sequence[str]) -> int:
     efforts = [Effort(ticks, batches, options.repeat, clock=options.clock) for ticks in (options.batch, None)]
     ends = max(effort.ends(windows) for effort in efforts)
     links = flows.read(options.data) if options.data else flows.generate(ends, options.seed)
-    everything = variants("https", "http") if options.data else variants("ftp", "telnet")
+    everything = variants("icmp", "https") if options.data else variants("ftp", "telnet")
     everything = tuple(v for v in everything if not (options.data and v.sourced))
     chosen = tuple(v for v in everything if not options.queries or v.name in options.queries)
     if not chosen:
@@ -342,6 +356,8 @@ def main(argv: Sequence[str]) -> int:
                     some = flows.generate(max(e.ends([window]) for e in efforts), options.seed, sources=window)
                 for effort in efforts:
                     rows += [{**row, "commit": measured} for row in measure(variant, some, window, effort)]
+    if empty(rows) and not options.quick:
+        raise AssertionError(f"no results: {', '.join(empty(rows))}")
     parameters = {
         "flows": "CTU-13 scenario 6 (Garcia et al. 2014), split by destination" if options.data else "generated",
         "ticks per batch": f"{options.batch:,}, and window / 100",

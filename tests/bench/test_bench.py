@@ -109,6 +109,19 @@ def test_patterns_reads_a_capture(tmp_path: Path) -> None:
     assert "Garcia" in found["parameters"]["flows"]
 
 
+def test_links_of_a_capture_are_without_its_busiest_destinations() -> None:
+    """What has no source in common with the rest is on no link, so that links share sources."""
+    destinations = np.repeat([7, 3, 0, 1, 2], [50, 40, 6, 5, 4])
+    assert flows._dealt(destinations).tolist() == [-1] * 90 + [0] * 6 + [1] * 5 + [2] * 4
+
+
+def test_batches_end_where_the_rows_do() -> None:
+    """A capture has fewer batches behind its largest window: none is without rows."""
+    effort = patterns.Effort(500, batches=40)
+    assert [effort.within(50_000, rows).batches for rows in (66_717, 100_000)] == [28, 40]
+    assert patterns.Effort(None, batches=40).within(2_000, 66_717).batches == 40
+
+
 def test_generated_flows_come_from_the_seed() -> None:
     """The same seed gives the same flows on the same links, one per tick."""
     once, again = (flows.generate(50, 3) for _ in range(2))
