@@ -6,7 +6,10 @@ the same at every window; batches that grow with the window share that cost betw
 filled first; then a stretch of batches is replayed from that state by every strategy in turn, several times, and a
 batch counts with its least time. Space is what the operators keep: the bytes and rows of their runs. The negative
 strategy keeps no answer: it computes a result a second time to take it back. Figure 3.9 has calendars of 10 and of 50
-days beside those of 16 that windrow makes.
+days beside those of 16 that windrow makes. With many results and fixed batches upa is not twice as fast as negative
+tuples: every strategy writes each result into the change log twice, when it comes and when it goes, and that is most of
+what upa does; and negative tuples look the partners of all that ends in a batch up in one step, which weighs less the
+more results there are.
 
 "3 premature" is query 3 with partners that count a third as long as results, over as many sources as a window has
 ticks: at every window about two fifths of the results end early, as in the thesis's trace ("early": of the ends, those
