@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import random
 import shutil
@@ -16,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import ipc
+from tests.sealed_files import resealed
 
 import windrow
 from windrow.errors import StateError, WindrowError
 from windrow.store.runs import cache
-from windrow.store.sealed import seal
 
 SCRIPT = """
 CREATE STREAM s (ts BIGINT, k BIGINT, v BIGINT) TIMESTAMP BY ts RETAIN 100;
@@ -194,13 +193,6 @@ def test_late_rows_from_before_a_column_was_added(tmp_path: Path) -> None:
             engine.push("s", {"ts": [1], "k": [3]})
             engine.execute("ALTER STREAM s ADD COLUMN z BIGINT")
             assert engine.late("s").to_pylist() == [{"ts": 1, "k": 3, "z": None}]
-
-
-def resealed(path: Path, change: Callable[[Any], Any]) -> None:
-    """A file with other content whose digest is right."""
-    head, body = path.read_bytes().split(b"\n", 1)
-    header = json.loads(head)
-    path.write_bytes(seal(header["magic"], header["format"], change(json.loads(body))))
 
 
 def test_a_manifest_cannot_name_files_outside(homes: tuple[Path, Path, dict[str, Any]], tmp_path: Path) -> None:

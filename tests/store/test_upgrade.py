@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import windrow
 from windrow.errors import StateError
 from windrow.operators.state.run import Run
+from windrow.store.sealed import FORMAT
 from windrow.store.store import Store
 from windrow.testing import assert_same
 
@@ -79,7 +81,7 @@ def test_a_home_of_format_2_goes_on(partitions: int | None, tmp_path: Path, monk
         assert after or query == "unique_keys"
         assert_same(pa.concat_tables([before, *(t.cast(before.schema) for t in after)]).sort_by("_ts"), want[query])
     with windrow.Engine("local", home="home") as engine:  # now it is a home of this format
-        assert engine.runtime.store.format == 3
+        assert engine.runtime.store.format == FORMAT
 
 
 @pytest.mark.parametrize("partitions", [None, 3])
@@ -93,6 +95,8 @@ def test_a_home_of_format_3_goes_on(partitions: int | None, tmp_path: Path, monk
         arrive((3, 4))
         engine.drain()
         frontier = engine.status()["frontier"]
+        assert engine.runtime.store.format == FORMAT  # an older version refuses it from now on
+    assert json.loads(Path("home/format.json").read_text())["format"] == FORMAT
     streams = {"s": pa.concat_tables([rows(n) for n in range(5)])}
     script = DECLARED + ";".join(f"CREATE QUERY {n} AS {q}" for n, q in LATER.items())
     want = windrow.run(script, streams, runtime="local", until=frontier)

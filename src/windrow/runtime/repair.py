@@ -12,6 +12,7 @@ manifest of which everything is there; else from the newest whole one, without w
     offset     the stream is read again from its beginning; rows that time has passed are late, and counted so
 
 Ticks get numbers that no sink has seen: an answer may come twice then, and none is taken for one that came before.
+What another version of windrow wrote is not damaged, and a home that has such a file is refused, untouched.
 Cost: every file is read once.
 """
 
@@ -38,6 +39,7 @@ from windrow.store.home_files import read_versions, read_witness
 from windrow.store.manifest import Manifest
 from windrow.store.place import Place, segment
 from windrow.store.runs import RunRef, RunStore, tick_of
+from windrow.store.sealed import OtherVersionError
 from windrow.store.store import Store
 
 
@@ -69,6 +71,8 @@ def examine(home: str) -> Examination:
     store = Store.open(home, read_only=True, lenient=True)
     place, found = store.place, Examination()
     whole, broken = read_versions(place, store.identity)
+    if others := [e for e in broken.values() if isinstance(e, OtherVersionError)]:
+        raise others[-1]
     witness = read_witness(place, store.identity)
     reached = max([*whole, *broken, witness[0]], default=-1)
     if not whole:
@@ -111,6 +115,8 @@ def _damage(store: Store, manifest: Manifest) -> dict[str, str]:
     if manifest.catalog:
         try:
             in_force(store, manifest)
+        except OtherVersionError:
+            raise
         except StateError as error:
             wrong[f"catalog/{manifest.catalog:08d}.json"] = str(error.detail)
     return wrong

@@ -13,10 +13,8 @@ from windrow.errors import StateError
 from windrow.store.lock import NAME as LOCK_NAME
 from windrow.store.manifest import Manifest, decode
 from windrow.store.place import Place, is_temporary
-from windrow.store.sealed import other_version
+from windrow.store.sealed import FORMAT, KNOWN, other_format
 
-FORMAT = 3
-KNOWN = (2, FORMAT)
 MAGIC = "windrow-home"
 NEWEST = "newest"
 REPAIR = "restore home from a backup, or look what can be saved: windrow state {} --repair"
@@ -86,7 +84,7 @@ def read_format(place: Place) -> tuple[int, str, float]:
         )
     content = _json(place, "format.json", MAGIC)
     if content.get("format") not in KNOWN:
-        raise other_version(place.uri, content.get("format"), FORMAT)
+        raise other_format(place.uri, content.get("format"))
     try:
         return int(content["format"]), str(content["identity"]), float(content.get("created", 0.0))
     except (KeyError, TypeError, ValueError) as error:

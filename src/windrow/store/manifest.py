@@ -9,14 +9,12 @@ Cost: proportional to the number of live runs, not to their rows; about 100 byte
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from windrow.store.runs import RunRef
-from windrow.store.sealed import as_written, corrupt, seal, unseal
+from windrow.store.sealed import FORMAT, as_written, corrupt, seal, unknown_fields, unseal
 
-FORMAT = 3
-KNOWN = (2, FORMAT)
 MAGIC = "windrow-manifest"
 
 SlotKey = tuple[str, int, str, str]
@@ -91,6 +89,9 @@ _PLAIN = (
 )  # fmt: skip
 
 
+_FIELDS = {"packs", *(each.name for each in fields(Manifest))}
+
+
 def encode(manifest: Manifest, home: str = "") -> bytes:
     """The bytes of a manifest file of the home with this identity."""
     return seal(MAGIC, FORMAT, {"home": home, **_plain(manifest)})
@@ -99,13 +100,16 @@ def encode(manifest: Manifest, home: str = "") -> bytes:
 def decode(data: bytes, name: str, home: str = "") -> Manifest:
     """The manifest in the bytes of the file `name`; anything but a whole one of a known format is refused.
 
-    So is one that says that it was written in another home.
+    So is one that says that it was written in another home, or what this version does not know.
     """
-    content, version = unseal(data, MAGIC, KNOWN, name)
+    content, version = unseal(data, MAGIC, name)
     if content.pop("home", "") not in ("", home) and home:
         raise corrupt(MAGIC, name, "it was written in another home")
     with as_written(MAGIC, name):  # the format in the header may not be that of the content
-        return _checked(_manifest(_upgraded(content) if version == 2 else content))
+        content = _upgraded(content) if version == 2 else content
+        if unknown := content.keys() - _FIELDS:
+            raise unknown_fields(name, unknown)
+        return _checked(_manifest(content))
 
 
 def _plain(m: Manifest) -> dict[str, Any]:

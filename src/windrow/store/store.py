@@ -34,8 +34,6 @@ from typing import Any
 
 from windrow.errors import StateError
 from windrow.store.home_files import (
-    FORMAT,
-    KNOWN,
     NEWEST,
     REPAIR,
     read_format,
@@ -49,7 +47,7 @@ from windrow.store.lock import Lock
 from windrow.store.manifest import Manifest, encode
 from windrow.store.place import Place, is_temporary
 from windrow.store.runs import MemoryRuns, RunPlace, RunStore, tick_of
-from windrow.store.sealed import corrupt, seal, unseal
+from windrow.store.sealed import FORMAT, corrupt, seal, unseal
 
 CATALOG = "windrow-catalog"
 
@@ -183,9 +181,6 @@ class Store(StateStore):
                 detail="another engine has written to this home, or a commit was made twice",
                 hint="stop every engine that uses this home and start one again",
             )
-        if self._format != FORMAT:  # from the first commit on it is a home of this format
-            write_format(self.place, self.identity, self._created)
-            self._format = FORMAT
         self._publish(manifest)
 
     def commit_repaired(self, manifest: Manifest) -> None:
@@ -194,6 +189,9 @@ class Store(StateStore):
         self._publish(manifest)
 
     def _publish(self, manifest: Manifest) -> None:
+        if self._format != FORMAT:  # from the first commit on it is a home of this format
+            write_format(self.place, self.identity, self._created)
+            self._format = FORMAT
         self.place.write(f"manifests/{manifest.version:08d}.json", encode(manifest, self.identity))
         with self._guard:
             self._manifests[manifest.version] = manifest
@@ -270,7 +268,7 @@ class Store(StateStore):
     def read_catalog(self, version: int) -> Mapping[str, Any]:
         """The content of a version of the catalog."""
         name = f"catalog/{version:08d}.json"
-        found, _ = unseal(bytes(self.place.read(name)), CATALOG, KNOWN, self.place.path(name))
+        found, _ = unseal(bytes(self.place.read(name)), CATALOG, self.place.path(name))
         if found["version"] != version:
             raise corrupt(CATALOG, self.place.path(name), f"it is version {found['version']}")
         if found.get("home", "") not in ("", self.identity) and self.identity:
