@@ -7,6 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
+import windrow
 from windrow.engine.replay import Replay
 from windrow.runtime import registered
 from windrow.runtime.heavy_keys import HeavyKeys, Threshold
@@ -109,3 +110,25 @@ def test_what_lies_on_grids_or_apart_is_moved_once(query, in_process_job, tmp_pa
     for seed in range(2):
         job = in_process_job(2, chaos=seed)
         check(Case(query, streams, {}, None), str(tmp_path / str(seed)), job, "upa", f"{query} {seed}")
+
+
+def test_parts_of_an_entry_are_added_where_they_meet(tmp_path):
+    """Rows that lie anywhere and are summed for each key: when the table beside them changes, all of them count."""
+    found = []
+    for then in (2, 1, 3):
+        for partitions in (2, then):
+            with windrow.Engine("local", home=tmp_path / str(then), partitions=partitions) as engine:
+                if not engine.catalog.queries:
+                    engine.execute("CREATE STREAM s (k BIGINT, ts BIGINT) TIMESTAMP BY ts")
+                    engine.table("t", pa.table({"k": [1], "name": ["a"]}), retroactive=True)
+                    text = "SELECT name, COUNT(*) AS n FROM s [RANGE 90], t WHERE s.k = t.k GROUP BY name"
+                    engine.execute(f"CREATE QUERY q AS {text}")
+                else:
+                    engine.table("t", pa.table({"k": [1], "name": ["b"]}))
+                engine.start()
+                first = 20 * (engine.status()["frontier"] is not None)
+                engine.push("s", {"k": [1] * 20, "ts": list(range(first, first + 20))})
+                engine.drain()
+                snapshot = engine["q"].snapshot().to_pylist()
+        found.append(snapshot)
+    assert found[0] == found[1] == found[2]

@@ -260,22 +260,22 @@ class AggregationSet:
         return Run(pa.table(entries)), Run(pa.table(ends))
 
     def restore(self, runs: Sequence[Run]) -> None:
-        """Go on from what `runs` returned, for an empty set of the same side and grain."""
+        """Go on from what `runs` returned, for an empty set of the same side and grain; an entry may be in parts."""
         entries, ends = (r.table for r in runs)
         for c, s in self.sums.items():
             s.widen(SumLanes.of_names([x.split("|", 1)[0] for x in entries.column_names if x.endswith(f"|{c}")]))
         entry = self._enter({c: one(entries.column(f"key|{c}")) for c in self.table.types}, entries.num_rows)
-        self.count[entry] = ints(entries, "_count")
-        waiting: dict[str, Int64s] = {}
+        self._add(entry, ints(entries, "_count"), self._lanes(entries))
+        of = entry[ints(ends, "_entry")]
+        self.ends.put(summed(of, ints(ends, "_exp"), ints(ends, "_count"), self._lanes(ends)), self.layouts)
+
+    def _lanes(self, table: pa.Table) -> dict[str, Int64s]:
+        """The lanes of each summed column, as `runs` wrote them."""
+        found = {}
         for c, s in self.sums.items():
-            names = s.layout.names()
-            for k, lane in enumerate(names):
-                s.store[entry, k] = ints(entries, f"{lane}|{c}")
-            lanes = [ints(ends, f"{lane}|{c}") for lane in names]
-            waiting[c] = np.stack(lanes, axis=1) if lanes else np.zeros((ends.num_rows, 0), np.int64)
-        self.ends.put(
-            Events(entry[ints(ends, "_entry")], ints(ends, "_exp"), ints(ends, "_count"), waiting), self.layouts
-        )
+            lanes = [ints(table, f"{lane}|{c}") for lane in s.layout.names()]
+            found[c] = np.stack(lanes, axis=1) if lanes else np.zeros((table.num_rows, 0), np.int64)
+        return found
 
 
 class Versions:
