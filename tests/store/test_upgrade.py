@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from tests import kept_home
 
 import windrow
 from windrow.errors import StateError
@@ -105,6 +107,61 @@ def test_a_home_of_format_3_goes_on(partitions: int | None, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(
+    ("runtime", "partitions"),
+    [("local", None), ("local", 1), ("local", 3), pytest.param("spark", None, marks=pytest.mark.spark)],
+)
+@pytest.mark.parametrize("home", kept_home.HOMES)
+def test_a_home_of_format_4_goes_on(
+    home: str,
+    runtime: str,
+    partitions: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Some of everything, closed after two parts: what follows is what a home that was never closed answers."""
+    spark = request.getfixturevalue("spark") if runtime == "spark" else None
+    unpacked("home-format-4.zip", tmp_path / "kept", monkeypatch)
+    with kept_home.opened(home, runtime, spark=spark, partitions=partitions) as engine:
+        left = engine.status()["frontier"]
+        engine.start()
+        got = gone_on(engine, home, left)
+    (tmp_path / "whole").mkdir()
+    monkeypatch.chdir(tmp_path / "whole")
+    with kept_home.opened(home) as engine:
+        kept_home.declare(engine, home)
+        for part in range(kept_home.PARTS):
+            kept_home.bring(engine, home, part)
+        assert engine.status()["frontier"] == left
+        want = gone_on(engine, home, left)
+    for sink in ("sums/sums", "away/named") if home == "home" else ():  # one of them had got nothing
+        got[sink], want[sink] = (pq.read_table(tmp_path / each / sink) for each in ("kept", "whole"))
+    for name, table in want.items():
+        assert table.num_rows, name
+        if "_op" in table.column_names:
+            assert_same(got[name], table)
+        else:
+            assert _sorted(got[name]) == _sorted(table), name
+
+
+def gone_on(engine: windrow.Engine, home: str, left: int) -> dict[str, pa.Table]:
+    """What a home answers to two parts more, and what else can be read of it."""
+    for part in range(kept_home.PARTS, kept_home.PARTS + 2):
+        kept_home.bring(engine, home, part)
+    groups = [] if home == "in-time" else ["alerts", "watched", "ruled"]
+    answers = {name: engine[name].results() for name in [*engine.catalog.queries, *groups]}
+    found = {name: table.filter(pc.field("_ts") > left) for name, table in answers.items()}
+    found["late"] = engine.late("s")
+    if home == "home":
+        found["malformed"] = engine.quarantine("f").select(["position", "reason", "text"])
+        found["archived"] = engine.archive("recent").scan()
+        found["retained"] = engine.ask("SELECT k, COUNT(*) AS n FROM f [RANGE 55] GROUP BY k")
+        found["kept"] = engine["chained"].results(since=0)
+        found["tables"] = engine.ask("SELECT id, name, band FROM names, bands WHERE id = k")
+    return found
+
+
+@pytest.mark.parametrize(
     ("kept", "names"),
     [
         pytest.param("home-format-2-shared.zip", "alert", id="aggregates that shared in format 2"),
@@ -173,6 +230,10 @@ def test_nothing_is_deleted_of_a_home_that_is_refused(
     assert orphan.path in left and _files(home) == left
     windrow.Engine(runtime, home=home, spark=spark).stop()
     assert orphan.path not in _files(home)
+
+
+def _sorted(table: pa.Table) -> list[str]:
+    return sorted(map(str, table.to_pylist()))
 
 
 def _files(home: Path) -> dict[str, bytes]:
