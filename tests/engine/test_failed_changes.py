@@ -84,7 +84,7 @@ def _everything(engine: windrow.Engine) -> dict[str, Any]:
         "of": dict(declared.groups.of),
         "queries": {k: getattr(q, "uid", q) for k, q in ticker.queries.items()},
         "clocks": (dict(ticker.starts), {*ticker._clockless}, dict(sharing.on_clock), dict(ticker.streams)),
-        "choices": (ticker.choices.chosen(), ticker.heavy.plain()),
+        "choices": (ticker.choices.chosen(), ticker.heavy.saved()),
         "budgets": [dict(getattr(declared.budgets, name)) for name in ("behind", "gates", "plans", "spans")],
         "deadlines": (dict(deadlines.records), dict(deadlines.unscheduled)),
         "families": {sharing.names[k]: {*f.joined, *f.columns} for k, f in sharing.families.items()},

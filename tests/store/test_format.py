@@ -15,6 +15,7 @@ import windrow
 from windrow.cli.state import main
 from windrow.errors import StateError
 from windrow.store.manifest import Manifest
+from windrow.store.manifest_values import ArchiveMark, HeavyKeysOfJoin, LastEvaluation
 from windrow.store.runs import RunRef
 from windrow.store.sealed import FORMAT
 from windrow.store.store import Store
@@ -23,6 +24,9 @@ SAYS = {
     4: {
         Manifest: "version tick partitions spread offsets declared marks frontier clocks firsts lapsed runs outputs "
         "sinks choices heavy gathered budget deadlines archives plans tables catalog changes",
+        LastEvaluation: "period done",
+        HeavyKeysOfJoin: "query step since",
+        ArchiveMark: "slot layouts",
         RunRef: "uid path rows bytes checksum offset",
     }
 }

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from windrow.errors import StateError
 from windrow.store.manifest import Manifest, decode, encode
+from windrow.store.manifest_values import ArchiveMark, HeavyKeysOfJoin, LastEvaluation
 from windrow.store.runs import RunRef
 
 REF = RunRef("ab", "runs/s/0/0000000001-x.arrow", 3, 200, 77, 64)
@@ -24,7 +25,9 @@ SMALL = Manifest(
     outputs={("hot", 3): (REF,)},
     firsts={"cold": 8},
     choices={"hot": {"3": [[0, 1], [1, 0]]}},
-    heavy=(["hot", 3, [[7, 2]]],),
+    heavy=(HeavyKeysOfJoin("hot", 3, ((7, 2),)),),
+    deadlines={"hot": LastEvaluation(5, None)},
+    archives={"old": ArchiveMark(3, ((4, 4, False, True),))},
     budget={"spans": {"hot": [[1, None]]}},
     catalog=1,
     changes=({"add queries": [{"name": "hot", "text": "SELECT"}]},),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from windrow.operators.elements import Elements
 from windrow.operators.state.run import Run
 from windrow.store.failpoints import reach
 from windrow.store.manifest import Manifest, SlotKey
+from windrow.store.manifest_values import ArchiveMark
 from windrow.store.place import Place
 from windrow.store.runs import RunRef, pack_name
 from windrow.store.sealed import STATE, as_written
@@ -83,7 +84,7 @@ class Prepared:
 
     states: dict[str, tuple[ArchiveState | None, tuple[RunRef, ...]]] = field(default_factory=dict)
     slots: Slots = field(default_factory=dict)
-    marks: dict[str, Any] = field(default_factory=dict)
+    marks: dict[str, ArchiveMark] = field(default_factory=dict)
     failed: dict[str, WindrowError] = field(default_factory=dict)
 
 
@@ -139,7 +140,7 @@ class Archives:
             state, waiting = found.states[key]
             found.slots |= slots_of(key, state, waiting)
             if state is not None:
-                found.marks[key] = {"slot": state.slot, "layouts": [_plain(i.layout) for i in state.indices]}
+                found.marks[key] = ArchiveMark(state.slot, tuple(astuple(i.layout) for i in state.indices))
         reach("after archive")
         return found
 
@@ -326,10 +327,6 @@ def stored(manifest: Manifest, key: str) -> tuple[ArchiveState | None, tuple[Run
     mark = manifest.archives.get(key)
     if mark is None:
         return None, waiting
-    layouts = [ArchiveLayout(*plain) for plain in mark["layouts"]]
+    layouts = [ArchiveLayout(*plain) for plain in mark.layouts]
     indices = tuple(SubIndices(layout, parts.get(i, {})) for i, layout in enumerate(layouts))
-    return ArchiveState(mark["slot"], indices), waiting
-
-
-def _plain(layout: ArchiveLayout) -> list[Any]:
-    return [layout.insertions, layout.expirations, layout.rebuild, layout.round_robin]
+    return ArchiveState(mark.slot, indices), waiting

@@ -26,6 +26,7 @@ from windrow.schedule.arrival import period_on_arrival
 from windrow.schedule.technique import BY_NAME, Technique
 from windrow.sharing.member import Spent
 from windrow.sharing.query_group import HeldInstants
+from windrow.store.manifest_values import LastEvaluation
 
 MOST_CUTS = 1024
 """Into how many parts a grid may cut the longest window that is read on it."""
@@ -172,12 +173,14 @@ class Deadlines:
         rest = max(0.0, total - spent)
         self._rest = rest if self._rest is None else self._rest + RECENT * (rest - self._rest)
 
-    def saved(self) -> dict[str, list[int | None]]:
+    def saved(self) -> dict[str, LastEvaluation]:
         """For the manifest: the periods of queries, and the instants for which they were evaluated last.
 
         Without a budget periods are those asked for, and all are evaluated at their newest multiple: nothing to say.
         """
-        return {} if self.budget is None else {n: [r.period, self.done(r)] for n, r in self.records.items()}
+        return (
+            {} if self.budget is None else {n: LastEvaluation(r.period, self.done(r)) for n, r in self.records.items()}
+        )
 
     def status(self, name: str, frontier: int | None) -> dict[str, Any] | None:
         """What a query's user may know of its deadlines; None if it has none. Times are in units of the clock."""

@@ -21,6 +21,7 @@ from windrow.operators.elements import Elements, Int64s
 from windrow.operators.keys import hash_rows
 from windrow.runtime.placement import Partitioning
 from windrow.runtime.undo_log import LoggedDict, UndoLog
+from windrow.store.manifest_values import HeavyKeysOfJoin
 
 SAMPLE = 8192
 """Rows of an input that are looked at per task and tick."""
@@ -117,17 +118,16 @@ class HeavyKeys:
             if q == query and known
         ]
 
-    def plain(self) -> list[list[object]]:
+    def saved(self) -> tuple[HeavyKeysOfJoin, ...]:
         """For the manifest."""
-        known = self._since.items()
-        return [[query, step, [list(k) for k in keys.items()]] for (query, step), keys in known if keys]
+        return tuple(HeavyKeysOfJoin(*join, tuple(keys.items())) for join, keys in self._since.items() if keys)
 
-    def restore(self, plain: Iterable[list[object]], queries: Iterable[str]) -> None:
-        """What `plain` gave, of the queries that there still are."""
+    def restore(self, saved: Iterable[HeavyKeysOfJoin], queries: Iterable[str]) -> None:
+        """What `saved` gave, of the queries that there still are."""
         there = set(queries)
-        for query, step, known in plain:
-            if query in there:
-                self._since[str(query), int(str(step))] = {int(h): int(t) for h, t in known}  # type: ignore[attr-defined]
+        for each in saved:
+            if each.query in there:
+                self._since[each.query, each.step] = dict(each.since)
 
 
 def hashes(since: Since) -> Int64s:

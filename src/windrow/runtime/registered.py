@@ -260,8 +260,7 @@ class RegisteredQueries(NewestManifest):
         """The instant for which a query with a deadline was evaluated last; without a budget, the newest multiple."""
         kept, frontier = self.manifest.deadlines.get(query.plan.name.lower()), self.manifest.frontier
         if kept is not None:
-            done: int | None = kept[1]
-            return done
+            return kept.done
         if frontier is None or query.clock not in self.manifest.clocks:
             return None
         return frontier // served.member.window.slide * served.member.window.slide
@@ -328,7 +327,7 @@ class RegisteredQueries(NewestManifest):
         if self.deadlines is None or not has_deadline(query):
             return slide
         group, depth = cost_of(query)
-        return kept[0] if kept else self.deadlines.period(group, slide, depth)
+        return kept.period if kept else self.deadlines.period(group, slide, depth)
 
     def _may_be_late(self, plan: QueryPlan) -> bool:
         """Whether a budget may let a query be late: those that share can be, so it does."""
@@ -402,7 +401,7 @@ class RegisteredQueries(NewestManifest):
     def chosen(self) -> dict[str, Any]:
         """The choices in force, for the manifest."""
         chosen = {q: {str(step): value for step, value in made.items()} for q, made in self.choices.chosen().items()}
-        return {"choices": chosen, "heavy": tuple(self.heavy.plain())}
+        return {"choices": chosen, "heavy": self.heavy.saved()}
 
     def drop_stream(self, name: str) -> None:
         """Forget a stream and where it was."""

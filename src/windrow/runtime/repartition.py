@@ -77,8 +77,8 @@ class _Repartitioning:
         self._were_gathered, self._runs, self._tick = frozenset(manifest.gathered), runs, manifest.tick
         self._frontier = BEGINNING if manifest.frontier is None else manifest.frontier
         self._heavy = {
-            (query, step): np.array([h for h, since in keys if since <= manifest.tick], np.int64)
-            for query, step, keys in manifest.heavy
+            (each.query, each.step): np.array([h for h, since in each.since if since <= manifest.tick], np.int64)
+            for each in manifest.heavy
         }
         self._known = {ref.uid: ref for ref in manifest.refs()}
         self._slots: dict[tuple[str, int], list[dict[str, tuple[RunRef, ...]]]] = {}

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from windrow.store.manifest_values import ArchiveMark, HeavyKeysOfJoin, LastEvaluation
 from windrow.store.runs import RunRef
 from windrow.store.sealed import FORMAT, as_written, corrupt, seal, unknown_fields, unseal
 
@@ -61,11 +62,11 @@ class Manifest:
     outputs: Mapping[tuple[str, int], tuple[RunRef, ...]] = field(default_factory=dict)
     sinks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     choices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    heavy: tuple[Any, ...] = ()
+    heavy: tuple[HeavyKeysOfJoin, ...] = ()
     gathered: tuple[str, ...] = ()
     budget: Mapping[str, Any] = field(default_factory=dict)
-    deadlines: Mapping[str, Any] = field(default_factory=dict)
-    archives: Mapping[str, Any] = field(default_factory=dict)
+    deadlines: Mapping[str, LastEvaluation] = field(default_factory=dict)
+    archives: Mapping[str, ArchiveMark] = field(default_factory=dict)
     plans: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     catalog: int = 0
@@ -85,7 +86,7 @@ class Manifest:
 
 _PLAIN = (
     "version", "tick", "partitions", "spread", "marks", "frontier", "clocks", "firsts", "catalog", "budget",
-    "deadlines", "archives", "plans", "tables",
+    "plans", "tables",
 )  # fmt: skip
 
 
@@ -129,7 +130,9 @@ def _plain(m: Manifest) -> dict[str, Any]:
         "outputs": [[*key, flat(refs)] for key, refs in m.outputs.items()],
         "sinks": {query: dict(reached) for query, reached in m.sinks.items()},
         "choices": {query: dict(chosen) for query, chosen in m.choices.items()},
-        "heavy": list(m.heavy),
+        "heavy": [each.plain() for each in m.heavy],
+        "deadlines": {query: each.plain() for query, each in m.deadlines.items()},
+        "archives": {archive: each.plain() for archive, each in m.archives.items()},
         "changes": list(m.changes),
         "lapsed": list(m.lapsed),
         "gathered": list(m.gathered),
@@ -144,7 +147,9 @@ def _manifest(plain: dict[str, Any]) -> Manifest:
 
     runs = {(str(s), p, q, slot): refs(r) for s, p, q, slot, r in plain.pop("runs")}
     outputs = {(query, tick): refs(r) for query, tick, r in plain.pop("outputs")}
-    changes, heavy = tuple(plain.pop("changes")), tuple(plain.pop("heavy"))
+    changes, heavy = tuple(plain.pop("changes")), tuple(map(HeavyKeysOfJoin.of, plain.pop("heavy")))
+    plain["deadlines"] = {query: LastEvaluation.of(each) for query, each in plain.get("deadlines", {}).items()}
+    plain["archives"] = {archive: ArchiveMark.of(each) for archive, each in plain.get("archives", {}).items()}
     lapsed, gathered = tuple(plain.pop("lapsed", ())), tuple(plain.pop("gathered", ()))
     plain["tables"] = {table: tuple(instants) for table, instants in plain.get("tables", {}).items()}
     return Manifest(**plain, changes=changes, heavy=heavy, lapsed=lapsed, gathered=gathered, runs=runs, outputs=outputs)
@@ -163,8 +168,8 @@ def _checked(found: Manifest) -> Manifest:
     names = [name for r in refs for name in (r.uid, r.path)]
     names += [name for _, _, query, slot in found.runs for name in (query, slot)]
     names += [*found.lapsed, *found.gathered, *found.declared.values(), *(query for query, _ in found.outputs)]
-    objects = [found.offsets, found.choices, found.budget, found.deadlines, found.archives, found.plans]
-    objects += [*found.offsets.values(), *found.choices.values(), *found.archives.values(), *found.changes]
+    objects = [found.offsets, found.choices, found.budget, found.plans]
+    objects += [*found.offsets.values(), *found.choices.values(), *found.changes]
     whole = all(type(n) is int and n >= 0 for n in counts) and all(type(t) is int and abs(t) <= 2**63 for t in times)
     whole = whole and 0 < found.partitions <= 2**20 and found.spread <= 2**20
     if not whole or not all(type(name) is str for name in names):
