@@ -14,6 +14,7 @@ from windrow.testing.choices import Choices
 from windrow.testing.random_asof import asof
 from windrow.testing.random_fragments import QueryFragments
 from windrow.testing.random_ranks import limited, over
+from windrow.testing.random_shed import shed
 from windrow.testing.random_summaries import frequent
 from windrow.testing.random_windows import window_bounds, window_function
 
@@ -22,6 +23,7 @@ SHAPES = (
     "derived", "relation", "wstream", "internal", "mixed", "restore", "table first",
     "window function", "window function", "session", "bounds", "limit", "over", "asof", "frequent",
 )  # fmt: skip
+"""The shapes that the oracle answers; "shed" is another, of which it answers what stands before SHED BY."""
 
 
 class Writer(QueryFragments):
@@ -285,7 +287,7 @@ class Writer(QueryFragments):
             "window function": lambda: window_function(self), "session": lambda: window_function(self, session=True),
             "bounds": lambda: window_bounds(self), "limit": lambda: limited(self), "over": lambda: over(self),
             "asof": lambda: asof(self),
-            "frequent": lambda: frequent(self),
+            "frequent": lambda: frequent(self), "shed": lambda: shed(self),
         }  # fmt: skip
         return shapes[shape]()
 

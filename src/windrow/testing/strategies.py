@@ -30,6 +30,7 @@ from windrow.testing.random_data import (
 )
 from windrow.testing.random_live import random_moments
 from windrow.testing.random_queries import SHAPES, Writer, random_query
+from windrow.testing.random_shed import SHED_BY, facts
 from windrow.testing.random_types import TYPED_SHAPES, TypedWriter, random_types
 from windrow.testing.tokens import tokenize
 
@@ -206,8 +207,10 @@ def _life(
         relations["P"] = random_changes(choose, relations["P"], "k", envelope=not flat)
         told = " KEY (k) CHANGES BY op" + ("" if flat else " BEFORE before AFTER after")
     more = _clauses(choose, clock, told)
-    if "FREQUENT" in query:  # refuses tables that change past results
-        more["P"] = more["P"].replace(" RETROACTIVE", "")
+    if "FREQUENT" in query or SHED_BY in query:  # refuse tables that change past results
+        more |= {name: more[name].replace(" RETROACTIVE", "") for name in ("P", "V")}
+    if SHED_BY in query and "V" in relations:
+        relations["V"] = facts(relations["V"])
 
     def changed(name: str) -> pa.Table:
         rows = random_table(choose, clock, 3 if name == "P" and told else 6, held[name])
