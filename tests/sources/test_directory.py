@@ -634,3 +634,23 @@ def test_a_name_that_is_there_is_no_pattern(tmp_path, path):
     assert sorted(p.file.name for p in found.pieces) == names.get(path, [path.rpartition("/")[2]])
     given = files_given(str(tmp_path / path), stream("csv", path="nowhere"))
     assert sorted(f.name for f in given) == names.get(path, [path.rpartition("/")[2]])
+
+
+def test_a_store_is_listed_half_of_the_time_at_most(tmp_path, monkeypatch):
+    """One that has no times of folders: as long as a listing took it is left alone, unless all must be known now."""
+    now, listed, entries = [0.0], [], Listing._entries
+
+    def slow(listing, path):
+        listed.append(now[0])
+        now[0] += 50.0
+        return entries(listing, path)
+
+    monkeypatch.setattr(Listing, "_entries", slow)
+    monkeypatch.setattr(Place, "local", False)
+    listing = Listing(Place(str(tmp_path)), [], False, None, lambda: now[0])
+    for _ in range(400):
+        listing.look(list)
+        now[0] += 1.0
+    assert listed == [100.0 * i for i in range(8)]
+    listing.look(list, force=True)
+    assert len(listed) == 9

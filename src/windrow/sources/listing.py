@@ -8,7 +8,8 @@ finished.
 Cost of a look: a stat of each folder; folders are listed again when their time of change differs. Since a change within
 the grain of that clock cannot be seen by it, and some file systems do not keep it, a folder is also listed after a
 multiple of the time that its last listing took; where nothing has changed for a while, ten times a second at most.
-Names that are known are not looked at further. A folder that changes all the time is listed half of the time at most.
+Names that are known are not looked at further. A folder that changes all the time is listed half of the time at most,
+and so is a store that has no times of folders.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from windrow.store.place import Place
 GRAIN_SECONDS = 3.0  # no file system's clock is coarser
 CHANGED, RECENT, SETTLED = 1.0, 4.0, 20.0  # a folder is listed again after so many times as long as it took
 SETTLED_SECONDS = 0.1  # and a settled one not before
-REMOTE_SECONDS = 1.0  # between looks at a store that has no times of folders
+REMOTE_SECONDS = 1.0  # between looks at a store that has no times of folders, or as long as the last one took
 CHUNK = 1 << 16
 
 Unseen = Callable[[Sequence[str]], list[str]]
@@ -100,7 +101,10 @@ class Listing:
         end = self._clock()
         self.longest = max(f.ended - f.began for f in self._folders.values() if f.ended >= f.began)
         self.longest = max(self.longest, end - start)
-        self._next = end + (RECENT * (end - start - self._listed) if self.place.local else REMOTE_SECONDS)
+        if self.place.local:
+            self._next = end + RECENT * (end - start - self._listed)
+        else:
+            self._next = end + max(CHANGED * (end - start), REMOTE_SECONDS)
         return found
 
     def forget(self) -> None:
