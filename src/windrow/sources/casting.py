@@ -67,7 +67,7 @@ def cast_column(column: pa.ChunkedArray, type_: pa.DataType, name: str, what: st
         raise _unfit(column, _first_unfit(column, options), type_, name, what) from None
     except pa.ArrowNotImplementedError as error:
         raise SourceError(
-            f'{what}: column "{name}" is {sql_name(column.type)}, not {sql_name(type_)}', detail=str(error)
+            f'{what}: column "{name}" is {told_apart(column.type, type_)}, not {sql_name(type_)}', detail=str(error)
         ) from None
 
 
@@ -217,6 +217,16 @@ def _unfit(column: pa.ChunkedArray, row: int, type_: pa.DataType, name: str, wha
         digits = isinstance(value, str) and value.strip().lstrip("-").isdecimal()
         hint = NUMBERS if digits else f"times are ISO 8601 (2024-01-31 12:00:00); {OTHER_TIMES}"
     return SourceError(f'{what}: column "{name}", row {row + 1}: {value!r} is not {sql_name(type_)}', hint=hint)
+
+
+def told_apart(found: pa.DataType, wanted: pa.DataType) -> str:
+    """The name of a type that is not the wanted one: Arrow's if SQL has one name for both.
+
+    >>> told_apart(pa.duration("us"), pa.month_day_nano_interval())
+    'duration[us]'
+    """
+    name = sql_name(found)
+    return name if name != sql_name(wanted) else str(found)
 
 
 @cache

@@ -21,7 +21,7 @@ import pyarrow as pa
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
 from windrow.operators.elements import one
-from windrow.sources.casting import cast_column, fits, sql_name
+from windrow.sources.casting import cast_column, fits, sql_name, told_apart
 from windrow.sources.files import check_repeated, reason
 from windrow.sources.protocol import MalformedRow, Report
 from windrow.sources.tabular import plain_type
@@ -201,10 +201,9 @@ def check_types(stream: StreamDef, file: DataFile, have: Mapping[str, pa.DataTyp
         wanted = stream.columns[name]
         plain = _plain(found)
         if not fits(plain, wanted):
-            said, has = sql_name(wanted), sql_name(plain)
             raise SourceError(
-                f'{stream.what}: column "{name}" is declared {said}, '
-                f"but {file.path} has {has if has != said else plain}",
+                f'{stream.what}: column "{name}" is declared {sql_name(wanted)}, '
+                f"but {file.path} has {told_apart(plain, wanted)}",
                 hint="change the declaration, or write the files with the declared types",
             )
 
