@@ -163,6 +163,22 @@ def test_files_without_lines_say_nothing_of_columns(kind, tmp_path):
     assert read_path(str(tmp_path), "s").to_pylist() == [{"ts": 1, "x": 2}]
 
 
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_files_without_lines_lie_beside_others(kind, tmp_path):
+    """In a replay of a stream that says its columns."""
+    (tmp_path / f"a.{kind}").write_text("")
+    (tmp_path / f"b.{kind}").write_text("ts,x,name\n2024-01-02,1.5,a" if kind == "csv" else '{"ts": 0, "x": 1.5}')
+    stream = STREAM if kind == "csv" else STREAM.replace("TIMESTAMP,", "BIGINT,")
+    assert windrow.run(f"{stream};" + QUERY, {"s": tmp_path}, runtime="local")["q"]["x"].to_pylist() == [1.5]
+
+
+def test_a_folder_that_leads_back_is_refused(tmp_path):
+    """By a link; in a replay, too, with a message of its own."""
+    (tmp_path / "a=1").symlink_to(tmp_path)
+    with pytest.raises(SourceError, match=r'stream "s": cannot read '):
+        windrow.run(f"{STREAM};" + QUERY, {"s": tmp_path}, runtime="local")
+
+
 def test_malformed_rows_of_lines_that_end_in_carriage_returns_are_named(tmp_path):
     """By their lines, not by the block."""
     (tmp_path / "a.csv").write_bytes(b"ts,x,name\r2024-01-02,1.5,a\r2024-01-02,b,c\r")

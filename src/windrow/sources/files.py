@@ -64,7 +64,7 @@ def read_file(path: Path, what: str, schema: DeclaredTypes, added: Collection[st
     reader = _known_reader(path, what)
     with _readable(path, what):
         if reader in (_read_csv, _read_json) and _is_blank(path):
-            return pa.schema(list((schema or {}).items())).empty_table()
+            return pa.schema([(n, pa.null()) for n in schema or ()]).empty_table()
         table = reader(path, schema)
     if schema is not None and reader is not _read_json:
         _check_columns(path, what, table.column_names, [n for n in schema if n not in added])

@@ -47,6 +47,8 @@ def _found(listing: Listing, path: str, what: str, order: Callable[[ListedFile],
         found = sorted(listing.look(list, force=True), key=order)
     except SourceError as error:
         raise SourceError(f"{what}: {error.primary}", detail=error.detail, hint=error.hint) from None
+    except OSError as error:
+        raise SourceError(f"{what}: cannot read {path}", detail=reason(error)) from error
     if not found:
         raise SourceError(f"{what}: no files in {path}")
     return [DataFile(listing.place, f.name, f.size, given_by(f.name)) for f in found]
