@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -172,3 +173,31 @@ def test_what_a_source_has_now_is_read_by_tasks(spark: Any, tmp_path: Path, form
     same(got, want)
     assert got.quarantine["s"].equals(want.quarantine["s"])
     assert len(want.late["s"]) and not list((tmp_path / "home").iterdir())
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_stages_of_frames(spark: Any, monkeypatch: pytest.MonkeyPatch, partitions: int) -> None:
+    """As on a cluster, by `repartitionById`: rows of one partition are exchanged once, others before every stage."""
+    exchanged: list[int] = []
+    stages: list[int] = []
+    frame, by_frames = type(spark.range(1)), SparkJob._by_frames
+    exchange = frame.repartitionById
+    monkeypatch.setattr(job, "_ONE_MACHINE", re.compile("none"))
+    monkeypatch.setattr(SparkJob, "small_in_one", False)
+    monkeypatch.setattr(SparkJob, "wake", lambda job: None)
+    monkeypatch.setattr(frame, "repartitionById", lambda *given: exchanged.append(given[1]) or exchange(*given))
+    monkeypatch.setattr(SparkJob, "_by_frames", lambda *given: stages.append(given[-1]) or by_frames(*given))
+    found = {}
+    for name, given in (("local", {}), ("spark", {"spark": spark, "partitions": partitions})):
+        with windrow.Engine(runtime=name, **given) as engine:
+            engine.execute("CREATE STREAM r (ts BIGINT, k BIGINT, y BIGINT) TIMESTAMP BY ts;" + SCRIPT)
+            engine.start()
+            for stream, table in streams().items():
+                engine.push(stream, table)
+            engine.advance(2000)
+            found[name] = {q: engine[q].results() for q in ("sums", "pairs")}
+    for query, want in found["local"].items():
+        order = [(c, "ascending") for c in want.column_names]
+        assert found["spark"][query].sort_by(order) == want.sort_by(order)
+    assert max(stages) > 1
+    assert exchanged == [partitions] * (len(stages) if partitions == 1 else sum(stages))

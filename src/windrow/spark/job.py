@@ -188,8 +188,9 @@ class SparkJob:
     ) -> list[Envelope]:
         envelopes = self._envelopes(feeds, reading)
         for stage in range(1, stages + 1):
-            dealt = envelopes.repartitionById(partitions, envelopes["to"])
-            envelopes = dealt.mapInArrow(partial(stage_task, shipped, stage, stage == stages), self._schema)
+            if partitions > 1 or stage == 1:  # else all that there is lies where it belongs
+                envelopes = envelopes.repartitionById(partitions, envelopes["to"])
+            envelopes = envelopes.mapInArrow(partial(stage_task, shipped, stage, stage == stages), self._schema)
         return list(unpack(collected(envelopes.toArrow).to_batches(), self._spool))
 
     def in_one(self, feeds: Sequence[Feed], program: Program) -> bool:
