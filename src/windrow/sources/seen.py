@@ -47,9 +47,11 @@ class NameSet:
 
     def add(self, names: Iterable[str]) -> None:
         """Add names that are not in it."""
-        new = set(names)
-        self._fresh |= new - self._discarded
-        self._discarded -= new
+        if self._discarded:
+            names = set(names)
+            names, back = names - self._discarded, names & self._discarded
+            self._discarded -= back
+        self._fresh.update(names)
         if len(self._fresh) > max(FRESH, len(self._high) // 8):
             high, low = _hashes(list(self._fresh))
             high, low = np.concatenate([self._high, high]), np.concatenate([self._low, low])
