@@ -1,11 +1,14 @@
-"""From rows to the answer: windrow with many queries beside Structured Streaming with one, from files and from Kafka.
+"""From rows to the answer: windrow with many queries beside other engines with one, from files and from Kafka.
 
 A second of trades appears at a time: as a file by its rename, or as messages to a topic of a broker on this machine.
 Seconds are from just before to the first answer that rests on them, of the query that sums sizes by symbol over ten
 seconds, every second; the next rows come when the engine is idle again. Structured Streaming has this query alone:
 in append mode, which answers windows that are complete, as windrow does, and in update mode, which answers sooner with
-what windows have so far. windrow has it among all monitoring queries of the demo. The engines take turns in one
-session, and each has the median of its rounds after a few to warm up.
+what windows have so far. Flink SQL has it alone, too, of complete windows, from CSV files where the others read
+Parquet; it is set to answer early, and counts when its line is read (`latency_flink.py`). windrow has the query among
+all monitoring queries of the demo. windrow and Structured Streaming take turns in one session, Flink in a cluster of
+its own beside it, and each has the median of its rounds after a few to warm up. The delays of Esper, which has no
+files or topics to watch but is handed rows, are on the page of `windrow bench sharing --parts esper`.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from windrow.cli.trades import DECLARATION, monitors, trades
 from windrow.errors import RuntimeFailure
+from windrow_bench import latency_flink
 from windrow_bench.harness import Ratio, Result, parser, progress, report
 from windrow_bench.peers.broker import broker, connector
 from windrow_bench.pipes import Feed
@@ -36,19 +40,40 @@ BEGIN_US = 10**15  # what is not after 1970 is late to Spark
 SPAN_US = 10**6
 WARM = 4
 MODES = {"Structured Streaming, append": "append", "Structured Streaming, update": "update"}
+FLINK = "Flink SQL"
+PEERS = {"structured": tuple(MODES), "flink": (FLINK,)}
 WITHIN = "100 MILLISECONDS"
 
 
-class Place(Protocol):
+class Shown(Protocol):
     """Where rows appear: prepared before, shown at once."""
 
     def prepare(self, rows: pa.Table) -> None: ...
     def show(self) -> None: ...
+
+
+class Place(Shown, Protocol):
+    """That windrow and Spark read."""
+
     def source(self) -> str:
         """What comes after FROM."""
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The same rows as a streaming DataFrame."""
+
+
+class FlinkPlace(Shown, Protocol):
+    """That Flink reads."""
+
+    def table(self) -> latency_flink.FlinkTable:
+        """How it reads them."""
+
+
+class Kind(NamedTuple):
+    """Ways to make places of one kind, by a name."""
+
+    place: Callable[[str], Place]
+    flink: Callable[[str], FlinkPlace]
 
 
 class Directory(Feed):
@@ -101,6 +126,10 @@ class Topic:
         value = F.from_json(F.col("value").cast("string"), _schema())
         return read.load().select(value.alias("v")).select("v.*")
 
+    def table(self) -> latency_flink.FlinkTable:
+        """Messages as Flink's connector reads them."""
+        return latency_flink.messages(self.servers, self.name)
+
 
 def _schema() -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -110,11 +139,11 @@ def _schema() -> Any:
 
 @dataclass(frozen=True)
 class Engines:
-    """Both engines over new places of one kind."""
+    """All engines over new places of one kind."""
 
     spark: SparkSession
     scratch: Path
-    place: Callable[[str], Place]
+    kind: Kind
     rows: int
     ticks: int
 
@@ -122,7 +151,7 @@ class Engines:
         """Seconds of each tick."""
         from windrow.engine import Engine
 
-        place, heard = self.place(name), threading.Event()
+        place, heard = self.kind.place(name), threading.Event()
         with Engine(home=str(self.scratch / name), spark=self.spark) as engine:
             engine.execute(f"CREATE STREAM trade {DECLARATION} WITHIN {WITHIN} FROM {place.source()}")
             engine.execute(";".join(f"CREATE QUERY {n} AS {text}" for n, text in monitors(queries).items()))
@@ -138,7 +167,7 @@ class Engines:
             if frame.toArrow().num_rows:
                 heard.set()
 
-        place, heard = self.place(name), threading.Event()
+        place, heard = self.kind.place(name), threading.Event()
         timed = place.frame(self.spark).withColumn("ts", F.col("ts").cast("timestamp"))
         marked = timed.withWatermark("ts", WITHIN.lower())
         grouped = marked.groupBy(F.window("ts", "10 seconds", "1 second"), "symbol").agg(F.sum("size").alias("shares"))
@@ -149,8 +178,15 @@ class Engines:
         finally:
             running.stop()
 
+    def flink(self, name: str) -> list[float]:
+        """Seconds of each second of rows."""
+        place, heard = self.kind.flink(name), threading.Event()
+        document = latency_flink.job(place.table(), BEGIN_US, WITHIN)
+        with latency_flink.running(document, self.scratch / name, heard) as job:
+            return self._rounds(place, heard, job.idle, job.look)
+
     def _rounds(
-        self, place: Place, heard: threading.Event, idle: Callable[[], object], look: Callable[[], object]
+        self, place: Shown, heard: threading.Event, idle: Callable[[], object], look: Callable[[], object]
     ) -> list[float]:
         took = []
         for tick in range(WARM + self.ticks):
@@ -172,22 +208,26 @@ def _raise(error: Exception | None) -> None:
 
 
 @contextmanager
-def _kinds(parts: Sequence[str], scratch: Path) -> Iterator[Mapping[str, Callable[[str], Place]]]:
+def _kinds(parts: Sequence[str], scratch: Path) -> Iterator[Mapping[str, Kind]]:
     """Ways to make places."""
-    kinds: dict[str, Callable[[str], Place]] = {}
+    kinds: dict[str, Kind] = {}
     if "files" in parts:
-        kinds["files"] = lambda name: Directory(scratch / f"{name}-rows")
+        kinds["files"] = Kind(
+            lambda name: Directory(scratch / f"{name}-rows"),
+            lambda name: latency_flink.CSVDirectory(scratch / f"{name}-rows"),
+        )
     if "kafka" not in parts:
         yield kinds
         return
     with broker() as servers:
-        yield {**kinds, "kafka": lambda name: Topic(servers, name)}
+        yield {**kinds, "kafka": Kind(lambda name: Topic(servers, name), lambda name: Topic(servers, name))}
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the experiment."""
     options_parser = parser("latency", __doc__ or "")
     options_parser.add_argument("--parts", nargs="+", choices=("files", "kafka"), default=["files", "kafka"])
+    options_parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), help="default: both")
     options_parser.add_argument("--queries", type=int, default=64, help="of windrow (default: 64)")
     options_parser.add_argument("--rows", type=int, default=1000, help="that appear at a time (default: 1000)")
     options = options_parser.parse_args(list(argv))
@@ -211,20 +251,26 @@ def run(options: Any) -> tuple[list[dict[str, Any]], list[Ratio]]:
     ):
         task = shown.add_task("starting Spark", total=None)
         spark = session(settings=settings)
-        for kind, place in kinds.items():
-            engines = Engines(spark, Path(folder), place, options.rows, 4 if options.quick else 12)
-            took: dict[str, list[float]] = {name: [] for name in ("windrow", *MODES)}
+        for kind, made in kinds.items():
+            engines = Engines(spark, Path(folder), made, options.rows, 4 if options.quick else 12)
+            others = [name for peer in options.peers for name in PEERS[peer]]
+            took: dict[str, list[float]] = {name: [] for name in ("windrow", *others)}
             for i in range(1 if options.quick else options.repeat):
                 shown.update(task, description=f"{kind}, round {i + 1}")
                 took["windrow"] += engines.windrow(f"{kind}-w{i}", options.queries)
-                for name, mode in MODES.items():
-                    took[name] += engines.structured(f"{kind}-{mode}{i}", mode)
+                for name in others:
+                    took[name] += (
+                        engines.flink(f"{kind}-f{i}")
+                        if name == FLINK
+                        else engines.structured(f"{kind}-{MODES[name]}{i}", MODES[name])
+                    )
             for name, seconds in took.items():
                 low, high = min(seconds), max(seconds)
                 count = options.queries if name == "windrow" else 1
                 found = {"seconds": median(seconds), "least": low, "most": high}
                 rows.append({"from": kind, "engine": name, "queries": count, **found})
-            for name in MODES:
+            for name in others:
                 what = f"from {kind} to the answer: windrow with {options.queries} queries / {name} with one"
-                ratios.append(Ratio(what, median(took["windrow"]) / median(took[name]), 0.5))
+                most = 0.5 if name in MODES else None
+                ratios.append(Ratio(what, median(took["windrow"]) / median(took[name]), most))
     return rows, ratios
