@@ -115,7 +115,8 @@ class TickFigures:
         """What a query lost to the tick budget and to the memory of its joins; None when it can lose nothing."""
         query = runtime.ticker.queries.get(key)
         memory = None
-        if isinstance(query, QueryProgram) and view.sheds(query):
+        shares = key in runtime.ticker.plans.place  # and then it never sheds
+        if not shares and isinstance(query, QueryProgram) and view.sheds(query):
             with runtime.state() as state:
                 memory = view.star_quality(state, query)
         parts = {"time": runtime.declared.budgets.quality(key), "memory": None if memory is None else memory.as_dict()}

@@ -21,7 +21,7 @@ from windrow.operators.quality import Quality
 from windrow.operators.star_join import StarJoinOperator, quality_of
 from windrow.operators.state.run import Run, ints
 from windrow.plan.dataflow import answer
-from windrow.plan.nodes import Emit, QueryPlan, Scan, StreamOp
+from windrow.plan.nodes import Emit, QueryPlan, Scan, StarJoin, StreamOp, walk
 from windrow.runtime.program import QueryProgram
 from windrow.runtime.task_state import WAITING
 from windrow.store.manifest import Manifest, SlotKey
@@ -169,8 +169,9 @@ def _shown(table: Mapping[str, pa.Array] | pa.Table, key: str, stream: StreamDef
 
 
 def sheds(query: QueryProgram) -> bool:
-    """Whether a join of the query gives rows up when memory is short."""
-    return any(isinstance(s.operator, StarJoinOperator) for s in query.layout.flow.steps)
+    """Whether a join of the query gives rows up when memory is short, as its plan says: most are not lowered by
+    themselves."""
+    return any(isinstance(node, StarJoin) for node in walk(query.plan.root))
 
 
 def star_quality(state: StateReader, query: QueryProgram) -> Quality | None:

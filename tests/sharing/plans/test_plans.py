@@ -480,3 +480,15 @@ def test_windows_of_groups_move_with_their_partitions(tmp_path: Path) -> None:
     for name, table in found["off"].items():
         assert table.num_rows
         assert_same(found["auto"][name], table)
+
+
+def test_status_lowers_nobody_who_shares() -> None:
+    """Figures about queries of a shared plan are had without making each one's operators."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute("CREATE STREAM s (k BIGINT, ts BIGINT) TIMESTAMP BY ts")
+    engine.start()
+    engine.execute("".join(f"CREATE QUERY q{i} AS SELECT ts FROM s [RANGE 5] WHERE k = {i};" for i in range(4)))
+    engine.push("s", pa.table({"k": [1, 2], "ts": [0, 1]}))
+    assert {figures["quality"] for figures in engine.status()["queries"].values()} == {None}
+    assert not any("layout" in vars(query) for query in engine.runtime.ticker.queries.values())
+    engine.stop()
