@@ -49,6 +49,7 @@ class SharedJoin:
         self.readers: dict[str, JoinReader] = {}
         self.failed: dict[str, RuntimeFailure] = {}
         self.reader_groups: dict[Hashable, ReaderGroup] = {}
+        self._epochs: dict[Hashable, dict[int, ReaderGroup]] = {}  # those that are the same but for their epochs
         self.last = BEGINNING
         self.pairs = 0  # formed so far
         self.spending = JoinSpending()
@@ -70,21 +71,12 @@ class SharedJoin:
         key = (member.filters, member.shifts, grouping)
         reader_group = self.reader_groups.setdefault((*key, epoch), ReaderGroup(*key, epoch))
         reader_group.members.append(reader)
-        older = self._older(reader_group)
-        if older is not None:
-            older.synopsis.cut(self.last)
-            older.coming.append(reader)
-
-    def _older(self, reader_group: ReaderGroup) -> ReaderGroup | None:
-        """The oldest reader group but for its epoch the same, if there is one."""
-        alike = [
-            a
-            for a in self.reader_groups.values()
-            if (a.predicates, a.shifts, a.grouping)
-            == (reader_group.predicates, reader_group.shifts, reader_group.grouping)
-        ]
-        first = min(alike, key=lambda a: a.epoch)
-        return first if first.epoch < reader_group.epoch else None
+        epochs = self._epochs.setdefault(key, {})
+        epochs[epoch] = reader_group
+        oldest = epochs[min(epochs)]
+        if oldest is not reader_group:
+            oldest.synopsis.cut(self.last)
+            oldest.coming.append(reader)
 
     def leave(self, name: str) -> None:
         """Serve a query no longer."""
@@ -104,6 +96,10 @@ class SharedJoin:
     def _close(self) -> None:
         """Forget reader groups that nobody reads or will read."""
         self.reader_groups = {k: a for k, a in self.reader_groups.items() if a.members or a.coming}
+        found = (
+            (key, {e: a for e, a in epochs.items() if a.members or a.coming}) for key, epochs in self._epochs.items()
+        )
+        self._epochs = {key: epochs for key, epochs in found if epochs}
 
     def begin(self, name: str, ts: int) -> None:
         """A query's clock starts."""
@@ -286,19 +282,23 @@ class SharedJoin:
 
     def _settle(self, frontier: int) -> None:
         """Move queries to older reader groups once no row in their windows is from before them."""
-        for reader_group in list(self.reader_groups.values()):
-            older = self._older(reader_group)
-            if older is None:
-                continue
-            for reader in list(reader_group.members):
-                waits = any((ints(t, "_epoch") < reader.epoch).any() for found in self._waiting for t in found)
-                ranges = zip(self.sides, reader.member.ranges, strict=True)
-                past = all(rows.newest_before(reader.epoch) <= frontier - length for rows, length in ranges)
-                if past and not waits:
+        several = [epochs for epochs in self._epochs.values() if len(epochs) > 1]
+        for epochs in several:
+            oldest = epochs[min(epochs)]
+            for reader_group in (a for a in epochs.values() if a is not oldest):
+                for reader in [s for s in reader_group.members if self._is_past(s, frontier)]:
                     reader_group.members.remove(reader)
-                    older.members.append(reader)
-                    older.coming = [s for s in older.coming if s is not reader]
-        self._close()
+                    oldest.members.append(reader)
+                    oldest.coming = [s for s in oldest.coming if s is not reader]
+        if several:
+            self._close()
+
+    def _is_past(self, reader: JoinReader, frontier: int) -> bool:
+        """Whether no row in a query's windows, or that waits, is from before it."""
+        ranges = zip(self.sides, reader.member.ranges, strict=True)
+        return all(rows.newest_before(reader.epoch) <= frontier - length for rows, length in ranges) and not any(
+            (ints(t, "_epoch") < reader.epoch).any() for found in self._waiting for t in found
+        )
 
     def _forget(self, frontier: int) -> None:
         self._settle(frontier)
