@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from windrow.catalog.names import Names
+
 if TYPE_CHECKING:
     from windrow.catalog import Catalog
     from windrow.plan.nodes import QueryPlan
@@ -18,10 +20,11 @@ def dependents(catalog: Catalog, kind: str, name: str) -> list[tuple[str, str]]:
     if kind == "template":
         return [("queries", n) for n in catalog.users(key)]
     if kind != "queries":
-        plans = [("query", q.name, q) for q in catalog.queries.values()]
-        plans += [("view", v.name, v.plan) for v in catalog.views.values()]
+        needs = _called if kind == "function" else _read
+        found += [("query", q.name) for q in Names.of(catalog.queries).having(key, needs)]
+        plans = [("view", v.name, v.plan) for v in catalog.views.values()]
         plans += [("archive", a.name, a.plan) for a in catalog.archives.values()]
-        found += [(k, n) for k, n, plan in plans if key in _needs(kind, plan)]
+        found += [(k, n) for k, n, plan in plans if key in needs(plan)]
         call = r"\s*\(" if kind == "function" else r"\b"
         word = re.compile(rf"\b{re.escape(name)}{call}", re.IGNORECASE)
         found += [("template", t.name) for t in catalog.templates.values() if word.search(t.body)]
@@ -31,9 +34,12 @@ def dependents(catalog: Catalog, kind: str, name: str) -> list[tuple[str, str]]:
     return found + [("sink", n) for n in catalog.sinks_of(key)]
 
 
-def _needs(kind: str, plan: QueryPlan) -> set[str]:
-    names = plan.calls if kind == "function" else (*plan.streams, *plan.tables, *plan.over)
-    return {n.lower() for n in names}
+def _called(plan: QueryPlan) -> set[str]:
+    return {n.lower() for n in plan.calls}
+
+
+def _read(plan: QueryPlan) -> set[str]:
+    return {n.lower() for n in (*plan.streams, *plan.tables, *plan.over)}
 
 
 def cascade(catalog: Catalog, kind: str, name: str) -> list[tuple[str, str]]:

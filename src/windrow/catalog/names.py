@@ -6,15 +6,18 @@ The entries lie in layers, each a dict that nobody changes, old ones first, each
 
 Invariant: a key is in one layer only, so that the layers one after the other are the entries in the order in which they
 came. Cost: adding copies an entry O(log n) times in all, looking up asks O(log n) dicts, and what two mappings that
-come from one another do not share is found by looking at the layers that differ.
+come from one another do not share is found by looking at the layers that differ. What entries name is noted by layer
+when somebody asks, and a layer that loses some keeps its notes: asking again costs the layers and what is found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+_Notes = dict[Callable[[Any], Collection[str]], dict[str, list[str]]]
+"""Of a layer: by what is asked of entries, which keys have what; some may have gone since."""
 
 
 class Names(Mapping[str, T], Generic[T]):
@@ -26,10 +29,11 @@ class Names(Mapping[str, T], Generic[T]):
     ([('a', 1), ('b', 2)], [('b', 2), ('c', 3)])
     """
 
-    __slots__ = ("_layers", "_size")
+    __slots__ = ("_layers", "_notes", "_size")
 
     def __init__(self, entries: Mapping[str, T] | None = None) -> None:
         self._layers: tuple[dict[str, T], ...] = (dict(entries),) if entries else ()
+        self._notes: tuple[_Notes, ...] = tuple({} for _ in self._layers)
         self._size = len(entries or ())
 
     @classmethod
@@ -38,18 +42,14 @@ class Names(Mapping[str, T], Generic[T]):
         return entries if isinstance(entries, Names) else cls(entries)
 
     @classmethod
-    def _of(cls, layers: tuple[dict[str, T], ...]) -> Names[T]:
+    def _of(cls, layers: tuple[dict[str, T], ...], notes: tuple[_Notes, ...]) -> Names[T]:
         made: Names[T] = cls()
-        made._layers, made._size = layers, sum(map(len, layers))
+        made._layers, made._notes, made._size = layers, notes, sum(map(len, layers))
         return made
 
     def put(self, key: str, value: T) -> Names[T]:
         """With one more entry, or another value for one."""
-        kept = self if key not in self else self.without(key)
-        layers, last = kept._layers, {key: value}
-        while layers and len(layers[-1]) <= 2 * len(last):
-            layers, last = layers[:-1], {**layers[-1], **last}
-        return self._of((*layers, last))
+        return self.update({key: value})
 
     def update(self, entries: Mapping[str, T]) -> Names[T]:
         """With more entries."""
@@ -59,7 +59,7 @@ class Names(Mapping[str, T], Generic[T]):
         layers, last = kept._layers, dict(entries)
         while layers and len(layers[-1]) <= 2 * len(last):
             layers, last = layers[:-1], {**layers[-1], **last}
-        return self._of((*layers, last))
+        return self._of((*layers, last), (*kept._notes[: len(layers)], {}))
 
     def without(self, *keys: str) -> Names[T]:
         """Without some entries."""
@@ -68,7 +68,27 @@ class Names(Mapping[str, T], Generic[T]):
             layer if gone.isdisjoint(layer) else {k: v for k, v in layer.items() if k not in gone}
             for layer in self._layers
         ]
-        return self._of(tuple(layer for layer in layers if layer))
+        some = [(layer, notes) for layer, notes in zip(layers, self._notes, strict=True) if layer]
+        return self._of(tuple(layer for layer, _ in some), tuple(notes for _, notes in some))
+
+    def having(self, name: str, among: Callable[[T], Collection[str]]) -> list[T]:
+        """The entries that have a name among what a function says of each, in the order in which they came.
+
+        >>> def letters(word: str) -> str:
+        ...     return word
+        >>> Names({"a": "xy", "b": "yz"}).put("c", "y").without("b").having("y", letters)
+        ['xy', 'y']
+        """
+        found: list[T] = []
+        for layer, notes in zip(self._layers, self._notes, strict=True):
+            if among not in notes:
+                noted: dict[str, list[str]] = {}
+                for key, value in layer.items():
+                    for each in among(value):
+                        noted.setdefault(each, []).append(key)
+                notes[among] = noted
+            found += [layer[key] for key in notes[among].get(name, ()) if key in layer]
+        return found
 
     def since(self, before: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
         """What came and what went, to get here from another: an entry with another value both went and came."""
