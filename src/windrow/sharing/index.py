@@ -54,7 +54,15 @@ class PredicateIndex:
         self.spaces = [_space(members) for members in _split(wanted, rows_per_slice, costs or Costs())]
         self.home = {c: (k, i) for k, p in enumerate(self.spaces) for c, i in p.number.items()}
         self._left: dict[Conditions, tuple[int, int]] = {}  # conditions that have left, but not their spaces
+        self._empty: Counter[CellSpace] = Counter()  # how many predicates of a space these are
         self._axes()
+
+    def copy(self) -> PredicateIndex:
+        """An index that may change by itself; spaces are the same."""
+        made = PredicateIndex.__new__(PredicateIndex)
+        made.spaces, made.axes, made._folds = list(self.spaces), self.axes, self._folds
+        made.home, made._left, made._empty = self.home.copy(), self._left.copy(), self._empty.copy()
+        return made
 
     def _axes(self) -> None:
         found: dict[str, list[Axis]] = {}
@@ -71,16 +79,15 @@ class PredicateIndex:
         """
         for condition in gone:
             self._left[condition] = self.home.pop(condition)
+            self._empty[self.spaces[self._left[condition][0]]] += len(condition)
         sets: dict[_Set, list[Conditions]] = {}
         for condition in new:
             if condition in self._left:
                 self.home[condition] = self._left.pop(condition)
+                self._empty[self.spaces[self.home[condition][0]]] -= len(condition)
             else:
                 sets.setdefault(_set(condition), []).append(condition)
-        left: Counter[int] = Counter()
-        for condition, (k, _) in self._left.items():
-            left[k] += len(condition)
-        old = {k for k, n in left.items() if 2 * n >= self.spaces[k].predicates}
+        old = {k for k, space in enumerate(self.spaces) if 0 < space.predicates <= 2 * self._empty[space]}
         for k in old:
             kept = [c for c in self.spaces[k].conditions if c in self.home]
             if kept:
@@ -100,15 +107,27 @@ class PredicateIndex:
         return members
 
     def _replace(self, old: set[int], made: list[CellSpace]) -> None:
-        number = {k: n for n, k in enumerate(k for k in range(len(self.spaces)) if k not in old)}
-        self.spaces = [p for k, p in enumerate(self.spaces) if k not in old]
-        if old:
-            self.home = {c: (number[k], i) for c, (k, i) in self.home.items() if k in number}
-            self._left = {c: (number[k], i) for c, (k, i) in self._left.items() if k in number}
+        """Have new spaces where old ones were: nothing is done for conditions elsewhere."""
+        for k in old:
+            del self._empty[self.spaces[k]]
+            for condition in self.spaces[k].conditions:
+                self._left.pop(condition, None)
+        free = sorted(old, reverse=True)
         for space in made:
-            self.home.update((c, (len(self.spaces), i)) for c, i in space.number.items())
-            self.spaces.append(space)
+            k = free.pop() if free else len(self.spaces)
+            self.spaces[k : k + 1] = [space]
+            self._number(k)
+        for k in free:  # the last of those that stay, or nothing, takes the place
+            last = self.spaces.pop()
+            if k < len(self.spaces):
+                self.spaces[k] = last
+                self._number(k)
         self._axes()
+
+    def _number(self, k: int) -> None:
+        """Note that the conditions of a space are in it, by its number."""
+        for condition, i in self.spaces[k].number.items():
+            (self._left if condition in self._left else self.home)[condition] = (k, i)
 
     def places(self, columns: Mapping[str, pa.Array]) -> dict[str, Int64s]:
         """Every row's place on every axis; `columns` are the attributes by their SQL."""
