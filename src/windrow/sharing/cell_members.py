@@ -8,6 +8,9 @@ Cost: a lookup per row, and a step for each member of each cell that occurs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
+
 import numpy as np
 import pyarrow as pa
 
@@ -28,7 +31,26 @@ class CellMembers:
         order = np.lexsort((members, predicates))
         self._members = members[order]
         self._first = np.searchsorted(predicates[order], np.arange(space.predicates + 1))
-        self._all = self._of(np.arange(space.cells)) if space.cells <= ALL_CELLS else None
+
+    @cached_property
+    def _all(self) -> tuple[Int64s, Int64s] | None:
+        return self._of(np.arange(self.space.cells)) if self.space.cells <= ALL_CELLS else None
+
+    def changed(self, come: Sequence[tuple[int, int]], gone: Sequence[tuple[int, int]]) -> CellMembers:
+        """The same with some more (predicate, member), and without some."""
+        members, counts = self._members, np.diff(self._first)
+        predicate = np.repeat(np.arange(len(counts)), counts)
+        if gone:
+            out = np.array([self._at(p, m) for p, m in gone], np.int64)
+            members, predicate = np.delete(members, out), np.delete(predicate, out)
+        if come:
+            more = np.array(come, np.int64)
+            members, predicate = np.append(members, more[:, 1]), np.append(predicate, more[:, 0])
+        return CellMembers(self.space, predicate, members)
+
+    def _at(self, predicate: int, member: int) -> int:
+        low, high = self._first[predicate : predicate + 2]
+        return int(low + np.searchsorted(self._members[low:high], member))
 
     def _of(self, cells: Int64s) -> tuple[Int64s, Int64s]:
         """The members of cells: (first of each cell, members)."""

@@ -482,6 +482,41 @@ def test_windows_of_groups_move_with_their_partitions(tmp_path: Path) -> None:
         assert_same(found["auto"][name], table)
 
 
+def calls_of_changes(text: str, count: int) -> int:
+    """How many calls of functions it takes beside many queries that one comes, one goes, and rows are answered."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
+    engine.start()
+    engine.execute("".join(f"CREATE QUERY q{i} AS {text.format(100 + i, i % 4)};" for i in range(count)))
+
+    def change(i: int) -> None:
+        engine.execute(f"CREATE QUERY z{i} AS {text.format(50 + i, i % 4)}")
+        engine.push("s", {"k": [1], "v": [5], "ts": [2 * i]})
+        engine.execute(f"DROP QUERY q{i}")
+        engine.push("s", {"k": [1], "v": [5], "ts": [2 * i + 1]})
+
+    for i in range(4):
+        change(i)
+    profile = cProfile.Profile()
+    profile.runcall(change, 4)
+    engine.stop()
+    return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, v FROM s [RANGE 5] WHERE k = {1} AND v > {0}",
+        "SELECT k, v FROM s [RANGE 1{1}] WHERE v > {0}",
+        "SELECT k, count(*) AS n FROM s [RANGE 5] WHERE k = {1} GROUP BY k HAVING count(*) > {0}",
+    ],
+)
+def test_a_change_costs_what_it_changes(text: str) -> None:
+    """Who comes and who goes is no more work beside many queries than beside few, but for a look at each."""
+    _, few, many = (calls_of_changes(text, count) for count in (20, 300, 1500))
+    assert many < few + 8 * 1200
+
+
 def test_status_lowers_nobody_who_shares() -> None:
     """Figures about queries of a shared plan are had without making each one's operators."""
     engine = windrow.Engine(runtime="local")

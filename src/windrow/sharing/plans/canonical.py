@@ -76,6 +76,11 @@ class Canonical:
         return tuple(condition(conjuncts) for conjuncts in self.slots)
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns that it shows."""
+        return tuple(name for name, _ in self.shown)
+
+    @cached_property
     def tested(self) -> tuple[frozenset[str], ...]:
         """The columns that every slot's conjuncts read."""
         return tuple(frozenset().union(*(e.columns for e in conjuncts)) for conjuncts in self.slots)

@@ -17,8 +17,9 @@ Law: the rows of query q in the answer are the answer of q's own plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
 import numpy as np
@@ -77,6 +78,37 @@ class ManyMembers:
         )  # fmt: skip
 
 
+@dataclass
+class Routers:
+    """The routers of a plan as they were last made, by where they stand; and who has changed since.
+
+    A change costs what it changes: of all others each router knows what it knew. Whoever is among `queries` or
+    `readers` has come, has gone, or is to be looked at again.
+    """
+
+    known: dict[Hashable, IndexRouter] = field(default_factory=dict)
+    queries: set[int] = field(default_factory=set)
+    readers: set[int] = field(default_factory=set)
+    _sizes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _counts: Counter[tuple[int, ...]] = field(default_factory=Counter)
+
+    def sizes(self, members: Mapping[int, Canonical]) -> Collection[tuple[int, ...]]:
+        """The different lengths of windows."""
+        for query in tuple(self.queries) if self._sizes else members:
+            if (old := self._sizes.pop(query, None)) is not None:
+                self._counts[old] -= 1
+            if query in members:
+                self._sizes[query] = new = members[query].sizes
+                self._counts[new] += 1
+        self._counts += Counter()  # without those that nobody has
+        return self._counts.keys()
+
+    def made(self) -> None:
+        """A plan has been made of all of them."""
+        self.queries.clear()
+        self.readers.clear()
+
+
 def merged(
     name: str,
     members: Mapping[int, Canonical],
@@ -87,17 +119,19 @@ def merged(
     number: int = 0,
     many: Sequence[ManyMembers] = (),
     readers: PlanReaders | None = None,
+    routers: Routers | None = None,
 ) -> n.QueryPlan:
     """The plan of queries by their numbers, which have one canonical form; `everywhere`: routed at every slot.
 
     `joined`: others may come when it has begun. `shape`: what its rows consist of, if that is settled. `number`: of the
     query that comes next. `many`: more of the queries. `readers`: rows are told apart by these below the last slot.
+    `routers`: as the plan before had them.
     """
     forms = [*members.values(), *(m.forms.form for m in many)]
     first = forms[0]
     shape = PlanColumns.of(forms) if shape is None else shape
     told = _told(first, joined, readers)
-    made = _Merge(members, everywhere, dict(starts or {}), shape, number, told, many, readers)
+    made = _Merge(members, everywhere, dict(starts or {}), shape, number, told, many, readers, routers or Routers())
     root, parting = made.late() if made.parts_late(joined) else (made.build(first.root), None)
     assert isinstance(root, n.Emit)
     output = tuple((c, c) for c in root.schema)
@@ -122,6 +156,7 @@ class _Merge:
     told: ToldApart
     many: Sequence[ManyMembers] = ()
     readers: PlanReaders | None = None
+    routers: Routers = field(default_factory=Routers)
 
     @property
     def first(self) -> Canonical:
@@ -172,11 +207,12 @@ class _Merge:
         below = self._admitted(self._below(slot), slot.number, True)
         common = kept(self._shown(below, slot), sorted({*self.shape.shown, *self._tested(slot)}))
         op, times = form.root.op, dates(common)
-        conditions = {q: self._condition(q, m, slot.number) for q, m in self.members.items()}
         blocks = [m.routed(self._conditions(m, slot.number)) for m in self.many]
-        router, keep = IndexRouter(conditions, shown=self._lists(), blocks=blocks), tuple(self.shape.shown)
-        own = self.shape.own
-        shared = set(keep).intersection(*self._lists().values(), *(m.shown for m in self.many)) if own is None else own
+        router = self._router(
+            ("log", slot.number), self.members, lambda q, m: self._condition(q, m, slot.number), blocks, lists=True
+        )
+        keep, own = tuple(self.shape.shown), self.shape.own
+        shared = set(keep).intersection(*self._lists()) if own is None else own
         by = None if own is None else tuple(c for c in keep if c in own)
         if op is n.StreamOp.ISTREAM and times is not None and times <= shared:  # nothing can cancel
             return n.Emit(common, op), n.Parting(router, keep, n.StreamOp.RELATION, by)
@@ -194,9 +230,39 @@ class _Merge:
             return None
         return tuple(c for c in self.shape.shown if c in self.shape.own)
 
-    def _lists(self) -> dict[int, tuple[str, ...]]:
-        """What every query shows."""
-        return {q: tuple(name for name, _ in m.shown) for q, m in self.members.items()}
+    def _lists(self) -> set[tuple[str, ...]]:
+        """The different lists of columns that queries show."""
+        return {*(m.names for m in self.members.values()), *(m.shown for m in self.many)}
+
+    def _router(
+        self,
+        place: Hashable,
+        those: Mapping[int, Canonical],
+        condition: Callable[[int, Canonical], Condition],
+        blocks: Sequence[RoutedColumns],
+        starts: Mapping[int, int] | None = None,
+        windows: Mapping[str, int] | None = None,
+        aged: bool = False,
+        lists: bool = False,
+    ) -> IndexRouter:
+        """The router at a place: of queries or readers, by the condition of each; `windows`: by column, which it is of
+        the form's. `lists`: what each shows."""
+        changed = self.routers.queries if those is self.members else self.routers.readers
+        known, windows = self.routers.known.get(place), windows or {}
+        if known is not None and not known.like(windows, aged, lists, blocks):
+            known = None
+        some = those if known is None else {q: those[q] for q in changed if q in those}
+        conditions = {q: condition(q, form) for q, form in some.items()}
+        begin = {q: start for q, start in (starts or {}).items() if q in some}
+        sizes = {column: {q: form.sizes[w] for q, form in some.items()} for column, w in windows.items()}
+        shown = {q: form.names for q, form in some.items()} if lists else None
+        if known is None:
+            found = IndexRouter(conditions, begin, sizes, aged, shown, blocks)
+        else:
+            gone = [q for q in changed if q not in those]
+            found = known.changed(conditions, gone, begin, sizes, shown)
+        self.routers.known[place] = found
+        return found
 
     def _tested(self, slot: Slot) -> frozenset[str]:
         """The columns that a slot reads besides those that it hands on."""
@@ -267,20 +333,15 @@ class _Merge:
         number, last = slot.number, self._is_last(slot.number)
         below = self._below(slot)
         apart = QUERY in below.schema
-        lists = self._lists() if last else None
-        different = {*(lists or {}).values(), *(m.shown for m in self.many)}
-        alike = self.shape.stamped.isdisjoint(slot.windows) and (lists is None or len(different) == 1)
         keep = tuple(self.shape.shown) if last else slot.keep
         parts = last and self.readers is not None
-        if not parts and (not (self.everywhere or last) or (apart and not self.first.slots[number] and alike)):
+        if not parts and (not (self.everywhere or last) or (apart and self._are_alike(slot))):
             below = push(below, self.first.slots[number])
             return kept(self._shown(below, slot) if last else below, keep)
-        windows = self._windows(slot)
-        conditions = {q: self._condition(q, form, number) for q, form in self._those(number).items()}
+        windows = {f"{START}{w}": w for w in slot.windows if w in self.shape.stamped}
         many = self._blocks(number)
         columns = [self._conditions(m, number) for m in many]
         if apart and not parts:
-            conditions = {q: of_query(q, c) for q, c in conditions.items()}
             columns = [of_queries(m.numbers, c) for m, c in zip(many, columns, strict=True)]
         if not apart:
             below = reduced(self._admitted(below, number, beside))
@@ -288,15 +349,23 @@ class _Merge:
             below = self._shown(below, slot)
         if parts and not self._groups:  # whichever reader a query reads from, it is told the same
             below = n.Emit(below)
-        starts = {} if apart else self.starts
+
+        def wanted(query: int, form: Canonical) -> Condition:
+            found = self._condition(query, form, number)
+            return of_query(query, found) if apart and not parts else found
+
         blocks = [m.routed(c, list(windows), not apart) for m, c in zip(many, columns, strict=True)]
-        router = IndexRouter(conditions, starts, windows, meets(slot.input), lists, blocks)
+        router = self._router(
+            ("slot", number), self._those(number), wanted, blocks, {} if apart else self.starts, windows,
+            meets(slot.input), last,
+        )  # fmt: skip
         return n.Route(below, router, keep, self._own if last else None)
 
-    def _windows(self, slot: Slot) -> dict[str, dict[int, int]]:
-        """The lengths that windows have for queries, where they differ."""
-        stamped = [w for w in slot.windows if w in self.shape.stamped]
-        return {f"{START}{w}": {q: m.sizes[w] for q, m in self._those(slot.number).items()} for w in stamped}
+    def _are_alike(self, slot: Slot) -> bool:
+        """Whether a slot, where rows are told apart already, leaves to all queries what it has of theirs."""
+        if self.first.slots[slot.number] or not self.shape.stamped.isdisjoint(slot.windows):
+            return False
+        return not self._is_last(slot.number) or len(self._lists()) == 1
 
     def _window(self, node: n.Window, tested: frozenset[str]) -> n.Node:
         number, below = number_of(node), self.build(node.input, tested)
@@ -307,24 +376,28 @@ class _Merge:
                 partition = (*node.spec.partition, QUERY)
                 made = replace(node, input=self._parted(below), spec=replace(node.spec, partition=partition))
         else:
-            forms = (*self.members.values(), *(m.forms.form for m in self.many))
-            made = replace(node, input=below, spec=window_of(max(form.sizes[number] for form in forms)))
+            made = replace(node, input=below, spec=window_of(self._longest(number)))
             made = n.Stamp(made, f"{START}{number}") if number in self.shape.stamped else made
         return made if scans.isdisjoint(self.told.scans) else self._parted(made, self.starts)
+
+    def _longest(self, window: int) -> int:
+        """The longest that a window is for any query."""
+        sizes = (*self.routers.sizes(self.members), *(m.forms.form.sizes for m in self.many))
+        return max(each[window] for each in sizes)
 
     def _parted(self, node: n.Node, starts: Mapping[int, int] | None = None) -> n.Node:
         """Every row once for each reader, or for the one whose row it is; `starts`: not before its clock begins."""
         assert self.readers is not None
         apart, many = QUERY in node.schema, [m for m in self.many if m.reader is None]
-        conditions = dict.fromkeys(self.readers.forms, EVERYTHING)
         columns = [m.forms.conditions(()) for m in many]
         if apart:
-            conditions = {r: of_query(r, c) for r, c in conditions.items()}
             columns = [of_queries(m.numbers, c) for m, c in zip(many, columns, strict=True)]
         blocks = [m.routed(c, late=starts is not None) for m, c in zip(many, columns, strict=True)]
-        return n.Route(
-            node, IndexRouter(conditions, starts, blocks=blocks), tuple(c for c in node.schema if c != QUERY)
+        place = ("scans", tuple(x.alias for x in n.walk(node) if isinstance(x, n.Scan)), apart, starts is not None)
+        router = self._router(
+            place, self.readers.forms, lambda r, _: of_query(r, EVERYTHING) if apart else EVERYTHING, blocks, starts
         )
+        return n.Route(node, router, tuple(c for c in node.schema if c != QUERY))
 
     def _scan(self, node: n.Scan | n.TableScan) -> n.Node:
         made = replace(node, columns=self.shape.columns[int(node.alias)])
@@ -370,11 +443,13 @@ class _Merge:
         return node
 
     def _admit(self, scan: n.Scan, slot: int) -> n.Node:
-        mine = {q: of_columns(m.slots[slot], scan.schema.keys()) for q, m in self._those(slot).items()}
-        conditions = {q: condition(conjuncts) for q, conjuncts in mine.items()}
-        many = self._blocks(slot)
-        columns = [of_columns(m.forms.form.slots[slot], scan.schema.keys()) for m in many]
-        if EVERYTHING in conditions.values() or not all(columns):
+        columns = scan.schema.keys()
+        many = [(m, of_columns(m.forms.form.slots[slot], columns)) for m in self._blocks(slot)]
+        if not all(conjuncts for _, conjuncts in many):
             return scan
-        blocks = [m.routed(m.forms.conditions(c)) for m, c in zip(many, columns, strict=True)]
-        return n.Admit(scan, IndexRouter(conditions, blocks=blocks))
+        blocks = [m.routed(m.forms.conditions(conjuncts)) for m, conjuncts in many]
+        router = self._router(
+            ("admit", slot, scan.alias), self._those(slot),
+            lambda _, form: condition(of_columns(form.slots[slot], columns)), blocks,
+        )  # fmt: skip
+        return scan if router.wants_all else n.Admit(scan, router)

@@ -3,18 +3,22 @@
 A row has one cell in each space of the index (`sharing/index.py`), and a cell has the queries whose conditions hold in
 it. Cells are few next to rows, so a cell's queries are found once and remembered.
 
-Cost: per row a binary search per attribute and a lookup per space; then one step per pair (row, query).
+A router that others join or leave is another one, which shares with it whatever they do not change (`changed`).
+
+Cost: per row a binary search per attribute and a lookup per space; then one step per pair (row, query). A change costs
+what it changes, and copies of tables by query.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +31,13 @@ from windrow.operators.terms import QUERIES_TYPE, QUERY, QUERY_TYPE, Lives
 from windrow.scalar_engine import quote
 from windrow.sharing.boxes import Conditions
 from windrow.sharing.cell_members import CellMembers
+from windrow.sharing.cells import CellSpace
 from windrow.sharing.condition_columns import NONE, ConditionColumns, both_within
-from windrow.sharing.conditions import Attribute, Condition, both, packed, read, within
+from windrow.sharing.conditions import EVERYTHING, Attribute, Condition, both, packed, read, within
 from windrow.sharing.index import PredicateIndex
 
 Floats = npt.NDArray[np.float64]
+T = TypeVar("T")
 
 _AGE = "age'"
 _QUERY = Attribute(quote(QUERY), QUERY_TYPE, (QUERY,))
@@ -100,39 +106,65 @@ class IndexRouter:
         self._prepare()
 
     def _prepare(self) -> None:
-        self.ages: dict[str, str] = {f"{_AGE}{c}": c for c in self.windows} if self.aged else {}
-        conditions = {q: self._with_ages(q, c) for q, c in self.conditions.items()}
-        blocks = [replace(b, conditions=self._with_ages_of_many(b)) for b in self.blocks]
-        found: dict[str, Attribute] = {}
-        every: list[Conditions] = [*conditions.values(), *(b.conditions for b in blocks)]
-        for each in every:
-            found |= each.attributes
+        self._may_age: dict[str, str] = {f"{_AGE}{c}": c for c in self.windows} if self.aged else {}
+        self._tests = {q: self._with_ages(q, c) for q, c in self.conditions.items()}
+        self._columns = [self._with_ages_of_many(b) for b in self.blocks]
+        users: dict[Condition, list[int]] = {}
+        for query, condition in self._tests.items():
+            users.setdefault(condition, []).append(query)
+        self._users = {condition: tuple(queries) for condition, queries in users.items()}
+        every: list[Conditions] = [*self._users, *self._columns]
+        self._index = PredicateIndex(c for c in every if c.boxes)
+        self._tables = {space: self._cell_members(space) for space in self._index.spaces}
+        self._most = max([*self.conditions, *(int(b.numbers[-1]) for b in self.blocks)], default=0)
+        self._ends: dict[str, _EndsOfQueries] = {}  # by column, where queries want its values
+        self._parts: dict[tuple[int, ...], IndexRouter] | None = None  # by kind, for those who ask for sets
+        self._asked_for_sets = False
+        self._kinds: dict[tuple[int, ...], int] = {}
+        self._many: Counter[tuple[int, ...]] = Counter()  # queries and blocks of each kind
+        self._class = np.zeros(self._most + 1, np.int64)
+        for query in self.conditions:
+            self._classify(query)
+        for block in self.blocks:
+            self._class[block.numbers] = self._class_of(self._kind(block))
+        self._lists: dict[tuple[str, ...], int] = Counter((self.shown or {}).values())
+        self._shows = {c: self._shown_by(c) for c in {c for mine in self._all_lists() for c in mine}}
+        self._look()
+
+    def _look(self) -> None:
+        """Note what follows from the index and from who there is."""
+        found = {sql: axis.attribute for sql, axis in self._index.axes.items()}
         self._copied = {sql: a.reads[0] for sql, a in found.items() if len(a.reads) == 1 and sql == quote(a.reads[0])}
         self._computed = [a for sql, a in found.items() if sql not in self._copied]
         self.reads = tuple(dict.fromkeys(c for a in found.values() for c in a.reads))
-        self.ages = {age: c for age, c in self.ages.items() if age in self.reads}
-        self._index = PredicateIndex(c for c in every if c.boxes)
-        self._tables = [self._cell_members(k, conditions, blocks) for k in range(len(self._index.spaces))]
-        self._most = max([*self.conditions, *(int(b.numbers[-1]) for b in blocks)], default=0)
+        self.ages = {age: c for age, c in self._may_age.items() if age in self.reads}
         self._bounded: dict[str, tuple[Floats, Floats]] = {}
-        self._classify()
-        lists = () if self.shown is None else (*self.shown.values(), *(b.shown for b in blocks))
-        self._lists = {c: self._shows(c) for c in {c for mine in lists for c in mine}}
+        lists = self._all_lists()
+        self._by_all = {c for c in self._shows if all(c in mine for mine in lists)}
         self._nobody = np.zeros(self._most + 1, np.bool_)
+        self.lives: Lives | None = None
+        if self.late or self.windows or any(b.start != BEGINNING for b in self.blocks):
+            by = np.array(list(self._kinds), np.int64).reshape(len(self._kinds), 1 + len(self.windows))
+            self.lives = Lives(by[:, 0], {c: by[:, 1 + i] for i, c in enumerate(self.windows)})
 
-    def _cell_members(
-        self, number: int, conditions: Mapping[int, Condition], blocks: Sequence[RoutedColumns]
-    ) -> CellMembers:
+    def _all_lists(self) -> list[tuple[str, ...]]:
+        return [] if self.shown is None else [*self._lists, *(b.shown for b in self.blocks)]
+
+    def _cell_members(self, space: CellSpace) -> CellMembers:
         """The queries of the cells of one space."""
-        of = {c: i for c, (k, i) in self._index.home.items() if k == number}
-        mine = [(of[c], q) for q, c in conditions.items() if c in of]
-        many = [(of[b.conditions] + np.flatnonzero(b.alive), b.there) for b in blocks if b.conditions in of]
+        of = space.number
+        mine = [(of[c], q) for c in space.conditions if isinstance(c, Condition) for q in self._users.get(c, ())]
+        many = [
+            (of[c] + np.flatnonzero(b.alive), b.there)
+            for b, c in zip(self.blocks, self._columns, strict=True)
+            if c in of
+        ]
         predicates = np.concatenate([np.array([p for p, _ in mine], np.int64), *(p for p, _ in many)])
         queries = np.concatenate([np.array([q for _, q in mine], np.int64), *(q for _, q in many)])
-        return CellMembers(self._index.spaces[number], predicates, queries)
+        return CellMembers(space, predicates, queries)
 
     def _with_ages(self, query: int, condition: Condition) -> Condition:
-        for age, column in self.ages.items():
+        for age, column in self._may_age.items():
             size = self.windows[column][query]
             if size != INF:
                 young = within(Attribute(quote(age), pa.int64(), (age,)), (None, size))
@@ -141,27 +173,24 @@ class IndexRouter:
 
     def _with_ages_of_many(self, block: RoutedColumns) -> ConditionColumns:
         conditions = block.conditions
-        for age, column in self.ages.items():
+        for age, column in self._may_age.items():
             size = block.sizes[column]
             if size != INF:
                 young = Attribute(quote(age), pa.int64(), (age,))
                 conditions = both_within(conditions, young, None, np.full(len(conditions), size))
         return conditions
 
-    def _classify(self) -> None:
-        """Queries that begin and see rows alike are a class."""
-        self.lives: Lives | None = None
-        if not self.late and not self.windows and all(b.start == BEGINNING for b in self.blocks):
-            return
-        kinds: dict[tuple[int, ...], int] = {}
-        self._class = np.zeros(self._most + 1, np.int64)
-        for query in self.conditions:
-            kind = (self.late.get(query, BEGINNING), *(sizes[query] for sizes in self.windows.values()))
-            self._class[query] = kinds.setdefault(kind, len(kinds))
-        for block in self.blocks:
-            self._class[block.numbers] = kinds.setdefault(self._kind(block), len(kinds))
-        by = np.array(list(kinds), np.int64).reshape(len(kinds), 1 + len(self.windows))
-        self.lives = Lives(by[:, 0], {c: by[:, 1 + i] for i, c in enumerate(self.windows)})
+    # who begins and sees rows alike is of one kind
+
+    def _classify(self, query: int) -> None:
+        self._class[query] = self._class_of(self._kind_of(query))
+
+    def _class_of(self, kind: tuple[int, ...]) -> int:
+        self._many[kind] += 1
+        return self._kinds.setdefault(kind, len(self._kinds))
+
+    def _kind_of(self, query: int) -> tuple[int, ...]:
+        return (self.late.get(query, BEGINNING), *(sizes[query] for sizes in self.windows.values()))
 
     def _kind(self, block: RoutedColumns) -> tuple[int, ...]:
         return (block.start, *(block.sizes[column] for column in self.windows))
@@ -171,24 +200,144 @@ class IndexRouter:
         found: Int64s = self._class[queries]
         return found
 
-    def _shows(self, column: str) -> Bools | None:
+    def _shown_by(self, column: str) -> Bools:
         assert self.shown is not None
         found = np.zeros(self._most + 1, np.bool_)
         found[[q for q in self.conditions if column in self.shown[q]]] = True
         for block in self.blocks:
             found[block.numbers] = column in block.shown
-        everybody = found[list(self.conditions)].all() and all(column in b.shown for b in self.blocks)
-        return None if everybody else found
+        return found
 
     def lists(self, column: str) -> Bools | None:
         """By query: whether it shows a column; None: all do."""
-        return None if self.shown is None else self._lists.get(column, self._nobody)
+        if self.shown is None or column in self._by_all:
+            return None
+        return self._shows.get(column, self._nobody)
+
+    # others come and go
+
+    def like(self, windows: Collection[str], aged: bool, shows: bool, blocks: Sequence[RoutedColumns]) -> bool:
+        """Whether it may be `changed` to a router of these windows, with these blocks."""
+        same = [*self.windows] == [*windows] and self.aged == aged and (self.shown is not None) == shows
+        return same and len(blocks) == len(self.blocks) and all(map(_same_block, blocks, self.blocks))
+
+    def changed(
+        self,
+        conditions: Mapping[int, Condition],
+        gone: Collection[int] = (),
+        starts: Mapping[int, int] | None = None,
+        windows: Mapping[str, Mapping[int, int]] | None = None,
+        shown: Mapping[int, tuple[str, ...]] | None = None,
+    ) -> IndexRouter:
+        """The router with some queries as they are here, new or not, and without those that are gone.
+
+        Costs what changes, beside copies of tables. This router stays what it is.
+        """
+        found = IndexRouter.__new__(IndexRouter)
+        found.__dict__.update({k: v for k, v in self.__dict__.items() if k != "queries"})
+        gone = [q for q in gone if q in self.conditions]
+        before = [q for q in conditions if q in self.conditions]
+        found.conditions = _without(self.conditions, gone, conditions)
+        found.late = _without(self.late, [*gone, *before], starts or {})
+        found.windows = {c: _without(sizes, gone, (windows or {})[c]) for c, sizes in self.windows.items()}
+        found.shown = None if self.shown is None else _without(self.shown, gone, shown or {})
+        new = {q: found._with_ages(q, c) for q, c in conditions.items()}
+        old = {q: self._tests[q] for q in [*gone, *before]}
+        found._tests = _without(self._tests, gone, new)
+        found._most = max([self._most, *new])
+        found._put_into_cells(old, new)
+        found._put_into_kinds(self, old, new)
+        found._put_into_lists(self, old, new)
+        found._ends = {}
+        for column, ends in self._ends.items():
+            mine = found._ends[column] = ends.copy(found._most + 1)
+            for query in gone:
+                mine.drop(query)
+            for query, condition in conditions.items():
+                mine.put(query, condition, quote(column))
+        found._look()
+        return found
+
+    def _put_into_cells(self, old: Mapping[int, Condition], new: Mapping[int, Condition]) -> None:
+        """Have other conditions for some queries, in the index and in the lists of its cells."""
+        self._users = users = dict(self._users)
+        for query, condition in old.items():
+            users[condition] = tuple(q for q in users[condition] if q != query)
+        for query, condition in new.items():
+            users[condition] = (*users.get(condition, ()), query)
+        touched = dict.fromkeys(c for c in (*old.values(), *new.values()) if c.boxes)
+        index = self._index.copy()
+        was = {c: (index.spaces[k], i) for c in touched if (at := index.home.get(c)) is not None for k, i in [at]}
+        index.changed([c for c in touched if users[c] and c not in was], [c for c in was if not users[c]])
+        for condition in [c for c in {*old.values(), *new.values()} if not users[c]]:
+            del users[condition]
+        self._index, before = index, self._tables
+        self._tables = {s: before[s] if s in before else self._cell_members(s) for s in index.spaces}
+        moves: dict[CellSpace, tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
+        for which, queries in enumerate((new, old)):
+            for query, condition in queries.items():
+                if condition not in was and condition in index.home:
+                    k, i = index.home[condition]
+                    was[condition] = (index.spaces[k], i)
+                if condition in was and was[condition][0] in self._tables and was[condition][0] in before:
+                    space, i = was[condition]
+                    moves.setdefault(space, ([], []))[which].append((i, query))
+        for space, (come, left) in moves.items():
+            self._tables[space] = self._tables[space].changed(come, left)
+
+    def _put_into_kinds(self, before: IndexRouter, old: Mapping[int, Condition], new: Mapping[int, Condition]) -> None:
+        self._kinds, self._many, parts = dict(before._kinds), before._many.copy(), before._parts
+        if parts is None and before._asked_for_sets and before.lives is None:  # those who come may begin late
+            parts = {(BEGINNING,): before._all_alike()}
+        left, come = {q: before._kind_of(q) for q in old}, {q: self._kind_of(q) for q in new}
+        for kind in left.values():
+            self._many[kind] -= 1
+        self._class = np.append(before._class, np.zeros(self._most + 1 - len(before._class), np.int64))
+        for query in new:
+            self._classify(query)
+        if any(not self._many[kind] for kind in left.values()):
+            there = [kind for kind in self._kinds if self._many[kind]]
+            number = {kind: i for i, kind in enumerate(there)}
+            self._class = np.array([number.get(kind, 0) for kind in self._kinds], np.int64)[self._class]
+            self._kinds, self._many = number, Counter({kind: self._many[kind] for kind in there})
+        if parts is None:
+            return
+        self._parts = {}
+        for kind in self._kinds:
+            mine = {q: new[q] for q, k in come.items() if k == kind}
+            part = parts.get(kind) or IndexRouter({})
+            gone = [q for q, k in left.items() if k == kind and q not in mine]
+            self._parts[kind] = part.changed(mine, gone) if mine or gone else part
+
+    def _put_into_lists(self, before: IndexRouter, old: Mapping[int, Condition], new: Mapping[int, Condition]) -> None:
+        if before.shown is None or self.shown is None:
+            return
+        self._lists = Counter(before._lists)
+        for query in old:
+            mine = before.shown[query]
+            self._lists[mine] -= 1
+            if not self._lists[mine]:
+                del self._lists[mine]
+        for query in new:
+            self._lists[self.shown[query]] = self._lists.get(self.shown[query], 0) + 1
+        columns = dict.fromkeys([*before._shows, *(c for q in new for c in self.shown[q])])
+        self._shows = {}
+        for column in columns:
+            known = before._shows.get(column, before._nobody)
+            found = self._shows[column] = np.append(known, np.zeros(self._most + 1 - len(known), np.bool_))
+            for query in new:
+                found[query] = column in self.shown[query]
 
     @cached_property
     def queries(self) -> Int64s:
         """The numbers of all queries, in order."""
         own = np.array(list(self.conditions), np.int64)
         return np.sort(np.concatenate([own, *(b.there for b in self.blocks)]))
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether some query wants every row."""
+        return EVERYTHING in self._users
 
     def some(self, most: int) -> Iterator[Condition]:
         """The conditions of at most so many queries."""
@@ -224,9 +373,14 @@ class IndexRouter:
         places = self._index.places(values)
         return [self._index.cells(k, places, rows) for k in range(len(self._index.spaces))]
 
+    def _found(self, columns: Mapping[str, pa.Array], rows: int) -> Iterator[tuple[CellMembers, Int64s]]:
+        """The lists of every space, and every row's cell in it."""
+        cells = self._cells(columns, rows)
+        return ((self._tables[space], mine) for space, mine in zip(self._index.spaces, cells, strict=True))
+
     def pairs(self, columns: Mapping[str, pa.Array], rows: int) -> tuple[Int64s, Int64s]:
         """(row, query) for all that want it, in the order of rows."""
-        found = [t.pairs(cells) for t, cells in zip(self._tables, self._cells(columns, rows), strict=True)]
+        found = [t.pairs(cells) for t, cells in self._found(columns, rows)]
         if len(found) == 1:
             return found[0]
         none = np.zeros(0, np.int64)
@@ -239,49 +393,106 @@ class IndexRouter:
     ) -> tuple[Int64s, pa.DictionaryArray, Int64s | None]:
         """(row, set of queries of one class) for all rows that somebody wants, and the class; `whole`: of all."""
         if self.lives is not None and not whole:
-            parts = [router.sets({c: columns[c] for c in router.reads}, rows)[:2] for router in self._by_class]
-            kind = np.repeat(np.arange(len(parts)), [len(row) for row, _ in parts])
-            return *_joined(parts), kind
-        found = [t.sets(cells) for t, cells in zip(self._tables, self._cells(columns, rows), strict=True)]
+            if self._parts is None:
+                self._parts = self._by_kind()
+            routers = [self._parts[kind] for kind in self._kinds]
+            parts = [router.sets({c: columns[c] for c in router.reads}, rows)[:2] for router in routers]
+            kinds = np.repeat(np.arange(len(parts)), [len(row) for row, _ in parts])
+            return *_joined(parts), kinds
+        self._asked_for_sets |= not whole
+        found = [t.sets(cells) for t, cells in self._found(columns, rows)]
         return *_joined(found), None
 
-    @cached_property
-    def _by_class(self) -> list[IndexRouter]:
-        assert self.lives is not None
-        mine: list[dict[int, Condition]] = [{} for _ in self.lives.start]
-        many: list[list[RoutedColumns]] = [[] for _ in mine]
-        for query, condition in self.conditions.items():
-            mine[self._class[query]][query] = self._with_ages(query, condition)
-        for block in self.blocks:
-            aged = self._with_ages_of_many(block)
-            many[self._class[block.numbers[0]]].append(RoutedColumns(block.numbers, aged, block.alive))
-        return [IndexRouter(conditions, blocks=blocks) for conditions, blocks in zip(mine, many, strict=True)]
+    def _all_alike(self) -> IndexRouter:
+        """The router of those who all see rows for as long as they live, as one that is of one kind."""
+        found = IndexRouter.__new__(IndexRouter)
+        found.__dict__.update(self.__dict__)
+        found.shown, found._lists, found._shows, found._parts, found._asked_for_sets = None, {}, {}, None, False
+        return found
+
+    def _by_kind(self) -> dict[tuple[int, ...], IndexRouter]:
+        mine: dict[tuple[int, ...], dict[int, Condition]] = {kind: {} for kind in self._kinds}
+        many: dict[tuple[int, ...], list[RoutedColumns]] = {kind: [] for kind in self._kinds}
+        for query, condition in self._tests.items():
+            mine[self._kind_of(query)][query] = condition
+        for block, aged in zip(self.blocks, self._columns, strict=True):
+            many[self._kind(block)].append(RoutedColumns(block.numbers, aged, block.alive))
+        return {kind: IndexRouter(mine[kind], blocks=many[kind]) for kind in self._kinds}
 
     def bounds(self, column: str, told: Int64s) -> tuple[Floats, Floats] | None:
         """By the numbers by which rows are told apart: between which values a number must lie that somebody wants."""
         if column not in self._bounded:
-            least, most = np.full(self._most + 1, inf), np.full(self._most + 1, -inf)
-            for query, condition in self.conditions.items():
-                low, high = _bounds(condition, quote(column))
-                mine = _bounds(condition, _QUERY.sql)[0]
-                at = query if mine == -inf else int(mine)
-                least[at], most[at] = min(least[at], low), max(most[at], high)
-            for block in self.blocks:
-                lows, highs = _bounds_of_many(block.conditions, quote(column))
-                of = _bounds_of_many(block.conditions, _QUERY.sql)[0]
-                places = np.where(of == -inf, block.numbers, of).astype(np.int64)
-                np.minimum.at(least, places, lows)
-                np.maximum.at(most, places, highs)
-            self._bounded[column] = least, most
+            if column not in self._ends:
+                self._ends[column] = self._ends_of(column)
+            self._bounded[column] = self._ends[column].together()
         least, most = (ends[told] for ends in self._bounded[column])
         return None if (least == -inf).all() and (most == inf).all() else (least, most)
+
+    def _ends_of(self, column: str) -> _EndsOfQueries:
+        found = _EndsOfQueries.nobody(self._most + 1)
+        for query, condition in self.conditions.items():
+            found.put(query, condition, quote(column))
+        for block in self.blocks:
+            of = _bounds_of_many(block.conditions, _QUERY.sql)[0]
+            found.told[block.numbers] = np.where(of == -inf, block.numbers, of).astype(np.int64)
+            found.low[block.numbers], found.high[block.numbers] = _bounds_of_many(block.conditions, quote(column))
+        return found
 
     def wanted(self, columns: Mapping[str, pa.Array], rows: int) -> Bools:
         """Whether any query wants a row."""
         some = np.zeros(rows, np.bool_)
-        for table, cells in zip(self._tables, self._cells(columns, rows), strict=True):
+        for table, cells in self._found(columns, rows):
             some |= table.wanted(cells)
         return some
+
+
+def _without(known: Mapping[int, T], gone: Iterable[int], new: Mapping[int, T]) -> dict[int, T]:
+    """Some queries' things without those of some, and with those of others."""
+    found = {**known, **new}
+    for query in gone:
+        if query not in new:
+            found.pop(query, None)
+    return found
+
+
+def _same_block(a: RoutedColumns, b: RoutedColumns) -> bool:
+    """Whether two blocks are of the same queries, which want the same."""
+    alike = a.conditions is b.conditions and (a.start, a.shown, a.sizes) == (b.start, b.shown, b.sizes)
+    return alike and np.array_equal(a.numbers, b.numbers) and np.array_equal(a.alive, b.alive)
+
+
+@dataclass(frozen=True, eq=False)
+class _EndsOfQueries:
+    """By query: by which number its rows are told apart, and between which values a number lies that it wants."""
+
+    told: Int64s
+    low: Floats
+    high: Floats
+
+    @staticmethod
+    def nobody(size: int) -> _EndsOfQueries:
+        return _EndsOfQueries(np.arange(size), np.full(size, inf), np.full(size, -inf))
+
+    def copy(self, size: int) -> _EndsOfQueries:
+        more = _EndsOfQueries.nobody(size)
+        n = len(self.told)
+        more.told[:n], more.low[:n], more.high[:n] = self.told, self.low, self.high
+        return more
+
+    def put(self, query: int, condition: Condition, sql: str) -> None:
+        told = _bounds(condition, _QUERY.sql)[0]
+        self.told[query] = query if told == -inf else int(told)
+        self.low[query], self.high[query] = _bounds(condition, sql)
+
+    def drop(self, query: int) -> None:
+        self.told[query], self.low[query], self.high[query] = query, inf, -inf
+
+    def together(self) -> tuple[Floats, Floats]:
+        """The least and the greatest value that somebody wants, by the numbers by which rows are told apart."""
+        least, most = np.full(len(self.told), inf), np.full(len(self.told), -inf)
+        np.minimum.at(least, self.told, self.low)
+        np.maximum.at(most, self.told, self.high)
+        return least, most
 
 
 def _joined(parts: list[tuple[Int64s, pa.DictionaryArray]]) -> tuple[Int64s, pa.DictionaryArray]:

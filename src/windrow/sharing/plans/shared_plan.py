@@ -23,7 +23,7 @@ from windrow.sharing.member_columns import InstanceNames
 from windrow.sharing.plans.answers import InstanceRows, ShownAnswer, of_many, of_one
 from windrow.sharing.plans.canonical import Canonical
 from windrow.sharing.plans.form_columns import FormColumns
-from windrow.sharing.plans.merge import ManyMembers, merged
+from windrow.sharing.plans.merge import ManyMembers, Routers, merged
 from windrow.sharing.plans.readers import PlanReaders, Reader, lasting
 from windrow.sharing.plans.router import IndexRouter, RoutedColumns, of_queries, of_query
 from windrow.sharing.plans.shape import PlanColumns
@@ -114,6 +114,12 @@ class SharedPlan:
     shape: PlanColumns | None = None  # settled when it begins
     before: Sequence[Canonical] = ()  # forms of queries that have come before it begins: others like them may
     _known: dict[str, Any] = field(default_factory=dict)  # what follows from the members
+    _answers: dict[int, ShownAnswer] = field(default_factory=dict)  # of members that somebody has asked for
+    _forms: dict[int, Canonical] = field(default_factory=dict)  # of members
+    _starting: dict[int, int] = field(default_factory=dict)  # clocks of who is told apart, if they may begin later
+    _routers: Routers = field(default_factory=Routers)
+    _late: dict[int, int] = field(default_factory=dict)  # whose clock was to begin when the plan was last made
+    _unsettled: list[Canonical] = field(default_factory=list)  # who has come since the shape was last looked at
 
     def changed(self) -> None:
         """Somebody has come or gone."""
@@ -122,10 +128,10 @@ class SharedPlan:
     @property
     def shown(self) -> dict[int, ShownAnswer]:
         """How every query shows its answer."""
-        if "shown" not in self._known:
-            self._known["shown"] = {number: ShownAnswer.of(m.form) for number, m in self.members.items()}
-        found: dict[int, ShownAnswer] = self._known["shown"]
-        return found
+        if len(self._answers) < len(self.members):
+            new = self.members.keys() - self._answers.keys()
+            self._answers |= {number: ShownAnswer.of(self.members[number].form) for number in new}
+        return self._answers
 
     @property
     def saved(self) -> dict[str, Any]:
@@ -181,6 +187,12 @@ class SharedPlan:
         if reader is not None:
             self.reads[number] = reader.number
         self.members[number] = query
+        self._answers.pop(number, None)
+        self._forms[number] = query.form
+        if self.readers is None and query.start is not None:
+            self._starting[number] = query.start
+        self._unsettled.append(query.form)
+        self._routers.queries.add(number)
         self.next = max(self.next, number + 1)
         self.changed()
         return number
@@ -192,6 +204,9 @@ class SharedPlan:
     def leave(self, number: int) -> None:
         """Have a query no longer."""
         del self.members[number]
+        del self._forms[number]
+        self._answers.pop(number, None)
+        self._routers.queries.add(number)
         self._unread(self.reads.pop(number, None))
         self.changed()
 
@@ -208,6 +223,7 @@ class SharedPlan:
         if not len(block.places):
             block = replace(block, places=self.next + np.arange(len(block)))
         self.blocks[block.key] = block
+        self._unsettled.append(block.form)
         self.next = max(self.next, int(block.places[-1]) + 1)
         self.changed()
         return block
@@ -227,6 +243,9 @@ class SharedPlan:
             alike = (r for r in self.readers.values() if r.rows == rows is not None and r.start == query.start)
             made = next((r for r in alike if r.selects == made.selects), made)
         self.next = max(self.next, made.number + 1)
+        self._routers.readers.add(made.number)
+        if made.start is not None:
+            self._starting[made.number] = made.start
         return self.readers.setdefault(made.number, made)
 
     def _unread(self, reader: int | None) -> None:
@@ -235,6 +254,7 @@ class SharedPlan:
             self._reading[reader] -= 1
             if not self._reading[reader]:
                 del self._reading[reader], self.readers[reader]
+                self._routers.readers.add(reader)
 
     def _lasting(self, form: Canonical) -> int:
         """For how long a row that came before a query may make a difference to it."""
@@ -275,6 +295,8 @@ class SharedPlan:
             for reader, other in into.items():
                 self._reading[other] += self._reading.pop(reader)
                 del self.readers[reader]
+            self._routers.queries.update(moved)
+            self._routers.readers.update(into)
             self.changed()
         return moved
 
@@ -282,9 +304,10 @@ class SharedPlan:
         """The plan of all members; the same object until somebody comes or goes. What is up to `frontier` is over."""
         if self.plan is None:
             told = self.members if self.readers is None else self.readers
-            late = {q: m.start for q, m in told.items() if m.start is not None and m.start > frontier}
+            late = self._starting = {q: at for q, at in self._starting.items() if q in told and at > frontier}
+            changed = {q for q, _ in late.items() ^ self._late.items()}
+            (self._routers.queries if self.readers is None else self._routers.readers).update(changed)
             starts = late if self.open else {}
-            forms = {q: m.form for q, m in self.members.items()}
             many = [
                 b.merged(b.start if self.open and b.start is not None and b.start > frontier else BEGINNING)
                 for b in self.blocks.values()
@@ -293,17 +316,21 @@ class SharedPlan:
             if self.readers is not None:
                 readers = PlanReaders({r: reader.form for r, reader in self.readers.items()}, self.reads)
             self.plan = merged(
-                self.name, forms, self.everywhere, self.open, starts, self.settled(), self.next, many, readers
-            )
+                self.name, self._forms, self.everywhere, self.open, starts, self.settled(), self.next, many, readers,
+                self._routers,
+            )  # fmt: skip
+            self._late = late
+            self._routers.made()
         return self.plan
 
     def settled(self) -> PlanColumns:
         """What its rows consist of, from now on."""
-        forms = [m.form for m in (*self.members.values(), *self.blocks.values())]
         if self.shape is None:
+            forms = [m.form for m in (*self.members.values(), *self.blocks.values())]
             self.shape = replace(PlanColumns.of([*forms, *self.before]), began=self.next)
-        elif self.open and forms[0].stateless:
-            self.shape = self.shape.widened(forms)
+        elif self._unsettled and self.open and self.one.form.stateless:
+            self.shape = self.shape.widened(self._unsettled)
+        self._unsettled = []
         return self.shape
 
     def relation(self, rows: Elements, number: int) -> pa.Table:
