@@ -39,6 +39,7 @@ class CellMembers:
     def changed(self, come: Sequence[tuple[int, int]], gone: Sequence[tuple[int, int]]) -> CellMembers:
         """The same with some more (predicate, member), and without some."""
         members, counts = self._members, np.diff(self._first)
+        known: tuple[Int64s, Int64s] | None = self.__dict__.get("_all")
         predicate = np.repeat(np.arange(len(counts)), counts)
         if gone:
             out = np.array([self._at(p, m) for p, m in gone], np.int64)
@@ -46,7 +47,10 @@ class CellMembers:
         if come:
             more = np.array(come, np.int64)
             members, predicate = np.append(members, more[:, 1]), np.append(predicate, more[:, 0])
-        return CellMembers(self.space, predicate, members)
+        made = CellMembers(self.space, predicate, members)
+        if known is not None and not come:  # of all cells, too
+            made.__dict__["_all"] = _without(*known, [m for _, m in gone])
+        return made
 
     def _at(self, predicate: int, member: int) -> int:
         low, high = self._first[predicate : predicate + 2]
@@ -94,3 +98,11 @@ class CellMembers:
         some = np.zeros(len(cells), np.bool_)
         some[rows[np.diff(first)[place] > 0]] = True
         return some
+
+
+def _without(first: Int64s, members: Int64s, gone: Sequence[int]) -> tuple[Int64s, Int64s]:
+    """Lists of members, one behind the other, without some."""
+    stays = np.ones(len(members), np.bool_)
+    for each in gone:
+        stays &= members != each
+    return first - np.searchsorted(np.flatnonzero(~stays), first), members[stays]
