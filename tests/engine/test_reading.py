@@ -27,7 +27,7 @@ def reads(monkeypatch):
     seen, read = [], read_parquet.ParquetPiece.read
 
     def watched(self, stream, columns, report=None):
-        seen.append((stream.name, columns))
+        seen.append((stream.name, None if columns is None else tuple(columns)))
         return read(self, stream, columns, report)
 
     monkeypatch.setattr(read_parquet.ParquetPiece, "read", watched)

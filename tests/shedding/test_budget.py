@@ -288,3 +288,23 @@ def test_importance_must_be_known_before_anything_is_computed() -> None:
         engine.execute(DECLARE.split("CREATE STREAM r")[0])
         with pytest.raises(WindrowError, match=message):
             engine.execute(f"CREATE QUERY q AS {query}")
+
+
+def test_instances_of_a_template_under_a_budget_say_what_queries_under_it_say() -> None:
+    """Half widths and marks are columns of their one answer, too."""
+    loaded = Loaded(
+        "CREATE TEMPLATE t (key BIGINT)"
+        " AS SELECT COUNT(*) AS n, SUM(v) AS s FROM s [RANGE 100 SLIDE 50] WHERE k = $key",
+        "CREATE QUERIES many FROM TEMPLATE t VALUES (0), (1)",
+        "CREATE QUERY one AS SELECT COUNT(*) AS n, SUM(v) AS s FROM s [RANGE 100 SLIDE 50] WHERE k = 1",
+        tick_budget="1 second",
+    )
+    rng = np.random.default_rng(1)
+    for number in range(6):
+        loaded.engine.push("s", batch(rng, number, 3000))
+    many, one = loaded.engine["many"].results(), loaded.engine["one"].results()
+    assert many.column_names == ["_ts", "key", *one.column_names[1:]]
+    assert any(one["_approximate"].to_pylist())
+    assert many.filter(pa.compute.equal(many["key"], 1)).drop_columns(["key"]).to_pylist() == one.to_pylist()
+    assert loaded.engine["many"].snapshot().column_names == many.column_names
+    loaded.engine.stop()

@@ -25,6 +25,7 @@ from windrow.errors import WindrowError
 from windrow.operators.elements import Elements
 from windrow.operators.row_limit import MOST_ROWS
 from windrow.optimize import Optimizer
+from windrow.plan.dataflow import no_answer
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.strategies import Strategy
 from windrow.runtime.change import ComingInstances
@@ -272,7 +273,8 @@ class Replay:
         """The plans of queries from templates that run by themselves; the others run from now on."""
         for key, queries in self.catalog.groups.items():
             template = self.catalog.templates[queries.template.lower()]
-            group = TemplateGroup(queries, template, self.planner.like(template, self.catalog))
+            like = self.planner.like(template, self.catalog)
+            group = TemplateGroup(queries, template, like, no_answer(like, like.root.schema))
             ticker.groups.live[key] = group
             rows, start = self.planner.wanted(queries, template, self.tables.__getitem__).rows, self.starts(group.like)
             few = FEW if ticker.sharing.takes_columns and start is not None else None

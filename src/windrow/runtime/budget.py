@@ -23,6 +23,7 @@ import pyarrow as pa
 from windrow.catalog.lengths import microseconds
 from windrow.errors import WindrowError
 from windrow.operators.elements import BEGINNING, INF
+from windrow.plan.dataflow import no_answer
 from windrow.plan.nodes import QueryPlan, Scan, TickBudget, walk
 from windrow.plan.weights import gate_of, reach, weighed
 from windrow.runtime.admission import Admission, Quotas
@@ -86,16 +87,24 @@ class Budgets:
 
     # queries
 
-    def add(self, plan: QueryPlan) -> QueryPlan:
-        """Take in a query; returns the plan to run, with aggregates that can be scaled.
+    def budgeted(self, plan: QueryPlan) -> QueryPlan | None:
+        """The plan with the budget that it is under, if it is under one.
 
         A query with a deadline, which may be late instead, has no budget unless it names one.
         """
-        if plan.budget is None or plan.budget.us is None:
-            if self.default_us is None or plan.root.at_most:
-                return plan
-            importance = plan.budget.importance if plan.budget is not None else ()
-            plan = replace(plan, budget=TickBudget(self.default_us, importance))
+        if plan.budget is not None and plan.budget.us is not None:
+            return plan
+        if self.default_us is None or plan.root.at_most:
+            return None
+        importance = plan.budget.importance if plan.budget is not None else ()
+        return replace(plan, budget=TickBudget(self.default_us, importance))
+
+    def add(self, plan: QueryPlan) -> QueryPlan:
+        """Take in a query; returns the plan to run, with aggregates that can be scaled."""
+        found = self.budgeted(plan)
+        if found is None:
+            return plan
+        plan = found
         assert plan.budget is not None and plan.budget.us is not None
         key, name = gate_of(plan), plan.name.lower()
         assert key is not None
@@ -208,6 +217,13 @@ class Budgets:
         for first, end in self.spans[key]:
             found |= (ts >= first) & (ts < (INF if end is None else end))
         return table.append_column(APPROXIMATE, pa.array(found))
+
+    def instance(self, plan: QueryPlan) -> tuple[QueryPlan, pa.Table]:
+        """Some instance of a template as it runs, without being taken in, and its answer without rows."""
+        found = self.budgeted(plan)
+        run = plan if found is None else weighed(found)
+        none = no_answer(run, run.root.schema)
+        return run, none if found is None else none.append_column(APPROXIMATE, pa.array([], pa.bool_()))
 
     def observe(
         self, tick: int, seconds: float, frontier: int, kernels: float | None = None, ended: float | None = None

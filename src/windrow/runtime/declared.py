@@ -270,8 +270,9 @@ class DeclaredQueries(DeclaredSources):
         for change in coming:
             key = change.queries.name.lower()
             if key not in self.groups.live:
-                made = self.groups.live[key] = TemplateGroup(change.queries, change.template, change.like)
-                self._open_outlet(change.like, made.name, made.empty)
+                like, none = self.budgets.instance(change.like)
+                made = self.groups.live[key] = TemplateGroup(change.queries, change.template, like, none)
+                self._open_outlet(like, made.name, made.empty)
             group = self.groups.changing(key)
             group.definition = change.queries
             if change.gone.num_rows:

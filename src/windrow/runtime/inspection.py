@@ -99,7 +99,7 @@ class Inspection(Turns):
         if group.plan.has_op:
             parts = [group.with_values(self.relation(state, name.lower()), name) for name in running]
             parts += [self._relation_of_block(state, group, block) for block in group.blocks]
-            return pa.concat_tables([group.empty.drop_columns(["_ts", "_op"]), *parts])
+            return pa.concat_tables([group.empty_relation, *parts])
         self.answered()
         instants = {
             number: self._last_instant(queries[name.lower()].plan, name.lower(), state.frontier)
@@ -114,7 +114,7 @@ class Inspection(Turns):
         """The rows of instances that are in a shared plan as columns, with their values."""
         name = self.ticker.plans.columns.get(block)
         if name is None:  # no tick has been planned with them
-            return group.empty.drop_columns(["_ts", "_op"])
+            return group.empty_relation
         program, shared = self.ticker.shared_program(name), self.ticker.plans.plans[name]
         members = shared.blocks[block]
         rows, which = shared.relation_of_many(view.materialized(state, program), members)

@@ -25,8 +25,7 @@ from windrow.catalog import QueriesDef, TemplateDef
 from windrow.catalog.instances import InstanceTable, positions
 from windrow.catalog.names import Names
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.operators.elements import Elements, one
-from windrow.plan.dataflow import answer
+from windrow.operators.elements import one
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.instance_answers import AnswerPart, Columns, in_order
 from windrow.runtime.kept_answers import AnyAnswer, rows_of
@@ -50,12 +49,13 @@ Block = MemberColumns | OfferedColumns
 class TemplateGroup:
     """The instances of one name, and the values of their parameters by number."""
 
-    def __init__(self, definition: QueriesDef, template: TemplateDef, like: QueryPlan) -> None:
-        """`like`: the plan of some instance."""
+    def __init__(self, definition: QueriesDef, template: TemplateDef, like: QueryPlan, none: pa.Table) -> None:
+        """`like`: the plan of some instance; `none`: its answer without rows."""
         self.definition, self.template, self.like = definition, template, like
         self.plan = replace(like, name=definition.name)  # under the name of all
         self.place: Names[int] = Names()  # the numbers of those that run by themselves, by name
         self.blocks: Names[Block] = Names()  # the others
+        self._none = none
         self._rows = pa.schema(list(template.parameters.items())).empty_table()
         self._numbers: Int64s = np.zeros(0, np.int64)  # of the rows, in order
         self._gone: Bools = np.zeros(0, np.bool_)
@@ -76,8 +76,13 @@ class TemplateGroup:
     @property
     def empty(self) -> pa.Table:
         """The answer of no instance."""
-        none = answer(self.like, Elements.empty(self.like.root.schema))
-        return self.shown(none, self.values(np.zeros(0, np.int64)))
+        return self.shown(self._none, self.values(np.zeros(0, np.int64)))
+
+    @property
+    def empty_relation(self) -> pa.Table:
+        """The relation of no instance: the parameters and the SELECT list."""
+        columns = len(self.template.parameters) + len(self.like.output)
+        return self.empty.select(list(range(2, 2 + columns)))
 
     def copy(self) -> TemplateGroup:
         """The group as it is now: what happens to one of the two does not happen to the other."""

@@ -237,7 +237,11 @@ class Turns:
         if failed:
             return False
         tick = ticker.collect(program, envelopes, stages)
-        ticker.take_apart(tick)
+        budgets.record(tick.admitted)
+        tick.counters |= budgets.counters()
+        for query in [q for q in tick.answers if q.lower() in budgets.behind]:
+            tick.answers[query] = budgets.mark(query, rows_of(tick.answers[query]))
+        ticker.take_apart(tick)  # behind it, answers of instances are one table
         tick.seconds |= {"plan": planned - begin, "job": ran - planned, "collect": self._stopwatch() - ran}
         tick.aside |= changes.aside
         tick.counters |= {f"rows.{key}": count for key, count in changes.rows.items()}
@@ -268,10 +272,6 @@ class Turns:
 
     def _commit(self, tick: Tick, rows: list[tuple[Stream, Available]]) -> None:
         budgets, outbox = self.declared.budgets, self.declared.outbox
-        budgets.record(tick.admitted)
-        tick.counters |= budgets.counters()
-        for query in [q for q in tick.answers if q.lower() in budgets.behind]:
-            tick.answers[query] = budgets.mark(query, rows_of(tick.answers[query]))
         for query, found in tick.answers.items():
             if isinstance(found, pa.Table):  # what lies in files says it there
                 tick.answers[query] = told(found, tick.frontier)
