@@ -199,3 +199,52 @@ def test_explain_of_many_names_some() -> None:
         assert len(told["with"]["rows"]) == len(told["with"]["cells"]) == 100
         alone = json.loads(engine["one"].explain("json"))["sharing"]
         assert alone["others"] == {"rows": 1000, "cells": 0, "predicate": 0} and len(alone["with"]["rows"]) == 100
+
+
+CONTINUOUS = """
+CREATE QUERY h0 AS SELECT g FROM st [RANGE 5] WHERE g = 'a' AND n > 3;
+CREATE QUERY h1 AS SELECT g FROM st [RANGE 5] WHERE g = 'a' AND n > 7;
+CREATE QUERY h2 AS SELECT g FROM st [RANGE 5] WHERE g = 'b' AND n > 5;
+CREATE QUERY lone AS SELECT DISTINCT n FROM st [RANGE 5];
+"""
+
+
+def explained(engine: windrow.Engine, query: str) -> list[str]:
+    """What EXPLAIN says of sharing."""
+    text = engine[query].explain().split("\n")
+    return text[next(i for i, line in enumerate(text) if line.startswith("sharing: ")) :]
+
+
+def test_a_route_says_how_it_finds_queries() -> None:
+    """Keys, ranges within, cells, and what is a bit."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute("CREATE STREAM st (ts BIGINT, g VARCHAR, n BIGINT) TIMESTAMP BY ts; " + CONTINUOUS)
+    engine.start()
+    engine.push("st", ROWS)
+    index = 'index: 3 conditions, looked up by "0.g", ordered within by "0.n", in 7 cells'
+    assert index in "\n".join(explained(engine, "h1"))
+    engine.execute("CREATE QUERY odd AS SELECT g FROM st [RANGE 5] WHERE g LIKE '%x'")
+    engine.push("st", {"ts": [20], "g": ["c"], "n": [6]})
+    said = "\n".join(explained(engine, "h1"))
+    assert index in said
+    assert "bit: (\"0.g\" LIKE '%x') (like is indexed for 'prefix%' only)" in said
+    (route,) = (o for o in json.loads(engine["h1"].explain("json"))["sharing"]["operators"] if "index" in o)
+    assert {"keys": ['"0.g"'], "ranges": ['"0.n"'], "predicates": 3, "cells": 7, "boxed": False} in route["index"]
+    engine.stop()
+
+
+def test_a_query_that_waits_says_with_whom_it_will_be() -> None:
+    """Before a row has come to it: with those who wait, too, or with those who run; or why it will be alone."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute("CREATE STREAM st (ts BIGINT, g VARCHAR, n BIGINT) TIMESTAMP BY ts; " + CONTINUOUS)
+    engine.start()
+    assert explained(engine, "h1")[0] == "sharing: from the next row on, one dataflow with h0, h2"
+    assert explained(engine, "lone")[0] == "sharing: none, it is the first of its kind"
+    engine.push("st", ROWS)
+    assert explained(engine, "h1")[0] == "sharing: one dataflow with h0, h2"
+    engine.execute("CREATE QUERY late AS SELECT g FROM st [RANGE 5] WHERE g = 'c' AND n > 5")
+    waits = json.loads(engine["late"].explain("json"))["sharing"]
+    assert (waits["begins"], waits["queries"], waits["with"]) == (False, 4, ["h0", "h1", "h2"])
+    engine.push("st", {"ts": [20], "g": ["c"], "n": [6]})
+    assert explained(engine, "late")[0] == "sharing: one dataflow with h0, h1, h2"
+    engine.stop()

@@ -293,18 +293,45 @@ class SharedPlans:
     def _together(self, common: Hashable, queries: list[Offered]) -> list[str]:
         found, left = list[str](), list[Offered]()
         for query in queries:
-            plan = next((p for p in self.plans.values() if p.common == common and p.takes(query)), None)
+            plan = self._taking(common, query)
             found += self._join(plan, [query]) if plan is not None else []
             left += [query] if plan is None else []
         for everywhere, members in (d for alike in _by_list(left) for d in self._divided(alike)):
-            one = members[0]
-            many = any(isinstance(m, OfferedColumns) for m in members)  # they run in no other way
-            open_ = everywhere and (_takes_readers(one) or not one.remembers)
-            if many or len(members) > 1 or (open_ and common in self._seen):
+            if self._begin(common, everywhere, members):
                 found += self._join(self._new(common, everywhere, members), members)
             else:
-                self.reasons[one.key] = BEGUN if common in self._seen else FIRST
+                self.reasons[members[0].key] = BEGUN if common in self._seen else FIRST
         return found
+
+    def _taking(self, common: Hashable, query: Offered) -> SharedPlan | None:
+        """A plan that a query may join now."""
+        return next((p for p in self.plans.values() if p.common == common and p.takes(query)), None)
+
+    def _begin(self, common: Hashable, everywhere: bool, members: Sequence[Offered]) -> bool:
+        """Whether queries begin a plan."""
+        one = members[0]
+        many = any(isinstance(m, OfferedColumns) for m in members)  # they run in no other way
+        open_ = everywhere and (_takes_readers(one) or not one.remembers)
+        return many or len(members) > 1 or (open_ and common in self._seen)
+
+    def coming(self, key: str) -> tuple[SharedPlan | None, list[Offered]] | str | None:
+        """Where a query that waits will be: in a plan that is there, if one takes it, and the others that will come to
+        it, too; or why it will be alone. None: it does not wait."""
+        query = self._waiting.get(key)
+        if query is None:
+            return None
+        common, said = query.common(), dict(self.reasons)
+        alike = [(w, self._taking(common, w)) for w in self._waiting.values() if w.common() == common]
+        mine = next(plan for w, plan in alike if w is query)
+        if mine is not None:
+            return mine, [w for w, plan in alike if plan is mine and w is not query]
+        left = [w for w, plan in alike if plan is None]
+        divided = [d for each in _by_list(left) for d in self._divided(each)]
+        why, self.reasons = self.reasons.get(key), said
+        everywhere, members = next((e, m) for e, m in divided if any(w is query for w in m))
+        if self._begin(common, everywhere, members):
+            return None, [w for w in members if w is not query]
+        return why or (BEGUN if common in self._seen else FIRST)
 
     def _divided(self, queries: Sequence[Offered]) -> Iterator[tuple[bool, list[Offered]]]:
         """Queries of one form as those who share, and whether they part everywhere."""

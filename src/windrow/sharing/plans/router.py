@@ -39,7 +39,7 @@ from windrow.sharing.index import PredicateIndex
 Floats = npt.NDArray[np.float64]
 T = TypeVar("T")
 
-_AGE = "age'"
+AGE = "age'"
 _QUERY = Attribute(quote(QUERY), QUERY_TYPE, (QUERY,))
 
 
@@ -106,7 +106,7 @@ class IndexRouter:
         self._prepare()
 
     def _prepare(self) -> None:
-        self._may_age: dict[str, str] = {f"{_AGE}{c}": c for c in self.windows} if self.aged else {}
+        self._may_age: dict[str, str] = {f"{AGE}{c}": c for c in self.windows} if self.aged else {}
         self._tests = {q: self._with_ages(q, c) for q, c in self.conditions.items()}
         self._columns = [self._with_ages_of_many(b) for b in self.blocks]
         users: dict[Condition, list[int]] = {}
@@ -354,7 +354,7 @@ class IndexRouter:
         self._prepare()
 
     def __str__(self) -> str:
-        axes = [a for a in self._index.axes if _AGE not in a]
+        axes = [a for a in self._index.axes if AGE not in a]
         lengths = [
             f"{len({*sizes.values(), *(b.sizes[column] for b in self.blocks)})} windows"
             for column, sizes in self.windows.items()
@@ -362,6 +362,11 @@ class IndexRouter:
         shown = {*(self.shown or {}).values(), *(b.shown for b in self.blocks)}
         lists = [f"{len(shown)} select lists"] if len(shown) > 1 else []
         return f"{len(self.queries)} queries by {', '.join([*axes, *lengths, *lists]) or 'nothing'}"
+
+    @property
+    def spaces(self) -> tuple[CellSpace, ...]:
+        """The spaces of its index."""
+        return tuple(self._index.spaces)
 
     def _cells(self, columns: Mapping[str, pa.Array], rows: int) -> list[Int64s]:
         """Every row's cell in every space."""
