@@ -13,6 +13,7 @@ import pytest
 
 import windrow
 from windrow.engine.replay import Replay
+from windrow.sharing.joins.synopsis import JoinSynopsis
 from windrow.store.store import Store
 from windrow.testing import assert_same, oracle
 
@@ -131,6 +132,34 @@ def test_one_join_state_and_one_synopsis_for_many_windows() -> None:
     running.advance(20)
     (family,) = sharing.joins.families.values()
     assert family.counters.partials == 5
+    running.stop()
+
+
+def test_readers_whom_no_row_concerns_are_not_swept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row costs the queries that want it, and those whose windows are due."""
+    running = windrow.Engine(runtime="local")
+    running.execute(DECLARED)
+    running.start()
+    for i in range(8):
+        text = f"SELECT count(*) AS n FROM r [RANGE 9 SLIDE 50], s [RANGE 9 SLIDE 50] WHERE r.k = s.k AND r.k = {i}"
+        running.execute(f"CREATE QUERY q{i} AS {text} AND s.k = {i}")
+
+    def push(ts: int) -> None:
+        running.push("r", {"ts": [ts], "k": [5], "a": [1], "w": ["x"]})
+        running.push("s", {"ts": [ts], "k": [5], "x": [1.0], "b": [1]})
+
+    swept, sweep = list[object](), JoinSynopsis.sweep
+    for ts in range(41, 45):
+        push(ts)
+    monkeypatch.setattr(JoinSynopsis, "sweep", lambda self, *args: swept.append(self) or sweep(self, *args))
+    for ts in range(45, 49):
+        push(ts)
+    assert len(swept) > 0
+    assert len(set(map(id, swept))) == 1
+    push(55)
+    running.advance(60)
+    assert len(set(map(id, swept))) == 8
+    assert [running[f"q{i}"].results().column("n").to_pylist() for i in (4, 5)] == [[0], [7 * 7]]  # of 42 to 48
     running.stop()
 
 

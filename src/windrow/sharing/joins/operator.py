@@ -29,7 +29,7 @@ from windrow.operators.state.run import Run, ints
 from windrow.sharing.joins.kernels import PairedRows, pairs
 from windrow.sharing.joins.members import JoinMember, JoinSource, Pair, name_of
 from windrow.sharing.joins.readers import JoinReader, ReaderGroup, ResultGrouping
-from windrow.sharing.joins.side import SideRows, columns_of, raises, unused
+from windrow.sharing.joins.side import Predicate, SideRows, columns_of, raises, unused
 from windrow.sharing.joins.spending import JoinSpending
 from windrow.sharing.joins.synopsis import Read, Requests, Results
 from windrow.sharing.query_group import HeldInstants
@@ -185,8 +185,12 @@ class SharedJoin:
     def _swept(
         self, begin: Sequence[int], requests: Sequence[Requests], frontier: int, names: Sequence[str] = ()
     ) -> Iterator[tuple[ReaderGroup, Read, Requests]]:
-        """Form the pairs of rows from `begin` on, some at a time, and sweep every reader group with them."""
-        reader_groups = list(self.reader_groups.values())
+        """Form the pairs of rows from `begin` on, some at a time, and sweep reader groups with them: those that want a
+        row of these, or of which windows are due. A pair has one of these rows, so it is nobody else's."""
+        new = [_News(rows, first - rows.base) for rows, first in zip(self.sides, begin, strict=True)]
+        every = zip(self.reader_groups.values(), requests, strict=True)
+        concerned = [(a, asked) for a, asked in every if len(asked) or any(map(_News.concern, new, a.predicates))]
+        reader_groups, requests = [a for a, _ in concerned], [asked for _, asked in concerned]
         times = [rows.ts for rows in self.sides]
         laid: dict[tuple[Hashable, ...], list[tuple[Int64s, Int64s, Bools]]] = {}
         axes, parts = [], []
@@ -344,6 +348,20 @@ class SharedJoin:
         for _ in self._swept([0, 0], none, frontier):
             pass
         self._forget(frontier)
+
+
+class _News:
+    """The new rows of a side, and whom they concern."""
+
+    def __init__(self, rows: SideRows, first: int) -> None:
+        self._rows, self._first = rows, first
+        self._known: dict[Predicate, bool] = {}
+
+    def concern(self, predicate: Predicate) -> bool:
+        """Whether a predicate holds for one of them."""
+        if predicate not in self._known:
+            self._known[predicate] = bool(self._rows.predicates[predicate][self._first :].any())
+        return self._known[predicate]
 
 
 def _need(member: JoinMember, sides: Sequence[SideRows]) -> None:
