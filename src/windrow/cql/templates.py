@@ -56,6 +56,7 @@ AFTER = frozenset(
 )
 _SYNTAX = frozenset(("LIMIT", "OFFSET", "FETCH", "FIRST", "KEEP", "INTERVAL", "RANGE", "ROWS", "SLIDE", "TOP", "MOST"))
 _WINDOWS = frozenset(("TUMBLE", "HOP", "SESSION", "WINDOW"))
+_OPERATORS = ("ISTREAM", "DSTREAM", "RSTREAM")
 _MARK = 30011
 _SAMPLES = ("'a'", "'1'", "'2000-01-01 00:00:00'", "'1 minute'")
 
@@ -129,6 +130,7 @@ class _Place(NamedTuple):
     name: str  # in lower case
     plain: bool  # as it is: compared, or part of the syntax
     compared: bool
+    shown: bool  # in a select list, under a name
 
 
 @lru_cache(maxsize=256)
@@ -152,7 +154,10 @@ def _places(body: str) -> tuple[_Place, ...]:
             syntax = "[" in open_ or open_[-1] in _WINDOWS or (words[i - 1] if i else "") in _SYNTAX
             compared = not syntax and _is_compared(words, i, open_[-1])
             name = str(tokens[i + 1].text).lower()
-            found.append(_Place(int(token.start), int(tokens[i + 1].end) + 1, name, syntax or compared, compared))
+            shown = _is_shown(words, i, open_[-1])
+            found.append(
+                _Place(int(token.start), int(tokens[i + 1].end) + 1, name, syntax or compared, compared, shown)
+            )
     return tuple(found)
 
 
@@ -172,6 +177,13 @@ def _is_compared(words: Sequence[str], at: int, inside: str) -> bool:
     upper = before == "AND" and "BETWEEN" in words[max(0, at - 4) : at - 1]
     listed = inside == "IN" and before in ("(", ",")
     return before in COMPARISONS or before == "BETWEEN" or upper or listed
+
+
+def _is_shown(words: Sequence[str], at: int, inside: str) -> bool:
+    """Whether a literal at this place is a column of the answer."""
+    before = words[at - 1] if at else ""
+    listed = before == "," or (before == "(" and inside in _OPERATORS)
+    return words[at + 2 : at + 3] == ["AS"] and (before == "SELECT" or (listed and inside in ("", *_OPERATORS)))
 
 
 class InstanceWriter:
@@ -196,16 +208,17 @@ class InstanceWriter:
         return f"CREATE QUERY q AS {filled}{self._last}"
 
 
-def marks(template: TemplateDef) -> dict[str, tuple[str, int]]:
+def marks(template: TemplateDef, shown: bool = False) -> dict[str, tuple[str, int]]:
     """For parameters that are only compared: a literal to stand for their values, and in how many places it does.
 
-    It is one that the template itself does not write, and as short as the values of small types.
+    It is one that the template itself does not write, and as short as the values of small types. `shown`: also for
+    those that are columns of the answer.
     """
     found: dict[str, tuple[str, int]] = {}
     for number, (name, type_) in enumerate(template.parameters.items()):
         places = [p for p in _places(template.body) if p.name == name.lower()]
         digits = str(_MARK + number)
-        if not all(p.compared for p in places) or digits in template.body:
+        if not all(p.compared or (shown and p.shown) for p in places) or digits in template.body:
             continue
         if pa.types.is_string(type_):
             found[name] = (f"'@windrow {digits}@'", len(places))

@@ -38,6 +38,7 @@ from windrow.runtime.collector import without_collector
 from windrow.sharing.condition_columns import ConditionColumns
 from windrow.sharing.conditions import Condition
 from windrow.sharing.plans.canonical import Canonical, canonical
+from windrow.sharing.plans.constants import value_of
 from windrow.sharing.plans.form_columns import FormColumns, form_columns
 from windrow.sharing.recognise import NotShared, Recognised, recognise
 from windrow.sharing.recognise_columns import InstanceConstants, recognise_columns, shape_of_columns
@@ -162,9 +163,17 @@ class TemplatePlanner:
         if rows.num_rows < few:
             return
         computed, values = _computed(template, rows)
-        marked = marks(computed)
-        if not marked:
-            return
+        tried = [marks(computed, shown=True), marks(computed)]
+        for marked in tried if tried[0] != tried[1] else tried[1:]:
+            found = tuple(self._marked(name, template, computed, rows, values, marked, catalog, few)) if marked else ()
+            yield from found
+            if found:
+                return
+
+    def _marked(
+        self, name: str, template: TemplateDef, computed: TemplateDef, rows: pa.Table, values: pa.Table,
+        marked: Mapping[str, tuple[str, int]], catalog: Catalog, few: int,
+    ) -> Iterator[InstanceColumns]:  # fmt: skip
         for places in _sets(values, marked, few):
             mine, compared = rows.take(pa.array(places)), values.take(pa.array(places))
             try:
@@ -239,9 +248,13 @@ def _class(literal: str) -> Class | None:
 def _same_form(found: Canonical, many: FormColumns, i: int) -> bool:
     """Whether a query has the form of many, and the conditions that these have at a place."""
     form = many.form
-    if (found.root, found.columns, found.output, found.sizes, found.shown, found.plan.has_op) != (
-        form.root, form.columns, form.output, form.sizes, form.shown, form.plan.has_op,
+    if (found.root, found.columns, found.sizes, found.shown, found.plan.has_op) != (
+        form.root, form.columns, form.sizes, form.shown, form.plan.has_op,
     ):  # fmt: skip
+        return False
+    mine = {name: value_of(e) for name, e in found.constants}
+    theirs = many.constants_of(np.array([i]))
+    if [(n, mine.get(c, c)) for n, c in found.output] != [(n, theirs.get(c, c)) for n, c in form.output]:
         return False
     conditions = [many.conditions(conjuncts).condition(i) for conjuncts in form.slots]
     return list(map(_merged, found.conditions)) == list(map(_merged, conditions))

@@ -17,6 +17,7 @@ import windrow
 from windrow.operators.terms import QUERY
 from windrow.plan.expr import Expr, Ref
 from windrow.scalar_engine import connect
+from windrow.sharing.plans.canonical import canonical
 from windrow.sharing.plans.shape import PlanColumns
 from windrow.testing import assert_same, oracle
 
@@ -333,6 +334,67 @@ def test_what_may_differ(differ: str) -> None:
     for i in range(2):
         assert found["auto", i] == found["off", i]
         assert found["auto", i]
+
+
+CONSTANTS = {
+    "numbers": ["k, {i} AS rule, v", "k, v", "{i} + 1 AS rule, v, k", "v, {i}.5 AS x, k"],
+    "texts": ["k, 'rule {i}' AS rule, v, '' AS e", "'it''s {i}' AS t, k, v", "k, v, NULL AS rule"],
+    "types": [
+        "k, v, CAST({i} AS TINYINT) AS a",
+        "k, v, DATE '2024-01-0{i}' AS a",
+        "k, v, 2 ** {i} AS a",
+        "k, v, {i} > 2 AS a",
+    ],
+    "nothing else": ["{i} AS rule", "'a' AS rule, {i} AS x", "{i} AS rule, {i} AS again"],
+}
+"""Select lists with constants; those of one line are one form."""
+SHOWING = {
+    "RELATION": "SELECT {0} FROM s [RANGE 5] WHERE v > {1}",
+    "ISTREAM": "SELECT ISTREAM({0}) FROM s [NOW] WHERE v > {1}",
+    "RSTREAM": "SELECT RSTREAM({0}) FROM s [RANGE 5] WHERE v > {1}",
+    "GROUP BY": "SELECT {0} FROM (SELECT k, max(v) AS v FROM s [RANGE 5] GROUP BY k HAVING max(v) > {1}) x",
+}
+
+
+@pytest.mark.parametrize("showing", SHOWING)
+@pytest.mark.parametrize("constants", CONSTANTS)
+def test_constants_are_of_queries_and_not_of_rows(constants: str, showing: str, tmp_path: Path) -> None:
+    """Queries that show different constants, or none, are one dataflow; each has its own of its own type."""
+    lists = CONSTANTS[constants]
+    queries = {
+        f"q{i}": SHOWING[showing].format(lists[i % len(lists)].replace("{i}", str(1 + i // 2)), i % 4) for i in range(8)
+    }
+    declared = "CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts"
+    rows = pa.table(
+        {"k": [i % 3 for i in range(40)], "v": [i * 7 % 6 for i in range(40)], "ts": [i // 4 for i in range(40)]}
+    )
+    case = (declared, queries, {"s": rows}, {}, 20)
+    want = oracle(scripted(declared, queries), {"s": rows}, {}, 20)
+    for sharing in ("auto", "off"):
+        got = windrow.run(scripted(declared, queries), {"s": rows}, runtime="local", until=20, sharing=sharing)
+        for name in queries:
+            assert_same(got[name], want[name])
+    alone, shared = played(case, 1, "off", tmp_path / "off"), played(case, 1, "auto", tmp_path / "on")
+    same(alone, shared, queries)
+    assert {n: t.schema for n, t in alone.items()} == {n: t.schema for n, t in shared.items()}
+    engine = windrow.Engine(runtime="local")
+    engine.execute(scripted(declared, queries))
+    engine.start()
+    engine.push("s", rows)
+    assert "and 2 more" in engine["q0"].explain()
+    engine.stop()
+
+
+def test_plans_that_began_with_constants_keep_them() -> None:
+    """A home of a version in which constants were columns of shared plans goes on with these."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
+    engine.execute("CREATE QUERY q AS SELECT 7 AS rule, 'a' AS t FROM s [RANGE 5] WHERE v > 1")
+    form = canonical(engine["q"].plan)
+    assert [name for name, _ in form.constants] == ["'a'", "7"]
+    assert [name for name, _ in form.showing({"7"}).shown] == ["7"]
+    assert [name for name, _ in form.showing({"7"}).constants] == ["'a'"]
+    assert form.showing({"0.k"}) is form
 
 
 def calls(count: int, text: str) -> int:

@@ -9,6 +9,8 @@ windows below it, since a row that is cut off after a join ends as if its window
     SELECT x.k FROM s [RANGE 9] x, r [RANGE 5] y WHERE x.k = y.k AND x.v > 3
     emit(slot 0(join[0.k = 1.k](window(scan r), window(scan s))))     slot 0: (1.v > 3), windows 5 and 9; shown: 1.k
 
+What is shown and reads no column (`17 AS rule`) is kept beside the tree, too, and is no part of what is shown of rows.
+
 A selection and a window's length commute with windows by time, projections, joins, and the left side of EXISTS and of
 outer joins. They stay below aggregates, DISTINCT and set operations (a full join is one), and on both sides of an
 EXISTS whose right side is selected from.
@@ -17,7 +19,7 @@ Law: putting every slot's conjuncts and lengths back gives a plan with the answe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -32,6 +34,7 @@ from windrow.plan.expr import Atom, Expr, column
 from windrow.plan.totality import total
 from windrow.plan.weights import gate_of
 from windrow.sharing.conditions import Condition, condition
+from windrow.sharing.plans.constants import NOTHING, is_constant
 from windrow.sharing.recognise import NotShared
 
 Names = dict[str, str]
@@ -59,7 +62,7 @@ class Canonical:
 
     Scans in the tree have no columns, windows by time no length (`sizes`, by their numbers), and projections only those
     columns that are read above the next slot. `shown`: what the answer is made of, over the columns below the
-    last slot.
+    last slot; `constants`: the rest of it, which reads none.
     """
 
     plan: n.QueryPlan
@@ -69,6 +72,15 @@ class Canonical:
     output: tuple[tuple[str, str], ...]
     sizes: tuple[int, ...] = ()
     shown: tuple[tuple[str, Expr], ...] = ()
+    constants: tuple[tuple[str, Expr], ...] = ()
+
+    def showing(self, columns: Container[str]) -> Canonical:
+        """The same with those constants as columns that a plan has among its columns: one that began with them."""
+        back = [c for c in self.constants if c[0] in columns]
+        if not back:
+            return self
+        shown = sorted([*(s for s in self.shown if s != NOTHING), *back], key=lambda kv: kv[0])
+        return replace(self, shown=tuple(shown), constants=tuple(c for c in self.constants if c not in back))
 
     @cached_property
     def conditions(self) -> tuple[Condition, ...]:
@@ -146,9 +158,11 @@ def canonical(plan: n.QueryPlan) -> Canonical:
         conjuncts = [e.substitute(computed) for e in conjuncts]
     tree = made.slot(below, conjuncts, ())
     output = tuple((name, names[c]) for name, c in plan.output)
+    parts = sorted(shown.items(), key=lambda kv: kv[0])
+    of_rows, constants = ([part for part in parts if is_constant(part[1]) is which] for which in (False, True))
     return Canonical(
         plan, replace(root, input=tree), tuple(made.slots), tuple(made.columns), output, tuple(made.sizes),
-        tuple(sorted(shown.items(), key=lambda kv: kv[0])),
+        tuple(of_rows) or (NOTHING,), tuple(constants),
     )  # fmt: skip
 
 

@@ -3,22 +3,25 @@
     SELECT ISTREAM(sym, price) FROM trade [NOW] WHERE sym = $s AND price > $lim
 
 is one form in which marks stand for the values of `s` and `lim`, and the conditions of its slots are columns of ends
-(`condition_columns`), however many queries there are. The marks may stand in the conjuncts of slots alone, as many as
-were written: then nothing but conditions differs, and planning has folded none of them away.
+(`condition_columns`), however many queries there are. The marks may stand in the conjuncts of slots and be shown as
+they are (`$s AS rule`), as many as were written: then nothing else differs, and planning has folded none of them away.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
+from windrow.operators.aggregates.vectors import Int64s
 from windrow.plan.expr import Expr, Predicate
 from windrow.plan.nodes import QueryPlan
 from windrow.sharing.condition_columns import ConditionColumns, conditions_of
 from windrow.sharing.plans.canonical import Canonical, canonical
+from windrow.sharing.plans.constants import values_of
 from windrow.sharing.recognise import NotShared
 
 
@@ -47,6 +50,20 @@ class FormColumns:
         """In how many places of a slot's conjuncts a mark stands."""
         return self._counted(self.form.slots[slot])[1]
 
+    @cached_property
+    def _constants(self) -> Mapping[str, tuple[pa.Array, int]]:
+        return {name: values_of(e, self.columns, self.size) for name, e in self.form.constants}
+
+    def constants_of(self, which: Int64s) -> dict[str, pa.Array]:
+        """The constants that some of the queries show, a value for each."""
+        return {name: values.take(pa.array(which)) for name, (values, _) in self._constants.items()}
+
+    @property
+    def marked_constants(self) -> int:
+        """In how many places of what is shown a mark stands."""
+        shown = [c for _, c in self.form.output]
+        return sum(marks * shown.count(name) for name, (_, marks) in self._constants.items())
+
     @property
     def early(self) -> bool:
         """Whether queries differ in a slot below the last."""
@@ -68,8 +85,11 @@ def form_columns(plan: QueryPlan, columns: Mapping[Any, pa.Array], places: int, 
         raise NotShared("its rows may be shed")
     found = FormColumns(canonical(plan), columns, count)
     form = found.form
-    said = repr((form.root, form.shown, form.columns, form.output, form.sizes))
-    if sum(map(found.marked, range(len(form.slots)))) != places or any(str(mark) in said for mark in columns):
+    constants = dict(form.constants)
+    output = [(name, "" if c in constants else c) for name, c in form.output]
+    said = repr((form.root, form.shown, form.columns, output, form.sizes))
+    marked = sum(map(found.marked, range(len(form.slots)))) + found.marked_constants
+    if marked != places or any(str(mark) in said for mark in columns):
         raise NotShared("its constants stand elsewhere, too")
     if found.early and form.routable:
         raise NotShared(form.routable)

@@ -22,6 +22,7 @@ from windrow.plan.nodes import QueryPlan
 from windrow.sharing.member_columns import InstanceNames
 from windrow.sharing.plans.answers import InstanceRows, ShownAnswer, of_many, of_one
 from windrow.sharing.plans.canonical import Canonical
+from windrow.sharing.plans.constants import value_of
 from windrow.sharing.plans.form_columns import FormColumns
 from windrow.sharing.plans.merge import ManyMembers, Routers, merged
 from windrow.sharing.plans.readers import PlanReaders, Reader, lasting
@@ -344,7 +345,9 @@ class SharedPlan:
             router = IndexRouter({number: of_query(self.reads[number], mine) if self.reads else mine})
             at, _ = router.pairs({c: rows.columns[c] for c in router.reads}, len(rows))
             rows = rows.take(at)
-        return pa.table({name: rows.columns[c] for name, c in form.output}) if form.output else pa.table({})
+        constants = {c: pa.repeat(value_of(e)[0], len(rows)) for c, e in form.constants}
+        columns = {**rows.columns, **constants}
+        return pa.table({name: columns[c] for name, c in form.output}) if form.output else pa.table({})
 
     def parted(self, rows: Elements) -> tuple[Elements, list[InstanceRows]]:
         """The rows of an answer that belong to queries by themselves, and those of blocks."""
@@ -357,7 +360,7 @@ class SharedPlan:
             rest[at] = False
             there = block.alive[which]
             if there.any():
-                found.append(of_many(rows, block.key, block.form, at[there], which[there]))
+                found.append(of_many(rows, block.key, block.forms, at[there], which[there]))
         return rows.filter(rest), found
 
     def relation_of_many(self, rows: Elements, block: OfferedColumns) -> tuple[pa.Table, Int64s]:
@@ -375,7 +378,8 @@ class SharedPlan:
             at, which = router.pairs({c: rows.columns[c] for c in router.reads}, len(rows))
         there = block.alive[which]
         rows, which = rows.take(at[there]), which[there]
-        return pa.table({name: rows.columns[c] for name, c in form.output}), which
+        columns = {**rows.columns, **block.forms.constants_of(which)}
+        return pa.table({name: columns[c] for name, c in form.output}), which
 
 
 def count(queries: Iterable[Offered]) -> int:
