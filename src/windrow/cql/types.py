@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from windrow.errors import BindingError
 from windrow.plan.expr import Expr, Part, Ref, sql_of
+from windrow.plan.literal_classes import by_class
 from windrow.scalar_engine import binding, literal, quote, reason, select, type_name
 
 HUGEINT = pa.decimal128(38, 0)
@@ -141,21 +142,25 @@ _OPERATORS = re.compile(r"(?:[\s()+*/<>=,0-9.-]|''|\b(?:AND|OR|NOT|BETWEEN|IN|LI
 def type_of(parts: Sequence[Part], types: Mapping[str, pa.DataType], shape: Callable[[str], str] = str) -> pa.DataType:
     """The type of an expression, which `shape` makes one of the same type that many share.
 
-    Operators look at types alone, so DuckDB is asked once for all columns of the same types, by their places; what it
-    refuses, it refuses of the columns that are meant.
+    Operators look at types alone, so DuckDB is asked once for all columns of the same types, by their places, and for
+    all numbers of a class; what it refuses, it refuses of the columns and numbers that are meant.
 
     >>> type_of(("(", Ref("s.a"), " + 1)"), {"s.a": pa.int64()})
     DataType(int64)
     """
     given = {p.name: sql_name(types[p.name]) for p in parts if isinstance(p, Ref)}
     places = {name: f"c{place}" for place, name in enumerate(given)}
-    asked = shape(sql_of(parts, places.__getitem__))
+    named = shape(sql_of(parts))
+    asked = by_class(shape(sql_of(parts, places.__getitem__)))
+    tried = [(by_class(named), given)] if by_class(named) != named else []
     if _OPERATORS.fullmatch(re.sub(r"\bc\d+\b", "", asked)):
+        tried = [(asked, {places[name]: type_ for name, type_ in given.items()})]
+    for text, columns in tried:
         try:
-            return _expression_type(asked, tuple(zip(places.values(), given.values(), strict=True)))
+            return _expression_type(text, tuple(columns.items()))
         except DuckDBRefusal:
             pass
-    return _expression_type(shape(sql_of(parts)), tuple(sorted(given.items())))
+    return _expression_type(named, tuple(sorted(given.items())))
 
 
 def folded(text: str) -> pa.ChunkedArray:

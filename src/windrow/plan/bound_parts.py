@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from windrow.plan.expr import Part, Ref, sql_of
+from windrow.plan.literal_classes import by_class
 from windrow.scalar_engine import binding, type_name
 
 
@@ -54,6 +55,8 @@ class BoundPart:
 def question(parts: Sequence[Part], types: Mapping[str, pa.DataType]) -> str | None:
     """The SELECT that computes an expression, whose columns are named by their places; None if a type is not known.
 
+    Expressions that differ in numbers of one class are one question.
+
     >>> question((Ref("s.a"), " > 1"), {"s.a": pa.int64()})
     'SELECT (c0 > 1) AS c FROM (SELECT CAST(NULL AS BIGINT) AS c0)'
     """
@@ -63,7 +66,7 @@ def question(parts: Sequence[Part], types: Mapping[str, pa.DataType]) -> str | N
     if None in given:
         return None
     row = ", ".join(f"CAST(NULL AS {type_}) AS {place}" for type_, place in zip(given, places.values(), strict=True))
-    return f"SELECT ({sql_of(parts, places.__getitem__)}) AS c{f' FROM (SELECT {row})' if row else ''}"
+    return f"SELECT ({by_class(sql_of(parts, places.__getitem__))}) AS c{f' FROM (SELECT {row})' if row else ''}"
 
 
 def bound(asked: str) -> BoundPart | None:
