@@ -78,6 +78,16 @@ SHAPES = (
     "SELECT a > {i}, score(a, x) AS c FROM s [ROWS {i}] WHERE a > {i} AND score(a, x) > {d} AND midcap(a)",
     "SELECT COUNT(*) AS n FROM s [RANGE 9 SECONDS SLIDE 3 SECONDS] WHERE x > {i} AND b < {d} AND n >= {t} AND n > {i}",
     "SELECT 7 + {i} AS c FROM s WHERE a = {i} KEEP {i} DAYS",
+    "SELECT a, {i} AS rule, {t} AS said, x * {d} AS y FROM s [RANGE {i} SECONDS] WHERE x > b * {d} AND b % {i} = {i}",
+    "SELECT ISTREAM(a, {i} AS rule, CAST({i} AS DOUBLE) AS y) FROM s [ROWS {i}] WHERE abs(x - {d}) > {d}",
+    "SELECT a, CASE WHEN x > {d} THEN {i} ELSE 3 END AS y FROM s [RANGE {i} SECONDS] WHERE n LIKE 'p{i}%'",
+    "SELECT s.a, {i} - b AS y FROM s [RANGE {i} SECONDS] JOIN t [RANGE {i} SECONDS] ON s.a = t.a AND s.x > t.y * {d}",
+    "SELECT s.a FROM s [RANGE {i} SECONDS] JOIN t [NOW] ON abs(s.x - t.y) < {d} AND s.b > {i}",
+    "SELECT b * {i} AS y, COUNT(*) AS n FROM s [RANGE {i} SECONDS] GROUP BY b * {i} HAVING SUM(x) * {d} > {i}",
+    "SELECT DISTINCT a, coalesce(b, {i}) AS y FROM s [PARTITION BY a ROWS {i}] WHERE greatest(b, {i}) > {i}",
+    "SELECT LEFT(n, {i}) AS y, round(x, {i}) AS z FROM s [RANGE {i} SECONDS] WHERE n LIKE {t} AND x / {i} > {d}",
+    "SELECT u.a FROM (SELECT a, {i} AS y FROM s [RANGE 7 SECONDS] WHERE x * {d} > 7) AS u WHERE u.y > {i}",
+    "SELECT a FROM s [RANGE {i} SECONDS] UNION ALL SELECT {i} AS a FROM t [RANGE {i} SECONDS] WHERE c * {i} > 9",
 )
 
 
@@ -139,6 +149,30 @@ def test_the_shapes_are_used(catalog):
             f"CREATE QUERY q{k} AS {shape.format(i=100 + k, d=f'{10 + k}.5', t=repr(chr(97 + k)))}" for k in range(6)
         ]
         assert assert_planned_alike(texts, catalog) >= 5
+
+
+@pytest.mark.parametrize("shape", SHAPES[12:21])
+def test_literals_of_expressions_and_windows_are_lifted(shape, catalog):
+    """Texts that differ in them, and in constants that they show, are planned once for each class."""
+    texts = [
+        f"CREATE QUERY q{k} AS "
+        + shape.replace("{i}", str(20 + k)).replace("{d}", f"{30 + k}.5").replace("{t}", f"'p{k}%'")
+        for k in range(6)
+    ]
+    made = assert_planned_alike(texts, catalog)
+    assert made >= 4 or "round" in shape or "GROUP BY" in shape
+
+
+def test_a_query_that_is_read_may_be_replaced(catalog, declare):
+    """Texts over a query are planned once for as long as it is the same."""
+    texts = [f"CREATE QUERY q{k} AS SELECT a FROM base WHERE a > {20 + k}" for k in range(4)]
+    for kind in ("BIGINT", "DOUBLE"):
+        declared = f"CREATE STREAM w (a {kind}, ts BIGINT); CREATE QUERY base AS SELECT a FROM w [RANGE 9]"
+        over = declare(declared)
+        assert assert_planned_alike(texts, over) >= 2
+        assert [str(t) for t in planned(texts[3], over).root.schema.values()] == [
+            str(declare(declared).streams["w"].columns["a"])
+        ]
 
 
 def test_a_plan_travels_without_its_tree(catalog):

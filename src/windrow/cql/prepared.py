@@ -5,23 +5,29 @@
 
 The cut is made without the tokenizer, and is right because the tokenizer has seen it for the first text of a key: a
 literal that ends where it may only end is one token, whatever it says. A literal is *lifted* where planning does not
-look at it: as one side of a comparison, in BETWEEN or in a list of IN, in a WHERE or HAVING. All others belong to the
-key, and so does which literals are equal. A text is planned with marks (`plan.parametric`) when its key is seen twice.
+look at it: as one side of a comparison, in BETWEEN or in a list of IN, in a WHERE, HAVING or ON. One in an expression,
+in the select list, or a window's length is lifted, too, and its class belongs to the key (`plan.literal_classes`): what
+stands for it is one of the class. All others belong to the key, and so does which literals are equal. A text is planned
+with marks (`plan.parametric`) when its key is seen twice; if what is made so differs from what is planned from scratch,
+only what is compared is lifted in texts like it.
 """
 
 from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 from sqlglot import exp
 
 from windrow.catalog import Catalog
+from windrow.cql.dialect import StreamItems
 from windrow.cql.walks import find_all, has
 from windrow.errors import WindrowError
+from windrow.plan.literal_classes import NumberClass, number_class, others
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.parametric import Constants, PlanShape, class_of, mark
 
@@ -82,10 +88,23 @@ def _statements(script: str) -> Iterator[tuple[int, int]]:
         yield begin, len(script)
 
 
-class Key(NamedTuple):
-    """What two texts must have in common to be one shape: the literals that are not lifted, and which are equal."""
+class Lift(Enum):
+    """How a literal is lifted."""
 
-    fixed: tuple[str, ...]
+    NOT = 0
+    COMPARED = 1
+    INSIDE = 2
+    """In an expression, or as a column of the answer."""
+    WINDOW = 3
+    PREFIX = 4
+    """As the pattern of LIKE: what stands before its `%`."""
+
+
+class Key(NamedTuple):
+    """What two texts must have in common to be one shape: the literals that are not lifted, the classes of those that
+    are in expressions and windows, and which are equal."""
+
+    fixed: tuple[str | NumberClass, ...]
     equal: tuple[int, ...]
 
 
@@ -93,9 +112,14 @@ class Key(NamedTuple):
 class _Known:
     """The texts that agree between their literals."""
 
-    lifted: tuple[bool, ...]
+    lifted: tuple[Lift, ...]
     seen: dict[Key, _Plans] = field(default_factory=dict)
     texts: bool = True  # whether texts are lifted: not if one is compared with something else, and must be read
+    wide: bool = True  # whether more is lifted than what is compared: not if planning has looked at it
+
+    def narrowed(self) -> None:
+        """Lift no more than what is compared, in texts to come."""
+        self.wide, self.seen = False, {}
 
 
 @dataclass
@@ -104,6 +128,13 @@ class _Plans:
 
     declared: tuple[object, ...] = ()
     shape: PlanShape | None = None
+    over: dict[str, QueryPlan] = field(default_factory=dict)  # the queries that it reads
+
+    def holds(self, declared: tuple[object, ...], queries: Mapping[str, QueryPlan]) -> bool:
+        """Whether it is of these declarations, and the queries that it reads are those that there are."""
+        if len(self.declared) != len(declared) or any(a is not b for a, b in zip(self.declared, declared, strict=True)):
+            return False
+        return all(queries.get(name) is plan for name, plan in self.over.items())
 
 
 _known: OrderedDict[tuple[str, ...], _Known] = OrderedDict()
@@ -114,28 +145,77 @@ class Repeated:
     """A text whose key has been seen: it is well formed, and may have a shape."""
 
     cut: Cut
-    lifted: tuple[bool, ...]
+    lifted: tuple[Lift, ...]
     key: Key
     text: str
 
-    def with_marks(self) -> tuple[str, tuple[str, ...]]:
-        """The text with marks in the place of what is lifted, and the marks."""
-        marks = [mark(i, v) for i, v in enumerate(self.cut.literals) if self.lifted[i]]
-        at = iter(marks)
-        shown = [next(at) if lift else v for lift, v in zip(self.lifted, self.cut.literals, strict=True)]
+    @property
+    def wide(self) -> bool:
+        """Whether more is lifted than what is compared."""
+        return not {*self.lifted} <= {Lift.NOT, Lift.COMPARED}
+
+    def with_marks(self) -> tuple[str, tuple[str, ...]] | None:
+        """The text with marks in the place of what is lifted, and the marks; None if there are no marks."""
+        taken = {*_NUMBER.findall(" ".join(self.cut.pieces)), *self.cut.literals}
+        marks, shown = list[str](), list[str]()
+        for i, (lift, value) in enumerate(zip(self.lifted, self.cut.literals, strict=True)):
+            if lift is Lift.NOT:
+                shown.append(value)
+                continue
+            if lift is Lift.COMPARED or value.startswith("'"):
+                found: str | None = mark(i, value)
+                if lift is Lift.PREFIX:
+                    marks.append(mark(i, value))
+                    shown.append(f"{marks[-1][:-1]}%'")
+                    continue
+            else:
+                alike = (m for m in others(value) if m not in taken and _class(lift, m) == _class(lift, value))
+                found = next(alike, None)
+            if found is None:
+                return None
+            taken.add(found)
+            marks.append(found)
+            shown.append(found)
         pieces = [*sum(zip(self.cut.pieces, shown, strict=False), ()), self.cut.pieces[-1]]
         return self.text[: self.cut.body] + "".join(pieces), tuple(marks)
 
     def constants(self, name: str) -> Constants | None:
         """What stands for the marks; None if one of it is never lifted."""
-        found = tuple(v for v, lift in zip(self.cut.literals, self.lifted, strict=True) if lift)
+        found = tuple(
+            v if lift is not Lift.PREFIX else f"{v[:-2]}'"
+            for v, lift in zip(self.cut.literals, self.lifted, strict=True)
+            if lift is not Lift.NOT
+        )
         classes = tuple(map(class_of, found))
         return None if None in classes else Constants(name, self.text, found, classes)  # type: ignore[arg-type]
 
 
-def _key(literals: tuple[str, ...], lifted: tuple[bool, ...]) -> Key:
-    fixed = tuple(v for v, lift in zip(literals, lifted, strict=True) if not lift)
-    return Key(fixed, tuple(map(literals.index, literals)))
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_PREFIX = re.compile("'[^'%_]+%'")
+
+
+def _class(lift: Lift, literal: str) -> NumberClass | None:
+    """The class of a literal that is lifted otherwise than compared; None: it is the only one. Texts have one."""
+    if lift is Lift.PREFIX:
+        return () if _PREFIX.fullmatch(literal) else None
+    if literal.startswith("'"):
+        return () if lift is Lift.INSIDE else None
+    found = number_class(literal)
+    if found is None or lift is Lift.INSIDE:
+        return found
+    return None if found[1] else (*found, int(literal).bit_length())  # costs follow from lengths: of as many bits
+
+
+def _key(literals: tuple[str, ...], lifted: tuple[Lift, ...]) -> tuple[Key, tuple[Lift, ...]]:
+    """The key of some literals, and how each of them is lifted: one that is alone in its class is not."""
+    fixed, lifts = list[str | NumberClass](), list[Lift]()
+    for value, lift in zip(literals, lifted, strict=True):
+        if lift is not Lift.COMPARED:
+            of = None if lift is Lift.NOT else _class(lift, value)
+            lift = Lift.NOT if of is None else lift
+            fixed.append(value if of is None else of)
+        lifts.append(lift)
+    return Key(tuple(fixed), tuple(map(literals.index, literals))), tuple(lifts)
 
 
 def repeated(text: str, found: Cut) -> Repeated | None:
@@ -143,11 +223,11 @@ def repeated(text: str, found: Cut) -> Repeated | None:
     known = _known.get(found.pieces)
     if known is None:
         return None
-    key = _key(found.literals, known.lifted)
+    key, lifted = _key(found.literals, known.lifted)
     if key not in known.seen:
         return None
     _known.move_to_end(found.pieces)
-    return Repeated(found, known.lifted, key, text)
+    return Repeated(found, lifted, key, text)
 
 
 def remember(found: Cut, begin: int, literals: Set[tuple[int, int]], tree: exp.Query) -> None:
@@ -158,40 +238,90 @@ def remember(found: Cut, begin: int, literals: Set[tuple[int, int]], tree: exp.Q
         at = places[-1][1] + 1
     if literals != set(places):
         return
-    offsets = {int(node.meta["start"]) for node in find_all(tree, exp.Literal) if _lifts(node)}
+    lifts = {int(node.meta["start"]): lift for node in find_all(tree, exp.Literal) if (lift := _lift(node))}
     known = _known.setdefault(found.pieces, _Known(()))
-    lifted = tuple(
-        first in offsets and (known.texts or not value.startswith("'"))
-        for (first, _), value in zip(places, found.literals, strict=True)
-    )
-    if known.lifted != lifted:
-        known.lifted, known.seen = lifted, {}
+    lifted = list[Lift]()
+    for i, ((first, _), value) in enumerate(zip(places, found.literals, strict=True)):
+        lift = lifts.get(first, Lift.NOT)
+        if _RANGE.search(found.pieces[i]) and _RANGE_ENDS.match(found.pieces[i + 1]):
+            lift = Lift.WINDOW
+        narrow = lift is not Lift.COMPARED and not known.wide
+        lifted.append(Lift.NOT if narrow or (value.startswith("'") and not known.texts) else lift)
+    if known.lifted != tuple(lifted):
+        known.lifted, known.seen = tuple(lifted), {}
     if len(known.seen) < MOST:
-        known.seen.setdefault(_key(found.literals, lifted), _Plans())
+        known.seen.setdefault(_key(found.literals, known.lifted)[0], _Plans())
     while len(_known) > MOST:
         _known.popitem(last=False)
 
 
-def _lifts(node: exp.Literal) -> bool:
-    """Whether planning looks at no more of a literal than its class."""
+_RANGE = re.compile(r"\[\s*(?:RANGE|(?:PARTITION\s+BY\s+[\w\s,]+\s)?ROWS)\s+$", re.IGNORECASE | re.ASCII)
+_RANGE_ENDS = re.compile(r"\s*(?:\s[A-Za-z]+\s*)?\]")
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
+_TESTS = (exp.And, exp.Or, exp.Not, exp.Paren)
+_EXPRESSIONS = (
+    *(*_ARITHMETIC, *_COMPARISONS, *_TESTS, exp.Neg, exp.Between, exp.In, exp.Is, exp.Case, exp.If, exp.Abs),
+    *(exp.Coalesce, exp.Greatest, exp.Least, exp.Alias, exp.Anonymous, StreamItems),
+)
+_FUNCTIONS = ("abs", "coalesce", "greatest", "least")
+
+
+def _lift(node: exp.Literal) -> Lift | None:
+    """How a literal is lifted; None if it is not."""
     if "start" not in node.meta:
-        return False
+        return None
     child: exp.Expr = node
     parent = node.parent
     if isinstance(parent, exp.Neg):
         child, parent = parent, parent.parent
+    compared = _is_compared(child, parent)
+    if compared and parent is not None and _clause(parent, _TESTS) in ("where", "on"):
+        return Lift.COMPARED
+    if isinstance(parent, exp.Like) and parent.expression is child and has(parent.this, exp.Column, exp.Star):
+        return Lift.PREFIX if _clause(parent, _TESTS) in ("where", "on") else None
+    if isinstance(parent, exp.Cast) and child is node:  # as templates write the values of their parameters
+        child, parent = parent, parent.parent
+        compared = _is_compared(child, parent)
+    if isinstance(parent, exp.Alias) and parent.this is child:
+        inside = True
+    elif not node.is_string and isinstance(parent, _ARITHMETIC):
+        inside = has(parent.expression if parent.this is child else parent.this, exp.Column, exp.Star)
+    else:
+        valued = isinstance(parent, exp.If | exp.Case) and child.arg_key in ("true", "default")
+        named = isinstance(parent, exp.Coalesce | exp.Greatest | exp.Least | exp.Anonymous)
+        beside = named and parent is not None and has(parent, exp.Column, exp.Star)
+        inside = not node.is_string and (compared or valued or beside)
+    clause = _clause(child, _EXPRESSIONS) if inside else ""
+    if clause == "grouped" and not isinstance(parent, exp.Alias):  # GROUP BY may say the same
+        return None
+    return Lift.INSIDE if clause else None
+
+
+def _is_compared(child: exp.Expr, parent: exp.Expr | None) -> bool:
+    """Whether a literal is compared with something that has a column."""
     if isinstance(parent, _COMPARISONS):
         other = parent.expression if parent.this is child else parent.this
     elif isinstance(parent, exp.Between | exp.In) and parent.this is not child:
         other = parent.this
     else:
         return False
-    if not has(other, exp.Column, exp.Star):
-        return False
-    above = parent.parent
-    while isinstance(above, exp.And | exp.Or | exp.Not | exp.Paren):
-        above = above.parent
-    return isinstance(above, exp.Where | exp.Having) and isinstance(above.parent, exp.Select)
+    return has(other, exp.Column, exp.Star)
+
+
+def _clause(child: exp.Expr, through: tuple[type[exp.Expr], ...]) -> str:
+    """In which clause of a SELECT an expression stands, if nothing else is between; a column must have a name."""
+    node = child.parent
+    named = False
+    while isinstance(node, through) and (not isinstance(node, exp.Anonymous) or node.name.lower() in _FUNCTIONS):
+        named = isinstance(node, exp.Alias) or (named and isinstance(node, StreamItems))
+        child, node = node, node.parent
+    if isinstance(node, exp.Where | exp.Having) and isinstance(node.parent, exp.Select):
+        return "where"
+    if isinstance(node, exp.Join) and child.arg_key == "on":
+        return "on"
+    if not (named and isinstance(node, exp.Select) and child.arg_key == "expressions"):
+        return ""
+    return "grouped" if node.args.get("group") else "shown"
 
 
 def bound(statement: Repeated, name: str, catalog: Catalog, bind: Callable[[str], QueryPlan]) -> QueryPlan:
@@ -202,21 +332,32 @@ def bound(statement: Repeated, name: str, catalog: Catalog, bind: Callable[[str]
     if known is None or plans is None or constants is None:
         return bind(statement.text)
     declared = (catalog.streams, catalog.tables, catalog.functions, catalog.views, catalog.macros)
-    if len(plans.declared) != len(declared) or any(a is not b for a, b in zip(plans.declared, declared, strict=True)):
-        plans.declared, plans.shape = declared, _shape(statement, known, catalog, bind)
-    if plans.shape is None:
+    if not plans.holds(declared, catalog.queries):
+        plans.declared, plans.over = declared, {}
+        plans.shape = _shape(statement, known, catalog, bind)
+        if plans.shape is not None:
+            of = (name.lower() for name in plans.shape.plan.over)
+            plans.over = {name: catalog.queries[name] for name in of if name in catalog.queries}
+    shape = plans.shape
+    if shape is not None and statement.wide and shape.doubted:
+        known.narrowed()
+        shape = None
+    if shape is None:
         return bind(statement.text)
-    return plans.shape.made(constants, lambda: bind(statement.text))
+    return shape.made(constants, lambda: bind(statement.text))
 
 
 def _shape(statement: Repeated, known: _Known, catalog: Catalog, bind: Callable[[str], QueryPlan]) -> PlanShape | None:
-    text, marks = statement.with_marks()
+    marked = statement.with_marks()
+    if marked is None:
+        return None
+    text, marks = marked
     try:
-        plan = bind(text)
-        # a query that it reads may be replaced, and is not looked up
-        return None if any(name.lower() in catalog.queries for name in plan.over) else PlanShape.of(plan, marks)
+        return PlanShape.of(bind(text), marks)
     except WindrowError:
-        if any(m.startswith("'") for m in marks):
+        if statement.wide:
+            known.narrowed()
+        elif any(m.startswith("'") for m in marks):
             known.texts, known.seen = False, {}
         return None
 

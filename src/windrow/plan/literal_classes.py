@@ -5,7 +5,7 @@ it. So one number of a class is asked about, whatever `k % 12 = 3` compares with
 
     k % 12 = 3        asked as    k % 99 = 9          v * 2.5 > n      asked as    v * 9.9 > n
 
-0 and 1 are classes of their own: something may be left out for them. Where a value makes a type (`round(d, 2)`), or
+0 and 1 are alone: something may be left out for them. Where a value makes a type (`round(d, 2)`), or
 makes that something raises, a text stays as it is.
 """
 
@@ -33,21 +33,39 @@ def number_class(literal: str) -> NumberClass | None:
         return None
     if fraction:
         return len(whole), len(fraction), int(whole == "0")
+    if {int(whole), int(whole) - 1} <= {*_ENDS}:
+        return None
     return len(whole), 0, sum(int(whole) > end for end in _ENDS)
 
 
-def members(literal: str) -> Iterator[str]:
-    """Numbers of the class of a literal, the greatest first."""
+def greatest(literal: str) -> str:
+    """The greatest number of the class of a literal.
+
+    >>> greatest("12"), greatest("2.50"), greatest("0.5"), greatest("100")
+    ('99', '9.99', '0.9', '127')
+    """
     whole, _, fraction = literal.partition(".")
     if fraction:
-        for digits in range(10 ** len(fraction) - 1, 0, -1):
-            yield f"{'0' if whole == '0' else '9' * len(whole)}.{digits:0{len(fraction)}d}"
-        return
-    most = min(10 ** len(whole) - 1, *(end for end in _ENDS if end >= int(whole)), 10 ** len(whole))
-    least = max(10 ** (len(whole) - 1), *(end + 1 for end in _ENDS if end < int(whole)))
-    yield from map(str, range(most, least - 1, -1))
+        return f"{'0' if whole == '0' else '9' * len(whole)}.{'9' * len(fraction)}"
+    return str(min(10 ** len(whole) - 1, *(end for end in _ENDS if end >= int(whole)), 10**16))
 
 
+def others(literal: str) -> Iterator[str]:
+    """Some other numbers of the class of a literal, the nearest first.
+
+    >>> [*others("12")][:4], next(others("2.50"))
+    (['13', '11', '14', '10'], '2.51')
+    """
+    whole, _, fraction = literal.partition(".")
+    for distance in range(1, _NEAR):
+        for near in (int(whole + fraction) + distance, int(whole + fraction) - distance):
+            digits = f"{max(near, 0):0{len(literal) - bool(fraction)}d}"
+            found = f"{digits[: -len(fraction)]}.{digits[-len(fraction) :]}" if fraction else digits
+            if number_class(found) == number_class(literal) is not None:
+                yield found
+
+
+_NEAR = 64
 _TOKEN = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[A-Za-z_]\w*|(?<![\w.])\d+(?:\.\d+)?(?![\w.])|[\s()+\-*/%<>=!,|]"
 )
@@ -74,7 +92,7 @@ def by_class(sql: str) -> str:
     words = (t for t in tokens if t[0].isalpha() or t[0] == "_")
     if not all(w.upper() in _WORDS or re.fullmatch(r"c\d+", w) for w in words):
         return sql
-    return "".join(next(members(t)) if t[0].isdigit() and number_class(t) else t for t in tokens)
+    return "".join(greatest(t) if t[0].isdigit() and number_class(t) else t for t in tokens)
 
 
-__all__ = ["NumberClass", "by_class", "members", "number_class"]
+__all__ = ["NumberClass", "by_class", "greatest", "number_class", "others"]

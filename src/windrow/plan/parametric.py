@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from windrow.errors import WindrowError
 from windrow.plan.expr import Constant
-from windrow.plan.nodes import Emit, QueryPlan, Scan, walk
+from windrow.plan.nodes import Emit, QueryPlan, Scan, WindowSpec, walk
 
 T = TypeVar("T")
 Class = tuple[int, ...] | str
@@ -96,6 +96,11 @@ def mark(position: int, literal: str) -> str:
     return f"71908354629173{position:03d}"
 
 
+def _pattern(shown: str) -> str:
+    """What finds a mark in a text: a short number where it is one by itself."""
+    return rf"(?<![\w.]){re.escape(shown)}(?![\w.])" if shown[0].isdigit() else re.escape(shown)
+
+
 Step = Callable[[Sequence[str], list[Any]], Any]
 
 
@@ -106,7 +111,7 @@ class Form(Generic[T]):
         self._value = value
         shown = (*(m.strip("'") for m in marks), _NAME, _TEXT)
         self._numbers = {m: i for i, m in enumerate(shown)}
-        self._split = re.compile(f"({'|'.join(map(re.escape, shown))})")
+        self._split = re.compile(f"({'|'.join(map(_pattern, shown))})")
         self._constants = {constant_of(m).value: i for i, m in enumerate(marks)}
         self._negative = {-v: i for v, i in self._constants.items() if not isinstance(v, str)}
         self._steps: list[Step] = []
@@ -147,6 +152,8 @@ class Form(Generic[T]):
             return self._text(value)
         if isinstance(value, Constant):
             return self._constant(value)
+        if isinstance(value, WindowSpec):
+            return self._window(value)
         if isinstance(value, tuple | list):
             return self._sequence(value)
         if isinstance(value, Mapping):
@@ -179,6 +186,16 @@ class Form(Generic[T]):
             i = self._negative[value.value]
             return lambda texts, _: negative(constant_of(texts[i]))
         return None
+
+    def _window(self, value: WindowSpec) -> Step | None:
+        """A window whose length is a mark, in some unit."""
+        pieces = self._split.split(value.text)
+        mark = pieces[1] if len(pieces) == 3 else ""
+        if not mark.isdecimal() or value.size is None or value.size % int(mark):
+            return self._object(value)
+        before, _, after = pieces
+        only, unit = self._numbers[mark], value.size // int(mark)
+        return lambda texts, _: replace(value, text=f"{before}{texts[only]}{after}", size=int(texts[only]) * unit)
 
     def _sequence(self, value: tuple[Any, ...] | list[Any]) -> Step | None:
         holes = [(i, made) for i, part in enumerate(value) if (made := self._part(part)) is not None]
@@ -270,6 +287,12 @@ class PlanShape:
     def scans(self) -> int:
         """How many streams are read, one that is read twice counted twice."""
         return sum(isinstance(node, Scan) for node in walk(self.plan.root))
+
+    @property
+    def doubted(self) -> bool:
+        """Whether it, or what a stage makes of it, has differed from what was planned from scratch."""
+        after = self._after.values()
+        return False in self._proven.values() or any(shape is None or shape.doubted for shape in after)
 
     def root(self, constants: Constants) -> Emit:
         """The tree for constants."""
