@@ -387,3 +387,25 @@ def test_the_answer_goes_where_a_query_s_answer_goes(tmp_path: Path):
         until(lambda: (tmp_path / "out").exists() and ds.dataset(tmp_path / "out").count_rows() == whole.num_rows)
         assert engine["q"].explain().startswith("4 queries from template alert")
         assert len(engine["q"]) == 4
+
+
+def test_patterns_are_parameters() -> None:
+    """Whatever the pattern is, an instance answers what a query with it does."""
+    patterns = ["'a%'", "'ab%'", "'%b'", "'_b%'", "'%'", "''", "'ab'", "'a%b'", "NULL", "'it''s%'", "'a_%'"]
+    declared = "CREATE STREAM s (n VARCHAR, ts BIGINT) TIMESTAMP BY ts;"
+    script = (
+        declared + "CREATE TEMPLATE t (p VARCHAR) AS SELECT n FROM s [RANGE 5] WHERE n LIKE $p AND n NOT LIKE 'x%';"
+    )
+    script += f"CREATE QUERIES q FROM TEMPLATE t VALUES {', '.join(f'({p})' for p in patterns)};"
+    script += "".join(
+        f"CREATE QUERY q{i} AS SELECT n FROM s [RANGE 5] WHERE n LIKE CAST({p} AS VARCHAR) AND n NOT LIKE 'x%';"
+        for i, p in enumerate(patterns)
+    )
+    names = ["a", "ab", "abc", "b", "", None, "it's", "xb", "a%b"]
+    rows = pa.table({"n": names * 2, "ts": list(range(2 * len(names)))})
+    for sharing in ("auto", "off"):
+        found = windrow.run(script, {"s": rows}, runtime="local", sharing=sharing, until=40)
+        for i, pattern in enumerate(patterns):
+            value = None if pattern == "NULL" else pattern[1:-1].replace("''", "'")
+            mine = [r for r in found["q"].to_pylist() if r.pop("p") == value]
+            assert mine == found[f"q{i}"].to_pylist(), pattern

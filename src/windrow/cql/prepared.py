@@ -336,8 +336,7 @@ def bound(statement: Repeated, name: str, catalog: Catalog, bind: Callable[[str]
         plans.declared, plans.over = declared, {}
         plans.shape = _shape(statement, known, catalog, bind)
         if plans.shape is not None:
-            of = (name.lower() for name in plans.shape.plan.over)
-            plans.over = {name: catalog.queries[name] for name in of if name in catalog.queries}
+            plans.over = dict(_read(plans.shape.plan, catalog.queries))
     shape = plans.shape
     if shape is not None and statement.wide and shape.doubted:
         known.narrowed()
@@ -345,6 +344,14 @@ def bound(statement: Repeated, name: str, catalog: Catalog, bind: Callable[[str]
     if shape is None:
         return bind(statement.text)
     return shape.made(constants, lambda: bind(statement.text))
+
+
+def _read(plan: QueryPlan, queries: Mapping[str, QueryPlan]) -> Iterator[tuple[str, QueryPlan]]:
+    """The queries that a plan reads, and those that these read."""
+    for name in plan.over:
+        if (found := queries.get(name.lower())) is not None:
+            yield name.lower(), found
+            yield from _read(found, queries)
 
 
 def _shape(statement: Repeated, known: _Known, catalog: Catalog, bind: Callable[[str], QueryPlan]) -> PlanShape | None:

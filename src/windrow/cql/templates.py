@@ -5,10 +5,10 @@
     CREATE QUERIES q FROM TEMPLATE alert USING TABLE rules
     DROP QUERIES q [WHERE sym = 1]
 
-A value has the declared type, and stands in the text as a literal: as it is where a literal is compared or belongs to
-the syntax (windows, LIMIT), and elsewhere under a CAST to its type, so that answers of all instances have the same
-types. An instance is called after its values, `q(1, 2.5)`. Its text is never parsed: it is that of another instance
-with other literals (`prepared`).
+A value has the declared type, and stands in the text as a literal: as it is where a literal is compared, is a
+pattern of LIKE or belongs to the syntax (windows, LIMIT), and elsewhere under a CAST to its type, so that answers of
+all instances have the same types. An instance is called after its values, `q(1, 2.5)`. Its text is never parsed: it is
+that of another instance with other literals (`prepared`).
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Place(NamedTuple):
     begin: int
     end: int
     name: str  # in lower case
-    plain: bool  # as it is: compared, or part of the syntax
+    plain: bool  # as it is: compared, a pattern, or part of the syntax
     compared: bool
     shown: bool  # in a select list, under a name
 
@@ -155,9 +155,8 @@ def _places(body: str) -> tuple[_Place, ...]:
             compared = not syntax and _is_compared(words, i, open_[-1])
             name = str(tokens[i + 1].text).lower()
             shown = _is_shown(words, i, open_[-1])
-            found.append(
-                _Place(int(token.start), int(tokens[i + 1].end) + 1, name, syntax or compared, compared, shown)
-            )
+            plain = syntax or compared or _is_pattern(words, i)
+            found.append(_Place(int(token.start), int(tokens[i + 1].end) + 1, name, plain, compared, shown))
     return tuple(found)
 
 
@@ -177,6 +176,11 @@ def _is_compared(words: Sequence[str], at: int, inside: str) -> bool:
     upper = before == "AND" and "BETWEEN" in words[max(0, at - 4) : at - 1]
     listed = inside == "IN" and before in ("(", ",")
     return before in COMPARISONS or before == "BETWEEN" or upper or listed
+
+
+def _is_pattern(words: Sequence[str], at: int) -> bool:
+    """Whether a literal at this place is all of what LIKE compares with."""
+    return at > 0 and words[at - 1] == "LIKE" and (words[at + 2] if at + 2 < len(words) else "") in AFTER
 
 
 def _is_shown(words: Sequence[str], at: int, inside: str) -> bool:
