@@ -28,6 +28,14 @@ CAME = "came'"
 """Columns that say how many queries there had been when a row came begin so: it is for those of a lesser number."""
 
 
+@dataclass(frozen=True, eq=False)
+class ClockStarts:
+    """Where the clocks of queries start: their numbers, in order; the beginning, of those that start with all."""
+
+    numbers: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class Lives:
     """From when on and how long queries see rows, by class of queries that are alike in that.

@@ -131,7 +131,7 @@ class _Model:
             case n.Filter(predicate=predicate):
                 share = selectivity(predicate, inputs[0].values, self.statistics)
                 return inputs[0].scaled(share), 0.0, inputs[0].flow
-            case n.Admit() | n.Route() | n.Stamp():
+            case n.Admit() | n.Route() | n.Stamp() | n.OverNothing():
                 return inputs[0], 0.0, inputs[0].flow
             case n.Project(outputs=outputs):
                 copies = all(e.column is not None for _, e in outputs)

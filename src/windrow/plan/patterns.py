@@ -133,6 +133,8 @@ def _rule(node: n.Node, inputs: list[Lifetimes], strategy: Strategy) -> Lifetime
             return _asof(inputs, pad)
         case n.Aggregate() | n.Holistic() | n.Analytic() | n.TopN() | n.Difference() | n.Intersection():
             return STRICT
+        case n.OverNothing():
+            return STRICT
         case n.Append():
             return MONOTONIC
         case n.Emit(op=op):

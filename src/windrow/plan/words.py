@@ -75,6 +75,8 @@ def words(node: n.Node, unit: int = 1) -> tuple[str, str]:
             return "except all", ""
         case n.Intersection():
             return "intersect all", ""
+        case n.OverNothing():
+            return "over nothing", "a row for who has none"
         case n.Aggregate(keys=keys, calls=calls):
             by = f" by {', '.join(keys)}" if keys else ""
             return "aggregate", (", ".join(call_words(c) for c in calls) + by).strip()

@@ -189,8 +189,8 @@ class RegisteredQueries(NewestManifest):
             many = self.plans.columns.get(key)
             name = self.plans.place[key][0] if many is None else many
             start = self.starts.pop(key, None) if many is None else self.plans.block(key).start
-            if start is not None and not self.plans.plans[name].open:
-                self.starts[name] = start
+            if start is not None and self.plans.plans[name].told_when:
+                self.starts[name] = min(start, self.starts.get(name, start))
         for name in (self.plans.plans.keys() - self._plan_programs.keys()) | known:
             self._choose(name, self.shared_program(name))
         coming, self._coming = self._coming, {}

@@ -25,6 +25,7 @@ from windrow.operators.changes import Changes
 from windrow.operators.elements import Elements, concat
 from windrow.operators.join import JoinOperator
 from windrow.operators.materialize import Materialize
+from windrow.operators.over_nothing import OverNothing
 from windrow.operators.query_aggregate import QueryAggregate
 from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets, StampOperator
 from windrow.operators.sample import Snapshots
@@ -77,6 +78,8 @@ class QueryState:
                 case StampOperator() as old, StampOperator() as now:
                     old.value = now.value
                 case QueryAggregate() as old, QueryAggregate() as now:
+                    old.follow(now)
+                case OverNothing() as old, OverNothing() as now:
                     old.follow(now)
         if not np.isin(before, self._queries).all():
             self.forget_gone()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -51,6 +51,19 @@ FORMS = (
 )
 """Shapes of queries: `{p}` a condition on a column, `{c}` a constant, `{w}` and `{v}` windows; `{a, b}` some."""
 
+WHOLE = (
+    "SELECT {e}COUNT(*) AS n, SUM(x) AS t FROM S{w} WHERE {p}{f}",
+    "SELECT {e}AVG(x) AS m FROM S{w} WHERE a = {c}{f}",
+    "SELECT {e}COUNT(*) AS n FROM S{w} WHERE {p} HAVING COUNT(*) < 3{f}",
+    "SELECT {e}MAX(b) AS m, COUNT(DISTINCT s) AS d FROM S{w} WHERE {p}{f}",
+    "SELECT {e}MAX(u.n) AS m FROM (SELECT a, COUNT(*) AS n FROM S{w} WHERE {p} GROUP BY a) AS u{f}",
+    "SELECT {e}AVG(r.b) AS m FROM S AS l{w}, T AS r{v} WHERE l.a = r.a AND l.{p}{f}",
+    "SELECT {e}l.a, r.m FROM S AS l{w}, (SELECT MIN(b) AS m FROM T{v} WHERE {p}) AS r WHERE l.a > r.m{f}",
+    "SELECT {e}l.a FROM S AS l{w} WHERE l.{p} AND l.b > (SELECT COUNT(*) FROM T{v} WHERE b > {c}){f}",
+)
+"""The same with aggregates without GROUP BY."""
+
+
 CONDITIONS = (
     *("@a > {c}", "@a = {c}", "@x < {c}", "@b <> {c}", "@a IN ({c}, {c})", "@s >= '{l}'", "@s = '{l}'", "@x IS NULL"),
     *("@s LIKE '{l}%'", "@b BETWEEN {c} AND 2", "@a IS NOT DISTINCT FROM {c}", "@a > {c} + 1", "@x <> 2 * {c}"),
@@ -93,11 +106,11 @@ def _some(r: random.Random, columns: list[str]) -> str:
     return ", ".join(r.sample(columns, r.randint(1, len(columns))))
 
 
-def set_of_queries(r: random.Random, count: int) -> dict[str, str]:
+def set_of_queries(r: random.Random, count: int, forms: Sequence[str] = FORMS) -> dict[str, str]:
     """Queries of a few shapes, several of each that differ in constants, and in some sets in windows."""
     found: dict[str, str] = {}
     while len(found) < count:
-        form, emit = r.choice(FORMS), r.choice(["", "", "ISTREAM(", "DSTREAM(", "RSTREAM("])
+        form, emit = r.choice(forms), r.choice(["", "", "ISTREAM(", "DSTREAM(", "RSTREAM("])
         windows = (r.choice(WINDOWS), r.choice(WINDOWS[:4]))
         differ = r.random() < 0.5
         for _ in range(r.randint(2, 5)):
@@ -115,10 +128,18 @@ def _with_decimals(rows: pa.Table) -> pa.Table:
 
 
 @pytest.fixture
-def make_set() -> Callable[[int], tuple[str, dict[str, str], dict[str, Any], dict[str, Any], int]]:
+def all_forms() -> dict[str, tuple[str, ...]]:
+    """The shapes of queries by kind."""
+    return {"FORMS": FORMS, "WHOLE": WHOLE}
+
+
+@pytest.fixture
+def make_set() -> Callable[..., tuple[str, dict[str, str], dict[str, Any], dict[str, Any], int]]:
     """Declarations, queries, streams, tables and the end of a random case."""
 
-    def make(seed: int) -> tuple[str, dict[str, str], dict[str, Any], dict[str, Any], int]:
+    def make(
+        seed: int, forms: Sequence[str] = FORMS
+    ) -> tuple[str, dict[str, str], dict[str, Any], dict[str, Any], int]:
         at = 7 * seed
         while True:  # a case with both streams, and ticks for a clock
             script, streams, tables, until = seeded_case(at, shapes=("join", "table join"))
@@ -128,6 +149,6 @@ def make_set() -> Callable[[int], tuple[str, dict[str, str], dict[str, Any], dic
         declared = ";".join(line for line in script.split(";") if "CREATE STREAM" in line or "TABLE P" in line)
         declared = declared.replace("f BOOLEAN,", "f BOOLEAN, d DECIMAL(6, 2),")
         data = {k: _with_decimals(v) for k, v in streams.items() if k in ("S", "T")}
-        return declared, set_of_queries(random.Random(seed), 12), data, {"P": tables.get("P", PLAIN)}, until
+        return declared, set_of_queries(random.Random(seed), 12, forms), data, {"P": tables.get("P", PLAIN)}, until
 
     return make

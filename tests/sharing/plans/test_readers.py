@@ -25,6 +25,16 @@ FORMS = {
     "max": "SELECT {e}k, max(v) AS m FROM s [RANGE 5] WHERE u > {c} GROUP BY k",
     "both": "SELECT {e}k, sum(v) AS n FROM s [RANGE 6] WHERE v > {c} GROUP BY k HAVING count(*) > {d}",
     "lengths": "SELECT {e}k, count(*) AS n FROM s [RANGE {w}] GROUP BY k HAVING count(*) > {d}",
+    "sum of all": "SELECT {e}count(*) AS n, sum(v) AS t FROM s [RANGE 3] WHERE v > {c}",
+    "count of one": "SELECT {e}count(*) AS n FROM s [RANGE {w}] WHERE k = {d}",
+    "greatest of all": "SELECT {e}max(v) AS m, count(DISTINCT k) AS n FROM s [RANGE 3] WHERE u > {c}",
+    "silence": "SELECT {e}count(*) AS n FROM s [RANGE 3] WHERE v > {c} HAVING count(*) < {d}",
+    "greatest of counts": "SELECT {e}max(n) AS m, count(*) AS g FROM (SELECT k, count(*) AS n FROM s [RANGE 5] "
+    "WHERE v > {c} GROUP BY k)",
+    "all in a join": "SELECT {e}a.k, b.n FROM s [RANGE 3] a, (SELECT count(*) AS n FROM r [RANGE 4] WHERE v > {c}) b "
+    "WHERE a.v > b.n",
+    "sum of a join": "SELECT {e}count(*) AS n, sum(b.v) AS t FROM s [RANGE 3] a, r [RANGE 4] b WHERE a.k = b.k "
+    "AND a.v > {c}",
     "join groups": "SELECT {e}a.k, count(*) AS n FROM s [RANGE 5] a, r [RANGE 4] b WHERE a.k = b.k AND a.v > {c} "
     "GROUP BY a.k",
     "join having": "SELECT {e}a.k, max(b.v) AS n FROM s [RANGE 5] a, r [RANGE 4] b WHERE a.k = b.k GROUP BY a.k "

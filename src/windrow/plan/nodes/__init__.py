@@ -19,6 +19,7 @@ from windrow.plan.nodes.groups import (
     Holistic,
     HolisticCall,
     Intersection,
+    OverNothing,
     TopN,
     Union,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "Leaf",
     "LeftJoin",
     "Node",
+    "OverNothing",
     "Parting",
     "Project",
     "Quantise",

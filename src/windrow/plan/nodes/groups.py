@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from windrow.operators.aggregates.call import FREQUENT, SKETCHED, Aggregation
-from windrow.operators.terms import SortKey
+from windrow.operators.terms import ClockStarts, SortKey
 from windrow.plan.expr import Expr
 from windrow.plan.nodes.node import Binary, Nary, Unary
 
@@ -119,6 +119,14 @@ class Aggregate(Unary):
     def schema(self) -> dict[str, pa.DataType]:
         types = self.input.schema
         return {**{k: types[k] for k in self.keys}, **{c.output: c.type for c in self.calls}}
+
+
+@dataclass(frozen=True)
+class OverNothing(Unary):
+    """An aggregate without GROUP BY for several queries (it groups by `QUERY`), with the row over nothing for who
+    has no rows (`operators/over_nothing.py`). `clocks`: where they start."""
+
+    clocks: ClockStarts = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

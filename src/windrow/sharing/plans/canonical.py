@@ -102,8 +102,6 @@ class Canonical:
         """Why rows cannot be told apart by query at every slot; empty if they can."""
         for node in n.walk(self.root):
             match node:
-                case n.Aggregate(keys=()):
-                    return "an aggregate without GROUP BY has a row even for a query that no row concerns"
                 case n.Join(parts=parts) if sum(map(has_slot, parts)) > 1:
                     return "it joins subqueries that select for themselves"
                 case n.Semi(left=left, right=right) if has_slot(right) and not isinstance(left, Slot):
@@ -117,6 +115,11 @@ class Canonical:
             return False  # the right side meets what the left side of all queries has
         first = [s for s in n.walk(self.root) if isinstance(s, Slot) and not s.apart]
         return all(_keeps_nothing(x) for s in first for x in n.walk(s))
+
+    @cached_property
+    def over_nothing(self) -> bool:
+        """Whether it answers, from its clock on, though there are no rows: an aggregate without GROUP BY does."""
+        return any(isinstance(x, n.Aggregate) and not x.keys for x in n.walk(self.root))
 
     @property
     def passes(self) -> bool:

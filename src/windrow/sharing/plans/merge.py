@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import BEGINNING
-from windrow.operators.terms import CAME, QUERY, START
+from windrow.operators.terms import CAME, QUERY, START, ClockStarts
 from windrow.optimize.pushdown_predicates import push
 from windrow.plan import nodes as n
 from windrow.plan.expr import column
@@ -57,13 +57,15 @@ from windrow.sharing.plans.shape import PlanColumns
 class ManyMembers:
     """Queries of one form by their numbers, in order, and which of them are there; `start`: if they began late.
 
-    `reader`: of all of them, in a plan that has readers; None: each is one."""
+    `clock`: where theirs starts, if that is known. `reader`: of all of them, in a plan that has readers; None: each is
+    one."""
 
     numbers: Int64s
     forms: FormColumns
     alive: Bools
     start: int = BEGINNING
     reader: int | None = None
+    clock: int = BEGINNING
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -120,18 +122,31 @@ def merged(
     many: Sequence[ManyMembers] = (),
     readers: PlanReaders | None = None,
     routers: Routers | None = None,
+    clocks: Mapping[int, int] | None = None,
 ) -> n.QueryPlan:
     """The plan of queries by their numbers, which have one canonical form; `everywhere`: routed at every slot.
 
     `joined`: others may come when it has begun. `shape`: what its rows consist of, if that is settled. `number`: of the
     query that comes next. `many`: more of the queries. `readers`: rows are told apart by these below the last slot.
     `routers`: as the plan before had them.
+    `clocks`: where those of all start who are told apart there; the beginning, if that is not known.
     """
     forms = [*members.values(), *(m.forms.form for m in many)]
     first = forms[0]
     shape = PlanColumns.of(forms) if shape is None else shape
     told = _told(first, joined, readers)
-    made = _Merge(members, everywhere, dict(starts or {}), shape, number, told, many, readers, routers or Routers())
+    made = _Merge(
+        members,
+        everywhere,
+        dict(starts or {}),
+        shape,
+        number,
+        told,
+        many,
+        readers,
+        routers or Routers(),
+        dict(clocks or {}),
+    )
     root, parting = made.late() if made.parts_late(joined) else (made.build(first.root), None)
     assert isinstance(root, n.Emit)
     output = tuple((c, c) for c in root.schema)
@@ -157,6 +172,7 @@ class _Merge:
     many: Sequence[ManyMembers] = ()
     readers: PlanReaders | None = None
     routers: Routers = field(default_factory=Routers)
+    clocks: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def first(self) -> Canonical:
@@ -190,9 +206,7 @@ class _Merge:
             case n.Window():
                 return self._window(node, tested)
             case n.Aggregate():
-                below = self.build(node.input)
-                keys = (*node.keys, QUERY) if QUERY in below.schema else node.keys
-                return replace(node, input=below, keys=keys)
+                return self._aggregate(node)
             case n.Join():
                 return matched(node, [self.build(i, tested) for i in node.parts])
             case n.Semi() | n.LeftJoin():
@@ -411,6 +425,22 @@ class _Merge:
         for c in sorted((tested | {QUERY}) & types.keys()):
             outputs.setdefault(c, column(c, types[c]))
         return replace(node, input=below, outputs=tuple(outputs.items()))
+
+    def _aggregate(self, node: n.Aggregate) -> n.Node:
+        below = self.build(node.input)
+        if QUERY not in below.schema:
+            return replace(node, input=below)
+        made = replace(node, input=below, keys=(*node.keys, QUERY))
+        return made if node.keys else n.OverNothing(made, self._clocks())
+
+    def _clocks(self) -> ClockStarts:
+        """Where the clocks start of all who are told apart below the last slot."""
+        many = [m for m in self.many if self.readers is None or m.reader is None]
+        single = np.array(sorted(self.clocks.items()), np.int64).reshape(-1, 2)
+        numbers = np.concatenate([single[:, 0], *(m.numbers[m.alive] for m in many)])
+        starts = np.concatenate([single[:, 1], *(np.full(int(m.alive.sum()), m.clock) for m in many)])
+        order = np.argsort(numbers)
+        return ClockStarts(numbers[order], starts[order])
 
     def _semi(self, node: n.Semi | n.LeftJoin, tested: frozenset[str]) -> n.Node:
         left = self._slot(node.left, beside=True) if isinstance(node.left, Slot) else self.build(node.left, tested)

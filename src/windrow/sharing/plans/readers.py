@@ -30,12 +30,12 @@ from windrow.sharing.recognise import NotShared
 @dataclass(frozen=True)
 class Reader:
     """`form`: of one of its queries. `start`: where its clock starts, and no row is younger that came before it; None:
-    no row had come. `rows`: how many rows of its streams had; None: that is not known."""
+    no row had come. `before`: what had come before it, as far as it makes a difference; None: that is not known."""
 
     number: int
     form: Canonical
     start: int | None
-    rows: int | None = None
+    before: Hashable = None
 
     @property
     def selects(self) -> Hashable:
@@ -100,19 +100,22 @@ class _Places:
                 if any(isinstance(x, n.Join) for x in n.walk(node)):
                     self.stamped[node.number] = scans
                 return True
-            case n.Aggregate(keys=()):
-                raise NotShared("an aggregate without GROUP BY has a row even for a query that no row concerns")
         below = [self.told(x) for x in node.inputs]
         match node:
             case n.Semi(left=Slot(), right=Slot() as right) if parts_here(right):  # it meets the keys of the left side
                 self.stamped[right.number] = _scans(right)
         if isinstance(node, n.Join):
             return any(below)
-        if not below[0] and (any(below) or (isinstance(node, Slot) and node.number != self.last)):
+        if not below[0] and (any(below) or _counts(node) or (isinstance(node, Slot) and node.number != self.last)):
             raise NotShared("rows of a table are there before the query that they are for")
         if isinstance(node, n.Union | n.Difference | n.Intersection) and not all(below):
             raise NotShared("rows of a table are there before the query that they are for")
         return below[0]
+
+
+def _counts(node: n.Node) -> bool:
+    """Whether there is a row from when the clock of a query starts."""
+    return isinstance(node, n.Aggregate) and not node.keys
 
 
 def parts_here(slot: Slot) -> bool:

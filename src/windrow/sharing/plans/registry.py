@@ -100,6 +100,7 @@ class SharedPlans:
         self.reasons: dict[str, str] = {}
         self.columns: dict[str, str] = {}  # by block, in which plan it is
         self._waiting: dict[str, Offered] = {}
+        self._settled = 0  # how often
         self._rows: Callable[[Iterable[str]], int] = lambda _: 0
         self._seen: dict[Hashable, dict[Hashable, Canonical]] = {}  # some forms of queries that have come
         self._due: int | None = None  # the least instant at which readers may become one; None: to be found
@@ -260,7 +261,7 @@ class SharedPlans:
         """Put those together that have come; the keys of all that have found a place, queries and blocks.
 
         `rows`: how many some streams have had so far."""
-        self._rows = rows
+        self._rows, self._settled = rows, self._settled + 1
         waiting = [replace(w, start=starts.get(k, w.start)) for k, w in self._waiting.items()]
         self._waiting = {}
         alike: dict[Hashable, list[Offered]] = {}
@@ -369,18 +370,22 @@ class SharedPlans:
         return made
 
     def _join(self, plan: SharedPlan, queries: Sequence[Offered]) -> list[str]:
-        rows = self._rows(queries[0].form.plan.streams)
+        before = self._before(queries[0].form)
         self._due = None
         for query in queries:
             if isinstance(query, OfferedColumns):
-                plan.join_columns(query, rows)
+                plan.join_columns(query, before)
                 self.columns[query.key] = plan.name
                 continue
-            number = plan.join(query, rows)
+            number = plan.join(query, before)
             self.place[query.key] = (plan.name, number)
             self._note(plan, number)
             self.reasons.pop(query.key, None)
         return [q.key for q in queries]
+
+    def _before(self, form: Canonical) -> Hashable:
+        """What has come before queries of a form: rows, or, where they answer without any, ticks."""
+        return ("ticks", self._settled) if form.over_nothing else ("rows", self._rows(form.plan.streams))
 
     # for the home
 

@@ -87,7 +87,8 @@ class OfferedColumns(Offered):
 
     def merged(self, start: int) -> ManyMembers:
         """As the plan of all has them."""
-        return ManyMembers(self.places, self.forms, self.alive, start, self.reader)
+        clock = BEGINNING if self.start is None else self.start
+        return ManyMembers(self.places, self.forms, self.alive, start, self.reader, clock)
 
     def among(self, queries: Int64s) -> tuple[Int64s, Int64s]:
         """Which of some numbers in the plan are of these: (where they stand, which each is)."""
@@ -172,17 +173,22 @@ class SharedPlan:
         """Whether a query may join at any time."""
         return self.readers is not None or (self.everywhere and not self.one.remembers)
 
+    @property
+    def told_when(self) -> bool:
+        """Whether its clock must be told when to start: nobody comes later, or it answers before the first row."""
+        return not self.open or self.one.form.over_nothing
+
     def takes(self, query: Offered) -> bool:
         """Whether a query of its form may join at any time."""
         if not self.open:
             return False
         return (self.shape or self.settled()).fits(query.form, self.one.form)
 
-    def join(self, query: Offered, rows: int | None = None, at: tuple[int, Reader | None] | None = None) -> int:
-        """Have one more query; `rows`: that its streams have had. `at`: its number and reader, if it was here."""
+    def join(self, query: Offered, before: Hashable = None, at: tuple[int, Reader | None] | None = None) -> int:
+        """Have one more query; `before`: what has come before it. `at`: its number and reader, if it was here."""
         number, reader = (None, None) if at is None else at
         if self.readers is not None:
-            reader = self._reader(query, rows, reader)
+            reader = self._reader(query, before, reader)
             self._reading[reader.number] += 1
         number = self.next if number is None else number
         if reader is not None:
@@ -212,13 +218,13 @@ class SharedPlan:
         self.changed()
 
     def join_columns(
-        self, block: OfferedColumns, rows: int | None = None, reader: Reader | None = None
+        self, block: OfferedColumns, before: Hashable = None, reader: Reader | None = None
     ) -> OfferedColumns:
         """Have many more queries; those without numbers get some."""
         if self.readers is not None and not block.forms.early:
             if reader is None and block.reader is not None:  # it was here before
                 reader = Reader(block.reader, block.form, block.start)
-            made = self._reader(block, rows, reader)
+            made = self._reader(block, before, reader)
             block = replace(block, reader=made.number)
             self._reading[made.number] += block.key not in self.blocks
         if not len(block.places):
@@ -236,12 +242,12 @@ class SharedPlan:
 
     # readers
 
-    def _reader(self, query: Offered, rows: int | None, known: Reader | None) -> Reader:
+    def _reader(self, query: Offered, before: Hashable, known: Reader | None) -> Reader:
         """The reader of a query that comes: one for which the same is kept, or a new one; or one that it had before."""
         assert self.readers is not None
-        made = known or Reader(self.next, query.form, query.start, rows)
+        made = known or Reader(self.next, query.form, query.start, before)
         if known is None:
-            alike = (r for r in self.readers.values() if r.rows == rows is not None and r.start == query.start)
+            alike = (r for r in self.readers.values() if r.before == before is not None and r.start == query.start)
             made = next((r for r in alike if r.selects == made.selects), made)
         self.next = max(self.next, made.number + 1)
         self._routers.readers.add(made.number)
@@ -309,6 +315,7 @@ class SharedPlan:
             changed = {q for q, _ in late.items() ^ self._late.items()}
             (self._routers.queries if self.readers is None else self._routers.readers).update(changed)
             starts = late if self.open else {}
+            clocks = {q: BEGINNING if m.start is None else m.start for q, m in told.items()}
             many = [
                 b.merged(b.start if self.open and b.start is not None and b.start > frontier else BEGINNING)
                 for b in self.blocks.values()
@@ -318,7 +325,7 @@ class SharedPlan:
                 readers = PlanReaders({r: reader.form for r, reader in self.readers.items()}, self.reads)
             self.plan = merged(
                 self.name, self._forms, self.everywhere, self.open, starts, self.settled(), self.next, many, readers,
-                self._routers,
+                self._routers, clocks,
             )  # fmt: skip
             self._late = late
             self._routers.made()
