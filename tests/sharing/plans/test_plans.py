@@ -258,6 +258,45 @@ def test_what_becomes_empty_answers_over_nothing() -> None:
     engine.stop()
 
 
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("kind", ["join", "absence"])
+def test_who_wants_every_row_shares_with_who_does_not(kind: str, late: bool, tmp_path: Path) -> None:
+    """A query without a condition comes to those that have one, or is there and goes; over a restart too."""
+    text = {
+        "join": "SELECT a.k, a.v, b.v AS w FROM s [RANGE 5] a, r [RANGE 5] b WHERE a.k = b.k",
+        "absence": "SELECT a.k, a.v FROM s [RANGE 5] a WHERE NOT EXISTS (SELECT 1 FROM r [RANGE 2] b WHERE a.k = b.k)",
+    }[kind]
+    wide, found = 2 if late else 1, {}
+    for sharing in ("auto", "off"):
+        home = tmp_path / sharing
+        engine = windrow.Engine(runtime="local", sharing=sharing, home=home)
+        engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
+        engine.execute("CREATE STREAM r (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
+        engine.start()
+        for i in range(2):
+            engine.execute(f"CREATE QUERY q{i} AS {text}" + (f" AND a.v > {i}" if i != wide else ""))
+        rows = []
+        for ts in range(30):
+            if ts == 10:
+                engine.execute(f"CREATE QUERY q2 AS {text}" + ("" if late else " AND a.v > 2"))
+            if ts == 20:
+                engine.execute(f"DROP QUERY q{wide}")
+            if ts == 15:
+                rows += engine["q0"].results().to_pylist()
+                engine.stop()
+                engine = windrow.Engine(runtime="local", sharing=sharing, home=home)
+                engine.start()
+            engine.push("s", {"k": [ts % 3, ts % 2], "v": [ts % 4, 1], "ts": [ts, ts]})
+            engine.push("r", {"k": [ts % 5], "v": [ts], "ts": [ts]})
+            if ts == 12 and sharing == "auto":
+                assert "sharing: one dataflow with q0, q1" in engine["q2"].explain()
+        rows += engine["q0"].results().to_pylist()
+        assert not engine.status()["failed"]
+        found[sharing] = sorted(map(str, rows))
+        engine.stop()
+    assert found["auto"] == found["off"]
+
+
 COMPUTED = (
     *("10 * 0.25", "CAST(1 AS DOUBLE) * 2.5", "-(-3)", "7 - 5", "1 / 3", "9007199254740992 + 1", "0.1 + 0.2"),
     *("2 * CAST(0.1 AS DOUBLE)", "CAST(0.1 AS FLOAT) + 0", "CAST('2' AS BIGINT) - 4", "- CAST(1 AS BIGINT)", "3 % 2"),

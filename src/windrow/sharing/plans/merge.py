@@ -473,13 +473,14 @@ class _Merge:
         return node
 
     def _admit(self, scan: n.Scan, slot: int) -> n.Node:
-        columns = scan.schema.keys()
+        columns, settled = scan.schema.keys(), self.shape.admits
         many = [(m, of_columns(m.forms.form.slots[slot], columns)) for m in self._blocks(slot)]
-        if not all(conjuncts for _, conjuncts in many):
+        some = all(conjuncts for _, conjuncts in many) if settled is None else scan.alias in settled
+        if not some:
             return scan
         blocks = [m.routed(m.forms.conditions(conjuncts)) for m, conjuncts in many]
         router = self._router(
             ("admit", slot, scan.alias), self._those(slot),
             lambda _, form: condition(of_columns(form.slots[slot], columns)), blocks,
         )  # fmt: skip
-        return scan if router.wants_all else n.Admit(scan, router)
+        return scan if settled is None and router.wants_all else n.Admit(scan, router)

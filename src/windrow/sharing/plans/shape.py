@@ -23,7 +23,8 @@ class PlanColumns:
     `stamped`: the windows whose lengths differ. `began`: the number of queries with which it began. `own`: what every
     query shows, by which rows lie over partitions where they part; None: by all. `kept`: they do so wherever queries
     part, and not behind their change log only, as in older homes. `differ`: what queries selected by before that
-    differed when it began."""
+    differed when it began. `admits`: the scans of which only such rows are let in as somebody wants; None: it has not
+    been planned."""
 
     shown: Mapping[str, Expr]
     columns: tuple[Columns, ...]
@@ -33,6 +34,7 @@ class PlanColumns:
     own: frozenset[str] | None = None
     kept: bool = True
     differ: bool = False
+    admits: frozenset[str] | None = None
 
     @classmethod
     def of(cls, forms: Iterable[Canonical]) -> PlanColumns:
@@ -88,7 +90,7 @@ class PlanColumns:
             "types": schema.serialize().to_pybytes().hex(), "shown": shown, "columns": columns,
             "tested": [sorted(slot) for slot in self.tested], "stamped": sorted(self.stamped),
             "began": self.began, "own": None if self.own is None else sorted(self.own), "kept": self.kept,
-            "differ": self.differ,
+            "differ": self.differ, "admits": None if self.admits is None else sorted(self.admits),
         }  # fmt: skip
 
     @classmethod
@@ -103,9 +105,11 @@ class PlanColumns:
         tested, stamped = tuple(map(frozenset, plain["tested"])), frozenset(plain["stamped"])
         own = plain.get("own")  # older homes have none
         own = None if own is None else frozenset(own)
+        admits = plain.get("admits")
         return cls(
-            shown, columns, tested, stamped, plain["began"], own, plain.get("kept", False), plain.get("differ", False)
-        )
+            shown, columns, tested, stamped, plain["began"], own, plain.get("kept", False), plain.get("differ", False),
+            None if admits is None else frozenset(admits),
+        )  # fmt: skip
 
 
 def _sorted(columns: Iterable[tuple[str, str, pa.DataType]]) -> Columns:

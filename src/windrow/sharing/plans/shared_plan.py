@@ -18,7 +18,7 @@ import pyarrow as pa
 from windrow.operators.aggregates.vectors import Bools, Int64s, raw
 from windrow.operators.elements import BEGINNING, INF, Elements
 from windrow.operators.terms import QUERY
-from windrow.plan.nodes import QueryPlan
+from windrow.plan.nodes import Admit, QueryPlan, Scan, walk
 from windrow.sharing.member_columns import InstanceNames
 from windrow.sharing.plans.answers import InstanceRows, ShownAnswer, of_many, of_one
 from windrow.sharing.plans.canonical import Canonical
@@ -323,12 +323,17 @@ class SharedPlan:
             readers = None
             if self.readers is not None:
                 readers = PlanReaders({r: reader.form for r, reader in self.readers.items()}, self.reads)
+            shape = self.settled()
             self.plan = merged(
-                self.name, self._forms, self.everywhere, self.open, starts, self.settled(), self.next, many, readers,
+                self.name, self._forms, self.everywhere, self.open, starts, shape, self.next, many, readers,
                 self._routers, clocks,
             )  # fmt: skip
             self._late = late
             self._routers.made()
+            if shape.admits is None:  # which operators there are is settled
+                admitted = (x.inputs[0] for x in walk(self.plan.root) if isinstance(x, Admit))
+                self.shape = replace(shape, admits=frozenset(x.alias for x in admitted if isinstance(x, Scan)))
+                self._known.pop("saved", None)
         return self.plan
 
     def settled(self) -> PlanColumns:
