@@ -59,6 +59,7 @@ WHOLE = (
     "SELECT {e}MAX(u.n) AS m FROM (SELECT a, COUNT(*) AS n FROM S{w} WHERE {p} GROUP BY a) AS u{f}",
     "SELECT {e}AVG(r.b) AS m FROM S AS l{w}, T AS r{v} WHERE l.a = r.a AND l.{p}{f}",
     "SELECT {e}l.a, r.m FROM S AS l{w}, (SELECT MIN(b) AS m FROM T{v} WHERE {p}) AS r WHERE l.a > r.m{f}",
+    "SELECT {e}{l.a, l.s} FROM S AS l{w} WHERE l.{p} AND l.b > (SELECT AVG(b) FROM T{v}){f}",
     "SELECT {e}l.a FROM S AS l{w} WHERE l.{p} AND l.b > (SELECT COUNT(*) FROM T{v} WHERE b > {c}){f}",
 )
 """The same with aggregates without GROUP BY."""

@@ -33,6 +33,8 @@ FORMS = {
     "WHERE v > {c} GROUP BY k)",
     "all in a join": "SELECT {e}a.k, b.n FROM s [RANGE 3] a, (SELECT count(*) AS n FROM r [RANGE 4] WHERE v > {c}) b "
     "WHERE a.v > b.n",
+    "above the mean of all": "SELECT {e}a.k, a.u FROM s [RANGE 3] a WHERE a.u > {c} AND a.v > "
+    "(SELECT avg(v) FROM r [RANGE {w}])",
     "sum of a join": "SELECT {e}count(*) AS n, sum(b.v) AS t FROM s [RANGE 3] a, r [RANGE 4] b WHERE a.k = b.k "
     "AND a.v > {c}",
     "join groups": "SELECT {e}a.k, count(*) AS n FROM s [RANGE 5] a, r [RANGE 4] b WHERE a.k = b.k AND a.v > {c} "

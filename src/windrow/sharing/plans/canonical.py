@@ -114,7 +114,9 @@ class Canonical:
         if any(isinstance(x, n.Semi) for x in n.walk(self.root)):
             return False  # the right side meets what the left side of all queries has
         first = [s for s in n.walk(self.root) if isinstance(s, Slot) and not s.apart]
-        return all(_keeps_nothing(x) for s in first for x in n.walk(s))
+        below = [x for s in first for x in n.walk(s)]
+        leaves = sum(isinstance(x, n.Scan | n.TableScan) for x in n.walk(self.root))
+        return all(map(_keeps_nothing, below)) and leaves == sum(isinstance(x, n.Scan) for x in below)
 
     @cached_property
     def over_nothing(self) -> bool:

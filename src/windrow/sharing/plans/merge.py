@@ -29,8 +29,9 @@ from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import BEGINNING
 from windrow.operators.terms import CAME, QUERY, START, ClockStarts
 from windrow.optimize.pushdown_predicates import push
+from windrow.optimize.rule import filtered
 from windrow.plan import nodes as n
-from windrow.plan.expr import column
+from windrow.plan.expr import Expr, column
 from windrow.plan.timestamped import dates
 from windrow.scalar_engine import quote
 from windrow.sharing.condition_columns import ConditionColumns, both_within
@@ -295,7 +296,8 @@ class _Merge:
 
     def _condition(self, number: int, form: Canonical, slot: int) -> Condition:
         """What somebody selects by at a slot; one that came later, among rows that did, too."""
-        found = condition(form.slots[slot]) if self.readers else form.conditions[slot]
+        tests = self._tests(form, slot)
+        found = form.conditions[slot] if tests == form.slots[slot] and not self.readers else condition(tests)
         if self.readers is not None and self._is_last(slot):
             return of_query(self.readers.of[number], found)
         for name in self._came(slot) if number >= self.shape.began else ():
@@ -304,7 +306,7 @@ class _Merge:
 
     def _conditions(self, many: ManyMembers, slot: int) -> ConditionColumns:
         """The same of many queries; all of them came at once, so rows that came later did behind the last of them."""
-        found = many.forms.conditions(many.forms.form.slots[slot])
+        found = many.forms.conditions(self._tests(many.forms.form, slot))
         if self.readers is not None and self._is_last(slot):
             told = many.numbers if many.reader is None else np.full(len(found), many.reader)
             return of_queries(told, found)
@@ -312,6 +314,10 @@ class _Merge:
             later = np.full(len(found), many.numbers[-1] + 1)
             found = both_within(found, Attribute(quote(name), pa.int64(), (name,)), later, None)
         return found
+
+    def _tests(self, form: Canonical, slot: int) -> tuple[Expr, ...]:
+        """What somebody tests at a slot."""
+        return self.shape.tests(form.slots[slot]) if self._is_last(slot) else form.slots[slot]
 
     def _came(self, slot: int) -> list[str]:
         """The columns that say which queries there were when a row came."""
@@ -324,7 +330,11 @@ class _Merge:
             if self._is_last(slot.number)
             else frozenset()
         )
-        return self.build(slot.input, self._tested(slot) | read)
+        if not self._is_last(slot.number) or not self.shape.given:
+            return self.build(slot.input, self._tested(slot) | read)
+        given = [e for e in self.first.slots[slot.number] if e.sql() in self.shape.given]
+        below = self.build(slot.input, self._tested(slot).union(read, *(e.columns for e in given)))
+        return filtered(below, given)
 
     def _is_last(self, slot: int) -> bool:
         return slot == len(self.first.slots) - 1
@@ -350,7 +360,7 @@ class _Merge:
         keep = tuple(self.shape.shown) if last else slot.keep
         parts = last and self.readers is not None
         if not parts and (not (self.everywhere or last) or (apart and self._are_alike(slot))):
-            below = push(below, self.first.slots[number])
+            below = push(below, self._tests(self.first, number))
             return kept(self._shown(below, slot) if last else below, keep)
         windows = {f"{START}{w}": w for w in slot.windows if w in self.shape.stamped}
         many = self._blocks(number)
@@ -377,7 +387,7 @@ class _Merge:
 
     def _are_alike(self, slot: Slot) -> bool:
         """Whether a slot, where rows are told apart already, leaves to all queries what it has of theirs."""
-        if self.first.slots[slot.number] or not self.shape.stamped.isdisjoint(slot.windows):
+        if self._tests(self.first, slot.number) or not self.shape.stamped.isdisjoint(slot.windows):
             return False
         return not self._is_last(slot.number) or len(self._lists()) == 1
 
@@ -464,7 +474,7 @@ class _Merge:
                 return self._admit(node, slot)
             case n.Window(spec=spec) if spec.kind is n.WindowKind.ROWS:
                 return node  # other rows would be counted
-            case n.Window() | n.Project() | n.Stamp() | n.Route():
+            case n.Window() | n.Project() | n.Stamp() | n.Route() | n.Filter():
                 return node.with_inputs(self._admitted(node.inputs[0], slot, beside))
             case n.Join():
                 return node.with_inputs(*(self._admitted(p, slot, True) for p in node.parts))

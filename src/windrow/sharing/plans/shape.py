@@ -7,13 +7,14 @@ tested there at any time; what leaves the routes, and which operators there are,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from windrow.plan.expr import Expr, Ref
+from windrow.plan.nodes import Join, has
 from windrow.sharing.plans.canonical import Canonical, Columns
 
 
@@ -24,7 +25,8 @@ class PlanColumns:
     query shows, by which rows lie over partitions where they part; None: by all. `kept`: they do so wherever queries
     part, and not behind their change log only, as in older homes. `differ`: what queries selected by before that
     differed when it began. `admits`: the scans of which only such rows are let in as somebody wants; None: it has not
-    been planned."""
+    been planned. `given`: the conjuncts of the last slot that all have, which are tested below: what is read there only
+    makes no difference in the change log."""
 
     shown: Mapping[str, Expr]
     columns: tuple[Columns, ...]
@@ -35,6 +37,7 @@ class PlanColumns:
     kept: bool = True
     differ: bool = False
     admits: frozenset[str] | None = None
+    given: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, forms: Iterable[Canonical]) -> PlanColumns:
@@ -43,13 +46,14 @@ class PlanColumns:
         shown = {name: e for form in forms for name, e in form.shown}
         own = frozenset(shown).intersection(*({name for name, _ in form.shown} for form in forms))
         read = (dict.fromkeys(c for one in scan for c in one) for scan in zip(*(f.columns for f in forms), strict=True))
-        tested = tuple(frozenset().union(*slot) for slot in zip(*(f.tested for f in forms), strict=True))
+        given = _given(forms)
+        tested = tuple(frozenset().union(*slot) for slot in zip(*(_tested(f, given) for f in forms), strict=True))
         stamped = frozenset(
             w for w, sizes in enumerate(zip(*(f.sizes for f in forms), strict=True)) if len({*sizes}) > 1
         )
         selects = len({f.fixed for f in forms}) > 1
         columns = tuple(map(_sorted, read))
-        return cls(dict(sorted(shown.items())), columns, tested, stamped, own=own, differ=selects)
+        return cls(dict(sorted(shown.items())), columns, tested, stamped, own=own, differ=selects, given=given)
 
     def fits(self, form: Canonical, member: Canonical) -> bool:
         """Whether a query may join, where another one is: it shows nothing else, and windows that are one are its.
@@ -58,12 +62,22 @@ class PlanColumns:
         shown = {name for name, _ in form.shown}
         if self.kept and self.own is not None and not (self.own <= shown or form.passes):
             return False
+        if not self.given <= {e.sql() for e in form.slots[-1]}:
+            return False
         if not form.stateless:  # columns of states
             columns = all({*mine} <= {*known} for mine, known in zip(form.columns, self.columns, strict=True))
-            if not columns or any(not mine <= known for mine, known in zip(form.tested, self.tested, strict=True)):
+            if not columns or any(not mine <= known for mine, known in self._beside(form)):
                 return False
         alike = all(size == form.sizes[w] for w, size in enumerate(member.sizes) if w not in self.stamped)
         return alike and shown <= self.shown.keys()
+
+    def _beside(self, form: Canonical) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
+        """By slot, the columns that a query tests and those that are."""
+        return zip(_tested(form, self.given), self.tested, strict=True)
+
+    def tests(self, conjuncts: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Conjuncts of the last slot that are tested there."""
+        return tuple(e for e in conjuncts if e.sql() not in self.given) if self.given else tuple(conjuncts)
 
     def check(self, form: Canonical) -> None:
         """Refuse a shape that was read back and has other columns by the names that a query reads."""
@@ -91,6 +105,7 @@ class PlanColumns:
             "tested": [sorted(slot) for slot in self.tested], "stamped": sorted(self.stamped),
             "began": self.began, "own": None if self.own is None else sorted(self.own), "kept": self.kept,
             "differ": self.differ, "admits": None if self.admits is None else sorted(self.admits),
+            "given": sorted(self.given),
         }  # fmt: skip
 
     @classmethod
@@ -108,9 +123,33 @@ class PlanColumns:
         admits = plain.get("admits")
         return cls(
             shown, columns, tested, stamped, plain["began"], own, plain.get("kept", False), plain.get("differ", False),
-            None if admits is None else frozenset(admits),
+            None if admits is None else frozenset(admits), frozenset(plain.get("given", ())),
         )  # fmt: skip
 
 
 def _sorted(columns: Iterable[tuple[str, str, pa.DataType]]) -> Columns:
     return tuple(sorted(columns, key=lambda one: one[0]))
+
+
+def _tested(form: Canonical, given: Collection[str]) -> tuple[frozenset[str], ...]:
+    """By slot, the columns that a query's conjuncts read, but for those that are given."""
+    if not given:
+        return form.tested
+    last = (e.columns for e in form.slots[-1] if e.sql() not in given)
+    return (*form.tested[:-1], frozenset().union(*last))
+
+
+def _given(forms: Sequence[Canonical]) -> frozenset[str]:
+    """The conjuncts above a join that all have, over several inputs and without constants: who comes has them."""
+    if not has(forms[0].root, Join):
+        return frozenset()
+    scans = [{internal for form in forms for internal, _, _ in form.columns[i]} for i in range(len(forms[0].columns))]
+    common = frozenset.intersection(*(frozenset(e.sql() for e in form.slots[-1]) for form in forms))
+    mine = {e.sql(): e for e in forms[0].slots[-1] if not any(e.columns <= scan for scan in scans)}
+    return frozenset(text for text in common & mine.keys() if _plain(mine[text]))
+
+
+def _plain(e: Expr) -> bool:
+    """Whether an expression has no constant in it."""
+    texts = "".join(p for p in e.parts if isinstance(p, str))
+    return not any(c.isdigit() or c == "'" for c in texts)

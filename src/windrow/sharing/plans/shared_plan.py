@@ -19,6 +19,7 @@ from windrow.operators.aggregates.vectors import Bools, Int64s, raw
 from windrow.operators.elements import BEGINNING, INF, Elements
 from windrow.operators.terms import QUERY
 from windrow.plan.nodes import Admit, QueryPlan, Scan, walk
+from windrow.sharing.conditions import condition
 from windrow.sharing.member_columns import InstanceNames
 from windrow.sharing.plans.answers import InstanceRows, ShownAnswer, of_many, of_one
 from windrow.sharing.plans.canonical import Canonical
@@ -353,7 +354,7 @@ class SharedPlan:
         if self.plan.parting is None:
             rows = of_one(rows, number)
         else:
-            mine = form.conditions[-1]
+            mine = condition(self.settled().tests(form.slots[-1]))
             router = IndexRouter({number: of_query(self.reads[number], mine) if self.reads else mine})
             at, _ = router.pairs({c: rows.columns[c] for c in router.reads}, len(rows))
             rows = rows.take(at)
@@ -382,7 +383,7 @@ class SharedPlan:
         if self.plan.parting is None:
             at, which = block.among(raw(rows.columns[QUERY]).astype(np.int64))
         else:
-            conditions = block.forms.conditions(form.slots[-1])
+            conditions = block.forms.conditions(self.settled().tests(form.slots[-1]))
             if self.readers is not None:
                 told = block.places if block.reader is None else np.full(len(block), block.reader)
                 conditions = of_queries(told, conditions)
