@@ -57,7 +57,7 @@ def test_an_engine_explains_what_runs_and_what_would() -> None:
     shared = json.loads(engine["b"].explain("json"))["sharing"]
     assert (shared["queries"], shared["with"]["predicate"], shared["slices"]["own"]) == (3, ["a"], [6, 3])
     alone = json.loads(engine["d"].explain("json"))["sharing"]
-    assert alone == {"shared": False, "why": "it is no aggregate of one window (quantise)"}
+    assert alone == {"shared": False, "why": "it is the first of its kind"}
     (off,) = windrow.Engine(runtime="local", sharing="off").execute(
         "CREATE STREAM st (ts BIGINT, n BIGINT) TIMESTAMP BY ts; EXPLAIN SELECT max(n) FROM st [RANGE 4 SLIDE 2]"
     )

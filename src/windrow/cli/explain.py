@@ -127,10 +127,11 @@ class Explainer:
                     self._registry.enter(query)
             self._registry.leave_alone()
         known = any(p.name == plan.name for p in self._plans)
-        return sharing_of(self._registry if known else self._registry.with_plan(plan), plan)
+        found = sharing_of(self._registry if known else self._registry.with_plan(plan), plan)
+        return found if found["shared"] else self._shared_plan(plan) or found
 
     def _shared_plan(self, plan: QueryPlan) -> dict[str, Any] | None:
-        """With whom a continuous query would be one dataflow; None if it would run by itself."""
+        """With whom a query would be one dataflow; None if it would run by itself."""
         from windrow.sharing.plans.explain import sharing_of_continuous
         from windrow.sharing.plans.registry import SharedPlans
 

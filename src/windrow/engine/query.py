@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.plan.nodes import QueryPlan
+from windrow.plan.nodes import Aggregate, QueryPlan, has
 from windrow.runtime.instances import Block, TemplateGroup
 from windrow.runtime.past import instant_of, kept_log
 from windrow.runtime.told import ISOLATION, QUALITY, told
@@ -217,7 +217,11 @@ def sharing_with(engine: Engine, plan: QueryPlan) -> dict[str, Any] | None:
 
     registry = engine.runtime.sharing
     known = plan.name in registry.served or plan.name.lower() in engine.runtime.ticker.queries
-    return sharing_of(registry if known else registry.with_plan(plan), plan)
+    found = sharing_of(registry if known else registry.with_plan(plan), plan)
+    if found["shared"]:
+        return found
+    as_one = engine.runtime.shared_with(plan)
+    return found if as_one is None or not (as_one["shared"] or not has(plan.root, Aggregate)) else as_one
 
 
 def _sharing_of_columns(engine: Engine, members: Block) -> tuple[QueryPlan, dict[str, Any]]:

@@ -31,10 +31,15 @@ _ROOM = 4096
 
 
 class _Alive:
-    """Elements that reach beyond the frontier."""
+    """Elements that reach beyond the frontier.
 
-    def __init__(self, limit: RowLimit | None = None) -> None:
-        self.limit = limit or RowLimit()
+    `partition`: the column that divides them into the relations of several queries. One that would be too long is left
+    out and `refused`, by the value of that column: the others go on.
+    """
+
+    def __init__(self, limit: RowLimit | None = None, partition: tuple[str, ...] = ()) -> None:
+        self.limit, self.partition = limit or RowLimit(), partition
+        self.refused: dict[int, WindrowError] = {}
         self._alive: Elements | None = None
         self._last = BEGINNING
 
@@ -50,6 +55,22 @@ class _Alive:
         self._alive = rest.take(surviving(rest, frontier)) if (rest.sign < 0).any() else rest
         self._last = frontier
 
+    def _allowed(self, elements: Elements, query: Int64s, low: Int64s, count: Int64s) -> Bools:
+        """The elements of queries that do not answer with too many rows."""
+        refused = []
+        for number in distinct_values(query).tolist():
+            mine = query == number
+            try:
+                _net(elements.filter(mine), low[mine], count[mine], self.limit)
+            except RuntimeFailure as error:
+                self.refused[number] = error
+                refused.append(number)
+        return ~np.isin(query, refused)
+
+    def forget(self, keep: Callable[[Elements], Bools]) -> None:
+        """Let go of the elements that `keep` does not keep."""
+        self._alive = None if self._alive is None else self._alive.filter(keep(self._alive))
+
     def state(self) -> State:
         return {"alive": () if self._alive is None else (run_of(self._alive),)}
 
@@ -62,8 +83,10 @@ class _Alive:
 class Sample(_Alive):
     """RSTREAM at every `k * period + offset`."""
 
-    def __init__(self, period: int, offset: int = 0, limit: RowLimit | None = None) -> None:
-        super().__init__(limit)
+    def __init__(
+        self, period: int, offset: int = 0, limit: RowLimit | None = None, partition: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(limit, partition)
         self.period, self.offset = period, offset
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
@@ -71,9 +94,20 @@ class Sample(_Alive):
         if self._last == BEGINNING:
             return elements.take(np.zeros(0, np.int64))
         first = int(round_up(np.array([self._last + 1]), self.period, self.offset)[0])
-        out = at_multiples(elements, first, frontier, self.period, self.limit)
+        self.refused, limit = {}, self.limit
+        if self.partition:
+            elements, limit = self._short_enough(elements, first, frontier), RowLimit(rows=INF)
+        out = at_multiples(elements, first, frontier, self.period, limit)
         self._keep(elements, frontier)
         return out
+
+    def _short_enough(self, elements: Elements, first: int, last: int) -> Elements:
+        """The elements of queries that do not answer with too many rows; all may have more together."""
+        low, count = _multiples(elements, first, last, self.period)
+        if int(count.sum()) <= self.limit.rows:
+            return elements
+        (by,) = self.partition
+        return elements.filter(self._allowed(elements, raw(elements.columns[by]).astype(np.int64), low, count))
 
 
 class Instants(Sample):
@@ -109,14 +143,8 @@ class Moments(_Alive):
 class Snapshots(_Alive):
     """RSTREAM of a change log: the whole relation at every instant that has a change.
 
-    `partition`: columns that divide it into the relations of several queries, each with changes of its own. One that
-    would be too long is left out and `refused`, by the value of that column: the others go on.
+    With a `partition` each query has changes of its own.
     """
-
-    def __init__(self, limit: RowLimit | None = None, partition: tuple[str, ...] = ()) -> None:
-        super().__init__(limit)
-        self.partition = partition
-        self.refused: dict[int, WindrowError] = {}
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (new,) = inputs
@@ -148,22 +176,6 @@ class Snapshots(_Alive):
         elements, low, count = _net(elements, low, count, RowLimit(rows=int(count.sum())))
         at = instants[expand(low, count)] if len(low) else low
         return _at(elements, count, times[at % places] if len(low) else low, at)
-
-    def _allowed(self, elements: Elements, query: Int64s, low: Int64s, count: Int64s) -> Bools:
-        """The elements of queries that do not answer with too many rows."""
-        refused = []
-        for number in distinct_values(query).tolist():
-            mine = query == number
-            try:
-                _net(elements.filter(mine), low[mine], count[mine], self.limit)
-            except RuntimeFailure as error:
-                self.refused[number] = error
-                refused.append(number)
-        return ~np.isin(query, refused)
-
-    def forget(self, keep: Callable[[Elements], Bools]) -> None:
-        """Let go of the elements that `keep` does not keep."""
-        self._alive = None if self._alive is None else self._alive.filter(keep(self._alive))
 
 
 class Restore(_Alive):
@@ -260,9 +272,14 @@ def at_multiples(elements: Elements, first: int, last: int, period: int, limit: 
     >>> list(zip(out.ts.tolist(), out.columns["a"].to_pylist()))
     [(2, 7), (5, 7), (5, 8), (8, 8)]
     """
-    low, high = (-((first - np.clip(t, first, max(last + 1, first))) // period) for t in (elements.ts, elements.exp))
-    elements, low, count = _net(elements, low, np.maximum(high - low, 0), limit)
+    elements, low, count = _net(elements, *_multiples(elements, first, last, period), limit)
     return _at(elements, count, first + expand(low, count) * period)
+
+
+def _multiples(elements: Elements, first: int, last: int, period: int) -> tuple[Int64s, Int64s]:
+    """At which of the instants each element is there: the number of the first one, and how many."""
+    low, high = (-((first - np.clip(t, first, max(last + 1, first))) // period) for t in (elements.ts, elements.exp))
+    return low, np.maximum(high - low, 0)
 
 
 def repeated(rows: Elements, period: int, limit: RowLimit) -> Elements:

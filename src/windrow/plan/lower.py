@@ -240,7 +240,7 @@ class _Nodes(PlanLowering):
         if node.op is n.StreamOp.RSTREAM and node.period is not None:
             if self.grid is not None and self.grid[2] is node:
                 return self.unary(RepeatPeriods(node.period, self.limit), node)
-            return self.unary(Sample(node.period, node.offset, self.limit), node)
+            return self.unary(Sample(node.period, node.offset, self.limit, _of_queries(node)), node)
         if node.each:
             below = self.lower(node.input)
             return self.append(below, Moments(self.limit) if self.signed(below) else Starting(), node)
@@ -288,6 +288,11 @@ class _Nodes(PlanLowering):
 
     def _timestamped(self, node: n.Node) -> bool:
         return dates(node) is not None and not self.signed(self.lower(node))
+
+
+def _of_queries(node: n.Node) -> tuple[str, ...]:
+    """The column that says whose rows are, if there is one."""
+    return tuple(c for c in node.schema if c == QUERY)
 
 
 def _between_evaluations(node: n.Append | n.Emit) -> QuantiseOperator | None:

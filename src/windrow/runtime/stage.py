@@ -17,7 +17,7 @@ import numpy as np
 from windrow.errors import StateError, as_failure
 from windrow.operators.aggregates.reduced import alike, is_reduced
 from windrow.operators.elements import BEGINNING, INF, Elements, concat
-from windrow.operators.sample import Snapshots
+from windrow.operators.sample import Sample, Snapshots
 from windrow.plan.nodes import TableScan
 from windrow.plan.steps import in_parts
 from windrow.runtime.exchange import CAME, WERE, fewer, route, share
@@ -281,7 +281,9 @@ class Stage:
                     self._answer(name, part)
                 if parts is None:
                     values[i] = step.operator.advance(inputs, high)
-                for number, error in step.operator.refused.items() if isinstance(step.operator, Snapshots) else ():
+                for number, error in (
+                    step.operator.refused.items() if isinstance(step.operator, Snapshots | Sample) else ()
+                ):
                     self._send(0, QueryFailed(name, error, number))
                 told = report(step.operator, sampled(self.program.tick))
                 shares = [s for p in range(len(step.inputs)) if (s := self._owned(name, held, i, p)) is not None]

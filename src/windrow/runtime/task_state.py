@@ -28,7 +28,7 @@ from windrow.operators.materialize import Materialize
 from windrow.operators.over_nothing import OverNothing
 from windrow.operators.query_aggregate import QueryAggregate
 from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets, StampOperator
-from windrow.operators.sample import Snapshots
+from windrow.operators.sample import Sample, Snapshots
 from windrow.operators.state.run import Run, elements_of, run_of
 from windrow.operators.terms import QUERY
 from windrow.plan.steps import Dataflow
@@ -99,7 +99,7 @@ class QueryState:
             match step.operator:
                 case Changes() | Materialize():
                     step.operator.replace_rows(0, lambda rows: np.isin(raw(rows.columns[QUERY]), there), ())
-                case Snapshots():
+                case Snapshots() | Sample():
                     step.operator.forget(lambda rows: np.isin(raw(rows.columns[QUERY]), there))
 
     def adopt(self, runs: Mapping[str, Run]) -> None:

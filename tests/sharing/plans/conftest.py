@@ -82,6 +82,30 @@ LENGTHS = (" [RANGE UNBOUNDED]", " [RANGE 2]", " [RANGE 3]", " [RANGE 7]", " [RA
 PLAIN = pa.table({"k": [0, 1, 1, 2], "v": ["p", "q", "r", None], "w": [1.0] * 4, "since": [0] * 4, "til": [9] * 4})
 
 
+PERIODIC = (
+    "SELECT {e}a, x, s FROM S{w} WHERE {p}{f}",
+    "SELECT {e}{a, x, s} FROM S{w} WHERE {p}{f}",
+    "SELECT {e}DISTINCT a, s FROM S{w} WHERE {p}{f}",
+    "SELECT {e}l.a, l.x, r.b FROM S AS l{w}, T AS r{v} WHERE l.a = r.a AND l.{p}{f}",
+    "SELECT {e}{l.a, l.b} FROM S AS l{w} WHERE l.{p} AND NOT EXISTS (SELECT 1 FROM T AS r{v} WHERE r.a = l.a){f}",
+    "SELECT {e}l.a FROM S AS l{w} WHERE NOT EXISTS (SELECT 1 FROM T AS r{v} WHERE r.a = l.a AND r.b > {c}){f}",
+    "SELECT {e}{l.a, l.x, r.b} FROM S AS l{w} LEFT JOIN T AS r{v} ON l.a = r.a WHERE l.{p}{f}",
+    "SELECT {e}l.a, r.b FROM S AS l{w} FULL JOIN T AS r{v} ON l.a = r.a WHERE l.{p}{f}",
+    "SELECT {e}u.a FROM (SELECT a FROM S{w} WHERE {p} UNION SELECT b FROM T{v} WHERE b > {c}) AS u{f}",
+    "SELECT {e}u.a FROM (SELECT a FROM S{w} WHERE {p} EXCEPT ALL SELECT a FROM T{v} WHERE {p}) AS u{f}",
+    "SELECT {e}l.a, p.v FROM S AS l{w}, P AS p WHERE l.a = p.k AND l.{p}{f}",
+    "SELECT {e}a, x FROM TUMBLE(S, ts, 3) WHERE {p}{f}",
+)
+"""The same for windows with a SLIDE."""
+SLIDES = (
+    " [RANGE 3 SLIDE 2]",
+    " [RANGE 7 SLIDE 3]",
+    " [RANGE 1 SLIDE 3]",
+    " [RANGE 4 SLIDE 4]",
+    " [RANGE UNBOUNDED SLIDE 5]",
+)
+
+
 def condition(r: random.Random, of: str = "", depth: int = 2) -> str:
     """A condition on columns of S and T, as those of `of`: of numbers, texts, truths and nulls in random nests."""
     if depth and r.random() < 0.3:
@@ -114,6 +138,9 @@ def set_of_queries(r: random.Random, count: int, forms: Sequence[str] = FORMS) -
         form, emit = r.choice(forms), r.choice(["", "", "ISTREAM(", "DSTREAM(", "RSTREAM("])
         windows = (r.choice(WINDOWS), r.choice(WINDOWS[:4]))
         differ = r.random() < 0.5
+        if forms is PERIODIC:
+            windows, differ = (r.choice(SLIDES),) * 2, False
+            emit = "" if "TUMBLE" in form and emit == "RSTREAM(" else emit
         for _ in range(r.randint(2, 5)):
             if differ:
                 windows = (r.choice(LENGTHS), r.choice((*LENGTHS, windows[1], windows[1])))
@@ -131,7 +158,7 @@ def _with_decimals(rows: pa.Table) -> pa.Table:
 @pytest.fixture
 def all_forms() -> dict[str, tuple[str, ...]]:
     """The shapes of queries by kind."""
-    return {"FORMS": FORMS, "WHOLE": WHOLE}
+    return {"FORMS": FORMS, "WHOLE": WHOLE, "PERIODIC": PERIODIC}
 
 
 @pytest.fixture

@@ -31,7 +31,10 @@ def scripted(declared: str, queries: dict[str, str]) -> str:
 
 
 @pytest.mark.filterwarnings("ignore::windrow.engine.replay.LateRowsWarning")
-@pytest.mark.parametrize(("forms", "seed"), [*(("FORMS", i) for i in range(12)), *(("WHOLE", i) for i in range(6))])
+@pytest.mark.parametrize(
+    ("forms", "seed"),
+    [*(("FORMS", i) for i in range(12)), *(("WHOLE", i) for i in range(6)), *(("PERIODIC", i) for i in range(8))],
+)
 def test_sets_equal_the_oracle(make_set: Callable[..., Case], all_forms: Forms, forms: str, seed: int) -> None:
     """Sharing on, sharing off, and the definition agree, whatever the batches."""
     declared, queries, streams, tables, until = make_set(seed, all_forms[forms])
@@ -121,7 +124,10 @@ def played(case: Case, seed: int, sharing: str, home: Path | None = None, retain
 
 
 @pytest.mark.parametrize("retain", ["", "RETAIN 6"])
-@pytest.mark.parametrize(("forms", "seed"), [*(("FORMS", i) for i in range(100, 106)), ("WHOLE", 100), ("WHOLE", 101)])
+@pytest.mark.parametrize(
+    ("forms", "seed"),
+    [*(("FORMS", i) for i in range(100, 106)), ("WHOLE", 100), ("WHOLE", 101), ("PERIODIC", 102), ("PERIODIC", 103)],
+)
 def test_queries_come_and_go(
     make_set: Callable[..., Case], all_forms: Forms, forms: str, seed: int, retain: str
 ) -> None:
@@ -131,7 +137,10 @@ def test_queries_come_and_go(
     same(want, got, case[1])
 
 
-@pytest.mark.parametrize(("forms", "seed"), [*(("FORMS", i) for i in range(200, 204)), ("WHOLE", 200), ("WHOLE", 201)])
+@pytest.mark.parametrize(
+    ("forms", "seed"),
+    [*(("FORMS", i) for i in range(200, 204)), ("WHOLE", 200), ("WHOLE", 201), ("PERIODIC", 202), ("PERIODIC", 203)],
+)
 def test_a_home_goes_on(make_set: Callable[..., Case], all_forms: Forms, tmp_path: Path, forms: str, seed: int) -> None:
     """After a restart everybody finds the plan that he shared, and what it remembers."""
     case = make_set(seed, all_forms[forms])
@@ -182,6 +191,23 @@ def test_statements_between_two_ticks_are_one_dataflow(retain: str) -> None:
     engine.advance(3)
     assert ("sharing: one dataflow with q0, q2" in engine["q1"].explain()) == (not retain)
     assert [len(engine[f"q{i}"].results()) for i in range(3)] == ([1, 1, 0] if retain else [1, 0, 0])
+    engine.stop()
+
+
+def test_who_is_evaluated_too_often_stops_alone() -> None:
+    """Of periodic queries that share one may have too many rows, and all together more than one may: others go on."""
+    engine = windrow.Engine(runtime="local", max_rows=20)
+    engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
+    for i in range(4):
+        engine.execute(f"CREATE QUERY q{i} AS SELECT k, v FROM s [RANGE 9 SLIDE 3] WHERE v > {3 * i - 3}")
+    engine.start()
+    engine.push("s", {"k": [1] * 5, "v": [1, 4, 7, 5, 9], "ts": [1, 1, 1, 2, 2]})
+    assert "sharing: one dataflow with q0, q2, q3" in engine["q1"].explain()
+    engine.push("s", {"k": [1] * 3, "v": [-1, -2, 4], "ts": [3, 3, 20]})
+    assert engine.status()["failed"].keys() == {"q0"}
+    assert 'query "q0" would answer with 21 rows' in str(engine.status()["failed"]["q0"])
+    engine.advance(40)
+    assert [len(engine[f"q{i}"].results()) for i in (1, 2, 3)] == [18, 15, 6]
     engine.stop()
 
 

@@ -57,6 +57,14 @@ FORMS = {
     "union": "SELECT {e}x.k FROM (SELECT k FROM s [RANGE 5] WHERE v > {c} UNION SELECT k FROM r [RANGE 3] "
     "WHERE v > {d}) x",
     "except": "SELECT {e}x.k FROM (SELECT k FROM s [RANGE 5] WHERE v > {c} EXCEPT ALL SELECT k FROM r [RANGE 3]) x",
+    "now and then": "SELECT {e}k, v FROM s [RANGE 4 SLIDE 3] WHERE v > {c}",
+    "distinct now and then": "SELECT {e}DISTINCT k FROM s [RANGE 5 SLIDE 2] WHERE v > {c}",
+    "absent now and then": "SELECT {e}a.k, a.v FROM s [RANGE 6 SLIDE 3] a WHERE a.v > {c} AND NOT EXISTS "
+    "(SELECT 1 FROM r [RANGE 3 SLIDE 3] b WHERE b.k = a.k)",
+    "join now and then": "SELECT {e}a.k, b.v FROM s [RANGE 5 SLIDE 2] a, r [RANGE 4 SLIDE 2] b WHERE a.k = b.k "
+    "AND a.v > {c}",
+    "left join of a window that ends": "SELECT {e}a.k, b.v FROM TUMBLE(s, ts, 4) a LEFT JOIN TUMBLE(r, ts, 4) b "
+    "ON a.k = b.k WHERE a.v > {c}",
     "last rows": "SELECT {e}k, v FROM s [ROWS 4] WHERE v > {c}",
     "last rows of each": "SELECT {e}k, max(v) AS m FROM s [PARTITION BY k ROWS 3] GROUP BY k HAVING max(v) > {c}",
     "for ever": "SELECT {e}k, count(*) AS n FROM s [RANGE UNBOUNDED] GROUP BY k HAVING count(*) > {c}",
@@ -126,7 +134,7 @@ def lived(
             engine.stop()
             engine = opened()
             engine.start()
-        if not emit and tick % 5 == 4:
+        if tick % 5 == 4 and here and engine[here[0]].plan.has_op:
             stood.append({name: sorted(map(str, engine[name].snapshot().to_pylist())) for name in here})
     engine.advance(now + 12)
     for stream in "sr":

@@ -8,7 +8,7 @@ from windrow.operators.terms import Router
 from windrow.plan.expr import Expr
 from windrow.plan.nodes.node import Node
 from windrow.plan.nodes.rows import Admit, Filter, Project, Route, Stamp
-from windrow.plan.nodes.windows import Scan, Window, WindowKind
+from windrow.plan.nodes.windows import Quantise, Scan, Window, WindowKind
 
 
 def routed_scans(node: Node, router: Router | None = None) -> Iterator[tuple[Scan, Router]]:
@@ -18,7 +18,7 @@ def routed_scans(node: Node, router: Router | None = None) -> Iterator[tuple[Sca
             yield from routed_scans(node.input, mine)
         case Scan() if router is not None:
             yield node, router
-        case Project() | Filter() | Stamp():
+        case Project() | Filter() | Stamp() | Quantise():
             yield from routed_scans(node.input, router)
         case Window(spec=spec) if spec.kind is not WindowKind.ROWS:
             yield from routed_scans(node.input, router)

@@ -11,6 +11,7 @@ windows below it, since a row that is cut off after a join ends as if its window
 
 What is shown and reads no column (`17 AS rule`) is kept beside the tree, too, and is no part of what is shown of rows.
 
+A periodic plan is the same plan with `Quantise` in it, with which selections commute and lengths do not.
 A selection and a window's length commute with windows by time, projections, joins, and the left side of EXISTS and of
 outer joins. They stay below aggregates, DISTINCT and set operations (a full join is one), and on both sides of an
 EXISTS whose right side is selected from.
@@ -150,8 +151,10 @@ def canonical(plan: n.QueryPlan) -> Canonical:
     if gate_of(plan) is not None:
         raise NotShared("its budget may shed rows that others need")
     root = plan.root
-    if root.period is not None or root.each:
-        raise NotShared("it is not continuous")
+    if root.each:
+        raise NotShared("its rows are there for an instant only")
+    if root.period is not None:
+        _check_periodic(root)
     if not plan.streams:
         raise NotShared("it reads no stream")
     made = _Canonical()
@@ -169,6 +172,16 @@ def canonical(plan: n.QueryPlan) -> Canonical:
         plan, replace(root, input=tree), tuple(made.slots), tuple(made.columns), output, tuple(made.sizes),
         tuple(of_rows) or (NOTHING,), tuple(constants),
     )  # fmt: skip
+
+
+def _check_periodic(root: n.Emit) -> None:
+    """Refuse what is evaluated periodically and cannot share so far."""
+    if root.at_most:
+        raise NotShared("its period is a deadline")
+    if root.op not in (n.StreamOp.RSTREAM, n.StreamOp.ISTREAM, n.StreamOp.DSTREAM):
+        raise NotShared("it restores what its evaluations miss")
+    if n.has(root, n.Aggregate):
+        raise NotShared("periodic aggregates of its kind are not shared yet")
 
 
 @dataclass
@@ -221,6 +234,9 @@ class _Canonical:
                 return below, names, [*conjuncts, _renamed(node.predicate, names)]
             case n.Window():
                 return self._window(node)
+            case n.Quantise():  # the ends of windows are moved, so windows are equal
+                below, names, conjuncts = self.lift(node.input)
+                return replace(node, input=self.settled(below)), names, conjuncts
             case n.Project():
                 return self._project(node)
             case n.Join():

@@ -189,7 +189,7 @@ class _Merge:
         """
         slot = self.first.root.input
         assert isinstance(slot, Slot)
-        if not self.shape.stamped.isdisjoint(slot.windows):
+        if not self.shape.stamped.isdisjoint(slot.windows) or self.first.root.period is not None:
             return False
         if self.readers is not None:
             return not self._groups
@@ -474,7 +474,7 @@ class _Merge:
                 return self._admit(node, slot)
             case n.Window(spec=spec) if spec.kind is n.WindowKind.ROWS:
                 return node  # other rows would be counted
-            case n.Window() | n.Project() | n.Stamp() | n.Route() | n.Filter():
+            case n.Window() | n.Project() | n.Stamp() | n.Route() | n.Filter() | n.Quantise():
                 return node.with_inputs(self._admitted(node.inputs[0], slot, beside))
             case n.Join():
                 return node.with_inputs(*(self._admitted(p, slot, True) for p in node.parts))

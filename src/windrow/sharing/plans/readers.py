@@ -138,6 +138,9 @@ def lasting(form: Canonical) -> int:
 
 def _lasting(form: Canonical, node: n.Node) -> int:
     match node:
+        case n.Quantise(period=period, input=below):
+            last = _lasting(form, below)
+            return INF if last == INF else last + period
         case n.TableScan():
             return 0  # rows meet a table as it is when they come
         case n.Scan():
