@@ -76,6 +76,7 @@ CONDITIONS = (
 RAISING = ("@a + 1 > {c}", "CAST(@x AS INTEGER) > {c}", "abs(@b) = {c}")
 """Conditions that may raise, and so do not share."""
 WINDOWS = ("", " [RANGE 3]", " [RANGE 7]", " [NOW]", " [ROWS 3]", " [PARTITION BY a ROWS 2]")
+TIMED = (" [RANGE 3]", " [RANGE 7]", " [NOW]", " [RANGE UNBOUNDED]")
 LENGTHS = (" [RANGE UNBOUNDED]", " [RANGE 2]", " [RANGE 3]", " [RANGE 7]", " [RANGE 12]", " [NOW]")
 
 
@@ -97,6 +98,16 @@ PERIODIC = (
     "SELECT {e}a, x FROM TUMBLE(S, ts, 3) WHERE {p}{f}",
 )
 """The same for windows with a SLIDE."""
+ASOF = (
+    "SELECT {e}l.a, l.x, r.b FROM S AS l [NOW] ASOF JOIN T AS r ON l.a = r.a AND l.ts >= r.ts WHERE l.{p}{f}",
+    "SELECT {e}{l.a, r.b, r.s AS z} FROM S AS l{w} ASOF JOIN T AS r{v} ON l.a = r.a AND l.ts >= r.ts WHERE l.{p}{f}",
+    "SELECT {e}l.a, r.b FROM S AS l{w} ASOF LEFT JOIN T AS r{v} ON l.a = r.a AND l.ts > r.ts WHERE l.{p}{f}",
+    "SELECT {e}l.a, r.b FROM S AS l{w} ASOF LEFT JOIN T AS r{v} ON l.ts >= r.ts WHERE r.b > {c} OR l.{p}{f}",
+    "SELECT {e}l.a, r.b FROM S AS l{w} ASOF JOIN T AS r{v} ON l.a = r.a AND l.ts >= r.ts WHERE r.b > {c}{f}",
+    "SELECT {e}l.a, COUNT(*) AS n FROM S AS l{w} ASOF JOIN T AS r{v} ON l.a = r.a AND l.ts > r.ts WHERE l.{p} "
+    "GROUP BY l.a{f}",
+)
+"""The same with ASOF JOIN."""
 SLIDES = (
     " [RANGE 3 SLIDE 2]",
     " [RANGE 7 SLIDE 3]",
@@ -138,6 +149,9 @@ def set_of_queries(r: random.Random, count: int, forms: Sequence[str] = FORMS) -
         form, emit = r.choice(forms), r.choice(["", "", "ISTREAM(", "DSTREAM(", "RSTREAM("])
         windows = (r.choice(WINDOWS), r.choice(WINDOWS[:4]))
         differ = r.random() < 0.5
+        if forms is ASOF:
+            windows = (r.choice(TIMED), r.choice(TIMED))
+            differ = False
         if forms is PERIODIC:
             windows, differ = (r.choice(SLIDES),) * 2, False
             emit = "" if "TUMBLE" in form and emit == "RSTREAM(" else emit
@@ -158,7 +172,7 @@ def _with_decimals(rows: pa.Table) -> pa.Table:
 @pytest.fixture
 def all_forms() -> dict[str, tuple[str, ...]]:
     """The shapes of queries by kind."""
-    return {"FORMS": FORMS, "WHOLE": WHOLE, "PERIODIC": PERIODIC}
+    return {"FORMS": FORMS, "WHOLE": WHOLE, "PERIODIC": PERIODIC, "ASOF": ASOF}
 
 
 @pytest.fixture

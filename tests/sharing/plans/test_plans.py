@@ -33,7 +33,12 @@ def scripted(declared: str, queries: dict[str, str]) -> str:
 @pytest.mark.filterwarnings("ignore::windrow.engine.replay.LateRowsWarning")
 @pytest.mark.parametrize(
     ("forms", "seed"),
-    [*(("FORMS", i) for i in range(12)), *(("WHOLE", i) for i in range(6)), *(("PERIODIC", i) for i in range(8))],
+    [
+        *(("FORMS", i) for i in range(12)),
+        *(("WHOLE", i) for i in range(6)),
+        *(("PERIODIC", i) for i in range(8)),
+        *(("ASOF", i) for i in range(6)),
+    ],
 )
 def test_sets_equal_the_oracle(make_set: Callable[..., Case], all_forms: Forms, forms: str, seed: int) -> None:
     """Sharing on, sharing off, and the definition agree, whatever the batches."""
@@ -126,7 +131,15 @@ def played(case: Case, seed: int, sharing: str, home: Path | None = None, retain
 @pytest.mark.parametrize("retain", ["", "RETAIN 6"])
 @pytest.mark.parametrize(
     ("forms", "seed"),
-    [*(("FORMS", i) for i in range(100, 106)), ("WHOLE", 100), ("WHOLE", 101), ("PERIODIC", 102), ("PERIODIC", 103)],
+    [
+        *(("FORMS", i) for i in range(100, 106)),
+        ("WHOLE", 100),
+        ("WHOLE", 101),
+        ("PERIODIC", 102),
+        ("PERIODIC", 103),
+        ("ASOF", 104),
+        ("ASOF", 105),
+    ],
 )
 def test_queries_come_and_go(
     make_set: Callable[..., Case], all_forms: Forms, forms: str, seed: int, retain: str
@@ -139,7 +152,14 @@ def test_queries_come_and_go(
 
 @pytest.mark.parametrize(
     ("forms", "seed"),
-    [*(("FORMS", i) for i in range(200, 204)), ("WHOLE", 200), ("WHOLE", 201), ("PERIODIC", 202), ("PERIODIC", 203)],
+    [
+        *(("FORMS", i) for i in range(200, 204)),
+        ("WHOLE", 200),
+        ("WHOLE", 201),
+        ("PERIODIC", 202),
+        ("PERIODIC", 203),
+        ("ASOF", 204),
+    ],
 )
 def test_a_home_goes_on(make_set: Callable[..., Case], all_forms: Forms, tmp_path: Path, forms: str, seed: int) -> None:
     """After a restart everybody finds the plan that he shared, and what it remembers."""

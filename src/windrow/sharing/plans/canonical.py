@@ -245,6 +245,8 @@ class _Canonical:
                 return self._semi(node)
             case n.LeftJoin():
                 return self._left_join(node)
+            case n.AsofJoin():
+                return self._asof_join(node)
             case n.Aggregate():
                 return self._aggregate(node)
             case n.Distinct():
@@ -339,6 +341,22 @@ class _Canonical:
         made = n.LeftJoin(
             left, self.settled(right), tuple(sorted(equalities, key=str)), tuple(sorted(residual, key=str))
         )
+        return made, both, conjuncts
+
+    def _asof_join(self, node: n.AsofJoin) -> tuple[n.Node, Names, list[Expr]]:
+        if node.derived:
+            raise NotShared("which row it takes of those of one time depends on the columns that it reads")
+        left, names, conjuncts = self.lift(node.left)
+        right, others, selected = self._beside(node.right, names)
+        if selected or has_slot(right):
+            raise NotShared("it takes the newest of the rows that it selects")
+        both = {**names, **others}
+        equalities = tuple(replace(e, left=names[e.left], right=others[e.right]) for e in node.equalities)
+        times = (names[node.times[0]], others[node.times[1]])
+        made = replace(
+            node, left=self.settled(left), right=self.settled(right), equalities=tuple(sorted(equalities, key=str)),
+            times=times,
+        )  # fmt: skip
         return made, both, conjuncts
 
     def _aggregate(self, node: n.Aggregate) -> tuple[n.Node, Names, list[Expr]]:

@@ -480,6 +480,8 @@ class _Merge:
                 return node.with_inputs(*(self._admitted(p, slot, True) for p in node.parts))
             case n.Semi(left=left) | n.LeftJoin(left=left):
                 return replace(node, left=self._admitted(left, slot, True))
+            case n.AsofJoin(left=left):
+                return replace(node, left=self._admitted(left, slot, True))
         return node
 
     def _admit(self, scan: n.Scan, slot: int) -> n.Node:

@@ -88,6 +88,8 @@ class _Places:
         match node:
             case n.Scan():
                 raise NotShared("its rows are in no window")
+            case n.AsofJoin():
+                raise NotShared("what it takes of rows from before a query came is not told apart")
             case n.Window():
                 scans = _scans(node)
                 self.scans.update(scans)
