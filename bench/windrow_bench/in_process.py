@@ -108,7 +108,8 @@ class InProcessJob:
         assert self.random is not None
         folder = tempfile.mkdtemp(dir=self.spool.folder)
         tasks = self.random.randint(1, len(self._workers))
-        attempt = Attempt(folder, len(shares), program.partitions, stages, tasks)
+        patience = self.random.randint(1, 4)  # every look is a turn, and in a turn somebody may die
+        attempt = Attempt(folder, len(shares), program.partitions, stages, tasks, patience)
         if self.random.random() < 0.2:
             self.random.choice(self._workers).attempts.clear()
         running = {

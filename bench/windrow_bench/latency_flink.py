@@ -114,15 +114,17 @@ class Running:
     def __init__(self, process: subprocess.Popen[str], heard: threading.Event, log: Path) -> None:
         self.process, self.heard, self.log = process, heard, log
         self.newest, self._last = 0, time.monotonic()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self.listener = threading.Thread(target=self._listen, daemon=True)
+        self.listener.start()
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            answer, self._last = ANSWER.match(line), time.monotonic()
-            if answer and int(answer[1]) > self.newest:
-                self.newest = int(answer[1])
-                self.heard.set()
+        with self.process.stdout as said:
+            for line in said:
+                answer, self._last = ANSWER.match(line), time.monotonic()
+                if answer and int(answer[1]) > self.newest:
+                    self.newest = int(answer[1])
+                    self.heard.set()
 
     def idle(self) -> None:
         """Return when nothing has been said for a while."""
@@ -149,8 +151,9 @@ def running(document: Mapping[str, object], scratch: Path, heard: threading.Even
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, env=clean(), cwd=scratch,
             start_new_session=True,
         )  # fmt: skip
+    made = Running(process, heard, scratch / "log")
     try:
-        yield Running(process, heard, scratch / "log")
+        yield made
     finally:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -158,6 +161,7 @@ def running(document: Mapping[str, object], scratch: Path, heard: threading.Even
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # its JVM, too
         process.wait()
+        made.listener.join()
 
 
 __all__ = ["CSVDirectory", "FlinkTable", "Running", "job", "messages", "running"]

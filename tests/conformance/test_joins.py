@@ -105,7 +105,7 @@ def test_heavy_keys_change_no_answer(query, in_process_job, tmp_path, monkeypatc
     monkeypatch.setattr(registered, "HeavyKeys", sensitive)
     check(in_process_job, tmp_path, query, *data(2, 50, heavy=0.5))
     if query in ONE_KEY[:4]:
-        assert all(m.plain() for m in made if m.partitions > 1)
+        assert all(m.saved() for m in made if m.partitions > 1)
 
 
 @pytest.mark.parametrize("query", [SEVERAL_KEYS[0], SEVERAL_KEYS[2], SEVERAL_KEYS[5], ONE_KEY[3], ONE_KEY[6]])

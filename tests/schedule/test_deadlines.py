@@ -23,6 +23,7 @@ from windrow.runtime.tick import Ticker
 from windrow.schedule.technique import Joint
 from windrow.sharing.member import Spent
 from windrow.sharing.query_group import HeldInstants
+from windrow.store.manifest_values import LastEvaluation
 from windrow.store.store import Store
 from windrow.testing import assert_same, oracle
 
@@ -274,7 +275,7 @@ def test_what_was_evaluated_without_a_budget_is_done() -> None:
     assert deadlines.done(deadlines.records["q"]) == 30
     assert deadlines.saved() == {}
     deadlines.budget = 1.0
-    assert deadlines.saved() == {"q": [5, 30]}
+    assert deadlines.saved() == {"q": LastEvaluation(5, 30)}
 
 
 @given(st.floats(0, 1e-3), st.floats(0, 1e-3), st.lists(st.tuples(st.integers(1, 100), st.integers(1, 9)), min_size=1))

@@ -54,6 +54,7 @@ class Attempt:
     partitions: int
     stages: int
     tasks: int
+    patience: int = PATIENCE
 
     def run(self, program: Program, memory: TaskMemory, read: ReadShare) -> Iterator[Envelope | None]:
         """One task: what it sends to the driver, and None where it can do nothing until others are further."""
@@ -124,7 +125,7 @@ class _Task:
         yield from list(self.taken)
         looks = 0
         for p in range(self._attempt.partitions) if stage == 1 else ():
-            while looks < PATIENCE and not self._exists(_taken(1, p)):
+            while looks < self._attempt.patience and not self._exists(_taken(1, p)):
                 looks += 1
                 yield None
             if p not in self.taken and self.claim(1, p):
