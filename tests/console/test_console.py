@@ -75,10 +75,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def server(engine: Engine) -> Iterator[Server]:
     """That engine at an address."""
-    made = Server(engine, TOKENS, Address(port=0))
-    made.start()
-    yield made
-    made.stop()
+    with Server(engine, TOKENS, Address(port=0)) as made:
+        yield made
 
 
 Opens = Callable[..., Any]
@@ -271,29 +269,23 @@ def test_moving_on_before_the_page_listens(browser: Any, server: Server) -> None
 
 def test_reconnects(browser: Any, engine: Engine) -> None:
     """When the server goes, the page says so; when it is back, the answer goes on, with what came meanwhile."""
-    first = Server(engine, TOKENS, Address(port=0))
-    first.start()
     with browser.new_context() as context:
         page = context.new_page()
-        page.goto(f"{first.url}/?token={ADMIN}")
-        page.goto(f"{first.url}/#/query/top")
-        page.wait_for_selector("[data-link=live]")
-        page.wait_for_selector("header :text('running')")
-        first.stop()
+        with Server(engine, TOKENS, Address(port=0)) as first:
+            page.goto(f"{first.url}/?token={ADMIN}")
+            page.goto(f"{first.url}/#/query/top")
+            page.wait_for_selector("[data-link=live]")
+            page.wait_for_selector("header :text('running')")
         page.wait_for_selector("[data-link=reconnecting]")
         page.wait_for_selector("main .note:has-text('The server does not answer')")
         page.wait_for_selector("header :text('reconnecting')")
         at = last(engine)
         bid(engine, at + 1, "meanwhile", 999)
         bid(engine, at + 2, "meanwhile", 1)
-        second = Server(engine, TOKENS, Address(port=first.port))
-        second.start()
-        try:
+        with Server(engine, TOKENS, Address(port=first.port)):
             page.wait_for_selector("td:text-is('meanwhile')", timeout=15_000)
             page.wait_for_selector("[data-link=live]")
             page.wait_for_selector("header :text('running')")
-        finally:
-            second.stop()
 
 
 def test_a_server_that_counts_anew(browser: Any) -> None:
@@ -495,10 +487,8 @@ def many() -> Iterator[Server]:
         engine.execute("".join(map(text.format, range(10_000))))
         engine.start()
         engine.push("trade", {"ts": [1, 2], "symbol": ["a", "b"], "price": [5000, 1]})
-        made = Server(engine, TOKENS, Address(port=0))
-        made.start()
-        yield made
-        made.stop()
+        with Server(engine, TOKENS, Address(port=0)) as made:
+            yield made
 
 
 def test_ten_thousand_queries(browser: Any, many: Server) -> None:

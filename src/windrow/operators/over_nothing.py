@@ -28,7 +28,7 @@ from windrow.operators.state.run import Run, ints
 from windrow.operators.terms import QUERY, QUERY_TYPE, ClockStarts
 
 
-class OverNothing:
+class OverNothingOperator:
     """The groups of queries, and the row over nothing of those that have none."""
 
     def __init__(self, calls: Sequence[Aggregation], types: Mapping[str, pa.DataType], clocks: ClockStarts) -> None:
@@ -41,7 +41,7 @@ class OverNothing:
         """The clock of those starts at `ts` who have no later one."""
         self._start = ts
 
-    def follow(self, other: OverNothing) -> None:
+    def follow(self, other: OverNothingOperator) -> None:
         """Go on for the queries of another, which has not begun."""
         self.clocks, self._saved = other.clocks, None
         self._begun = np.intersect1d(self._begun, self.clocks.numbers)

@@ -21,7 +21,7 @@ from windrow.operators.linear import (
     UnnestOperator,
 )
 from windrow.operators.materialize import Materialize
-from windrow.operators.over_nothing import OverNothing
+from windrow.operators.over_nothing import OverNothingOperator
 from windrow.operators.quantise import QuantiseOperator
 from windrow.operators.route import AdmitOperator, RouteOperator, StampOperator
 from windrow.operators.sample import Instants, Moments, RepeatPeriods, Restore, Sample, Snapshots
@@ -158,7 +158,7 @@ class _Nodes(PlanLowering):
                 return aggregate(self, node)
             case n.OverNothing(input=below):
                 assert isinstance(below, n.Aggregate)
-                return self.unary(OverNothing(below.calls, node.schema, node.clocks), node)
+                return self.unary(OverNothingOperator(below.calls, node.schema, node.clocks), node)
             case n.Append():
                 return self._appended(node)
             case n.Emit():

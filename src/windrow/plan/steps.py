@@ -23,7 +23,7 @@ from windrow.operators.grid_aggregate import GridAggregate
 from windrow.operators.holistic import HolisticOperator
 from windrow.operators.join import PART_ROWS, JoinOperator
 from windrow.operators.linear import CallOperator, ProjectOperator, SelectOperator, UnionOperator, UnnestOperator
-from windrow.operators.over_nothing import OverNothing
+from windrow.operators.over_nothing import OverNothingOperator
 from windrow.operators.protocol import Operator
 from windrow.operators.quantise import round_up
 from windrow.operators.query_aggregate import QueryAggregate
@@ -59,7 +59,7 @@ class Step:
 
 SIGNED: tuple[type, ...] = (
     RowsWindow, Retract, BagOperator, ContinuousAggregate, TopNOperator, AnalyticOperator, HolisticOperator, Changes,
-    RowsSummary, QueryAggregate, OverNothing,
+    RowsSummary, QueryAggregate, OverNothingOperator,
 )  # fmt: skip
 """Operators that make negative elements of their own; all others pass on those they get, or take none."""
 

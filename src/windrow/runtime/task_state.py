@@ -25,7 +25,7 @@ from windrow.operators.changes import Changes
 from windrow.operators.elements import Elements, concat
 from windrow.operators.join import JoinOperator
 from windrow.operators.materialize import Materialize
-from windrow.operators.over_nothing import OverNothing
+from windrow.operators.over_nothing import OverNothingOperator
 from windrow.operators.query_aggregate import QueryAggregate
 from windrow.operators.route import AdmitOperator, RouteOperator, RouteSets, StampOperator
 from windrow.operators.sample import Sample, Snapshots
@@ -79,7 +79,7 @@ class QueryState:
                     old.value = now.value
                 case QueryAggregate() as old, QueryAggregate() as now:
                     old.follow(now)
-                case OverNothing() as old, OverNothing() as now:
+                case OverNothingOperator() as old, OverNothingOperator() as now:
                     old.follow(now)
         if not np.isin(before, self._queries).all():
             self.forget_gone()
