@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from windrow.operators.borrowing import borrowing
 from windrow.operators.elements import Int64s
 from windrow.sources.tokens import double, integer, moment, quoted, space, truth, word
 
@@ -139,7 +139,7 @@ def _texts(data: np.ndarray, starts: Int64s, sizes: np.ndarray) -> pa.Array:
 # -- compiled: positions are bytes of the block, -1 for what is not plain; a newline ends the block, and every token ---
 
 
-@njit(cache=True)
+@borrowing
 def gather(data: np.ndarray, starts: Int64s, offsets: np.ndarray, out: np.ndarray) -> None:
     """Copy what begins at each start, one behind the other."""
     for row in range(len(starts)):
@@ -148,7 +148,7 @@ def gather(data: np.ndarray, starts: Int64s, offsets: np.ndarray, out: np.ndarra
             out[i] = data[i + shift]
 
 
-@njit(cache=True)
+@borrowing
 def parse_lines(
     data: np.ndarray,
     keys: np.ndarray,  # each with its closing quote
@@ -184,7 +184,7 @@ def parse_lines(
     return row, line, count
 
 
-@njit(cache=True, inline="always")  # a call with so many arrays takes a sixth of the time
+@borrowing
 def _object(
     data: np.ndarray,
     at: int,
@@ -257,7 +257,7 @@ def _object(
             return -1
 
 
-@njit(cache=True)
+@borrowing
 def _key(data: np.ndarray, at: int, keys: np.ndarray, stops: Int64s, expected: int) -> tuple[int, int]:
     """The number of a key, -1 for one that no column has, and what is behind it; the expected one is tried first."""
     count = len(stops) - 1
@@ -273,7 +273,7 @@ def _key(data: np.ndarray, at: int, keys: np.ndarray, stops: Int64s, expected: i
     return -1, quoted(data, at - 1, 127)
 
 
-@njit(cache=True)
+@borrowing
 def _skipped(data: np.ndarray, at: int) -> int:
     """What is behind a value that is no list and no object."""
     if data[at] == 34:

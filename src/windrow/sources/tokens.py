@@ -10,13 +10,14 @@ A double whose digits and power of ten are doubles themselves is one exact multi
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from windrow.operators.borrowing import borrowing
 
 POWERS = np.array([10.0**i for i in range(23)])
 EXACT = 1 << 53  # integers up to here are doubles
 
 
-@njit(cache=True)
+@borrowing
 def space(data: np.ndarray, at: int) -> int:
     """What is behind blanks."""
     while data[at] == 32 or data[at] == 9 or data[at] == 13:
@@ -24,7 +25,7 @@ def space(data: np.ndarray, at: int) -> int:
     return at
 
 
-@njit(cache=True)
+@borrowing
 def quoted(data: np.ndarray, at: int, most: int) -> int:
     """What is behind text in quotes, without escapes, of bytes up to `most`."""
     if data[at] != 34:
@@ -37,7 +38,7 @@ def quoted(data: np.ndarray, at: int, most: int) -> int:
     return at + 1
 
 
-@njit(cache=True)
+@borrowing
 def word(data: np.ndarray, at: int, a: int, b: int, c: int, d: int) -> int:
     """What is behind a word of four letters."""
     if data[at] == a and data[at + 1] == b and data[at + 2] == c and data[at + 3] == d:
@@ -45,7 +46,7 @@ def word(data: np.ndarray, at: int, a: int, b: int, c: int, d: int) -> int:
     return -1
 
 
-@njit(cache=True)
+@borrowing
 def truth(data: np.ndarray, at: int) -> int:
     """What is behind true or false."""
     if data[at] == 102:
@@ -53,7 +54,7 @@ def truth(data: np.ndarray, at: int) -> int:
     return word(data, at, 116, 114, 117, 101)
 
 
-@njit(cache=True)
+@borrowing
 def integer(data: np.ndarray, at: int) -> tuple[int, int]:
     """An integer of up to 18 digits, and what is behind it."""
     negative = data[at] == 45
@@ -68,7 +69,7 @@ def integer(data: np.ndarray, at: int) -> tuple[int, int]:
     return -value if negative else value, at
 
 
-@njit(cache=True)
+@borrowing
 def double(data: np.ndarray, at: int) -> tuple[float, int, bool]:
     """A number, what is behind it, and whether it is that exactly."""
     negative = data[at] == 45
@@ -110,7 +111,7 @@ def double(data: np.ndarray, at: int) -> tuple[float, int, bool]:
     return -number if negative else number, at, True
 
 
-@njit(cache=True)
+@borrowing
 def moment(data: np.ndarray, at: int, timed: bool, zoned: bool) -> tuple[int, int]:
     """A date in days, or a time in microseconds, if zoned with a Z; and what is behind it."""
     century, at = _two(data, at, 0, 99)
@@ -150,7 +151,7 @@ def moment(data: np.ndarray, at: int, timed: bool, zoned: bool) -> tuple[int, in
     return value, at
 
 
-@njit(cache=True)
+@borrowing
 def _after(data: np.ndarray, at: int, sign: int, least: int, most: int) -> tuple[int, int]:
     """A number of two digits behind a sign."""
     if at < 0 or data[at] != sign:
@@ -158,7 +159,7 @@ def _after(data: np.ndarray, at: int, sign: int, least: int, most: int) -> tuple
     return _two(data, at + 1, least, most)
 
 
-@njit(cache=True)
+@borrowing
 def _two(data: np.ndarray, at: int, least: int, most: int) -> tuple[int, int]:
     """A number of two digits."""
     if at < 0 or not 48 <= data[at] <= 57 or not 48 <= data[at + 1] <= 57:
@@ -167,7 +168,7 @@ def _two(data: np.ndarray, at: int, least: int, most: int) -> tuple[int, int]:
     return value, at + 2 if least <= value <= most else -1
 
 
-@njit(cache=True)
+@borrowing
 def _days(year: int, month: int) -> int:
     """The number of days of a month."""
     if month == 2:
@@ -175,7 +176,7 @@ def _days(year: int, month: int) -> int:
     return 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31
 
 
-@njit(cache=True)
+@borrowing
 def _civil(year: int, month: int, day: int) -> int:
     """Days since 1970 by the Gregorian calendar; years are counted from March on, so that a leap day comes last."""
     year -= 1 if month <= 2 else 0
