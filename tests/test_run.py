@@ -214,10 +214,26 @@ def test_bad_data_is_refused_with_a_hint():
     null = pa.table({"a": [1, 2], "ts": pa.array([1, None], pa.int64())})
     refuses(windrow.SourceError, "SELECT a FROM s", "without a time", s=null)
     text = pa.table({"a": [1], "ts": ["noon"]})
-    refuses(windrow.WindrowError, "SELECT a FROM s", "time", s=text)
+    refuses(windrow.WindrowError, "SELECT a FROM s", "time", "(ts TIMESTAMP, ...) TIMESTAMP BY ts", s=text)
+    two = pa.table({"a": pa.array([1], pa.timestamp("s")), "b": pa.array([1], pa.timestamp("s"))})
+    refuses(windrow.BindingError, "SELECT a FROM s", "several columns .*: a, b", "TIMESTAMP BY a", s=two)
     refuses(windrow.SourceError, "CREATE STREAM s (a BIGINT, ts BIGINT); SELECT a FROM s", "no data", "streams=")
     refuses(windrow.BindingError, "SELECT a FROM s", "no time column", "TIMESTAMP BY", s=pa.table({"a": [1]}))
     refuses(windrow.BindingError, "SELECT a FROM nobody", "nobody", s=TRADES)
+
+
+def test_lines_of_another_delimiter(tmp_path):
+    """Lines with more values than the header name the option that says how they are separated."""
+    (tmp_path / "s.csv").write_text("ts;v\n1;1,5\n")
+    refuses(windrow.SourceError, "SELECT ts FROM s", "cannot read", "sep => ';'", s=str(tmp_path / "s.csv"))
+
+
+def test_a_time_that_is_a_date():
+    """Is midnight, and so are the times of answers."""
+    days = pa.table({"ts": pa.array([0, 1], pa.date32()), "a": [1, 2]})
+    found = windrow.run("SELECT MAX(ts) AS last FROM s [RANGE 2 DAYS SLIDE 1 DAY]", {"s": days}, runtime="local")["q1"]
+    assert found.schema.types == [pa.timestamp("us")] * 2
+    assert found.cast(pa.schema([("_ts", pa.date32()), ("last", pa.date32())]))["_ts"].equals(days["ts"])
 
 
 @pytest.mark.parametrize(

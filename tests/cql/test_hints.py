@@ -68,3 +68,27 @@ def test_rows_that_were_late_are_told() -> None:
     script = "CREATE STREAM s (ts BIGINT, a BIGINT) TIMESTAMP BY ts WITHIN 1; SELECT a FROM s"
     with pytest.warns(LateRowsWarning, match="came too late"):
         windrow.run(script, {"s": {"ts": [5, 1], "a": [1, 2]}}, runtime="local")
+
+
+@pytest.mark.parametrize(
+    ("script", "says", "hint"),
+    [
+        ("CREATE TABLE s (a INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)", "WATERMARK among", "WITHIN 5 SECONDS"),
+        ("CREATE STREAM s (a VARCHAR KEY, ts TIMESTAMP) TIMESTAMP BY ts", "KEY on a column", "remove it"),
+        ("CREATE STREAM s (ts BIGINT) TIMESTAMP BY to_timestamp(ts / 1000)", "TIMESTAMP BY an expr", "epoch_ms"),
+        ("CREATE STREAM s (a STRUCT<x: INT>, ts TIMESTAMP)", 'type "STRUCT<x: INT>"', r"STRUCT\(a INTEGER"),
+        ("CREATE STREAM s (a INT, ts TIMESTAMP_LTZ(3))", "unknown type", "write TIMESTAMPTZ"),
+    ],
+)
+def test_declarations_of_other_systems(script: str, says: str, hint: str) -> None:
+    """Declarations that are Flink's, ksql's or Spark's say what to write here."""
+    with pytest.raises(WindrowError, match=says) as caught:
+        windrow.Engine(runtime="local").execute(script)
+    assert re.search(hint, caught.value.hint or "")
+
+
+def test_a_name_that_nothing_has_beside_those_that_are_known() -> None:
+    """Who gives rows under one name and asks for another sees the first."""
+    with pytest.raises(WindrowError, match="unknown stream") as caught:
+        windrow.run("SELECT a FROM readings", {"s": S}, runtime="local")
+    assert caught.value.detail == "known are s"

@@ -114,6 +114,35 @@ def test_sessions_in_group_by() -> None:
     assert run(theirs) == run(ours)
 
 
+def test_a_window_that_is_shown_whole() -> None:
+    """Has the name that Spark gives it, and the bounds as its fields."""
+    query = "SELECT window(ts, '10 seconds'), COUNT(*) AS n FROM s GROUP BY window(ts, '10 seconds')"
+    found = windrow.run(query, {"s": S}, runtime="local")["q1"]
+    assert found.column_names == ["_ts", "window", "n"]
+    assert [f.name for f in found.schema.field("window").type] == ["start", "end"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("TIMESTAMP(0)", "TIMESTAMP_S"),
+        ("TIMESTAMP(3)", "TIMESTAMP_MS"),
+        ("TIMESTAMP(6)", "TIMESTAMP"),
+        ("TIMESTAMP_LTZ", "TIMESTAMPTZ"),
+        ("MAP<STRING, INT>", "MAP(VARCHAR, INT)"),
+        ("ARRAY<ARRAY<INT>>", "INT[][]"),
+        ("STRUCT<a INT, b STRING>", "STRUCT(a INT, b VARCHAR)"),
+    ],
+)
+def test_types(theirs: str, ours: str) -> None:
+    """Declared and in casts, types in the words of Flink and Spark are those of DuckDB."""
+    engine = windrow.Engine(runtime="local")
+    engine.execute(f"CREATE STREAM s (a {theirs}, b {ours}, ts BIGINT) TIMESTAMP BY ts")
+    columns = engine.catalog.streams["s"].columns
+    assert columns["a"] == columns["b"]
+    assert run(f"SELECT CAST(NULL AS {theirs}) AS a FROM s") == run(f"SELECT CAST(NULL AS {ours}) AS a FROM s")
+
+
 @pytest.mark.parametrize("clock", ["NOW()", "CURRENT_TIMESTAMP"])
 def test_the_clock_on_the_wall_is_refused(clock: str) -> None:
     """An answer depends on the rows alone."""

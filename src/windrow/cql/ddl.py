@@ -28,8 +28,22 @@ from windrow.cql.windows import Amount, Clock, parse_amount
 from windrow.errors import BindingError, CQLSyntaxError, UnsupportedError
 
 _CONSTRAINTS = frozenset(
-    ("NOT", "NULL", "PRIMARY", "PRIMARY KEY", "UNIQUE", "DEFAULT", "CHECK", "REFERENCES", "GENERATED", "CONSTRAINT")
+    (
+        "NOT",
+        "NULL",
+        "KEY",
+        "PRIMARY",
+        "PRIMARY KEY",
+        "UNIQUE",
+        "DEFAULT",
+        "CHECK",
+        "REFERENCES",
+        "GENERATED",
+        "CONSTRAINT",
+    )
 )
+
+_DEPTHS = {"(": 1, "[": 1, "<": 1, ")": -1, "]": -1, ">": -1, ">>": -2}
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,13 @@ def parse_columns(cursor: Cursor, kind: str, name: str) -> tuple[ColumnSyntax, .
     while True:
         offset = cursor.offset
         column = cursor.name("a column name")
+        if column.upper() == "WATERMARK" and cursor.word == "FOR":
+            raise UnsupportedError(
+                "WATERMARK among the columns",
+                detail="how late rows may be is said behind them",
+                hint=f"write CREATE STREAM {name} (...) TIMESTAMP BY ts WITHIN 5 SECONDS",
+                span=cursor.source.span(offset),
+            )
         columns.append(_column(cursor, column, offset))
         if not cursor.accept(","):
             break
@@ -112,7 +133,7 @@ def type_text(cursor: Cursor, column: str) -> tuple[str, int]:
                 hint="remove it",
                 span=cursor.source.span(cursor.offset),
             )
-        depth += (cursor.word in ("(", "[")) - (cursor.word in (")", "]"))
+        depth += _DEPTHS.get(cursor.word, 0)
         end = int(cursor.take().end) + 1
     if end == start:
         raise cursor.unexpected(f'the type of column "{column}"', hint=f"write {column} BIGINT")
@@ -181,6 +202,14 @@ def _time_column(cursor: Cursor) -> tuple[str, int]:
     wrapped = cursor.accept("(")
     offset = cursor.offset
     name = cursor.name("the time column", hint="write TIMESTAMP BY ts")
+    if cursor.word == "(":
+        raise CQLSyntaxError(
+            "TIMESTAMP BY an expression",
+            detail="the time of a row is one of its columns",
+            hint="declare that column TIMESTAMP, and say how times are written: "
+            "FROM csv (path => '...', timestampFormat => 'epoch_ms')",
+            span=cursor.source.span(offset),
+        )
     if wrapped:
         cursor.expect(")")
     return name, offset

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from windrow.cql.select import Binder
 
 _UNBOUNDED = WindowSpec(WindowKind.UNBOUNDED)
+_NAMED = 8  # so many names are told to who wrote another
 _REFUSED = {
     "pivots": (
         "PIVOT or UNPIVOT",
@@ -121,12 +122,14 @@ class SourceBinder:
     def _unknown(self, source: exp.Table) -> BindingError:
         catalog, name = self.binder.catalog, source.name
         kinds = (catalog.streams, catalog.tables, catalog.views, catalog.queries)
-        hint = did_you_mean(name, [d.name for kind in kinds for d in kind.values()])
+        known = [d.name for kind in kinds for d in kind.values()]
+        hint = did_you_mean(name, known)
         if name.lower() in catalog.groups or name.lower() in catalog.archives:
             what = "queries from a template" if name.lower() in catalog.groups else "an archive"
             hint = f"{name} is {what}, which only one-time queries read"
         return BindingError(
             f'unknown stream or table "{name}"',
+            detail=f"known are {', '.join(known)}" if known and hint is None and len(known) <= _NAMED else None,
             hint=hint or f"declare it: CREATE STREAM {name} (..., ts TIMESTAMP) TIMESTAMP BY ts",
             span=span_of(source, self.context.source),
         )

@@ -252,8 +252,10 @@ def _shown(item: exp.Expr, name: str) -> exp.Expr:
 
 
 def _named(shown: exp.Expr, item: exp.Expr) -> exp.Expr:
-    """`window` and `window.start` keep their last name."""
-    return exp.alias_(shown, item.name) if isinstance(item, exp.Column) and shown != item else shown
+    """`window`, `window.start` and `window(ts, ...)` keep their last name."""
+    if shown == item or not (isinstance(item, exp.Column) or _call(item)):
+        return shown
+    return exp.alias_(shown, item.name)
 
 
 def _bound(node: exp.Expr, name: str) -> exp.Expr:

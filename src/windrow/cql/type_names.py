@@ -23,10 +23,12 @@ _PLAIN: Mapping[exp.DType, str] = {
     exp.DType.BIT: "BIT", exp.DType.UUID: "UUID", exp.DType.JSON: "JSON", exp.DType.JSONB: "JSON",
     exp.DType.DATE: "DATE", exp.DType.TIME: "TIME", exp.DType.TIMETZ: "TIMETZ",
     exp.DType.TIMESTAMP: "TIMESTAMP", exp.DType.TIMESTAMPNTZ: "TIMESTAMP", exp.DType.DATETIME: "TIMESTAMP",
-    exp.DType.TIMESTAMPTZ: "TIMESTAMPTZ", exp.DType.TIMESTAMP_S: "TIMESTAMP_S", exp.DType.TIMESTAMP_MS: "TIMESTAMP_MS",
+    exp.DType.TIMESTAMPTZ: "TIMESTAMPTZ", exp.DType.TIMESTAMPLTZ: "TIMESTAMPTZ",
+    exp.DType.TIMESTAMP_S: "TIMESTAMP_S", exp.DType.TIMESTAMP_MS: "TIMESTAMP_MS",
     exp.DType.TIMESTAMP_NS: "TIMESTAMP_NS", exp.DType.TIME_NS: "TIME_NS", exp.DType.INTERVAL: "INTERVAL",
     exp.DType.BIGNUM: "BIGNUM", exp.DType.VARIANT: "VARIANT", exp.DType.GEOMETRY: "GEOMETRY",
 }  # fmt: skip
+_NAIVE = frozenset((exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ, exp.DType.DATETIME))
 _LENGTHS = frozenset(("VARCHAR", "BLOB", "BIT"))
 _ALSO: Mapping[str, str] = {
     "bitstring": "BIT", "bool": "BOOLEAN", "bytea": "BLOB", "dec": "DECIMAL", "float4": "FLOAT", "float8": "DOUBLE",
@@ -65,11 +67,13 @@ def type_name(tree: exp.Expr, places: int = 1) -> str:
         return _decimal(tree)
     if kind is exp.DType.ENUM and tree.expressions and all(e.is_string for e in tree.expressions):
         return f"ENUM({', '.join(literal(e.name) for e in tree.expressions)})"
+    if kind in _NAIVE and tree.expressions:
+        return _timestamp(tree)
     name = _PLAIN.get(kind) if kind is not None else None
     if name is None and kind is exp.DType.USERDEFINED:
         name = _ALSO.get(str(tree.args.get("kind") or "").lower())
     if name is None or (tree.expressions and name not in _LENGTHS):
-        raise UnknownType(_shown(tree))
+        raise UnknownType(_shown(tree), "write TIMESTAMPTZ: microseconds" if name == "TIMESTAMPTZ" else None)
     return name
 
 
@@ -89,6 +93,14 @@ def _field(field: exp.Expr, places: int) -> str:
     if not isinstance(field, exp.ColumnDef) or field.args.get("kind") is None:
         raise UnknownType(_shown(field), "write STRUCT(a INTEGER, b VARCHAR)")
     return f"{quote(field.name)} {type_name(field.args['kind'], places)}"
+
+
+def _timestamp(tree: exp.Expr) -> str:
+    """TIMESTAMP(3) as DuckDB has it: the unit that holds so many digits of a second."""
+    (digits, *others) = [p.name for p in tree.expressions]
+    if others or digits not in {*"0123456789"}:
+        raise UnknownType(_shown(tree))
+    return ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP", "TIMESTAMP_NS")[-(-int(digits) // 3)]
 
 
 def _decimal(tree: exp.Expr) -> str:

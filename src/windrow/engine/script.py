@@ -31,7 +31,10 @@ def bind_script(
     for key, (name, data) in (streams or {}).items():
         if key not in declared and key not in catalog.streams:
             stream = infer_stream(name, described(data, f'stream "{name}"'))
-            catalog = catalog.add(replace(stream, added=tuple(stream.columns)))  # the columns of any file
+            columns = dict(stream.columns)
+            if pa.types.is_date(columns[stream.time]):  # its answers have times as those of any stream
+                columns[stream.time] = pa.timestamp("us")
+            catalog = catalog.add(replace(stream, columns=columns, added=tuple(columns)))  # the columns of any file
     for key, (name, data) in (tables or {}).items():
         if key not in declared and key not in catalog.tables:
             table = described(data, f'table "{name}"')
@@ -91,7 +94,12 @@ def infer_stream(name: str, table: pa.Table) -> StreamDef:
     columns = dict(zip(table.column_names, table.schema.types, strict=True))
     named = [c for c in columns if c.lower() == "ts"]
     stamped = named or [c for c, t in columns.items() if pa.types.is_timestamp(t)]
-    if len(stamped) != 1:
+    if len(stamped) > 1:
+        raise BindingError(
+            f'several columns of stream "{name}" may be its time: {", ".join(stamped)}',
+            hint=f"declare which: CREATE STREAM {name} (...) TIMESTAMP BY {stamped[0]}; or call that column ts",
+        )
+    if not stamped:
         hint = f"declare it: CREATE STREAM {name} (...) TIMESTAMP BY <column>"
         (first, *others) = columns or [""]
         separator = next((c for c in ";\t|" if c in first), None)

@@ -99,7 +99,8 @@ def _readable(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{what}: cannot read {path}", detail=reason(error)) from error
+        hint = _SEPARATED if "CSV parse error: " in (said := reason(error)) and " columns, got " in said else None
+        raise SourceError(f"{what}: cannot read {path}", detail=said, hint=hint) from error
 
 
 def check_repeated(what: str, path: str, have: Sequence[str], wanted: Iterable[str]) -> None:
@@ -299,6 +300,10 @@ def _nearby(path: Path) -> str | None:
     return f"there is {near[0]} in that directory" if near else None
 
 
+_SEPARATED = (
+    "every line has as many values as the header; where they are not separated by commas, "
+    "declare the stream FROM csv (path => '...', sep => ';')"
+)
 READERS: Mapping[str, Reader] = {
     ".csv": _read_csv,
     ".tsv": _read_csv,

@@ -75,7 +75,8 @@ def _times(stream: StreamDef, table: pa.Table) -> Int64s:
     raise SourceError(
         f'column {stream.time} of stream "{stream.name}" cannot be a time',
         detail=f"its type is {type_}",
-        hint="a time column is a TIMESTAMP, a DATE or an integer",
+        hint=f"a time is a TIMESTAMP or an integer; text is read as one where it is declared so: "
+        f"CREATE STREAM {stream.name} ({stream.time} TIMESTAMP, ...) TIMESTAMP BY {stream.time}",
     )
 
 

@@ -84,11 +84,16 @@ def _from_memory(data: Any, what: str) -> pa.Table:
         if hasattr(data, "__arrow_c_array__"):
             return pa.Table.from_batches([pa.record_batch(data)])
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise SourceError(f"{what}: the data cannot be read as a table", detail=str(error)) from error
+        raise SourceError(f"{what}: the data cannot be read as a table", detail=_said(error)) from error
     raise SourceError(
         f"{what}: cannot read rows from {type(data).__name__}",
         hint="give a pyarrow Table, a pandas or polars frame, a mapping of columns, a list of rows, or a path",
     )
+
+
+def _said(error: Exception) -> str:
+    """The parts of a message; pyarrow adds the column as a second one."""
+    return "; ".join(map(str, error.args)) or type(error).__name__
 
 
 def of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -195,7 +195,7 @@ def check_java() -> int:
     java = _java()
     try:
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (OSError, subprocess.TimeoutExpired):
         where = (
             f"JAVA_HOME is {os.environ['JAVA_HOME']}"
             if os.environ.get("JAVA_HOME")
@@ -206,7 +206,7 @@ def check_java() -> int:
             detail=f"Spark runs on Java; {where}",
             hint=f"install Java {OLDEST_JAVA} or newer (Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME; "
             "runtime='local' (--runtime local) needs no Java",
-        ) from error
+        ) from None
     said = asked.stderr + asked.stdout
     match = re.search(r'version "(\d+)(?:\.(\d+))?', said)
     major = 0 if match is None else int(match[2] or 0) if match[1] == "1" else int(match[1])
