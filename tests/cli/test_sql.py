@@ -11,7 +11,7 @@ import pytest
 
 from windrow.cli import main
 from windrow.cli.sessions import EngineSession
-from windrow.cli.sql import caret, is_whole, statements
+from windrow.cli.sql import Shell, caret, is_whole, statements
 from windrow.cli.watch import WatchedAnswer, watch
 from windrow.engine import Engine
 from windrow.errors import CQLSyntaxError, Span
@@ -41,6 +41,17 @@ def test_a_script(bids: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "streams: bid" in out and "queries: top" in out
     assert "query top (auction, price)" in out and "query top: strict" in out
     assert "timing is on" in out and "running, tick" in out
+
+
+def test_a_stream_and_its_query_begin_together(bids: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script that is included is one script: its queries answer over the first files of its streams."""
+    script = SCRIPT.replace("RETAIN 100;", f"FROM csv (path => '{bids}');").replace("[RANGE 5]", "[RANGE 5 SLIDE 1]")
+    (tmp_path / "top.cql").write_text(script)
+    with Engine(runtime="local") as engine:
+        assert Shell(EngineSession(engine)).run(f"\\i {tmp_path / 'top.cql'}") == 0
+        engine.drain()
+        assert engine["top"].results()["_ts"].to_pylist()[0] == 1
+    assert capsys.readouterr().out == "done\n"
 
 
 def test_errors_stand_under_their_column(capsys: pytest.CaptureFixture[str]) -> None:

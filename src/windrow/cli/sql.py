@@ -123,13 +123,10 @@ class Shell:
 
     def run(self, script: str) -> int:
         """Run a script without a person; stops at the first error."""
-        for statement in _lines(script):
-            if not self.do(statement):
-                return 1
-        return 0
+        return 0 if all(self.do(part) for part in _parts(script)) else 1
 
     def do(self, text: str) -> bool:
-        """Do one statement or command; False if it went wrong."""
+        """Do one part of a script or a command; False if it went wrong."""
         begin = time.perf_counter()
         try:
             if (command := _commanded(text)).startswith("\\"):
@@ -146,8 +143,7 @@ class Shell:
         return True
 
     def _statement(self, text: str) -> None:
-        bare = re.sub(r"^(\s|--[^\n]*\n|/\*.*?\*/)+", "", text, flags=re.DOTALL).rstrip().removesuffix(";")
-        if not bare:
+        if not (bare := _bare(text)):
             return
         if bare.upper().startswith(ONCE):
             self.show(self.session.ask(text.rstrip().removesuffix(";")))
@@ -231,8 +227,8 @@ class Shell:
         while True:
             try:
                 text = read()
-                for statement in _lines(text):
-                    self.do(statement)
+                for part in _parts(text):
+                    self.do(part)
             except KeyboardInterrupt:
                 continue
             except (EOFError, SystemExit):
@@ -250,6 +246,30 @@ def _lines(text: str) -> Iterator[str]:
         first, *more = statements(rest)
         rest = "".join(more)
         yield first
+
+
+def _parts(text: str) -> Iterator[str]:
+    """What is done at once: commands, questions, and all declarations between them, which take effect together.
+
+    So queries see the first rows of the streams that are declared with them.
+
+    >>> list(_parts("CREATE a; DROP b; SELECT 1; \\\\d\\nCREATE c"))
+    ['CREATE a; DROP b;', ' SELECT 1;', '\\\\d', 'CREATE c']
+    """
+    together = ""
+    for line in _lines(text):
+        if _commanded(line).startswith("\\") or _bare(line).upper().startswith(ONCE):
+            yield from filter(None, (together, line))
+            together = ""
+        else:
+            together += line
+    if together:
+        yield together
+
+
+def _bare(text: str) -> str:
+    """A statement without the comments before it and its `;`."""
+    return re.sub(r"^(\s|--[^\n]*\n|/\*.*?\*/)+", "", text, flags=re.DOTALL).rstrip().removesuffix(";")
 
 
 def _commanded(text: str) -> str:
