@@ -12,7 +12,8 @@ from windrow.operators.elements import one
 from windrow.runtime.job import Feed, Job
 from windrow.runtime.kept_answers import rows_of
 from windrow.runtime.program import Functions
-from windrow.runtime.tick import Tick, Ticker
+from windrow.runtime.tick import Ticker
+from windrow.runtime.tick_result import TickResult
 from windrow.store.store import StateStore
 from windrow_bench.in_process import InProcessJob
 
@@ -26,7 +27,7 @@ class JobTicker(Ticker):
         super().__init__(store, functions, partitions, sharing)
         self.job = job
 
-    def tick(self, feeds: Sequence[Feed], until: int | None = None) -> Tick:
+    def tick(self, feeds: Sequence[Feed], until: int | None = None) -> TickResult:
         """Run one tick, answers of queries that share taken apart."""
         done = self.run(self.job, feeds, until)
         self.take_apart(done)

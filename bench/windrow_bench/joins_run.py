@@ -13,7 +13,7 @@ from windrow.operators.elements import Elements, Int64s, concat
 from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import JoinStep, Part
 from windrow.operators.linear import Formula
-from windrow.operators.state.keyed import Pairs
+from windrow.operators.state.pairs import Pairs
 from windrow_bench.harness import CLOCKS
 
 Parameters = list[tuple[float, float, float]]

@@ -20,7 +20,8 @@ from windrow.operators.join_steps import JoinReport
 from windrow.runtime.heavy_keys import Threshold
 from windrow.runtime.job import Feed
 from windrow.runtime.messages import TaskReport
-from windrow.runtime.tick import Tick, Ticker
+from windrow.runtime.tick import Ticker
+from windrow.runtime.tick_result import TickResult
 from windrow.spark.job import SparkJob
 from windrow.store.store import Store
 from windrow_bench.harness import Ratio
@@ -118,7 +119,7 @@ class Watched(Ticker):
 
     reports: Sequence[TaskReport] = ()
 
-    def _prepare(self, tick: Tick, reports: Sequence[TaskReport]) -> None:
+    def _prepare(self, tick: TickResult, reports: Sequence[TaskReport]) -> None:
         self.reports = reports
         super()._prepare(tick, reports)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from windrow.engine import Engine
-    from windrow.runtime.tick import Tick
+    from windrow.runtime.tick_result import TickResult
 
 VALUES, FACTS, TOP = 3000, 200_000, 8
 SECOND = 1_000_000
@@ -108,7 +108,7 @@ class Run:
         self.began = time.time() - self.second
 
     @property
-    def ticks(self) -> list[Tick]:
+    def ticks(self) -> list[TickResult]:
         """Ticks so far that had rows."""
         return [t for t in self.engine.runtime.figures.ticks if _rows(t)]
 
@@ -119,7 +119,7 @@ class Run:
         return np.array([sum(getattr(f, n) for f in gate.flows.values()) for n in names], np.float64)
 
 
-def _rows(tick: Tick) -> int:
+def _rows(tick: TickResult) -> int:
     return sum(n for c, n in tick.counters.items() if c.startswith("rows."))
 
 
@@ -201,17 +201,17 @@ def overload(spark: SparkSession, place: Path, source: Source, budget: float, ra
     )  # fmt: skip
 
 
-def _taken(ticks: Sequence[Tick], rows: int) -> int:
+def _taken(ticks: Sequence[TickResult], rows: int) -> int:
     """The tick that took the last of so many rows: for ticks, the load ends with it."""
     taken = np.cumsum([_rows(t) for t in ticks])
     return ticks[int(np.searchsorted(taken, rows))].number
 
 
-def _shed(tick: Tick) -> int:
+def _shed(tick: TickResult) -> int:
     return tick.counters.get("gates.seen", 0) - tick.counters.get("gates.kept", 0)
 
 
-def _point(tick: Tick, begin: float) -> dict[str, Any]:
+def _point(tick: TickResult, begin: float) -> dict[str, Any]:
     seen, kept = tick.counters.get("gates.seen", 0), tick.counters.get("gates.kept", 0)
     return {
         "second": round(tick.ended - begin, 2), "tick": tick.number, "seconds": round(tick.seconds["total"], 3),

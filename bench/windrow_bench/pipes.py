@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from windrow.engine import Engine
-    from windrow.runtime.tick import Tick
+    from windrow.runtime.tick_result import TickResult
 
 
 class Feed:
@@ -94,7 +94,7 @@ class Pipe:
         """Milliseconds of each tick with rows of a stream."""
         return [1000 * t.seconds["total"] for t in self._ticks(name)[after + 1 :]]
 
-    def _ticks(self, name: str) -> list[Tick]:
+    def _ticks(self, name: str) -> list[TickResult]:
         return [t for t in self.engine.runtime.figures.ticks if t.counters.get(f"rows.{name}")]
 
     def phases(self, last: int) -> dict[str, float]:

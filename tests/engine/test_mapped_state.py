@@ -15,7 +15,8 @@ import windrow
 from windrow.operators.elements import INF, Elements
 from windrow.operators.join import JoinOperator
 from windrow.operators.keys import hash_rows
-from windrow.operators.state.keyed import KeyedRuns, Needles
+from windrow.operators.state.keyed import KeyedRuns
+from windrow.operators.state.pairs import Needles
 from windrow.operators.state.run import Run
 from windrow.runtime.task_state import RECENT, QueryState, TaskMemory
 from windrow.store import runs

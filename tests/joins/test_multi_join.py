@@ -16,7 +16,7 @@ from windrow.operators.join import JoinOperator
 from windrow.operators.join_steps import Part
 from windrow.operators.linear import Formula
 from windrow.operators.state.bands import Band, codes_of, range_of
-from windrow.operators.state.keyed import Pairs
+from windrow.operators.state.pairs import Pairs
 from windrow.optimize.order_joins import best_orders, model_of
 from windrow_bench.one_join import Chooser
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from windrow.operators.elements import Elements
 from windrow.operators.keys import hash_rows
 from windrow.operators.state import chains, keyed
-from windrow.operators.state.keyed import KeyedRuns, Needles
+from windrow.operators.state.keyed import KeyedRuns
+from windrow.operators.state.pairs import Needles
 
 ROW = st.tuples(st.integers(0, 4), st.integers(1, 12))
 

@@ -14,8 +14,10 @@ from windrow.operators.elements import INF, Elements
 from windrow.operators.keys import hash_rows
 from windrow.operators.keytable import KeyTable
 from windrow.operators.state import keyed, pending
-from windrow.operators.state.keyed import KeyedRuns, Needles, Pairs, surviving
+from windrow.operators.state.keyed import KeyedRuns
+from windrow.operators.state.pairs import Needles, Pairs
 from windrow.operators.state.pending import Calendar, Fifo, ScannedList
+from windrow.operators.state.surviving import surviving
 
 
 def elements(ts, exp, sign=None, **columns):

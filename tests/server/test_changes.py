@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from windrow.engine import Engine
 from windrow.runtime.outlet import Recent
 from windrow.runtime.status import RECENT_SECONDS, TickFigures
-from windrow.runtime.tick import Tick
+from windrow.runtime.tick_result import TickResult
 from windrow.server.process import Server
 
 Event = tuple[str, str, dict[str, Any]]
@@ -168,7 +168,9 @@ def test_rates_are_of_the_last_half_minute(ticks: list[tuple[float, int]]) -> No
         patch.setattr(time, "time", lambda: clock)
         for past, rows in ticks:
             clock += past
-            figures.add(Tick(number=len(seen) + 1, frontier=0, counters={"rows.s": rows, "rows.st": 1}, ended=clock))
+            figures.add(
+                TickResult(number=len(seen) + 1, frontier=0, counters={"rows.s": rows, "rows.st": 1}, ended=clock)
+            )
             seen.append((clock, rows))
             expected = sum(n for at, n in seen if at >= clock - RECENT_SECONDS) / RECENT_SECONDS
             assert figures._rate("rows.s") == pytest.approx(expected, abs=0.06)

@@ -16,7 +16,8 @@ from windrow.engine.replay import Replay
 from windrow.errors import RuntimeFailure, WindrowError
 from windrow.runtime.job import Feed, LocalJob
 from windrow.runtime.membership import Sharing
-from windrow.runtime.tick import Tick, Ticker
+from windrow.runtime.tick import Ticker
+from windrow.runtime.tick_result import TickResult
 from windrow.sharing.recognise import NotShared, recognise
 from windrow.store.store import MemoryStore
 from windrow.testing import assert_same, oracle
@@ -37,7 +38,7 @@ def replayed(case: Any, sharing: str, slicing: str, batch_rows: int | None) -> t
     return replay.play(ticker, job, batch_rows), ticker.sharing
 
 
-def one_tick(replay: Replay) -> tuple[Tick, Ticker]:
+def one_tick(replay: Replay) -> tuple[TickResult, Ticker]:
     """All rows up to 12 in one tick."""
     job, ticker = served(replay)
     tick = ticker.run(job, [Feed("st", replay.data["st"].rows)], 12)

@@ -12,7 +12,7 @@ from windrow.cql.archive_syntax import ArchiveSyntax
 from windrow.cql.ddl import DeclarationSyntax
 from windrow.cql.source import ScriptText
 from windrow.cql.sql_functions import FunctionSyntax
-from windrow.cql.templates import QueriesSyntax, TemplateSyntax
+from windrow.cql.template_syntax import QueriesSyntax, TemplateSyntax
 from windrow.cql.walks import nodes
 from windrow.cql.windows import Amount
 from windrow.errors import Span

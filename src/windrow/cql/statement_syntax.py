@@ -30,7 +30,7 @@ from windrow.cql.statement_forms import (
     Statement,
     StatementPlace,
 )
-from windrow.cql.templates import parse_queries, parse_template
+from windrow.cql.template_syntax import parse_queries, parse_template
 
 if TYPE_CHECKING:
     from sqlglot import exp

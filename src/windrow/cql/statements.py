@@ -19,7 +19,8 @@ from windrow.cql.plain_tokens import plain_tokens
 from windrow.cql.source import Cursor, ScriptText
 from windrow.cql.statement_forms import CreateQueriesStatement, RepeatedSelect, SelectStatement, Statement
 from windrow.cql.statement_syntax import parse_statement
-from windrow.cql.templates import VALUES, QueriesSyntax
+from windrow.cql.template_syntax import QueriesSyntax
+from windrow.cql.templates import VALUES
 from windrow.errors import CQLSyntaxError
 
 DIGITS = 400

@@ -18,7 +18,7 @@ import pyarrow as pa
 from windrow.catalog import TemplateDef
 from windrow.cql import types
 from windrow.cql.dialect import tokenize
-from windrow.cql.templates import AFTER, BEFORE, COMPARISONS, word_of
+from windrow.cql.template_places import AFTER, BEFORE, COMPARISONS, word_of
 from windrow.scalar_engine import quote
 
 _ARITHMETIC = frozenset("+-*/%()")

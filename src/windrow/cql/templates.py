@@ -15,48 +15,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
 
 import pyarrow as pa
-from sqlglot.errors import TokenError
-from sqlglot.tokens import Token
 
 from windrow.catalog import Catalog, Instance, QueriesDef, TemplateDef
 from windrow.catalog.instances import instance_name, name_of
 from windrow.catalog.literals import literal
 from windrow.cql import types
-from windrow.cql.ddl import ColumnSyntax, bind_columns, parse_columns
-from windrow.cql.dialect import tokenize
+from windrow.cql.ddl import bind_columns
 from windrow.cql.scope import did_you_mean
-from windrow.cql.source import Cursor, ScriptText
-from windrow.errors import BindingError, CQLSyntaxError, WindrowError
+from windrow.cql.source import ScriptText
+from windrow.cql.template_places import places_in
+from windrow.cql.template_syntax import QueriesSyntax, TemplateSyntax
+from windrow.errors import BindingError, WindrowError
 from windrow.plan.nodes import QueryPlan
 
-COMPARISONS = frozenset(("=", "==", "<", ">", "<=", ">=", "<>", "!="))
-BEFORE = frozenset(("WHERE", "AND", "OR", "NOT", "(", "HAVING", "ON", "BETWEEN"))
-AFTER = frozenset(
-    (
-        "",
-        "AND",
-        "OR",
-        ")",
-        ",",
-        "GROUP BY",
-        "HAVING",
-        "ORDER BY",
-        "LIMIT",
-        "KEEP",
-        "SHED",
-        "UNION",
-        "EXCEPT",
-        "INTERSECT",
-    )
-)
-_SYNTAX = frozenset(("LIMIT", "OFFSET", "FETCH", "FIRST", "KEEP", "INTERVAL", "RANGE", "ROWS", "SLIDE", "TOP", "MOST"))
-_WINDOWS = frozenset(("TUMBLE", "HOP", "SESSION", "WINDOW"))
-_OPERATORS = ("ISTREAM", "DSTREAM", "RSTREAM")
 _MARK = 30011
 _SAMPLES = ("'a'", "'1'", "'2000-01-01 00:00:00'", "'1 minute'")
 
@@ -72,124 +47,6 @@ _ROWS = re.compile(
 """What is read is never read again another way: a text costs what it is long."""
 
 
-@dataclass(frozen=True)
-class TemplateSyntax:
-    """CREATE TEMPLATE as written; `body`: where its SELECT begins in the statement."""
-
-    name: str
-    name_offset: int
-    columns: tuple[ColumnSyntax, ...]
-    body: str
-    body_offset: int
-
-
-@dataclass(frozen=True)
-class QueriesSyntax:
-    """CREATE QUERIES as written: rows as text, or a table."""
-
-    name: str
-    template: str
-    rows: str | None
-    table: str | None
-    offset: int  # of the template's name, the rows or the table
-
-
-def parse_template(cursor: Cursor, end: int) -> TemplateSyntax:
-    """Parse what follows CREATE TEMPLATE; the statement ends at `end`."""
-    offset = cursor.offset
-    name = cursor.name("the name of the template", hint="write CREATE TEMPLATE alert (sym BIGINT) AS SELECT ...")
-    columns = parse_columns(cursor, "template", name)
-    cursor.expect("AS", hint=f"write CREATE TEMPLATE {name} (...) AS SELECT ...")
-    if cursor.word not in ("SELECT", "WITH", "(", "FROM"):
-        raise cursor.unexpected("a SELECT")
-    return TemplateSyntax(name, offset, columns, cursor.source.text[cursor.offset : end], cursor.offset)
-
-
-def parse_queries(cursor: Cursor, end: int) -> QueriesSyntax:
-    """Parse what follows CREATE QUERIES."""
-    form = "write CREATE QUERIES q FROM TEMPLATE alert VALUES (1, 2.5), or ... USING TABLE rules"
-    name = cursor.name("the name of the queries", hint=form)
-    cursor.expect("FROM", "TEMPLATE", hint=form)
-    template = cursor.name("the name of the template", hint=form)
-    if cursor.accept("USING", "TABLE"):
-        offset = cursor.offset
-        table = cursor.name("the name of a table", hint=form)
-        if cursor.current is not None:
-            raise cursor.unexpected("the end of the statement")
-        return QueriesSyntax(name, template, None, table, offset)
-    cursor.expect("VALUES", hint=form)
-    return QueriesSyntax(name, template, cursor.source.text[cursor.offset : end], None, cursor.offset)
-
-
-# -- binding -----------------------------------------------------------------------------------------------------------
-
-
-class _Place(NamedTuple):
-    begin: int
-    end: int
-    name: str  # in lower case
-    plain: bool  # as it is: compared, a pattern, or part of the syntax
-    compared: bool
-    shown: bool  # in a select list, under a name
-
-
-@lru_cache(maxsize=256)
-def _places(body: str) -> tuple[_Place, ...]:
-    """Where parameters stand in the text of a template."""
-    try:
-        tokens = tokenize(body)
-    except TokenError:
-        raise CQLSyntaxError("unterminated string, name or comment in the template") from None
-    words = [word_of(t) for t in tokens]
-    found, open_ = [], [""]
-    for i, token in enumerate(tokens):
-        if words[i] in ("(", "["):
-            open_.append("[" if words[i] == "[" else words[i - 1] if i else "")
-        elif words[i] in (")", "]") and len(open_) > 1:
-            open_.pop()
-        kind = token.token_type.name
-        if kind == "PLACEHOLDER":
-            raise CQLSyntaxError("? in a template", hint="name its parameters: $lim")
-        if kind == "PARAMETER" and i + 1 < len(tokens) and tokens[i + 1].start == token.end + 1:
-            syntax = "[" in open_ or open_[-1] in _WINDOWS or (words[i - 1] if i else "") in _SYNTAX
-            compared = not syntax and _is_compared(words, i, open_[-1])
-            name = str(tokens[i + 1].text).lower()
-            shown = _is_shown(words, i, open_[-1])
-            plain = syntax or compared or _is_pattern(words, i)
-            found.append(_Place(int(token.start), int(tokens[i + 1].end) + 1, name, plain, compared, shown))
-    return tuple(found)
-
-
-def word_of(token: Token) -> str:
-    """The word that a token is, in capitals; none if it is quoted."""
-    return "" if token.token_type.name in ("STRING", "IDENTIFIER") else str(token.text).upper()
-
-
-def _is_compared(words: Sequence[str], at: int, inside: str) -> bool:
-    """Whether a literal at this place is compared."""
-    before = words[at - 1] if at else ""
-    after = words[at + 2] if at + 2 < len(words) else ""
-    if after in COMPARISONS:
-        return before in BEFORE
-    if after not in AFTER:
-        return False
-    upper = before == "AND" and "BETWEEN" in words[max(0, at - 4) : at - 1]
-    listed = inside == "IN" and before in ("(", ",")
-    return before in COMPARISONS or before == "BETWEEN" or upper or listed
-
-
-def _is_pattern(words: Sequence[str], at: int) -> bool:
-    """Whether a literal at this place is all of what LIKE compares with."""
-    return at > 0 and words[at - 1] == "LIKE" and (words[at + 2] if at + 2 < len(words) else "") in AFTER
-
-
-def _is_shown(words: Sequence[str], at: int, inside: str) -> bool:
-    """Whether a literal at this place is a column of the answer."""
-    before = words[at - 1] if at else ""
-    listed = before == "," or (before == "(" and inside in _OPERATORS)
-    return words[at + 2 : at + 3] == ["AS"] and (before == "SELECT" or (listed and inside in ("", *_OPERATORS)))
-
-
 class InstanceWriter:
     """Writes the texts of the instances of a template."""
 
@@ -198,7 +55,7 @@ class InstanceWriter:
         self._pieces: list[str] = []
         self._numbers: list[int] = []
         at, left = 0, ""
-        for place in _places(body):
+        for place in places_in(body):
             cast = None if place.plain or not typed else casts[number[place.name]]
             apart = " " * body[: place.begin].endswith("-")  # two signs would open a comment
             self._pieces.append(left + body[at : place.begin] + apart + ("" if cast is None else "CAST("))
@@ -220,7 +77,7 @@ def marks(template: TemplateDef, shown: bool = False) -> dict[str, tuple[str, in
     """
     found: dict[str, tuple[str, int]] = {}
     for number, (name, type_) in enumerate(template.parameters.items()):
-        places = [p for p in _places(template.body) if p.name == name.lower()]
+        places = [p for p in places_in(template.body) if p.name == name.lower()]
         digits = str(_MARK + number)
         if not all(p.compared or (shown and p.shown) for p in places) or digits in template.body:
             continue
@@ -248,7 +105,7 @@ def bind_template(syntax: TemplateSyntax, text: str, source: ScriptText, catalog
     parameters = bind_columns(syntax.columns, source, "parameter")
     known = {p.lower() for p in parameters}
     try:
-        places = _places(syntax.body)
+        places = places_in(syntax.body)
     except WindrowError as error:
         raise error.at(source.span(syntax.body_offset)) from None
     for place in places:
@@ -395,20 +252,3 @@ def instances(name: str, rows: pa.Table) -> Iterator[Instance]:
     for row in zip(*columns, strict=True):
         literals = tuple(map(literal, row))
         yield Instance(instance_name(name, literals), literals)
-
-
-__all__ = [
-    "QueriesSyntax",
-    "TemplateSyntax",
-    "bind_queries",
-    "bind_template",
-    "instances",
-    "marks",
-    "parse_queries",
-    "parse_template",
-    "rows_of",
-    "sample",
-    "values",
-    "with_rows",
-    "writer",
-]

@@ -37,7 +37,8 @@ from windrow.runtime.change import InstanceColumns, PlannedInstances
 from windrow.runtime.collector import without_collector
 from windrow.sharing.condition_columns import ConditionColumns
 from windrow.sharing.conditions import Condition
-from windrow.sharing.plans.canonical import Canonical, canonical
+from windrow.sharing.plans.canonical import Canonical
+from windrow.sharing.plans.canonicalise import canonicalise
 from windrow.sharing.plans.constants import value_of
 from windrow.sharing.plans.form_columns import FormColumns, form_columns
 from windrow.sharing.recognise import NotShared, Recognised, recognise
@@ -210,7 +211,7 @@ class TemplatePlanner:
         (plan,) = self._plans(name, template, rows.slice(i, 1), catalog).values()
         if isinstance(many, FormColumns):
             try:
-                return _same_form(canonical(plan), many, i)
+                return _same_form(canonicalise(plan), many, i)
             except NotShared:
                 return False
         query, conditions = many

@@ -28,8 +28,8 @@ from windrow.operators.keys import factorize
 from windrow.operators.keytable import KeyTable
 from windrow.operators.linear import Formula
 from windrow.operators.protocol import State, Unclocked
-from windrow.operators.state.keyed import surviving
 from windrow.operators.state.run import elements_of, run_of
+from windrow.operators.state.surviving import surviving
 
 INSTANT = "_instant"
 """The column by which the functions' SQL is partitioned: one value for each partition at each instant."""

@@ -25,8 +25,8 @@ from windrow.operators.aggregates.order import encode
 from windrow.operators.elements import INF, Elements, Int64s, concat
 from windrow.operators.keytable import KeyTable
 from windrow.operators.protocol import State, Unclocked
-from windrow.operators.state.keyed import surviving
 from windrow.operators.state.run import elements_of, run_of
+from windrow.operators.state.surviving import surviving
 from windrow.operators.window import in_value_order
 
 Equalities = Sequence[tuple[str, str, bool]]

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from windrow.operators.elements import BEGINNING, Elements, Int64s, concat
 from windrow.operators.keys import factorize, hash_rows, same_rows
-from windrow.operators.state.keyed import KeyedRuns, Needles
+from windrow.operators.state.keyed import KeyedRuns
+from windrow.operators.state.pairs import Needles
 from windrow.operators.state.run import Run
 
 BORN = "~born"

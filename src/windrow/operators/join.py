@@ -33,7 +33,8 @@ from windrow.operators.keys import has_signed_values, hash_rows, same_rows
 from windrow.operators.linear import satisfied
 from windrow.operators.protocol import State, Unclocked
 from windrow.operators.state.bands import range_of
-from windrow.operators.state.keyed import KeyedRuns, Needles, Pairs
+from windrow.operators.state.keyed import KeyedRuns
+from windrow.operators.state.pairs import Needles, Pairs
 from windrow.operators.state.run import Run
 
 PART_ROWS = 1 << 20

@@ -13,8 +13,9 @@ import numpy as np
 
 from windrow.operators.elements import BEGINNING, Elements, concat
 from windrow.operators.protocol import State, Unclocked
-from windrow.operators.state.keyed import KeyedRuns, surviving
+from windrow.operators.state.keyed import KeyedRuns
 from windrow.operators.state.run import Run, elements_of
+from windrow.operators.state.surviving import surviving
 
 
 class Materialize(Unclocked):

@@ -22,9 +22,9 @@ from windrow.operators.keys import factorize
 from windrow.operators.protocol import State, Stateless
 from windrow.operators.quantise import round_up
 from windrow.operators.row_limit import RowLimit
-from windrow.operators.state.keyed import surviving
 from windrow.operators.state.ranges import expand
 from windrow.operators.state.run import elements_of, run_of
+from windrow.operators.state.surviving import surviving
 
 _ROOM = 4096
 """Rows that may be made and cancelled again whatever is left of them."""

@@ -33,8 +33,8 @@ from windrow.operators.keys import dense
 from windrow.operators.keytable import KeyTable
 from windrow.operators.protocol import State, Unclocked
 from windrow.operators.sorting import Ordered, ordered, oriented
-from windrow.operators.state.keyed import surviving
 from windrow.operators.state.run import elements_of, run_of
+from windrow.operators.state.surviving import surviving
 from windrow.operators.terms import SortKey
 from windrow.operators.top_n_contenders import contenders, contenders_without_end, skyband
 from windrow.operators.top_n_kernels import DENSE, RANK, ROW_NUMBER, follow

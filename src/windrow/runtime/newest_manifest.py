@@ -5,6 +5,7 @@ What is forgotten is gone from the manifest as soon as the next one is put.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -112,3 +113,25 @@ def _tables(manifest: Manifest) -> dict[str, Versions]:
         each = [(ref,) for ref in each[0]] if len(each) < len(instants) else each
         found[table] = tuple(map(TableVersion, each, instants))
     return found
+
+
+def last_evaluated(manifest: Manifest, key: str, clock: str, slide: int) -> int | None:
+    """The instant for which a query with a deadline was evaluated last; without a budget, the newest multiple."""
+    kept = manifest.deadlines.get(key)
+    if kept is not None:
+        return kept.done
+    if manifest.frontier is None or clock not in manifest.clocks:
+        return None
+    return manifest.frontier // slide * slide
+
+
+def with_clocks_of_epochs(manifest: Manifest, left: Mapping[str, str]) -> Manifest:
+    """The manifest of a home in which each of some queries may have a clock of its own, with those of their epochs."""
+    clocks, firsts, lapsed = dict(manifest.clocks), dict(manifest.firsts), set(manifest.lapsed)
+    if not left.keys() & (clocks.keys() | firsts.keys()):
+        return manifest
+    lapsed |= {q for q in left if q not in clocks and q not in firsts}
+    for known in (clocks, firsts):
+        known |= {left[q]: ts for q, ts in known.items() if q in left}
+    clocks, firsts = ({q: ts for q, ts in known.items() if q not in left} for known in (clocks, firsts))
+    return replace(manifest, clocks=clocks, firsts=firsts, lapsed=tuple(sorted(lapsed)))

@@ -28,7 +28,8 @@ import pyarrow as pa
 
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.state.run import Run
-from windrow.sharing.plans.registry import LeftPlace, MemberChange, SharedPlans, plan_member
+from windrow.sharing.plans.places import LeftPlace, MemberChange, plan_member
+from windrow.sharing.plans.registry import SharedPlans
 from windrow.sharing.plans.shared_plan import OfferedColumns
 from windrow.store.manifest import Manifest, SlotKey
 from windrow.store.runs import RunPlace, RunRef

@@ -30,7 +30,7 @@ from windrow.runtime.join_choices import JoinChoices
 from windrow.runtime.kept_answers import HeldAnswers
 from windrow.runtime.member_blocks import cost_of, has_deadline, unique
 from windrow.runtime.membership import Sharing
-from windrow.runtime.newest_manifest import NewestManifest
+from windrow.runtime.newest_manifest import NewestManifest, last_evaluated, with_clocks_of_epochs
 from windrow.runtime.plan_members import PlanMembers
 from windrow.runtime.program import Deployment, Functions, QueryProgram
 from windrow.runtime.undo_log import LoggedDict
@@ -252,18 +252,10 @@ class RegisteredQueries(NewestManifest):
         assert query.plan.root.period is not None
         synopsis = (served.source, served.member.synopsis) if isinstance(served, RecognisedJoin) else None
         self.deadlines.add(key, DeadlineRecord(
-            served.member.window.slide, query.plan.root.period, *cost_of(served), self._done(query, served),
+            served.member.window.slide, query.plan.root.period, *cost_of(served),
+            last_evaluated(self.manifest, key, query.clock, served.member.window.slide),
             clock=query.clock, synopsis=synopsis,
         ))  # fmt: skip
-
-    def _done(self, query: SharedQuery, served: Recognised | RecognisedJoin) -> int | None:
-        """The instant for which a query with a deadline was evaluated last; without a budget, the newest multiple."""
-        kept, frontier = self.manifest.deadlines.get(query.plan.name.lower()), self.manifest.frontier
-        if kept is not None:
-            return kept.done
-        if frontier is None or query.clock not in self.manifest.clocks:
-            return None
-        return frontier // served.member.window.slide * served.member.window.slide
 
     def _never_late(self, plan: QueryPlan, why: str) -> None:
         """Say of a query with a deadline why it is evaluated at every multiple."""
@@ -310,16 +302,8 @@ class RegisteredQueries(NewestManifest):
         """Let the queries that come now share as they did when the home was left. Of a home in which each of them had a
         clock of its own, those of one epoch become one."""
         self.sharing.take_up(saved)
-        manifest = self.manifest
-        clocks, firsts, lapsed = dict(manifest.clocks), dict(manifest.firsts), set(manifest.lapsed)
         left = {name.lower(): clock_name(*place[:2]) for name, place in saved["queries"].items()}
-        if not left.keys() & (clocks.keys() | firsts.keys()):
-            return
-        lapsed |= {q for q in left if q not in clocks and q not in firsts}
-        for known in (clocks, firsts):
-            known |= {left[q]: ts for q, ts in known.items() if q in left}
-        clocks, firsts = ({q: ts for q, ts in known.items() if q not in left} for known in (clocks, firsts))
-        self.manifest = replace(manifest, clocks=clocks, firsts=firsts, lapsed=tuple(sorted(lapsed)))
+        self.manifest = with_clocks_of_epochs(self.manifest, left)
 
     def _period(self, query: Recognised | RecognisedJoin) -> int:
         """The period at which a query that shares is to run: one with a deadline may be evaluated more often."""

@@ -17,7 +17,7 @@ from windrow.runtime.plan_members import LeftInstances
 from windrow.runtime.registered import RegisteredQueries
 from windrow.sharing.member_columns import InstanceNames, MemberColumns
 from windrow.sharing.plans.form_columns import FormColumns
-from windrow.sharing.plans.registry import LeftPlaces
+from windrow.sharing.plans.places import LeftPlaces
 from windrow.sharing.plans.shared_plan import OfferedColumns
 
 

@@ -17,7 +17,8 @@ from windrow.runtime.outlet import Outlet
 from windrow.runtime.program import QueryProgram, holding
 from windrow.runtime.streams import Stream
 from windrow.runtime.tables import LiveTable
-from windrow.runtime.tick import Tick, Ticker
+from windrow.runtime.tick import Ticker
+from windrow.runtime.tick_result import TickResult
 from windrow.store.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -34,13 +35,13 @@ class TickFigures:
     """
 
     def __init__(self) -> None:
-        self._ticks: deque[Tick] = deque(maxlen=1000)
+        self._ticks: deque[TickResult] = deque(maxlen=1000)
         self._began = time.time()
-        self._recent: deque[Tick] = deque()
+        self._recent: deque[TickResult] = deque()
         self._sums: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def add(self, tick: Tick) -> None:
+    def add(self, tick: TickResult) -> None:
         """Remember a tick's figures, not its rows."""
         known = replace(tick, answers={}, shared=[], late={}, aside={}, admitted=[])
         self._ticks.append(known)
@@ -60,7 +61,7 @@ class TickFigures:
         return [_line(t) for t in self.ticks if t.number > after]
 
     @property
-    def ticks(self) -> list[Tick]:
+    def ticks(self) -> list[TickResult]:
         """The ticks remembered, oldest first."""
         return list(self._ticks)
 
@@ -170,7 +171,7 @@ def _outlets(outlets: Mapping[str, Outlet], keys: Collection[str] | None) -> lis
     return list(outlets.items()) if keys is None else [(k, outlets[k]) for k in keys if k in outlets]
 
 
-def _line(tick: Tick) -> dict[str, Any]:
+def _line(tick: TickResult) -> dict[str, Any]:
     def total(kind: str) -> int:
         return sum(n for counter, n in tick.counters.items() if counter.startswith(kind))
 

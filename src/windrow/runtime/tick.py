@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.catalog.names import Names
-from windrow.errors import RuntimeFailure, WindrowError
+from windrow.errors import RuntimeFailure
 from windrow.operators.elements import BEGINNING, Elements, concat
-from windrow.runtime.admission import Admission
 from windrow.runtime.deadline_program import evaluated
 from windrow.runtime.evaluation_costs import longest_by_stage
 from windrow.runtime.exchange import CAME, WERE
@@ -44,34 +43,13 @@ from windrow.runtime.plan_members import PLANS
 from windrow.runtime.program import Program, QueryProgram
 from windrow.runtime.spread import SpreadQueries
 from windrow.runtime.table_versions import TABLES, instants, needed, table_slots
-from windrow.sharing.plans.answers import InstanceRows, parted
+from windrow.runtime.tick_result import TickResult
+from windrow.sharing.plans.answers import parted
 from windrow.sharing.query_group import Batch, Shown, gathered, tables
 from windrow.sources.protocol import Available
 from windrow.store.failpoints import reach
 from windrow.store.manifest import Offset, SlotKey
 from windrow.store.runs import RunRef
-
-
-@dataclass
-class Tick:
-    """What a tick brought."""
-
-    number: int
-    frontier: int
-    answers: dict[str, AnyAnswer] = field(default_factory=dict)
-    shared: list[Batch] = field(default_factory=list)  # answers of queries that share, not yet taken apart
-    instances: list[InstanceRows] = field(default_factory=list)  # of shared plans, not yet put together
-    archived: dict[str, Elements] = field(default_factory=dict)  # rows for archives, with their lifetimes
-    late: dict[str, pa.Table] = field(default_factory=dict)
-    aside: dict[str, pa.Table] = field(default_factory=dict)  # rows for quarantines
-    counters: dict[str, int] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-    ended: float = 0.0  # by the wall
-    failed: dict[str, WindrowError] = field(default_factory=dict)  # queries that cannot go on
-    over: set[str] = field(default_factory=set)  # shared plans that cannot
-    spent: float = 0.0  # seconds of queries with deadlines, in the task where they took longest
-    kernels: float = 0.0  # seconds in tasks behind stage 0: of each stage, the longest task
-    admitted: list[Admission] = field(default_factory=list)  # what tasks kept of streams that may be shed
 
 
 class Ticker(SpreadQueries):
@@ -128,14 +106,14 @@ class Ticker(SpreadQueries):
             return clocks
         return clocks.update({q: s for q, s in self.starts.items() if q not in clocks})
 
-    def run(self, job: Job, feeds: Sequence[Feed], until: int | None = None) -> Tick:
+    def run(self, job: Job, feeds: Sequence[Feed], until: int | None = None) -> TickResult:
         """Run one job over new rows, nobody else being around; `until` sets the frontier from outside."""
         program, stages = self.placed(lambda: self.program(until), job, feeds), self.stages
         return self.collect(program, job.run(feeds, program, stages), stages)
 
     def commit(
         self,
-        tick: Tick,
+        tick: TickResult,
         offsets: Mapping[str, Offset] | None = None,
         outputs: Mapping[str, AnyAnswer] | None = None,
         budget: Mapping[str, Any] | None = None,
@@ -209,9 +187,9 @@ class Ticker(SpreadQueries):
                 grouped.setdefault((query, int(stage), partition), {})[slot] = refs
         return dict(grouped)
 
-    def collect(self, program: Program, envelopes: Iterable[Envelope], stages: int) -> Tick:
+    def collect(self, program: Program, envelopes: Iterable[Envelope], stages: int) -> TickResult:
         """Sort what came back, and prepare the manifest that would make it real."""
-        tick = Tick(program.tick, program.previous)
+        tick = TickResult(program.tick, program.previous)
         answers: dict[str, list[tuple[int, Elements | WrittenAnswer]]] = {}
         shared: list[tuple[int, Batch]] = []
         late: dict[str, list[pa.Table]] = {}
@@ -253,7 +231,7 @@ class Ticker(SpreadQueries):
         self._prepare(tick, reports)
         return tick
 
-    def _take_answer(self, tick: Tick, name: str, parts: Sequence[Elements | WrittenAnswer]) -> None:
+    def _take_answer(self, tick: TickResult, name: str, parts: Sequence[Elements | WrittenAnswer]) -> None:
         """Add an answer, from its parts in the order of tasks."""
         running = self.queries.get(name)
         if name in self.plans.plans:
@@ -265,7 +243,7 @@ class Ticker(SpreadQueries):
         else:
             tick.answers[running.plan.name] = self.held.whole(running.plan, tick.number, tick.frontier, parts)
 
-    def _part(self, tick: Tick, name: str, rows: Elements) -> None:
+    def _part(self, tick: TickResult, name: str, rows: Elements) -> None:
         """Add the answers of queries that are one plan."""
         plan = self.plans.plans[name]
         rows, found = plan.parted(rows)
@@ -275,7 +253,7 @@ class Ticker(SpreadQueries):
                 tick.answers[mine.name] = table
                 tick.counters[f"answers.{mine.name.lower()}"] = table.num_rows
 
-    def take_apart(self, tick: Tick) -> None:
+    def take_apart(self, tick: TickResult) -> None:
         """Add the answers of queries that share to the others; those of instances of one template are one."""
         others = self.groups.put_together(tick.answers, tick.shared, self.how_shown, tick.instances)
         for name in tick.answers.keys() & {g.name for g in self.groups.live.values()}:
@@ -305,7 +283,7 @@ class Ticker(SpreadQueries):
                     mixed.add(name)
         return {name: _in_order(found, name in mixed and self.partitions > 1) for name, found in parts.items()}
 
-    def _take_deadlines(self, program: Program, tick: Tick, reports: Sequence[TaskReport]) -> None:
+    def _take_deadlines(self, program: Program, tick: TickResult, reports: Sequence[TaskReport]) -> None:
         """Take in which queries with deadlines were evaluated, and how long that took."""
         if self.deadlines is None or not reports:
             return
@@ -319,7 +297,7 @@ class Ticker(SpreadQueries):
         seconds = [(r.stage, sum(s.seconds for s in r.spent.values())) for r in reports]
         tick.spent = sum(max(s for at, s in seconds if at == stage) for stage in {at for at, _ in seconds})
 
-    def _prepare(self, tick: Tick, reports: Sequence[TaskReport]) -> None:
+    def _prepare(self, tick: TickResult, reports: Sequence[TaskReport]) -> None:
         runs: dict[SlotKey, tuple[RunRef, ...]] = {}
         generations: dict[tuple[int, int], str] = {}
         longest: dict[int, float] = {}
@@ -360,7 +338,7 @@ class Ticker(SpreadQueries):
         }
         self._next = (prepared, generations)
 
-    def _clocks(self, tick: Tick, started: Mapping[str, int]) -> dict[str, Any]:
+    def _clocks(self, tick: TickResult, started: Mapping[str, int]) -> dict[str, Any]:
         """Clocks that run go on; of the others, those that were told when to start have, and those whose time has come.
 
         While nothing is declared and every clock runs, nothing is looked at.
@@ -391,7 +369,7 @@ class Ticker(SpreadQueries):
         found = None if key in self.queries else self.groups.find(key)
         return found is not None and not self.plans.has_block(found[1])
 
-    def _count_rows(self, tick: Tick, marks: Mapping[str, int], firsts: Mapping[str, int]) -> None:
+    def _count_rows(self, tick: TickResult, marks: Mapping[str, int], firsts: Mapping[str, int]) -> None:
         """Remember how many rows have come over how much time."""
         for stream in self.streams:
             rows = tick.counters.get(f"rows.{stream}", 0)

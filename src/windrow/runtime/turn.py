@@ -34,7 +34,8 @@ from windrow.runtime.quarantine import RowsByTick, output_name
 from windrow.runtime.settings import Settings
 from windrow.runtime.status import TickFigures
 from windrow.runtime.streams import Stream
-from windrow.runtime.tick import Tick, Ticker
+from windrow.runtime.tick import Ticker
+from windrow.runtime.tick_result import TickResult
 from windrow.runtime.told import told
 from windrow.runtime.undo_log import LoggedDict
 from windrow.runtime.view import InMemoryState, StateReader, StoredState
@@ -270,7 +271,7 @@ class Turns:
         LOG.debug("tick %d: frontier %d, %.0f ms", tick.number, tick.frontier, 1000 * tick.seconds["total"])
         return True
 
-    def _commit(self, tick: Tick, rows: list[tuple[Stream, Available]]) -> None:
+    def _commit(self, tick: TickResult, rows: list[tuple[Stream, Available]]) -> None:
         budgets, outbox = self.declared.budgets, self.declared.outbox
         for query, found in tick.answers.items():
             if isinstance(found, pa.Table):  # what lies in files says it there
@@ -315,7 +316,7 @@ class Turns:
                     found.append(Feed(stream, rows, owner))
         return found
 
-    def _deliver(self, tick: Tick) -> None:
+    def _deliver(self, tick: TickResult) -> None:
         declared = self.declared
         declared.outbox.deliver(tick.number, tick.answers, tick.frontier)
         for name, error in tick.failed.items():

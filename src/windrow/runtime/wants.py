@@ -14,7 +14,8 @@ from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import QueryPlan, routed_scans, scanned
 from windrow.runtime.member_blocks import MOST_CONDITIONS
 from windrow.sharing.conditions import EVERYTHING, Condition, condition
-from windrow.sharing.plans.router import IndexRouter, renamed
+from windrow.sharing.plans.routed_columns import renamed
+from windrow.sharing.plans.router import IndexRouter
 
 
 def wanted_rows(plan: QueryPlan) -> dict[str, tuple[Condition, ...]]:

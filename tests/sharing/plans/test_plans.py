@@ -17,7 +17,7 @@ import windrow
 from windrow.operators.terms import QUERY
 from windrow.plan.expr import Expr, Ref
 from windrow.scalar_engine import connect
-from windrow.sharing.plans.canonical import canonical
+from windrow.sharing.plans.canonicalise import canonicalise
 from windrow.sharing.plans.shape import PlanColumns
 from windrow.testing import assert_same, oracle
 
@@ -500,7 +500,7 @@ def test_plans_that_began_with_constants_keep_them() -> None:
     engine = windrow.Engine(runtime="local")
     engine.execute("CREATE STREAM s (k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts")
     engine.execute("CREATE QUERY q AS SELECT 7 AS rule, 'a' AS t FROM s [RANGE 5] WHERE v > 1")
-    form = canonical(engine["q"].plan)
+    form = canonicalise(engine["q"].plan)
     assert [name for name, _ in form.constants] == ["'a'", "7"]
     assert [name for name, _ in form.showing({"7"}).shown] == ["7"]
     assert [name for name, _ in form.showing({"7"}).constants] == ["'a'"]

@@ -11,7 +11,8 @@ import pytest
 from windrow.operators.terms import QUERY
 from windrow.sharing.condition_columns import ColumnBox, ConditionColumns, Ends
 from windrow.sharing.conditions import Attribute, Condition, both, within
-from windrow.sharing.plans.router import IndexRouter, RoutedColumns, of_query
+from windrow.sharing.plans.routed_columns import RoutedColumns, of_query
+from windrow.sharing.plans.router import IndexRouter
 
 A, B, C = (Attribute(f'"{name}"', pa.int64(), (name,)) for name in "abc")
 SINCE = "since"

@@ -24,20 +24,20 @@ Cost: per element O(log n) amortised, and O(1) to find it by key, O(log n) per p
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat, gathered
+from windrow.operators.elements import BEGINNING, INF, Elements, Int64s, concat
 from windrow.operators.keys import hash_rows, same_rows
 from windrow.operators.state.bands import codes_of
 from windrow.operators.state.chains import HashChains, by_page, meet, meet_all
 from windrow.operators.state.pages import BandIndex, Page, merged, read_only
+from windrow.operators.state.pairs import Needles, Pairs
 from windrow.operators.state.ranges import band_ranges, meet_ranges, parts
 from windrow.operators.state.run import Run, elements_of, run_of
+from windrow.operators.state.surviving import surviving
 
 CANDIDATES = 1 << 16
 """Pairs of tombstones and rows that are looked at at a time."""
@@ -51,53 +51,6 @@ FEW, SMALL = 8, 1 << 10
 SHARE, BAND_SHARE, LARGE = 64, 8, 1 << 17
 """What ends in the order of arrival is not merged to more than this share of all there is, if it has so many rows: a
 large tick is then copied and written once, however much is alive. A band looks into every page: there are fewer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Needles:
-    """What looks for partners: the hash of its key, when it lives, its sign, the range of codes it wants."""
-
-    hashes: Int64s
-    ts: Int64s
-    end: Int64s
-    sign: NDArray[np.int8]
-    low: Int64s | None = None
-    high: Int64s | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Needles and the remembered elements they meet: from when to when, and the product of the signs.
-
-    `right[begin:stop]` are rows of `elements` for each of `sources`, which lie end to end.
-    """
-
-    left: Int64s
-    right: Int64s
-    ts: Int64s
-    end: Int64s
-    sign: NDArray[np.int8]
-    sources: Sequence[tuple[Elements, int, int]]
-
-    def __len__(self) -> int:
-        return len(self.left)
-
-    def column(self, name: str) -> pa.Array:
-        """A column of the remembered elements."""
-        return gathered([(there.columns[name], self.right[begin:stop]) for there, begin, stop in self.sources])
-
-    def where(self, keep: NDArray[np.bool_]) -> Pairs:
-        """The pairs where `keep` holds; self when all do."""
-        at = np.flatnonzero(keep)
-        if len(at) == len(self):
-            return self
-        stops = np.searchsorted(at, [stop for _, _, stop in self.sources]).tolist()
-        sources = [(e, b, s) for (e, _, _), b, s in zip(self.sources, [0, *stops], stops, strict=False) if s > b]
-        return Pairs(self.left[at], self.right[at], self.ts[at], self.end[at], self.sign[at], sources)
-
-    def times(self, which: str) -> Int64s:
-        """Their starts (`ts`) or their ends (`exp`)."""
-        return np.concatenate([getattr(there, which)[self.right[begin:stop]] for there, begin, stop in self.sources])
 
 
 class KeyedRuns:
@@ -392,35 +345,3 @@ class KeyedRuns:
         begin = uids.index(runs[0].uid) if runs[0].uid in uids else len(uids)
         same = takewhile(lambda pair: pair[0] == pair[1].uid, zip(uids[begin:], runs, strict=False))
         return self._pages[begin : begin + len(list(same))]
-
-
-def surviving(elements: Elements, frontier: int) -> Int64s:
-    """Indices that remain when positives and negatives of one `(row, exp)` that began by `frontier` cancel, in order.
-
-    >>> signs = np.array([1, 1, -1], np.int8)
-    >>> e = Elements(np.array([1, 2, 3]), np.array([INF] * 3), signs, {"a": pa.array([7, 8, 7])})
-    >>> surviving(e, 5).tolist()
-    [1]
-    """
-    if (elements.sign > 0).all():
-        return np.arange(len(elements))
-    columns = list(elements.columns.values())
-    rows = hash_rows(columns, len(elements))
-    settled = elements.ts <= frontier
-    order = np.lexsort((elements.sign, elements.exp, rows, ~settled))
-    same = (np.diff(rows[order]) == 0) & (np.diff(elements.exp[order]) == 0) & settled[order][1:]
-    if same.any():
-        pairs = np.flatnonzero(same)
-        left, right = pa.array(order[pairs]), pa.array(order[pairs + 1])
-        equal = same_rows([c.take(left) for c in columns], [c.take(right) for c in columns], len(pairs))
-        same[pairs] = equal
-    group = np.concatenate([[0], np.cumsum(~same)])
-    signs = elements.sign[order].astype(np.int64)
-    net = np.bincount(group, signs).astype(np.int64)
-    starts = np.flatnonzero(np.concatenate([[True], ~same]))
-    rank = np.arange(len(order)) - starts[group]
-    size = np.bincount(group)
-    # negatives sort first: a negative net keeps the head of its group, a positive net the tail
-    keep = np.where(net[group] < 0, rank < -net[group], rank >= (size - net)[group])
-    keep |= ~settled[order]
-    return np.sort(order[keep])

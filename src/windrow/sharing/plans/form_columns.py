@@ -20,7 +20,8 @@ from windrow.operators.aggregates.vectors import Int64s
 from windrow.plan.expr import Expr, Predicate
 from windrow.plan.nodes import QueryPlan
 from windrow.sharing.condition_columns import ConditionColumns, conditions_of
-from windrow.sharing.plans.canonical import Canonical, canonical
+from windrow.sharing.plans.canonical import Canonical
+from windrow.sharing.plans.canonicalise import canonicalise
 from windrow.sharing.plans.constants import values_of
 from windrow.sharing.recognise import NotShared
 
@@ -83,7 +84,7 @@ def form_columns(plan: QueryPlan, columns: Mapping[Any, pa.Array], places: int, 
     """
     if plan.budget is not None:
         raise NotShared("its rows may be shed")
-    found = FormColumns(canonical(plan), columns, count)
+    found = FormColumns(canonicalise(plan), columns, count)
     form = found.form
     constants = dict(form.constants)
     output = [(name, "" if c in constants else c) for name, c in form.output]

@@ -17,16 +17,13 @@ Law: the rows of query q in the answer are the answer of q's own plan.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.operators.elements import BEGINNING
 from windrow.operators.terms import CAME, QUERY, START, ClockStarts
 from windrow.optimize.pushdown_predicates import push
 from windrow.optimize.rule import filtered
@@ -37,9 +34,9 @@ from windrow.scalar_engine import quote
 from windrow.sharing.condition_columns import ConditionColumns, both_within
 from windrow.sharing.conditions import EVERYTHING, Attribute, Condition, both, condition, within
 from windrow.sharing.plans.canonical import Canonical, Slot, number_of
-from windrow.sharing.plans.form_columns import FormColumns
 from windrow.sharing.plans.merged_nodes import (
     OTHER,
+    admitted,
     kept,
     matched,
     meets,
@@ -49,67 +46,10 @@ from windrow.sharing.plans.merged_nodes import (
     renamed,
     window_of,
 )
+from windrow.sharing.plans.plan_routers import ManyMembers, Routers, clock_starts
 from windrow.sharing.plans.readers import PlanReaders, ToldApart, told_apart
-from windrow.sharing.plans.router import IndexRouter, RoutedColumns, of_queries, of_query
+from windrow.sharing.plans.routed_columns import of_queries, of_query
 from windrow.sharing.plans.shape import PlanColumns
-
-
-@dataclass(frozen=True, eq=False)
-class ManyMembers:
-    """Queries of one form by their numbers, in order, and which of them are there; `start`: if they began late.
-
-    `clock`: where theirs starts, if that is known. `reader`: of all of them, in a plan that has readers; None: each is
-    one."""
-
-    numbers: Int64s
-    forms: FormColumns
-    alive: Bools
-    start: int = BEGINNING
-    reader: int | None = None
-    clock: int = BEGINNING
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """What each of them shows."""
-        return tuple(name for name, _ in self.forms.form.shown)
-
-    def routed(self, conditions: ConditionColumns, windows: Sequence[str] = (), late: bool = False) -> RoutedColumns:
-        """The same as a router has them; `windows`: the columns of those whose lengths differ."""
-        sizes = {column: self.forms.form.sizes[int(column[len(START) :])] for column in windows}
-        return RoutedColumns(
-            self.numbers, conditions, self.alive, self.start if late else BEGINNING, sizes, self.shown
-        )  # fmt: skip
-
-
-@dataclass
-class Routers:
-    """The routers of a plan as they were last made, by where they stand; and who has changed since.
-
-    A change costs what it changes: of all others each router knows what it knew. Whoever is among `queries` or
-    `readers` has come, has gone, or is to be looked at again.
-    """
-
-    known: dict[Hashable, IndexRouter] = field(default_factory=dict)
-    queries: set[int] = field(default_factory=set)
-    readers: set[int] = field(default_factory=set)
-    _sizes: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    _counts: Counter[tuple[int, ...]] = field(default_factory=Counter)
-
-    def sizes(self, members: Mapping[int, Canonical]) -> Collection[tuple[int, ...]]:
-        """The different lengths of windows."""
-        for query in tuple(self.queries) if self._sizes else members:
-            if (old := self._sizes.pop(query, None)) is not None:
-                self._counts[old] -= 1
-            if query in members:
-                self._sizes[query] = new = members[query].sizes
-                self._counts[new] += 1
-        self._counts += Counter()  # without those that nobody has
-        return self._counts.keys()
-
-    def made(self) -> None:
-        """A plan has been made of all of them."""
-        self.queries.clear()
-        self.readers.clear()
 
 
 def merged(
@@ -219,13 +159,18 @@ class _Merge:
         form = self.first
         slot = form.root.input
         assert isinstance(slot, Slot)
-        below = self._admitted(self._below(slot), slot.number, True)
+        below = admitted(self._below(slot), lambda scan: self._admit(scan, slot.number), True)
         common = kept(self._shown(below, slot), sorted({*self.shape.shown, *self._tested(slot)}))
         op, times = form.root.op, dates(common)
         blocks = [m.routed(self._conditions(m, slot.number)) for m in self.many]
-        router = self._router(
-            ("log", slot.number), self.members, lambda q, m: self._condition(q, m, slot.number), blocks, lists=True
-        )
+        router = self.routers.router(
+            ("log", slot.number),
+            self.members,
+            False,
+            lambda q, m: self._condition(q, m, slot.number),
+            blocks,
+            lists=True,
+        )  # fmt: skip
         keep, own = tuple(self.shape.shown), self.shape.own
         shared = set(keep).intersection(*self._lists()) if own is None else own
         by = None if own is None else tuple(c for c in keep if c in own)
@@ -248,36 +193,6 @@ class _Merge:
     def _lists(self) -> set[tuple[str, ...]]:
         """The different lists of columns that queries show."""
         return {*(m.names for m in self.members.values()), *(m.shown for m in self.many)}
-
-    def _router(
-        self,
-        place: Hashable,
-        those: Mapping[int, Canonical],
-        condition: Callable[[int, Canonical], Condition],
-        blocks: Sequence[RoutedColumns],
-        starts: Mapping[int, int] | None = None,
-        windows: Mapping[str, int] | None = None,
-        aged: bool = False,
-        lists: bool = False,
-    ) -> IndexRouter:
-        """The router at a place: of queries or readers, by the condition of each; `windows`: by column, which it is of
-        the form's. `lists`: what each shows."""
-        changed = self.routers.queries if those is self.members else self.routers.readers
-        known, windows = self.routers.known.get(place), windows or {}
-        if known is not None and not known.like(windows, aged, lists, blocks):
-            known = None
-        some = those if known is None else {q: those[q] for q in changed if q in those}
-        conditions = {q: condition(q, form) for q, form in some.items()}
-        begin = {q: start for q, start in (starts or {}).items() if q in some}
-        sizes = {column: {q: form.sizes[w] for q, form in some.items()} for column, w in windows.items()}
-        shown = {q: form.names for q, form in some.items()} if lists else None
-        if known is None:
-            found = IndexRouter(conditions, begin, sizes, aged, shown, blocks)
-        else:
-            gone = [q for q in changed if q not in those]
-            found = known.changed(conditions, gone, begin, sizes, shown)
-        self.routers.known[place] = found
-        return found
 
     def _tested(self, slot: Slot) -> frozenset[str]:
         """The columns that a slot reads besides those that it hands on."""
@@ -368,7 +283,7 @@ class _Merge:
         if apart and not parts:
             columns = [of_queries(m.numbers, c) for m, c in zip(many, columns, strict=True)]
         if not apart:
-            below = reduced(self._admitted(below, number, beside))
+            below = reduced(admitted(below, lambda scan: self._admit(scan, number), beside))
         if last:
             below = self._shown(below, slot)
         if parts and not self._groups:  # whichever reader a query reads from, it is told the same
@@ -379,8 +294,9 @@ class _Merge:
             return of_query(query, found) if apart and not parts else found
 
         blocks = [m.routed(c, list(windows), not apart) for m, c in zip(many, columns, strict=True)]
-        router = self._router(
-            ("slot", number), self._those(number), wanted, blocks, {} if apart else self.starts, windows,
+        those = self._those(number)
+        router = self.routers.router(
+            ("slot", number), those, those is not self.members, wanted, blocks, {} if apart else self.starts, windows,
             meets(slot.input), last,
         )  # fmt: skip
         return n.Route(below, router, keep, self._own if last else None)
@@ -418,8 +334,13 @@ class _Merge:
             columns = [of_queries(m.numbers, c) for m, c in zip(many, columns, strict=True)]
         blocks = [m.routed(c, late=starts is not None) for m, c in zip(many, columns, strict=True)]
         place = ("scans", tuple(x.alias for x in n.walk(node) if isinstance(x, n.Scan)), apart, starts is not None)
-        router = self._router(
-            place, self.readers.forms, lambda r, _: of_query(r, EVERYTHING) if apart else EVERYTHING, blocks, starts
+        router = self.routers.router(
+            place,
+            self.readers.forms,
+            True,
+            lambda r, _: of_query(r, EVERYTHING) if apart else EVERYTHING,
+            blocks,
+            starts,
         )
         return n.Route(node, router, tuple(c for c in node.schema if c != QUERY))
 
@@ -445,12 +366,7 @@ class _Merge:
 
     def _clocks(self) -> ClockStarts:
         """Where the clocks start of all who are told apart below the last slot."""
-        many = [m for m in self.many if self.readers is None or m.reader is None]
-        single = np.array(sorted(self.clocks.items()), np.int64).reshape(-1, 2)
-        numbers = np.concatenate([single[:, 0], *(m.numbers[m.alive] for m in many)])
-        starts = np.concatenate([single[:, 1], *(np.full(int(m.alive.sum()), m.clock) for m in many)])
-        order = np.argsort(numbers)
-        return ClockStarts(numbers[order], starts[order])
+        return clock_starts(self.clocks, [m for m in self.many if self.readers is None or m.reader is None])
 
     def _semi(self, node: n.Semi | n.LeftJoin, tested: frozenset[str]) -> n.Node:
         left = self._slot(node.left, beside=True) if isinstance(node.left, Slot) else self.build(node.left, tested)
@@ -467,23 +383,6 @@ class _Merge:
         right = renamed(right, other)
         return replace(node, left=left, right=right, equalities=(*node.equalities, n.Equality(QUERY, other)))
 
-    def _admitted(self, node: n.Node, slot: int, beside: bool = False) -> n.Node:
-        """The block below a slot with only such rows in its joins as some query may want."""
-        match node:
-            case n.Scan() if beside:
-                return self._admit(node, slot)
-            case n.Window(spec=spec) if spec.kind is n.WindowKind.ROWS:
-                return node  # other rows would be counted
-            case n.Window() | n.Project() | n.Stamp() | n.Route() | n.Filter() | n.Quantise():
-                return node.with_inputs(self._admitted(node.inputs[0], slot, beside))
-            case n.Join():
-                return node.with_inputs(*(self._admitted(p, slot, True) for p in node.parts))
-            case n.Semi(left=left) | n.LeftJoin(left=left):
-                return replace(node, left=self._admitted(left, slot, True))
-            case n.AsofJoin(left=left):
-                return replace(node, left=self._admitted(left, slot, True))
-        return node
-
     def _admit(self, scan: n.Scan, slot: int) -> n.Node:
         columns, settled = scan.schema.keys(), self.shape.admits
         many = [(m, of_columns(m.forms.form.slots[slot], columns)) for m in self._blocks(slot)]
@@ -491,8 +390,9 @@ class _Merge:
         if not some:
             return scan
         blocks = [m.routed(m.forms.conditions(conjuncts)) for m, conjuncts in many]
-        router = self._router(
-            ("admit", slot, scan.alias), self._those(slot),
+        those = self._those(slot)
+        router = self.routers.router(
+            ("admit", slot, scan.alias), those, those is not self.members,
             lambda _, form: condition(of_columns(form.slots[slot], columns)), blocks,
         )  # fmt: skip
         return scan if settled is None and router.wants_all else n.Admit(scan, router)

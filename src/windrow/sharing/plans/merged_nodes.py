@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from windrow.operators.elements import INF
@@ -74,3 +74,20 @@ def kept(node: n.Node, keep: Sequence[str]) -> n.Node:
     if list(types) == wanted:
         return node
     return n.Project(node, tuple((c, column(c, types[c])) for c in wanted))
+
+
+def admitted(node: n.Node, admit: Callable[[n.Scan], n.Node], beside: bool = False) -> n.Node:
+    """The block below a slot with only such rows in its joins as some query may want, which `admit` lets through;
+    `beside`: it is one side of a join."""
+    match node:
+        case n.Scan() if beside:
+            return admit(node)
+        case n.Window(spec=spec) if spec.kind is n.WindowKind.ROWS:
+            return node  # other rows would be counted
+        case n.Window() | n.Project() | n.Stamp() | n.Route() | n.Filter() | n.Quantise():
+            return node.with_inputs(admitted(node.inputs[0], admit, beside))
+        case n.Join():
+            return node.with_inputs(*(admitted(p, admit, True) for p in node.parts))
+        case n.Semi(left=left) | n.LeftJoin(left=left) | n.AsofJoin(left=left):
+            return replace(node, left=admitted(left, admit, True))
+    return node

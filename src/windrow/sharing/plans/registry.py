@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,9 @@ from windrow.errors import StateError, WindrowError
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import INF
 from windrow.plan.nodes import QueryPlan
-from windrow.sharing.plans.canonical import Canonical, canonical
+from windrow.sharing.plans.canonical import Canonical
+from windrow.sharing.plans.canonicalise import canonicalise
+from windrow.sharing.plans.places import LeftPlace, LeftPlaces, MemberChange, plan_member
 from windrow.sharing.plans.readers import Reader, told_apart
 from windrow.sharing.plans.shape import PlanColumns
 from windrow.sharing.plans.shared_plan import Offered, OfferedColumns, SharedPlan, count
@@ -41,42 +43,6 @@ KNOWN = 16
 """Queries of a form that are remembered for what they show and read: a plan that begins later has that, too."""
 FEWER = 8
 """Queries part at the end only, if there are so many times fewer different ones below that."""
-
-
-class MemberChange(NamedTuple):
-    """A query that has come to a plan, or left it; `reader`: that it has now, and since when."""
-
-    plan: str
-    key: str
-    number: int
-    start: int | None
-    come: bool
-    reader: tuple[int, int | None] | None = None
-
-
-def plan_member(plan: SharedPlan, number: int) -> MemberChange:
-    """A query of a plan, as one that comes to it."""
-    query, reader = plan.members[number], plan.reader(number)
-    told = None if reader is None else (reader.number, reader.start)
-    return MemberChange(plan.name, query.key, number, query.start, True, told)
-
-
-class LeftPlace(NamedTuple):
-    """The place that a query had when its home was left."""
-
-    plan: str
-    number: int
-    start: int | None
-    reader: tuple[int, int | None] | None = None
-
-
-class LeftPlaces(NamedTuple):
-    """The places that many queries had in a plan when their home was left; `block`: by what name."""
-
-    plan: str
-    block: str
-    places: Int64s
-    start: int | None
 
 
 class SharedPlans:
@@ -119,7 +85,7 @@ class SharedPlans:
         if not self.enabled or (known and left is None):
             return
         try:
-            query = Offered(key, canonical(plan), materialized, start, retained)
+            query = Offered(key, canonicalise(plan), materialized, start, retained)
         except NotShared as why:
             self.reasons[key] = str(why)
             return

@@ -11,76 +11,34 @@ what it changes, and copies of tables by query.
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
 from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from windrow.operators import scalar
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import BEGINNING, INF
-from windrow.operators.terms import QUERIES_TYPE, QUERY, QUERY_TYPE, Lives
+from windrow.operators.terms import QUERIES_TYPE, Lives
 from windrow.scalar_engine import quote
 from windrow.sharing.boxes import Conditions
 from windrow.sharing.cell_members import CellMembers
 from windrow.sharing.cells import CellSpace
-from windrow.sharing.condition_columns import NONE, ConditionColumns, both_within
+from windrow.sharing.condition_columns import ConditionColumns, both_within
 from windrow.sharing.conditions import EVERYTHING, Attribute, Condition, both, packed, read, within
 from windrow.sharing.index import PredicateIndex
+from windrow.sharing.plans.routed_columns import RoutedColumns, same_block
+from windrow.sharing.plans.shown_columns import ShownColumns
+from windrow.sharing.plans.wanted_ranges import Floats, WantedRanges
 
-Floats = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 AGE = "age'"
-_QUERY = Attribute(quote(QUERY), QUERY_TYPE, (QUERY,))
-
-
-def of_query(number: int, condition: Condition) -> Condition:
-    """The condition for rows that are the query's already."""
-    return both(within(_QUERY, (number, number + 1)), condition)
-
-
-def of_queries(numbers: Int64s, conditions: ConditionColumns) -> ConditionColumns:
-    """The same of many queries."""
-    return both_within(conditions, _QUERY, numbers, numbers + 1)
-
-
-def renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
-    """A condition that holds at least where this one does, and tests plain columns by other names only."""
-    boxes = []
-    for box in condition.boxes:
-        plain = [(a.reads[0], a, v) for a, v in box if len(a.reads) == 1 and a.sql == quote(a.reads[0])]
-        mine = sorted(((names[c], a, v) for c, a, v in plain if c in names), key=lambda m: m[0])
-        boxes.append(tuple((Attribute(quote(name), a.type, (name,)), v) for name, a, v in mine))
-    return Condition(tuple(boxes))
-
-
-@dataclass(frozen=True, eq=False)
-class RoutedColumns:
-    """Many queries that differ in their conditions only: their numbers, in order, and which of them are there.
-
-    `start`, `sizes` and `shown`: as an `IndexRouter` has them for each query, the same for all of these.
-    """
-
-    numbers: Int64s
-    conditions: ConditionColumns
-    alive: Bools
-    start: int = BEGINNING
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    shown: tuple[str, ...] = ()
-
-    @property
-    def there(self) -> Int64s:
-        """The numbers of those that are there."""
-        return self.numbers[self.alive]
 
 
 class IndexRouter:
@@ -102,10 +60,9 @@ class IndexRouter:
     ) -> None:
         self.conditions, self.blocks = dict(conditions), tuple(blocks)
         self.late, self.windows, self.aged = dict(starts or {}), dict(windows or {}), aged
-        self.shown = None if shown is None else {q: tuple(columns) for q, columns in shown.items()}
-        self._prepare()
+        self._prepare(None if shown is None else {q: tuple(columns) for q, columns in shown.items()})
 
-    def _prepare(self) -> None:
+    def _prepare(self, shown: Mapping[int, tuple[str, ...]] | None) -> None:
         self._may_age: dict[str, str] = {f"{AGE}{c}": c for c in self.windows} if self.aged else {}
         self._tests = {q: self._with_ages(q, c) for q, c in self.conditions.items()}
         self._columns = [self._with_ages_of_many(b) for b in self.blocks]
@@ -117,7 +74,7 @@ class IndexRouter:
         self._index = PredicateIndex(c for c in every if c.boxes)
         self._tables = {space: self._cell_members(space) for space in self._index.spaces}
         self._most = max([*self.conditions, *(int(b.numbers[-1]) for b in self.blocks)], default=0)
-        self._ends: dict[str, _EndsOfQueries] = {}  # by column, where queries want its values
+        self._ends: dict[str, WantedRanges] = {}  # by column, where queries want its values
         self._parts: dict[tuple[int, ...], IndexRouter] | None = None  # by kind, for those who ask for sets
         self._asked_for_sets = False
         self._kinds: dict[tuple[int, ...], int] = {}
@@ -127,8 +84,7 @@ class IndexRouter:
             self._classify(query)
         for block in self.blocks:
             self._class[block.numbers] = self._class_of(self._kind(block))
-        self._lists: dict[tuple[str, ...], int] = Counter((self.shown or {}).values())
-        self._shows = {c: self._shown_by(c) for c in {c for mine in self._all_lists() for c in mine}}
+        self.shown = None if shown is None else ShownColumns(shown, self.blocks, self._most + 1)
         self._look()
 
     def _look(self) -> None:
@@ -139,16 +95,10 @@ class IndexRouter:
         self.reads = tuple(dict.fromkeys(c for a in found.values() for c in a.reads))
         self.ages = {age: c for age, c in self._may_age.items() if age in self.reads}
         self._bounded: dict[str, tuple[Floats, Floats]] = {}
-        lists = self._all_lists()
-        self._by_all = {c for c in self._shows if all(c in mine for mine in lists)}
-        self._nobody = np.zeros(self._most + 1, np.bool_)
         self.lives: Lives | None = None
         if self.late or self.windows or any(b.start != BEGINNING for b in self.blocks):
             by = np.array(list(self._kinds), np.int64).reshape(len(self._kinds), 1 + len(self.windows))
             self.lives = Lives(by[:, 0], {c: by[:, 1 + i] for i, c in enumerate(self.windows)})
-
-    def _all_lists(self) -> list[tuple[str, ...]]:
-        return [] if self.shown is None else [*self._lists, *(b.shown for b in self.blocks)]
 
     def _cell_members(self, space: CellSpace) -> CellMembers:
         """The queries of the cells of one space."""
@@ -200,26 +150,16 @@ class IndexRouter:
         found: Int64s = self._class[queries]
         return found
 
-    def _shown_by(self, column: str) -> Bools:
-        assert self.shown is not None
-        found = np.zeros(self._most + 1, np.bool_)
-        found[[q for q in self.conditions if column in self.shown[q]]] = True
-        for block in self.blocks:
-            found[block.numbers] = column in block.shown
-        return found
-
     def lists(self, column: str) -> Bools | None:
         """By query: whether it shows a column; None: all do."""
-        if self.shown is None or column in self._by_all:
-            return None
-        return self._shows.get(column, self._nobody)
+        return None if self.shown is None else self.shown.by(column)
 
     # others come and go
 
     def like(self, windows: Collection[str], aged: bool, shows: bool, blocks: Sequence[RoutedColumns]) -> bool:
         """Whether it may be `changed` to a router of these windows, with these blocks."""
         same = [*self.windows] == [*windows] and self.aged == aged and (self.shown is not None) == shows
-        return same and len(blocks) == len(self.blocks) and all(map(_same_block, blocks, self.blocks))
+        return same and len(blocks) == len(self.blocks) and all(map(same_block, blocks, self.blocks))
 
     def changed(
         self,
@@ -240,14 +180,13 @@ class IndexRouter:
         found.conditions = _without(self.conditions, gone, conditions)
         found.late = _without(self.late, [*gone, *before], starts or {})
         found.windows = {c: _without(sizes, gone, (windows or {})[c]) for c, sizes in self.windows.items()}
-        found.shown = None if self.shown is None else _without(self.shown, gone, shown or {})
         new = {q: found._with_ages(q, c) for q, c in conditions.items()}
         old = {q: self._tests[q] for q in [*gone, *before]}
         found._tests = _without(self._tests, gone, new)
         found._most = max([self._most, *new])
         found._put_into_cells(old, new)
         found._put_into_kinds(self, old, new)
-        found._put_into_lists(self, old, new)
+        found.shown = None if self.shown is None else self.shown.changed(shown or {}, gone, found._most + 1)
         found._ends = {}
         for column, ends in self._ends.items():
             mine = found._ends[column] = ends.copy(found._most + 1)
@@ -309,25 +248,6 @@ class IndexRouter:
             gone = [q for q, k in left.items() if k == kind and q not in mine]
             self._parts[kind] = part.changed(mine, gone) if mine or gone else part
 
-    def _put_into_lists(self, before: IndexRouter, old: Mapping[int, Condition], new: Mapping[int, Condition]) -> None:
-        if before.shown is None or self.shown is None:
-            return
-        self._lists = Counter(before._lists)
-        for query in old:
-            mine = before.shown[query]
-            self._lists[mine] -= 1
-            if not self._lists[mine]:
-                del self._lists[mine]
-        for query in new:
-            self._lists[self.shown[query]] = self._lists.get(self.shown[query], 0) + 1
-        columns = dict.fromkeys([*before._shows, *(c for q in new for c in self.shown[q])])
-        self._shows = {}
-        for column in columns:
-            known = before._shows.get(column, before._nobody)
-            found = self._shows[column] = np.append(known, np.zeros(self._most + 1 - len(known), np.bool_))
-            for query in new:
-                found[query] = column in self.shown[query]
-
     @cached_property
     def queries(self) -> Int64s:
         """The numbers of all queries, in order."""
@@ -345,13 +265,13 @@ class IndexRouter:
         return islice(chain(self.conditions.values(), many), most)
 
     def __getstate__(self) -> tuple[Any, ...]:
-        rest = (self.late, self.windows, self.aged, self.shown, self.blocks)
+        rest = (self.late, self.windows, self.aged, self.shown and self.shown.by_query, self.blocks)
         return (list(self.conditions), packed(list(self.conditions.values())), *rest)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        numbers, conditions, self.late, self.windows, self.aged, self.shown, self.blocks = state
+        numbers, conditions, self.late, self.windows, self.aged, shown, self.blocks = state
         self.conditions = dict(zip(numbers, read(conditions), strict=True))
-        self._prepare()
+        self._prepare(shown)
 
     def __str__(self) -> str:
         axes = [a for a in self._index.axes if AGE not in a]
@@ -359,8 +279,8 @@ class IndexRouter:
             f"{len({*sizes.values(), *(b.sizes[column] for b in self.blocks)})} windows"
             for column, sizes in self.windows.items()
         ]
-        shown = {*(self.shown or {}).values(), *(b.shown for b in self.blocks)}
-        lists = [f"{len(shown)} select lists"] if len(shown) > 1 else []
+        shown = 0 if self.shown is None else len(self.shown.lists)
+        lists = [f"{shown} select lists"] if shown > 1 else []
         return f"{len(self.queries)} queries by {', '.join([*axes, *lengths, *lists]) or 'nothing'}"
 
     @property
@@ -412,7 +332,7 @@ class IndexRouter:
         """The router of those who all see rows for as long as they live, as one that is of one kind."""
         found = IndexRouter.__new__(IndexRouter)
         found.__dict__.update(self.__dict__)
-        found.shown, found._lists, found._shows, found._parts, found._asked_for_sets = None, {}, {}, None, False
+        found.shown, found._parts, found._asked_for_sets = None, None, False
         return found
 
     def _by_kind(self) -> dict[tuple[int, ...], IndexRouter]:
@@ -428,20 +348,10 @@ class IndexRouter:
         """By the numbers by which rows are told apart: between which values a number must lie that somebody wants."""
         if column not in self._bounded:
             if column not in self._ends:
-                self._ends[column] = self._ends_of(column)
+                self._ends[column] = WantedRanges.of(column, self._most + 1, self.conditions, self.blocks)
             self._bounded[column] = self._ends[column].together()
         least, most = (ends[told] for ends in self._bounded[column])
         return None if (least == -inf).all() and (most == inf).all() else (least, most)
-
-    def _ends_of(self, column: str) -> _EndsOfQueries:
-        found = _EndsOfQueries.nobody(self._most + 1)
-        for query, condition in self.conditions.items():
-            found.put(query, condition, quote(column))
-        for block in self.blocks:
-            of = _bounds_of_many(block.conditions, _QUERY.sql)[0]
-            found.told[block.numbers] = np.where(of == -inf, block.numbers, of).astype(np.int64)
-            found.low[block.numbers], found.high[block.numbers] = _bounds_of_many(block.conditions, quote(column))
-        return found
 
     def wanted(self, columns: Mapping[str, pa.Array], rows: int) -> Bools:
         """Whether any query wants a row."""
@@ -460,103 +370,8 @@ def _without(known: Mapping[int, T], gone: Iterable[int], new: Mapping[int, T]) 
     return found
 
 
-def _same_block(a: RoutedColumns, b: RoutedColumns) -> bool:
-    """Whether two blocks are of the same queries, which want the same."""
-    alike = a.conditions is b.conditions and (a.start, a.shown, a.sizes) == (b.start, b.shown, b.sizes)
-    return alike and np.array_equal(a.numbers, b.numbers) and np.array_equal(a.alive, b.alive)
-
-
-@dataclass(frozen=True, eq=False)
-class _EndsOfQueries:
-    """By query: by which number its rows are told apart, and between which values a number lies that it wants."""
-
-    told: Int64s
-    low: Floats
-    high: Floats
-
-    @staticmethod
-    def nobody(size: int) -> _EndsOfQueries:
-        return _EndsOfQueries(np.arange(size), np.full(size, inf), np.full(size, -inf))
-
-    def copy(self, size: int) -> _EndsOfQueries:
-        more = _EndsOfQueries.nobody(size)
-        n = len(self.told)
-        more.told[:n], more.low[:n], more.high[:n] = self.told, self.low, self.high
-        return more
-
-    def put(self, query: int, condition: Condition, sql: str) -> None:
-        told = _bounds(condition, _QUERY.sql)[0]
-        self.told[query] = query if told == -inf else int(told)
-        self.low[query], self.high[query] = _bounds(condition, sql)
-
-    def drop(self, query: int) -> None:
-        self.told[query], self.low[query], self.high[query] = query, inf, -inf
-
-    def together(self) -> tuple[Floats, Floats]:
-        """The least and the greatest value that somebody wants, by the numbers by which rows are told apart."""
-        least, most = np.full(len(self.told), inf), np.full(len(self.told), -inf)
-        np.minimum.at(least, self.told, self.low)
-        np.maximum.at(most, self.told, self.high)
-        return least, most
-
-
 def _joined(parts: list[tuple[Int64s, pa.DictionaryArray]]) -> tuple[Int64s, pa.DictionaryArray]:
     if len(parts) == 1:
         return parts[0]
     at = np.concatenate([np.zeros(0, np.int64), *(row for row, _ in parts)])
     return at, pa.concat_arrays([pa.array([], QUERIES_TYPE), *(sets for _, sets in parts)])
-
-
-def _bounds(condition: Condition, sql: str) -> tuple[float, float]:
-    """The least and the greatest value of a number in any box of a condition."""
-    low, high = inf, -inf
-    for box in condition.boxes:
-        least, most = -inf, inf
-        for attribute, values in box:
-            if attribute.sql == sql and not values.null and values.spans:
-                least = _value(values.spans[0][0], attribute.type, -inf)
-                most = _value(values.spans[-1][1], attribute.type, inf)
-        low, high = min(low, least), max(high, most)
-    return low, high
-
-
-def _bounds_of_many(conditions: ConditionColumns, sql: str) -> tuple[Floats, Floats]:
-    """The same of many conditions."""
-    low, high = np.full(len(conditions), inf), np.full(len(conditions), -inf)
-    for box in conditions.boxes:
-        least, most = np.full(len(conditions), -inf), np.full(len(conditions), inf)
-        for attribute, ends in box.ends.items():
-            if attribute.sql == sql and not ends.null:
-                least = _values(ends.low, attribute.type, -inf)
-                most = _values(ends.high, attribute.type, inf)
-        low = np.where(box.some, np.minimum(low, least), low)
-        high = np.where(box.some, np.maximum(high, most), high)
-    return low, high
-
-
-def _values(cuts: np.ndarray, type_: pa.DataType, otherwise: float) -> Floats:
-    """The numbers that cuts stand for."""
-    found: Floats = np.full(len(cuts), otherwise)
-    if cuts.dtype == object:
-        return found
-    some = cuts != NONE
-    if pa.types.is_float64(type_):
-        bits = np.where(cuts < 0, cuts ^ np.int64(0x7FFFFFFFFFFFFFFF), cuts).view(np.float64)
-        some &= ~np.isnan(bits)
-        return np.where(some, bits, otherwise)
-    if pa.types.is_decimal(type_):
-        return np.where(some, cuts / 10.0**type_.scale, otherwise)
-    return np.where(some, cuts.astype(np.float64), otherwise) if pa.types.is_signed_integer(type_) else found
-
-
-def _value(cut: object, type_: pa.DataType, otherwise: float) -> float:
-    """The number that a cut stands for (`sharing/spans.py`)."""
-    if not isinstance(cut, int):
-        return otherwise
-    if pa.types.is_float64(type_):
-        bits = cut ^ 0x7FFFFFFFFFFFFFFF if cut < 0 else cut
-        value: float = struct.unpack("<d", struct.pack("<q", bits))[0]
-        return value if value == value else otherwise
-    if pa.types.is_decimal(type_):
-        return cut / 10.0**type_.scale
-    return float(cut) if pa.types.is_signed_integer(type_) else otherwise

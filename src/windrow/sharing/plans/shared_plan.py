@@ -25,9 +25,11 @@ from windrow.sharing.plans.answers import InstanceRows, ShownAnswer, of_many, of
 from windrow.sharing.plans.canonical import Canonical
 from windrow.sharing.plans.constants import value_of
 from windrow.sharing.plans.form_columns import FormColumns
-from windrow.sharing.plans.merge import ManyMembers, Routers, merged
+from windrow.sharing.plans.merge import merged
+from windrow.sharing.plans.plan_routers import ManyMembers, Routers
 from windrow.sharing.plans.readers import PlanReaders, Reader, lasting
-from windrow.sharing.plans.router import IndexRouter, RoutedColumns, of_queries, of_query
+from windrow.sharing.plans.routed_columns import RoutedColumns, of_queries, of_query
+from windrow.sharing.plans.router import IndexRouter
 from windrow.sharing.plans.shape import PlanColumns
 
 
