@@ -87,6 +87,8 @@ SHAPES = (
     "SELECT DISTINCT a, coalesce(b, {i}) AS y FROM s [PARTITION BY a ROWS {i}] WHERE greatest(b, {i}) > {i}",
     "SELECT LEFT(n, {i}) AS y, round(x, {i}) AS z FROM s [RANGE {i} SECONDS] WHERE n LIKE {t} AND x / {i} > {d}",
     "SELECT u.a FROM (SELECT a, {i} AS y FROM s [RANGE 7 SECONDS] WHERE x * {d} > 7) AS u WHERE u.y > {i}",
+    "SELECT s.a, window_start AS w FROM s [RANGE 20 SECONDS SLIDE 5 SECONDS], t [RANGE {i} SECONDS] WHERE s.a = t.a",
+    "SELECT s.a FROM s [RANGE 20 SECONDS SLIDE 2 SECONDS], t [RANGE {i} SECONDS] WHERE s.b = {i} AND s.a = t.a",
     "SELECT a FROM s [RANGE {i} SECONDS] UNION ALL SELECT {i} AS a FROM t [RANGE {i} SECONDS] WHERE c * {i} > 9",
 )
 
@@ -161,6 +163,16 @@ def test_literals_of_expressions_and_windows_are_lifted(shape, catalog):
     ]
     made = assert_planned_alike(texts, catalog)
     assert made >= 4 or "round" in shape or "GROUP BY" in shape
+
+
+@pytest.mark.parametrize("slide", [1, 5])
+def test_the_longest_window_is_that_of_the_text(catalog, slide):
+    """Which window is the longest of a periodic query decides its window_start, whatever the texts before it had."""
+    shape = "SELECT window_start AS w FROM s [RANGE 12 SECONDS SLIDE {} SECONDS], t [RANGE {} SECONDS] WHERE s.a = t.a"
+    for others in ([10, 11, 14, 15, 13], [14, 13, 11, 10]):
+        assert_planned_alike(
+            [f"CREATE QUERY q{k} AS {shape.format(slide, other)}" for k, other in enumerate(others)], catalog
+        )
 
 
 def test_a_query_that_is_read_may_be_replaced(catalog, declare):

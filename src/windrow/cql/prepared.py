@@ -28,7 +28,7 @@ from windrow.cql.dialect import StreamItems
 from windrow.cql.walks import find_all, has
 from windrow.errors import WindrowError
 from windrow.plan.literal_classes import NumberClass, number_class, others
-from windrow.plan.nodes import QueryPlan
+from windrow.plan.nodes import Emit, QueryPlan, walk
 from windrow.plan.parametric import Constants, PlanShape, class_of, mark
 
 MOST = 1024
@@ -360,13 +360,22 @@ def _shape(statement: Repeated, known: _Known, catalog: Catalog, bind: Callable[
         return None
     text, marks = marked
     try:
-        return PlanShape.of(bind(text), marks)
+        plan = bind(text)
+        if Lift.WINDOW not in statement.lifted or not _compares_windows(plan):
+            return PlanShape.of(plan, marks)
+        known.narrowed()
+        return None
     except WindrowError:
         if statement.wide:
             known.narrowed()
         elif any(m.startswith("'") for m in marks):
             known.texts, known.seen = False, {}
         return None
+
+
+def _compares_windows(plan: QueryPlan) -> bool:
+    """Whether planning may have looked at which window is the longest, as it does where windows are periodic."""
+    return any(isinstance(node, Emit) and node.period is not None for node in walk(plan.root))
 
 
 __all__ = ["Cut", "Repeated", "bound", "cut", "remember", "repeated", "statements"]
