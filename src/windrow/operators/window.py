@@ -28,13 +28,15 @@ _SEQ = "_seq"
 
 
 class RangeWindow(Stateless):
-    """`[RANGE size]`: every row lives `size` ticks."""
+    """`[RANGE size]`: every row lives `size` ticks; for ever, if that is `INF`."""
 
     def __init__(self, size: int) -> None:
         self.size = size
 
     def advance(self, inputs: Sequence[Elements], frontier: int) -> Elements:
         (rows,) = inputs
+        if self.size == INF:
+            return rows.with_lifetimes(rows.ts, np.full(len(rows), INF))
         fits = rows.ts < INF - self.size
         return rows.with_lifetimes(rows.ts, np.where(fits, rows.ts + self.size, INF))
 

@@ -199,7 +199,7 @@ class _Nodes(PlanLowering):
                     spec.size, spec.slide or 1, spec.partition, node.derived, node.number, node.together
                 )
                 return self.unary(window, node)
-        size = spec.longest
+        size = 1 if spec.kind is n.WindowKind.NOW else spec.size
         assert size is not None
         cumulates = spec.kind is n.WindowKind.CUMULATE
         step = self.unary(CumulatingWindow(size, spec.shift) if cumulates else RangeWindow(size), node)

@@ -51,6 +51,7 @@ FORMS = {
     "(SELECT 1 FROM r [RANGE 4] b WHERE b.k = a.k AND b.v > a.v AND b.u > {c})",
     "left join": "SELECT {e}a.k, a.v, b.v AS w FROM s [RANGE {w}] a LEFT JOIN r [RANGE 4] b ON a.k = b.k "
     "WHERE a.v > {c}",
+    "join, lengths": "SELECT {e}a.k, b.v FROM s [RANGE {l}] a, r [RANGE 4] b WHERE a.k = b.k AND a.v > {c}",
     "full join": "SELECT {e}a.k, a.v, b.v AS w FROM s [RANGE 5] a FULL JOIN r [RANGE 4] b ON a.k = b.k WHERE a.v > {c}",
     "distinct": "SELECT {e}DISTINCT k FROM s [RANGE 5] WHERE v > {c}",
     "distinct join": "SELECT {e}DISTINCT a.k, b.v FROM s [RANGE 5] a, r [RANGE 4] b WHERE a.k = b.k AND a.v > {c}",
@@ -83,6 +84,7 @@ EMITTED = ("", "ISTREAM(", "DSTREAM(", "RSTREAM(")
 def written(r: random.Random, form: str, emit: str) -> str:
     """A query of a form."""
     chosen = {"c": r.randint(-1, 4), "d": r.randint(0, 2), "w": r.choice([2, 4, 6, 9])}
+    chosen["l"] = r.choice([2, 5, 9, "UNBOUNDED"])
     text = FORMS[form].format(e="", **chosen)
     if not emit:
         return text
@@ -261,3 +263,41 @@ def test_how_many_forms_are_remembered_is_bounded() -> None:
         known.settle({})
     assert all(len(forms) <= registry.KNOWN for forms in known._seen.values())
     engine.stop()
+
+
+LENGTHS = "SELECT a.k, b.v FROM s [RANGE {}] a, r [RANGE 30] b WHERE a.k = b.k AND a.v > 1"
+
+
+@pytest.mark.parametrize("home", [False, True])
+@pytest.mark.parametrize(("lengths", "later"), [((3, 5), "UNBOUNDED"), ((3, 5, "UNBOUNDED"), 4), (("UNBOUNDED", 2), 5)])
+def test_windows_without_an_end_come_and_go(lengths: tuple[Any, ...], later: Any, home: bool, tmp_path: Path) -> None:
+    """Whether the longest window of all who share has an end makes no difference to what is remembered."""
+    found = []
+    for sharing in ("auto", "off"):
+
+        def opened(sharing: str = sharing) -> windrow.Engine:
+            return windrow.Engine("local", sharing=sharing, home=tmp_path / sharing if home else None)
+
+        engine = opened()
+        engine.execute(DECLARED.format(0))
+        engine.start()
+        texts = {f"q{i}": LENGTHS.format(length) for i, length in enumerate(lengths)}
+        engine.execute(";".join(f"CREATE QUERY {name} AS {text}" for name, text in texts.items()))
+        answers = dict.fromkeys([*texts, "late"], 0)
+        for ts in range(1, 13):
+            if ts == 4:
+                engine.execute(f"CREATE QUERY late AS {LENGTHS.format(later)}")
+            if ts in (6, 9):
+                engine.execute(f"DROP QUERY {'q2' if 'q2' in texts and ts == 6 else 'late' if ts == 9 else 'q0'}")
+            if home and ts in (5, 7, 10):
+                engine.stop()
+                engine = opened()
+                engine.start()
+            for stream in "sr":
+                engine.push(stream, {"k": [1, 2], "v": [ts, 5], "u": [0, 0], "ts": [ts, ts]})
+            for name in engine.status()["queries"]:
+                answers[name] = engine[name].results().num_rows, sorted(map(str, engine[name].snapshot().to_pylist()))
+        assert not engine.status()["failed"]
+        found.append(answers)
+        engine.stop()
+    assert found[0] == found[1]

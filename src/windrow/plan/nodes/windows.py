@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from windrow.operators.elements import INF
 from windrow.plan.nodes.node import Leaf, Unary
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class WindowSpec:
         """How long rows live at most; None if that is not known when they come, or without end."""
         if self.kind is WindowKind.NOW:
             return 1
-        return self.size if self.kind in (WindowKind.RANGE, WindowKind.CUMULATE) else None
+        timed = self.kind in (WindowKind.RANGE, WindowKind.CUMULATE)
+        return self.size if timed and self.size != INF else None
 
 
 @dataclass(frozen=True)

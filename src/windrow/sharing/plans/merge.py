@@ -316,8 +316,9 @@ class _Merge:
                 partition = (*node.spec.partition, QUERY)
                 made = replace(node, input=self._parted(below), spec=replace(node.spec, partition=partition))
         else:
-            made = replace(node, input=below, spec=window_of(self._longest(number)))
-            made = n.Stamp(made, f"{START}{number}") if number in self.shape.stamped else made
+            told = number in self.shape.stamped
+            made = replace(node, input=below, spec=window_of(self._longest(number), told and self.shape.timed))
+            made = n.Stamp(made, f"{START}{number}") if told else made
         return made if scans.isdisjoint(self.told.scans) else self._parted(made, self.starts)
 
     def _longest(self, window: int) -> int:

@@ -15,8 +15,10 @@ OTHER = f"{QUERY}'"
 """The number of whose row it is on the other side of what meets."""
 
 
-def window_of(size: int) -> n.WindowSpec:
-    """The window by time of some length."""
+def window_of(size: int, varies: bool) -> n.WindowSpec:
+    """The window by time of some length; `varies`: who comes and goes makes it another, but no other operator."""
+    if varies:
+        return n.WindowSpec(n.WindowKind.RANGE, size, text="[RANGE UNBOUNDED]" if size == INF else "")
     if size == INF:
         return n.WindowSpec(n.WindowKind.UNBOUNDED)
     return n.WindowSpec(n.WindowKind.NOW) if size == 1 else n.WindowSpec(n.WindowKind.RANGE, size)

@@ -26,7 +26,8 @@ class PlanColumns:
     part, and not behind their change log only, as in older homes. `differ`: what queries selected by before that
     differed when it began. `admits`: the scans of which only such rows are let in as somebody wants; None: it has not
     been planned. `given`: the conjuncts of the last slot that all have, which are tested below: what is read there only
-    makes no difference in the change log."""
+    makes no difference in the change log. `timed`: a window whose lengths differ is an operator even where
+    the longest is UNBOUNDED; in older homes that is none."""
 
     shown: Mapping[str, Expr]
     columns: tuple[Columns, ...]
@@ -38,6 +39,7 @@ class PlanColumns:
     differ: bool = False
     admits: frozenset[str] | None = None
     given: frozenset[str] = frozenset()
+    timed: bool = True
 
     @classmethod
     def of(cls, forms: Iterable[Canonical]) -> PlanColumns:
@@ -105,7 +107,7 @@ class PlanColumns:
             "tested": [sorted(slot) for slot in self.tested], "stamped": sorted(self.stamped),
             "began": self.began, "own": None if self.own is None else sorted(self.own), "kept": self.kept,
             "differ": self.differ, "admits": None if self.admits is None else sorted(self.admits),
-            "given": sorted(self.given),
+            "given": sorted(self.given), "timed": self.timed,
         }  # fmt: skip
 
     @classmethod
@@ -123,7 +125,7 @@ class PlanColumns:
         admits = plain.get("admits")
         return cls(
             shown, columns, tested, stamped, plain["began"], own, plain.get("kept", False), plain.get("differ", False),
-            None if admits is None else frozenset(admits), frozenset(plain.get("given", ())),
+            None if admits is None else frozenset(admits), frozenset(plain.get("given", ())), plain.get("timed", False),
         )  # fmt: skip
 
 
