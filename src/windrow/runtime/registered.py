@@ -179,7 +179,7 @@ class RegisteredQueries(NewestManifest):
 
     def settle(self) -> None:
         """Let queries that have come since the last tick be one plan with others like them."""
-        known = self.plans.plans.keys() - self._plan_programs.keys()
+        there, known = set(self.plans.plans), self.plans.plans.keys() - self._plan_programs.keys()
         if self.plans.turn(self.frontier):
             self._deployment = None
         for key in self.plans.settle(self.starts, self._rows):
@@ -189,6 +189,8 @@ class RegisteredQueries(NewestManifest):
             many = self.plans.columns.get(key)
             name = self.plans.place[key][0] if many is None else many
             start = self.starts.pop(key, None) if many is None else self.plans.block(key).start
+            if name in there and name not in self.starts:  # its clock starts at its first row, which may have come
+                continue
             if start is not None and self.plans.plans[name].told_when:
                 self.starts[name] = min(start, self.starts.get(name, start))
         for name in (self.plans.plans.keys() - self._plan_programs.keys()) | known:
