@@ -118,6 +118,32 @@ def test_a_drain_whose_time_is_up_says_who_was_not_done(
         assert_same(pa.concat_tables(heard), replayed(engine, 2))
 
 
+def test_a_drain_waits_for_the_end_of_a_tick(tmp_path: Path) -> None:
+    """While one computes it does not look at sources again and again."""
+    waiting = threading.Event()
+    with windrow.Engine(runtime="local") as engine:
+        engine.execute(f"CREATE STREAM f (ts BIGINT) TIMESTAMP BY ts FROM parquet (path => '{tmp_path}')")
+        engine.execute("CREATE QUERY q AS SELECT ts FROM f")
+        runtime = engine.runtime
+        quiet, run = runtime._quiet.wait, runtime.job.run
+
+        def held(*given: Any) -> Any:
+            assert waiting.wait(60)
+            return run(*given)
+
+        def told(seconds: float) -> bool:
+            if not runtime._quiet.is_set():
+                waiting.set()
+            return quiet(seconds)
+
+        engine.start()
+        with mock.patch.object(runtime.job, "run", held), mock.patch.object(runtime._quiet, "wait", told):
+            pq.write_table(pa.table({"ts": [1, 2]}), tmp_path / ".made")
+            (tmp_path / ".made").rename(tmp_path / "1.parquet")
+            engine.drain()
+        assert engine["q"].results()["ts"].to_pylist() == [1]
+
+
 def test_a_home_that_another_engine_has_used_is_not_taken_up_again(tmp_path: Path) -> None:
     """The one that stopped says so."""
     first = windrow.Engine(runtime="local", home=tmp_path / "home")

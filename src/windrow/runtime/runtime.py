@@ -246,6 +246,7 @@ class Runtime(Inspection):
                 break
             self._wake.set()
             time.sleep(0.01)
+            self._quiet.wait(min(NAP, max(0.0, deadline - time.monotonic())))  # a tick that computes brings more
         self.check()
         late += [d.label for d in settle(self.deliveries(), max(0.0, deadline - time.monotonic()))]
         stopped = next((s.stopped for s in list(self.declared.streams.values()) if s.stopped is not None), None)
