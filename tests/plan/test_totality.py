@@ -18,7 +18,7 @@ from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import Filter, walk
 from windrow.plan.raising import _RULES
 from windrow.plan.totality import key_safe, total
-from windrow.scalar_engine import quote
+from windrow.scalar_engine import binding, quote, select
 
 LEAST, MOST = -(2**63), 2**63 - 1
 INF, NAN = float("inf"), float("nan")
@@ -58,7 +58,8 @@ TOTAL = [
     "(#i % 100 + 1 > 3)", "(CAST(#n AS BIGINT) + 1 > 3)", "(CAST(#n AS BIGINT) * #n > 3)", "(#d + 1 > 2.5)",
     "(#d * 2.5 > 3)", "(-#d < 1)", "(#i ** 2 > 3)", "(hour(#ts) * 60 + minute(#ts) > 600)",
     "(#ts::DATE > '2020-01-01')", "(date_trunc('hour', #ts) = #ts)", "(extract(year FROM #day) > 2000)",
-    "(year(#tz) > 2000)", "(#ts = #ts)", "(TRY_CAST(#t AS BIGINT) > 3)", "(TRY(#i + 1) > 3)",
+    "(year(#tz) > 2000)", "(#tz > '2020-01-01 10:00:00+00')", "(#tz < CAST('2020-01-01' AS TIMESTAMPTZ))",
+    "(#ts = #ts)", "(TRY_CAST(#t AS BIGINT) > 3)", "(TRY(#i + 1) > 3)",
     "(CAST(#i AS VARCHAR) LIKE '1%')", "(#i IS DISTINCT FROM #n)", "(regexp_matches(#t, 'a.*b'))",
     "(substring(#t, 1, 3) = 'a')", "(left(#t, 2) IN ('a', 'b'))", "(CAST(#b AS INT) = 1)", "(sqrt(#x) > 2)",
     "(ln(#i) > 2)", "(sign(#i) = 1)", "(CAST(#d AS BIGINT) > 3)", "(#n // 7 = 3)", "(#u & 3 = 1)",
@@ -101,6 +102,14 @@ def test_total_expressions_never_raise(text: str) -> None:
     """What is called total has a value on extremes, nulls, zeros, NaN and odd strings."""
     assert total(parsed(text), TYPES)
     assert not raises(parsed(text))
+
+
+@pytest.mark.parametrize("type_", ["TIMESTAMPTZ", "TIMESTAMP", "DATE", "TIME", "INTERVAL", "UUID", "BLOB", "BIGINT[]"])
+def test_what_a_written_text_is_leaves_the_connection_as_it_was(type_: str) -> None:
+    """Whatever a text is cast to: whoever is asked next answers."""
+    total(parsed(f"(CAST('2020-01-01 10:00:00' AS {type_}) IS NULL)"), TYPES)
+    with binding() as connection:
+        assert select(connection, "SELECT 7 AS c").to_arrow_table().to_pylist() == [{"c": 7}]
 
 
 @pytest.mark.parametrize("text", RAISING)
