@@ -390,6 +390,41 @@ def test_dropped_while_watched(browser: Any) -> None:
             assert page.locator("button:text-is('Drop')").count() == 0
 
 
+def test_stopped_while_watched(browser: Any) -> None:
+    """The page of a query that stops says so and keeps what it showed; opened afterwards it waits for nothing."""
+    with Engine(runtime="local") as engine:
+        engine.execute("""
+            CREATE STREAM s (ts BIGINT, v VARCHAR) TIMESTAMP BY ts;
+            CREATE QUERY q AS SELECT CAST(v AS INT) AS v FROM s [RANGE 10];
+        """)
+        engine.start()
+        engine.push("s", {"ts": [1, 2], "v": ["41", "42"]})
+        with console(browser, engine, "query/q") as page:
+            page.wait_for_selector("td:text-is('41')")
+            engine.push("s", {"ts": [3, 4], "v": ["x", "y"]})
+            page.wait_for_selector("[data-link=stopped]")
+            assert page.locator("td:text-is('41')").count() == 1
+            page.reload()
+            page.wait_for_selector("text=a query that has stopped has no answer >> nth=0")
+            page.wait_for_selector(".note.bad:has-text('this query has stopped')")
+
+
+def test_long_names_on_a_phone(browser: Any) -> None:
+    """Names of queries and columns that fill the width leave everything on the page."""
+    name = "_".join(["a_name_that_somebody_generated"] * 3)
+    with Engine(runtime="local") as engine:
+        engine.execute(f"""
+            CREATE STREAM s (ts BIGINT, v BIGINT) TIMESTAMP BY ts;
+            CREATE QUERY {name} AS SELECT v % 2 AS {name}_a, MAX(v) AS {name}_b FROM s [RANGE 10] GROUP BY v % 2;
+        """)
+        engine.start()
+        engine.push("s", {"ts": [1, 2, 3], "v": [41, 42, 43]})
+        with console(browser, engine, f"query/{name}") as page:
+            page.set_viewport_size({"width": 390, "height": 844})
+            page.wait_for_selector("td:text-is('42')")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_read_only(opens: Opens) -> None:
     """Whoever may only read sees no button that changes something."""
     page = opens("query/top", token=READ)

@@ -122,6 +122,18 @@ def test_dropped_queries_end(engine: Engine, reader: httpx.Client) -> None:
         assert [kind for kind, _, _ in events] == ["end"]
 
 
+def test_queries_that_stop_end(engine: Engine, reader: httpx.Client) -> None:
+    """When a query stops, the stream of its changes says why and ends; so does one that is opened afterwards."""
+    engine.execute("CREATE QUERY wrong AS SELECT CAST(auction AS INT) AS i FROM bid [RANGE 5]")
+    with reading(reader, "wrong") as events:
+        next(events)
+        push(engine, 3, 8)
+        ((kind, _, said),) = events
+        assert kind == "end" and "TRY_CAST" in said["stopped"]
+    with reading(reader, "wrong", after=-1) as events:
+        assert [kind for kind, _, _ in events] == ["end"]
+
+
 def test_a_stop_ends_streams(engine: Engine, server: Server, reader: httpx.Client) -> None:
     """Open event streams do not hold up a stop."""
     with reading(reader, "top") as events:

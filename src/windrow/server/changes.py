@@ -24,6 +24,7 @@ import pyarrow as pa
 from anyio import to_thread
 
 from windrow.engine import Engine, Query
+from windrow.errors import WindrowError
 from windrow.runtime.told import said
 from windrow.sinks.json_text import FEW, columns, rows_json, table_json
 
@@ -112,6 +113,8 @@ class ChangeStreams:
             yield b"retry: 1000\n" + self.event("begin", json.dumps({"tick": place, "columns": columns(shown)}), place)
         while self._is_there(query, plan) and not self._stopping:
             ticked, entries = self._ticked, query.changes(place)
+            if not entries and self._failure(query) is not None:
+                break
             if entries is None:
                 place, text = await to_thread.run_sync(self._reset, query)
                 yield text
@@ -125,10 +128,15 @@ class ChangeStreams:
                     beat = time.monotonic() + BEAT
                     yield b": still here\n\n"
         if not self._stopping:
-            yield self.event("end", "{}", place)
+            failure = self._failure(query)
+            yield self.event("end", json.dumps({} if failure is None else {"stopped": str(failure)}), place)
 
     def _is_there(self, query: Query, plan: object) -> bool:
         return query.key in self._engine and self._engine[query.key].plan is plan
+
+    def _failure(self, query: Query) -> WindrowError | None:
+        """Why a query has stopped, which has no present answer then."""
+        return self._engine.runtime.declared.failures.get(query.key)
 
     def _reset(self, query: Query) -> tuple[int, bytes]:
         tick, table = query.as_of_tick()

@@ -60,7 +60,7 @@ function useAnswer(name, relation) {
       if (relation) note(event.rows.filter((r) => r[1] > 0).map((r) => r.slice(2)), Date.now() / 1000);
       show(event.tick, keys);
     };
-    return changes(name, { reset, change, state: (link) => set((s) => ({ ...s, link })), end: () => set((s) => ({ ...s, link: "dropped" })) });
+    return changes(name, { reset, change, state: (link) => set((s) => ({ ...s, link })), end: ({ stopped }) => set((s) => ({ ...s, link: stopped ? "stopped" : "dropped" })) });
   }, [name, relation]);
   return state;
 }
@@ -116,7 +116,7 @@ export function QueryPage({ args: [name], session, status }) {
   const drop = async () => { try { await post("/api/execute", { script: `DROP QUERY ${quoted(query.name)}` }); go("queries"); } catch (e) { fail(e); } };
   if (!query) return error ? html`<${Missing} name=${name} error=${error} all="All queries" where="queries" />` : html`<p class="waiting">looking …</p>`;
   const isNew = (row) => answer.fresh.has(JSON.stringify(row));
-  const link = { live: ["", "live"], connecting: ["wait", "connecting"], reconnecting: ["wait", "reconnecting"], dropped: ["bad", "dropped"], gone: ["bad", "disconnected"] }[answer.link];
+  const link = { live: ["", "live"], connecting: ["wait", "connecting"], reconnecting: ["wait", "reconnecting"], dropped: ["bad", "dropped"], stopped: ["bad", "stopped"], gone: ["bad", "disconnected"] }[answer.link];
   return html`<div class="head"><h1>${query.name}</h1><${Badge} pattern=${query.pattern} />
     <span class="soft">${query.relation ? "a relation" : "a stream"} over ${[...query.streams, ...query.tables].map((s) => html`<a href="#/streams">${s}</a> `)}</span>
     <span role="status" data-link=${answer.link}><span class="dot ${link[0]}"></span> ${link[1]}</span>
@@ -126,8 +126,8 @@ export function QueryPage({ args: [name], session, status }) {
   ${query.quality && Object.entries(query.quality).some(([, q]) => !q.exact) && html`<div class="note warn" role="status">Answers are approximate: ${Object.entries(query.quality).map(([what, q]) => `${number(q.rows_shed)} of ${number(q.rows_seen)} rows were shed for ${what}`).join("; ")}.</div>`}
   <div class="two">
     <section class="panel"><h2>Answer <span class="soft">${answer.columns ? counted(answer.rows.length, "row") : ""}${answer.tick != null ? `, tick ${number(answer.tick)}` : ""}</span></h2>
-      ${answer.columns ? html`<${Rows} label="answer" columns=${answer.columns} rows=${query.relation ? answer.rows : [...answer.rows].reverse()} isNew=${isNew} empty=${query.relation ? "no rows now" : query.plan.clock.kind === "periodic" ? "nothing yet: the next answer comes with the next period" : "nothing yet"} height="32rem" initial=${query.relation ? { name: "0", down: false } : null} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
-    <section class="panel"><h2>Chart</h2>${answer.columns ? html`<${Chart} columns=${answer.columns} rows=${answer.rows} points=${answer.points} periodic=${query.plan.clock.kind === "periodic"} stream=${!query.relation} />` : html`<div class="empty">waiting for the answer …</div>`}</section>
+      ${answer.columns ? html`<${Rows} label="answer" columns=${answer.columns} rows=${query.relation ? answer.rows : [...answer.rows].reverse()} isNew=${isNew} empty=${query.relation ? "no rows now" : query.plan.clock.kind === "periodic" ? "nothing yet: the next answer comes with the next period" : "nothing yet"} height="32rem" initial=${query.relation ? { name: "0", down: false } : null} />` : html`<div class="empty">${answer.link === "stopped" ? "a query that has stopped has no answer" : "waiting for the answer …"}</div>`}</section>
+    <section class="panel"><h2>Chart</h2>${answer.columns ? html`<${Chart} columns=${answer.columns} rows=${answer.rows} points=${answer.points} periodic=${query.plan.clock.kind === "periodic"} stream=${!query.relation} />` : html`<div class="empty">${answer.link === "stopped" ? "a query that has stopped has no answer" : "waiting for the answer …"}</div>`}</section>
   </div>
   <div class="two">
     <section class="panel ${breadth(query.plan.plan) > 2 ? "whole" : ""}"><h2>Plan <span class="soft">cost ${short(query.plan.cost)}, ${query.plan.clock.kind}</span></h2><${Plan} explained=${query.plan} label="plan" /></section>
