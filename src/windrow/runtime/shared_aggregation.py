@@ -53,6 +53,9 @@ class FamilyState(SavedRuns):
     late: frozenset[str] = frozenset()  # members whose periods are deadlines
     most_rows: int = MOST_ROWS
 
+    def __post_init__(self) -> None:
+        self.family.counters = self.counted
+
     def follow(self, family_program: FamilyProgram, functions: Functions) -> None:
         """Do what the driver's family does."""
         if self.family_program is family_program and self.followed:
@@ -100,6 +103,11 @@ class FamilyState(SavedRuns):
         spread = not self.family_program.gathered and bool(self.family.joined[name].member.kind.keys)
         return self.home or spread
 
+    def reported(self) -> Counters:
+        counted = super().reported()
+        self.family.counters = self.counted
+        return counted
+
     def receive(self, message: FamilyPartials | PartialCounts | SharedRows) -> None:
         """Take in what stage 0 sent."""
         match message:
@@ -121,7 +129,6 @@ class FamilyState(SavedRuns):
                 for name in begun if self.circuits else ():
                     if name in self.finishes:
                         self.finishes[name].start(start)
-        self.family.counters = self.counted
         for rows in self.rows:
             self.family.settle(rows.ts, rows.columns, rows.members)
         self.rows = []
@@ -164,7 +171,7 @@ def recalled(program: Program, family_program: FamilyProgram, partition: int, kn
             known = _restored(program, family_program, partition, functions)
     known.follow(family_program, functions)
     known.schedule(program.deadlines)
-    known.counted, known.family.stopwatch = Counters(), program.stopwatch
+    known.family.stopwatch = program.stopwatch
     return known
 
 

@@ -31,7 +31,6 @@ from windrow.runtime.family_programs import JoinProgram
 from windrow.runtime.messages import Envelope, JoinRows, JoinSums, QueryFailed, SharedAnswer
 from windrow.runtime.program import Program
 from windrow.runtime.shared_state import SavedRuns
-from windrow.sharing.family import Counters
 from windrow.sharing.finish import FINISH, Finish, finish, finish_slots, restore_finishes
 from windrow.sharing.joins.combine import combine
 from windrow.sharing.joins.operator import SharedJoin
@@ -283,7 +282,6 @@ def recalled_join(program: Program, join: JoinProgram, partition: int, known: Jo
     else:
         known.follow(join, functions)
         _schedule(known, program)
-    known.counted = Counters()
     return known
 
 
@@ -315,5 +313,5 @@ def recalled_answers(program: Program, join: JoinProgram, partition: int, known:
             known.restore(known.read(program, join.name, 2, partition), program)
     else:
         known.follow(join, functions)
-    known.counted, known.spending = Counters(), _spending(program, join)
+    known.spending = _spending(program, join)
     return known

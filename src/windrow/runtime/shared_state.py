@@ -41,6 +41,11 @@ class SavedRuns:
         """Versions of tables that the state depends on: none, rows have met theirs."""
         return {}
 
+    def reported(self) -> Counters:
+        """What was done since this was asked last."""
+        counted, self.counted = self.counted, Counters()
+        return counted
+
     def read(self, program: Program, name: str, stage: int, partition: int) -> dict[str, tuple[Run, ...]]:
         """The runs that the last manifest names, by slot."""
         for slot, refs in program.runs.get((name, stage, partition), {}).items():
@@ -56,6 +61,7 @@ def follow(
 
     `followed`: the blocks of members that were looked at before, by their uids.
     """
+    family.catch_up()
     now = {b.uid: b for b in program.blocks}
     gone, new = list[str](), dict[str, FamilyPlace]()
     for uid in followed.keys() - now.keys():

@@ -104,7 +104,7 @@ class Stage:
         phases = {name: b - a for name, (a, b) in zip(PHASES, pairwise(times), strict=True)}
         clocks = Clocks(self.frontier, dict(self.starts.maps[0]), self.marks)
         shared = {**families, **joins}
-        counted = {n: f.counted for n, f in shared.items()}
+        counted = {n: f.reported() for n, f in shared.items()}
         self._send(self.partition, TaskReport(
             self.stage, self.partition, generation, clocks, self.refs, self.counters, self.firsts, counted,
             self.measured, self.counted, phases, {g: s for f in shared.values() for g, s in f.spent.items()},

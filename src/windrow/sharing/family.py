@@ -22,7 +22,7 @@ import pyarrow as pa
 from windrow.errors import RuntimeFailure
 from windrow.operators.aggregates.stretches import WIDE, breaks_of, pieces
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.operators.elements import BEGINNING, Elements, concat
+from windrow.operators.elements import BEGINNING, INF, Elements, concat
 from windrow.operators.protocol import State
 from windrow.sharing.evaluate import Expressions
 from windrow.sharing.family_members import FamilyMembers, shards_of
@@ -57,7 +57,8 @@ class Family(FamilyMembers):
     def settle(self, ts: Int64s, columns: Columns, only: frozenset[str] | None = None) -> None:
         """Partial aggregation: rows sorted by time into partials and entries, which end at edges of windows.
 
-        `only`: history, which these queries alone may read. Queries whose expressions raise leave, named in `failed`.
+        They wait for that until somebody is due (`waiting.py`). `only`: history, which these queries alone may read.
+        Queries whose expressions raise leave, named in `failed`.
         """
         if not len(ts) or not len(self):
             return
@@ -67,6 +68,21 @@ class Family(FamilyMembers):
         for name in failed:
             self.leave(name)
         self._used = self._used or only is None
+        if only is not None:
+            self._form(ts, values, only)
+            return
+        self._waiting.add(ts, values)
+        if self._waiting.full:
+            self.catch_up()
+
+    def catch_up(self, upto: int = INF) -> None:
+        if self._waiting.count:
+            self._form(*self._waiting.take(upto), None)
+
+    def _form(self, ts: Int64s, values: Columns, only: frozenset[str] | None) -> None:
+        """Have the partials of rows."""
+        if not len(ts):
+            return
         entries = self._settled(ts, values, only, self.shards)
         if entries:
             self._open_columns()
@@ -147,6 +163,11 @@ class Family(FamilyMembers):
         found: list[Batch] = []
         self.spent = {}
         self.runs = {} if held is None else {name: at.run for name, at in held.items()}
+        if frontier < self._due_from and not self.deadlines:
+            self.last = frontier
+            return found
+        done, self._due_from = self._instants(frontier)
+        self.catch_up(INF if self.deadlines else done)
         for key, query_group in self._query_groups.items():
             if home or key is True:
                 which, first, counts = query_group.due(self.last, frontier)
@@ -172,6 +193,12 @@ class Family(FamilyMembers):
             self.last = frontier
             self._forget()
         return found
+
+    def _instants(self, at: int) -> tuple[int, int]:
+        """The last instant of all members up to one, and their first after it, whenever their clocks start."""
+        groups: list[QueryGroup | ColumnGroup] = [*self._query_groups.values(), *self._column_groups.values()]
+        found = [g.instants_around(at) for g in groups]
+        return max((last for last, _ in found), default=BEGINNING), min((first for _, first in found), default=INF)
 
     def _from_query_group(
         self, key: object, query_group: QueryGroup, which: Int64s, first: Int64s, counts: Int64s
@@ -329,6 +356,7 @@ class Family(FamilyMembers):
 
     def held(self) -> State:
         """Entries and partials as runs; those that did not change are the same runs as before."""
+        self.catch_up()
         found = {"ledger": self.synopsis_store.runs(), **{slot(key): tuple(s.runs()) for key, s in self.shards.items()}}
         return {name: runs for name, runs in found.items() if runs}
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from windrow.errors import RuntimeFailure
 from windrow.operators.aggregates.vectors import Int64s
-from windrow.operators.elements import BEGINNING
+from windrow.operators.elements import BEGINNING, INF
 from windrow.sharing.boxes import Conditions
 from windrow.sharing.cells import CellSpace
 from windrow.sharing.conditions import Condition
@@ -33,6 +33,7 @@ from windrow.sharing.member_columns import ColumnGroup, MemberColumns
 from windrow.sharing.query_group import QueryGroup
 from windrow.sharing.shards import Shards
 from windrow.sharing.synopsis_store import SynopsisStore
+from windrow.sharing.waiting import WaitingRows
 from windrow.sharing.windows import PAIRED
 
 
@@ -72,6 +73,8 @@ class FamilyMembers:
         self._query_groups: dict[object, QueryGroup] = {}
         self._column_groups: dict[str, ColumnGroup] = {}
         self._unread: list[str] = []  # blocks of them whose synopses have not been opened
+        self._waiting = WaitingRows()  # that members who are there now read
+        self._due_from = BEGINNING  # no member has an instant after the last frontier and before this
 
     def __len__(self) -> int:
         return len(self.joined) + sum(map(len, self._column_groups.values()))
@@ -97,8 +100,12 @@ class FamilyMembers:
             entry.synopsis = self._of_epoch[member.condition]
         self.serve(entry)
 
+    def catch_up(self, upto: int = INF) -> None:
+        """Have the partials of all rows up to an instant that have come."""
+
     def _next_epoch(self) -> None:
         """Who joins now has not seen the rows that have come."""
+        self.catch_up()
         if self._used:
             self.epoch, self._used, self._of_epoch = self.epoch + 1, False, {}
 
@@ -113,6 +120,8 @@ class FamilyMembers:
 
     def serve_columns(self, members: MemberColumns) -> None:
         """Serve many queries whose epoch and synopses have been settled, here or elsewhere."""
+        self.catch_up()
+        self._due_from = BEGINNING
         kind = members.kind
         if kind not in self._known:
             self._provide(kind)
@@ -136,6 +145,7 @@ class FamilyMembers:
         group, members = self._column_groups.get(block), self.columns.get(block)
         if group is None or members is None:
             return
+        self.catch_up()
         gone = group.leave(places)
         if block not in self._unread:
             self.synopsis_store.leave(group.reader[gone])
@@ -160,6 +170,8 @@ class FamilyMembers:
 
     def serve(self, entry: FamilyMember) -> None:
         """Serve a query whose epoch and synopsis have been settled, here or elsewhere."""
+        self.catch_up()
+        self._due_from = BEGINNING
         member, kind = entry.member, entry.member.kind
         if kind not in self._known:
             self._provide(kind)
@@ -288,6 +300,7 @@ class FamilyMembers:
 
     def leave(self, name: str) -> None:
         """Serve a query no longer."""
+        self.catch_up()
         entry = self.joined.pop(name, None)
         if entry is None:
             self._leave_instance(name.lower())

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from windrow.catalog.instances import name_of
 from windrow.operators.aggregates.vectors import Bools, Int64s
-from windrow.operators.elements import INF
+from windrow.operators.elements import BEGINNING, INF
 from windrow.plan.nodes import QueryPlan
 from windrow.sharing.condition_columns import ConditionColumns
 from windrow.sharing.member import Kind
@@ -120,6 +120,14 @@ class ColumnGroup:
     def all_done(self) -> None:
         """All have been answered up to the last frontier."""
         self._fresh = False
+
+    def instants_around(self, at: int) -> tuple[int, int]:
+        """The last instant up to one, and the first after it, whenever the clock starts."""
+        if not len(self.slide):
+            return BEGINNING, INF
+        slide, offset = int(self.slide[0]), int(self.offset[0])
+        last = (max(at, BEGINNING // 2) - offset) // slide * slide + offset
+        return last, last + slide
 
     def due(self, done: int, upto: int) -> tuple[Int64s, Int64s, Int64s]:
         """The instants up to `upto` that are not done: (member, first, how many), as numbers of the slide."""

@@ -122,9 +122,7 @@ class QueryGroup:
         self._place: dict[str, int] = {}
         self._list: list[str] = []
         self._names: tuple[str, ...] | None = None
-        self._by_slide: tuple[Int64s, Int64s, Int64s] | None = (
-            None  # (slides with offsets, first member of each, members)
-        )
+        self._by_slide: tuple[Int64s, Int64s, Int64s] | None = None
         self.slide, self.offset, self.lag, self.start, self.reader = (np.zeros(0, np.int64) for _ in range(5))
         self._fresh: set[str] = set()  # have not been looked at since they joined
 
@@ -191,7 +189,7 @@ class QueryGroup:
         fresh = np.array(sorted(self._place[n] for n in self._fresh), np.int64)
         which = self._candidates(done, upto, fresh)
         which = which[self.start[which] <= upto]
-        new = np.isin(which, fresh)
+        new = np.isin(which, fresh) if len(fresh) else np.zeros(len(which), np.bool_)
         first, counts = instants(self.slide[which], self.offset[which], self.start[which], new, done, upto)
         some = counts > 0
         return which[some], first[some], counts[some]
@@ -212,14 +210,24 @@ class QueryGroup:
         )
         return places[~now], which[order], first, counts
 
-    def _candidates(self, done: int, upto: int, fresh: Int64s) -> Int64s:
-        """The members that may be due, in the order of their places."""
+    def instants_around(self, at: int) -> tuple[int, int]:
+        """The last instant of all members up to one, and their first after it, whenever their clocks start."""
+        slide, offset = self._clocks()[0].T
+        last = (max(at, BEGINNING // 2) - offset) // slide * slide + offset
+        return int(last.max()), int((last + slide).min())
+
+    def _clocks(self) -> tuple[Int64s, Int64s, Int64s]:
+        """(slides with offsets, first member of each, members)."""
         if self._by_slide is None:
             pairs = np.stack((self.slide[: len(self)], self.offset[: len(self)]), axis=1)
             clocks, of = np.unique(pairs, axis=0, return_inverse=True)
             order = np.argsort(of.reshape(-1), kind="stable")
             self._by_slide = clocks, np.searchsorted(of.reshape(-1)[order], np.arange(len(clocks) + 1)), order
-        clocks, first, members = self._by_slide
+        return self._by_slide
+
+    def _candidates(self, done: int, upto: int, fresh: Int64s) -> Int64s:
+        """The members that may be due, in the order of their places."""
+        clocks, first, members = self._clocks()
         slide, offset = clocks.T
         after = max(done, BEGINNING // 2)  # an offset must not carry it beyond the first instant there is
         now = np.flatnonzero((upto - offset) // slide > (after - offset) // slide)

@@ -83,8 +83,10 @@ class PartialBlock:
 
     @cached_property
     def conditions(self) -> frozenset[Condition]:
-        """The conditions that have a partial here: whoever has another finds nothing in the block."""
+        """The conditions that may have a partial here: whoever has another finds nothing in the block."""
         known = self.space.conditions
+        if len(known) == 1 and isinstance(known[0], Condition):
+            return frozenset((known[0],))
         return frozenset(known[p] for p in self.space.concerned(distinct_values(self.cell)).tolist())
 
     def sorted(self) -> PartialBlock:
@@ -168,7 +170,7 @@ class Picked:
 
 def within(block: PartialBlock, due: DueQuery, name: str, low: int, high: int) -> Picked | None:
     """The partials that a query reads with edges in `(low, high]`; blocks are in the order of their edges."""
-    if not _readable(block, due, name):
+    if block.edge[-1] <= low or high < block.edge[0] or not _readable(block, due, name):
         return None
     begin, end = np.searchsorted(block.edge, (low, high), "right")
     if begin == end:
@@ -178,7 +180,9 @@ def within(block: PartialBlock, due: DueQuery, name: str, low: int, high: int) -
 
 
 def relaid_block(block: PartialBlock, column: str, layout: SumLanes) -> Int64s:
-    return relaid(block.lanes[column], block.layouts[column], layout)
+    """The lanes of a column in another layout; those of the block where that is its own."""
+    lanes, own = block.lanes[column], block.layouts[column]
+    return lanes if own == layout else relaid(lanes, own, layout)
 
 
 def clip(c: Chosen, local: Int64s, first: int, last: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:

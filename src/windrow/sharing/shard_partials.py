@@ -21,7 +21,7 @@ from windrow.operators.aggregates import Aggregation, limbs
 from windrow.operators.aggregates.basic_windows import SummaryQueue
 from windrow.operators.aggregates.call import EXTREMES, MOMENTS
 from windrow.operators.aggregates.groups import Groups
-from windrow.operators.aggregates.sums import Cells, SumLanes, relaid
+from windrow.operators.aggregates.sums import Cells, SumLanes
 from windrow.operators.aggregates.vectors import Bools, Int64s
 from windrow.operators.elements import concat_arrays, one
 from windrow.operators.keys import factorize
@@ -31,7 +31,7 @@ from windrow.sharing.conditions import Condition
 from windrow.sharing.edges import Edges
 from windrow.sharing.kernels import greatest, number, tally
 from windrow.sharing.lanes import Best, Lanes, SlicedRows, lanes_of
-from windrow.sharing.shard_blocks import DueQuery, PartialBlock, WindowTotals
+from windrow.sharing.shard_blocks import DueQuery, PartialBlock, WindowTotals, relaid_block
 
 MOST_STAMPS = 1 << 20
 MOST_SIMILAR = 7
@@ -167,7 +167,7 @@ class ShardPartials:
                 layout = SumLanes()
                 for b in blocks:
                     layout = layout.union(b.layouts[column])
-                parts = [relaid(b.lanes[column], b.layouts[column], layout) for b in blocks]
+                parts = [relaid_block(b, column, layout) for b in blocks]
                 block.lanes[column], block.layouts[column] = np.concatenate(parts), layout
         for key in self.bests:
             if all(key in b.bests for b in blocks):

@@ -27,12 +27,12 @@ from windrow.operators.aggregates.final_values import Lowering
 from windrow.operators.aggregates.kernels import accumulate
 from windrow.operators.aggregates.order import CodeOrder
 from windrow.operators.aggregates.partials import Partials
-from windrow.operators.aggregates.sums import SumLanes, relaid
+from windrow.operators.aggregates.sums import SumLanes
 from windrow.operators.aggregates.sweep import sweep_of, with_groups
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import Elements, concat, concat_arrays, one
 from windrow.sharing.kernels import carry_to_grid, instants_best
-from windrow.sharing.shard_blocks import Chosen, DueQuery, Picked, chosen_of, clip, within
+from windrow.sharing.shard_blocks import Chosen, DueQuery, Picked, chosen_of, clip, relaid_block, within
 from windrow.sharing.shard_summaries import ShardSummaries, summarises
 from windrow.sharing.shard_totals import MOST_POINTS
 from windrow.sharing.together import RankedWindows, ReadValues, answered
@@ -158,7 +158,7 @@ class Shards(ShardSummaries):
             layout = SumLanes()
             for c in chosen:
                 layout = layout.union(c.block.layouts[call.column])
-            lanes = [relaid(c.block.lanes[call.column], c.block.layouts[call.column], layout) for c in chosen]
+            lanes = [relaid_block(c.block, call.column, layout) for c in chosen]
             lowered[call.column] = Lowering(summed(lanes, layout.width), layout, self.types[call.column], rows)
         return lowered[call.column].answer(call)
 
