@@ -28,10 +28,8 @@ def _declare(script: str, catalog: Catalog | None = None) -> Catalog:
     catalog = catalog or Catalog(functions=FUNCTIONS)
     for statement in cql.parse(script):
         bound = cql.bind(statement, catalog)
-        if isinstance(bound, (cql.CreateStream, cql.CreateTable)):
+        if isinstance(bound, cql.Create):
             catalog = catalog.add(bound.definition)
-        elif isinstance(bound, cql.CreateQuery):
-            catalog = catalog.add(bound.plan)
     return catalog
 
 

@@ -27,8 +27,8 @@ _NUMBER = re.compile(r"(?<![\w.'])\d+(?:\.\d+)?(?![\w.'])")
 def planned(text: str, catalog: Catalog) -> QueryPlan:
     (statement,) = cql.parse(text)
     bound = cql.bind(statement, catalog)
-    assert isinstance(bound, cql.CreateQuery)
-    return optimize(bound.plan, catalog)
+    assert isinstance(bound, cql.Create)
+    return optimize(bound.definition, catalog)
 
 
 def scratch(text: str, catalog: Catalog) -> QueryPlan:

@@ -120,9 +120,9 @@ def test_archives_have_names_of_their_own(catalog):
 def test_keep(catalog, text, keep):
     """KEEP stands at the end, in units of the query's clock; a name may be KEEP."""
     found = bound(f"CREATE QUERY q AS {text}", catalog)
-    assert found.plan.keep == keep
-    again = cql.compile_select(found.plan.text, catalog, "q")  # as a home remembers it
-    assert again == found.plan
+    assert found.definition.keep == keep
+    again = cql.compile_select(found.definition.text, catalog, "q")  # as a home remembers it
+    assert again == found.definition
 
 
 def test_keep_needs_a_time(catalog):

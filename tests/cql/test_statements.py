@@ -31,7 +31,7 @@ def test_a_script_splits_at_semicolons_that_are_tokens(catalog):
     script = "SELECT 'a;b' FROM s; -- c; d\n/* ; */ SELECT a AS \"x;y\" FROM s;;\n"
     texts = [s.text for s in cql.parse(script)]
     assert texts == ["SELECT 'a;b' FROM s", '/* ; */ SELECT a AS "x;y" FROM s']
-    assert cql.bind(cql.parse(script)[1], catalog).plan.output[0][0] == "x;y"
+    assert cql.bind(cql.parse(script)[1], catalog).definition.output[0][0] == "x;y"
 
 
 def test_an_empty_script_has_no_statements():
@@ -43,7 +43,11 @@ def test_queries_are_named_by_position(catalog):
     """A bare SELECT takes its number among all queries of the script."""
     script = "SELECT a FROM s; CREATE QUERY hot AS SELECT a FROM s; EXPLAIN SELECT a FROM s; SELECT b FROM s"
     bound = [cql.bind(s, catalog) for s in cql.parse(script)]
-    assert [b.plan.name for b in bound if isinstance(b, cql.CreateQuery)] == ["q1", "hot", "q3"]
+    assert [b.definition.name for b in bound if isinstance(b, cql.Create)] == [
+        "q1",
+        "hot",
+        "q3",
+    ]
 
 
 def test_a_stream_with_all_clauses():

@@ -104,8 +104,8 @@ def boxes_of(test: str) -> Any:
     catalog = Catalog(streams={"s": STREAM})
     (statement,) = cql.parse(f"CREATE QUERY q AS SELECT ISTREAM(ts) FROM s [NOW] WHERE {test}")
     bound = cql.bind(statement, catalog)
-    assert isinstance(bound, cql.CreateQuery)
-    plan = optimize(bound.plan, catalog)
+    assert isinstance(bound, cql.Create)
+    plan = optimize(bound.definition, catalog)
     return row_boxes(wanted_rows(plan)["s"], TYPES)
 
 

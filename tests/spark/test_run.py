@@ -165,7 +165,7 @@ def test_what_a_source_has_now_is_read_by_tasks(spark: Any, tmp_path: Path, form
     """
     statement, _ = cql.parse(script)
     bound = cql.bind(statement, Catalog())
-    assert isinstance(bound, cql.CreateStream)
+    assert isinstance(bound, cql.Create)
     given = {"s": SourceNow.of(bound.definition)}
     with pytest.warns(UserWarning) if form == "json" else contextlib.nullcontext():
         want = windrow.run(script, given, runtime="local")

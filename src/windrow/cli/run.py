@@ -145,7 +145,7 @@ def _declared(script: str) -> Iterator[StreamDef | TableDef]:
         for statement in cql.parse(script):
             if isinstance(statement, cql.Declaration):
                 bound = cql.bind(statement, Catalog())
-                if isinstance(bound, cql.CreateStream | cql.CreateTable):
+                if isinstance(bound, cql.Create) and isinstance(bound.definition, StreamDef | TableDef):
                     yield bound.definition
 
 

@@ -164,7 +164,7 @@ class ServerSession:
     def _declared(self, name: str) -> StreamDef:
         """A stream, or the changes of a table, as the server has it: how its files are written, and of what types."""
         from windrow import cql
-        from windrow.catalog import Catalog
+        from windrow.catalog import Catalog, TableDef
 
         (facts,) = self.execute(f"DESCRIBE {quote(name)}")
         assert isinstance(facts, pa.Table)
@@ -172,9 +172,9 @@ class ServerSession:
         added = tuple(column for fact, column, _ in rest if fact == "added")
         bound = cql.bind(cql.parse(text)[0], Catalog()) if kind in ("stream", "table") else None
         match bound:
-            case cql.CreateStream(stream):
+            case cql.Create(StreamDef() as stream):
                 return replace(stream, added=added, quarantine=False)
-            case cql.CreateTable(table) if table.changes is not None:
+            case cql.Create(TableDef() as table) if table.changes is not None:
                 return replace(table.change_stream, added=added, quarantine=False)
         raise SourceError(f'stream "{name}" does not exist')
 

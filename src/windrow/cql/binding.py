@@ -15,25 +15,7 @@ from windrow.catalog.names import Names
 from windrow.cql import prepared
 from windrow.cql.alter import bind_alter
 from windrow.cql.archive_syntax import bind_archive
-from windrow.cql.bound import (
-    Alter,
-    Bound,
-    CreateArchive,
-    CreateFunction,
-    CreateQueries,
-    CreateQuery,
-    CreateSink,
-    CreateStream,
-    CreateTable,
-    CreateTemplate,
-    CreateView,
-    Describe,
-    Drop,
-    Explain,
-    ReplaceQuery,
-    Show,
-    Unchanged,
-)
+from windrow.cql.bound import Alter, Bound, Create, Describe, Drop, Explain, Show, Unchanged
 from windrow.cql.ddl import bind_stream, bind_table
 from windrow.cql.keep_syntax import bind_keep
 from windrow.cql.scope import did_you_mean
@@ -100,24 +82,21 @@ def bind(statement: Statement, catalog: Catalog) -> Bound:
     raise TypeError(f"not a statement: {statement!r}")
 
 
-def _declaration(statement: Declaration, catalog: Catalog) -> CreateStream | CreateTable | Unchanged:
+def _declaration(statement: Declaration, catalog: Catalog) -> Create | Unchanged:
     syntax = statement.syntax
     if statement.if_missing and syntax.name.lower() in catalog.kinds()[syntax.kind]:
         return Unchanged(syntax.kind, syntax.name)
     span = statement.source.span(syntax.offset)
     try:
-        if syntax.kind == "stream":
-            stream = bind_stream(syntax, statement.source)
-            catalog.add(stream)
-            return CreateStream(stream)
-        table = bind_table(syntax, statement.source)
-        catalog.add(table)
-        return CreateTable(table)
+        bind_syntax = bind_stream if syntax.kind == "stream" else bind_table
+        definition = bind_syntax(syntax, statement.source)
+        catalog.add(definition)
+        return Create(definition)
     except WindrowError as error:
         raise error.at(span) from None
 
 
-def _sink(statement: CreateSinkStatement, catalog: Catalog) -> CreateSink:
+def _sink(statement: CreateSinkStatement, catalog: Catalog) -> Create:
     definition = statement.definition
     known: dict[str, QueryPlan | QueriesDef] = {**catalog.queries, **catalog.groups}
     found = known.get(definition.query.lower())
@@ -128,17 +107,17 @@ def _sink(statement: CreateSinkStatement, catalog: Catalog) -> CreateSink:
         catalog.add(definition)
     except WindrowError as error:
         raise error.at(statement.name_span) from None
-    return CreateSink(definition)
+    return Create(definition)
 
 
-def _archive(statement: CreateArchiveStatement, catalog: Catalog) -> CreateArchive:
+def _archive(statement: CreateArchiveStatement, catalog: Catalog) -> Create:
     place = (statement.source, statement.name, statement.text, statement.span)
     definition = bind_archive(bind_select(statement.tree, catalog, *place), statement.syntax, statement.source)
     try:
         catalog.add(definition)
     except WindrowError as error:
         raise error.at(statement.name_span) from None
-    return CreateArchive(definition)
+    return Create(definition)
 
 
 def _bound(statement: SelectStatement, catalog: Catalog, name: str, one_time: bool = False) -> QueryPlan:
@@ -167,22 +146,22 @@ def _planned(
     return _bound(statement, catalog, name, one_time)
 
 
-def _select(statement: SelectStatement | RepeatedSelect, catalog: Catalog) -> CreateQuery | ReplaceQuery | Unchanged:
+def _select(statement: SelectStatement | RepeatedSelect, catalog: Catalog) -> Create | Unchanged:
     if isinstance(statement, SelectStatement) and statement.name.lower() in catalog.queries:
         if statement.if_missing:
             return Unchanged("query", statement.name)
         if statement.replaces:
             others = Names.of(catalog.queries).without(statement.name.lower())
-            return ReplaceQuery(_planned(statement, replace(catalog, queries=others), statement.name))
+            return Create(_planned(statement, replace(catalog, queries=others), statement.name), True)
     plan = _planned(statement, catalog, statement.name)
     try:
         catalog.check_name(plan)
     except WindrowError as error:
         raise error.at(statement.name_span) from None
-    return CreateQuery(plan)
+    return Create(plan)
 
 
-def _view(statement: CreateViewStatement, catalog: Catalog) -> CreateView | Unchanged:
+def _view(statement: CreateViewStatement, catalog: Catalog) -> Create | Unchanged:
     key, others = statement.name.lower(), catalog
     if key in catalog.views and statement.if_missing:
         return Unchanged("view", statement.name)
@@ -196,10 +175,10 @@ def _view(statement: CreateViewStatement, catalog: Catalog) -> CreateView | Unch
         catalog.replaced(definition)
     except WindrowError as error:
         raise error.at(statement.name_span) from None
-    return CreateView(definition, replaces)
+    return Create(definition, replaces)
 
 
-def _function(statement: CreateFunctionStatement, catalog: Catalog) -> CreateFunction | Unchanged:
+def _function(statement: CreateFunctionStatement, catalog: Catalog) -> Create | Unchanged:
     syntax = statement.syntax
     key, others = syntax.name.lower(), catalog
     if key in catalog.macros and statement.if_missing:
@@ -219,26 +198,23 @@ def _function(statement: CreateFunctionStatement, catalog: Catalog) -> CreateFun
     except WindrowError as error:
         error.span = None
         raise error.at(statement.name_span) from None
-    return CreateFunction(definition, replaces)
+    return Create(definition, replaces)
 
 
-def _template(
-    statement: CreateTemplateStatement | CreateQueriesStatement, catalog: Catalog
-) -> CreateTemplate | CreateQueries:
-    source, found = statement.source, None
+def _template(statement: CreateTemplateStatement | CreateQueriesStatement, catalog: Catalog) -> Create:
+    definition: TemplateDef | QueriesDef
     try:
         if isinstance(statement, CreateTemplateStatement):
-            made = bind_template(statement.syntax, statement.text, source, catalog)
-            catalog.add(made)
-            return CreateTemplate(made)
-        found = bind_queries(statement.syntax, catalog, source)
-        catalog.add(found)
-        return CreateQueries(found)
+            definition = bind_template(statement.syntax, statement.text, statement.source, catalog)
+        else:
+            definition = bind_queries(statement.syntax, catalog, statement.source)
+        catalog.add(definition)
+        return Create(definition)
     except WindrowError as error:
         raise error.at(statement.name_span) from None
 
 
-def _drop_some(statement: DropStatement, where: str, catalog: Catalog) -> Drop | CreateQueries:
+def _drop_some(statement: DropStatement, where: str, catalog: Catalog) -> Drop | Create:
     """Queries of a template without those for whose values a condition holds."""
     dropped = _drop(replace(statement, where=None), catalog)
     queries = catalog.groups.get(dropped.name.lower())
@@ -254,7 +230,7 @@ def _drop_some(statement: DropStatement, where: str, catalog: Catalog) -> Drop |
         gone = matching(queries, catalog.templates[queries.template.lower()], where, catalog)
     except WindrowError as error:
         raise error.at(statement.name_span) from None
-    return CreateQueries(replace(queries, instances=queries.instances.without(gone)))
+    return Create(replace(queries, instances=queries.instances.without(gone)))
 
 
 def matching(queries: QueriesDef, template: TemplateDef, where: str, catalog: Catalog) -> Bools:
@@ -305,7 +281,7 @@ def _alter(statement: AlterStatement, catalog: Catalog) -> Alter:
     if syntax.name.lower() not in known:
         raise _unknown(syntax.kind, syntax.name, [d.name for d in known.values()], statement.name_span)
     try:
-        return Alter(syntax.kind, bind_alter(syntax, catalog, statement.source))
+        return Alter(bind_alter(syntax, catalog, statement.source))
     except WindrowError as error:
         raise error.at(statement.name_span) from None
 

@@ -4,89 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from windrow.catalog import (
-    ArchiveDef,
-    Declared,
-    QueriesDef,
-    SinkDef,
-    SqlFunctionDef,
-    StreamDef,
-    TableDef,
-    TemplateDef,
-    ViewDef,
-)
+from windrow.catalog import Declared
 from windrow.plan.nodes import QueryPlan
 
 
 @dataclass(frozen=True)
-class CreateStream:
-    """Declare a stream."""
+class Create:
+    """Declare something, or register a query; `replaces`: in the place of the one of its name."""
 
-    definition: StreamDef
-
-
-@dataclass(frozen=True)
-class CreateTable:
-    """Declare a table."""
-
-    definition: TableDef
-
-
-@dataclass(frozen=True)
-class CreateQuery:
-    """Register a query."""
-
-    plan: QueryPlan
-
-
-@dataclass(frozen=True)
-class CreateArchive:
-    """Keep the rows of a query on disk, by key."""
-
-    definition: ArchiveDef
-
-
-@dataclass(frozen=True)
-class CreateTemplate:
-    """Declare a template."""
-
-    definition: TemplateDef
-
-
-@dataclass(frozen=True)
-class CreateQueries:
-    """Register queries from a template, or more of them."""
-
-    definition: QueriesDef
-
-
-@dataclass(frozen=True)
-class CreateSink:
-    """Declare where the answers of a query go."""
-
-    definition: SinkDef
-
-
-@dataclass(frozen=True)
-class ReplaceQuery:
-    """Register a query in the place of the one of its name; one with the same plan goes on."""
-
-    plan: QueryPlan
-
-
-@dataclass(frozen=True)
-class CreateView:
-    """Declare a view; `replaces`: in the place of the one of its name."""
-
-    definition: ViewDef
-    replaces: bool = False
-
-
-@dataclass(frozen=True)
-class CreateFunction:
-    """Declare a function in SQL; `replaces`: in the place of the one of its name."""
-
-    definition: SqlFunctionDef
+    definition: Declared
     replaces: bool = False
 
 
@@ -94,7 +20,6 @@ class CreateFunction:
 class Alter:
     """Let a declaration be another from now on, while what it has goes on."""
 
-    kind: str
     definition: Declared
 
 
@@ -141,21 +66,4 @@ class Describe:
     name: str
 
 
-Bound = (
-    Unchanged
-    | CreateStream
-    | CreateTable
-    | CreateQuery
-    | ReplaceQuery
-    | CreateView
-    | Alter
-    | CreateFunction
-    | CreateArchive
-    | CreateTemplate
-    | CreateQueries
-    | CreateSink
-    | Drop
-    | Explain
-    | Show
-    | Describe
-)
+Bound = Unchanged | Create | Alter | Drop | Explain | Show | Describe

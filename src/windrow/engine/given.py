@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from windrow.catalog import Catalog, StreamDef
+from windrow.catalog import Catalog, SqlFunctionDef, StreamDef, ViewDef
 from windrow.errors import BindingError, WindrowError
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.change import Change
@@ -19,18 +19,16 @@ def note(change: Change, bound: Any) -> None:
     from windrow import cql
 
     match bound:
-        case cql.CreateStream(item) | cql.CreateTable(item) | cql.CreateArchive(item) | cql.CreateQuery(item):
-            change.add(item)
-        case cql.CreateTemplate(item) | cql.CreateQueries(item) | cql.CreateSink(item):
-            change.add(item)
-        case cql.ReplaceQuery(plan):
+        case cql.Create(QueryPlan() as plan, True):
             old = change.catalog.queries[plan.name.lower()]
             if not old.same_answer(plan):
                 change.drop("query", plan.name)
                 change.add(plan)
             elif old.keep != plan.keep:
                 change.alter(plan)
-        case cql.Alter(_, item):
+        case cql.Create(item) if not isinstance(item, ViewDef | SqlFunctionDef):  # these are in the catalog only
+            change.add(item)
+        case cql.Alter(item):
             change.alter(item)
         case cql.Drop(kind, name, _, first):
             for one in (*first, (kind, name)):
@@ -70,7 +68,7 @@ def with_options(stream: StreamDef, timestamp: str | None, slack: Any, options: 
 
     (statement,) = cql.parse(f"CREATE STREAM given (t {clock}) TIMESTAMP BY t {said}")
     bound = cql.bind(statement, Catalog())
-    assert isinstance(bound, cql.CreateStream)
+    assert isinstance(bound, cql.Create)
     given = bound.definition
     clauses_given = {n: getattr(given, n) for n in ("slack", "within", "retain", "idle_after", "ahead")}
     return replace(stream, **clauses_given)

@@ -74,5 +74,5 @@ def _planned(kind: str, name: str, catalog: Catalog) -> QueryPlan:
     (statement,) = cql.parse(plan.text)
     others = {k: v for k, v in getattr(catalog, f"{kind}s").items() if k != name.lower()}
     bound = cql.bind(statement, replace(catalog, **{f"{kind}s": others}))
-    assert isinstance(bound, cql.CreateView | cql.CreateArchive)
-    return bound.definition.plan
+    assert isinstance(bound, cql.Create)
+    return _plan_of(bound.definition)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from windrow.catalog import Catalog, StreamDef, TableDef
+from windrow.catalog import ArchiveDef, Catalog, SqlFunctionDef, StreamDef, TableDef, ViewDef
 from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.optimize import Optimizer
+from windrow.plan.nodes import QueryPlan
 from windrow.sources.tabular import described
 
 
@@ -43,7 +44,8 @@ def bind_script(
     for statement in statements:
         try:
             bound = cql.bind(statement, catalog)
-            if isinstance(bound, cql.CreateTable):  # it does not change while the script runs
+            if isinstance(bound, cql.Create) and isinstance(bound.definition, TableDef):
+                # it does not change while the script runs
                 bound = replace(bound, definition=replace(bound.definition, recall=False))
             catalog = applied(bound, catalog)
         except WindrowError as error:
@@ -62,9 +64,11 @@ def optimised(bound: Any, catalog: Catalog, optimizer: Optimizer) -> Any:
     from windrow import cql
 
     match bound:
-        case cql.CreateQuery(plan) | cql.ReplaceQuery(plan) | cql.Explain(plan):
+        case cql.Explain(plan):
             return replace(bound, plan=optimizer.best(plan, catalog))
-        case cql.CreateArchive(definition):
+        case cql.Create(QueryPlan() as plan):
+            return replace(bound, definition=optimizer.best(plan, catalog))
+        case cql.Create(ArchiveDef() as definition):
             return replace(bound, definition=replace(definition, plan=optimizer.archived(definition.plan, catalog)))
     return bound
 
@@ -74,13 +78,11 @@ def applied(bound: Any, catalog: Catalog) -> Catalog:
     from windrow import cql
 
     match bound:
-        case cql.CreateStream(item) | cql.CreateTable(item) | cql.CreateArchive(item) | cql.CreateQuery(item):
-            return catalog.add(item)
-        case cql.CreateTemplate(item) | cql.CreateQueries(item) | cql.CreateSink(item):
-            return catalog.add(item)
-        case cql.ReplaceQuery(item) | cql.CreateFunction(item) | cql.CreateView(item):
+        case cql.Create(QueryPlan() | ViewDef() | SqlFunctionDef() as item, True):
             return catalog.replaced(item)
-        case cql.Alter(_, item):
+        case cql.Create(item):
+            return catalog.add(item)
+        case cql.Alter(item):
             return catalog.altered(item)
         case cql.Drop(kind, name, if_exists, first):
             for one in first:

@@ -264,7 +264,7 @@ def _bound(kind: str, plain: Content, catalog: Catalog) -> Declared:
         return cql.compile_select(plain["text"], catalog, plain["name"])
     (statement,) = cql.parse(plain["text"])
     bound = cql.bind(statement, catalog)
-    assert isinstance(bound, cql.CreateView | cql.CreateFunction | cql.CreateArchive | cql.CreateTemplate)
+    assert isinstance(bound, cql.Create)
     return bound.definition
 
 

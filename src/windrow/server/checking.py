@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from windrow import cql
+from windrow.catalog import ArchiveDef, kind_of
 from windrow.engine import Engine
 from windrow.engine.functions import registered
 from windrow.engine.query import sharing_with
@@ -28,30 +29,20 @@ def check(engine: Engine, script: str, declarations: bool) -> list[dict[str, Any
             raise UnsupportedError("only an administrator declares streams, tables and sinks").at(statement.span)
         bound = cql.bind(statement, catalog)
         match bound:
-            case cql.CreateQuery(plan) | cql.ReplaceQuery(plan) | cql.Explain(plan, _):
+            case cql.Create(QueryPlan() as plan) | cql.Explain(plan):
                 best = engine.optimizer.best(plan, catalog)
                 found.append({"statement": "query", "name": plan.name, "plan": _plan(engine, best)})
-                if not isinstance(bound, cql.Explain):
-                    bound = type(bound)(best)
-            case cql.CreateArchive(archive):
+                if isinstance(bound, cql.Create):
+                    bound = replace(bound, definition=best)
+            case cql.Create(ArchiveDef() as archive):
                 best = engine.optimizer.archived(archive.plan, catalog)
                 found.append({"statement": "archive", "name": archive.name, "plan": _plan(engine, best)})
-            case cql.Alter(kind, altered):
-                found.append({"statement": f"alter {kind}", "name": altered.name})
-            case cql.CreateFunction(function, _):
-                found.append({"statement": "function", "name": function.name})
-            case cql.CreateView(view, _):
-                found.append({"statement": "view", "name": view.name})
+            case cql.Alter(altered):
+                found.append({"statement": f"alter {kind_of(altered)}", "name": altered.name})
+            case cql.Create(definition):
+                found.append({"statement": kind_of(definition), "name": definition.name})
             case cql.Drop(kind, name):
                 found.append({"statement": f"drop {kind}", "name": name})
-            case cql.CreateTemplate(definition) | cql.CreateQueries(definition):
-                kind = "template" if isinstance(bound, cql.CreateTemplate) else "queries"
-                found.append({"statement": kind, "name": definition.name})
-            case cql.CreateStream(definition) | cql.CreateTable(definition):
-                kind = "stream" if isinstance(bound, cql.CreateStream) else "table"
-                found.append({"statement": kind, "name": definition.name})
-            case cql.CreateSink(sink):
-                found.append({"statement": "sink", "name": sink.name})
             case cql.Show(kind, _):
                 found.append({"statement": "show", "name": kind})
             case cql.Describe(_, name):
