@@ -228,6 +228,13 @@ def test_lines_of_another_delimiter(tmp_path):
     refuses(windrow.SourceError, "SELECT ts FROM s", "cannot read", "sep => ';'", s=str(tmp_path / "s.csv"))
 
 
+def test_a_failure_names_its_query():
+    """What an expression raises is told with the query that it stands in, among others."""
+    script = "CREATE QUERY ok AS SELECT b FROM s; CREATE QUERY Wrong AS SELECT CAST(b AS INT) AS i FROM s"
+    text = pa.table({"b": ["x"], "ts": [1]})
+    refuses(windrow.RuntimeFailure, script, '^query "Wrong": an expression failed', "TRY_CAST", s=text)
+
+
 def test_a_time_that_is_a_date():
     """Is midnight, and so are the times of answers."""
     days = pa.table({"ts": pa.array([0, 1], pa.date32()), "a": [1, 2]})

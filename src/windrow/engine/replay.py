@@ -291,8 +291,8 @@ class Replay:
         for done, frontier in () if ticker.idle else self.frontiers(batch_rows):
             tick = ticker.run(job, list(self._feeds(before, frontier, job.parallelism)), frontier)
             before = frontier
-            for failure in tick.failed.values():
-                raise failure
+            for key, failure in tick.failed.items():
+                raise _of_query(ticker.queries[key].plan.name if key in ticker.queries else key, failure)
             ticker.commit(tick)
             ticker.store.sweep()
             shared += ticker.groups.put_together(tick.answers, tick.shared, ticker.how_shown, tick.instances)
@@ -337,6 +337,14 @@ class Replay:
         """Rows per tick of a stream's clock."""
         ts = self.data[stream].ts
         return len(ts) / (int(ts[-1]) - int(ts[0]) + 1) if len(ts) else 0.0
+
+
+def _of_query(query: str, failure: WindrowError) -> WindrowError:
+    """What stopped a query, with its name: a script has many."""
+    named = f'query "{query}"'
+    if named not in failure.primary:
+        failure.primary = f"{named}: {failure.primary}"
+    return failure
 
 
 def _batch_rows(staged: Sequence[StagedRows]) -> int:
