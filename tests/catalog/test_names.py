@@ -48,3 +48,22 @@ def test_adding_shares_what_is_there():
     assert len(found._layers) <= 10
     come, gone = found.put("x", 1).since(found)
     assert (come, gone) == ({"x": 1}, {})
+
+
+def test_adding_looks_at_few_that_are_there():
+    """Adding to a thousand entries asks for the hashes of few of them, and so does taking one out that is not there."""
+
+    class Counted(str):
+        asked = 0
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            Counted.asked += 1
+            return super().__hash__()
+
+    found: Names[int] = Names()
+    for n in range(1000):
+        found = found.put(Counted(n), n)
+    Counted.asked = 0
+    found.put(Counted("x"), 1).without(Counted("y"))
+    assert Counted.asked < 60

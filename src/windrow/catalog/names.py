@@ -63,9 +63,11 @@ class Names(Mapping[str, T], Generic[T]):
 
     def without(self, *keys: str) -> Names[T]:
         """Without some entries."""
+        if not keys:
+            return self
         gone = set(keys)
         layers = [
-            layer if gone.isdisjoint(layer) else {k: v for k, v in layer.items() if k not in gone}
+            {k: v for k, v in layer.items() if k not in gone} if any(k in layer for k in gone) else layer
             for layer in self._layers
         ]
         some = [(layer, notes) for layer, notes in zip(layers, self._notes, strict=True) if layer]
