@@ -39,6 +39,14 @@ WINDOW = "window"  # meta key: the WindowClause
 UNPACKED = "unpacked"  # meta key of a COLUMNS behind `*`
 AS_OF = "as of"  # meta key: the instant that a query's kept answers are read at
 TEXT = "text"  # meta key: the expression as written
+_WORDS = {TokenType.VAR, TokenType.NUMBER, TokenType.STRING}
+_SHIFTS = {TokenType.LT, TokenType.GT}  # two of one kind are another operator
+_NO_OPERATORS = {
+    *_SHIFTS, TokenType.COMMA, TokenType.R_PAREN, TokenType.ALIAS, TokenType.FROM, TokenType.AND, TokenType.OR,
+    TokenType.EQ, TokenType.NEQ, TokenType.LTE, TokenType.GTE, TokenType.BETWEEN, TokenType.IN, TokenType.GROUP_BY,
+    TokenType.HAVING,
+}  # fmt: skip
+"""What ends an operand of sums, products and the like."""
 _SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
 
 
@@ -119,6 +127,17 @@ class CQL(DuckDB):
                 alias.meta[WITHIN] = parse_within(cursor)
                 self._advance(cursor.index - self._index)
             return alias
+
+        def _parse_bitwise(self) -> Any:
+            """An operand of one word, or an expression: where no operator follows none need be looked for."""
+            start, after = self._index, self._next.token_type
+            if self._curr.token_type in _WORDS and after in _NO_OPERATORS:
+                twice = after in _SHIFTS and self._tokens[start + 2 : start + 3]
+                found = self._parse_type() if not twice or twice[0].token_type is not after else None
+                if self._index == start + 1:
+                    return found
+                self._retreat(start)
+            return super()._parse_bitwise()
 
         def _parse_rounding(self, name: str) -> Any:
             """FLOOR(a), or FLOOR(t TO HOUR): a time cut to a unit, which CEIL makes the next one of."""
