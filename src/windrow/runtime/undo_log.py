@@ -18,31 +18,37 @@ from typing import Any, NoReturn, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 _NOTHING: Any = object()
+_Step = tuple[Callable[..., object], tuple[object, ...]]
 
 
 class UndoLog:
     """The steps of the change that is being made."""
 
     def __init__(self) -> None:
-        self._steps: ExitStack | None = None
+        self._steps: list[_Step] | None = None
 
     def note(self, back: Callable[..., object], *given: object) -> None:
         """Call this if the change that is being made fails."""
         if self._steps is not None:
-            self._steps.callback(back, *given)
+            self._steps.append((back, given))
 
     @contextmanager
     def change(self) -> Iterator[None]:
         """Everything that happens in the block, or nothing."""
         if self._steps is not None:
             raise RuntimeError("a change is being made already")
-        with ExitStack() as steps:
-            self._steps = steps
-            try:
-                yield
-                steps.pop_all()
-            finally:
-                self._steps = None  # what is taken back is not noted again
+        steps: list[_Step] = []
+        self._steps = steps
+        try:
+            yield
+        except BaseException:
+            self._steps = None  # what is taken back is not noted again
+            with ExitStack() as taken_back:  # all steps, even if one fails
+                for back, given in steps:
+                    taken_back.callback(back, *given)
+                raise
+        finally:
+            self._steps = None
 
 
 class LoggedDict(dict[K, V]):
