@@ -135,8 +135,8 @@ def expression_type(text: str, columns: Mapping[str, pa.DataType]) -> pa.DataTyp
     return _expression_type(text, tuple((n, sql_name(t)) for n, t in sorted(columns.items())))
 
 
-_OPERATORS = re.compile(r"(?:[\s()+*/<>=,0-9.-]|''|\b(?:AND|OR|NOT|BETWEEN|IN|LIKE|IS|NULL|DISTINCT|FROM)\b)*")
-"""Texts between columns that say nothing about what these are called."""
+_OPERATORS = re.compile(r"(?:[\s()+*/<>=,0-9.-]|''|\b(?:c\d+|AND|OR|NOT|BETWEEN|IN|LIKE|IS|NULL|DISTINCT|FROM)\b)*")
+"""Texts over columns, by their places, that say nothing about what these are called."""
 
 
 def type_of(parts: Sequence[Part], types: Mapping[str, pa.DataType], shape: Callable[[str], str] = str) -> pa.DataType:
@@ -150,17 +150,17 @@ def type_of(parts: Sequence[Part], types: Mapping[str, pa.DataType], shape: Call
     """
     given = {p.name: sql_name(types[p.name]) for p in parts if isinstance(p, Ref)}
     places = {name: f"c{place}" for place, name in enumerate(given)}
-    named = shape(sql_of(parts))
     asked = by_class(shape(sql_of(parts, places.__getitem__)))
-    tried = [(by_class(named), given)] if by_class(named) != named else []
-    if _OPERATORS.fullmatch(re.sub(r"\bc\d+\b", "", asked)):
-        tried = [(asked, {places[name]: type_ for name, type_ in given.items()})]
-    for text, columns in tried:
+    named, columns = "", tuple((places[name], type_) for name, type_ in given.items())
+    if not _OPERATORS.fullmatch(asked):
+        named = shape(sql_of(parts))
+        asked, columns = by_class(named), tuple(given.items())
+    if asked != named:
         try:
-            return _expression_type(text, tuple(columns.items()))
+            return _expression_type(asked, columns)
         except DuckDBRefusal:
             pass
-    return _expression_type(named, tuple(sorted(given.items())))
+    return _expression_type(named or shape(sql_of(parts)), tuple(sorted(given.items())))
 
 
 def folded(text: str) -> pa.ChunkedArray:

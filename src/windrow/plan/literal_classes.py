@@ -12,11 +12,14 @@ makes that something raises, a text stays as it is.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
+from functools import lru_cache
 
 NumberClass = tuple[int, ...]
 _ENDS = (0, 1, 127, 128, 255, 32767, 32768, 65535, 2**31 - 1, 2**31, 2**32 - 1)
 """The greatest numbers of their types, and what the least are without a sign."""
+_ALONE = frozenset(end for end in _ENDS if end - 1 in _ENDS)
 _PLAIN = re.compile(r"\d+(\.\d+)?", re.ASCII)
 
 
@@ -33,9 +36,10 @@ def number_class(literal: str) -> NumberClass | None:
         return None
     if fraction:
         return len(whole), len(fraction), int(whole == "0")
-    if {int(whole), int(whole) - 1} <= {*_ENDS}:
+    number = int(whole)
+    if number in _ALONE:
         return None
-    return len(whole), 0, sum(int(whole) > end for end in _ENDS)
+    return len(whole), 0, bisect_left(_ENDS, number)
 
 
 def greatest(literal: str) -> str:
@@ -67,7 +71,7 @@ def others(literal: str) -> Iterator[str]:
 
 _NEAR = 64
 _TOKEN = re.compile(
-    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[A-Za-z_]\w*|(?<![\w.])\d+(?:\.\d+)?(?![\w.])|[\s()+\-*/%<>=!,|]"
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[A-Za-z_]\w*|(?<![\w.])\d+(?:\.\d+)?(?![\w.])|[\s()+\-*/%<>=!,|]+"
 )
 _TEXT = re.compile(r"\(?'(?:[^']|'')*'\)?|\(?CAST\('(?:[^']|'')*' AS VARCHAR\)\)?")
 """A text is nothing but itself; beside something else it may be cast."""
@@ -89,10 +93,17 @@ def by_class(sql: str) -> str:
     tokens = _TOKEN.findall(sql)
     if sum(map(len, tokens)) < len(sql):
         return sql
-    words = (t for t in tokens if t[0].isalpha() or t[0] == "_")
-    if not all(w.upper() in _WORDS or re.fullmatch(r"c\d+", w) for w in words):
-        return sql
-    return "".join(greatest(t) if t[0].isdigit() and number_class(t) else t for t in tokens)
+    shown = [*map(_shown, tokens)]
+    return sql if None in shown else "".join(shown)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=4096)
+def _shown(token: str) -> str | None:
+    """What stands for all tokens of its class; None for a word that may make a type of a value."""
+    if token[0].isdigit():
+        return greatest(token) if number_class(token) else token
+    is_word = token[0].isalpha() or token[0] == "_"
+    return None if is_word and token.upper() not in _WORDS and not re.fullmatch(r"c\d+", token) else token
 
 
 __all__ = ["NumberClass", "by_class", "greatest", "number_class", "others"]
