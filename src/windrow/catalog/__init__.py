@@ -258,8 +258,8 @@ class Catalog:
         key = item.name.lower()
         if isinstance(item, QueriesDef) and key in self.groups:
             return
-        for kind, names in self.kinds().items():
-            if key in names and (kind == "function") == isinstance(item, SqlFunctionDef):
+        for kind, (names, _) in KINDS.items():
+            if key in getattr(self, names) and (kind == "function") == isinstance(item, SqlFunctionDef):
                 raise BindingError(
                     f'{kind} "{item.name}" already exists',
                     hint=f"DROP {kind.upper()} {item.name} first, or choose another name",

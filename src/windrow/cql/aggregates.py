@@ -161,7 +161,7 @@ class BlockAggregates:
     def _replace(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, (exp.DataType, exp.Identifier, exp.Var, exp.Ordered)):
             return node
-        if (key := self.keys.get(node.unnest())) is not None:
+        if self.keys and (key := self.keys.get(node.unnest())) is not None:
             return resolved(key, node)
         if isinstance(node, exp.Literal):
             return node

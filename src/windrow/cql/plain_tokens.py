@@ -42,7 +42,8 @@ def plain_tokens(text: str, begin: int, end: int) -> list[Token] | None:
             return None
         kind, at = match.lastgroup, match.end()
         assert kind is not None
-        shown, start = match[kind], match.start(kind)
+        start, end_of = match.span(kind)
+        shown = text[start:end_of]
         if kind == "word":
             word = shown.upper()
             if word in _BEGINNINGS:

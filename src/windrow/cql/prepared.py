@@ -243,7 +243,7 @@ def remember(found: Cut, begin: int, literals: Set[tuple[int, int]], tree: exp.Q
     lifted = list[Lift]()
     for i, ((first, _), value) in enumerate(zip(places, found.literals, strict=True)):
         lift = lifts.get(first, Lift.NOT)
-        if _RANGE.search(found.pieces[i]) and _RANGE_ENDS.match(found.pieces[i + 1]):
+        if "[" in found.pieces[i] and _RANGE.search(found.pieces[i]) and _RANGE_ENDS.match(found.pieces[i + 1]):
             lift = Lift.WINDOW
         narrow = lift is not Lift.COMPARED and not known.wide
         lifted.append(Lift.NOT if narrow or (value.startswith("'") and not known.texts) else lift)

@@ -188,7 +188,7 @@ def _not(node: exp.Expr) -> Sequence[Piece]:
 
 def _strange(node: exp.Expr, known: Collection[str]) -> list[str]:
     """The arguments of a node that its rule does not know."""
-    return [name for name, value in node.args.items() if value not in (None, False, []) and name not in known]
+    return [name for name, value in node.args.items() if name not in known and value not in (None, False, [])]
 
 
 # -- values --------------------------------------------------------------------------------------------------

@@ -282,14 +282,14 @@ class _Resolver:
 
 def resolved(internal: str, at: exp.Expr | None = None) -> exp.Column:
     """A column that needs no more resolving, placed where `at` was written."""
-    identifier = exp.Identifier(this=internal, quoted=True)
-    column = exp.Column(this=identifier)
-    column.meta["resolved"] = True
+    column = exp.Column(this=exp.Identifier(this=internal, quoted=True))
+    meta = column.meta
+    meta["resolved"] = True
     start = offset_of(at) if at is not None else None
     if start is not None:
-        column.meta["start"] = start
+        meta["start"] = start
     if at is not None and isinstance(at, exp.Column):
-        column.meta["written"] = ".".join(p.name for p in at.parts)
+        meta["written"] = ".".join(p.name for p in at.parts) if at.args.get("table") else at.name
     return column
 
 
@@ -315,7 +315,9 @@ def operand(tree: exp.Expr) -> exp.Expr:
 
 def offset_of(node: exp.Expr) -> int | None:
     """Where a tree was written: the least offset of its parts."""
-    starts = [int(start) for n in nodes(node) if (start := n.meta_get("start")) is not None]
+    named = type(node) is exp.Column and isinstance(node.this, exp.Identifier)
+    there = (node, *filter(None, node.args.values())) if named else nodes(node)
+    starts = [int(start) for n in there if (start := n.meta_get("start")) is not None]
     return min(starts) if starts else None
 
 

@@ -10,7 +10,7 @@ stream's time is a timestamp, plain ticks when it is an integer; the wrong kind 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
@@ -122,8 +122,9 @@ class _WindowParser:
                 "PARTITION BY needs ROWS", hint="write [PARTITION BY a ROWS 100]", span=self.cursor.source.span(start)
             )
         text = self.cursor.source.text[start : self.cursor.tokens[self.cursor.index - 1].end + 1]
-        found = WindowClause(self.kind, text, start, self.size, self.slide, self.partition, self.internal)
-        return replace(found, at_most=self.at_most)
+        return WindowClause(
+            self.kind, text, start, self.size, self.slide, self.partition, self.internal, at_most=self.at_most
+        )
 
     def _clause(self) -> None:
         cursor = self.cursor

@@ -54,6 +54,8 @@ def rewrite(node: N, step: Callable[[Node], Node]) -> N:
 
 def with_root(plan: QueryPlan, root: Node) -> QueryPlan:
     """The plan over another tree, which must still be an Emit and have the output columns."""
+    if root is plan.root:
+        return plan
     assert isinstance(root, Emit)
     assert {c for _, c in plan.output} <= root.schema.keys()
     return plan if root == plan.root else replace(plan, root=root, made=None)
