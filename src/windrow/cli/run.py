@@ -138,7 +138,7 @@ def _read_now(stream: StreamDef, found: dict[str, Any], wanted: str) -> None:
 def _declared(script: str) -> Iterator[StreamDef | TableDef]:
     """The streams and tables of a script; what is wrong in it is told with its place when it is run."""
     from windrow import cql
-    from windrow.catalog import Catalog
+    from windrow.catalog import Catalog, StreamDef, TableDef
     from windrow.errors import WindrowError
 
     with suppress(WindrowError):
