@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
-from windrow.sources.aside import SCHEMA, Aside, timed_rows
+from windrow.sources.aside import NOTHING, Aside, timed_rows
 from windrow.sources.data_file import DataFile, FileWithoutRows, reading
 from windrow.sources.directory import Cutter, cutter
 from windrow.sources.files import has_tabs, is_known, kind_of, read_files
@@ -101,7 +101,7 @@ def rows_given(stream: StreamDef, given: Any) -> tuple[pa.Table, pa.Table]:
     if isinstance(given, SourceNow):
         rows, unread = given.rows()
         return rows, unread.table()
-    return to_table(given, stream.what, dict(stream.columns), stream.added), SCHEMA.empty_table()
+    return to_table(given, stream.what, dict(stream.columns), stream.added), NOTHING
 
 
 def _rows_of_path(stream: StreamDef, path: str) -> tuple[pa.Table, pa.Table]:
@@ -109,8 +109,8 @@ def _rows_of_path(stream: StreamDef, path: str) -> tuple[pa.Table, pa.Table]:
     files = files_given(path, stream)
     if not any(is_read_as_live(stream, file) for file in files):
         rows = read_files([Path(file.path) for file in files], path, what, columns, stream.added)
-        return to_table(rows, what, columns, stream.added), SCHEMA.empty_table()
-    found, aside = [], [SCHEMA.empty_table()]
+        return to_table(rows, what, columns, stream.added), NOTHING
+    found, aside = [], [NOTHING]
     for file in files:
         if is_read_as_live(stream, file):
             rows, unread = rows_of_file(stream, file)
