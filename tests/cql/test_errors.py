@@ -67,6 +67,7 @@ CASES = [
     ("a clause twice", "CREATE STREAM z (ts BIGINT) WITHIN 5 ¦WITHIN 6", CQLSyntaxError, "twice", "once"),
     ("a slack without unit", "CREATE STREAM z (ts TIMESTAMP) WITHIN ¦5", BindingError, "no unit", "5 SECONDS"),
     ("a taken stream name", "CREATE STREAM ¦S (ts BIGINT)", BindingError, "already exists", "DROP STREAM"),
+    ("a stream twice", "CREATE STREAM ¦S (ts BIGINT)", BindingError, "already exists", "STREAM IF NOT EXISTS S"),
     ("a taken query name", "CREATE QUERY ¦r AS SELECT a FROM s", BindingError, "already exists", "DROP TABLE"),
     ("a constraint", "CREATE TABLE z (a BIGINT ¦PRIMARY KEY)", UnsupportedError, "PRIMARY KEY", "remove"),
     ("a window on a table", "SELECT * FROM s, r ¦[ROWS 5] WHERE s.a = r.a", BindingError, 'table "r"', "[ROWS 5]"),

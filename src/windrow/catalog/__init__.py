@@ -204,6 +204,16 @@ KINDS: Mapping[str, tuple[str, type]] = {
 """Kinds of declarations: the field of a catalog that has them, and their type."""
 
 
+_AGAIN = {
+    **{
+        kind: f"write CREATE {kind.upper()} IF NOT EXISTS {{name}} in a script that runs again, "
+        for kind in ("stream", "table")
+    },
+    **{kind: f"write CREATE OR REPLACE {kind.upper()} {{name}}, " for kind in ("query", "view", "function")},
+}
+"""What may be written of a name that is taken, beside the one that is always there."""
+
+
 def kind_of(item: Declared) -> str:
     """The kind of a declaration.
 
@@ -260,9 +270,10 @@ class Catalog:
             return
         for kind, (names, _) in KINDS.items():
             if key in getattr(self, names) and (kind == "function") == isinstance(item, SqlFunctionDef):
+                again = _AGAIN.get(kind, "") if kind == kind_of(item) else ""
                 raise BindingError(
                     f'{kind} "{item.name}" already exists',
-                    hint=f"DROP {kind.upper()} {item.name} first, or choose another name",
+                    hint=f"{again.format(name=item.name)}DROP {kind.upper()} {item.name} first, or choose another name",
                 )
 
     def _with(self, item: Declared) -> Catalog:
